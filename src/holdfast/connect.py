@@ -1,0 +1,69 @@
+"""A URL becomes a driver. The only module that knows concrete drivers, and it imports just the one it needs."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from typing import NamedTuple, cast
+from urllib.parse import urlsplit
+
+from holdfast.clock import Clock
+from holdfast.drivers.contract import Store
+from holdfast.errors import ConnectError
+
+GROUP = "holdfast.drivers"  # entry points of other packages: scheme = "package.module:open_url"
+
+OpenUrl = Callable[..., Store]  # open_url(url: SplitResult, *, space, caller_clock, clock) -> Store
+
+
+class _BuiltIn(NamedTuple):
+    module: str
+    example: str
+    extra: str | None = None  # what to install for it: pip install "holdfast[extra]"
+
+
+_BUILT_IN = {
+    "memory": _BuiltIn("holdfast.drivers.memory", "memory://"),
+    "sqlite": _BuiltIn("holdfast.drivers.sqlite", "sqlite:///jobs.db"),
+}
+
+
+def connect(url: str, *, space: str = "main", caller_clock: bool = False, clock: Clock | None = None) -> Store:
+    """A store that is driver, admin and registry in one; creates or upgrades its tables where that is safe.
+
+    ``caller_clock`` lets every call pass its own ``now``, for tests and simulations; without it ``now`` is refused.
+    ``clock`` replaces the host's clock in stores that read it (memory and SQLite).
+    Raises ``ConnectError`` with what to write or install, ``SchemaMismatch`` if the tables are not the right ones.
+    """
+    parts = urlsplit(url)
+    return _opener(url, parts.scheme)(parts, space=space, caller_clock=caller_clock, clock=clock)
+
+
+def _opener(url: str, scheme: str) -> OpenUrl:
+    built_in = _BUILT_IN.get(scheme)
+    if built_in is not None:
+        return _import(built_in)
+    for entry in entry_points(group=GROUP, name=scheme):
+        try:
+            return cast("OpenUrl", entry.load())
+        except ImportError as error:
+            raise ConnectError(f"the driver for {scheme}:// ({entry.value}) cannot be imported: {error}") from error
+    known = ", ".join(driver.example for driver in _BUILT_IN.values())
+    others = ", ".join(sorted({f"{entry.name}://" for entry in entry_points(group=GROUP)}))
+    given = f"{scheme}://" if scheme else "no scheme"
+    raise ConnectError(
+        f"wanted a store URL such as {known}{', ' + others if others else ''}; got {given}"
+        + ("" if scheme else f" (for a file: sqlite:///{url})" if url else "")
+    )
+
+
+def _import(built_in: _BuiltIn) -> OpenUrl:
+    try:
+        return cast("OpenUrl", importlib.import_module(built_in.module).open_url)
+    except ImportError as error:
+        if built_in.extra is None:
+            raise
+        raise ConnectError(
+            f"{built_in.example} needs the package {error.name}: pip install 'holdfast[{built_in.extra}]'"
+        ) from error

@@ -1,0 +1,1 @@
+"""Stores behind one contract. Read ``contract.py`` first, then ``memory.py``."""

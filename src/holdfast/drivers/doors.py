@@ -1,0 +1,143 @@
+"""The checks at every driver's door: the same bounds and the same words, whatever the store."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import get_args
+
+from holdfast.clock import DAY
+from holdfast.drivers.contract import Capabilities, Feature
+from holdfast.errors import CallerClockRefused, InvalidInput, Unsupported
+from holdfast.model import bounds
+from holdfast.model.job import JobRecord, check_new
+from holdfast.model.lease import Lease
+from holdfast.model.registry import Change
+from holdfast.model.settings import OnExhausted, QueueSettings
+from holdfast.model.settlement import Settlement
+
+_SETTLEMENTS = get_args(Settlement)
+
+
+class Doors:
+    """Mixed into a driver: its verbs call these first, so that nothing unchecked reaches the store."""
+
+    capabilities: Capabilities
+    caller_clock: bool
+
+    def _read_clock(self) -> int:
+        """The store's own clock."""
+        raise NotImplementedError
+
+    def now(self, given: int | None) -> int:
+        """The instant that judges this call (law L1)."""
+        if given is None:
+            return self._read_clock()
+        if not self.caller_clock:
+            raise CallerClockRefused
+        return bounds.integer("now", given, most=bounds.MAX_INSTANT)
+
+    def need(self, feature: Feature) -> None:
+        """Refuse what this driver does not keep (law L14)."""
+        reason = self.capabilities.gaps.get(feature)
+        if reason is not None:
+            raise Unsupported(self.capabilities.driver, feature, reason)
+
+    def check_enqueue(self, jobs: Sequence[JobRecord]) -> None:
+        """Every record acceptable, or none is stored."""
+        bounds.batch("jobs", len(jobs))
+        for job in jobs:
+            check_new(job)
+            if job.offset is not None:
+                self.need(Feature.OFFSETS)
+
+    def check_reserve(
+        self,
+        queues: Sequence[str],
+        limit: int,
+        lease_for: int,
+        worker: str,
+        types: Collection[str] | None,
+    ) -> list[str]:
+        """The queues, each once."""
+        bounds.integer("limit", limit, least=1, most=bounds.MAX_BATCH)
+        bounds.integer("lease_for", lease_for, least=1, most=bounds.MAX_LENGTH)
+        bounds.text("worker", worker, empty=True)
+        if types is not None:
+            self._names("type", types)
+        return self._names("queue", queues)
+
+    def check_extend(self, leases: Sequence[Lease], lease_for: int) -> None:
+        """A bounded batch and a lease that ends."""
+        bounds.batch("leases", len(leases))
+        bounds.integer("lease_for", lease_for, least=1, most=bounds.MAX_LENGTH)
+
+    def check_settle(self, settlements: Sequence[Settlement]) -> None:
+        """A bounded batch of nothing but settlements."""
+        bounds.batch("settlements", len(settlements))
+        for settlement in settlements:
+            if not isinstance(settlement, _SETTLEMENTS):
+                raise InvalidInput("settlement", wanted="Ack, Retry, Fail or Release", got=settlement)
+
+    def check_reap(self, queues: Sequence[str] | None, worker: str | None, limit: int) -> list[str] | None:
+        """The queues, each once; None is all of them."""
+        bounds.integer("limit", limit, least=1, most=bounds.MAX_BATCH)
+        if worker is not None:
+            bounds.text("worker", worker)
+        return None if queues is None else self._names("queue", queues)
+
+    def check_wait(self, queues: Sequence[str], timeout: float) -> list[str]:
+        """The queues, each once."""
+        if not isinstance(timeout, int | float) or not 0 <= timeout <= 86_400:  # a day
+            raise InvalidInput("timeout", wanted="seconds from 0 to 86400", got=timeout)
+        return self._names("queue", queues)
+
+    def check_ids(self, job_ids: Sequence[str]) -> None:
+        """A bounded list of ids, not a single id by mistake."""
+        if isinstance(job_ids, str):
+            raise InvalidInput("job_ids", wanted="a list of ids", got=job_ids)
+        bounds.batch("job_ids", len(job_ids))
+        for job_id in job_ids:
+            bounds.name("id", job_id)
+
+    def check_settings(self, queue: str, settings: QueueSettings | None, type_: str | None) -> None:
+        """Names that fit, and nothing this driver would have to ignore."""
+        bounds.name("queue", queue)
+        if type_ is not None:
+            bounds.name("type", type_)
+        if settings is not None and settings.on_exhausted is not OnExhausted.SKIP:
+            self.need(Feature.HALT)
+
+    def check_page(self, limit: int) -> None:
+        """Every list has a limit."""
+        bounds.integer("limit", limit, least=1, most=bounds.MAX_BATCH)
+
+    def check_trim(self, ended_for: int, ledger_for: int, limit: int) -> None:
+        """Ended rows answer repeated settlements for at least a day (law L6)."""
+        bounds.integer("ended_for", ended_for, least=DAY, most=bounds.MAX_LENGTH)
+        bounds.integer("ledger_for", ledger_for, least=1, most=bounds.MAX_LENGTH)
+        bounds.integer("limit", limit, least=1, most=bounds.MAX_BATCH)
+
+    def check_read(self, kind: str, keys: Sequence[str]) -> None:
+        """A kind and a bounded list of keys."""
+        bounds.name("kind", kind)
+        bounds.batch("keys", len(keys))
+        for key in keys:
+            bounds.text("key", key)
+
+    def check_write(self, changes: Sequence[Change]) -> None:
+        """A bounded batch; each change checked itself when it was made."""
+        bounds.batch("changes", len(changes))
+
+    def check_scan(self, kind: str, prefix: str, after: str, limit: int) -> None:
+        """A kind and a bounded page of it."""
+        bounds.name("kind", kind)
+        bounds.text("prefix", prefix, empty=True)
+        bounds.text("after", after, empty=True)
+        self.check_page(limit)
+
+    @staticmethod
+    def _names(field: str, names: Collection[str]) -> list[str]:
+        if isinstance(names, str) or not names:
+            raise InvalidInput(f"{field}s", wanted=f"a list with at least one {field}", got=names)
+        bounds.batch(f"{field}s", len(names))
+        return list(dict.fromkeys(bounds.name(field, value) for value in names))

@@ -1,0 +1,58 @@
+"""One verb inside a transaction: the connection, the space, its counters, and the now that judges it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from holdfast.drivers.sqlite.statements import sql
+
+Parameters = Mapping[str, object] | tuple[object, ...]
+
+
+class Call:
+    """Made by the driver for every verb that writes; ``finish`` keeps what it counted."""
+
+    __slots__ = ("_changed", "_connection", "clock", "counter", "ledger_written", "now", "space")
+
+    def __init__(self, connection: sqlite3.Connection, space: str) -> None:
+        self._connection = connection
+        self.space = space
+        row: tuple[int, int, int] | None = connection.execute(sql("space_read"), (space,)).fetchone()
+        self.counter, self.clock, self.ledger_written = row or (0, 0, 0)
+        self.now = 0
+        self._changed = False
+
+    def judge(self, host_now: int, given: int | None) -> None:
+        """A caller's now is taken as it is; the host's is held at the latest instant any process has leased by (L1)."""
+        self.now = max(host_now, self.clock) if given is None else given
+        if given is None:
+            self.clock = self.now
+
+    def numbers(self, count: int) -> int:
+        """Take ``count`` numbers from the space's one counter; gives the first."""
+        first = self.counter + 1
+        self.counter += count
+        self._changed = True
+        return first
+
+    def ledger_rows(self, count: int) -> int:
+        """Take ``count`` places at the end of the ledger; gives the place before the first."""
+        before = self.ledger_written
+        self.ledger_written += count
+        self._changed = True
+        return before
+
+    def finish(self) -> None:
+        """Write the counters back, if any was used."""
+        if self._changed:
+            self.run("space_write", (self.space, self.counter, self.clock, self.ledger_written))
+
+    def run(self, name: str, parameters: Parameters = ()) -> sqlite3.Cursor:
+        """Execute the statement in ``queries/<name>.sql``."""
+        return self._connection.execute(sql(name), parameters)
+
+    def run_many(self, name: str, rows: Iterable[tuple[Any, ...]]) -> int:
+        """Execute it for every row; gives how many rows were changed."""
+        return self._connection.executemany(sql(name), rows).rowcount

@@ -1,0 +1,2 @@
+-- Which items of the batch have been entered.
+SELECT item FROM holdfast_settling

@@ -1,0 +1,2 @@
+-- The rate bucket after a reserve.
+UPDATE holdfast_settings SET full_at = ? WHERE space = ? AND queue = ? AND type = ?

@@ -1,0 +1,98 @@
+"""Reserve: reap what is due, pick over the asked lanes, lease. Loops over lanes: SQLite has no LATERAL."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from holdfast.drivers.contract import REAP_LIMIT
+from holdfast.drivers.sqlite.call import Call
+from holdfast.drivers.sqlite.rows import Row, as_json, reservation, settings
+from holdfast.drivers.sqlite.settle import reap
+from holdfast.model.lease import Reservation, new_tokens
+from holdfast.model.order import Lane, Limit, Room, picked
+
+
+def reserve(
+    call: Call,
+    queues: Sequence[str],
+    *,
+    limit: int,
+    lease_for: int,
+    worker: str,
+    types: Collection[str] | None,
+) -> list[Reservation]:
+    """See ``Driver.reserve``."""
+    reap(call, queues, worker=None, limit=REAP_LIMIT)
+    room = _room(call, queues)
+    lanes = ((lane, _due(call, lane, limit)) for lane in _lanes_with_due_heads(call, queues, types))
+    rows = picked(lanes, limit=limit, room=room)
+    if not rows:
+        return []
+    _spend(call, room)
+    return _lease(call, rows, call.now + lease_for, worker)
+
+
+def _lanes_with_due_heads(call: Call, queues: Sequence[str], types: Collection[str] | None) -> Iterator[Lane]:
+    asked = None if types is None else as_json(sorted(set(types)))
+    for queue in queues:
+        parameters = {"space": call.space, "queue": queue, "now": call.now}
+        if asked is None:
+            found = call.run("probe", parameters).fetchall()
+        else:
+            found = call.run("probe_types", {**parameters, "types": asked}).fetchall()
+        yield from (Lane(*row) for row in found)
+
+
+def _due(call: Call, lane: Lane, limit: int) -> Iterator[Row]:
+    """Stepped as far as it is read: a cursor, not a list."""
+    return call.run("due", (call.space, lane.queue, lane.type, lane.priority, call.now, limit))
+
+
+def _room(call: Call, queues: Sequence[str]) -> Room:
+    room = Room()
+    for row in call.run("limits", {"space": call.space, "queues": as_json(queues)}):
+        queue, type_, full_at, inflight = row[0], row[1], row[8], row[9]
+        limits = settings(row[2:8])
+        left = limits.allowance(inflight=inflight, full_at=full_at, now=call.now)
+        room.limits[queue, type_ or None] = Limit(limits, full_at, left)
+    return room
+
+
+def _spend(call: Call, room: Room) -> None:
+    rows = [
+        (limit.full_at_after(call.now), call.space, queue, type_ or "")
+        for (queue, type_), limit in room.limits.items()
+        if limit.taken and limit.settings.rate is not None
+    ]
+    if rows:
+        call.run_many("spend", rows)
+
+
+def _lease(call: Call, rows: list[tuple[Lane, Row]], expires_at: int, worker: str) -> list[Reservation]:
+    first = call.numbers(len(rows))
+    tokens = new_tokens(first, len(rows))
+    now = call.now
+    call.run_many(
+        "lease",
+        [
+            (token, fence, expires_at, now, worker, row[1])
+            for fence, (token, (_, row)) in enumerate(zip(tokens, rows, strict=True), first)
+        ],
+    )
+    noted = [row[2] for _, row in rows if row[-1]]
+    checkpoints = _checkpoints(call, noted) if noted else {}
+    return [
+        reservation(lane, row, token, fence, expires_at, checkpoints.get(row[2]))
+        for fence, (token, (lane, row)) in enumerate(zip(tokens, rows, strict=True), first)
+    ]
+
+
+def _checkpoints(call: Call, ids: list[str]) -> dict[str, bytes | None]:
+    return dict(call.run("checkpoints", {"space": call.space, "ids": as_json(ids)}).fetchall())
+
+
+def next_due(call: Call, queues: Sequence[str]) -> int | None:
+    """How long until a job of these queues may run (0 or less: one may now); None if none waits."""
+    found = call.run("heads", {"space": call.space, "queues": as_json(queues)})
+    heads = [available_at for (available_at,) in found if available_at is not None]
+    return min(heads) - call.now if heads else None

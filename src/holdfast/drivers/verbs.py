@@ -1,0 +1,50 @@
+"""One lease at a time: the four settlements as plain functions over ``settle``, raising what it answers."""
+
+from __future__ import annotations
+
+from holdfast.clock import DAY
+from holdfast.drivers.contract import Driver
+from holdfast.model.lease import Lease
+from holdfast.model.registry import Change
+from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
+
+
+def ack(
+    driver: Driver,
+    lease: Lease,
+    *,
+    result: bytes | None = None,
+    writes: tuple[Change, ...] = (),
+    now: int | None = None,
+) -> None:
+    """The job is done. Raises a ``LeaseError`` if the lease is no longer valid."""
+    _settle(driver, Ack(lease, result=result, writes=writes), now)
+
+
+def retry(
+    driver: Driver,
+    lease: Lease,
+    *,
+    delay: int = 0,
+    run_at: int | None = None,
+    error: str = "",
+    now: int | None = None,
+) -> None:
+    """The attempt failed; try again later, or dead-letter the job if this was its last. Raises a ``LeaseError``."""
+    _settle(driver, Retry(lease, delay=delay, run_at=run_at, error=error), now)
+
+
+def fail(driver: Driver, lease: Lease, *, reason: str, error: str = "", now: int | None = None) -> None:
+    """The job failed for good and becomes a dead letter. Raises a ``LeaseError``."""
+    _settle(driver, Fail(lease, reason=reason, error=error), now)
+
+
+def release(driver: Driver, lease: Lease, *, delay: int = 0, budget: int = DAY, now: int | None = None) -> None:
+    """Give the job back with its attempt refunded. Raises a ``LeaseError``."""
+    _settle(driver, Release(lease, delay=delay, budget=budget), now)
+
+
+def _settle(driver: Driver, settlement: Settlement, now: int | None) -> None:
+    [refused] = driver.settle([settlement], now=now)
+    if refused is not None:
+        raise refused

@@ -1,0 +1,173 @@
+"""Every failure Holdfast raises or answers with.
+
+    HoldfastError
+    ├── InvalidInput (ValueError)      something at the door does not fit; says what was wanted and what was got
+    │   └── PayloadError               a payload, result or meta value that cannot be stored or read back
+    ├── LeaseError                     an extend or a settlement was refused, and nothing was changed
+    │   ├── JobNotInflight             the job is not leased to anyone
+    │   ├── LeaseMismatch              the job is leased, but under another token
+    │   ├── LeaseExpired               the token is right, but its time is over
+    │   └── WriteRefused               a registry write carried by an ack found another version
+    ├── StoreError                     the store could not do what was asked
+    │   ├── StoreBusy                  others kept it busy for too long; nothing was changed, try again
+    │   ├── StoreUnavailable           it cannot be reached or used now
+    │   ├── StoreFull                  there is too little room left to accept new jobs
+    │   ├── StoreClosed                the driver was closed before the call
+    │   └── SchemaMismatch             the tables are not the ones this version knows
+    ├── ConnectError                   a URL that no driver can open
+    ├── CallerClockRefused             ``now`` was passed to a store that reads its own clock
+    ├── LedgerTrimmed                  the ledger no longer holds what follows this cursor
+    └── Unsupported                    this driver cannot do it, and says so (see ``capabilities``)
+
+Facts travel as attributes, so that callers never parse a message. All of them survive pickling.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+SHOWN = 80  # characters of a refused value that an error repeats: enough to recognise it, too few to flood a log
+
+
+class HoldfastError(Exception):
+    """The root of every error of this package."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Rebuild from the facts: the default would call ``__init__`` with the message alone."""
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(cls: type[HoldfastError], args: tuple[object, ...], facts: dict[str, object]) -> HoldfastError:
+    error = cls.__new__(cls, *args)
+    error.args = args
+    error.__dict__.update(facts)
+    return error
+
+
+class InvalidInput(HoldfastError, ValueError):
+    """``field`` should have been ``wanted``; it was ``got`` (shortened, never the whole value)."""
+
+    def __init__(self, field: str, *, wanted: str, got: object) -> None:
+        shown = got if isinstance(got, str) else repr(got)
+        self.field = field
+        self.wanted = wanted
+        self.got = shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}… ({len(shown)} characters)"
+        super().__init__(f"{field}: wanted {wanted}, got {self.got}")
+
+
+class PayloadError(InvalidInput):
+    """A value that the codec refuses, or bytes that it cannot read."""
+
+
+class LeaseError(HoldfastError):
+    """The call was refused and nothing was changed; ``job_id`` says for which job."""
+
+    def __init__(self, job_id: str, message: str) -> None:
+        self.job_id = job_id
+        super().__init__(f"job {job_id}: {message}")
+
+
+class JobNotInflight(LeaseError):
+    """The job is not in flight: it is in ``state``, or unknown to this space when that is None."""
+
+    def __init__(self, job_id: str, state: str | None) -> None:
+        self.state = state
+        super().__init__(job_id, f"wanted it in flight, it is {state or 'unknown to this space'}")
+
+
+class LeaseMismatch(LeaseError):
+    """The job is in flight under another token: somebody else owns it now."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(job_id, "wanted the token of its current lease, got another one")
+
+
+class LeaseExpired(LeaseError):
+    """The token is the current one, but the store's clock has passed ``expires_at``."""
+
+    def __init__(self, job_id: str, *, expires_at: int, now: int) -> None:
+        self.expires_at = expires_at
+        self.now = now
+        super().__init__(job_id, f"wanted a lease that is still valid, it expired {now - expires_at} µs ago")
+
+
+class WriteRefused(LeaseError):
+    """The ack carried a registry write whose expected version is not the current one; the job was not acked."""
+
+    def __init__(self, job_id: str, *, kind: str, key: str) -> None:
+        self.kind = kind
+        self.key = key
+        super().__init__(job_id, f"wanted to write {kind}/{key} with the ack, another version is there")
+
+
+class StoreError(HoldfastError):
+    """The store could not do what was asked of it."""
+
+
+class StoreBusy(StoreError):
+    """Other processes held the store for ``waited`` seconds. Nothing was changed: the call may be repeated."""
+
+    def __init__(self, waited: float) -> None:
+        self.waited = waited
+        super().__init__(f"the store was busy for {waited:.1f} s; nothing was changed, try again")
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached or used now."""
+
+
+class StoreFull(StoreError):
+    """There is less free room than the floor that keeps acks possible, so new jobs are refused."""
+
+    def __init__(self, *, free: int, floor: int) -> None:
+        self.free = free
+        self.floor = floor
+        super().__init__(
+            f"wanted at least {floor >> 20} MiB of free disk, got {free >> 20} MiB: new jobs are refused so that "
+            "running ones can still be settled; free some space, or lower min_free_bytes"
+        )
+
+
+class StoreClosed(StoreError):
+    """The driver was closed before this call."""
+
+    def __init__(self) -> None:
+        super().__init__("this driver was closed; connect() again")
+
+
+class SchemaMismatch(StoreError):
+    """The tables in the store are not the ones this version of Holdfast works with."""
+
+
+class ConnectError(HoldfastError):
+    """No driver can open this URL; the message says what to write or to install instead."""
+
+
+class CallerClockRefused(HoldfastError):
+    """A verb was given ``now``, but this store judges leases by its own clock."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "wanted no now= (the store's own clock judges leases), got one; "
+            "tests and simulations may use connect(url, caller_clock=True)"
+        )
+
+
+class LedgerTrimmed(HoldfastError):
+    """Rows after ``cursor`` were removed by retention: reading on would skip them silently."""
+
+    def __init__(self, cursor: str) -> None:
+        self.cursor = cursor
+        super().__init__(
+            f"the ledger was trimmed past cursor {cursor!r}; start again from after=None (the oldest row kept)"
+        )
+
+
+class Unsupported(HoldfastError):
+    """The driver cannot keep this promise and does not pretend to."""
+
+    def __init__(self, driver: str, feature: str, reason: str) -> None:
+        self.driver = driver
+        self.feature = feature
+        self.reason = reason
+        super().__init__(f"the {driver} driver does not offer {feature}: {reason}")

@@ -1,0 +1,1 @@
+"""Nouns and decisions: pure values and functions, standard library only."""

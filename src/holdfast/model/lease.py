@@ -1,0 +1,68 @@
+"""Leases: who owns a job, by which proof, until when."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+
+from holdfast.model import bounds
+from holdfast.model.job import JobRecord
+
+RANDOM_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The ownership of one job: ``token`` proves it, ``fence`` numbers it, ``expires_at`` ends it."""
+
+    job_id: str
+    token: str
+    fence: int
+    expires_at: int
+    cancel_requested: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """A job and the lease under which the caller owns it, with the checkpoint an earlier attempt left."""
+
+    job: JobRecord
+    lease: Lease
+    checkpoint: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enqueued:
+    """The answer to one enqueued record: ``existed`` when it made no new job, ``conflict`` when its payload differs."""
+
+    id: str
+    existed: bool
+    conflict: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """What a running attempt leaves with its heartbeat; None leaves a field as it was."""
+
+    started_at: int | None = None
+    progress: bytes | None = None
+    checkpoint: bytes | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is too large to be written with every heartbeat."""
+        if self.progress is not None:
+            bounds.blob("progress", self.progress, most=bounds.MAX_NOTE)
+        if self.checkpoint is not None:
+            bounds.blob("checkpoint", self.checkpoint, most=bounds.MAX_NOTE)
+
+
+def is_expired(expires_at: int, now: int) -> bool:
+    """The one rule of law L2, for leases and for everything else that expires."""
+    return now >= expires_at
+
+
+def new_tokens(first_fence: int, count: int) -> list[str]:
+    """One token per fence, ``"<fence>.<128 random bits>"``; one call to the system's random source for all."""
+    bits = secrets.token_hex(RANDOM_BYTES * count)
+    width = RANDOM_BYTES * 2
+    return [f"{first_fence + i}.{bits[i * width : (i + 1) * width]}" for i in range(count)]
