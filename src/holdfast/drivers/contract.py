@@ -1,6 +1,6 @@
 """The law in code: what every driver promises, verb by verb.
 
-The laws L1 to L15 are spelled out in docs/guarantees.md, and ``holdfast.testing.conformance`` examines any driver by them.
+The laws L1 to L15 are spelled out in docs/guarantees.md; ``holdfast.testing.conformance`` examines a driver by them.
 Instants and lengths are integer microseconds. Every verb is batch-first: one call, one transaction, one round trip.
 ``now`` is honoured only by a store opened with ``caller_clock=True`` and refused with ``CallerClockRefused`` otherwise.
 """
@@ -77,7 +77,7 @@ class Feature(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a driver keeps. What it does not is in ``gaps`` with the reason, and raises ``Unsupported`` when asked for."""
+    """What a driver keeps. What it does not is in ``gaps`` with the reason, and raises ``Unsupported`` if asked for."""
 
     driver: str
     durability: Durability

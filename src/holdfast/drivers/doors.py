@@ -77,6 +77,8 @@ class Doors:
         for settlement in settlements:
             if not isinstance(settlement, _SETTLEMENTS):
                 raise InvalidInput("settlement", wanted="Ack, Retry, Fail or Release", got=settlement)
+            if settlement.started_at is not None:
+                bounds.integer("started_at", settlement.started_at, most=bounds.MAX_INSTANT)
 
     def check_reap(self, queues: Sequence[str] | None, worker: str | None, limit: int) -> list[str] | None:
         """The queues, each once; None is all of them."""

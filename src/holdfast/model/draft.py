@@ -1,7 +1,7 @@
 """Filling frozen values fast, for code that makes them by the thousand.
 
 The ``__init__`` of a frozen dataclass calls ``object.__setattr__`` for every field: some microseconds for a job, more
-than all the rest that a reserve does for it. A draft is a class of the same shape without the freezing: it is filled with
+than all else that a reserve does for it. A draft is a class of the same shape without the freezing: it is filled with
 plain assignments (ten times as fast) and then *becomes* the frozen class, which CPython allows for equal ``__slots__``.
 
     job = JobDraft()

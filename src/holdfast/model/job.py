@@ -12,7 +12,7 @@ from holdfast.model import bounds
 
 
 class State(StrEnum):
-    """Where a job stands. *Scheduled* is ``READY`` with a later ``run_at``, *expired* is ``INFLIGHT`` past its lease."""
+    """Where a job stands. *Scheduled* is ``READY`` with a later ``run_at``; *expired*, ``INFLIGHT`` past its lease."""
 
     READY = "ready"
     INFLIGHT = "inflight"

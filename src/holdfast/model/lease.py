@@ -61,8 +61,12 @@ def is_expired(expires_at: int, now: int) -> bool:
     return now >= expires_at
 
 
-def new_tokens(first_fence: int, count: int) -> list[str]:
-    """One token per fence, ``"<fence>.<128 random bits>"``; one call to the system's random source for all."""
-    bits = secrets.token_hex(RANDOM_BYTES * count)
-    width = RANDOM_BYTES * 2
-    return [f"{first_fence + i}.{bits[i * width : (i + 1) * width]}" for i in range(count)]
+def random_bits(count: int) -> bytes:
+    """What ``count`` tokens need; one call to the system's random source for all."""
+    return secrets.token_bytes(RANDOM_BYTES * count)
+
+
+def tokens(first_fence: int, bits: bytes) -> list[str]:
+    """One token per fence, ``"<fence>.<128 random bits>"`` (law L4)."""
+    text, width = bits.hex(), RANDOM_BYTES * 2
+    return [f"{first_fence + i}.{text[i * width : (i + 1) * width]}" for i in range(len(bits) // RANDOM_BYTES)]

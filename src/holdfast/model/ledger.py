@@ -23,7 +23,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRow:
-    """One ending, written in the transaction that made it true; ``fence`` and ``reserved_at`` are None without a lease."""
+    """One ending, written in the transaction that made it true; no lease, no ``fence`` and no ``reserved_at``."""
 
     job_id: str
     type: str

@@ -17,7 +17,7 @@ from holdfast.drivers.url import options
 from holdfast.errors import JobNotInflight, LeaseError, StoreClosed, Unsupported, WriteRefused
 from holdfast.model import bounds, decide
 from holdfast.model.job import JobRecord
-from holdfast.model.lease import Enqueued, Lease, Note, Reservation, is_expired, new_tokens
+from holdfast.model.lease import Enqueued, Lease, Note, Reservation, is_expired, random_bits, tokens
 from holdfast.model.order import picked
 from holdfast.model.settings import QueueSettings
 from holdfast.model.settlement import Ack, Settlement
@@ -130,10 +130,11 @@ class MemoryDriver(MemoryAdmin):
             self._reap(space, space.expired(names, at)[:REAP_LIMIT], at)
             rows = self._pick(space, names, types, limit, at)
             first = space.next_numbers(len(rows))
-            tokens = new_tokens(first, len(rows))
             leases = [
                 Lease(job_id=row.job.id, token=token, fence=fence, expires_at=at + lease_for)
-                for fence, (row, token) in enumerate(zip(rows, tokens, strict=True), first)
+                for fence, (row, token) in enumerate(
+                    zip(rows, tokens(first, random_bits(len(rows))), strict=True), first
+                )
             ]
             for row, lease in zip(rows, leases, strict=True):
                 space.lease(row, lease, worker, at)
@@ -289,7 +290,7 @@ _named: WeakValueDictionary[str, Memory] = WeakValueDictionary()
 
 
 def open_url(url: SplitResult, *, space: str, caller_clock: bool, clock: Clock | None) -> MemoryDriver:
-    """``memory://`` is a new store; ``memory://name`` is the same one for all of this process while someone holds it."""
+    """``memory://`` is a new store; ``memory://name`` is the same one for all of this process while one holds it."""
     options(url, {})
     if not url.netloc:
         return MemoryDriver(clock, caller_clock=caller_clock, space=space)

@@ -79,7 +79,7 @@ def requeue(call: Call, job_ids: Sequence[str]) -> list[bool]:
         asked = _with_ledger(call, "requeue_ledger", chosen)
         call.run("requeue_jobs", asked)
         call.run("delete_ended", asked)
-        pass_turns(call, chosen.values())
+        pass_turns(call, {(job.queue, job.domain) for job in chosen.values()})
     return _first_time(job_ids, chosen)
 
 
@@ -104,7 +104,7 @@ def cancel(call: Call, job_ids: Sequence[str]) -> list[State | None]:
         asked = _with_ledger(call, "cancel_ledger", ready)
         call.run("cancel_ended", asked)
         call.run("delete_jobs", asked)
-        pass_turns(call, ready.values())
+        pass_turns(call, {(job.queue, job.domain) for job in ready.values()})
     states = {job_id: State.CANCELLED if job_id in ready else State(job.held.state) for job_id, job in known.items()}
     return [states.get(job_id) for job_id in job_ids]
 
@@ -138,8 +138,8 @@ def ledger(call: Call, after: str | None, limit: int) -> Page[LedgerRow]:
     position = trimmed if after is None else _position(after)
     if position < trimmed:
         raise LedgerTrimmed(str(after))
-    found = [rows.ledger_row(row) for row in call.run("ledger", (call.space, position, limit))]
-    return Page(found, str(position + len(found)))
+    found = call.run("ledger", (call.space, position, limit)).fetchall()
+    return Page([rows.ledger_row(row) for row in found], str(found[-1][0] if found else position))
 
 
 def _position(cursor: str) -> int:

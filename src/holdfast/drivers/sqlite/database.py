@@ -126,7 +126,7 @@ class Database:
             connection.execute("SAVEPOINT call")
         try:
             call.value = call.work(connection)
-        except Exception as error:  # noqa: BLE001 - handed to the caller that it belongs to
+        except Exception as error:
             call.error = _translated(error) if isinstance(error, sqlite3.Error) else error
             if not connection.in_transaction:
                 raise StoreUnavailable(f"SQLite gave up the transaction: {error}") from error
@@ -142,6 +142,7 @@ class Database:
         """
         if self._writer is None:
             self._writer = self._connect()
+            self._writer.execute(sql("acking_table"))
             self._writer.execute(sql("settling_table"))
         started = monotonic()
         while True:

@@ -8,7 +8,7 @@ from holdfast.drivers.contract import REAP_LIMIT
 from holdfast.drivers.sqlite.call import Call
 from holdfast.drivers.sqlite.rows import Row, as_json, reservation, settings
 from holdfast.drivers.sqlite.settle import reap
-from holdfast.model.lease import Reservation, new_tokens
+from holdfast.model.lease import Reservation, random_bits, tokens
 from holdfast.model.order import Lane, Limit, Room, picked
 
 
@@ -69,21 +69,21 @@ def _spend(call: Call, room: Room) -> None:
 
 
 def _lease(call: Call, rows: list[tuple[Lane, Row]], expires_at: int, worker: str) -> list[Reservation]:
-    first = call.numbers(len(rows))
-    tokens = new_tokens(first, len(rows))
-    now = call.now
-    call.run_many(
-        "lease",
-        [
-            (token, fence, expires_at, now, worker, row[1])
-            for fence, (token, (_, row)) in enumerate(zip(tokens, rows, strict=True), first)
-        ],
-    )
+    first, bits = call.numbers(len(rows)), random_bits(len(rows))
+    parameters = {
+        "jobs": as_json(row[1] for _, row in rows),
+        "first": first,
+        "bits": bits,
+        "expires_at": expires_at,
+        "now": call.now,
+        "worker": worker,
+    }
+    call.run("lease", parameters)
     noted = [row[2] for _, row in rows if row[-1]]
     checkpoints = _checkpoints(call, noted) if noted else {}
     return [
-        reservation(lane, row, token, fence, expires_at, checkpoints.get(row[2]))
-        for fence, (token, (lane, row)) in enumerate(zip(tokens, rows, strict=True), first)
+        reservation(lane, row, token=token, fence=fence, expires_at=expires_at, checkpoint=checkpoints.get(row[2]))
+        for fence, (token, (lane, row)) in enumerate(zip(tokens(first, bits), rows, strict=True), first)
     ]
 
 

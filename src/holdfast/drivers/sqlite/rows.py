@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
@@ -17,18 +16,18 @@ from holdfast.model.settings import OnExhausted, QueueSettings
 
 Row = tuple[Any, ...]
 
-_encode_meta = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder().encode
 _decode_meta = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def as_json(values: Iterable[object]) -> str:
     """An argument for ``json_each``: a list of any length in one parameter."""
-    return json.dumps(list(values), separators=(",", ":"))
+    return _encode(list(values)).decode()
 
 
 def pack_meta(meta: Mapping[str, object]) -> bytes | None:
     """Most jobs have none; NULL costs nothing."""
-    return _encode_meta(meta) if meta else None
+    return _encode(meta) if meta else None
 
 
 def unpack_meta(meta: bytes | None) -> dict[str, Any]:
@@ -73,7 +72,9 @@ LeaseDraft = draft_of(Lease)
 ReservationDraft = draft_of(Reservation)
 
 
-def reservation(lane: Lane, row: Row, token: str, fence: int, expires_at: int, checkpoint: bytes | None) -> Reservation:
+def reservation(
+    lane: Lane, row: Row, *, token: str, fence: int, expires_at: int, checkpoint: bytes | None
+) -> Reservation:
     """The job in a row of ``due.sql`` as it is once it is leased, and its lease."""
     job = JobDraft()
     (
@@ -151,25 +152,25 @@ def record(row: Row) -> JobRecord:
 
 
 def ledger_row(row: Row) -> LedgerRow:
-    """From a row of ``ledger.sql``."""
+    """From a row of ``ledger.sql``, whose first column is its number."""
     return LedgerRow(
-        job_id=row[0],
-        type=row[1],
-        queue=row[2],
-        domain=row[3],
-        offset=row[4],
-        attempt=row[5],
-        fence=row[6],
-        worker=row[7],
-        enqueued_at=row[8],
-        available_at=row[9],
-        reserved_at=row[10],
-        started_at=row[11],
-        ended_at=row[12],
-        ending=Ending(row[13]),
-        state=None if row[14] is None else State(row[14]),
-        detail=row[15],
-        error=row[16],
+        job_id=row[1],
+        type=row[2],
+        queue=row[3],
+        domain=row[4],
+        offset=row[5],
+        attempt=row[6],
+        fence=row[7],
+        worker=row[8],
+        enqueued_at=row[9],
+        available_at=row[10],
+        reserved_at=row[11],
+        started_at=row[12],
+        ended_at=row[13],
+        ending=Ending(row[14]),
+        state=None if row[15] is None else State(row[15]),
+        detail=row[16],
+        error=row[17],
     )
 
 

@@ -7,7 +7,7 @@ statements over the whole batch, so that payloads never leave SQLite.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from holdfast.drivers.sqlite import registry
 from holdfast.drivers.sqlite.call import Call
@@ -18,6 +18,7 @@ from holdfast.model.decide import Held, Outcome
 from holdfast.model.lease import Lease, Note
 from holdfast.model.settlement import Ack, Settlement
 
+FIELD = 64  # bytes of a field in the blobs that ``ack.sql`` reads; a token has at most 52
 EXPIRED = "expired"  # the last verb of a reaped lease: no settlement can be a replay of it
 
 
@@ -28,6 +29,16 @@ class Found(NamedTuple):
     queue: str
     domain: str | None
     held: Held
+
+
+class Ended(NamedTuple):
+    """A lease that ends in this call; items of a batch count from 1."""
+
+    item: int
+    job: Found
+    verb: str
+    started_at: int | None
+    outcome: Outcome
 
 
 def extend(
@@ -45,10 +56,10 @@ def extend(
         if job is None or refused is not None:
             answers.append(refused or JobNotInflight(lease.job_id, None))
             continue
-        note = notes.get(lease.job_id) if notes else None
-        has_note = note is not None and (note.progress is not None or note.checkpoint is not None)
-        moved.append((expires_at, None if note is None else note.started_at, int(has_note), job.seq))
-        if note is not None and has_note:
+        note = (notes or {}).get(lease.job_id) or Note()
+        has_note = note.progress is not None or note.checkpoint is not None
+        moved.append((expires_at, note.started_at, int(has_note), job.seq))
+        if has_note:
             kept.append((call.space, lease.job_id, note.progress, note.checkpoint))
         answers.append(
             Lease(
@@ -67,54 +78,90 @@ def extend(
 
 
 def settle(call: Call, settlements: Sequence[Settlement]) -> list[LeaseError | None]:
-    """See ``Driver.settle``."""
-    answers: list[LeaseError | None] = [None] * len(settlements)
-    left = _enter_acks(call, settlements)
-    entered = len(settlements) - len(left)
-    if left:
-        found = find_jobs(call, (settlements[item].lease.job_id for item in left))
-        decided: list[Row] = []
-        for item in left:
-            settlement = settlements[item]
-            job = found.get(settlement.lease.job_id)
-            held = None if job is None else job.held
-            if decide.is_replay(held, settlement):
-                continue
-            refused = decide.refusal(held, settlement.lease, call.now) or _refused_writes(call, settlement)
-            answers[item] = refused
-            if job is not None and refused is None:
-                outcome = decide.settled(job.held, settlement, call.now)
-                decided.append(_item(item, job, settlement.verb, settlement.started_at, outcome))
-                # What a later item of this batch finds: the job without its lease, and what ended it.
-                after = job.held._replace(
-                    state=outcome.state, last_verb=settlement.verb, last_token=settlement.lease.token
-                )
-                found[settlement.lease.job_id] = job._replace(held=after)
-        entered += call.run_many("settle_item", decided) if decided else 0
-    _apply(call, entered)
-    return answers
+    """See ``Driver.settle``. Plain acks are judged by SQLite, everything else in Python."""
+    before = call.ledger_rows(len(settlements))
+    left = _ack(call, settlements, before)
+    return _decide(call, settlements, left, before) if left else [None] * len(settlements)
 
 
-def _enter_acks(call: Call, settlements: Sequence[Settlement]) -> list[int]:
-    """Let SQLite judge the plain acks and enter the valid ones; gives the items that are left to be judged in Python.
+def _ack(call: Call, settlements: Sequence[Settlement], before: int) -> list[int]:
+    """End the leases whose plain ack is valid; gives the items that are left to be judged.
 
-    Only in a batch that names every job once: otherwise the order of the items matters.
+    Only in a batch that names every job once: otherwise the order of its items matters.
     """
-    everything = list(range(len(settlements)))
-    if len({settlement.lease.job_id for settlement in settlements}) < len(settlements):
-        return everything
-    space, now = call.space, call.now
-    acks = [
-        (item, ack.started_at, ack.result, ack.detail, space, ack.lease.job_id, ack.lease.token, now)
-        for item, ack in enumerate(settlements)
-        if isinstance(ack, Ack) and not ack.writes
+    items = list(range(1, len(settlements) + 1))
+    if len({settlement.lease.job_id for settlement in settlements}) < len(items):
+        return items
+    acks = [settlement if _is_plain_ack(settlement) else None for settlement in settlements]
+    parameters = {
+        "space": call.space,
+        "now": call.now,
+        "ids": as_json("" if ack is None else ack.lease.job_id for ack in acks),
+        "tokens": _fields("" if ack is None else ack.lease.token for ack in acks),
+        "starts": _fields("" if ack is None else str(ack.started_at or "") for ack in acks),
+        "width": FIELD,
+    }
+    entered = call.run("ack", parameters).rowcount
+    if not entered:
+        return items
+    call.run_many("ack_result", _results(acks))
+    left = [] if entered == len(items) else _without(items, call.run("acked_items").fetchall())
+    parameters = {"now": call.now, "written": before}
+    call.run("ack_ledger", parameters)
+    call.run("ack_ended", parameters)
+    call.run("ack_delete")
+    pass_turns(call, call.run("ack_domains").fetchall())
+    call.run("acking_clear")
+    return left
+
+
+def _is_plain_ack(settlement: Settlement) -> TypeGuard[Ack]:
+    """An ack without writes whose token fits its field (no other token could be valid)."""
+    if not isinstance(settlement, Ack) or settlement.writes:
+        return False
+    token = settlement.lease.token
+    return len(token) <= FIELD and token.isascii() and not token.endswith(" ")
+
+
+def _fields(values: Iterable[str]) -> bytes:
+    return "".join([value.ljust(FIELD) for value in values]).encode()
+
+
+def _results(acks: Sequence[Ack | None]) -> list[Row]:
+    return [
+        (ack.result, ack.detail, item)
+        for item, ack in enumerate(acks, 1)
+        if ack is not None and (ack.result is not None or ack.detail)
     ]
-    if not acks:
-        return everything
-    if call.run_many("settle_ack", acks) == len(settlements):
-        return []
-    entered = {item for (item,) in call.run("settle_items")}
-    return [item for item in everything if item not in entered]
+
+
+def _without(items: list[int], rows: list[Row]) -> list[int]:
+    gone = {item for (item,) in rows}
+    return [item for item in items if item not in gone]
+
+
+def _decide(call: Call, settlements: Sequence[Settlement], items: list[int], before: int) -> list[LeaseError | None]:
+    """Judge these items one after the other, then apply what they decide; gives the answers of the whole batch."""
+    answers: list[LeaseError | None] = [None] * len(settlements)
+    found = find_jobs(call, (settlements[item - 1].lease.job_id for item in items))
+    ended: list[Ended] = []
+    for item in items:
+        settlement = settlements[item - 1]
+        job_id, token = settlement.lease.job_id, settlement.lease.token
+        job = found.get(job_id)
+        held = None if job is None else job.held
+        if decide.is_replay(held, settlement):
+            continue
+        refused = decide.refusal(held, settlement.lease, call.now) or _refused_writes(call, settlement)
+        answers[item - 1] = refused
+        if job is not None and refused is None:
+            outcome = decide.settled(job.held, settlement, call.now)
+            ended.append(Ended(item, job, settlement.verb, settlement.started_at, outcome))
+            # What a later item of this batch finds: the job without its lease, and what ended it.
+            after = job.held._replace(state=outcome.state, last_verb=settlement.verb, last_token=token)
+            found[job_id] = job._replace(held=after)
+    _apply(call, ended, before)
+    return answers
 
 
 def _refused_writes(call: Call, settlement: Settlement) -> WriteRefused | None:
@@ -143,9 +190,9 @@ def reap(call: Call, queues: Iterable[str] | None, *, worker: str | None, limit:
     if not rows:
         return 0
     found = sorted((_found(row) for row in rows), key=lambda job: (job.held.expires_at, job.seq))[:limit]
-    expired = [_item(item, job, EXPIRED, None, decide.expired(job.held, call.now)) for item, job in enumerate(found)]
-    _apply(call, call.run_many("settle_item", expired))
-    return len(found)
+    ended = [Ended(item, job, EXPIRED, None, decide.expired(job.held, call.now)) for item, job in enumerate(found, 1)]
+    _apply(call, ended, call.ledger_rows(len(ended)))
+    return len(ended)
 
 
 def find_jobs(call: Call, ids: Iterable[str]) -> dict[str, Found]:
@@ -153,9 +200,9 @@ def find_jobs(call: Call, ids: Iterable[str]) -> dict[str, Found]:
     asked = dict.fromkeys(ids)
     found: dict[str, Found] = {}
     for query in ("held", "held_ended"):
-        missing = as_json(job_id for job_id in asked if job_id not in found)
-        if missing != "[]":
-            rows = call.run(query, {"space": call.space, "ids": missing}).fetchall()
+        missing = [job_id for job_id in asked if job_id not in found]
+        if missing:
+            rows = call.run(query, {"space": call.space, "ids": as_json(missing)}).fetchall()
             found.update((row[0], _found(row)) for row in rows)
     return found
 
@@ -164,25 +211,23 @@ def _found(row: Row) -> Found:
     return Found(row[1], row[2], row[3], Held._make(row[4:]))
 
 
-def _apply(call: Call, entered: int) -> None:
-    """Ledger rows, then the jobs themselves, then the turns: six statements for a batch of any size."""
-    if not entered:
+def _apply(call: Call, ended: list[Ended], before: int) -> None:
+    """Ledger rows, then the jobs themselves, then the turns: a few statements for a batch of any size."""
+    if not ended:
         return
-    parameters = {"space": call.space, "now": call.now, "written": call.ledger_rows(entered)}
+    rows = [(end.item, end.job.seq, end.verb, end.started_at, *end.outcome) for end in ended]
+    call.run_many("settle_item", rows)
+    parameters = {"space": call.space, "now": call.now, "written": before}
     call.run("settle_ledger", parameters)
     call.run("settle_ready")
     call.run("settle_ended", parameters)
     call.run("settle_delete")
-    call.run("settle_turns", parameters)
     call.run("settling_clear")
+    pass_turns(call, {(end.job.queue, end.job.domain) for end in ended if end.outcome.state.ended})
 
 
-def pass_turns(call: Call, jobs: Iterable[Found]) -> None:
-    """Give the turn to the first job of every domain that one of these has left, or has come to."""
-    domains = {(job.queue, job.domain) for job in jobs if job.domain is not None}
-    if domains:
-        call.run("pass_turn", {"space": call.space, "domains": as_json(domains)})
-
-
-def _item(item: int, job: Found, verb: str, started_at: int | None, outcome: Outcome) -> Row:
-    return (item, job.seq, job.queue, job.domain, verb, started_at, *outcome)
+def pass_turns(call: Call, domains: Iterable[tuple[str, str | None]]) -> None:
+    """Give the turn to the first job of every (queue, domain) that one has left, or has come to."""
+    named = [domain for domain in domains if domain[1] is not None]
+    if named:
+        call.run("pass_turn", {"space": call.space, "domains": as_json(named)})

@@ -1,10 +1,7 @@
--- What a batch of ended leases becomes; applied by a few statements over the whole of it. In memory, and private to
--- the writing connection.
+-- What the jobs of other endings become, decided in Python. In memory, and private to the writing connection.
 CREATE TEMP TABLE holdfast_settling (
-  item          INTEGER PRIMARY KEY,  -- the place in the caller's batch
+  item          INTEGER PRIMARY KEY,  -- the place in the caller's batch, from 1
   job           INTEGER NOT NULL,
-  queue         TEXT    NOT NULL,
-  domain        TEXT,
   verb          TEXT    NOT NULL,
   started_at    INTEGER,
   ending        TEXT    NOT NULL,

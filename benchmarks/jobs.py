@@ -1,0 +1,26 @@
+"""The jobs that every benchmark uses: a usual payload, time-ordered ids."""
+
+from __future__ import annotations
+
+import uuid_utils
+
+from holdfast.clock import SystemClock
+from holdfast.drivers.contract import Driver
+from holdfast.model.job import JobRecord
+
+QUEUE = "bench"
+TYPE = "bench.noop"
+PAYLOAD = b'{"customer": 48151623, "action": "refresh", "note": "a payload of a usual size, some hundred bytes long"}'
+
+
+def make(count: int, **fields: object) -> list[JobRecord]:
+    """New records, all alike but for their ids."""
+    now = SystemClock().now()
+    plain: dict[str, object] = {"type": TYPE, "queue": QUEUE, "payload": PAYLOAD, "created_at": now, **fields}
+    return [JobRecord(id=str(uuid_utils.uuid7()), **plain) for _ in range(count)]  # type: ignore[arg-type]
+
+
+def fill(driver: Driver, count: int, **fields: object) -> None:
+    """Enqueue new records in batches."""
+    for start in range(0, count, 5_000):
+        driver.enqueue(make(min(5_000, count - start), **fields))

@@ -1,0 +1,76 @@
+"""How a ratio is measured: both sides in turn, round by round, so that a noisy machine disturbs them alike."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What was asked, what came out, and what is wanted of it."""
+
+    question: str
+    ratio: float
+    wanted: float
+    at_least: bool  # or at most
+    ours: str
+    other: str
+
+    @property
+    def good(self) -> bool:
+        return self.ratio >= self.wanted if self.at_least else self.ratio <= self.wanted
+
+    def as_dict(self) -> dict[str, object]:
+        return {**asdict(self), "good": self.good}
+
+
+def throughput(
+    question: str,
+    *,
+    jobs: int,
+    rounds: int,
+    ours: Callable[[], float],
+    other: Callable[[], float],
+    wanted: float,
+) -> Answer:
+    """Our jobs per second over the other side's; each callable runs ``jobs`` jobs and gives the seconds it took.
+
+    The median over rounds, after one round of warming up. The sides take turns in going first.
+    """
+    ours(), other()
+    pairs = []
+    for number in range(rounds):
+        if number % 2:
+            theirs, mine = other(), ours()
+        else:
+            mine, theirs = ours(), other()
+        pairs.append((mine, theirs))
+    mine, theirs = (statistics.median(seconds) for seconds in zip(*pairs, strict=True))
+    return Answer(
+        question=question,
+        ratio=statistics.median(theirs / mine for mine, theirs in pairs),
+        wanted=wanted,
+        at_least=True,
+        ours=f"{jobs / mine:,.0f} jobs/s",
+        other=f"{jobs / theirs:,.0f} jobs/s",
+    )
+
+
+def latency(question: str, *, ours: Sequence[float], other: Sequence[float], wanted: float) -> Answer:
+    """The 99th percentile of our seconds over that of the other side's."""
+    mine, theirs = percentile(ours, 0.99), percentile(other, 0.99)
+    return Answer(
+        question=question,
+        ratio=mine / theirs,
+        wanted=wanted,
+        at_least=False,
+        ours=f"p99 {mine * 1000:.2f} ms",
+        other=f"p99 {theirs * 1000:.2f} ms",
+    )
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value below which this share of all values lies."""
+    return sorted(values)[min(len(values) - 1, int(len(values) * share))]

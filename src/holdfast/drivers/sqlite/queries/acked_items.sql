@@ -1,0 +1,2 @@
+-- Which items of the batch were entered.
+SELECT item FROM holdfast_acking

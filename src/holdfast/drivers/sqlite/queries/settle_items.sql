@@ -1,2 +1,0 @@
--- Which items of the batch have been entered.
-SELECT item FROM holdfast_settling
