@@ -1,0 +1,341 @@
+"""The canonical envelope: one JSON form of a job, the same in every store and every language.
+
+``to_envelope`` writes it, ``from_envelope`` reads it back without loss, and ``identity_bytes`` gives what a
+signature covers: everything about a job that never changes. The fields and vectors are in docs/envelope.md.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
+
+import msgspec
+
+from holdfast.errors import SHOWN, InvalidInput, PayloadError
+from holdfast.model import bounds
+from holdfast.model.job import DEFAULT_MAX_ATTEMPTS, DEFAULT_MAX_CRASHES, JobRecord, State, check_new
+from holdfast.model.request import RESERVED_META
+from holdfast.wire.codec import JSON
+
+VERSION = 1
+META_CODEC = f"{RESERVED_META}codec"  # the meta key that names the codec of a payload that is not JSON
+MAX_ENVELOPE = 3 * bounds.MAX_STORED_PAYLOAD  # bytes: the largest payload and result in base64, and the rest
+
+Encoding: TypeAlias = Literal["json", "base64"]
+
+
+class _Identity(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """What never changes while a job lives, and is therefore signed."""
+
+    version: int
+    space: str = "main"
+    type: str = msgspec.field(name="job")
+    id: str = msgspec.field(name="identifier")
+    name: str | None = None
+    queue: str
+    priority: int = 0
+    domain: str | None = None
+    offset: int | None = None
+    created_at: int
+    requested_run_at: int | None = msgspec.field(name="schedule", default=None)
+    timeout: int | None = None
+    max_retries: int = DEFAULT_MAX_ATTEMPTS - 1
+    idempotency_key: str | None = None
+    meta: msgspec.Raw = msgspec.Raw(b"{}")
+    webhook: str | None = None
+    encoding: Encoding = "json"
+    payload: msgspec.Raw
+    key_id: str | None = None  # signed too, so that no signature can be passed off as another key's
+
+
+class _Status(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """How far the job has come. It changes with every attempt, so no signature covers it."""
+
+    state: State = State.READY
+    run_at: int | None = None
+    crashes: int = 0
+    max_crashes: int | None = DEFAULT_MAX_CRASHES
+    last_error: str = ""
+    failed_at: int | None = None
+    dead_reason: str | None = None
+    dead_at: int | None = None
+    result: bytes | None = None  # in JSON: base64
+
+
+class _Envelope(_Identity, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """The whole job."""
+
+    attempts: int = 0
+    status: _Status | None = None
+    sig: str | None = msgspec.field(name="_sig", default=None)
+
+
+class Opened(NamedTuple):
+    """What an envelope held."""
+
+    job: JobRecord
+    space: str
+
+
+_encode = msgspec.json.Encoder().encode
+_canonical = msgspec.json.Encoder(order="sorted").encode
+_decode = msgspec.json.Decoder(_Envelope).decode
+
+# Writing ----------------------------------------------------------------------------------------------------
+
+
+def to_envelope(record: JobRecord, *, space: str = "main") -> bytes:
+    """The job as one compact JSON object, with every field that another store needs to go on with it."""
+    encoding, shown = _content(record)
+    key_id, sig = _split(record.signature)
+    envelope = _Envelope(
+        **_signed(record, space=space, key_id=key_id, encoding=encoding),
+        meta=msgspec.Raw(_meta(record)),
+        payload=msgspec.Raw(record.payload if encoding == "json" else _encode(shown)),  # JSON stays byte for byte
+        attempts=record.attempts,
+        status=_Status(
+            state=record.state,
+            run_at=record.run_at,
+            crashes=record.crashes,
+            max_crashes=record.max_crashes,
+            last_error=record.last_error,
+            failed_at=record.failed_at,
+            dead_reason=record.dead_reason,
+            dead_at=record.dead_at,
+            result=record.result,
+        ),
+        sig=sig,
+    )
+    try:
+        return _encode(envelope)
+    except UnicodeEncodeError as error:
+        wanted = "texts without lone surrogates"
+        raise PayloadError("envelope", wanted=wanted, got=ascii(error.object)) from error
+
+
+def identity_bytes(record: JobRecord, *, space: str = "main", key_id: str | None = None) -> bytes:
+    """What a signature covers: the canonical JSON of everything about a job that never changes.
+
+    The counters, the status and the signature itself are no part of it; the id of the key is. ``key_id`` is
+    that of the key about to sign; without it, of the key that has signed.
+    """
+    encoding, shown = _content(record)
+    identity = _Identity(
+        **_signed(record, space=space, key_id=key_id or _split(record.signature)[0], encoding=encoding),
+        meta=msgspec.Raw(_canonical(JSON.decode(_meta(record)))),
+        payload=msgspec.Raw(_canonical(shown)),
+    )
+    return _canonical(identity)
+
+
+def _signed(record: JobRecord, *, space: str, key_id: str | None, encoding: Encoding) -> dict[str, Any]:
+    """The fields of an identity, apart from the two that are written in two ways."""
+    return {
+        "version": VERSION,
+        "space": space,
+        "type": record.type,
+        "id": record.id,
+        "name": record.name,
+        "queue": record.queue,
+        "priority": record.priority,
+        "domain": record.domain,
+        "offset": record.offset,
+        "created_at": record.created_at,
+        "requested_run_at": record.requested_run_at,
+        "timeout": record.timeout,
+        "max_retries": record.max_attempts - 1,
+        "idempotency_key": record.idempotency_key,
+        "webhook": record.webhook,
+        "encoding": encoding,
+        "key_id": key_id,
+    }
+
+
+def _content(record: JobRecord) -> tuple[Encoding, object]:
+    """The payload as people and other languages see it: its JSON value, or its bytes in base64.
+
+    Base64 is for other codecs, for bytes that are no JSON, and for JSON within white space, which a reader of
+    the envelope would take off: whatever the bytes are, the same bytes come out again.
+    """
+    if META_CODEC not in record.meta and record.payload.strip() == record.payload:
+        try:
+            return "json", JSON.decode(record.payload)
+        except PayloadError:
+            pass  # kept as it is, for whoever finds it in the dead letters
+    return "base64", b64encode(record.payload).decode()
+
+
+def _meta(record: JobRecord) -> bytes:
+    return bounds.blob("meta", JSON.encode(record.meta, field="meta"), most=bounds.MAX_META)
+
+
+def _split(signature: str | None) -> tuple[str | None, str | None]:
+    """``"<keyId>:<signature>"`` as its two parts. Key ids may hold colons, signatures may not."""
+    if signature is None:
+        return None, None
+    key_id, colon, sig = signature.rpartition(":")
+    return key_id if colon else None, sig
+
+
+# Reading ----------------------------------------------------------------------------------------------------
+
+
+def from_envelope(data: bytes) -> Opened:
+    """The job in an envelope and the space it belongs to; ``PayloadError`` names the field that does not fit.
+
+    An envelope is untrusted input: every bound that holds at the door holds here. Whether its signature is a
+    good one is for the reader of the job to find out.
+    """
+    bounds.blob("envelope", data, most=MAX_ENVELOPE)
+    try:
+        envelope = _decode(data)
+    except RecursionError as error:
+        raise PayloadError("envelope", wanted=f"at most {bounds.MAX_DEPTH} levels in a value", got="more") from error
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise _misshapen(data, error) from error
+    if envelope.version != VERSION:
+        raise _unknown_version(envelope.version)
+    try:
+        return Opened(_record(envelope), bounds.name("space", envelope.space))
+    except InvalidInput as error:
+        raise _under_its_name(error) from error
+
+
+def _record(envelope: _Envelope) -> JobRecord:
+    """The record, once it has passed the door that new jobs pass, and another for what they do not have."""
+    bounds.integer("max_retries", envelope.max_retries, most=bounds.MAX_COUNT - 1)
+    record = JobRecord(
+        id=envelope.id,
+        type=envelope.type,
+        queue=envelope.queue,
+        payload=_payload_of(envelope),
+        priority=envelope.priority,
+        timeout=envelope.timeout,
+        created_at=envelope.created_at,
+        max_attempts=envelope.max_retries + 1,
+        idempotency_key=envelope.idempotency_key,
+        domain=envelope.domain,
+        offset=envelope.offset,
+        name=envelope.name,
+        meta=_meta_of(envelope),
+        webhook=envelope.webhook,
+        signature=_joined(envelope.key_id, envelope.sig),
+        requested_run_at=envelope.requested_run_at,
+    )
+    check_new(record)
+    bounds.integer("attempts", envelope.attempts, most=record.max_attempts)
+    status = envelope.status or _Status(run_at=envelope.requested_run_at)
+    _check(status)
+    return replace(
+        record,
+        attempts=envelope.attempts,
+        state=status.state,
+        run_at=status.run_at,
+        crashes=status.crashes,
+        max_crashes=status.max_crashes,
+        last_error=status.last_error,
+        failed_at=status.failed_at,
+        dead_reason=status.dead_reason,
+        dead_at=status.dead_at,
+        result=status.result,
+    )
+
+
+def _check(status: _Status) -> None:
+    for field in ("run_at", "failed_at", "dead_at"):
+        bounds.optional_integer(field, getattr(status, field), most=bounds.MAX_INSTANT)
+    bounds.integer("crashes", status.crashes)
+    bounds.optional_integer("max_crashes", status.max_crashes, least=1)
+    for field, most in (("last_error", bounds.MAX_ERROR), ("dead_reason", bounds.MAX_REASON)):
+        text = getattr(status, field) or ""
+        if len(text) > most:
+            raise InvalidInput(field, wanted=f"at most {most} characters", got=f"{len(text)}")
+    if status.result is not None:
+        bounds.blob("result", status.result, most=bounds.MAX_STORED_PAYLOAD)
+
+
+def _payload_of(envelope: _Envelope) -> bytes:
+    data = bytes(envelope.payload)
+    if envelope.encoding == "json":
+        JSON.decode(data, field="envelope.payload")
+        return data
+    try:
+        return msgspec.json.decode(data, type=bytes)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise PayloadError("payload", wanted="base64 in a string, as encoding says", got=str(error)) from error
+
+
+def _meta_of(envelope: _Envelope) -> dict[str, object]:
+    data = bounds.blob("meta", bytes(envelope.meta), most=bounds.MAX_META)
+    meta = JSON.decode(data, field="envelope.meta")
+    if not isinstance(meta, dict):
+        raise PayloadError("meta", wanted="an object", got=type(meta).__name__)
+    for key in meta:
+        bounds.text("a key of envelope.meta", key)
+    if META_CODEC in meta and envelope.encoding == "json":
+        raise PayloadError("encoding", wanted=f"base64, because meta names a codec in {META_CODEC}", got="json")
+    return meta
+
+
+def _joined(key_id: str | None, sig: str | None) -> str | None:
+    if sig is None:
+        if key_id is not None:
+            raise PayloadError("key_id", wanted="a _sig beside it", got="a keyId alone")
+        return None
+    if ":" in bounds.text("sig", sig):
+        raise PayloadError("sig", wanted="a signature without colons", got=sig)
+    return sig if key_id is None else f"{bounds.name('key_id', key_id)}:{sig}"
+
+
+# Refusing ---------------------------------------------------------------------------------------------------
+
+_ON_THE_WIRE = {
+    field: f"{place}.{name}"
+    for place, struct in (("envelope.status", _Status), ("envelope", _Envelope))
+    for field, name in zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True)
+}
+
+_COMPLAINT = re.compile(
+    r"(?:Expected `(?P<wanted>.+?)`, got `(?P<got>.+?)`"
+    r"|Object missing required field `(?P<missing>.+?)`"
+    r"|Object contains unknown field `(?P<unknown>.*?)`"
+    r"|(?P<other>.*?))"
+    r"(?: - at `\$\.(?P<path>.+)`)?",
+    re.DOTALL,
+)
+
+
+def _misshapen(data: bytes, error: Exception) -> PayloadError:
+    """What msgspec says of an envelope, in the words of our own errors."""
+    if not isinstance(error, msgspec.ValidationError):
+        return PayloadError("envelope", wanted="one JSON object in UTF-8", got=str(error))
+    version = _version(data)
+    if isinstance(version, int) and version != VERSION:  # it has other fields: they are not what is wrong
+        return _unknown_version(version)
+    said = cast("re.Match[str]", _COMPLAINT.fullmatch(str(error)))  # its last alternative takes anything
+    place = ".".join(part for part in ("envelope", said["path"]) if part)
+    if said["missing"]:
+        return PayloadError(f"{place}.{said['missing']}", wanted="this field", got="an envelope without it")
+    if said["unknown"] is not None:
+        unknown = f"{place}.{said['unknown'][:SHOWN]}"
+        return PayloadError(unknown, wanted=f"only fields that version {VERSION} has", got="one that it has not")
+    return PayloadError(place, wanted=said["wanted"] or "a value it may have", got=said["got"] or said["other"])
+
+
+def _version(data: bytes) -> object:
+    try:
+        return msgspec.json.decode(data, type=dict[str, object]).get("version")
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        return None
+
+
+def _unknown_version(version: object) -> PayloadError:
+    return PayloadError("envelope.version", wanted=f"{VERSION}, the one known here", got=version)
+
+
+def _under_its_name(error: InvalidInput) -> PayloadError:
+    """The same refusal, with the field as the envelope calls it."""
+    got = error.got if len(error.got) <= SHOWN else f"{error.got[: SHOWN - 1]}…"  # it was shortened already
+    return PayloadError(_ON_THE_WIRE.get(error.field, error.field), wanted=error.wanted, got=got)

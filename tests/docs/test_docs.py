@@ -1,0 +1,156 @@
+"""The pages say what the code does: their snippets run, their tables and vectors are the code's own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import MISSING, fields
+from pathlib import Path
+
+import pytest
+
+from holdfast.clock import DAY
+from holdfast.errors import InvalidInput
+from holdfast.model import bounds
+from holdfast.model.job import JobRecord, State
+from holdfast.model.request import JobRequest
+from holdfast.wire.envelope import _Envelope, _Identity, _Status, from_envelope, identity_bytes, to_envelope
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [page for page in (ROOT / "README.md", *sorted(DOCS.glob("*.md"))) if page.exists()]
+FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_python_snippet_of_a_page_runs(page: Path, tmp_path, monkeypatch):
+    text = page.read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    for snippet in FENCED.finditer(text):
+        if snippet[1] == "python":
+            line = text.count("\n", 0, snippet.start(2))  # so that a traceback names the line of the page
+            exec(compile("\n" * line + snippet[2], str(page), "exec"), namespace)
+
+
+def table(page: str, first_heading: str) -> list[list[str]]:
+    """The rows of the table whose first column has this heading."""
+    lines = iter((DOCS / page).read_text(encoding="utf-8").splitlines())
+    for line in lines:
+        if line.startswith(f"| {first_heading} |"):
+            next(lines)
+            break
+    rows = []
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip() for cell in line.strip("|").split("|")])
+    return rows
+
+
+# docs/jobs.md -----------------------------------------------------------------------------------------------
+
+YEARS = "1970 to 9999"
+LENGTH = f"{bounds.MAX_LENGTH // DAY} days"
+COUNT = str(bounds.MAX_COUNT)
+MEBIBYTE, KIBIBYTE = 1 << 20, 1 << 10
+
+BOUNDS = {
+    "type": "a name",
+    "payload": f"{bounds.MAX_PAYLOAD // MEBIBYTE} MiB encoded (a client may allow up to "
+    f"{bounds.MAX_STORED_PAYLOAD // MEBIBYTE} MiB), {bounds.MAX_DEPTH} levels",
+    "queue": "a name",
+    "priority": f"{bounds.PRIORITIES[0]} to {bounds.PRIORITIES[-1]}",
+    "run_at": YEARS,
+    "delay": f"0 to {LENGTH}",
+    "timeout": f"1 µs to {LENGTH}",
+    "max_attempts": f"1 to {COUNT}",
+    "idempotency_key": "a text",
+    "domain": "a text",
+    "offset": f"0 to {2**63 - 1}, with a domain",
+    "name": "a text",
+    "meta": f"{bounds.MAX_META // KIBIBYTE} KiB encoded, {bounds.MAX_DEPTH} levels; "
+    "keys are texts, `holdfast.` is reserved",
+    "webhook": f"an http or https URL, {bounds.MAX_URL} characters",
+    "id": "a name",
+    "created_at": YEARS,
+    "requested_run_at": YEARS,
+    "attempts": "0 to `max_attempts`",
+    "crashes": f"0 to {COUNT}",
+    "max_crashes": f"1 to {COUNT}, or none",
+    "signature": "`<keyId>:<signature>`",
+    "state": ", ".join(State),
+    "last_error": f"{bounds.MAX_ERROR} characters, the middle left out",
+    "failed_at": YEARS,
+    "dead_reason": f"{bounds.MAX_REASON} characters, the middle left out",
+    "dead_at": YEARS,
+    "result": f"{bounds.MAX_STORED_PAYLOAD // MEBIBYTE} MiB",
+}
+
+# What the client fills in has no default in code: these cells are prose.
+FILLED_IN = {
+    "payload": "`null`",
+    "id": "a UUIDv7",
+    "created_at": "the client's now",
+    "requested_run_at": "`run_at`, or `created_at` + `delay`",
+}
+
+
+def default_of(name: str) -> str:
+    if name in FILLED_IN:
+        return FILLED_IN[name]
+    [field, *_] = [field for cls in (JobRequest, JobRecord) for field in fields(cls) if field.name == name]
+    if field.default_factory is not MISSING:
+        return f"`{json.dumps(field.default_factory())}`"
+    if field.default is MISSING:
+        return "required"
+    return "none" if field.default is None else f"`{json.dumps(field.default)}`"
+
+
+def test_the_table_of_job_fields_is_the_one_of_the_code():
+    asked, kept = ({field.name for field in fields(cls)} for cls in (JobRequest, JobRecord))
+    written = {row[0].strip("`"): (bool(row[1]), bool(row[2]), row[3], row[4]) for row in table("jobs.md", "field")}
+    assert written == {name: (name in asked, name in kept, default_of(name), BOUNDS[name]) for name in asked | kept}
+
+
+def test_the_page_says_what_a_name_and_a_text_are():
+    page = " ".join((DOCS / "jobs.md").read_text(encoding="utf-8").split())
+    assert f"at most {bounds.MAX_TEXT} bytes" in page
+    assert f"1 to {bounds.MAX_NAME} of the characters" in page
+
+
+# docs/envelope.md -------------------------------------------------------------------------------------------
+
+
+def test_the_table_of_envelope_fields_is_the_one_of_the_code():
+    rows = [(row[0].strip("`"), bool(row[3])) for row in table("envelope.md", "field")]
+    signed = _Identity.__struct_encode_fields__
+    assert rows == [(name, name in signed) for name in _Envelope.__struct_encode_fields__]
+
+
+def test_the_table_of_status_fields_is_the_one_of_the_code():
+    rows = [row[0].strip("`") for row in table("envelope.md", "field of `status`")]
+    assert tuple(rows) == _Status.__struct_encode_fields__
+
+
+def vectors() -> dict[str, list[dict[str, str]]]:
+    [block] = [body for kind, body in FENCED.findall((DOCS / "envelope.md").read_text("utf-8")) if kind == "json"]
+    return json.loads(block)
+
+
+@pytest.mark.parametrize("vector", vectors()["accepted"], ids=lambda vector: vector["what"])
+def test_a_vector_is_read_written_and_identified_as_the_page_says(vector: dict[str, str]):
+    job, space = from_envelope(vector.get("given", vector["envelope"]).encode())
+    assert to_envelope(job, space=space) == vector["envelope"].encode()
+    assert from_envelope(vector["envelope"].encode()) == (job, space)
+    identity = identity_bytes(job, space=space)
+    assert identity == vector["identity"].encode()
+    assert hashlib.sha256(identity).hexdigest() == vector["sha256"]
+
+
+@pytest.mark.parametrize("vector", vectors()["refused"], ids=lambda vector: vector["field"])
+def test_a_refused_vector_is_refused_for_the_field_that_the_page_names(vector: dict[str, str]):
+    with pytest.raises(InvalidInput) as refused:
+        from_envelope(vector["given"].encode())
+    assert refused.value.field == vector["field"]

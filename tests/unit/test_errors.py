@@ -1,0 +1,111 @@
+"""Errors carry their facts, survive pickling, and form the tree that is drawn above them."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+
+import pytest
+
+from holdfast import errors
+from holdfast.errors import (
+    SHOWN,
+    CallerClockRefused,
+    ConnectError,
+    HoldfastError,
+    InvalidInput,
+    JobNotInflight,
+    LeaseError,
+    LeaseExpired,
+    LeaseMismatch,
+    LedgerTrimmed,
+    PayloadError,
+    SchemaMismatch,
+    StoreBusy,
+    StoreClosed,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+    Unsupported,
+    WriteRefused,
+)
+
+ALL = [
+    HoldfastError("something"),
+    InvalidInput("priority", wanted="0 to 9", got=10),
+    PayloadError("payload.a", wanted="a finite number", got="nan"),
+    LeaseError("j1", "refused"),
+    JobNotInflight("j1", "done"),
+    JobNotInflight("j1", None),
+    LeaseMismatch("j1"),
+    LeaseExpired("j1", expires_at=5, now=9),
+    WriteRefused("j1", kind="guard", key="k"),
+    StoreError("broken"),
+    StoreBusy(1.5),
+    StoreUnavailable("no answer"),
+    StoreFull(free=1 << 20, floor=64 << 20),
+    StoreClosed(),
+    SchemaMismatch("wanted 3, got 2"),
+    ConnectError("no such driver"),
+    CallerClockRefused(),
+    LedgerTrimmed("17"),
+    Unsupported("memory", "joined", "there is no transaction"),
+]
+
+
+def subclasses(cls: type) -> set[type]:
+    return {cls}.union(*map(subclasses, cls.__subclasses__()))
+
+
+def own() -> set[type]:
+    return {cls for cls in subclasses(HoldfastError) if cls.__module__ == errors.__name__}
+
+
+def test_every_class_has_an_example_here():
+    assert {type(error) for error in ALL} == own()
+
+
+@pytest.mark.parametrize("error", ALL, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("again", [lambda error: pickle.loads(pickle.dumps(error)), copy.copy], ids=["pickle", "copy"])
+def test_an_error_survives_pickling_with_its_facts(error: HoldfastError, again):
+    back = again(error)
+    assert type(back) is type(error)
+    assert str(back) == str(error)
+    assert back.args == error.args
+    assert vars(back) == vars(error)
+
+
+def drawn() -> dict[str, str]:
+    """Each class in the drawing, with the class it hangs from."""
+    parents: dict[str, str] = {}
+    branch: list[str] = []
+    for line in (errors.__doc__ or "").splitlines():
+        found = re.match(r"    ([│├└─ ]*)([A-Z]\w+)", line)
+        if found:
+            depth = len(found[1]) // 4
+            branch[depth:] = [found[2]]
+            parents[found[2]] = branch[depth - 1] if depth else ""
+    return parents
+
+
+def test_the_tree_at_the_top_of_the_file_is_the_tree_of_the_classes():
+    assert drawn() == {cls.__name__: "" if cls is HoldfastError else cls.__mro__[1].__name__ for cls in own()}
+
+
+def test_invalid_input_is_a_value_error_and_says_what_was_wanted_and_got():
+    error = InvalidInput("priority", wanted="0 to 9", got=10)
+    assert isinstance(error, ValueError)
+    assert (error.field, error.wanted, error.got) == ("priority", "0 to 9", "10")
+    assert str(error) == "priority: wanted 0 to 9, got 10"
+
+
+def test_a_long_value_is_recognisable_but_does_not_flood_a_log():
+    error = InvalidInput("name", wanted="less", got="x" * 10_000)
+    assert error.got == "x" * SHOWN + "… (10000 characters)"
+
+
+def test_each_lease_error_names_its_job():
+    lease_errors = [error for error in ALL if isinstance(error, LeaseError)]
+    assert {error.job_id for error in lease_errors} == {"j1"}
+    assert all("j1" in str(error) for error in lease_errors)

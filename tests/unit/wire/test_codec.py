@@ -1,0 +1,306 @@
+"""Codecs: strict JSON with errors that say where, and others by name."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from enum import IntEnum, StrEnum
+from types import MappingProxyType
+from uuid import UUID
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.errors import InvalidInput, PayloadError
+from holdfast.model import bounds
+from holdfast.wire import codec as codecs
+from holdfast.wire.codec import JSON, JsonCodec, decoded, encoded
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT,
+    lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner),
+    max_leaves=40,
+)
+
+
+@given(VALUES)
+def test_any_json_value_comes_back_as_it_was(value: object):
+    assert JSON.decode(JSON.encode(value)) == value
+
+
+@given(VALUES)
+def test_the_quick_way_and_the_walk_write_the_same(value: object):
+    assert codecs._encode(codecs._plain(value, "payload", 0)) == JSON.encode(value)
+
+
+def test_json_is_compact_and_keeps_the_order_of_keys():
+    assert JSON.encode({"b": [1, 2.5], "a": "é"}) == '{"b":[1,2.5],"a":"é"}'.encode()
+
+
+@dataclass
+class Point:
+    x: object
+    y: object
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+class Size(IntEnum):
+    LARGE = 3
+
+
+class Text(str):
+    __slots__ = ()
+
+
+class Row(msgspec.Struct):
+    points: list[Point]
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (Point(1, 2.5), b'{"x":1,"y":2.5}'),
+        (Row([Point(1, 2)]), b'{"points":[{"x":1,"y":2}]}'),
+        ((1, (2, 3)), b"[1,[2,3]]"),
+        ({3}, b"[3]"),
+        (datetime(2027, 1, 15, 8, tzinfo=UTC), b'"2027-01-15T08:00:00Z"'),
+        ({"day": date(2027, 1, 15)}, b'{"day":"2027-01-15"}'),
+        (UUID(int=1), b'"00000000-0000-0000-0000-000000000001"'),
+        (Decimal("1.50"), b'"1.50"'),
+        (b"\x00\xff", b'"AP8="'),
+        ({Colour.RED: [Colour.RED, Size.LARGE]}, b'{"red":["red",3]}'),
+        (Text("a"), b'"a"'),
+        (MappingProxyType({"a": MappingProxyType({})}), b'{"a":{}}'),
+    ],
+)
+def test_values_that_msgspec_knows_are_written_as_json(value: object, written: bytes):
+    assert JSON.encode(value) == written
+
+
+def nested(levels: int) -> object:
+    value: object = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def cyclic() -> object:
+    value: list[object] = []
+    value.append(value)
+    return value
+
+
+class Unknown:
+    def __repr__(self) -> str:
+        return "an unknown thing"
+
+
+@pytest.mark.parametrize(
+    ("value", "field", "wanted"),
+    [
+        (math.nan, "payload", "a finite number"),
+        ({"items": [0, 1, 2, {"price": math.inf}]}, "payload.items[3].price", "a finite number"),
+        ({"null": None, "a b": [-math.inf]}, "payload['a b'][0]", "a finite number"),
+        (Point(1, math.nan), "payload.y", "a finite number"),
+        ({"a": {1: 2}}, "a key of payload.a", "text"),
+        ({1.5: 2}, "a key of payload", "text"),
+        ({None: 2}, "a key of payload", "text"),
+        ({"a": (2**64,)}, "payload.a[0]", "a whole number that fits into 64 bits"),
+        ([-(2**63) - 1], "payload[0]", "a whole number that fits into 64 bits"),
+        ([10**9000], "payload[0]", "a whole number that fits into 64 bits"),
+        (["\ud800"], "payload[0]", "text without lone surrogates"),
+        ({"\udfff": 1}, "a key of payload", "text without lone surrogates"),
+        ({"f": Unknown()}, "payload.f", "a JSON value, or one that msgspec can write as JSON"),
+        (Unknown, "payload", "a JSON value, or one that msgspec can write as JSON"),
+        ([msgspec.Raw(b"not json")], "payload[0]", "a JSON value, or one that msgspec can write as JSON"),
+    ],
+)
+def test_what_json_cannot_hold_is_refused_with_its_place(value: object, field: str, wanted: str):
+    with pytest.raises(PayloadError) as refused:
+        JSON.encode(value)
+    assert (refused.value.field, refused.value.wanted) == (field, wanted)
+    assert refused.value.got
+    assert len(str(refused.value)) < 400
+
+
+@pytest.mark.parametrize("deep", [nested(65), nested(5000), cyclic(), Point(1, nested(70))])
+def test_a_value_with_too_many_levels_is_refused(deep: object):
+    with pytest.raises(PayloadError, match="wanted at most 64 levels of nesting"):
+        JSON.encode(deep)
+
+
+def test_the_deepest_allowed_value_is_written_and_read():
+    deepest = nested(bounds.MAX_DEPTH)
+    assert JSON.decode(JSON.encode(deepest)) == deepest
+    wide = [deepest_less_one := nested(bounds.MAX_DEPTH - 1)] * 50
+    assert JSON.decode(JSON.encode(wide)) == [deepest_less_one] * 50
+
+
+def test_brackets_inside_texts_are_no_levels():
+    value = ["]" * 100, '"[' * 100, "\\[" * 100, {"{" * 100: '\\"{'}]
+    assert JSON.decode(JSON.encode(value)) == value
+
+
+def test_texts_cannot_hide_levels():
+    """Closing brackets in texts beside the opening ones would fool a count that looks inside strings."""
+    value: object = 1
+    for _ in range(bounds.MAX_DEPTH + 1):
+        value = ["]", value, "["]
+    with pytest.raises(PayloadError, match="levels of nesting"):
+        JSON.encode(value)
+    with pytest.raises(PayloadError, match="levels of nesting"):
+        JSON.decode(msgspec.json.encode(value))
+
+
+@pytest.mark.parametrize("digits", [2**64 - 1, -(2**63), 2**63, 10**18])
+def test_the_largest_whole_numbers_are_written_and_read(digits: int):
+    assert JSON.decode(JSON.encode([digits])) == [digits]
+
+
+def test_a_text_of_many_digits_is_a_text():
+    assert JSON.decode(JSON.encode("9" * 40)) == "9" * 40
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"NaN",
+        b"Infinity",
+        b"1e400",
+        b"01",
+        b"1 2",
+        b"'a'",
+        b'"\xff"',
+        b'"\xed\xa0\x80"',
+        b'"\\ud800"',
+        b'"\\ud800\\u0041"',
+        b'"\x01"',
+        b"\xef\xbb\xbf1",
+        b"18446744073709551616",
+        b"-9223372036854775809",
+        b"9" * 5000,
+        b"[" * 65 + b"]" * 65,
+        b"[" * 100_000 + b"]" * 100_000,
+        b'{"a":' * 100_000,
+    ],
+    ids=lambda data: repr(data[:24]),
+)
+def test_bytes_that_are_no_acceptable_json_are_refused(data: bytes):
+    with pytest.raises(PayloadError):
+        JSON.decode(data)
+
+
+@given(st.binary())
+def test_reading_any_bytes_gives_a_value_or_a_payload_error(data: bytes):
+    try:
+        value = JSON.decode(data)
+    except PayloadError:
+        return
+    assert JSON.decode(JSON.encode(value)) == value
+
+
+def test_reading_says_where_a_number_is_too_long():
+    with pytest.raises(PayloadError) as refused:
+        JSON.decode(b'{"a":[1,99999999999999999999]}', field="result")
+    assert refused.value.field == "result.a[1]"
+
+
+# By name ----------------------------------------------------------------------------------------------------
+
+
+class Reversed:
+    name = "reversed"
+
+    def encode(self, value: object) -> bytes:
+        return str(value).encode()[::-1]
+
+    def decode(self, data: bytes) -> object:
+        return data[::-1].decode()
+
+
+class Broken(Reversed):
+    name = "broken"
+
+    def encode(self, value: object) -> bytes:
+        raise TypeError(f"cannot write {value}")
+
+    def decode(self, data: bytes) -> object:
+        raise ValueError(f"cannot read {data!r}")
+
+
+class Forgetful(Reversed):
+    name = "forgetful"
+
+    def encode(self, value: object) -> bytes:
+        return str(value)  # type: ignore[return-value]
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    monkeypatch.setattr(codecs, "_registered", dict(codecs._registered))
+
+
+def test_json_is_registered():
+    assert codecs.codec("json") is JSON
+
+
+def test_a_registered_codec_is_found_by_its_name(registered):
+    reverse = Reversed()
+    codecs.register(reverse)
+    codecs.register(reverse)  # a module imported twice does no harm
+    assert codecs.codec("reversed") is reverse
+
+
+def test_a_name_is_not_taken_over(registered):
+    with pytest.raises(InvalidInput, match="wanted a name that is not taken, got a second codec called 'json'"):
+        codecs.register(JsonCodec())
+
+
+def test_a_codec_needs_a_name_that_fits(registered):
+    nameless = Reversed()
+    nameless.name = "not a name"
+    with pytest.raises(InvalidInput, match="codec: wanted 1 to 128 of"):
+        codecs.register(nameless)
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones():
+    with pytest.raises(InvalidInput, match=r"codec: wanted one of .*json.* \(others: .*\), got 'pickle'"):
+        codecs.codec("pickle")
+
+
+def test_the_failures_of_a_codec_are_payload_errors():
+    with pytest.raises(PayloadError, match="wanted a value that the codec 'broken' can write, got int: cannot write"):
+        encoded(Broken(), 1)
+    with pytest.raises(PayloadError, match="wanted bytes that the codec 'broken' can read, got 2 bytes: cannot read"):
+        decoded(Broken(), b"ab")
+    with pytest.raises(PayloadError, match="wanted bytes, got str"):
+        encoded(Forgetful(), 1)
+
+
+def test_a_payload_error_of_a_codec_stays_what_it_is():
+    with pytest.raises(PayloadError, match=r"payload\.a: wanted a finite number"):
+        encoded(JSON, {"a": math.nan})
+    with pytest.raises(PayloadError, match="payload: wanted JSON in UTF-8"):
+        decoded(JSON, b"{")
+
+
+def test_the_size_is_bounded_whatever_the_codec():
+    assert encoded(Reversed(), "x" * 10, most=10) == b"x" * 10
+    with pytest.raises(PayloadError, match="payload: wanted at most 10 bytes, got 11 bytes"):
+        encoded(Reversed(), "x" * 11, most=10)
+    with pytest.raises(PayloadError, match=f"wanted at most {bounds.MAX_PAYLOAD} bytes"):
+        encoded(JSON, "x" * bounds.MAX_PAYLOAD)

@@ -1,0 +1,394 @@
+"""The envelope: nothing is lost, nothing strange is accepted, and the identity is what never changes."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import fields, replace
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.errors import PayloadError
+from holdfast.model import bounds
+from holdfast.model.job import JobRecord, State
+from holdfast.wire.codec import JSON
+from holdfast.wire.envelope import META_CODEC, VERSION, Opened, from_envelope, identity_bytes, to_envelope
+
+NAMES = st.from_regex(r"\A[A-Za-z0-9._:-]{1,20}\Z")
+TEXTS = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=40)
+ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+INSTANTS = st.integers(0, bounds.MAX_INSTANT)
+COUNTS = st.integers(0, bounds.MAX_COUNT)
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | ANY_TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(ANY_TEXT, inner, max_size=4),
+    max_leaves=12,
+)
+PAYLOADS = st.binary(max_size=60) | VALUES.map(JSON.encode) | VALUES.map(lambda value: json.dumps(value).encode())
+METAS = st.dictionaries(TEXTS, VALUES, max_size=3) | st.just({META_CODEC: "msgpack"})
+
+
+@st.composite
+def records(draw: st.DrawFn) -> JobRecord:
+    def maybe(strategy: st.SearchStrategy[Any]) -> Any:
+        return draw(st.none() | strategy)
+
+    max_attempts = draw(st.integers(1, bounds.MAX_COUNT))
+    return JobRecord(
+        id=draw(NAMES),
+        type=draw(NAMES),
+        queue=draw(NAMES),
+        payload=draw(PAYLOADS),
+        priority=draw(st.integers(0, 9)),
+        run_at=maybe(INSTANTS),
+        timeout=maybe(st.integers(1, bounds.MAX_LENGTH)),
+        created_at=draw(INSTANTS),
+        attempts=draw(st.integers(0, max_attempts)),
+        max_attempts=max_attempts,
+        crashes=draw(COUNTS),
+        max_crashes=maybe(st.integers(1, bounds.MAX_COUNT)),
+        idempotency_key=maybe(TEXTS),
+        domain=maybe(TEXTS),
+        offset=maybe(st.integers(0, 2**63 - 1)),
+        name=maybe(TEXTS),
+        meta=draw(METAS),
+        webhook=maybe(st.just("https://example.org/hook?a=b")),
+        signature=maybe(st.sampled_from(["k1:00ff", "a:b:c:00ff", "00ff"])),
+        state=draw(st.sampled_from(State)),
+        last_error=draw(ANY_TEXT),
+        failed_at=maybe(INSTANTS),
+        dead_reason=maybe(ANY_TEXT),
+        dead_at=maybe(INSTANTS),
+        result=maybe(st.binary(max_size=20)),
+        requested_run_at=maybe(INSTANTS),
+    )
+
+
+RECORD = JobRecord(id="j1", type="mail.send", queue="mail", payload=b'{"to":"ada"}', created_at=1_000)
+
+
+# Without loss -----------------------------------------------------------------------------------------------
+
+
+@given(records(), NAMES)
+def test_every_record_comes_back_as_it_was(record: JobRecord, space: str):
+    opened = from_envelope(to_envelope(record, space=space))
+    assert opened == Opened(record, space)
+    assert isinstance(opened.job.state, State)
+
+
+@given(records())
+def test_an_envelope_is_one_compact_json_object_with_every_field(record: JobRecord):
+    envelope = to_envelope(record)
+    held = json.loads(envelope)
+    assert list(held) == list(json.loads(to_envelope(RECORD)))
+    assert held["job"] == record.type
+    assert held["identifier"] == record.id
+    assert held["maxRetries"] == record.max_attempts - 1
+    assert held["schedule"] == record.requested_run_at
+
+
+@pytest.mark.parametrize(
+    "payload", [b"null", b'{ "a" : 1.50 }', b'{"a":1,"a":2}', b'"\\u00e9"', "é".join('""').encode()]
+)
+def test_json_stands_in_the_envelope_byte_for_byte(payload: bytes):
+    assert b'"encoding":"json","payload":%b,' % payload in to_envelope(replace(RECORD, payload=payload))
+
+
+@pytest.mark.parametrize("payload", [b"", b" 1", b"1\n", b"\xff", b"{", b"[" * 65 + b"]" * 65, b"1" * 30, b"\x00" * 9])
+def test_other_bytes_stand_in_it_as_base64(payload: bytes):
+    envelope = to_envelope(replace(RECORD, payload=payload))
+    assert json.loads(envelope)["encoding"] == "base64"
+    assert from_envelope(envelope).job.payload == payload
+
+
+def test_a_payload_of_another_codec_is_base64_even_if_it_looks_like_json():
+    record = replace(RECORD, payload=b"1", meta={META_CODEC: "msgpack"})
+    assert json.loads(to_envelope(record))["encoding"] == "base64"
+    assert from_envelope(to_envelope(record)).job == record
+
+
+def test_a_job_without_status_is_new_and_scheduled_as_asked():
+    held = json.loads(to_envelope(replace(RECORD, run_at=7, requested_run_at=7)))
+    del held["status"]
+    job = from_envelope(json.dumps(held).encode()).job
+    assert (job.state, job.run_at, job.crashes, job.max_crashes) == (State.READY, 7, 0, 3)
+
+
+def test_a_text_that_utf8_cannot_write_is_refused():
+    with pytest.raises(PayloadError, match="wanted texts without lone surrogates"):
+        to_envelope(replace(RECORD, last_error="\udcff"))
+
+
+def test_meta_that_json_cannot_hold_is_refused():
+    with pytest.raises(PayloadError, match=r"meta\.a: wanted a finite number"):
+        to_envelope(replace(RECORD, meta={"a": math.nan}))
+
+
+# Untrusted --------------------------------------------------------------------------------------------------
+
+
+def changed(**changes: object) -> bytes:
+    held = json.loads(to_envelope(replace(RECORD, signature="k1:00ff")))
+    held.update(changes)
+    return json.dumps({key: value for key, value in held.items() if value is not ...}).encode()
+
+
+LONG = "x" * 5000
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("version", 0),
+        ("version", VERSION + 1),
+        ("version", "1"),
+        ("version", None),
+        ("version", ...),
+        ("job", ...),
+        ("job", 1),
+        ("job", "a b"),
+        ("job", LONG),
+        ("identifier", ""),
+        ("queue", None),
+        ("space", "../main"),
+        ("name", ""),
+        ("name", "line\nbreak"),
+        ("priority", -1),
+        ("priority", 10),
+        ("priority", 1.0),
+        ("priority", True),
+        ("domain", LONG),
+        ("offset", -1),
+        ("offset", 2**63),
+        ("createdAt", ...),
+        ("createdAt", bounds.MAX_INSTANT + 1),
+        ("createdAt", "2027-01-15T08:00:00Z"),
+        ("schedule", -1),
+        ("timeout", 0),
+        ("timeout", bounds.MAX_LENGTH + 1),
+        ("maxRetries", -1),
+        ("maxRetries", bounds.MAX_COUNT),
+        ("attempts", -1),
+        ("attempts", 26),
+        ("idempotencyKey", LONG),
+        ("meta", None),
+        ("meta", []),
+        ("meta", {"a": LONG * 4}),
+        ("webhook", "file:///etc/passwd"),
+        ("webhook", "https://" + LONG),
+        ("encoding", "pickle"),
+        ("encoding", "base64"),
+        ("payload", ...),
+        ("keyId", "a b"),
+        ("_sig", "a:b"),
+        ("_sig", LONG),
+        ("status", []),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_the_name_of_its_field(field: str, value: object):
+    with pytest.raises(PayloadError) as refused:
+        from_envelope(changed(**{field: value}))
+    named = {"encoding": ("envelope.encoding", "envelope.payload")}.get(field, (f"envelope.{field}",))
+    assert refused.value.field in named
+    assert refused.value.wanted
+    assert len(str(refused.value)) < 400
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("state", "lost"),
+        ("runAt", -1),
+        ("crashes", -1),
+        ("maxCrashes", 0),
+        ("lastError", "x" * (bounds.MAX_ERROR + 1)),
+        ("lastError", None),
+        ("failedAt", bounds.MAX_INSTANT + 1),
+        ("deadReason", "x" * (bounds.MAX_REASON + 1)),
+        ("deadAt", 1.5),
+        ("result", "not base64!"),
+        ("colour", "red"),
+    ],
+)
+def test_a_status_that_does_not_fit_is_refused_by_the_name_of_its_field(field: str, value: object):
+    with pytest.raises(PayloadError) as refused:
+        from_envelope(changed(status={field: value}))
+    assert refused.value.field == f"envelope.status.{field}"
+
+
+def test_an_unknown_field_is_refused():
+    with pytest.raises(PayloadError, match=r"envelope\.colour: wanted only fields that version 1 has"):
+        from_envelope(changed(colour="red"))
+
+
+def test_another_version_is_named_even_if_its_fields_are_strange_too():
+    with pytest.raises(PayloadError, match=r"envelope\.version: wanted 1, the one known here, got 2"):
+        from_envelope(changed(version=2, colour="red", job=...))
+
+
+def test_a_key_id_without_a_signature_is_refused():
+    with pytest.raises(PayloadError, match=r"envelope\.keyId: wanted a _sig beside it"):
+        from_envelope(changed(_sig=None))
+
+
+def test_a_codec_in_meta_wants_base64():
+    with pytest.raises(PayloadError, match=r"envelope\.encoding: wanted base64"):
+        from_envelope(changed(meta={META_CODEC: "msgpack"}))
+
+
+@pytest.mark.parametrize(
+    ("payload", "field"),
+    [
+        (b'{"a":[1e400]}', "envelope.payload"),
+        (b'{"a":[18446744073709551616]}', "envelope.payload.a[0]"),
+        (b'{"a":"\xff"}', "envelope.payload"),
+        (b"[" * 65 + b"]" * 65, None),
+    ],
+)
+def test_a_payload_beyond_the_bounds_is_refused_with_its_place(payload: bytes, field: str | None):
+    envelope = to_envelope(RECORD).replace(RECORD.payload, payload)
+    with pytest.raises(PayloadError) as refused:
+        from_envelope(envelope)
+    assert refused.value.field.startswith("envelope.payload")
+    assert field in (None, refused.value.field)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b"null",
+        b"{",
+        b"\xff",
+        to_envelope(RECORD) + b"x",
+        to_envelope(RECORD)[:-1],
+        b"[" * 100_000,
+        b'{"version":1,"job":' + b"[" * 100_000,
+        b'{"version":1,"payload":' + b"[" * 100_000,
+        b'{"colour":1,"version":' + b"[" * 100_000,
+    ],
+    ids=lambda data: repr(data[:24]),
+)
+def test_what_is_no_envelope_is_refused(data: bytes):
+    with pytest.raises(PayloadError, match=r"^envelope"):
+        from_envelope(data)
+
+
+@given(st.binary(max_size=100))
+def test_any_bytes_are_an_envelope_or_a_payload_error(data: bytes):
+    with pytest.raises(PayloadError):
+        from_envelope(data)
+
+
+@given(records(), st.data())
+def test_a_damaged_envelope_is_refused_or_still_an_envelope(record: JobRecord, data: st.DataObject):
+    envelope = bytearray(to_envelope(record))
+    at = data.draw(st.integers(0, len(envelope) - 1))
+    envelope[at] = data.draw(st.integers(0, 255))
+    try:
+        job, space = from_envelope(bytes(envelope))
+    except PayloadError:
+        return
+    assert from_envelope(to_envelope(job, space=space)) == (job, space)
+
+
+# Identity ---------------------------------------------------------------------------------------------------
+
+CHANGES = {"attempts", "crashes", "max_crashes", "state", "last_error", "failed_at", "dead_reason", "dead_at"}
+CHANGES |= {"result", "run_at"}
+
+OTHER: dict[str, Any] = {
+    "id": "j2",
+    "type": "mail.other",
+    "queue": "other",
+    "payload": b'{"to":"eve"}',
+    "priority": 1,
+    "run_at": 5,
+    "timeout": 5,
+    "created_at": 5,
+    "attempts": 1,
+    "max_attempts": 5,
+    "crashes": 1,
+    "max_crashes": 1,
+    "idempotency_key": "k",
+    "domain": "d",
+    "offset": 1,
+    "name": "n",
+    "meta": {"a": 1},
+    "webhook": "https://example.org",
+    "signature": "other:00ff",
+    "state": State.DEAD,
+    "last_error": "x",
+    "failed_at": 1,
+    "dead_reason": "x",
+    "dead_at": 1,
+    "result": b"x",
+    "requested_run_at": 5,
+}
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(JobRecord)])
+def test_the_identity_covers_exactly_what_never_changes(field: str):
+    differs = identity_bytes(replace(RECORD, **{field: OTHER[field]})) != identity_bytes(RECORD)
+    assert differs == (field not in CHANGES)
+
+
+def test_the_identity_covers_the_space_and_the_key_but_not_the_signature():
+    signed = replace(RECORD, signature="k1:00ff")
+    assert identity_bytes(RECORD, space="a") != identity_bytes(RECORD, space="b")
+    assert identity_bytes(RECORD, key_id="k1") == identity_bytes(signed)
+    assert identity_bytes(signed) == identity_bytes(replace(RECORD, signature="k1:ffff"))
+    assert identity_bytes(signed, key_id="k2") != identity_bytes(signed)
+
+
+def test_equal_payloads_have_one_identity_however_they_are_written():
+    ways = [b'{"a":1,"b":"\\u00e9"}', '{"b":"é","a":1}'.encode(), b'{ "a": 1, "b": "\\u00E9" }']
+    assert len({identity_bytes(replace(RECORD, payload=way)) for way in ways}) == 1
+
+
+def test_a_whole_number_and_a_float_are_not_the_same():
+    assert identity_bytes(replace(RECORD, payload=b"1")) != identity_bytes(replace(RECORD, payload=b"1.0"))
+
+
+@given(records())
+def test_the_identity_survives_the_journey(record: JobRecord):
+    assert identity_bytes(from_envelope(to_envelope(record)).job) == identity_bytes(record)
+
+
+def by_the_page(value: object) -> str:
+    """Canonical JSON as docs/envelope.md describes it, written a second time and without msgspec."""
+    if isinstance(value, dict):
+        members = sorted(value.items(), key=lambda member: [ord(character) for character in member[0]])
+        return "{" + ",".join(f"{by_the_page(key)}:{by_the_page(item)}" for key, item in members) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(by_the_page, value)) + "]"
+    if isinstance(value, float):
+        return number(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def number(value: float) -> str:
+    [(sign, digits, exponent)] = re.findall(r"^(-?)([\d.]+?)(?:\.0)?(?:e([+-]\d+))?$", repr(value))
+    if not exponent:
+        return repr(value)
+    if 1e-5 <= abs(value) < 1e16:
+        return f"{sign}0.{'0' * (-int(exponent) - 1)}{digits.replace('.', '')}"
+    return f"{sign}{digits}e{int(exponent)}"
+
+
+@given(VALUES)
+def test_the_canonical_form_is_the_one_that_the_page_describes(value: object):
+    identity = identity_bytes(replace(RECORD, payload=JSON.encode(value)))
+    assert identity == by_the_page(msgspec.json.decode(identity)).encode()
+    assert f'"payload":{by_the_page(value)},"priority"'.encode() in identity
