@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from typing import NamedTuple, cast
 from urllib.parse import urlsplit
 
@@ -44,6 +43,8 @@ def _opener(url: str, scheme: str) -> OpenUrl:
     built_in = _BUILT_IN.get(scheme)
     if built_in is not None:
         return _import(built_in)
+    from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import, and built-in drivers do not need it
+
     for entry in entry_points(group=GROUP, name=scheme):
         try:
             return cast("OpenUrl", entry.load())

@@ -48,7 +48,7 @@ class InvalidInput(HoldfastError, ValueError):
     """``field`` should have been ``wanted``; it was ``got`` (shortened, never the whole value)."""
 
     def __init__(self, field: str, *, wanted: str, got: object) -> None:
-        shown = got if isinstance(got, str) else repr(got)
+        shown = got if isinstance(got, str) and got else repr(got)
         self.field = field
         self.wanted = wanted
         self.got = shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}… ({len(shown)} characters)"

@@ -13,20 +13,6 @@ HARNESSES = {
     "sqlite": lambda folder: UrlHarness(f"sqlite:///{folder}/conformance.db"),
 }
 
-# Broken promises that are known, by driver. Strict: a line that is no longer true fails the test.
-KNOWN = {
-    "memory": {
-        "doors: meta that could not be read back is refused": "meta is not checked at the door",
-        "configure: a raised rate is not held up by the old one": "the debt of the old rate is kept",
-        "wait: a closed store refuses to wait": "a wait that has nothing to wait for does not look",
-    },
-    "sqlite": {
-        "doors: meta that could not be read back is refused": "meta is not checked at the door",
-        "configure: a raised rate is not held up by the old one": "the debt of the old rate is kept",
-        "settle: an error text that no encoding holds spoils nothing": "lone surrogates reach the store",
-    },
-}
-
 
 @pytest.fixture(scope="module", params=HARNESSES)
 def harness(request, tmp_path_factory):
@@ -36,10 +22,7 @@ def harness(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: f"{case.verb}: {case.name}".replace(" ", "_"))
-def test_conformance(request, harness, case):
-    known = KNOWN.get(harness.capabilities.driver, {}).get(f"{case.verb}: {case.name}")
-    if known is not None:
-        request.applymarker(pytest.mark.xfail(strict=True, reason=known))
+def test_conformance(harness, case):
     try:
         case.run(harness)
     except Skipped as skipped:

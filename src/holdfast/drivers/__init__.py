@@ -1,1 +1,1 @@
-"""Stores behind one contract. Read ``contract.py`` first, then ``memory.py``."""
+"""Stores behind one contract. Read ``contract.py`` first, then ``memory/``."""

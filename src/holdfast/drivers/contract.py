@@ -265,7 +265,8 @@ class Admin(Protocol):
     def requeue(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
         """Make dead or cancelled jobs ready again: attempts and crashes from zero, at the end of the line (L9).
 
-        True where this call did it. Writes a ``requeued`` ledger row for each.
+        True where this call did it. Writes a ``requeued`` ledger row for each. It is the operator's decision, and asks
+        no idempotency key.
         """
         ...
 

@@ -14,6 +14,7 @@ from holdfast.model.lease import Lease
 from holdfast.model.registry import Change
 from holdfast.model.settings import OnExhausted, QueueSettings
 from holdfast.model.settlement import Settlement
+from holdfast.wire.codec import JSON
 
 _SETTLEMENTS = get_args(Settlement)
 
@@ -47,6 +48,8 @@ class Doors:
         bounds.batch("jobs", len(jobs))
         for job in jobs:
             check_new(job)
+            if job.meta != {}:
+                _check_meta(job.meta)
             if job.offset is not None:
                 self.need(Feature.OFFSETS)
 
@@ -69,6 +72,7 @@ class Doors:
     def check_extend(self, leases: Sequence[Lease], lease_for: int) -> None:
         """A bounded batch and a lease that ends."""
         bounds.batch("leases", len(leases))
+        self._all("lease", leases, Lease)
         bounds.integer("lease_for", lease_for, least=1, most=bounds.MAX_LENGTH)
 
     def check_settle(self, settlements: Sequence[Settlement]) -> None:
@@ -78,7 +82,7 @@ class Doors:
             if not isinstance(settlement, _SETTLEMENTS):
                 raise InvalidInput("settlement", wanted="Ack, Retry, Fail or Release", got=settlement)
             if settlement.started_at is not None:
-                bounds.integer("started_at", settlement.started_at, most=bounds.MAX_INSTANT)
+                bounds.integer("started_at", settlement.started_at, least=1, most=bounds.MAX_INSTANT)
 
     def check_reap(self, queues: Sequence[str] | None, worker: str | None, limit: int) -> list[str] | None:
         """The queues, each once; None is all of them."""
@@ -95,8 +99,7 @@ class Doors:
 
     def check_ids(self, job_ids: Sequence[str]) -> None:
         """A bounded list of ids, not a single id by mistake."""
-        if isinstance(job_ids, str):
-            raise InvalidInput("job_ids", wanted="a list of ids", got=job_ids)
+        self._not_text("job_ids", job_ids)
         bounds.batch("job_ids", len(job_ids))
         for job_id in job_ids:
             bounds.name("id", job_id)
@@ -113,6 +116,17 @@ class Doors:
         """Every list has a limit."""
         bounds.integer("limit", limit, least=1, most=bounds.MAX_BATCH)
 
+    def check_find(self, limit: int, after: str | None) -> None:
+        """A bounded page, after an id."""
+        self.check_page(limit)
+        if after is not None:
+            bounds.name("after", after)
+
+    def check_counts(self, queues: Sequence[str] | None) -> None:
+        """The queues to count; None is all of them."""
+        if queues is not None:
+            self._names("queue", queues)
+
     def check_trim(self, ended_for: int, ledger_for: int, limit: int) -> None:
         """Ended rows answer repeated settlements for at least a day (law L6)."""
         bounds.integer("ended_for", ended_for, least=DAY, most=bounds.MAX_LENGTH)
@@ -122,6 +136,7 @@ class Doors:
     def check_read(self, kind: str, keys: Sequence[str]) -> None:
         """A kind and a bounded list of keys."""
         bounds.name("kind", kind)
+        self._not_text("keys", keys)
         bounds.batch("keys", len(keys))
         for key in keys:
             bounds.text("key", key)
@@ -129,6 +144,7 @@ class Doors:
     def check_write(self, changes: Sequence[Change]) -> None:
         """A bounded batch; each change checked itself when it was made."""
         bounds.batch("changes", len(changes))
+        self._all("change", changes, Change)
 
     def check_scan(self, kind: str, prefix: str, after: str, limit: int) -> None:
         """A kind and a bounded page of it."""
@@ -138,8 +154,27 @@ class Doors:
         self.check_page(limit)
 
     @staticmethod
+    def _not_text(field: str, values: Sequence[str]) -> None:
+        """A single text is a sequence too, and never what was meant."""
+        if isinstance(values, str):
+            raise InvalidInput(field, wanted="a list", got=values)
+
+    @staticmethod
+    def _all(field: str, values: Sequence[object], wanted: type) -> None:
+        for value in values:
+            if not isinstance(value, wanted):
+                raise InvalidInput(field, wanted=f"a {wanted.__name__}", got=value)
+
+    @staticmethod
     def _names(field: str, names: Collection[str]) -> list[str]:
         if isinstance(names, str) or not names:
             raise InvalidInput(f"{field}s", wanted=f"a list with at least one {field}", got=names)
         bounds.batch(f"{field}s", len(names))
         return list(dict.fromkeys(bounds.name(field, value) for value in names))
+
+
+def _check_meta(meta: object) -> None:
+    """A JSON object of a bounded size: what a driver stores, it must be able to read back."""
+    if not isinstance(meta, dict):
+        raise InvalidInput("meta", wanted="a dict with text keys", got=type(meta).__name__)
+    bounds.blob("meta", JSON.encode(meta, field="meta"), most=bounds.MAX_META)

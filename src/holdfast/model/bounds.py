@@ -113,8 +113,15 @@ def batch(field: str, count: int) -> None:
         raise InvalidInput(field, wanted=f"at most {MAX_BATCH} items in one call", got=f"{count}")
 
 
-def shortened(value: str, most: int = MAX_ERROR) -> str:
-    """An error text cut to what is kept of it: the head says what failed, the tail of a traceback says where."""
+def kept(value: str, most: int = MAX_ERROR) -> str:
+    """An error text as a store keeps it: writable anywhere, and not too long.
+
+    File names bring lone surrogates into tracebacks, and binary data brings NUL: both are written as escapes. Of a long
+    text the head says what failed, and the tail of a traceback says where.
+    """
+    if not value.isascii():
+        value = value.encode("utf-8", "backslashreplace").decode()
+    value = value.replace("\0", "\\x00")
     if len(value) <= most:
         return value
     half = most // 2 - 16

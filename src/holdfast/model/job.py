@@ -103,7 +103,12 @@ def check_new(record: JobRecord) -> None:
     bounds.optional_text("idempotency_key", record.idempotency_key)
     bounds.optional_text("domain", record.domain)
     bounds.optional_text("name", record.name)
+    if record.last_error != bounds.kept(record.last_error):
+        raise InvalidInput("last_error", wanted=f"text of at most {bounds.MAX_ERROR} characters", got=record.last_error)
     if record.webhook is not None:
         bounds.webhook("webhook", record.webhook)
+    bounds.optional_text("signature", record.signature)
+    if record.offset is not None and record.domain is None:
+        raise InvalidInput("offset", wanted="a domain beside it", got="an offset alone")
     if record.state != State.READY:
         raise InvalidInput("state", wanted="ready (only new jobs are enqueued)", got=record.state)

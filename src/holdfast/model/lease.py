@@ -50,6 +50,7 @@ class Note:
 
     def __post_init__(self) -> None:
         """Refuse what is too large to be written with every heartbeat."""
+        bounds.optional_integer("started_at", self.started_at, least=1, most=bounds.MAX_INSTANT)
         if self.progress is not None:
             bounds.blob("progress", self.progress, most=bounds.MAX_NOTE)
         if self.checkpoint is not None:

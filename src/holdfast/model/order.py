@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import NamedTuple, TypeVar
 
-from holdfast.model.settings import QueueSettings
+from holdfast.model.settings import Bucket, QueueSettings
 
 SettingsKey = tuple[str, str | None]  # a queue, or a type in a queue
 
@@ -26,13 +26,15 @@ class Limit:
     """The settings of a queue or a type, and how far they are used up."""
 
     settings: QueueSettings
-    full_at: int
+    bucket: Bucket | None
     left: int
     taken: int = 0
 
-    def full_at_after(self, now: int) -> int:
-        """The state of the rate bucket once what was taken is paid for."""
-        return self.settings.full_at_after(self.taken, full_at=self.full_at, now=now)
+    def bucket_after(self, now: int) -> Bucket | None:
+        """The rate bucket once what was taken is paid for; the same one if nothing was."""
+        if self.settings.rate is None or not self.taken:
+            return self.bucket
+        return self.settings.bucket_after(self.taken, self.bucket, now)
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from holdfast.clock import DAY, SECOND
 from holdfast.errors import InvalidInput
@@ -16,6 +17,17 @@ class OnExhausted(StrEnum):
 
     SKIP = "skip"
     HALT = "halt"
+
+
+JOB = 1_000_000  # the level of a bucket is counted in millionths of jobs
+FLOAT_NOISE = 0.001  # of such a millionth: 0.1 * 10_000_000 may end just below 1_000_000
+
+
+class Bucket(NamedTuple):
+    """What was left of a rate limit at an instant; no bucket is a full one."""
+
+    level: int
+    at: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,29 +58,25 @@ class QueueSettings:
                 raise InvalidInput("burst", wanted="a rate beside it", got="burst alone")
         bounds.integer("dedupe_window", self.dedupe_window, least=1, most=bounds.MAX_LENGTH)
 
-    def allowance(self, *, inflight: int, full_at: int, now: int) -> int:
-        """How many more jobs may be reserved now, given how many are in flight and when the bucket is full again."""
+    def allowance(self, *, inflight: int, bucket: Bucket | None, now: int) -> int:
+        """How many more jobs may be reserved now, given how many are in flight and what is left in the bucket."""
         if self.paused_until is not None and now < self.paused_until:
             return 0
         left = bounds.MAX_BATCH
         if self.max_inflight is not None:
             left = min(left, max(0, self.max_inflight - inflight))
         if self.rate is not None:
-            missing = max(0, full_at - now) * self.rate / SECOND
-            left = min(left, max(0, math.floor(self._burst - missing + _ROUNDING)))
+            left = min(left, self._level(bucket, now) // JOB)
         return left
 
-    def full_at_after(self, taken: int, *, full_at: int, now: int) -> int:
-        """When the bucket will be full again, now that ``taken`` were reserved. Its whole state is this one instant."""
-        if self.rate is None:
-            return full_at
-        return max(full_at, now) + math.ceil(taken * SECOND / self.rate - _ROUNDING)
+    def bucket_after(self, taken: int, bucket: Bucket | None, now: int) -> Bucket:
+        """The bucket once ``taken`` jobs were reserved."""
+        return Bucket(self._level(bucket, now) - taken * JOB, now)
 
-    @property
-    def _burst(self) -> int:
+    def _level(self, bucket: Bucket | None, now: int) -> int:
+        """Microseconds times jobs per second are millionths of jobs: whole rates lose nothing to rounding."""
         assert self.rate is not None
-        return self.burst if self.burst is not None else max(1, math.ceil(self.rate))
-
-
-# A float product such as 3 * (1/3) may end just beside a whole number; a millionth of a job is no job.
-_ROUNDING = 1e-6
+        full = (self.burst if self.burst is not None else max(1, math.ceil(self.rate))) * JOB
+        if bucket is None:
+            return full
+        return min(full, bucket.level + math.floor(max(0, now - bucket.at) * self.rate + FLOAT_NOISE))

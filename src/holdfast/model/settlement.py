@@ -17,12 +17,12 @@ class _Ending:
     started_at: int | None = None  # when the handler began, by the worker's clock: for the ledger, decides nothing
     detail: str = ""  # one line for the ledger
 
-    def _shorten(self, *fields: str) -> None:
-        """Cut the texts that are too long to be kept whole: an ending is never refused for its error's length."""
-        for field in ("detail", *fields):
+    def _keep(self, *fields: str) -> None:
+        """Make texts fit to be stored: an ending is never refused for the looks of its error."""
+        for field in fields:
             text = getattr(self, field)
-            if len(text) > bounds.MAX_ERROR:
-                object.__setattr__(self, field, bounds.shortened(text))
+            if text:
+                object.__setattr__(self, field, bounds.kept(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,11 @@ class Ack(_Ending):
     def __post_init__(self) -> None:
         """Refuse a result that is too large: the attempt can still be settled as something else."""
         if self.detail:
-            self._shorten()
+            self._keep("detail")
         if self.result is not None:
             bounds.blob("result", self.result, most=bounds.MAX_STORED_PAYLOAD)
+        if len(self.writes) > len({(write.kind, write.key) for write in self.writes}):
+            raise InvalidInput("writes", wanted="every key once", got="two writes to one key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class Retry(_Ending):
 
     def __post_init__(self) -> None:
         """One of ``delay`` and ``run_at`` at most, both in range."""
-        self._shorten("error")
+        self._keep("detail", "error")
         bounds.integer("delay", self.delay, most=bounds.MAX_LENGTH)
         if self.run_at is not None:
             bounds.integer("run_at", self.run_at, most=bounds.MAX_INSTANT)
@@ -73,10 +75,10 @@ class Fail(_Ending):
 
     def __post_init__(self) -> None:
         """A dead letter without a reason helps nobody."""
-        self._shorten("error")
+        self._keep("detail", "error")
         if not self.reason:
             raise InvalidInput("reason", wanted="why the job failed for good", got="nothing")
-        object.__setattr__(self, "reason", bounds.shortened(self.reason, bounds.MAX_REASON))
+        object.__setattr__(self, "reason", bounds.kept(self.reason, bounds.MAX_REASON))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class Release(_Ending):
 
     def __post_init__(self) -> None:
         """Both lengths in range."""
-        self._shorten()
+        self._keep("detail")
         bounds.integer("delay", self.delay, most=bounds.MAX_LENGTH)
         bounds.integer("budget", self.budget, most=bounds.MAX_LENGTH)
 

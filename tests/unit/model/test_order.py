@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.model.order import Lane, Limit, Room, picked
-from holdfast.model.settings import QueueSettings
+from holdfast.model.settings import Bucket, QueueSettings
 
 Place = tuple[int, int]
 
@@ -75,9 +75,9 @@ def test_room_is_counted_for_the_queue_and_for_the_type():
 
 
 def test_what_was_taken_is_paid_from_the_bucket():
-    limit = Limit(QueueSettings(rate=2), full_at=0, left=2)
+    limit = Limit(QueueSettings(rate=2, burst=3), bucket=None, left=2)
     picked([(Lane("q", "t", 0), iter([(0, 1), (0, 2), (0, 3)]))], limit=5, room=Room({("q", None): limit}))
-    assert (limit.taken, limit.full_at_after(now=100)) == (2, 100 + 1_000_000)
+    assert (limit.taken, limit.bucket_after(now=100)) == (2, Bucket(level=1_000_000, at=100))
 
 
 def counting(read: Counter[str], name: str) -> Iterator[Place]:

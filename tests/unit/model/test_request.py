@@ -74,7 +74,7 @@ def test_the_edges_are_inside(fields: dict[str, object]):
 @pytest.mark.parametrize(
     ("fields", "field", "wanted", "got"),
     [
-        ({"type": ""}, "type", NAME, ""),
+        ({"type": ""}, "type", NAME, "''"),
         ({"type": "x" * 129}, "type", NAME, "x" * 80 + "… (129 characters)"),
         ({"type": "a b"}, "type", NAME, "a b"),
         ({"type": "é"}, "type", NAME, "é"),
@@ -102,7 +102,7 @@ def test_the_edges_are_inside(fields: dict[str, object]):
         ({"timeout": 30}, "timeout", "a timedelta", "30"),
         ({"max_attempts": 0}, "max_attempts", COUNT, "0"),
         ({"max_attempts": 2**31}, "max_attempts", COUNT, "2147483648"),
-        ({"idempotency_key": ""}, "idempotency_key", TEXT, ""),
+        ({"idempotency_key": ""}, "idempotency_key", TEXT, "''"),
         ({"idempotency_key": "é" * 129}, "idempotency_key", TEXT, "258 bytes"),
         ({"domain": "a\x00b"}, "domain", TEXT, "'a\\x00b'"),
         ({"domain": "\ud800"}, "domain", TEXT, "'\\ud800'"),
@@ -112,7 +112,7 @@ def test_the_edges_are_inside(fields: dict[str, object]):
         ({"name": 5}, "name", TEXT, "5"),
         ({"meta": []}, "meta", "a mapping with text keys", "[]"),
         ({"meta": {1: 2}}, "meta key", TEXT, "1"),
-        ({"meta": {"": 2}}, "meta key", TEXT, ""),
+        ({"meta": {"": 2}}, "meta key", TEXT, "''"),
         ({"meta": {"holdfast.codec": 2}}, "meta key", "a key that does not begin with 'holdfast.'", "holdfast.codec"),
         ({"webhook": "ftp://h"}, "webhook", URL, "ftp://h"),
         ({"webhook": "https://h/a b"}, "webhook", URL, "https://h/a b"),

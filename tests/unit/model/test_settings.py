@@ -1,4 +1,4 @@
-"""Pause, concurrency and the rate bucket, whose whole state is the instant at which it is full again."""
+"""Pause, concurrency and the rate bucket, which counts in millionths of jobs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from holdfast.clock import SECOND
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
-from holdfast.model.settings import OnExhausted, QueueSettings
+from holdfast.model.settings import Bucket, OnExhausted, QueueSettings
 
 NOW = 1_800_000_000 * SECOND
 RATES = st.floats(0.001, 10_000) | st.integers(1, 10_000)
 
 
-def allowed(settings: QueueSettings, *, inflight: int = 0, full_at: int = 0, now: int = NOW) -> int:
-    return settings.allowance(inflight=inflight, full_at=full_at, now=now)
+def allowed(settings: QueueSettings, *, inflight: int = 0, bucket: Bucket | None = None, now: int = NOW) -> int:
+    return settings.allowance(inflight=inflight, bucket=bucket, now=now)
 
 
 def test_without_settings_there_is_room_for_a_whole_batch():
@@ -45,16 +45,24 @@ def test_a_full_bucket_holds_one_seconds_worth():
 
 def test_an_emptied_bucket_fills_one_by_one():
     settings = QueueSettings(rate=10, burst=3)
-    full_at = settings.full_at_after(3, full_at=0, now=NOW)
-    assert full_at == NOW + 3 * SECOND // 10
+    bucket = settings.bucket_after(3, None, NOW)
+    assert bucket == Bucket(level=0, at=NOW)
     steps = [0, SECOND // 10 - 1, SECOND // 10, 2 * SECOND // 10, 3 * SECOND // 10, 9 * SECOND]
-    assert [allowed(settings, full_at=full_at, now=NOW + step) for step in steps] == [0, 0, 1, 2, 3, 3]
+    assert [allowed(settings, bucket=bucket, now=NOW + step) for step in steps] == [0, 0, 1, 2, 3, 3]
 
 
-def test_taking_nothing_leaves_the_bucket_as_it_is():
-    settings = QueueSettings(rate=10, burst=3)
-    assert settings.full_at_after(0, full_at=NOW + 5, now=NOW) == NOW + 5
-    assert QueueSettings().full_at_after(7, full_at=NOW + 5, now=NOW) == NOW + 5
+def test_jobs_taken_one_by_one_at_one_instant_are_a_whole_burst():
+    settings = QueueSettings(rate=3, burst=7)
+    bucket = None
+    for left in range(7, 0, -1):
+        assert allowed(settings, bucket=bucket) == left
+        bucket = settings.bucket_after(1, bucket, NOW)
+    assert allowed(settings, bucket=bucket) == 0
+
+
+def test_another_rate_counts_from_what_is_left():
+    bucket = QueueSettings(rate=0.001, burst=10).bucket_after(10, None, NOW)
+    assert allowed(QueueSettings(rate=100, burst=10), bucket=bucket, now=NOW + SECOND // 10) == 10
 
 
 def test_the_narrowest_limit_counts():
@@ -67,27 +75,26 @@ def test_the_narrowest_limit_counts():
 def test_no_window_ever_sees_more_than_its_burst_and_its_rate(rate: float, burst: int, data: st.DataObject):
     """Greedy consumers at arbitrary instants: what they take is bounded, whatever they do."""
     settings = QueueSettings(rate=rate, burst=burst)
-    now, full_at, taken = NOW, 0, 0
+    now, bucket, taken = NOW, None, 0
     for pause in data.draw(st.lists(st.integers(0, 3 * SECOND), max_size=30)):
         now += pause
-        left = allowed(settings, full_at=full_at, now=now)
-        took = data.draw(st.integers(0, left))
-        full_at = settings.full_at_after(took, full_at=full_at, now=now)
+        took = data.draw(st.integers(0, allowed(settings, bucket=bucket, now=now)))
+        bucket = settings.bucket_after(took, bucket, now)
         taken += took
         assert taken <= burst + (now - NOW) * rate / SECOND + 0.001
 
 
-@given(rate=RATES, burst=st.integers(1, 1000), took=st.integers(1, 1000))
-def test_a_bucket_gives_back_what_was_taken_to_the_microsecond(rate: float, burst: int, took: int):
+@given(rate=st.integers(1, 10_000), burst=st.integers(1, 1000), took=st.integers(1, 1000))
+def test_a_bucket_gives_back_what_was_taken_to_the_microsecond(rate: int, burst: int, took: int):
     settings = QueueSettings(rate=rate, burst=burst)
     took = min(took, burst)
-    full_at = settings.full_at_after(took, full_at=0, now=NOW)
-    assert allowed(settings, full_at=full_at, now=NOW + 1) == burst - took
-    assert allowed(settings, full_at=full_at, now=full_at) == burst
-    one_more = NOW + math.ceil(SECOND / rate)
-    millionth = math.ceil(1 / rate)  # microseconds in which a millionth of a job comes back: too little to count
-    assert allowed(settings, full_at=full_at, now=one_more - millionth - 1) == burst - took
-    assert allowed(settings, full_at=full_at, now=one_more + 1) >= burst - took + 1
+    bucket = settings.bucket_after(took, None, NOW)
+    one_more, all_again = NOW + math.ceil(SECOND / rate), NOW + math.ceil(took * SECOND / rate)
+    assert allowed(settings, bucket=bucket) == burst - took
+    assert allowed(settings, bucket=bucket, now=one_more - 1) == burst - took
+    assert allowed(settings, bucket=bucket, now=one_more) == burst - took + 1
+    assert allowed(settings, bucket=bucket, now=all_again - 1) == burst - 1
+    assert allowed(settings, bucket=bucket, now=all_again) == burst
 
 
 @pytest.mark.parametrize(

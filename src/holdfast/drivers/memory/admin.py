@@ -59,7 +59,7 @@ class MemoryAdmin(Doors):
 
     def find(self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None) -> Page[JobRecord]:
         """See ``Admin.find``."""
-        self.check_page(limit)
+        self.check_find(limit, after)
         asked = where or JobFilter()
         with self._changed:
             jobs = (row.job for row in self._open().rows.values())
@@ -72,6 +72,7 @@ class MemoryAdmin(Doors):
 
     def counts(self, queues: Sequence[str] | None = None, *, now: int | None = None) -> list[QueueCounts]:
         """See ``Admin.counts``."""
+        self.check_counts(queues)
         with self._changed:
             space, at = self._open(), self.now(now)
             counted: dict[tuple[str, str], dict[str, int]] = {}

@@ -28,9 +28,8 @@ EXPIRED = "expired"  # the last verb of a reaped lease: no settlement can be a r
 class Memory:
     """What all spaces of one store share."""
 
-    def __init__(self, clock: Clock | None = None, *, caller_clock: bool = False) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
         self.clock = clock or SystemClock()
-        self.caller_clock = caller_clock
         self.changed = threading.Condition()
         self.changes = 0  # counted, so that a waiter notices what happened between its last reserve and its wait
         self.spaces: defaultdict[str, Space] = defaultdict(Space)
@@ -59,11 +58,11 @@ class MemoryDriver(MemoryAdmin):
         space: str = "main",
         memory: Memory | None = None,
     ) -> None:
-        self._memory = memory or Memory(clock, caller_clock=caller_clock)
+        self._memory = memory or Memory(clock)
         self._space = self._memory.spaces[bounds.name("space", space)]
         self._changed = self._memory.changed
         self._seen = threading.local()
-        self.caller_clock = self._memory.caller_clock
+        self.caller_clock = caller_clock
 
     def _read_clock(self) -> int:
         return self._memory.clock.now()
@@ -153,7 +152,7 @@ class MemoryDriver(MemoryAdmin):
         ]
         places = picked(lanes, limit=limit, room=room)
         for key, used in room.limits.items():
-            space.full_at[key] = used.full_at_after(now)
+            space.buckets[key] = used.bucket_after(now)
         return [space.rows[job_id] for _, (_, _, job_id) in places]
 
     # Extend, settle, reap ---------------------------------------------------------------------------------------
@@ -192,7 +191,7 @@ class MemoryDriver(MemoryAdmin):
     def _keep(row: Row, note: Note) -> None:
         """Fields that the note leaves out stay as they were."""
         old = row.note or Note()
-        row.started_at = note.started_at or row.started_at
+        row.started_at = row.started_at if note.started_at is None else note.started_at
         row.note = Note(
             progress=old.progress if note.progress is None else note.progress,
             checkpoint=old.checkpoint if note.checkpoint is None else note.checkpoint,
@@ -263,6 +262,7 @@ class MemoryDriver(MemoryAdmin):
         names = self.check_wait(queues, timeout)
         deadline = monotonic() + timeout
         with self._changed:
+            self._open()
             seen = getattr(self._seen, "changes", -1)
             while self._memory.changes == seen and (left := deadline - monotonic()) > 0:
                 space, at = self._open(), self._read_clock()
@@ -273,7 +273,7 @@ class MemoryDriver(MemoryAdmin):
 
     def space(self, name: str) -> MemoryDriver:
         """See ``Driver.space``."""
-        return type(self)(space=name, memory=self._memory)
+        return type(self)(caller_clock=self.caller_clock, space=name, memory=self._memory)
 
     def joined(self, connection: object) -> NoReturn:  # noqa: ARG002 - of the contract
         """There is no transaction to join."""
@@ -296,5 +296,5 @@ def open_url(url: SplitResult, *, space: str, caller_clock: bool, clock: Clock |
         return MemoryDriver(clock, caller_clock=caller_clock, space=space)
     memory = _named.get(url.netloc)
     if memory is None or memory.closed:
-        memory = _named[url.netloc] = Memory(clock, caller_clock=caller_clock)
-    return MemoryDriver(space=space, memory=memory)
+        memory = _named[url.netloc] = Memory(clock)
+    return MemoryDriver(caller_clock=caller_clock, space=space, memory=memory)

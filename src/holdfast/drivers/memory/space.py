@@ -13,7 +13,7 @@ from holdfast.model.lease import Lease, Note, is_expired
 from holdfast.model.ledger import Ending, LedgerRow
 from holdfast.model.order import Lane, Limit, Room, SettingsKey
 from holdfast.model.registry import Entry
-from holdfast.model.settings import QueueSettings
+from holdfast.model.settings import Bucket, QueueSettings
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,7 +88,7 @@ class Space:
         self.domains: defaultdict[tuple[str, str], list[str]] = defaultdict(list)  # job ids; the first has the turn
         self.dedupe: dict[tuple[str, str], Dedupe] = {}
         self.settings: dict[SettingsKey, QueueSettings] = {}
-        self.full_at: dict[SettingsKey, int] = {}  # rate buckets
+        self.buckets: dict[SettingsKey, Bucket | None] = {}
         self.registry: dict[tuple[str, str], Entry] = {}
         self.ledger: list[LedgerRow] = []
         self.ledger_trimmed = 0  # rows removed from its front: cursors count from the first row ever written
@@ -181,7 +181,7 @@ class Space:
         """In flight to whatever the outcome says, with its ledger row and the turn handed on: one step."""
         assert row.expires_at is not None
         _remove(self.leased[row.job.queue], (row.expires_at, row.seq, row.job.id))
-        row.started_at = started_at or row.started_at
+        row.started_at = row.started_at if started_at is None else started_at
         self.write_ledger(
             row,
             ending=outcome.ending,
@@ -256,9 +256,9 @@ class Space:
             if queue in queues:
                 inflight = [self.rows[job_id] for _, _, job_id in self.leased[queue]]
                 count = sum(job_type in (None, row.job.type) for row in inflight)
-                full_at = self.full_at.get(key, 0)
-                left = settings.allowance(inflight=count, full_at=full_at, now=now)
-                room.limits[key] = Limit(settings, full_at, left)
+                bucket = self.buckets.get(key)
+                left = settings.allowance(inflight=count, bucket=bucket, now=now)
+                room.limits[key] = Limit(settings, bucket, left)
         return room
 
     def write_ledger(

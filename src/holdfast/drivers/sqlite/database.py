@@ -62,9 +62,13 @@ class Database:
         self._watching = threading.Lock()
         self._committed = threading.Condition()
 
-    def _own(self) -> None:
+    def check_open(self) -> None:
+        """Refuse to go on once it was closed."""
         if self.closed:
             raise StoreClosed
+
+    def _own(self) -> None:
+        self.check_open()
         if os.getpid() != self._pid:
             # SQLite forbids carrying a connection over a fork; even closing it here would drop the parent's locks.
             self._abandoned += [self._writer, self._readers, self._watcher]

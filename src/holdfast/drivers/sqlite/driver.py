@@ -112,6 +112,7 @@ class SqliteDriver(SqliteTools):
         Returns when a commit since this thread's last reserve has left a due job, and when a scheduled one comes due.
         """
         names = self.check_wait(queues, timeout)
+        self._database.check_open()
         deadline = monotonic() + timeout
         due_at = deadline
         while (left := min(deadline, due_at) - monotonic()) > 0:

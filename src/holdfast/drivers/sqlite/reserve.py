@@ -10,6 +10,7 @@ from holdfast.drivers.sqlite.rows import Row, as_json, reservation, settings
 from holdfast.drivers.sqlite.settle import reap
 from holdfast.model.lease import Reservation, random_bits, tokens
 from holdfast.model.order import Lane, Limit, Room, picked
+from holdfast.model.settings import Bucket
 
 
 def reserve(
@@ -51,18 +52,19 @@ def _due(call: Call, lane: Lane, limit: int) -> Iterator[Row]:
 def _room(call: Call, queues: Sequence[str]) -> Room:
     room = Room()
     for row in call.run("limits", {"space": call.space, "queues": as_json(queues)}):
-        queue, type_, full_at, inflight = row[0], row[1], row[8], row[9]
-        limits = settings(row[2:8])
-        left = limits.allowance(inflight=inflight, full_at=full_at, now=call.now)
-        room.limits[queue, type_ or None] = Limit(limits, full_at, left)
+        queue, type_, *columns, level, level_at, inflight = row
+        limits = settings(tuple(columns))
+        bucket = None if level is None else Bucket(level, level_at)
+        left = limits.allowance(inflight=inflight, bucket=bucket, now=call.now)
+        room.limits[queue, type_ or None] = Limit(limits, bucket, left)
     return room
 
 
 def _spend(call: Call, room: Room) -> None:
     rows = [
-        (limit.full_at_after(call.now), call.space, queue, type_ or "")
+        (*bucket, call.space, queue, type_ or "")
         for (queue, type_), limit in room.limits.items()
-        if limit.taken and limit.settings.rate is not None
+        if limit.taken and (bucket := limit.bucket_after(call.now)) is not None
     ]
     if rows:
         call.run_many("spend", rows)

@@ -30,11 +30,12 @@ class SqliteTools(SqliteStore):
 
     def find(self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None) -> Page[JobRecord]:
         """See ``Admin.find``."""
-        self.check_page(limit)
+        self.check_find(limit, after)
         return self._read(lambda call: admin.find(call, where or JobFilter(), limit=limit, after=after))
 
     def counts(self, queues: Sequence[str] | None = None, *, now: int | None = None) -> list[QueueCounts]:
         """See ``Admin.counts``."""
+        self.check_counts(queues)
         return self._read(lambda call: admin.counts(call, queues), now)
 
     def requeue(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:

@@ -140,7 +140,7 @@ class RateLeaks(Faulty):
     """Every call starts with a full bucket."""
 
     def _pick(self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int) -> list[Row]:
-        space.full_at.clear()
+        space.buckets.clear()
         return super()._pick(space, queues, types, limit, now)
 
 
@@ -150,8 +150,8 @@ class RateChargesTheAsking(Faulty):
     def _pick(self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int) -> list[Row]:
         found = super()._pick(space, queues, types, limit, now)
         for key, settings in space.settings.items():
-            if not found and key[0] in queues:
-                space.full_at[key] = settings.full_at_after(1, full_at=space.full_at.get(key, 0), now=now)
+            if not found and key[0] in queues and settings.rate is not None:
+                space.buckets[key] = settings.bucket_after(1, space.buckets.get(key), now)
         return found
 
 

@@ -25,7 +25,7 @@ class PriorityReversed(Faulty):
         ]
         places = picked(lanes, limit=limit, room=room)
         for key, used in room.limits.items():
-            space.full_at[key] = used.full_at_after(now)
+            space.buckets[key] = used.bucket_after(now)
         return [space.rows[job_id] for _, (_, _, job_id) in places]
 
 

@@ -26,9 +26,9 @@ class Faulty(MemoryDriver):
         space: str = "main",
         memory: Memory | None = None,
     ) -> None:
-        shared = memory or Memory(clock, caller_clock=caller_clock)
+        shared = memory or Memory(clock)
         shared.spaces.default_factory = lambda: self.rows(self)
-        super().__init__(space=space, memory=shared)
+        super().__init__(caller_clock=caller_clock, space=space, memory=shared)
 
     def bend(self, row: Row, outcome: Outcome, verb: str, now: int) -> Outcome:  # noqa: ARG002 - for those who bend
         """The outcome as it should be."""

@@ -1,4 +1,4 @@
--- Replace the settings of a queue or of a type in it; the rate bucket goes on from where it was.
+-- Replace the settings of a queue or of a type in it; the rate bucket keeps its level.
 INSERT INTO holdfast_settings
   (space, queue, type, paused_until, max_inflight, rate, burst, on_exhausted, dedupe_window)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)

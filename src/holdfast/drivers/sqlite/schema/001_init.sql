@@ -161,7 +161,7 @@ CREATE TABLE holdfast_dedupe (
 
 CREATE INDEX holdfast_dedupe_until ON holdfast_dedupe (space, until);
 
--- type '' is the whole queue. full_at is the state of the rate bucket: the instant at which it is full again.
+-- type '' is the whole queue. level is what was left of the rate limit at an instant; NULL is a full bucket.
 CREATE TABLE holdfast_settings (
   space          TEXT    NOT NULL,
   queue          TEXT    NOT NULL,
@@ -172,7 +172,9 @@ CREATE TABLE holdfast_settings (
   burst          INTEGER CHECK (burst >= 1),
   on_exhausted   TEXT    NOT NULL,
   dedupe_window  INTEGER NOT NULL,
-  full_at        INTEGER NOT NULL DEFAULT 0,
+  level          INTEGER,
+  level_at       INTEGER,
+  CONSTRAINT bucket_is_whole CHECK ((level IS NULL) = (level_at IS NULL)),
   PRIMARY KEY (space, queue, type)
 ) STRICT, WITHOUT ROWID;
 
