@@ -1,1 +1,1 @@
-"""Each benchmark answers one question, as a ratio measured in one run: absolute times differ from machine to machine."""
+"""Each benchmark answers one question as a ratio, measured in one run: absolute times differ between machines."""

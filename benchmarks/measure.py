@@ -20,9 +20,11 @@ class Answer:
 
     @property
     def good(self) -> bool:
+        """Whether the ratio is as wanted."""
         return self.ratio >= self.wanted if self.at_least else self.ratio <= self.wanted
 
     def as_dict(self) -> dict[str, object]:
+        """For ``--json``."""
         return {**asdict(self), "good": self.good}
 
 

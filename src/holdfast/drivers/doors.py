@@ -175,6 +175,7 @@ class Doors:
 
 def _check_meta(meta: object) -> None:
     """A JSON object of a bounded size: what a driver stores, it must be able to read back."""
-    if not isinstance(meta, dict):
-        raise InvalidInput("meta", wanted="a dict with text keys", got=type(meta).__name__)
-    bounds.blob("meta", JSON.encode(meta, field="meta"), most=bounds.MAX_META)
+    data = JSON.encode(meta, field="meta") if isinstance(meta, dict) else b""
+    if not data or JSON.decode(data, field="meta") != meta:
+        raise InvalidInput("meta", wanted="a dict of plain JSON values", got=meta)
+    bounds.blob("meta", data, most=bounds.MAX_META)

@@ -43,6 +43,7 @@ def records(draw: st.DrawFn) -> JobRecord:
         return draw(st.none() | strategy)
 
     max_attempts = draw(st.integers(1, bounds.MAX_COUNT))
+    domain = maybe(TEXTS)
     return JobRecord(
         id=draw(NAMES),
         type=draw(NAMES),
@@ -57,8 +58,8 @@ def records(draw: st.DrawFn) -> JobRecord:
         crashes=draw(COUNTS),
         max_crashes=maybe(st.integers(1, bounds.MAX_COUNT)),
         idempotency_key=maybe(TEXTS),
-        domain=maybe(TEXTS),
-        offset=maybe(st.integers(0, 2**63 - 1)),
+        domain=domain,
+        offset=None if domain is None else maybe(st.integers(0, 2**63 - 1)),
         name=maybe(TEXTS),
         meta=draw(METAS),
         webhook=maybe(st.just("https://example.org/hook?a=b")),
