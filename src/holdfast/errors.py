@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from typing import Any
 
-SHOWN = 80  # characters of a refused value that an error repeats: enough to recognise it, too few to flood a log
+SHOWN = 200  # characters of a refused value that an error repeats: enough to recognise it, too few to flood a log
 
 
 class HoldfastError(Exception):

@@ -265,8 +265,8 @@ class Admin(Protocol):
     def requeue(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
         """Make dead or cancelled jobs ready again: attempts and crashes from zero, at the end of the line (L9).
 
-        True where this call did it. Writes a ``requeued`` ledger row for each. It is the operator's decision, and asks
-        no idempotency key.
+        True where this call did it. Writes a ``requeued`` ledger row for each. An idempotency
+        key that another job has taken meanwhile stays with that one.
         """
         ...
 

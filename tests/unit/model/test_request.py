@@ -75,7 +75,7 @@ def test_the_edges_are_inside(fields: dict[str, object]):
     ("fields", "field", "wanted", "got"),
     [
         ({"type": ""}, "type", NAME, "''"),
-        ({"type": "x" * 129}, "type", NAME, "x" * 80 + "… (129 characters)"),
+        ({"type": "x" * 129}, "type", NAME, "x" * 129),
         ({"type": "a b"}, "type", NAME, "a b"),
         ({"type": "é"}, "type", NAME, "é"),
         ({"type": "a\n"}, "type", NAME, "a\n"),

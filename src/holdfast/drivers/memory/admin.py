@@ -178,8 +178,7 @@ class MemoryAdmin(Doors):
             keys = [
                 key
                 for key, mapped in space.dedupe.items()
-                if is_expired(mapped.until, at)
-                and ((kept := space.rows.get(mapped.job_id)) is None or kept.job.state.ended)
+                if is_expired(mapped.until, at) and mapped.job_id not in space.rows
             ][:limit]
             for key in keys:
                 del space.dedupe[key]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from holdfast.clock import SystemClock, monotonic
 from holdfast.drivers.sqlite.migrate import is_current, migrate, migrations
@@ -44,6 +44,8 @@ class Database:
             raise StoreUnavailable(
                 f"wanted SQLite {'.'.join(map(str, OLDEST_SQLITE))} or newer, got {sqlite3.sqlite_version}"
             )
+        if not path.parent.is_dir():
+            raise StoreUnavailable(f"wanted a folder at {path.parent} to put {path.name} into, there is none: make it first")
         self.path = path
         self.options = options
         self.closed = False
@@ -54,7 +56,7 @@ class Database:
     def _start(self) -> None:
         """Connections and locks of this process; the ones of a parent are never touched, nor closed."""
         self._pid = os.getpid()
-        self._queued: deque[_Call[object]] = deque()
+        self._queued: deque[_Call[Any]] = deque()
         self._leading = threading.Lock()
         self._writer: sqlite3.Connection | None = None
         self._readers: deque[sqlite3.Connection] = deque()
@@ -84,15 +86,16 @@ class Database:
         waits for nobody. A call that raises undoes only itself.
         """
         self._own()
-        call = _Call(work)
-        self._queued.append(call)  # type: ignore[arg-type]
+        call: _Call[Any] = _Call(work)
+        self._queued.append(call)
         with self._leading:
             if not call.finished:
-                self._run_group()
-        return call.answer()
+                self._run_group(call)
+        answer: T = call.answer()
+        return answer
 
-    def _run_group(self) -> None:
-        group: list[_Call[object]] = []
+    def _run_group(self, own: _Call[Any]) -> None:
+        group: list[_Call[Any]] = []
         while self._queued and len(group) < GROUP:
             group.append(self._queued.popleft())
         committing = False
@@ -110,21 +113,21 @@ class Database:
             self._undo()
             _finish(group, _translated(error))
         except BaseException:
-            # An interrupt of the leading thread. The others' calls are not its to lose: either they were committed
-            # just now, or they go back to the head of the queue for the next leader.
+            # An interrupt of the leading thread, which ends its own call. The others' calls are not its to lose: either
+            # they were committed just now, or they go back to the head of the queue for the next leader.
             committed = committing and self._writer is not None and not self._writer.in_transaction
             if committed:
                 _finish(group, None)
             else:
                 self._undo()
-                self._queued.extendleft(reversed(group))
+                self._queued.extendleft(call for call in reversed(group) if call is not own)
             raise
         else:
             _finish(group, None)
             with self._committed:
                 self._committed.notify_all()
 
-    def _run_one(self, connection: sqlite3.Connection, call: _Call[object], *, alone: bool) -> None:
+    def _run_one(self, connection: sqlite3.Connection, call: _Call[Any], *, alone: bool) -> None:
         """One call of the group; its failure stays its own, unless SQLite has ended the whole transaction."""
         if not alone:
             connection.execute("SAVEPOINT call")
@@ -272,7 +275,7 @@ class _Call(Generic[T]):
         return self.value
 
 
-def _finish(group: list[_Call[object]], error: Exception | None) -> None:
+def _finish(group: list[_Call[Any]], error: Exception | None) -> None:
     """Answer every call of a group; an error of the whole group is the error of each."""
     for call in group:
         call.error = call.error or error

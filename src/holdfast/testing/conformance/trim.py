@@ -153,10 +153,22 @@ def keys_are_trimmed_when_their_window_is_over(h: Harness) -> None:
     held = h.held(idempotency_key="k")
     h.settled(Ack(held.lease))
     h.advance(DAY - 1)
-    equal(_trim(h).dedupe, 0, "keys trimmed a microsecond early")
+    equal(_trim(h, ended_for=DAY).dedupe, 0, "keys trimmed a microsecond early")
     h.advance(1)
-    equal(_trim(h).dedupe, 1, "keys trimmed in time")
+    equal(_trim(h, ended_for=DAY).dedupe, 1, "keys trimmed in time")
     h.put(idempotency_key="k")
+
+
+@case("L12", needs={Feature.IDEMPOTENCY})
+def a_requeued_job_owns_its_key_again_also_after_a_trim(h: Harness) -> None:
+    """The mapping is kept as long as the job's row is: nobody else has taken the key, so it is still the job's."""
+    held = h.held(idempotency_key="k", payload=b"1")
+    h.settled(Fail(held.lease, reason="broken"))
+    h.advance(2 * DAY)
+    equal(_trim(h).dedupe, 0, "keys of a kept job trimmed")
+    equal(h.store.requeue([held.job.id], now=h.stamp), [True], "requeued")
+    again = h.enqueue(h.job(idempotency_key="k", payload=b"1"))
+    equal(again, [Enqueued(id=held.job.id, existed=True)], "the answer")
 
 
 @case("L12", needs={Feature.IDEMPOTENCY})

@@ -1,0 +1,172 @@
+"""Concurrent callers share commits; whatever happens to one call is its own affair."""
+
+import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import holdfast
+from holdfast.drivers.contract import Durability
+from holdfast.drivers.sqlite.database import _Call
+from holdfast.errors import StoreBusy, StoreUnavailable
+from holdfast.model.settlement import Ack
+from tests.sqlite.conftest import NOW
+
+
+def test_callers_that_come_while_one_commits_share_the_next_commit(store, job):
+    """The first call is held inside its transaction until all others have queued up behind it."""
+    database = store._database
+    entered, go_on = threading.Event(), threading.Event()
+    commits = []
+
+    def slow(connection):
+        connection.set_trace_callback(lambda statement: commits.append(statement) if statement == "COMMIT" else None)
+        entered.set()
+        assert go_on.wait(30)
+
+    with ThreadPoolExecutor(41) as pool:
+        first = pool.submit(database.write, slow)
+        assert entered.wait(30)
+        others = [pool.submit(store.enqueue, [job()], now=NOW) for _ in range(40)]
+        while len(database._queued) < 40:
+            pass
+        go_on.set()
+        first.result(30)
+        answers = [other.result(30) for other in others]
+    assert [answer.existed for [answer] in answers] == [False] * 40
+    assert commits == ["COMMIT", "COMMIT"]
+    assert store.counts(now=NOW)[0].ready == 40
+
+
+def test_a_call_that_fails_undoes_only_itself(store, job):
+    database = store._database
+    entered, go_on = threading.Event(), threading.Event()
+
+    def slow(_connection):
+        entered.set()
+        assert go_on.wait(30)
+
+    def half_done(connection):
+        connection.execute("DELETE FROM holdfast_jobs")
+        raise RuntimeError("half way")
+
+    store.enqueue([job()], now=NOW)
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(database.write, slow)
+        assert entered.wait(30)
+        before = pool.submit(store.enqueue, [job()], now=NOW)
+        while len(database._queued) < 1:
+            pass
+        broken = pool.submit(database.write, half_done)
+        while len(database._queued) < 2:
+            pass
+        after = pool.submit(store.enqueue, [job()], now=NOW)
+        while len(database._queued) < 3:
+            pass
+        go_on.set()
+        first.result(30), before.result(30), after.result(30)
+        with pytest.raises(RuntimeError, match="half way"):
+            broken.result(30)
+    assert store.counts(now=NOW)[0].ready == 3
+
+
+def test_a_lone_call_that_fails_changes_nothing(store, job):
+    store.enqueue([job()], now=NOW)
+
+    def half_done(connection):
+        connection.execute("DELETE FROM holdfast_jobs")
+        raise RuntimeError("half way")
+
+    with pytest.raises(RuntimeError):
+        store._database.write(half_done)
+    assert store.counts(now=NOW)[0].ready == 1
+
+
+def test_an_interrupt_of_the_leading_thread_loses_nobody_elses_call(store, job):
+    """What a Ctrl-C does to the thread that happens to run everybody's calls, with others before and behind its own."""
+    database = store._database
+    ran = []
+
+    def interrupt(_connection):
+        raise KeyboardInterrupt
+
+    before, own, behind = (
+        _Call(lambda _: ran.append("before")),
+        _Call(interrupt),
+        _Call(lambda _: ran.append("behind")),
+    )
+    database._queued.extend([before, own, behind])
+    with database._leading, pytest.raises(KeyboardInterrupt):
+        database._run_group(own)
+    assert not before.finished
+    assert not database._writer.in_transaction
+    store.enqueue([job()], now=NOW)  # the next leader runs what was left
+    assert before.finished
+    assert behind.finished
+    assert ran == ["before", "before", "behind"]  # once undone, once for good
+
+
+def test_a_store_kept_busy_by_another_process_says_so_and_changes_nothing(path, job):
+    store = holdfast.connect(f"sqlite:///{path}?busy_for=0.05", caller_clock=True)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreBusy, match="nothing was changed"):
+        store.enqueue([job(id="late")], now=NOW)
+    assert store.get("late") is None
+    other.execute("ROLLBACK")
+    other.close()
+    [answer] = store.enqueue([job(id="late")], now=NOW)
+    assert not answer.existed
+    store.close()
+
+
+def test_readers_do_not_wait_for_a_writer(store, path, job):
+    store.enqueue([job(id="there")], now=NOW)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    other.execute("DELETE FROM holdfast_jobs")
+    found = store.get("there")
+    assert found is not None
+    assert store.counts(now=NOW)[0].ready == 1
+    assert store.ledger().items == []
+    other.execute("ROLLBACK")
+    other.close()
+
+
+def test_a_full_disk_is_reported_and_loses_nothing(store, job):
+    """A limit on pages makes SQLite run into the same SQLITE_FULL as a disk without room."""
+    store.enqueue([job(id=f"first-{n}") for n in range(10)], now=NOW)
+    connection = store._database._writer
+    [pages] = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count={pages}")
+    with pytest.raises(StoreUnavailable, match="full"):
+        store.enqueue([job(payload=b"x" * 100_000) for _ in range(10)], now=NOW)
+    assert store.counts(now=NOW)[0].ready == 10
+    connection.execute("PRAGMA max_page_count=1000000")
+    store.enqueue([job(payload=b"x" * 100_000) for _ in range(10)], now=NOW)
+    assert store.counts(now=NOW)[0].ready == 20
+
+
+def test_a_disk_below_its_floor_refuses_new_jobs_and_still_takes_acks(path, job):
+    store = holdfast.connect(f"sqlite:///{path}", caller_clock=True)
+    store.enqueue([job()], now=NOW)
+    [reservation] = store.reserve(["q"], limit=1, lease_for=1000, now=NOW)
+    store.close()
+    nearly_full = holdfast.connect(f"sqlite:///{path}?min_free_bytes={1 << 60}", caller_clock=True)
+    with pytest.raises(holdfast.HoldfastError, match=r"free disk.*min_free_bytes") as refused:
+        nearly_full.enqueue([job()], now=NOW)
+    assert refused.value.floor == 1 << 60  # type: ignore[attr-defined]
+    assert nearly_full.settle([Ack(reservation.lease)], now=NOW) == [None]
+    nearly_full.close()
+
+
+def test_what_is_stored_is_what_the_url_promised(path, store, tmp_path):
+    connection = store._database._connect()
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+    connection.close()
+    assert store.capabilities.durability is Durability.FSYNC
+    quicker = holdfast.connect(f"sqlite:///{tmp_path}/quick.db?synchronous=normal")
+    assert quicker.capabilities.durability is Durability.PROCESS
+    quicker.close()

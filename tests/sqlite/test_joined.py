@@ -1,0 +1,103 @@
+"""Enqueue inside the caller's own transaction: the job exists if, and only if, the caller's rows do."""
+
+import sqlite3
+
+import pytest
+
+from holdfast.errors import InvalidInput, Unsupported
+from tests.sqlite.conftest import NOW
+
+
+@pytest.fixture(params=["implicit", "autocommit"])
+def connection(path, store, request):
+    made = sqlite3.connect(path, isolation_level=None if request.param == "autocommit" else "DEFERRED")
+    made.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
+    made.row_factory = sqlite3.Row
+    yield made
+    made.close()
+
+
+def test_a_rollback_takes_the_job_with_it(store, connection, job):
+    joined = store.joined(connection)
+    connection.execute("BEGIN")
+    connection.execute("INSERT INTO orders VALUES (1)")
+    [answer] = joined.enqueue([job(id="a", idempotency_key="k", domain="d")], now=NOW)
+    assert not answer.existed
+    connection.rollback()
+    assert store.get("a") is None
+    assert connection.execute("SELECT count(*) FROM orders").fetchone()[0] == 0
+    [again] = store.enqueue([job(id="b", idempotency_key="k")], now=NOW)
+    assert not again.existed
+
+
+def test_a_commit_makes_both_durable(store, connection, job):
+    connection.execute("BEGIN")
+    connection.execute("INSERT INTO orders VALUES (1)")
+    store.joined(connection).enqueue([job(id="a"), job(id="b", domain="d"), job(id="c", domain="d")], now=NOW)
+    connection.commit()
+    reserved = store.reserve(["q"], limit=10, lease_for=1000, now=NOW)
+    assert [reservation.job.id for reservation in reserved] == ["a", "b"]
+    assert connection.execute("SELECT count(*) FROM orders").fetchone()[0] == 1
+
+
+def test_without_a_transaction_one_is_begun_and_left_to_the_caller(store, connection, job):
+    store.joined(connection).enqueue([job(id="a")], now=NOW)
+    assert connection.in_transaction
+    assert store.get("a") is None
+    connection.commit()
+    assert store.get("a") is not None
+
+
+def test_keys_and_ids_that_exist_answer_as_usual(store, connection, job):
+    store.enqueue([job(id="a", idempotency_key="k")], now=NOW)
+    joined = store.joined(connection)
+    answers = joined.enqueue([job(id="a"), job(id="b", idempotency_key="k", payload=b"[]")], now=NOW)
+    connection.commit()
+    assert [(answer.id, answer.existed, answer.conflict) for answer in answers] == [
+        ("a", True, False),
+        ("a", True, True),
+    ]
+
+
+def test_a_bad_record_leaves_the_callers_transaction_as_it_was(store, connection, job):
+    connection.execute("BEGIN")
+    connection.execute("INSERT INTO orders VALUES (1)")
+    with pytest.raises(InvalidInput):
+        store.joined(connection).enqueue([job(id="a"), job(priority=10)], now=NOW)
+    connection.commit()
+    assert store.get("a") is None
+    assert connection.execute("SELECT count(*) FROM orders").fetchone()[0] == 1
+
+
+def test_the_callers_row_factory_stays(store, connection, job):
+    store.joined(connection).enqueue([job()], now=NOW)
+    connection.rollback()
+    assert connection.row_factory is sqlite3.Row
+
+
+def test_a_connection_to_another_file_is_refused(store, tmp_path):
+    elsewhere = sqlite3.connect(tmp_path / "elsewhere.db")
+    elsewhere.execute("CREATE TABLE t (a)")
+    for connection, got in ((elsewhere, "elsewhere.db"), (sqlite3.connect(":memory:"), "in memory")):
+        with pytest.raises(InvalidInput, match=got):
+            store.joined(connection)
+        connection.close()
+    with pytest.raises(InvalidInput, match=r"sqlite3\.Connection.*got str"):
+        store.joined("jobs.db")
+
+
+def test_every_other_verb_is_refused(store, connection):
+    joined = store.joined(connection)
+    for call in (
+        lambda: joined.reserve(["q"], limit=1, lease_for=1),
+        lambda: joined.settle([]),
+        lambda: joined.extend([], lease_for=1),
+        joined.reap,
+        lambda: joined.wait(["q"], timeout=1),
+        lambda: joined.space("other"),
+        lambda: joined.joined(connection),
+    ):
+        with pytest.raises(Unsupported, match="enqueue"):
+            call()
+    joined.close()
+    assert connection.execute("SELECT 1").fetchone()[0] == 1

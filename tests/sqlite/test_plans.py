@@ -1,0 +1,78 @@
+"""The hot statements read what they need and nothing else, whatever the tables hold: their plans say so."""
+
+import re
+
+import pytest
+
+from holdfast.drivers.sqlite.statements import _STATEMENTS, sql
+
+LOOKS_FOR = {  # statement -> the index that each table must be searched by
+    "ack": {"holdfast_jobs_id"},
+    "held": {"holdfast_jobs_id"},
+    "held_ended": {"holdfast_ended_id"},
+    "held_expired": {"holdfast_jobs_leased"},
+    "held_of_worker": {"holdfast_jobs_leased"},
+    "leased_queues": {"holdfast_jobs_leased"},
+    "due": {"holdfast_jobs_lane"},
+    "probe": {"holdfast_jobs_lane", "PRIMARY KEY"},
+    "probe_types": {"holdfast_jobs_lane", "PRIMARY KEY"},
+    "heads": {"holdfast_jobs_lane", "PRIMARY KEY"},
+    "limits": {"holdfast_jobs_leased", "PRIMARY KEY"},
+    "known_ids": {"holdfast_jobs_id", "holdfast_ended_id"},
+    "known_keys": {"PRIMARY KEY", "holdfast_jobs_id"},
+    "pass_turn": {"holdfast_jobs_domain"},
+    "get": {"holdfast_jobs_id", "holdfast_ended_id"},
+    "find_hot": {"holdfast_jobs_id"},
+    "find_done": {"holdfast_ended_id"},
+    "find_ended": {"holdfast_ended_when"},
+    "trim_ended": {"holdfast_ended_when"},
+    "trim_dedupe": {"holdfast_dedupe_until", "holdfast_jobs_id", "holdfast_ended_id"},
+    "ledger": {"PRIMARY KEY"},
+    "registry_read": {"sqlite_autoindex_holdfast_registry_1"},
+    "registry_scan": {"sqlite_autoindex_holdfast_registry_1"},
+}
+IN_ORDER = {"due", "held_expired", "held_of_worker", "find_hot", "find_done", "trim_ended", "ledger", "registry_scan"}
+READS_EVERYTHING = {"counts", "dedupe_windows"}  # a person asked, or a table of a few rows
+SMALL = re.compile(r"SCAN (holdfast_acking|holdfast_settling|a|s|queues|asked|taken|json_each|CONSTANT)\b")
+
+
+@pytest.fixture
+def plan(store):
+    def explain(name: str) -> list[str]:
+        def read(connection):
+            for table in ("acking_table", "settling_table"):
+                connection.execute(sql(table).replace("TEMP TABLE", "TEMP TABLE IF NOT EXISTS"))
+            marks = sql(name).count("?")
+            names = dict.fromkeys(re.findall(r":(\w+)", sql(name)))
+            rows = connection.execute(f"EXPLAIN QUERY PLAN {sql(name)}", names or (None,) * marks)
+            return [detail for *_, detail in rows]
+
+        return store._database.write(read)
+
+    return explain
+
+
+@pytest.mark.parametrize("name", LOOKS_FOR)
+def test_a_statement_uses_its_index(plan, name):
+    lines = plan(name)
+    assert lines
+    for index in LOOKS_FOR[name]:
+        assert any(index in line and line.startswith("SEARCH") for line in lines), lines
+    if name in IN_ORDER:
+        assert not [line for line in lines if "TEMP B-TREE" in line], lines
+
+
+@pytest.mark.parametrize("name", [name for name in _STATEMENTS if not name.endswith("_table")])
+def test_no_statement_scans_a_table_that_grows(plan, name):
+    scans = [line for line in plan(name) if line.startswith("SCAN") and not SMALL.match(line)]
+    assert name in READS_EVERYTHING or scans == []
+
+
+def test_every_statement_is_used():
+    """A file that nobody names is dead SQL."""
+    from pathlib import Path
+
+    import holdfast.drivers.sqlite as package
+
+    source = "".join(file.read_text() for file in Path(package.__file__).parent.glob("*.py"))
+    assert [name for name in _STATEMENTS if f'"{name}"' not in source] == []

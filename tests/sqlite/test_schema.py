@@ -1,0 +1,87 @@
+"""Tables are made once, by whoever comes first, and are never silently the wrong ones."""
+
+import hashlib
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+import holdfast
+from holdfast.drivers.sqlite.migrate import migrations
+from holdfast.errors import ConnectError, InvalidInput, SchemaMismatch
+
+OPEN = "import holdfast, sys; holdfast.connect(sys.argv[1]).close()"
+
+
+def test_many_processes_may_start_at_once_on_an_empty_file(path):
+    started = [subprocess.Popen([sys.executable, "-c", OPEN, f"sqlite:///{path}"]) for _ in range(8)]
+    assert [process.wait(60) for process in started] == [0] * 8
+    with sqlite3.connect(path) as connection:
+        applied = connection.execute("SELECT version, name, checksum FROM holdfast_migrations").fetchall()
+    connection.close()
+    assert applied == [(one.version, one.name, one.checksum) for one in migrations()]
+
+
+def test_a_checksum_does_not_depend_on_line_ends():
+    [first, *_] = migrations()
+    on_windows = first._replace(script=first.script.replace("\n", "\r\n"))
+    assert on_windows.checksum == first.checksum
+    assert len(first.checksum) == hashlib.sha256().digest_size * 2
+
+
+def test_a_script_that_changed_after_it_was_applied_is_refused(store, path):
+    store.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE holdfast_migrations SET checksum = 'another'")
+    connection.close()
+    with pytest.raises(SchemaMismatch, match=r"001_init.*another checksum"):
+        holdfast.connect(f"sqlite:///{path}")
+
+
+def test_a_store_of_a_newer_version_is_refused_with_what_to_do(store, path):
+    store.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("INSERT INTO holdfast_migrations VALUES (999, '999_future', 'x', 0)")
+    connection.close()
+    with pytest.raises(SchemaMismatch, match=r"got version 999.*upgrade"):
+        holdfast.connect(f"sqlite:///{path}")
+
+
+def test_tables_of_the_user_in_the_same_file_are_left_alone(path):
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE jobs (mine TEXT)")
+    connection.close()
+    store = holdfast.connect(f"sqlite:///{path}")
+    assert store.counts() == []
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "error", "says"),
+    [
+        ("sqlite://", ConnectError, "sqlite:///relative.db"),
+        ("sqlite:///", ConnectError, "sqlite:///relative.db"),
+        ("sqlite:///:memory:", ConnectError, "memory://"),
+        ("sqlite://host/jobs.db", ConnectError, "sqlite:///relative.db"),
+        ("sqlite:///jobs.db?sync=FULL", ConnectError, "it takes: busy_for, min_free_bytes, synchronous"),
+        ("sqlite:///jobs.db?synchronous=OFF", InvalidInput, "FULL"),
+        ("sqlite:///jobs.db?busy_for=long", InvalidInput, "busy_for"),
+    ],
+)
+def test_a_url_that_does_not_fit_says_what_would(url, error, says, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(error, match=says):
+        holdfast.connect(url)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_no_database_is_refused(path):
+    path.write_text("hello, I am a text file and have always been one\n" * 50)
+    with pytest.raises(holdfast.HoldfastError, match="not a database"):
+        holdfast.connect(f"sqlite:///{path}")
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(holdfast.HoldfastError, match="nowhere"):
+        holdfast.connect(f"sqlite:///{tmp_path}/nowhere/jobs.db")

@@ -1,0 +1,92 @@
+"""The host's clock judges, and is held when it steps back: also between processes."""
+
+import threading
+import time
+
+import pytest
+
+import holdfast
+from holdfast.clock import HOUR, SECOND, ManualClock
+from holdfast.errors import CallerClockRefused, StoreClosed
+from holdfast.model.settlement import Ack
+from tests.sqlite.conftest import NOW
+
+
+def test_a_process_whose_clock_is_behind_cannot_make_a_lease_longer(path, job):
+    """Each store stands for a process of its own with a clock of its own."""
+    ahead, behind = ManualClock(NOW), ManualClock(NOW - HOUR)
+    first = holdfast.connect(f"sqlite:///{path}", clock=ahead)
+    second = holdfast.connect(f"sqlite:///{path}", clock=behind)
+    first.enqueue([job(), job()])
+    [one] = first.reserve(["q"], limit=1, lease_for=10 * SECOND)
+    [two] = second.reserve(["q"], limit=1, lease_for=10 * SECOND)
+    assert two.lease.expires_at >= one.lease.expires_at
+    ahead.advance(10 * SECOND)
+    assert first.reap() == 2
+    first.close(), second.close()
+
+
+def test_a_clock_that_steps_back_stands_still(path, job):
+    clock = ManualClock(NOW)
+    store = holdfast.connect(f"sqlite:///{path}", clock=clock)
+    store.enqueue([job()])
+    [reservation] = store.reserve(["q"], limit=1, lease_for=10 * SECOND)
+    clock.advance(-HOUR)
+    [extended] = store.extend([reservation.lease], lease_for=10 * SECOND)
+    assert isinstance(extended, holdfast.Lease)
+    assert extended.expires_at == reservation.lease.expires_at
+    assert store.settle([Ack(extended)]) == [None]
+    assert store.ledger().items[0].ended_at == NOW
+    store.close()
+
+
+def test_a_callers_now_is_refused_before_it_reaches_a_shared_transaction(path, job):
+    store = holdfast.connect(f"sqlite:///{path}")
+    with pytest.raises(CallerClockRefused):
+        store.enqueue([job()], now=NOW)
+    store.close()
+
+
+def test_wait_is_woken_by_a_commit_of_another_connection(path, job):
+    store, other = (holdfast.connect(f"sqlite:///{path}") for _ in range(2))
+    assert store.reserve(["q"], limit=1, lease_for=SECOND) == []
+    store.wait(["q"], timeout=0.01)
+    threading.Timer(0.1, lambda: other.enqueue([job()])).start()
+    started = time.monotonic()
+    store.wait(["q"], timeout=30)
+    assert time.monotonic() - started < 15
+    assert len(store.reserve(["q"], limit=1, lease_for=SECOND)) == 1
+    store.close(), other.close()
+
+
+def test_wait_returns_when_a_scheduled_job_comes_due(path, job):
+    from holdfast.clock import SystemClock
+
+    store = holdfast.connect(f"sqlite:///{path}")
+    store.enqueue([job(run_at=SystemClock().now() + SECOND // 4)])
+    started = time.monotonic()
+    store.wait(["q"], timeout=30)
+    assert time.monotonic() - started < 15
+    assert len(store.reserve(["q"], limit=1, lease_for=SECOND)) == 1
+    store.close()
+
+
+def test_wait_does_not_return_for_a_paused_queue_again_and_again(path, job):
+    store = holdfast.connect(f"sqlite:///{path}")
+    store.configure("q", holdfast.QueueSettings(paused_until=NOW * 2))
+    store.enqueue([job()])
+    store.wait(["q"], timeout=5)  # the first one may return at once: this thread has not looked yet
+    assert store.reserve(["q"], limit=1, lease_for=SECOND) == []
+    started = time.monotonic()
+    store.wait(["q"], timeout=0.2)
+    assert time.monotonic() - started >= 0.2
+    store.close()
+
+
+def test_a_closed_store_answers_no_call(path, job):
+    store = holdfast.connect(f"sqlite:///{path}")
+    store.close()
+    store.close()
+    for call in (lambda: store.enqueue([job()]), lambda: store.get("a"), lambda: store.wait(["q"], timeout=0)):
+        with pytest.raises(StoreClosed):
+            call()
