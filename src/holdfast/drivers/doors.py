@@ -179,3 +179,10 @@ def _check_meta(meta: object) -> None:
     if not data or JSON.decode(data, field="meta") != meta:
         raise InvalidInput("meta", wanted="a dict of plain JSON values", got=meta)
     bounds.blob("meta", data, most=bounds.MAX_META)
+
+
+def ledger_position(cursor: str, written: int) -> int:
+    """The number in a cursor. One from beyond the end is refused: its reader would miss what is written up to there."""
+    if cursor.isascii() and cursor.isdecimal() and len(cursor) < 20 and int(cursor) <= written:
+        return int(cursor)
+    raise InvalidInput("after", wanted="a cursor that this ledger gave (no other store, no older copy)", got=cursor)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord
@@ -16,7 +16,7 @@ class Lease:
     """The ownership of one job: ``token`` proves it, ``fence`` numbers it, ``expires_at`` ends it."""
 
     job_id: str
-    token: str
+    token: str = field(repr=False)  # who has it can settle the job: not for logs
     fence: int
     expires_at: int
     cancel_requested: bool = False

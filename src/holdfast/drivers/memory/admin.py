@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from holdfast.clock import DAY
 from holdfast.drivers.contract import Inspection, JobFilter, Page, QueueCounts, Trimmed
-from holdfast.drivers.doors import Doors
+from holdfast.drivers.doors import Doors, ledger_position
 from holdfast.drivers.memory.space import Row, Space
-from holdfast.errors import InvalidInput, LedgerTrimmed
+from holdfast.errors import LedgerTrimmed
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import is_expired
@@ -148,7 +148,8 @@ class MemoryAdmin(Doors):
         self.check_page(limit)
         with self._changed:
             space = self._open()
-            position = space.ledger_trimmed if after is None else _position(after)
+            written = space.ledger_trimmed + len(space.ledger)
+            position = space.ledger_trimmed if after is None else ledger_position(after, written)
             if position < space.ledger_trimmed:
                 raise LedgerTrimmed(str(after))
             start = position - space.ledger_trimmed
@@ -271,9 +272,3 @@ def _fits(job: JobRecord, where: JobFilter) -> bool:
         and (where.created_from is None or job.created_at >= where.created_from)
         and (where.created_before is None or job.created_at < where.created_before)
     )
-
-
-def _position(cursor: str) -> int:
-    if cursor.isascii() and cursor.isdecimal():
-        return int(cursor)
-    raise InvalidInput("after", wanted="a cursor that ledger() gave", got=cursor)

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import islice, takewhile
 
+from holdfast.drivers import doors
 from holdfast.drivers.contract import Inspection, JobFilter, Page, QueueCounts, Trimmed
 from holdfast.drivers.sqlite import rows
 from holdfast.drivers.sqlite.call import Call
 from holdfast.drivers.sqlite.settle import Found, find_jobs, pass_turns
-from holdfast.errors import InvalidInput, LedgerTrimmed
+from holdfast.errors import LedgerTrimmed
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Note
 from holdfast.model.ledger import LedgerRow
@@ -134,18 +135,12 @@ def _first_time(job_ids: Sequence[str], chosen: dict[str, Found]) -> list[bool]:
 
 def ledger(call: Call, after: str | None, limit: int) -> Page[LedgerRow]:
     """See ``Admin.ledger``. A cursor is the number of the last row read."""
-    _, trimmed = call.run("ledger_ends", (call.space,)).fetchone() or (0, 0)
-    position = trimmed if after is None else _position(after)
+    written, trimmed = call.run("ledger_ends", (call.space,)).fetchone() or (0, 0)
+    position = trimmed if after is None else doors.ledger_position(after, written)
     if position < trimmed:
         raise LedgerTrimmed(str(after))
     found = call.run("ledger", (call.space, position, limit)).fetchall()
     return Page([rows.ledger_row(row) for row in found], str(found[-1][0] if found else position))
-
-
-def _position(cursor: str) -> int:
-    if cursor.isascii() and cursor.isdecimal():
-        return int(cursor)
-    raise InvalidInput("after", wanted="a cursor that ledger() gave", got=cursor)
 
 
 def trim(call: Call, *, ended_for: int, ledger_for: int, limit: int) -> Trimmed:

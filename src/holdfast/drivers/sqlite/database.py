@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import sqlite3
 import threading
 import time
@@ -45,7 +46,9 @@ class Database:
                 f"wanted SQLite {'.'.join(map(str, OLDEST_SQLITE))} or newer, got {sqlite3.sqlite_version}"
             )
         if not path.parent.is_dir():
-            raise StoreUnavailable(f"wanted a folder at {path.parent} to put {path.name} into, there is none: make it first")
+            raise StoreUnavailable(
+                f"wanted a folder at {path.parent} to put {path.name} into, there is none: make it first"
+            )
         self.path = path
         self.options = options
         self.closed = False
@@ -235,8 +238,7 @@ class Database:
 
     def check_room(self) -> None:
         """Refuse to grow while the disk is nearly full: a full disk would refuse acks as well."""
-        disk = os.statvfs(self.path.parent)
-        free = disk.f_bavail * disk.f_frsize
+        free = shutil.disk_usage(self.path.parent).free
         if free < self.options.min_free_bytes:
             raise StoreFull(free=free, floor=self.options.min_free_bytes)
 

@@ -45,8 +45,8 @@ def _lanes_with_due_heads(call: Call, queues: Sequence[str], types: Collection[s
 
 
 def _due(call: Call, lane: Lane, limit: int) -> Iterator[Row]:
-    """Stepped as far as it is read: a cursor, not a list."""
-    return call.run("due", (call.space, lane.queue, lane.type, lane.priority, call.now, limit))
+    """Not even begun before it is read, and then read row by row."""
+    yield from call.run("due", (call.space, lane.queue, lane.type, lane.priority, call.now, limit))
 
 
 def _room(call: Call, queues: Sequence[str]) -> Room:

@@ -79,9 +79,14 @@ def extend(
 
 def settle(call: Call, settlements: Sequence[Settlement]) -> list[LeaseError | None]:
     """See ``Driver.settle``. Plain acks are judged by SQLite, everything else in Python."""
-    before = call.ledger_rows(len(settlements))
+    before = call.ledger_written
     left = _ack(call, settlements, before)
-    return _decide(call, settlements, left, before) if left else [None] * len(settlements)
+    answers: list[LeaseError | None] = [None] * len(settlements)
+    if left:
+        answers = _decide(call, settlements, left, before)
+    if not all(answers):  # each item that ended a lease wrote the row of its place
+        call.ledger_rows(len(settlements))
+    return answers
 
 
 def _ack(call: Call, settlements: Sequence[Settlement], before: int) -> list[int]:
