@@ -54,7 +54,11 @@ class Database:
         self.closed = False
         self._abandoned: list[object] = []
         self._start()
-        self._migrate()
+        try:
+            self._migrate()
+        except BaseException:
+            self.close()
+            raise
 
     def _start(self) -> None:
         """Connections and locks of this process; the ones of a parent are never touched, nor closed."""
@@ -217,17 +221,24 @@ class Database:
                 check_same_thread=False,
                 cached_statements=256,
             )
-            [mode] = connection.execute("PRAGMA journal_mode=WAL").fetchone()
-            if mode != "wal":  # it does not raise: it answers with the mode that it kept
-                raise StoreUnavailable(f"wanted journal mode wal for {self.path}, got {mode}")
-            connection.execute(f"PRAGMA synchronous={self.options.synchronous}")
-            connection.execute("PRAGMA temp_store=MEMORY")
-            connection.execute("PRAGMA cache_size=-65536")
-            connection.execute("PRAGMA wal_autocheckpoint=4000")
-            connection.execute("PRAGMA journal_size_limit=67108864")
+            try:
+                self._prepare(connection)
+            except BaseException:
+                connection.close()
+                raise
         except sqlite3.Error as error:
             raise _translated(error) from error
         return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        [mode] = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+        if mode != "wal":  # it does not raise: it answers with the mode that it kept
+            raise StoreUnavailable(f"wanted journal mode wal for {self.path}, got {mode}")
+        connection.execute(f"PRAGMA synchronous={self.options.synchronous}")
+        connection.execute("PRAGMA temp_store=MEMORY")
+        connection.execute("PRAGMA cache_size=-65536")
+        connection.execute("PRAGMA wal_autocheckpoint=4000")
+        connection.execute("PRAGMA journal_size_limit=67108864")
 
     def _migrate(self) -> None:
         known = migrations()
