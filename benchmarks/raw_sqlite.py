@@ -1,6 +1,7 @@
 """The other side: bare sqlite3 loops that write the same rows as the driver, in the fewest statements.
 
-They know that there is one lane, one worker, no domain, no limit, nothing expired and nobody late, and check nothing.
+They read the same columns, too: a worker needs the whole job. They know that there is one lane, one worker, no domain,
+no limit, nothing expired and nobody late, and check nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ UPDATE holdfast_jobs
                 WHERE space = 'main' AND queue = '{QUEUE}' AND type = '{TYPE}' AND priority = 0
                   AND state = 'ready' AND turn = 1 AND available_at <= ?1
                 ORDER BY available_at, seq LIMIT ?2)
-RETURNING seq, id, type, queue, payload, attempts, max_attempts, timeout, created_at, meta, token, fence, expires_at
+RETURNING seq, id, type, queue, priority, payload, run_at, timeout, created_at, attempts, max_attempts, crashes,
+          max_crashes, idempotency_key, domain, "offset", name, meta, webhook, signature, requested_run_at, last_error,
+          failed_at, token, fence, expires_at
 """
 END = """
 INSERT INTO holdfast_ended
@@ -73,7 +76,6 @@ class RawSqlite:
             run("COMMIT")
             drained += len(rows)
             written += len(rows)
-        run("UPDATE holdfast_spaces SET ledger_written = ? WHERE space = 'main'", (written,))
         return drained
 
     def enqueue(self, jobs: list[JobRecord]) -> None:

@@ -15,7 +15,7 @@ from holdfast.drivers.contract import Store
 from holdfast.model.settlement import Ack
 
 JOBS = 20_000
-ROUNDS = 7
+ROUNDS = 9
 
 
 def drain(store: Store, k: int) -> int:

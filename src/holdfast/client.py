@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import overload
 
 from holdfast.clock import Clock, SystemClock
-from holdfast.drivers.contract import Store
-from holdfast.errors import InvalidInput
+from holdfast.drivers.contract import Driver, Store
+from holdfast.errors import InvalidInput, Unsupported
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued
@@ -25,7 +25,7 @@ class Client:
 
     def __init__(
         self,
-        driver: Store,
+        driver: Driver,
         *,
         codec: str | Codec = "json",
         max_payload: int = bounds.MAX_PAYLOAD,
@@ -57,7 +57,9 @@ class Client:
         return [answer for batch in _batches(records) for answer in self.driver.enqueue(batch)]
 
     def get(self, job_id: str) -> JobRecord | None:
-        """The job as it is stored now, or None if this space does not know it."""
+        """The job as it is stored now, or None if this space does not know it. A joined driver cannot look."""
+        if not isinstance(self.driver, Store):
+            raise Unsupported(self.driver.capabilities.driver, "looking at jobs", "this driver only enqueues")
         return self.driver.get(job_id)
 
     def _record(self, request: JobRequest) -> JobRecord:

@@ -90,3 +90,15 @@ def test_a_closed_store_answers_no_call(path, job):
     for call in (lambda: store.enqueue([job()]), lambda: store.get("a"), lambda: store.wait(["q"], timeout=0)):
         with pytest.raises(StoreClosed):
             call()
+
+
+def test_wait_returns_when_a_lease_expires(path, job):
+    """A dead worker's job is run again when its time is over, not when somebody happens to ask."""
+    with holdfast.connect(f"sqlite:///{path}") as store:
+        store.enqueue([job()])
+        assert len(store.reserve(["q"], limit=1, lease_for=SECOND // 4)) == 1
+        assert store.reserve(["q"], limit=1, lease_for=SECOND) == []
+        started = time.monotonic()
+        store.wait(["q"], timeout=30)
+        assert time.monotonic() - started < 15
+        assert len(store.reserve(["q"], limit=1, lease_for=SECOND)) == 1

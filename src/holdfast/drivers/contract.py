@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from typing import Generic, Protocol, Self, TypeVar, runtime_checkable
 
 from holdfast.clock import DAY
 from holdfast.errors import LeaseError
@@ -334,4 +334,8 @@ class Registry(Protocol):
 
 @runtime_checkable
 class Store(Driver, Admin, Registry, Protocol):
-    """What ``holdfast.connect`` gives: all three."""
+    """What ``holdfast.connect`` gives: all three, and a context manager that closes it."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import get_args
+from typing import Self, get_args
 
 from holdfast.clock import DAY
 from holdfast.drivers.contract import Capabilities, Feature
@@ -28,6 +28,16 @@ class Doors:
     def _read_clock(self) -> int:
         """The store's own clock."""
         raise NotImplementedError
+
+    def close(self) -> None:
+        """See ``Driver.close``."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def now(self, given: int | None) -> int:
         """The instant that judges this call (law L1)."""

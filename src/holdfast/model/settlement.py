@@ -40,7 +40,7 @@ class Ack(_Ending):
             self._keep("detail")
         if self.result is not None:
             bounds.blob("result", self.result, most=bounds.MAX_STORED_PAYLOAD)
-        if len(self.writes) > len({(write.kind, write.key) for write in self.writes}):
+        if self.writes and len(self.writes) > len({(write.kind, write.key) for write in self.writes}):
             raise InvalidInput("writes", wanted="every key once", got="two writes to one key")
 
 

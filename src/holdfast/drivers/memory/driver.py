@@ -258,7 +258,7 @@ class MemoryDriver(MemoryAdmin):
     # Around them ------------------------------------------------------------------------------------------------
 
     def wait(self, queues: Sequence[str], *, timeout: float) -> None:
-        """See ``Driver.wait``: returns on any change since this thread's last reserve, and when a job comes due."""
+        """See ``Driver.wait``: on any change since this thread's last reserve, when a job comes due or a lease ends."""
         names = self.check_wait(queues, timeout)
         deadline = monotonic() + timeout
         with self._changed:
@@ -267,7 +267,8 @@ class MemoryDriver(MemoryAdmin):
             while self._memory.changes == seen and (left := deadline - monotonic()) > 0:
                 space, at = self._open(), self._read_clock()
                 heads = [line[0][0] for lane, line in space.waiting.items() if line and lane.queue in names]
-                coming = [(head - at) / SECOND for head in heads if head > at]
+                expiries = [line[0][0] for queue, line in space.leased.items() if line and queue in names]
+                coming = [(instant - at) / SECOND for instant in (*heads, *expiries) if instant > at]
                 if not self._changed.wait(min([left, *coming])):
                     return
 

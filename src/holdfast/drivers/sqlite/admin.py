@@ -123,7 +123,7 @@ def _chosen(call: Call, job_ids: Sequence[str], states: tuple[State, ...]) -> di
 def _with_ledger(call: Call, statement: str, chosen: dict[str, Found]) -> dict[str, object]:
     """Write the ledger rows of these jobs; gives the parameters with which the next statements move them."""
     asked: dict[str, object] = {"jobs": rows.as_json(job.seq for job in chosen.values()), "now": call.now}
-    call.run(statement, {**asked, "written": call.ledger_rows(len(chosen))})
+    call.run(statement, {**asked, "written": call.ledger_end()})
     return asked
 
 
@@ -135,9 +135,8 @@ def _first_time(job_ids: Sequence[str], chosen: dict[str, Found]) -> list[bool]:
 
 def ledger(call: Call, after: str | None, limit: int) -> Page[LedgerRow]:
     """See ``Admin.ledger``. A cursor is the number of the last row read."""
-    written, trimmed = call.run("ledger_ends", (call.space,)).fetchone() or (0, 0)
-    position = trimmed if after is None else doors.ledger_position(after, written)
-    if position < trimmed:
+    position = call.ledger_trimmed if after is None else doors.ledger_position(after, call.ledger_end())
+    if position < call.ledger_trimmed:
         raise LedgerTrimmed(str(after))
     found = call.run("ledger", (call.space, position, limit)).fetchall()
     return Page([rows.ledger_row(row) for row in found], str(found[-1][0] if found else position))
@@ -172,11 +171,11 @@ def _trim_ended(call: Call, before: int, limit: int) -> int:
 
 def _trim_ledger(call: Call, before: int, limit: int) -> int:
     """From its front, up to the first row that is too young: what is left has no gap."""
-    _, trimmed = call.run("ledger_ends", (call.space,)).fetchone() or (0, 0)
-    oldest = call.run("trim_ledger_end", {"space": call.space, "trimmed": trimmed, "limit": limit}).fetchall()
+    asked = {"space": call.space, "trimmed": call.ledger_trimmed, "limit": limit}
+    oldest = call.run("trim_ledger_end", asked).fetchall()
     old = [seq for seq, _ in takewhile(lambda row: row[1] <= before, oldest)]
     if old:
-        asked = {"space": call.space, "upto": old[-1]}
-        call.run("trim_ledger", asked)
-        call.run("trim_ledger_mark", asked)
+        trimmed = {"space": call.space, "upto": old[-1]}
+        call.run("trim_ledger", trimmed)
+        call.run("trim_ledger_mark", trimmed)
     return len(old)

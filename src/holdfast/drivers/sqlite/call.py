@@ -14,15 +14,15 @@ Parameters = Mapping[str, object] | tuple[object, ...]
 class Call:
     """Made by the driver for every verb that writes; ``finish`` keeps what it counted."""
 
-    __slots__ = ("_changed", "_connection", "clock", "counter", "ledger_written", "now", "space")
+    __slots__ = ("_connection", "_counted", "clock", "counter", "ledger_trimmed", "now", "space")
 
     def __init__(self, connection: sqlite3.Connection, space: str) -> None:
         self._connection = connection
         self.space = space
         row: tuple[int, int, int] | None = connection.execute(sql("space_read"), (space,)).fetchone()
-        self.counter, self.clock, self.ledger_written = row or (0, 0, 0)
+        self.counter, self.clock, self.ledger_trimmed = row or (0, 0, 0)
         self.now = 0
-        self._changed = False
+        self._counted = False
 
     def judge(self, host_now: int, given: int | None) -> None:
         """A caller's now is taken as it is; the host's is held at the latest instant any process has leased by (L1)."""
@@ -34,20 +34,18 @@ class Call:
         """Take ``count`` numbers from the space's one counter; gives the first."""
         first = self.counter + 1
         self.counter += count
-        self._changed = True
+        self._counted = True
         return first
 
-    def ledger_rows(self, count: int) -> int:
-        """Take ``count`` places at the end of the ledger; gives the place before the first."""
-        before = self.ledger_written
-        self.ledger_written += count
-        self._changed = True
-        return before
+    def ledger_end(self) -> int:
+        """The number of the last row that the ledger has, or had."""
+        [last] = self.run("ledger_end", (self.space,)).fetchone()
+        return max(self.ledger_trimmed, last or 0)
 
     def finish(self) -> None:
-        """Write the counters back, if any was used."""
-        if self._changed:
-            self.run("space_write", (self.space, self.counter, self.clock, self.ledger_written))
+        """Write the counter back, if it was used, with the instant it was used at."""
+        if self._counted:
+            self.run("space_write", (self.space, self.counter, self.clock))
 
     def run(self, name: str, parameters: Parameters = ()) -> sqlite3.Cursor:
         """Execute the statement in ``queries/<name>.sql``."""

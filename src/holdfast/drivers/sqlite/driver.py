@@ -109,7 +109,8 @@ class SqliteDriver(SqliteTools):
     def wait(self, queues: Sequence[str], *, timeout: float) -> None:
         """See ``Driver.wait``: woken by this process's commits, looking every few milliseconds for those of others.
 
-        Returns when a commit since this thread's last reserve has left a due job, and when a scheduled one comes due.
+        Returns when a commit since this thread's last reserve has left a due job, when a scheduled one comes due, and
+        when a lease expires.
         """
         names = self.check_wait(queues, timeout)
         self._database.check_open()

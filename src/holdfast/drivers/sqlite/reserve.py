@@ -94,7 +94,8 @@ def _checkpoints(call: Call, ids: list[str]) -> dict[str, bytes | None]:
 
 
 def next_due(call: Call, queues: Sequence[str]) -> int | None:
-    """How long until a job of these queues may run (0 or less: one may now); None if none waits."""
-    found = call.run("heads", {"space": call.space, "queues": as_json(queues)})
-    heads = [available_at for (available_at,) in found if available_at is not None]
-    return min(heads) - call.now if heads else None
+    """How long until a job of these queues may run, or a lease of theirs expires (0 or less: now); None if never."""
+    asked = {"space": call.space, "queues": as_json(queues)}
+    found = [*call.run("heads", asked), *call.run("first_expiry", asked)]
+    instants = [instant for (instant,) in found if instant is not None]
+    return min(instants) - call.now if instants else None

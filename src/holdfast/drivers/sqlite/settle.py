@@ -7,7 +7,7 @@ statements over the whole batch, so that payloads never leave SQLite.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple
 
 from holdfast.drivers.sqlite import registry
 from holdfast.drivers.sqlite.call import Call
@@ -19,6 +19,7 @@ from holdfast.model.lease import Lease, Note
 from holdfast.model.settlement import Ack, Settlement
 
 FIELD = 64  # bytes of a field in the blobs that ``ack.sql`` reads; a token has at most 52
+NO_FIELD = " " * FIELD
 EXPIRED = "expired"  # the last verb of a reaped lease: no settlement can be a replay of it
 
 
@@ -79,14 +80,9 @@ def extend(
 
 def settle(call: Call, settlements: Sequence[Settlement]) -> list[LeaseError | None]:
     """See ``Driver.settle``. Plain acks are judged by SQLite, everything else in Python."""
-    before = call.ledger_written
+    before = call.ledger_end()
     left = _ack(call, settlements, before)
-    answers: list[LeaseError | None] = [None] * len(settlements)
-    if left:
-        answers = _decide(call, settlements, left, before)
-    if not all(answers):  # each item that ended a lease wrote the row of its place
-        call.ledger_rows(len(settlements))
-    return answers
+    return _decide(call, settlements, left, before) if left else [None] * len(settlements)
 
 
 def _ack(call: Call, settlements: Sequence[Settlement], before: int) -> list[int]:
@@ -95,21 +91,22 @@ def _ack(call: Call, settlements: Sequence[Settlement], before: int) -> list[int
     Only in a batch that names every job once: otherwise the order of its items matters.
     """
     items = list(range(1, len(settlements) + 1))
+    batch = _plain_acks(settlements)
     if len({settlement.lease.job_id for settlement in settlements}) < len(items):
         return items
-    acks = [settlement if _is_plain_ack(settlement) else None for settlement in settlements]
     parameters = {
         "space": call.space,
         "now": call.now,
-        "ids": as_json("" if ack is None else ack.lease.job_id for ack in acks),
-        "tokens": _fields("" if ack is None else ack.lease.token for ack in acks),
-        "starts": _fields("" if ack is None else str(ack.started_at or "") for ack in acks),
+        "ids": as_json(batch.ids),
+        "tokens": "".join(batch.tokens).encode(),
+        "starts": "".join(batch.starts).encode(),
         "width": FIELD,
     }
     entered = call.run("ack", parameters).rowcount
     if not entered:
         return items
-    call.run_many("ack_result", _results(acks))
+    if batch.results:
+        call.run_many("ack_result", batch.results)
     left = [] if entered == len(items) else _without(items, call.run("acked_items").fetchall())
     parameters = {"now": call.now, "written": before}
     call.run("ack_ledger", parameters)
@@ -120,24 +117,32 @@ def _ack(call: Call, settlements: Sequence[Settlement], before: int) -> list[int
     return left
 
 
-def _is_plain_ack(settlement: Settlement) -> TypeGuard[Ack]:
-    """An ack without writes whose token fits its field (no other token could be valid)."""
-    if not isinstance(settlement, Ack) or settlement.writes:
-        return False
-    token = settlement.lease.token
-    return len(token) <= FIELD and token.isascii() and not token.endswith(" ")
+class _Acks(NamedTuple):
+    """The columns of a batch, one field per item; an item that is no plain ack has the id of no job."""
+
+    ids: list[str]
+    tokens: list[str]
+    starts: list[str]
+    results: list[Row]
 
 
-def _fields(values: Iterable[str]) -> bytes:
-    return "".join([value.ljust(FIELD) for value in values]).encode()
-
-
-def _results(acks: Sequence[Ack | None]) -> list[Row]:
-    return [
-        (ack.result, ack.detail, item)
-        for item, ack in enumerate(acks, 1)
-        if ack is not None and (ack.result is not None or ack.detail)
-    ]
+def _plain_acks(settlements: Sequence[Settlement]) -> _Acks:
+    """Acks without writes whose token fits its field (a token that does not could not be valid either)."""
+    acks = _Acks([], [], [], [])
+    for item, settlement in enumerate(settlements, 1):
+        token = settlement.lease.token
+        fits = len(token) <= FIELD and token.isascii() and token[-1:] != " "
+        if fits and isinstance(settlement, Ack) and not settlement.writes:
+            acks.ids.append(settlement.lease.job_id)
+            acks.tokens.append(token.ljust(FIELD))
+            acks.starts.append(str(settlement.started_at or "").ljust(FIELD))
+            if settlement.result is not None or settlement.detail:
+                acks.results.append((settlement.result, settlement.detail, item))
+        else:
+            acks.ids.append("")
+            acks.tokens.append(NO_FIELD)
+            acks.starts.append(NO_FIELD)
+    return acks
 
 
 def _without(items: list[int], rows: list[Row]) -> list[int]:
@@ -196,7 +201,7 @@ def reap(call: Call, queues: Iterable[str] | None, *, worker: str | None, limit:
         return 0
     found = sorted((_found(row) for row in rows), key=lambda job: (job.held.expires_at, job.seq))[:limit]
     ended = [Ended(item, job, EXPIRED, None, decide.expired(job.held, call.now)) for item, job in enumerate(found, 1)]
-    _apply(call, ended, call.ledger_rows(len(ended)))
+    _apply(call, ended, call.ledger_end())
     return len(ended)
 
 

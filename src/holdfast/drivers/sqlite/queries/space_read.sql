@@ -1,2 +1,2 @@
 -- The counters of a space.
-SELECT counter, clock, ledger_written FROM holdfast_spaces WHERE space = ?
+SELECT counter, clock, ledger_trimmed FROM holdfast_spaces WHERE space = ?

@@ -1,13 +1,12 @@
 -- The whole store: what waits and runs is hot and narrow (jobs), what has ended is kept apart (ended).
 -- Instants are integer microseconds; NULL run_at means at once. Space leads every key.
 
--- One row per space: its one counter (fences, registry versions), the latest instant a lease was judged by,
--- and how far its ledger has been written and trimmed.
+-- One row per space: its one counter (fences, registry versions), the latest instant a lease was granted at,
+-- and how far its ledger has been trimmed.
 CREATE TABLE holdfast_spaces (
   space           TEXT    NOT NULL PRIMARY KEY,
   counter         INTEGER NOT NULL DEFAULT 0,
   clock           INTEGER NOT NULL DEFAULT 0,
-  ledger_written  INTEGER NOT NULL DEFAULT 0,
   ledger_trimmed  INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
