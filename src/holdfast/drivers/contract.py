@@ -7,7 +7,7 @@ Instants and lengths are integer microseconds. Every verb is batch-first: one ca
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Generic, Protocol, Self, TypeVar, runtime_checkable
@@ -201,6 +201,12 @@ class Page(Generic[T]):
 
     items: list[T]
     cursor: str | None
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
