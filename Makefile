@@ -26,7 +26,7 @@ fix:  ## the same, after repairing what can be repaired
 bench:  ## the benchmarks
 	@$(PYTHON) run bench $(ARGS)
 
-soak:  ## the long test: load and faults, until told to stop
+soak:  ## the long test: load and faults, in large numbers; ends by itself
 	@$(PYTHON) run soak $(ARGS)
 
 docs:  ## build the documentation

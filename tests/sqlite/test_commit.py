@@ -170,3 +170,30 @@ def test_what_is_stored_is_what_the_url_promised(path, store, tmp_path):
     quicker = holdfast.connect(f"sqlite:///{tmp_path}/quick.db?synchronous=normal")
     assert quicker.capabilities.durability is Durability.PROCESS
     quicker.close()
+
+
+def test_more_callers_than_a_group_holds_are_all_answered(store, job, monkeypatch):
+    monkeypatch.setattr("holdfast.drivers.sqlite.database.GROUP", 3)
+    database = store._database
+    entered, go_on = threading.Event(), threading.Event()
+
+    def slow(_connection):
+        entered.set()
+        assert go_on.wait(30)
+
+    with ThreadPoolExecutor(41) as pool:
+        first = pool.submit(database.write, slow)
+        assert entered.wait(30)
+        others = [pool.submit(store.enqueue, [job()], now=NOW) for _ in range(40)]
+        while len(database._queued) < 40:
+            pass
+        go_on.set()
+        first.result(30)
+        assert [other.result(30)[0].existed for other in others] == [False] * 40
+    assert store.counts(now=NOW)[0].ready == 40
+
+
+def test_an_error_of_sqlite_is_the_cause_of_ours(store):
+    with pytest.raises(StoreUnavailable) as raised:
+        store._database.write(lambda connection: connection.execute("SELECT * FROM nowhere"))
+    assert isinstance(raised.value.__cause__, sqlite3.OperationalError)

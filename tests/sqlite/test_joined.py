@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from holdfast.errors import InvalidInput, Unsupported
+from holdfast.errors import InvalidInput, StoreBusy, Unsupported
 from tests.sqlite.conftest import NOW
 
 
@@ -101,3 +101,22 @@ def test_every_other_verb_is_refused(store, connection):
             call()
     joined.close()
     assert connection.execute("SELECT 1").fetchone()[0] == 1
+
+
+def test_a_file_that_is_locked_says_so_in_our_words(store, path, job):
+    mine = sqlite3.connect(path, timeout=0.01)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreBusy):
+        store.joined(mine).enqueue([job()], now=NOW)
+    other.close()
+    mine.close()
+
+
+def test_the_callers_text_factory_does_not_matter(store, connection, job):
+    connection.text_factory = bytes
+    store.enqueue([job(id="a", idempotency_key="k")], now=NOW)
+    [answer] = store.joined(connection).enqueue([job(idempotency_key="k")], now=NOW)
+    connection.rollback()
+    assert (answer.id, answer.existed) == ("a", True)
+    assert connection.text_factory is bytes

@@ -91,6 +91,8 @@ class Doors:
         for settlement in settlements:
             if not isinstance(settlement, _SETTLEMENTS):
                 raise InvalidInput("settlement", wanted="Ack, Retry, Fail or Release", got=settlement)
+            if not isinstance(settlement.lease, Lease):
+                raise InvalidInput("lease", wanted="a Lease", got=settlement.lease)
             if settlement.started_at is not None:
                 bounds.integer("started_at", settlement.started_at, least=1, most=bounds.MAX_INSTANT)
 

@@ -109,23 +109,32 @@ def _acked(held: Held, ack: Ack) -> Outcome:
 
 
 def _retried(held: Held, retry: Retry, now: int) -> Outcome:
-    """A failed attempt. It was counted when it was reserved; the process lived, so the crashes in a row end here."""
-    exhausted = held.attempts >= held.max_attempts
+    """A failed attempt. It was counted when it was reserved; if its process lived, the crashes in a row end here."""
+    crashes = held.crashes + 1 if retry.crashed else 0
+    reason = _spent(held, crashes, ATTEMPTS_EXHAUSTED)
+    exhausted = reason is not None
     run_at = retry.run_at if retry.run_at is not None else (now + retry.delay if retry.delay else None)
     return Outcome(
         ending=Ending.RETRIED,
         state=State.DEAD if exhausted else State.READY,
         attempts=held.attempts,
-        crashes=0,
+        crashes=crashes,
         run_at=held.run_at if exhausted else run_at,
         available_at=held.available_at if exhausted else (now if run_at is None else run_at),
         last_error=retry.error,
         failed_at=now,
-        dead_reason=ATTEMPTS_EXHAUSTED if exhausted else None,
+        dead_reason=reason,
         dead_at=now if exhausted else None,
         detail=retry.detail,
         error=retry.error,
     )
+
+
+def _spent(held: Held, crashes: int, exhausted: str) -> str | None:
+    """Why there is no further run, if there is none: the attempts are used up, or the crashes in a row are poison."""
+    if held.attempts >= held.max_attempts:
+        return exhausted
+    return POISON if held.max_crashes is not None and crashes >= held.max_crashes else None
 
 
 def _failed(held: Held, fail: Fail, now: int) -> Outcome:
@@ -192,14 +201,8 @@ def expired(held: Held, now: int) -> Outcome:
     """
     assert held.expires_at is not None
     crashes = held.crashes + 1
-    if held.cancel_requested:
-        state, reason = State.CANCELLED, None
-    elif held.attempts >= held.max_attempts:
-        state, reason = State.DEAD, LEASE_EXPIRED
-    elif held.max_crashes is not None and crashes >= held.max_crashes:
-        state, reason = State.DEAD, POISON
-    else:
-        state, reason = State.READY, None
+    reason = None if held.cancel_requested else _spent(held, crashes, LEASE_EXPIRED)
+    state = State.DEAD if reason else State.CANCELLED if held.cancel_requested else State.READY
     return Outcome(
         ending=Ending.CANCELLED if state is State.CANCELLED else Ending.EXPIRED,
         state=state,

@@ -46,13 +46,17 @@ class Ack(_Ending):
 
 @dataclass(frozen=True, slots=True)
 class Retry(_Ending):
-    """Again later: at ``run_at``, or ``delay`` microseconds after the store's now. The attempt stays counted."""
+    """Again later: at ``run_at``, or ``delay`` microseconds after the store's now. The attempt stays counted.
+
+    ``crashed`` says that the attempt took its process down: it counts like an expired lease towards ``max_crashes``.
+    """
 
     verb: ClassVar[str] = "retry"
     lease: Lease
     delay: int = 0
     run_at: int | None = None
     error: str = ""
+    crashed: bool = False
 
     def __post_init__(self) -> None:
         """One of ``delay`` and ``run_at`` at most, both in range."""

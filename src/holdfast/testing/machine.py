@@ -97,6 +97,7 @@ settlements = st.fixed_dictionaries(
         "run_at": st.sampled_from([None, None, START, START + MINUTE]),
         "budget": st.sampled_from([DAY, SECOND, 0]),
         "error": st.sampled_from(["", "boom"]),
+        "crashed": st.booleans(),
         "detail": st.sampled_from(["", "by hand"]),
         "started_at": st.sampled_from([None, START + 5]),
         "times": st.sampled_from([1, 1, 1, 2]),
@@ -112,7 +113,15 @@ changes = st.fixed_dictionaries(
 )
 
 
-PLAIN: Draft = {"delay": 0, "run_at": None, "budget": DAY, "error": "boom", "detail": "", "started_at": None}
+PLAIN: Draft = {
+    "delay": 0,
+    "run_at": None,
+    "budget": DAY,
+    "error": "boom",
+    "crashed": False,
+    "detail": "",
+    "started_at": None,
+}
 
 
 def _number(drawn: object) -> int:
@@ -334,7 +343,7 @@ def _settlement(draft: Draft) -> MakeSettlement:
             case "ack":
                 return Ack(lease, result=b"7", **common)  # type: ignore[arg-type]  # drawn by field name
             case "retry":
-                return Retry(lease, **later, **error, **common)  # type: ignore[arg-type]
+                return Retry(lease, crashed=draft["crashed"], **later, **error, **common)  # type: ignore[arg-type]
             case "fail":
                 return Fail(lease, reason="told to", **error, **common)  # type: ignore[arg-type]
             case _:

@@ -96,7 +96,7 @@ class Database:
         call: _Call[Any] = _Call(work)
         self._queued.append(call)
         with self._leading:
-            if not call.finished:
+            while not call.finished:  # more than a group may have queued up in front of it
                 self._run_group(call)
         answer: T = call.answer()
         return answer
@@ -118,7 +118,7 @@ class Database:
             _finish(group, error)
         except sqlite3.Error as error:
             self._undo()
-            _finish(group, _translated(error))
+            _finish(group, translated(error))
         except BaseException:
             # An interrupt of the leading thread, which ends its own call. The others' calls are not its to lose: either
             # they were committed just now, or they go back to the head of the queue for the next leader.
@@ -141,7 +141,7 @@ class Database:
         try:
             call.value = call.work(connection)
         except Exception as error:
-            call.error = _translated(error) if isinstance(error, sqlite3.Error) else error
+            call.error = translated(error) if isinstance(error, sqlite3.Error) else error
             if not connection.in_transaction:
                 raise StoreUnavailable(f"SQLite gave up the transaction: {error}") from error
             connection.execute("ROLLBACK" if alone else "ROLLBACK TO call")
@@ -190,7 +190,7 @@ class Database:
             connection.execute("BEGIN")
             yield connection
         except sqlite3.Error as error:
-            raise _translated(error) from error
+            raise translated(error) from error
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
@@ -227,7 +227,7 @@ class Database:
                 connection.close()
                 raise
         except sqlite3.Error as error:
-            raise _translated(error) from error
+            raise translated(error) from error
         return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
@@ -295,11 +295,15 @@ def _finish(group: list[_Call[Any]], error: Exception | None) -> None:
         call.finished = True
 
 
-def _translated(error: sqlite3.Error) -> StoreError:
+def translated(error: sqlite3.Error) -> StoreError:
     """Vendor errors end here. What the call was about is in the cause, never a payload in the text."""
     name = getattr(error, "sqlite_errorname", type(error).__name__)
+    made: StoreError
     if name in _BUSY:
-        return StoreBusy(0.0)
-    if name == "SQLITE_FULL":
-        return StoreUnavailable("the disk is full: nothing was changed; free some space and try again")
-    return StoreUnavailable(f"SQLite could not do this ({name}): {error}")
+        made = StoreBusy(0.0)
+    elif name == "SQLITE_FULL":
+        made = StoreUnavailable("the disk is full: nothing was changed; free some space and try again")
+    else:
+        made = StoreUnavailable(f"SQLite could not do this ({name}): {error}")
+    made.__cause__ = error  # it is raised elsewhere, in the thread of the caller
+    return made

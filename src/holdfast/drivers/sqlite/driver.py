@@ -148,12 +148,29 @@ def _synchronous(value: str) -> str:
     return value.upper()
 
 
+def _seconds(value: str) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= 86_400:
+        raise InvalidInput("busy_for", wanted="seconds from 0 to 86400", got=value)
+    return seconds
+
+
+def _bytes(value: str) -> int:
+    if not (value.isascii() and value.isdecimal()):
+        raise InvalidInput("min_free_bytes", wanted="a whole number of bytes", got=value)
+    return int(value)
+
+
 def open_url(url: SplitResult, *, space: str, caller_clock: bool, clock: Clock | None) -> SqliteDriver:
     """``sqlite:///jobs.db`` is relative to the working directory, ``sqlite:////var/lib/jobs.db`` is absolute."""
     if url.netloc or len(url.path) <= 1 or url.path.startswith("/:memory:"):
         raise ConnectError(
             f"wanted sqlite:///relative.db or sqlite:////absolute.db, got {url.geturl()} (for a store in memory: memory://)"
         )
-    given: dict[str, Any] = options(url, {"synchronous": _synchronous, "busy_for": float, "min_free_bytes": int})
+    known = {"synchronous": _synchronous, "busy_for": _seconds, "min_free_bytes": _bytes}
+    given: dict[str, Any] = options(url, known)
     database = Database(Path(unquote(url.path[1:])).absolute(), Options(**given))
     return SqliteDriver(database, clock=clock, caller_clock=caller_clock, space=space)

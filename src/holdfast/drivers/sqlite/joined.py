@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.drivers.joined import EnqueueOnly
+from holdfast.drivers.sqlite.database import translated
 from holdfast.drivers.sqlite.enqueue import enqueue
 from holdfast.drivers.sqlite.store import SqliteStore
 from holdfast.errors import InvalidInput
@@ -27,20 +29,31 @@ class JoinedSqlite(EnqueueOnly):
         self._store.check_enqueue(jobs)
         self._store.check_room()
         self._store.now(now)
-        if not self._connection.in_transaction:
-            self._connection.execute("BEGIN IMMEDIATE")
-        plain, self._connection.row_factory = self._connection.row_factory, None
-        try:
-            return self._store.call_on(self._connection, lambda call: enqueue(call, jobs), now)
-        finally:
-            self._connection.row_factory = plain
+        with _plain(self._connection) as connection:
+            if not connection.in_transaction:
+                connection.execute("BEGIN IMMEDIATE")
+            return self._store.call_on(connection, lambda call: enqueue(call, jobs), now)
+
+
+@contextmanager
+def _plain(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """The connection without the caller's factories, and with our errors, for as long as we use it."""
+    factories = connection.row_factory, connection.text_factory
+    connection.row_factory, connection.text_factory = None, str
+    try:
+        yield connection
+    except sqlite3.Error as error:
+        raise translated(error) from error
+    finally:
+        connection.row_factory, connection.text_factory = factories
 
 
 def _same_file(connection: object, path: Path) -> sqlite3.Connection:
     wanted = f"an open sqlite3.Connection to {path}"
     if not isinstance(connection, sqlite3.Connection):
         raise InvalidInput("connection", wanted=wanted, got=type(connection).__name__)
-    [main] = (file for _, name, file in connection.execute("PRAGMA database_list") if name == "main")
+    with _plain(connection):
+        [main] = (file for _, name, file in connection.execute("PRAGMA database_list") if name == "main")
     if not main or not path.samefile(main):
         raise InvalidInput("connection", wanted=wanted, got=f"one to {main or 'a database in memory'}")
     return connection

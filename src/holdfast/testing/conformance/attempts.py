@@ -162,6 +162,26 @@ def a_retry_ends_the_crashes_in_a_row(h: Harness) -> None:
         equal(h.get(job.id).crashes, 0, "crashes after a retry")
 
 
+@case("L7")
+def a_retry_that_tells_of_a_crash_counts_it(h: Harness) -> None:
+    """A worker whose child died settles at once instead of letting the lease expire; the job is as suspicious."""
+    job = h.put(max_crashes=3)
+    h.take(lease_for=1)
+    h.advance(1)
+    for crashes, state in ((2, State.READY), (3, State.DEAD)):
+        held = h.take()
+        h.settled(Retry(held.lease, error="signal 11", crashed=True))
+        equal((h.get(job.id).crashes, h.state(job.id)), (crashes, state), "crashes and state")
+    equal(h.get(job.id).dead_reason, decide.POISON, "the reason")
+
+
+@case("L7")
+def a_crash_that_uses_the_last_attempt_is_exhaustion(h: Harness) -> None:
+    held = h.held(max_attempts=1, max_crashes=1)
+    h.settled(Retry(held.lease, crashed=True))
+    equal(h.get(held.job.id).dead_reason, decide.ATTEMPTS_EXHAUSTED, "the reason")
+
+
 @case("L7", "L8")
 def a_release_keeps_the_crashes_in_a_row(h: Harness) -> None:
     job = h.put(max_crashes=2)

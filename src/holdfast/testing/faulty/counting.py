@@ -20,6 +20,14 @@ from holdfast.model.settlement import Settlement
 from holdfast.testing.faulty.wrong import BentSpace, Faulty
 
 
+class CrashesToldAreNotCounted(Faulty):
+    """A retry that tells of a crash is like any other."""
+
+    def bend(self, row: Row, outcome: Outcome, verb: str, now: int) -> Outcome:
+        """No crashes after a retry."""
+        return outcome._replace(crashes=0) if verb == "retry" else outcome
+
+
 class _UncountedSpace(BentSpace):
     def lease(self, row: Row, lease: Lease, worker: str, now: int) -> None:
         attempts = row.job.attempts
@@ -255,6 +263,7 @@ class ReapsOtherWorkers(Faulty):
 
 FAULTY: tuple[type[Faulty], ...] = (
     AttemptsUncounted,
+    CrashesToldAreNotCounted,
     CountsFailuresOnly,
     OneRunMore,
     OneRunLess,

@@ -191,11 +191,13 @@ class Verbs(Facts):
 
     def _retry(self, job: Kept, retry: Retry, now: int) -> None:
         exhausted = job.record.attempts >= job.record.max_attempts
-        state = State.DEAD if exhausted else State.READY
+        crashes = job.record.crashes + 1 if retry.crashed else 0
+        poison = job.record.max_crashes is not None and crashes >= job.record.max_crashes
+        state = State.DEAD if exhausted or poison else State.READY
         self._end(job, Ending.RETRIED, state, now, by=retry, error=retry.error)
-        job.record = replace(job.record, crashes=0, last_error=retry.error, failed_at=now)
-        if exhausted:
-            self._bury(job, "attempts exhausted", now)
+        job.record = replace(job.record, crashes=crashes, last_error=retry.error, failed_at=now)
+        if exhausted or poison:
+            self._bury(job, "attempts exhausted" if exhausted else "poison", now)
         else:
             run_at = now + retry.delay if retry.delay else retry.run_at
             job.record = replace(job.record, run_at=run_at)
