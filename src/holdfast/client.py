@@ -1,15 +1,18 @@
-"""The producer's front: requests go in, jobs are looked at."""
+"""The producer's front: requests go in, jobs are looked at, waited for and cancelled."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import overload
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from typing import Literal, TypeAlias, overload
 
-from holdfast.clock import Clock, SystemClock
+from holdfast.clock import Clock, SystemClock, monotonic
 from holdfast.drivers.contract import Driver, Store
-from holdfast.errors import InvalidInput, Unsupported
+from holdfast.errors import EnqueueConflict, InvalidInput, JobNotDone, JobNotFound, Unsupported, WaitTimeout
 from holdfast.model import bounds
-from holdfast.model.job import JobRecord
+from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued
 from holdfast.model.request import JobRequest
 from holdfast.wire import codec as codecs
@@ -18,10 +21,14 @@ from holdfast.wire.records import to_record
 
 BATCH = 5_000  # records in one transaction
 BATCH_BYTES = 16 << 20  # of payload in one transaction: a store holds its lock, or its buffers, for that long
+SHORTEST_PAUSE, LONGEST_PAUSE, GROWTH = 0.002, 0.1, 1.5  # seconds between two looks at a job that is waited for
+
+OnConflict: TypeAlias = Literal["raise", "return"]
+Timeout: TypeAlias = timedelta | float | None  # a float is seconds; None is for ever
 
 
 class Client:
-    """Enqueues jobs. Safe to share between threads; it has no state but what it was made with."""
+    """Enqueues jobs and looks at them. Safe to share between threads; no state but what it was made with."""
 
     def __init__(
         self,
@@ -37,35 +44,110 @@ class Client:
         self._clock = clock or SystemClock()
 
     @overload
-    def enqueue(self, request: JobRequest) -> Enqueued: ...
+    def enqueue(
+        self, request: JobRequest, *, connection: object = None, on_conflict: OnConflict = "raise"
+    ) -> Enqueued: ...
     @overload
-    def enqueue(self, request: Sequence[JobRequest]) -> list[Enqueued]: ...
+    def enqueue(
+        self, request: Sequence[JobRequest], *, connection: object = None, on_conflict: OnConflict = "raise"
+    ) -> list[Enqueued]: ...
 
-    def enqueue(self, request: JobRequest | Sequence[JobRequest]) -> Enqueued | list[Enqueued]:
+    def enqueue(
+        self,
+        request: JobRequest | Sequence[JobRequest],
+        *,
+        connection: object = None,
+        on_conflict: OnConflict = "raise",
+    ) -> Enqueued | list[Enqueued]:
         """Store one job, or many; answers in the order given.
+
+        With ``connection`` the jobs are part of the transaction that it is in: they exist once the caller commits.
 
         Every payload is encoded before the first job is stored, so a bad one stores nothing. Up to ``BATCH``
         jobs are one transaction; a longer list is several, and a failure leaves the earlier ones stored:
         requests with idempotency keys can simply be sent again.
+
+        A key that is known answers ``existed``. If its payload is another one, ``EnqueueConflict`` is raised after
+        everything else was stored, and carries all answers; ``on_conflict="return"`` answers ``conflict`` instead.
         """
-        if isinstance(request, JobRequest):
-            [answer] = self.driver.enqueue([self._record(request)])
-            return answer
-        if not isinstance(request, Sequence):
-            raise InvalidInput("request", wanted="a JobRequest or a list of them", got=request)
-        records = [self._record(one) for one in request]
-        return [answer for batch in _batches(records) for answer in self.driver.enqueue(batch)]
+        if on_conflict not in ("raise", "return"):
+            raise InvalidInput("on_conflict", wanted="'raise' or 'return'", got=on_conflict)
+        driver = self.driver if connection is None else self.driver.joined(connection)
+        single = isinstance(request, JobRequest)
+        requests = [request] if isinstance(request, JobRequest) else request
+        if not isinstance(requests, Sequence):
+            raise InvalidInput("request", wanted="a JobRequest or a list of them", got=requests)
+        records = [self._record(one) for one in requests]
+        answers = [answer for batch in _batches(records) for answer in driver.enqueue(batch)]
+        if on_conflict == "raise":
+            _no_conflict(records, answers)
+        return answers[0] if single else answers
 
     def get(self, job_id: str) -> JobRecord | None:
         """The job as it is stored now, or None if this space does not know it. A joined driver cannot look."""
+        return self._store.get(job_id)
+
+    def wait(self, job_id: str, *, timeout: Timeout) -> JobRecord:
+        """The job once it has ended: done, dead or cancelled. ``timeout=None`` waits for ever, 0 looks once.
+
+        Looks again and again, with pauses that grow to a tenth of a second. Raises ``WaitTimeout``, or ``JobNotFound``
+        for an id that is unknown or was purged meanwhile.
+        """
+        rhythm = pauses(timeout)
+        record = self._known(job_id)
+        for pause in rhythm:
+            if record.state.ended:
+                break
+            time.sleep(pause)
+            record = self._known(job_id)
+        return ended(record)
+
+    def result(self, job: JobRecord | str) -> object:
+        """What the handler of a job gave back: results are JSON, whatever the payload is. None if it gave nothing.
+
+        Raises ``JobNotDone`` if the job is in any other state than done, ``JobNotFound`` for an unknown id, and
+        ``PayloadError`` if the result cannot be read.
+        """
+        record = self._known(job) if isinstance(job, str) else job
+        if record.state is not State.DONE:
+            raise JobNotDone(record.id, state=record.state, reason=record.dead_reason, error=record.last_error)
+        if record.result is None:
+            return None
+        return codecs.JSON.decode(record.result, field="result")
+
+    def cancel(self, job_id: str) -> State:
+        """End a job that waits, ask a running one to stop; gives the state after it. Raises ``JobNotFound``.
+
+        ``inflight`` says that the job was asked: it becomes cancelled unless its handler finishes. A job that had
+        ended already stays as it was.
+        """
+        [state] = self._store.cancel([job_id])
+        if state is None:
+            raise JobNotFound(job_id)
+        return state
+
+    @property
+    def _store(self) -> Store:
         if not isinstance(self.driver, Store):
             raise Unsupported(self.driver.capabilities.driver, "looking at jobs", "this driver only enqueues")
-        return self.driver.get(job_id)
+        return self.driver
+
+    def _known(self, job_id: str) -> JobRecord:
+        record = self.get(job_id)
+        if record is None:
+            raise JobNotFound(job_id)
+        return record
 
     def _record(self, request: JobRequest) -> JobRecord:
         if not isinstance(request, JobRequest):
             raise InvalidInput("request", wanted="a JobRequest", got=request)
         return to_record(request, now=self._clock.now(), codec=self._codec, max_payload=self._max_payload)
+
+
+def _no_conflict(records: Sequence[JobRecord], answers: Sequence[Enqueued]) -> None:
+    for record, answer in zip(records, answers, strict=True):
+        if answer.conflict:
+            raise EnqueueConflict(answer.id, record.idempotency_key, answers)
 
 
 def _batches(records: Sequence[JobRecord]) -> Iterator[Sequence[JobRecord]]:
@@ -78,3 +160,28 @@ def _batches(records: Sequence[JobRecord]) -> Iterator[Sequence[JobRecord]]:
         size += len(record.payload)
     if records:
         yield records[start:]
+
+
+# Waiting, for blocking and for async callers ---------------------------------------------------------------
+
+
+def pauses(timeout: Timeout, monotonic: Callable[[], float] = monotonic) -> Iterator[float]:
+    """The seconds between two looks: growing, the last one cut at the deadline, and none after it."""
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else math.inf if timeout is None else timeout
+    if not isinstance(seconds, int | float) or not seconds >= 0:  # NaN is not
+        raise InvalidInput("timeout", wanted="a timedelta, seconds from 0, or None for ever", got=timeout)
+    return _growing(monotonic() + seconds, monotonic)
+
+
+def _growing(deadline: float, monotonic: Callable[[], float]) -> Iterator[float]:
+    pause = SHORTEST_PAUSE
+    while (left := deadline - monotonic()) > 0:
+        yield min(pause, left)
+        pause = min(pause * GROWTH, LONGEST_PAUSE)
+
+
+def ended(record: JobRecord) -> JobRecord:
+    """The record, if its job has ended. Raises ``WaitTimeout``."""
+    if not record.state.ended:
+        raise WaitTimeout(record.id, state=record.state)
+    return record

@@ -14,6 +14,10 @@
     │   ├── StoreFull                  there is too little room left to accept new jobs
     │   ├── StoreClosed                the driver was closed before the call
     │   └── SchemaMismatch             the tables are not the ones this version knows
+    ├── EnqueueConflict                a key (or id) that is known came again with another payload
+    ├── JobNotFound (LookupError)      the space does not know this job
+    ├── JobNotDone                     a result was wanted of a job that has none: it is not, or never will be, done
+    ├── WaitTimeout (TimeoutError)     the job had not ended in time
     ├── ConnectError                   a URL that no driver can open
     ├── CallerClockRefused             ``now`` was passed to a store that reads its own clock
     ├── LedgerTrimmed                  the ledger no longer holds what follows this cursor
@@ -24,7 +28,11 @@ Facts travel as attributes, so that callers never parse a message. All of them s
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # the model knows the errors: the other way round is for the type checker alone
+    from holdfast.model.lease import Enqueued
 
 SHOWN = 200  # characters of a refused value that an error repeats: enough to recognise it, too few to flood a log
 
@@ -137,6 +145,52 @@ class StoreClosed(StoreError):
 
 class SchemaMismatch(StoreError):
     """The tables in the store are not the ones this version of Holdfast works with."""
+
+
+class EnqueueConflict(HoldfastError):
+    """Job ``job_id`` was enqueued under ``key`` with another payload, and stays as it was.
+
+    ``answers`` are those of the whole call, in its order: everything else in it was stored. Where several of them
+    conflict, ``job_id`` and ``key`` are those of the first. ``key`` is None if it was the id that was known.
+    """
+
+    def __init__(self, job_id: str, key: str | None, answers: Sequence[Enqueued] = ()) -> None:
+        self.job_id = job_id
+        self.key = key
+        self.answers = tuple(answers)
+        under = "its id" if key is None else f"key {key!r}"
+        count = sum(answer.conflict for answer in answers)
+        others = f" (the first of {count} conflicts in {len(answers)} jobs)" if count > 1 else ""
+        super().__init__(f"job {job_id}: wanted the payload that {under} was first used with, got another{others}")
+
+
+class JobNotFound(HoldfastError, LookupError):
+    """This space does not know ``job_id``: it was never enqueued here, or it was purged or trimmed."""
+
+    def __init__(self, job_id: str) -> None:
+        self.job_id = job_id
+        super().__init__(f"job {job_id}: wanted a job of this space, it knows none by that id")
+
+
+class JobNotDone(HoldfastError):
+    """Job ``job_id`` has no result: it is in ``state``; of a dead one ``reason`` and ``error`` say why."""
+
+    def __init__(self, job_id: str, *, state: str, reason: str | None = None, error: str = "") -> None:
+        self.job_id = job_id
+        self.state = state
+        self.reason = reason
+        self.error = error
+        why = f": {reason}" if reason else ""
+        super().__init__(f"job {job_id}: wanted it done, it is {state}{why}")
+
+
+class WaitTimeout(HoldfastError, TimeoutError):
+    """Job ``job_id`` had not ended when the time to wait for it was over; it was last seen in ``state``."""
+
+    def __init__(self, job_id: str, *, state: str) -> None:
+        self.job_id = job_id
+        self.state = state
+        super().__init__(f"job {job_id}: wanted it to end within the timeout, it is {state}")
 
 
 class ConnectError(HoldfastError):

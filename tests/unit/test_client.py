@@ -1,22 +1,37 @@
-"""The client against the memory driver: what it stores, in which pieces, and what it refuses."""
+"""The client against the drivers at hand: what it stores, in which pieces, what it sees, and what it refuses."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import math
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from holdfast import client as module
-from holdfast.client import Client
-from holdfast.clock import ManualClock
+from holdfast.client import Client, pauses
+from holdfast.clock import SECOND, ManualClock
 from holdfast.connect import connect
 from holdfast.drivers.memory import MemoryDriver
-from holdfast.errors import InvalidInput, PayloadError
+from holdfast.drivers.verbs import ack, fail
+from holdfast.errors import (
+    EnqueueConflict,
+    InvalidInput,
+    JobNotDone,
+    JobNotFound,
+    PayloadError,
+    Unsupported,
+    WaitTimeout,
+)
 from holdfast.model import bounds
 from holdfast.model.definition import JobDefinition
 from holdfast.model.job import JobRecord, State
-from holdfast.model.lease import Enqueued
+from holdfast.model.lease import Enqueued, Lease
 from holdfast.model.request import JobRequest
 from holdfast.wire.records import to_job
 
@@ -38,9 +53,21 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return {"memory": "memory://", "sqlite": f"sqlite:///{tmp_path / 'jobs.db'}"}[request.param]
+
+
 @pytest.fixture
-def client(clock: ManualClock) -> Client:
-    return Client(connect("memory://", clock=clock), clock=clock)
+def client(url: str, clock: ManualClock) -> Iterator[Client]:
+    with connect(url, clock=clock) as store:
+        yield Client(store, clock=clock)
+
+
+def leased(client: Client) -> Lease:
+    """The lease of the next job, long enough for any test."""
+    [reservation] = client.driver.reserve(["default"], limit=1, lease_for=SECOND)
+    return reservation.lease
 
 
 def test_one_request_gets_one_answer_and_can_be_looked_at(client: Client, clock: ManualClock):
@@ -71,12 +98,43 @@ def test_a_delay_is_measured_from_the_clients_clock(client: Client, clock: Manua
     assert reservation.job.id == answer.id
 
 
-def test_the_same_key_makes_one_job_and_tells_of_another_payload(client: Client):
+def test_the_same_key_makes_one_job(client: Client):
     first = client.enqueue(JobRequest(type="t", payload=1, idempotency_key="k"))
     same = client.enqueue(JobRequest(type="t", payload=1, idempotency_key="k"))
-    other = client.enqueue(JobRequest(type="t", payload=2, idempotency_key="k"))
     assert same == Enqueued(id=first.id, existed=True)
-    assert other == Enqueued(id=first.id, existed=True, conflict=True)
+
+
+def test_the_same_key_with_another_payload_is_an_error_that_names_the_job(client: Client):
+    first = client.enqueue(JobRequest(type="t", payload=1, idempotency_key="k"))
+    with pytest.raises(EnqueueConflict, match=f"job {first.id}: wanted the payload that key 'k' was") as conflict:
+        client.enqueue(JobRequest(type="t", payload=2, idempotency_key="k"))
+    assert (conflict.value.job_id, conflict.value.key) == (first.id, "k")
+    assert conflict.value.answers == (Enqueued(id=first.id, existed=True, conflict=True),)
+    record = client.get(first.id)
+    assert record is not None
+    assert record.payload == b"1"
+
+
+def test_a_conflict_in_a_list_comes_after_everything_was_stored_and_brings_the_answers(client: Client):
+    keys = ["a", "b", "a", "c", "b"]
+    requests = [JobRequest(type="t", payload=n, idempotency_key=key) for n, key in enumerate(keys)]
+    with pytest.raises(EnqueueConflict, match="the first of 2 conflicts in 5 jobs") as conflict:
+        client.enqueue(requests)
+    answers = conflict.value.answers
+    assert [answer.conflict for answer in answers] == [False, False, True, False, True]
+    assert (conflict.value.job_id, conflict.value.key) == (answers[0].id, "a")
+    stored = [client.get(answers[place].id) for place in (0, 1, 3)]
+    assert [record and record.payload for record in stored] == [b"0", b"1", b"3"]
+
+
+def test_a_conflict_can_be_returned_instead(client: Client):
+    first = client.enqueue(JobRequest(type="t", payload=1, idempotency_key="k"))
+    other = JobRequest(type="t", payload=2, idempotency_key="k")
+    expected = Enqueued(id=first.id, existed=True, conflict=True)
+    assert client.enqueue(other, on_conflict="return") == expected
+    assert client.enqueue([other], on_conflict="return") == [expected]
+    with pytest.raises(InvalidInput, match="on_conflict: wanted 'raise' or 'return', got ignore"):
+        client.enqueue(other, on_conflict="ignore")  # type: ignore[call-overload]
 
 
 def test_a_long_list_is_stored_in_bounded_pieces():
@@ -136,3 +194,130 @@ def test_a_codec_is_given_as_an_object_or_by_name(client: Client):
     assert to_job(reservation, Doubled()).payload == "ab"
     with pytest.raises(InvalidInput, match=r"codec: wanted one of .*json.*, got 'pickle'"):
         Client(client.driver, codec="pickle")
+
+
+# In the caller's transaction --------------------------------------------------------------------------------
+
+
+def test_jobs_of_a_connection_exist_once_the_caller_commits(tmp_path: Path):
+    path = tmp_path / "shop.db"
+    with connect(f"sqlite:///{path}") as store, closing(sqlite3.connect(path)) as connection:
+        client = Client(store)
+        one = client.enqueue(JobRequest(type="t"), connection=connection)
+        [two, three] = client.enqueue([JobRequest(type="t")] * 2, connection=connection)
+        assert client.get(one.id) is None
+        connection.commit()
+        assert all(client.get(answer.id) for answer in (one, two, three))
+        lost = client.enqueue(JobRequest(type="t"), connection=connection)
+        connection.rollback()
+        assert client.get(lost.id) is None
+
+
+def test_a_store_without_transactions_says_so():
+    with pytest.raises(Unsupported, match="memory driver does not offer enqueue in the caller's transaction"):
+        Client(connect("memory://")).enqueue(JobRequest(type="t"), connection=object())
+
+
+def test_a_joined_driver_only_enqueues(tmp_path: Path):
+    path = tmp_path / "shop.db"
+    with connect(f"sqlite:///{path}") as store, closing(sqlite3.connect(path)) as connection:
+        joined = Client(store.joined(connection))
+        for look in (joined.get, joined.cancel, joined.result, lambda job_id: joined.wait(job_id, timeout=0)):
+            with pytest.raises(Unsupported, match="looking at jobs"):
+                look("j1")
+
+
+# Waiting, cancelling, results -------------------------------------------------------------------------------
+
+
+def test_waiting_gives_the_job_once_it_has_ended(client: Client):
+    answer = client.enqueue(JobRequest(type="t"))
+    lease = leased(client)
+    found: list[JobRecord] = []
+    waiter = threading.Thread(target=lambda: found.append(client.wait(answer.id, timeout=60)))
+    waiter.start()
+    ack(client.driver, lease, result=b'{"sent":3}')
+    waiter.join()
+    assert [record.state for record in found] == [State.DONE]
+    assert client.result(found[0]) == {"sent": 3}
+
+
+def test_a_job_that_has_ended_is_not_waited_for(client: Client):
+    dead, cancelled = client.enqueue([JobRequest(type="t")] * 2)
+    fail(client.driver, leased(client), reason="no use")
+    client.cancel(cancelled.id)
+    assert client.wait(dead.id, timeout=0).dead_reason == "no use"
+    assert client.wait(cancelled.id, timeout=None).state is State.CANCELLED
+
+
+@pytest.mark.parametrize("timeout", [0, 0.01, timedelta(milliseconds=10)])
+def test_waiting_too_long_tells_the_last_state(client: Client, timeout: timedelta | float):
+    answer = client.enqueue(JobRequest(type="t"))
+    leased(client)
+    with pytest.raises(WaitTimeout, match="wanted it to end within the timeout, it is inflight") as timed_out:
+        client.wait(answer.id, timeout=timeout)
+    assert (timed_out.value.job_id, timed_out.value.state) == (answer.id, State.INFLIGHT)
+    assert isinstance(timed_out.value, TimeoutError)
+
+
+def test_an_unknown_job_is_neither_waited_for_nor_cancelled(client: Client):
+    for look in (client.cancel, client.result, lambda job_id: client.wait(job_id, timeout=None)):
+        with pytest.raises(JobNotFound, match="job nobody: wanted a job of this space") as unknown:
+            look("nobody")
+        assert unknown.value.job_id == "nobody"
+
+
+@pytest.mark.parametrize("wrong", [-1, -0.001, math.nan, timedelta(seconds=-1), "1"])
+def test_a_timeout_that_is_none_is_refused_before_anything_is_looked_at(client: Client, wrong):
+    with pytest.raises(InvalidInput, match="timeout: wanted a timedelta, seconds from 0, or None for ever"):
+        client.wait("nobody", timeout=wrong)
+
+
+def test_pauses_grow_and_the_last_one_ends_at_the_deadline():
+    now = [1000.0]
+    given = []
+    for pause in pauses(1, lambda: now[0]):
+        given.append(pause)
+        now[0] += pause
+    assert given[:3] == pytest.approx([0.002, 0.003, 0.0045])
+    assert max(given) == module.LONGEST_PAUSE
+    assert now[0] == pytest.approx(1001)
+    assert sorted(given[:-1]) == given[:-1]
+
+
+def test_pauses_without_a_timeout_go_on():
+    assert list(itertools.islice(pauses(None), 1000))[-1] == module.LONGEST_PAUSE
+    assert list(pauses(0)) == []
+
+
+def test_cancelling_ends_what_waits_and_asks_what_runs(client: Client):
+    running, waiting = client.enqueue([JobRequest(type="t")] * 2)
+    lease = leased(client)
+    assert client.cancel(running.id) is State.INFLIGHT
+    assert client.cancel(waiting.id) is State.CANCELLED
+    fail(client.driver, lease, reason="stopped")
+    assert client.wait(running.id, timeout=0).state is State.CANCELLED
+    assert client.cancel(running.id) is State.CANCELLED
+
+
+def test_a_job_that_gave_nothing_has_the_result_none(client: Client):
+    answer = client.enqueue(JobRequest(type="t"))
+    ack(client.driver, leased(client))
+    assert client.result(answer.id) is None
+
+
+def test_a_job_that_is_not_done_has_no_result(client: Client):
+    answer = client.enqueue(JobRequest(type="t"))
+    with pytest.raises(JobNotDone, match="wanted it done, it is ready"):
+        client.result(answer.id)
+    fail(client.driver, leased(client), reason="no use", error="ValueError: 1")
+    with pytest.raises(JobNotDone, match="wanted it done, it is dead: no use") as dead:
+        client.result(answer.id)
+    assert (dead.value.state, dead.value.reason, dead.value.error) == (State.DEAD, "no use", "ValueError: 1")
+
+
+def test_a_result_that_is_not_json_cannot_be_read(client: Client):
+    answer = client.enqueue(JobRequest(type="t"))
+    ack(client.driver, leased(client), result=b"\xff")
+    with pytest.raises(PayloadError, match="result: wanted JSON"):
+        client.result(answer.id)

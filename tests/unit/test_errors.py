@@ -13,8 +13,11 @@ from holdfast.errors import (
     SHOWN,
     CallerClockRefused,
     ConnectError,
+    EnqueueConflict,
     HoldfastError,
     InvalidInput,
+    JobNotDone,
+    JobNotFound,
     JobNotInflight,
     LeaseError,
     LeaseExpired,
@@ -28,8 +31,10 @@ from holdfast.errors import (
     StoreFull,
     StoreUnavailable,
     Unsupported,
+    WaitTimeout,
     WriteRefused,
 )
+from holdfast.model.lease import Enqueued
 
 ALL = [
     HoldfastError("something"),
@@ -47,6 +52,10 @@ ALL = [
     StoreFull(free=1 << 20, floor=64 << 20),
     StoreClosed(),
     SchemaMismatch("wanted 3, got 2"),
+    EnqueueConflict("j1", "order 17", [Enqueued(id="j1", existed=True, conflict=True)]),
+    JobNotFound("j1"),
+    JobNotDone("j1", state="dead", reason="bad payload", error="ValueError: 1"),
+    WaitTimeout("j1", state="ready"),
     ConnectError("no such driver"),
     CallerClockRefused(),
     LedgerTrimmed("17"),

@@ -1,0 +1,90 @@
+"""The client for async callers: the same surface, every call to the store in a thread.
+
+The core is synchronous, so that nothing is written twice. A call that is cancelled while it runs in its thread may
+still take effect: enqueue with an idempotency key, and send it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Self, overload
+
+from holdfast.client import Client, OnConflict, Timeout, ended, pauses
+from holdfast.clock import Clock
+from holdfast.drivers.contract import Driver
+from holdfast.errors import JobNotFound
+from holdfast.model import bounds
+from holdfast.model.job import JobRecord, State
+from holdfast.model.lease import Enqueued
+from holdfast.model.request import JobRequest
+from holdfast.wire.codec import Codec
+
+
+class AsyncClient:
+    """A ``Client`` whose methods are awaited. As a context manager it closes its driver at the end."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        *,
+        codec: str | Codec = "json",
+        max_payload: int = bounds.MAX_PAYLOAD,
+        clock: Clock | None = None,
+    ) -> None:
+        self.driver = driver
+        self._client = Client(driver, codec=codec, max_payload=max_payload, clock=clock)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.driver.close)
+
+    @overload
+    async def enqueue(
+        self, request: JobRequest, *, connection: object = None, on_conflict: OnConflict = "raise"
+    ) -> Enqueued: ...
+    @overload
+    async def enqueue(
+        self, request: Sequence[JobRequest], *, connection: object = None, on_conflict: OnConflict = "raise"
+    ) -> list[Enqueued]: ...
+
+    async def enqueue(
+        self,
+        request: JobRequest | Sequence[JobRequest],
+        *,
+        connection: object = None,
+        on_conflict: OnConflict = "raise",
+    ) -> Enqueued | list[Enqueued]:
+        """See ``Client.enqueue``. A ``sqlite3.Connection`` must be made with ``check_same_thread=False``."""
+        return await asyncio.to_thread(self._client.enqueue, request, connection=connection, on_conflict=on_conflict)
+
+    async def get(self, job_id: str) -> JobRecord | None:
+        """See ``Client.get``."""
+        return await asyncio.to_thread(self._client.get, job_id)
+
+    async def wait(self, job_id: str, *, timeout: Timeout) -> JobRecord:  # noqa: ASYNC109 - the surface of Client
+        """See ``Client.wait``. No thread is kept while it pauses, however many are waiting."""
+        rhythm = pauses(timeout)
+        record = await self._known(job_id)
+        for pause in rhythm:
+            if record.state.ended:
+                break
+            await asyncio.sleep(pause)
+            record = await self._known(job_id)
+        return ended(record)
+
+    async def result(self, job: JobRecord | str) -> object:
+        """See ``Client.result``."""
+        return await asyncio.to_thread(self._client.result, job)
+
+    async def cancel(self, job_id: str) -> State:
+        """See ``Client.cancel``."""
+        return await asyncio.to_thread(self._client.cancel, job_id)
+
+    async def _known(self, job_id: str) -> JobRecord:
+        record = await self.get(job_id)
+        if record is None:
+            raise JobNotFound(job_id)
+        return record

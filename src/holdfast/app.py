@@ -1,0 +1,173 @@
+"""What users put into their module: handlers, resources and a store, in one object.
+
+app = Holdfast("sqlite:///jobs.db")
+
+@app.handler("mail.send", queue="mail", max_attempts=5)
+def send(payload): ...
+
+send.enqueue({"to": "ada@example.org"})     # a job
+send({"to": "ada@example.org"})             # a plain call, as ever
+app.worker().run()                          # usually: holdfast work module:app
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Generic, ParamSpec, TypeVar
+
+import msgspec
+
+from holdfast.client import Client
+from holdfast.clock import Clock
+from holdfast.drivers.contract import Store
+from holdfast.errors import InvalidInput
+from holdfast.model.definition import JobDefinition
+from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
+from holdfast.model.lease import Enqueued
+from holdfast.model.request import DEFAULT_QUEUE, JobRequest
+from holdfast.model.retry import RetryPolicy
+from holdfast.worker.catalogue import Catalogue, handler_of
+from holdfast.worker.worker import Worker, WorkerOptions
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Connect = Callable[..., Store]
+
+
+class Task(Generic[P, R]):
+    """A decorated function: still callable, and able to enqueue itself."""
+
+    def __init__(self, app: Holdfast, definition: JobDefinition, function: Callable[P, R]) -> None:
+        functools.update_wrapper(self, function)
+        self.definition = definition
+        self.function = function
+        self._app = app
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """The function itself, here and now."""
+        return self.function(*args, **kwargs)
+
+    def request(
+        self,
+        payload: object = None,
+        *,
+        run_at: datetime | None = None,
+        delay: timedelta | None = None,
+        idempotency_key: str | None = None,
+        domain: str | None = None,
+        offset: int | None = None,
+    ) -> JobRequest:
+        """A request for one run, to be enqueued with others."""
+        return self.definition.request(
+            msgspec.to_builtins(payload),
+            run_at=run_at,
+            delay=delay,
+            idempotency_key=idempotency_key,
+            domain=domain,
+            offset=offset,
+        )
+
+    def enqueue(
+        self,
+        payload: object = None,
+        *,
+        run_at: datetime | None = None,
+        delay: timedelta | None = None,
+        idempotency_key: str | None = None,
+        domain: str | None = None,
+        offset: int | None = None,
+        connection: object = None,
+    ) -> Enqueued:
+        """Store one job for this handler; with ``connection``, as part of the caller's transaction."""
+        request = self.request(
+            payload, run_at=run_at, delay=delay, idempotency_key=idempotency_key, domain=domain, offset=offset
+        )
+        return self._app.client.enqueue(request, connection=connection)
+
+
+class Holdfast:
+    """Handlers, resources and a store. The store is opened when it is first needed, not when a module is imported."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        driver: Store | None = None,
+        space: str = "main",
+        clock: Clock | None = None,
+    ) -> None:
+        if (url is None) == (driver is None):
+            raise InvalidInput("app", wanted="a store URL or a driver", got="both" if url else "neither")
+        self.url = url
+        self.catalogue = Catalogue()
+        self.queues: dict[str, None] = {}  # of its handlers, in the order of their definition
+        self._driver = driver
+        self._space = space
+        self._clock = clock
+
+    @property
+    def driver(self) -> Store:
+        """The store, opened at the first use."""
+        if self._driver is None:
+            from holdfast.connect import connect  # noqa: PLC0415 - drivers are found only when one is needed
+
+            assert self.url is not None
+            self._driver = connect(self.url, space=self._space, clock=self._clock)
+        return self._driver
+
+    @property
+    def client(self) -> Client:
+        """A client of the store."""
+        return Client(self.driver)
+
+    def handler(
+        self,
+        type: str,
+        *,
+        queue: str = DEFAULT_QUEUE,
+        priority: int = 0,
+        max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+        timeout: timedelta | None = None,
+        retry: RetryPolicy | None = None,
+        name: str | None = None,
+        meta: Mapping[str, object] | None = None,
+    ) -> Callable[[Callable[P, R]], Task[P, R]]:
+        """Run jobs of this type by the decorated ``fn(payload)``, ``fn(payload, ctx)`` or class with ``handle``."""
+        definition = JobDefinition(
+            type=type,
+            queue=queue,
+            priority=priority,
+            timeout=timeout,
+            max_attempts=max_attempts,
+            name=name,
+            meta=meta or {},
+        )
+
+        def register(function: Callable[P, R]) -> Task[P, R]:
+            self.catalogue.add(handler_of(type, function, timeout=timeout, retry=retry))
+            self.queues[queue] = None
+            return Task(self, definition, function)
+
+        return register
+
+    def resource(self, factory: Callable[[], Any]) -> Callable[[], Any]:
+        """What handlers share as ``ctx.resources["<name of the factory>"]``: made once a process, closed at its end."""
+        name = factory.__name__
+        if name in self.catalogue.resources:
+            raise InvalidInput("resource", wanted="one factory for each name", got=f"a second one for {name}")
+        self.catalogue.resources[name] = factory
+        return factory
+
+    def worker(self, options: WorkerOptions | None = None) -> Worker:
+        """A worker for the handlers of this app; by default on all their queues."""
+        asked = options or WorkerOptions(queues=tuple(self.queues) or (DEFAULT_QUEUE,))
+        return Worker(self.driver, replace(asked), catalogue=self.catalogue)
+
+    def close(self) -> None:
+        """Close the store, if it was opened."""
+        if self._driver is not None:
+            self._driver.close()
+            self._driver = None

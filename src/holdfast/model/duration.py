@@ -1,0 +1,72 @@
+"""Lengths and rates as people write them (``1500ms``, ``30s``, ``1h30m``, ``600/m``): the one place that reads them."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from holdfast.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND, to_timedelta
+from holdfast.errors import InvalidInput
+from holdfast.model import bounds
+
+WANTED = "a length such as 1500ms, 30s, 5m, 2h, 1d or 1h30m"
+RATE_WANTED = "a rate such as 10, 10/s, 600/m or 5/h"
+
+_UNITS = {"us": 1, "µs": 1, "ms": MILLISECOND, "s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY, "w": 7 * DAY}
+_PART = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,6}))?(us|µs|ms|s|m|h|d|w)")
+_RATE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(?:/(s|m|h|d))?")
+_SHOWN = (("d", DAY), ("h", HOUR), ("m", MINUTE), ("s", SECOND), ("ms", MILLISECOND), ("us", 1))
+
+
+def parse(field: str, text: str) -> timedelta:
+    """The length that a text says; ``field`` is the word by which an error calls it. Exact to the microsecond."""
+    compact = text.strip().lower()
+    parts = list(_PART.finditer(compact))
+    if not parts or "".join(part[0] for part in parts) != compact:
+        raise InvalidInput(field, wanted=WANTED, got=text)
+    length = sum(_microseconds(part) for part in parts)
+    if length > bounds.MAX_LENGTH:
+        raise InvalidInput(field, wanted=f"at most {bounds.MAX_LENGTH // DAY} days", got=text)
+    return to_timedelta(length)
+
+
+def _microseconds(part: re.Match[str]) -> int:
+    whole, fraction, unit = part[1], part[2] or "", part[3]
+    scaled: int = 10 ** len(fraction)
+    return int(whole + fraction) * _UNITS[unit] // scaled
+
+
+def spelled(length: int) -> str:
+    """Microseconds in the two largest units that matter, rounded down: ``3m20s``, ``1d``, ``15ms``."""
+    if length <= 0:
+        return "0s"
+    for place, (unit, size) in enumerate(_SHOWN):
+        if length < size:
+            continue
+        count, rest = divmod(length, size)
+        if size > SECOND:
+            smaller, smaller_size = _SHOWN[place + 1]
+            more = rest // smaller_size
+            return f"{count}{unit}" + (f"{more}{smaller}" if more else "")
+        if size == SECOND and count < 10 and rest >= SECOND // 10:
+            return f"{count}.{rest * 10 // SECOND}s"
+        return f"{count}{unit}"
+    raise AssertionError("the smallest unit is one microsecond")
+
+
+def exact(length: timedelta) -> str:
+    """A length so that ``parse`` reads it back as it was."""
+    left, text = length // timedelta(microseconds=1), ""
+    for unit, size in _SHOWN:
+        count, left = divmod(left, size)
+        text += f"{count}{unit}" if count else ""
+    return text or "0s"
+
+
+def parse_rate(field: str, text: str) -> float:
+    """Times per second, from a number (per second) or a number per second, minute, hour or day."""
+    found = _RATE.fullmatch(text.strip().lower())
+    rate = float(found[1]) * SECOND / _UNITS[found[2] or "s"] if found else 0.0
+    if rate <= 0:
+        raise InvalidInput(field, wanted=RATE_WANTED, got=text)
+    return rate

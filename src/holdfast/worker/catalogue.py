@@ -1,0 +1,151 @@
+"""Which function runs which type of job, and the resources that functions share."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, get_type_hints
+
+import msgspec
+
+from holdfast.errors import InvalidInput, PayloadError
+from holdfast.model import bounds
+from holdfast.model.retry import RetryPolicy
+from holdfast.wire.codec import JSON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handler:
+    """A function and how its jobs are to be run."""
+
+    type: str
+    function: Callable[..., Any]
+    wants_context: bool
+    is_async: bool
+    payload_type: object = None  # None: the plain JSON value
+    timeout: timedelta | None = None
+    retry: RetryPolicy | None = None
+
+    def decode(self, payload: object) -> object:
+        """The payload as the function wants it; ``PayloadError`` says what does not fit."""
+        if self.payload_type is None:
+            return payload
+        if hasattr(self.payload_type, "model_validate"):  # pydantic, where it is installed
+            try:
+                return self.payload_type.model_validate(payload)
+            except ValueError as error:
+                raise PayloadError("payload", wanted=_name(self.payload_type), got=str(error)) from error
+        try:
+            return msgspec.convert(payload, type=self.payload_type)
+        except msgspec.ValidationError as error:
+            raise PayloadError("payload", wanted=_name(self.payload_type), got=str(error)) from error
+
+
+def _name(wanted: object) -> str:
+    return getattr(wanted, "__name__", str(wanted))
+
+
+def handler_of(
+    type_: str,
+    function: Callable[..., Any],
+    *,
+    timeout: timedelta | None = None,
+    retry: RetryPolicy | None = None,
+) -> Handler:
+    """Describe ``fn(payload)``, ``fn(payload, ctx)``, either of them async, or a class with ``handle(ctx)``."""
+    bounds.name("type", type_)
+    if timeout is not None:
+        bounds.length("timeout", timeout, least=1)
+    if inspect.isclass(function):
+        made: Any = function()
+        return Handler(
+            type=type_,
+            function=lambda _payload, context: made.handle(context),
+            wants_context=True,
+            is_async=inspect.iscoroutinefunction(made.handle),
+            timeout=timeout,
+            retry=retry,
+        )
+    parameters = list(inspect.signature(function).parameters.values())
+    if len(parameters) not in (1, 2):
+        raise InvalidInput("handler", wanted="fn(payload), fn(payload, ctx) or a class with handle(ctx)", got=function)
+    return Handler(
+        type=type_,
+        function=function,
+        wants_context=len(parameters) == 2,
+        is_async=inspect.iscoroutinefunction(function),
+        payload_type=_payload_type(function, parameters[0].name),
+        timeout=timeout,
+        retry=retry,
+    )
+
+
+def _payload_type(function: Callable[..., Any], parameter: str) -> object:
+    """What the payload is annotated with, if that is more than plain JSON."""
+    try:
+        hint = get_type_hints(function).get(parameter)
+    except NameError:  # an annotation that only a type checker can resolve
+        return None
+    return None if hint in (None, Any, object, dict, list, str, int, float, bool) else hint
+
+
+class Catalogue:
+    """Handlers by type, resources by name."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[str, Handler] = {}
+        self.resources: dict[str, Callable[[], Any]] = {}
+
+    def add(self, handler: Handler) -> Handler:
+        """Register a handler; a type has one."""
+        if handler.type in self._handlers:
+            raise InvalidInput("type", wanted="one handler for each type", got=f"a second one for {handler.type}")
+        self._handlers[handler.type] = handler
+        return handler
+
+    def get(self, type_: str) -> Handler | None:
+        """The handler of a type, if it is known here."""
+        return self._handlers.get(type_)
+
+    @property
+    def types(self) -> frozenset[str]:
+        """Every type with a handler: a worker reserves no others."""
+        return frozenset(self._handlers)
+
+    def __iter__(self) -> Iterator[Handler]:
+        return iter(self._handlers.values())
+
+
+@dataclass(slots=True)
+class Resources:
+    """What handlers share in one process: made when first asked for, closed at its end."""
+
+    factories: dict[str, Callable[[], Any]]
+    _made: dict[str, Any] = field(default_factory=dict)
+    _stack: ExitStack = field(default_factory=ExitStack)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            if name not in self.factories:
+                known = ", ".join(sorted(self.factories)) or "none"
+                raise InvalidInput("resource", wanted=f"one of: {known}", got=name)
+            made = self.factories[name]()
+            if isinstance(made, AbstractContextManager):
+                made = self._stack.enter_context(made)
+            elif callable(getattr(made, "close", None)):
+                self._stack.callback(made.close)
+            self._made[name] = made
+        return self._made[name]
+
+    def close(self) -> None:
+        """Close them, the last made first."""
+        self._made.clear()
+        self._stack.close()
+
+
+def encode_result(value: object) -> bytes | None:
+    """What a handler returned, as it is kept with the job; nothing for None."""
+    return None if value is None else bounds.blob("result", JSON.encode(value, field="result"), most=bounds.MAX_PAYLOAD)

@@ -1,0 +1,143 @@
+"""From how an attempt went to how its lease ends. Pure: what is left to chance is passed in, nothing is looked up.
+
+| outcome | settlement | attempt | then |
+|---|---|---|---|
+| ``Succeeded`` | ack | counted | done |
+| ``Failed``, ``TimedOut`` | retry, after the policy's delay | counted | ready; dead when none is left |
+| ``Crashed`` | the same, told as a crash | counted | the same; dead after ``max_crashes`` in a row |
+| ``RetryAsked`` | retry, after the delay asked for | counted | the same |
+| ``Unrecovered``, ``BadPayload`` | fail | counted | dead |
+| ``Cancelled`` | fail | counted | cancelled, because the store was asked to |
+| ``Snoozed``, ``Interrupted``, ``UnknownType`` | release | refunded | ready; dead when the budget is spent |
+
+A failure of the last attempt is a retry too: the store counts attempts, and makes a dead letter of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple, assert_never
+
+from holdfast.clock import DAY, HOUR, SECOND, to_timedelta
+from holdfast.model import bounds, duration
+from holdfast.model.job import JobRecord
+from holdfast.model.lease import Lease
+from holdfast.model.retry import DEFAULT, RetryPolicy
+from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
+from holdfast.worker.outcome import (
+    BadPayload,
+    Cancelled,
+    Crashed,
+    Failed,
+    Interrupted,
+    Outcome,
+    RetryAsked,
+    Snoozed,
+    Succeeded,
+    TimedOut,
+    UnknownType,
+    Unrecovered,
+    error_text,
+)
+
+BAD_PAYLOAD = "bad payload"
+CANCELLED = "cancelled"
+UNRECOVERABLE = "unrecoverable"
+UNKNOWN_TYPE_DELAY = 10 * SECOND  # long enough not to spin, short enough for the next worker of a rolling deploy
+UNKNOWN_TYPE_BUDGET = HOUR
+INTERRUPTED_BUDGET = 30 * DAY  # the time it was held counts, and a job of many hours may meet many deploys
+
+
+def decide(
+    job: JobRecord,
+    lease: Lease,
+    outcome: Outcome,
+    policy: RetryPolicy,
+    *,
+    random: float,
+    started_at: int | None = None,
+) -> Settlement:
+    """The settlement of an attempt. Never fails: a policy that does is replaced by the default one, and reported."""
+    match outcome:
+        case Succeeded():
+            return Ack(
+                lease,
+                result=outcome.result,
+                writes=outcome.writes,
+                started_at=started_at,
+                detail=outcome.detail,
+            )
+        case Failed() | TimedOut() | Crashed() | RetryAsked():
+            delay = _delay(job, outcome, policy, random)
+            error, detail = _trouble(outcome)
+            error = f"{error}\n{delay.trouble}" if delay.trouble else error
+            crashed = isinstance(outcome, Crashed)
+            return Retry(lease, delay=delay.length, error=error, crashed=crashed, started_at=started_at, detail=detail)
+        case Unrecovered() | BadPayload() | Cancelled():
+            return Fail(lease, reason=_reason(outcome), error=outcome.error, started_at=started_at)
+        case Snoozed() | Interrupted() | UnknownType():
+            given = _given_back(job, outcome)
+            return Release(lease, delay=given.delay, budget=given.budget, started_at=started_at, detail=given.reason)
+        case _:
+            assert_never(outcome)
+
+
+def _trouble(outcome: Failed | TimedOut | Crashed | RetryAsked) -> tuple[str, str]:
+    """The error that the job keeps, and a word for the ledger."""
+    match outcome:
+        case Failed():
+            return outcome.error, outcome.kind
+        case TimedOut():
+            return f"timed out after {duration.exact(to_timedelta(outcome.after))}", "timed out"
+        case Crashed():
+            return f"the process that ran it ended: {outcome.how}", "crashed"
+        case RetryAsked():
+            return outcome.error, "retry asked for"
+        case _:
+            assert_never(outcome)
+
+
+class _Delay(NamedTuple):
+    length: int
+    trouble: str = ""
+
+
+def _delay(
+    job: JobRecord, outcome: Failed | TimedOut | Crashed | RetryAsked, policy: RetryPolicy, random: float
+) -> _Delay:
+    """How long until the next attempt. A policy may be anybody's code, and the job must be settled all the same."""
+    if isinstance(outcome, RetryAsked) and outcome.after is not None:
+        return _Delay(outcome.after)
+    if job.attempts >= job.max_attempts:  # there is no next one
+        return _Delay(0)
+    try:
+        return _Delay(bounds.length("delay", policy.delay(job.attempts, random)))
+    except Exception as broken:  # noqa: BLE001 - whatever it raises
+        length = bounds.length("delay", DEFAULT.delay(job.attempts, random))
+        return _Delay(length, f"The retry policy failed, the default one was asked: {error_text(broken)}")
+
+
+def _reason(outcome: Unrecovered | BadPayload | Cancelled) -> str:
+    """Why there is no next attempt."""
+    match outcome:
+        case Unrecovered():
+            return outcome.reason or UNRECOVERABLE
+        case BadPayload():
+            return BAD_PAYLOAD
+        case Cancelled():
+            return CANCELLED
+        case _:
+            assert_never(outcome)
+
+
+def _given_back(job: JobRecord, outcome: Snoozed | Interrupted | UnknownType) -> Snoozed:
+    """For how long, within which budget, and why."""
+    match outcome:
+        case Snoozed():
+            return outcome if outcome.reason else replace(outcome, reason="snoozed")
+        case Interrupted():
+            return Snoozed(delay=0, budget=INTERRUPTED_BUDGET, reason="interrupted")
+        case UnknownType():
+            return Snoozed(delay=UNKNOWN_TYPE_DELAY, budget=UNKNOWN_TYPE_BUDGET, reason=f"no handler for {job.type}")
+        case _:
+            assert_never(outcome)

@@ -1,0 +1,148 @@
+"""What parent and child say to each other: msgpack with a length in front, never pickle."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import msgspec
+
+from holdfast.model.job import JobRecord
+from holdfast.worker.outcome import (
+    BadPayload,
+    Failed,
+    Outcome,
+    RetryAsked,
+    Snoozed,
+    Succeeded,
+    UnknownType,
+    Unrecovered,
+)
+
+_LENGTH = struct.Struct(">I")
+
+
+class Work(msgspec.Struct, tag=True, frozen=True):
+    """Run this job; ``run`` numbers the attempt between these two."""
+
+    run: int
+    job: JobRecord
+    fence: int
+    checkpoint: bytes | None = None
+
+
+class Stop(msgspec.Struct, tag=True, frozen=True):
+    """Finish what is running, give back the rest, and go."""
+
+
+class Began(msgspec.Struct, tag=True, frozen=True):
+    """The handler of this run starts now."""
+
+    run: int
+    at: int
+
+
+class Noted(msgspec.Struct, tag=True, frozen=True):
+    """Something for the next heartbeat."""
+
+    run: int
+    progress: bytes | None = None
+    checkpoint: bytes | None = None
+
+
+class Ended(msgspec.Struct, tag=True, frozen=True):
+    """How a run ended; the parent makes an outcome of it."""
+
+    run: int
+    kind: str
+    error: str = ""
+    reason: str = ""
+    after: int | None = None
+    budget: int = 0
+    result: bytes | None = None
+
+
+class GivenBack(msgspec.Struct, tag=True, frozen=True):
+    """This run was never started."""
+
+    run: int
+
+
+class Interrupt(msgspec.Struct, tag=True, frozen=True):
+    """Stop this run, if it is still the one: sent beside a signal, on a socket of its own."""
+
+    run: int
+    why: str
+
+
+Frame: TypeAlias = Work | Stop | Began | Noted | Ended | GivenBack | Interrupt
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Frame).decode
+
+
+def packed(frame: Frame) -> bytes:
+    """A frame as bytes."""
+    body = _encode(frame)
+    return _LENGTH.pack(len(body)) + body
+
+
+class Buffer:
+    """Bytes as they come in, frames as they become whole."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """Every frame that is complete now."""
+        self._bytes += data
+        start = 0
+        while len(self._bytes) - start >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._bytes, start)
+            end = start + _LENGTH.size + length
+            if len(self._bytes) < end:
+                break
+            yield _decode(bytes(self._bytes[start + _LENGTH.size : end]))
+            start = end
+        del self._bytes[:start]
+
+
+def ended(run: int, outcome: Outcome) -> Ended:
+    """An outcome as it travels; ``outcome`` is one that a handler can bring about."""
+    match outcome:
+        case Succeeded():
+            return Ended(run, kind="ok", result=outcome.result, reason=outcome.detail)
+        case Failed():
+            return Ended(run, kind="failed", error=outcome.error, reason=outcome.kind)
+        case Unrecovered():
+            return Ended(run, kind="unrecoverable", error=outcome.error, reason=outcome.reason)
+        case RetryAsked():
+            return Ended(run, kind="retry", error=outcome.error, after=outcome.after)
+        case Snoozed():
+            return Ended(run, kind="snooze", after=outcome.delay, budget=outcome.budget, reason=outcome.reason)
+        case BadPayload():
+            return Ended(run, kind="bad payload", error=outcome.error)
+        case UnknownType():
+            return Ended(run, kind="unknown type")
+        case _:
+            raise AssertionError(f"no handler ends like this: {outcome!r}")
+
+
+def outcome_of(frame: Ended) -> Outcome:
+    """The outcome again, in the parent."""
+    match frame.kind:
+        case "ok":
+            return Succeeded(result=frame.result, detail=frame.reason)
+        case "unrecoverable":
+            return Unrecovered(reason=frame.reason, error=frame.error)
+        case "retry":
+            return RetryAsked(after=frame.after, error=frame.error)
+        case "snooze":
+            return Snoozed(delay=frame.after or 0, budget=frame.budget, reason=frame.reason)
+        case "bad payload":
+            return BadPayload(error=frame.error)
+        case "unknown type":
+            return UnknownType()
+        case _:
+            return Failed(error=frame.error, kind=frame.reason)

@@ -1,0 +1,368 @@
+"""Handlers in child processes: dispatch, timeouts, interruptions, deaths. One thread watches over all of them.
+
+A handler may hold the GIL, loop for ever, sleep in C or take its process down: its attempt ends, and nobody else's. An
+attempt that has to stop is first interrupted by an exception; a child that does not obey within the grace is killed,
+and replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import signal
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import islice
+
+from holdfast.clock import SECOND, monotonic
+from holdfast.model.lease import Note, Reservation
+from holdfast.worker import frames
+from holdfast.worker.catalogue import Catalogue
+from holdfast.worker.child import INTERRUPT, READ, server
+from holdfast.worker.frames import Began, Ended, GivenBack, Interrupt, Noted, Stop, Work
+from holdfast.worker.nursery import Born, Gone, Nursery
+from holdfast.worker.outcome import Cancelled, Crashed, Interrupted, Outcome, TimedOut
+
+TIMEOUT, SHUTDOWN, CANCEL, LOST = "timeout", "shutdown", "cancel", "lease lost"
+
+MOST_AHEAD = 64  # jobs that may wait inside a child behind the running one
+SHORT = 0.010  # seconds of work that may wait there: enough to keep the child busy, too little to be missed
+MOST_WAITING = 500  # jobs that may wait here, in front of all children, and be released if need be
+A_WHILE = 0.100  # seconds of work that may wait here: long jobs are not hoarded
+HASTY = 1.0  # a child that dies younger than this, having run nothing, is replaced only after this long
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One attempt, from the moment it is handed over."""
+
+    number: int
+    reservation: Reservation
+    timeout: int | None = None
+    started_at: int | None = None  # by the child's wall clock: for the ledger
+    note: Note | None = None  # what the handler left since the last heartbeat
+    why: str | None = None  # it was asked to stop
+    began: float | None = None
+    kill_at: float | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Child:
+    born: Born
+    at: float
+    runs: deque[Run] = field(default_factory=deque)  # as they were sent: only the first can have begun
+    incoming: frames.Buffer = field(default_factory=frames.Buffer)
+    outgoing: bytearray = field(default_factory=bytearray)
+    waits: bool = False  # the child does not read as fast as we write
+    finished: int = 0
+    leaving: bool = False
+
+
+class Children:
+    """As many child processes as there may be jobs at a time. Any thread may call what has no underscore."""
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        *,
+        processes: int,
+        grace: float,
+        on_end: Callable[[Run, Outcome], None],
+        recycle_after: int | None = None,
+    ) -> None:
+        """Forks the nursery: call it before starting threads."""
+        self._nursery = Nursery(server(catalogue))
+        self._processes = processes
+        self._grace = grace
+        self._on_end = on_end
+        self._recycle_after = recycle_after
+        self._children: dict[int, _Child] = {}
+        self._pending: deque[Run] = deque()
+        self._usual = 1.0  # seconds that a run takes, lately
+        self._lock = threading.RLock()
+        self.changed = threading.Condition(self._lock)
+        self._births: list[float] = []  # when further children may be asked for
+        self._closing = False
+        self._ended = False
+        self._awake, self._wake = socket.socketpair()
+        self._wake.setblocking(False)  # noqa: FBT003 - so does socket call it
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._nursery, selectors.EVENT_READ, self._read_news)
+        self._selector.register(self._awake, selectors.EVENT_READ, lambda: self._awake.recv(READ))
+        for _ in range(processes):
+            self._nursery.ask_for_child()
+        self._thread = threading.Thread(target=self._watch, name="holdfast-children", daemon=True)
+        self._thread.start()
+
+    # For the worker ---------------------------------------------------------------------------------------------
+
+    def room(self) -> int:
+        """How many more runs are useful now: what can start at once, and what waits only a moment.
+
+        Short jobs are asked for by the half store: many small batches would cost more than the jobs.
+        """
+        with self._lock:
+            room = self._processes * (1 + self._ahead()) - self.busy()
+            waiting = min(MOST_WAITING, self._processes * int(A_WHILE / max(self._usual, 1e-6)))
+            if waiting <= self._processes:
+                return room
+            return room + waiting if len(self._pending) <= waiting // 2 else 0
+
+    def busy(self) -> int:
+        """How many runs are handed over and have not ended."""
+        with self._lock:
+            return len(self._pending) + sum(len(child.runs) for child in self._children.values())
+
+    def submit(self, runs: list[Run]) -> None:
+        """Hand over runs; each ends with exactly one call of ``on_end``."""
+        with self._lock:
+            self._pending.extend(runs)
+        self._poke()
+
+    def interrupt(self, run: Run, why: str) -> None:
+        """Ask one run to stop; the answer is its end."""
+        with self._lock:
+            if run in self._pending:
+                self._pending.remove(run)
+                self._end(run, Interrupted())
+            else:
+                self._stop_run(run, why)
+        self._poke()
+
+    def take_back(self) -> list[Run]:
+        """The runs that no child has got yet, to be released."""
+        with self._lock:
+            runs = list(self._pending)
+            self._pending.clear()
+            return runs
+
+    def interrupt_all(self, why: str) -> None:
+        """Ask every run to stop."""
+        with self._lock:
+            for run in [run for child in self._children.values() for run in child.runs]:
+                self._stop_run(run, why)
+        self._poke()
+
+    def close(self) -> None:
+        """End the children; what still runs is killed, and its end is told."""
+        with self._lock:
+            self._closing = True
+            for child in self._children.values():
+                self._send(child, Stop())
+        self._poke()
+        self._thread.join()
+
+    # The watching thread ----------------------------------------------------------------------------------------
+
+    def _poke(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._wake.send(b"!")
+
+    def _watch(self) -> None:
+        closing_at: float | None = None
+        while True:
+            events = self._selector.select(self._until_deadline())
+            with self._lock:
+                for key, _ in events:
+                    key.data()
+                if self._ended:
+                    self._ended = False
+                    self.changed.notify_all()
+                now = monotonic()
+                if self._closing:
+                    closing_at = closing_at or now
+                    if not self._children:
+                        break
+                    if now > closing_at + self._grace:
+                        for pid in self._children:
+                            self._nursery.signal(pid, signal.SIGKILL)
+                self._keep_deadlines(now)
+                self._dispatch()
+        self._selector.close()
+        self._nursery.close()
+        self._awake.close()
+        self._wake.close()
+
+    def _until_deadline(self) -> float:
+        with self._lock:
+            now = monotonic()
+            due = [now + 0.05] if self._closing else [now + 1.0]
+            due += self._births
+            for child in self._children.values():
+                for run in islice(child.runs, 1):  # no other can have begun
+                    due += [instant for instant in (run.kill_at, _deadline(run)) if instant is not None]
+            return max(0.0, min(due) - now)
+
+    def _keep_deadlines(self, now: float) -> None:
+        for child in self._children.values():
+            for run in islice(child.runs, 1):
+                deadline = _deadline(run)
+                if deadline is not None and now >= deadline:
+                    self._stop_run(run, TIMEOUT)
+                if run.kill_at is not None and now >= run.kill_at:
+                    self._nursery.signal(child.born.pid, signal.SIGKILL)
+        while self._births and self._births[0] <= now:
+            self._births.pop(0)
+            self._nursery.ask_for_child()
+
+    def _dispatch(self) -> None:
+        """Spread what is pending, each to the child that has least to do; then write to each child once."""
+        given: set[_Child] = set()
+        while self._pending:
+            child = self._free_child(self._pending[0])
+            if child is None:
+                break
+            run = self._pending.popleft()
+            child.runs.append(run)
+            job, lease = run.reservation.job, run.reservation.lease
+            child.outgoing += frames.packed(Work(run.number, job, lease.fence, run.reservation.checkpoint))
+            given.add(child)
+        for child in given:
+            self._flush(child)
+
+    def _free_child(self, run: Run) -> _Child | None:
+        """An idle one, or one that will be idle in a moment. A job that crashed before shares its child with nobody."""
+        ready = [child for child in self._children.values() if not child.leaving]
+        best = min(ready, key=lambda child: len(child.runs), default=None)
+        if best is None or not best.runs:
+            return best
+        if run.reservation.job.crashes or best.runs[-1].reservation.job.crashes or len(best.runs) > self._ahead():
+            return None
+        return best
+
+    def _ahead(self) -> int:
+        return min(MOST_AHEAD, int(SHORT / max(self._usual, 1e-6)))
+
+    # News -------------------------------------------------------------------------------------------------------
+
+    def _read_news(self) -> None:
+        match self._nursery.news():
+            case Born() as born:
+                child = _Child(born, monotonic())
+                born.frames.setblocking(False)  # noqa: FBT003 - so does socket call it
+                self._children[born.pid] = child
+                self._selector.register(born.frames, selectors.EVENT_READ, lambda: self._converse(child))
+                if self._closing:
+                    self._send(child, Stop())
+            case Gone(pid=pid, code=code):
+                self._bury(self._children.pop(pid), code)
+            case None:
+                raise RuntimeError("the nursery process has ended")
+
+    def _converse(self, child: _Child) -> None:
+        """Read what a child says, write what it did not take yet."""
+        if child.born.pid not in self._children:
+            return  # it was buried by an earlier event of the same moment
+        self._flush(child)
+        with contextlib.suppress(BlockingIOError, ConnectionResetError):
+            while data := child.born.frames.recv(READ):
+                for frame in child.incoming.feed(data):
+                    self._heard(child, frame)
+            self._selector.unregister(child.born.frames)  # its end is near: the nursery will tell
+
+    def _heard(self, child: _Child, frame: frames.Frame) -> None:
+        run = child.runs[0]
+        match frame:
+            case Began():
+                run.began, run.started_at = monotonic(), frame.at
+                if run.why is not None:
+                    self._stop_run(run, run.why)
+            case Noted():
+                old = run.note or Note()
+                run.note = Note(progress=frame.progress or old.progress, checkpoint=frame.checkpoint or old.checkpoint)
+            case Ended():
+                child.runs.popleft()
+                child.finished += 1
+                took = monotonic() - (run.began or monotonic())
+                self._usual += (took - self._usual) * (0.5 if took > self._usual else 0.2)
+                stopped = frame.kind == "interrupted"
+                self._end(run, _stopped(run, frame.reason) if stopped else frames.outcome_of(frame))
+                self._maybe_recycle(child)
+            case GivenBack():
+                child.runs.popleft()
+                self._end(run, Interrupted())
+            case _:
+                raise AssertionError(f"no child says this: {frame!r}")
+
+    def _maybe_recycle(self, child: _Child) -> None:
+        if self._recycle_after is not None and child.finished >= self._recycle_after and not child.leaving:
+            child.leaving = True
+            self._send(child, Stop())
+
+    def _bury(self, child: _Child, code: int) -> None:
+        """A child is gone: what it had begun has ended with it, what it had not begun goes to another."""
+        self._converse_last(child)
+        runs = list(child.runs)
+        if runs and runs[0].began is not None:
+            run = runs.pop(0)
+            self._end(run, _stopped(run, run.why) if run.why else Crashed.from_exit(code))
+        self._pending.extendleft(reversed(runs))
+        child.born.frames.close()
+        child.born.interrupts.close()
+        if not self._closing:
+            hasty = not child.finished and monotonic() - child.at < HASTY
+            self._births.append(monotonic() + (HASTY if hasty and not child.runs else 0.0))
+            self._births.sort()
+
+    def _converse_last(self, child: _Child) -> None:
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(child.born.frames)
+        with contextlib.suppress(BlockingIOError, ConnectionResetError):
+            while data := child.born.frames.recv(READ):
+                for frame in child.incoming.feed(data):
+                    self._heard(child, frame)
+
+    # Acting -----------------------------------------------------------------------------------------------------
+
+    def _stop_run(self, run: Run, why: str) -> None:
+        if run.kill_at is not None:
+            return
+        run.why = run.why or why
+        if run.began is None:
+            return  # as soon as it begins
+        run.kill_at = monotonic() + self._grace
+        for child in self._children.values():
+            if child.runs and child.runs[0] is run:
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    child.born.interrupts.send(frames.packed(Interrupt(run.number, run.why)))
+                self._nursery.signal(child.born.pid, INTERRUPT)
+
+    def _send(self, child: _Child, frame: frames.Frame) -> None:
+        child.outgoing += frames.packed(frame)
+        self._flush(child)
+
+    def _flush(self, child: _Child) -> None:
+        """Write without waiting; the selector says when a slow reader has room again."""
+        with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
+            while child.outgoing:
+                sent = child.born.frames.send(child.outgoing)
+                del child.outgoing[:sent]
+        waits = bool(child.outgoing)
+        if waits is not child.waits:
+            child.waits = waits
+            interest = selectors.EVENT_READ | (selectors.EVENT_WRITE if waits else 0)
+            with contextlib.suppress(KeyError, ValueError):
+                self._selector.modify(child.born.frames, interest, lambda: self._converse(child))
+
+    def _end(self, run: Run, outcome: Outcome) -> None:
+        self._on_end(run, outcome)
+        self._ended = True
+
+
+def _deadline(run: Run) -> float | None:
+    if run.timeout is None or run.began is None or run.why is not None:
+        return None
+    return run.began + run.timeout / SECOND
+
+
+def _stopped(run: Run, why: str | None) -> Outcome:
+    match why:
+        case "timeout":
+            return TimedOut(after=run.timeout or 0)
+        case "cancel":
+            return Cancelled()
+        case _:
+            return Interrupted()

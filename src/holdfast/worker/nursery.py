@@ -1,0 +1,181 @@
+"""Where child processes come from: a process forked before any thread was started, which forks them on demand.
+
+Forking a process that has threads may leave locks held for ever in the child. The nursery has none, whatever its parent
+does later; and because it is the children's parent, a process id cannot come to mean another process before the nursery
+has said that the child is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import warnings
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+CHILD_SOCKETS = 2  # one for frames, one for interrupts
+
+
+class _Order(msgspec.Struct, frozen=True):
+    """A new child if ``pid`` is 0, else a signal for that one."""
+
+    pid: int = 0
+    signal: int = 0
+
+
+class _News(msgspec.Struct, frozen=True):
+    """A child that was born (its sockets come along), or one that is gone, with its wait status."""
+
+    pid: int
+    status: int | None = None
+
+
+class Born(NamedTuple):
+    """A child and our ends of its sockets."""
+
+    pid: int
+    frames: socket.socket
+    interrupts: socket.socket
+
+
+class Gone(NamedTuple):
+    """A child that has ended, and how: an exit code, or a signal as a negative number."""
+
+    pid: int
+    code: int
+
+
+class Nursery:
+    """The parent's side. ``fileno`` is readable when there is news."""
+
+    def __init__(self, serve: Callable[[socket.socket, socket.socket], None]) -> None:
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with warnings.catch_warnings():
+            # Python 3.12 and later warn if there are threads already. Those are the caller's; ours start after this.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.pid = os.fork()
+        if self.pid == 0:
+            self._control.close()
+            code = 1
+            try:
+                _nurse(theirs, serve)
+                code = 0
+            finally:
+                os._exit(code)
+        theirs.close()
+
+    def fileno(self) -> int:
+        """For a selector."""
+        return self._control.fileno()
+
+    def ask_for_child(self) -> None:
+        """A ``Born`` will follow."""
+        self._control.send(msgspec.msgpack.encode(_Order()))
+
+    def signal(self, pid: int, number: int) -> None:
+        """Send a signal to a child that may just have ended: then nothing happens."""
+        with contextlib.suppress(BrokenPipeError):
+            self._control.send(msgspec.msgpack.encode(_Order(pid, number)))
+
+    def news(self) -> Born | Gone | None:
+        """The next piece of news; None when the nursery itself is gone."""
+        data, descriptors, _, _ = socket.recv_fds(self._control, 4096, CHILD_SOCKETS)
+        if not data:
+            return None
+        news = msgspec.msgpack.decode(data, type=_News)
+        if news.status is None:
+            frames, interrupts = (socket.socket(fileno=descriptor) for descriptor in descriptors)
+            return Born(news.pid, frames, interrupts)
+        return Gone(news.pid, os.waitstatus_to_exitcode(news.status))
+
+    def close(self) -> None:
+        """End it: it kills what children are left."""
+        self._control.close()
+        os.waitpid(self.pid, 0)
+
+
+def _nurse(control: socket.socket, serve: Callable[[socket.socket, socket.socket], None]) -> None:
+    """The nursery's own loop: orders from the parent, deaths of children. Ends when the parent does."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # a terminal sends these to everyone; only the parent decides
+    awake, wake = socket.socketpair()
+    wake.setblocking(False)  # noqa: FBT003 - so does socket call it
+    awake.setblocking(False)  # noqa: FBT003
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+    children: set[int] = set()
+    try:
+        while _obey(control, (awake, wake), serve, children):
+            pass
+    finally:
+        for pid in children:
+            os.kill(pid, signal.SIGKILL)
+        for pid in children:
+            os.waitpid(pid, 0)
+
+
+def _obey(
+    control: socket.socket,
+    bell: tuple[socket.socket, socket.socket],
+    serve: Callable[[socket.socket, socket.socket], None],
+    children: set[int],
+) -> bool:
+    """Wait for one thing and do it; False when the parent is gone."""
+    awake, _ = bell
+    ready, _, _ = select.select([control, awake], [], [])
+    if awake in ready:
+        with contextlib.suppress(BlockingIOError):
+            awake.recv(4096)
+        _bury(control, children)
+    if control in ready:
+        try:
+            data = control.recv(4096)
+        except ConnectionResetError:  # it died with news unread
+            data = b""
+        if not data:
+            return False
+        order = msgspec.msgpack.decode(data, type=_Order)
+        if order.pid == 0:
+            children.add(_bear(control, bell, serve))
+        elif order.pid in children:
+            os.kill(order.pid, order.signal)
+    return True
+
+
+def _bury(control: socket.socket, children: set[int]) -> None:
+    for pid in tuple(children):
+        gone, status = os.waitpid(pid, os.WNOHANG)
+        if gone:
+            children.discard(pid)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                control.send(msgspec.msgpack.encode(_News(pid, status)))
+
+
+def _bear(
+    control: socket.socket,
+    own: tuple[socket.socket, ...],
+    serve: Callable[[socket.socket, socket.socket], None],
+) -> int:
+    ours, theirs = zip(*(socket.socketpair() for _ in range(CHILD_SOCKETS)), strict=True)
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for end in (control, *own, *ours):
+                end.close()
+            serve(*theirs)
+            code = 0
+        finally:
+            os._exit(code)
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        socket.send_fds(control, [msgspec.msgpack.encode(_News(pid))], [end.fileno() for end in ours])
+    for end in (*ours, *theirs):
+        end.close()
+    return pid

@@ -1,0 +1,327 @@
+"""The loop: reserve what can be run, keep it alive, run it in children, settle it; stop without losing anything."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import random
+import secrets
+import signal
+import socket
+import threading
+import types
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from holdfast.clock import SECOND, from_timedelta, monotonic
+from holdfast.drivers.contract import Store
+from holdfast.errors import InvalidInput, LeaseError, StoreError
+from holdfast.model import bounds
+from holdfast.model.job import JobRecord
+from holdfast.model.lease import Lease, Reservation
+from holdfast.model.retry import DEFAULT, RetryPolicy
+from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
+from holdfast.worker.attempt import attempt
+from holdfast.worker.catalogue import Catalogue, Handler, Resources, handler_of
+from holdfast.worker.decide import decide
+from holdfast.worker.heartbeat import Heart
+from holdfast.worker.isolate import CANCEL, LOST, SHUTDOWN, Children, Run
+from holdfast.worker.outcome import Interrupted, Outcome
+from holdfast.worker.settler import Settler
+
+log = logging.getLogger("holdfast.worker")
+
+LOOK_AGAIN = 0.25  # seconds after which an idle worker looks for itself, whatever the store's hints say
+REAP_EVERY = 5.0  # seconds, about: queues that nobody reserves from are repaired too
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """How a worker works; every default is meant to be left alone."""
+
+    queues: tuple[str, ...] = ("default",)
+    processes: int = field(default_factory=lambda: os.cpu_count() or 1)
+    lease: timedelta = timedelta(seconds=15)
+    drain: timedelta | None = timedelta(seconds=25)  # how long running jobs may go on after a stop; None: for ever
+    grace: timedelta = timedelta(seconds=2)  # between interrupting a handler and killing its process
+    retry: RetryPolicy = DEFAULT  # for handlers that have no policy of their own
+    until_drained: bool = False
+    max_jobs: int | None = None
+    recycle_after: int | None = None  # jobs after which a child process is replaced
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        """Everything in range."""
+        if not self.queues:
+            raise InvalidInput("queues", wanted="at least one", got="none")
+        for queue in self.queues:
+            bounds.name("queue", queue)
+        bounds.integer("processes", self.processes, least=1, most=1024)
+        bounds.length("lease", self.lease, least=SECOND // 10)
+        bounds.length("grace", self.grace)
+        if self.drain is not None:
+            bounds.length("drain", self.drain)
+        bounds.optional_integer("max_jobs", self.max_jobs, least=1)
+        bounds.optional_integer("recycle_after", self.recycle_after, least=1)
+        bounds.text("name", self.name, empty=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerResult:
+    """What became of one job: ``empty rejected skipped acked retried released dead``, or ``lost`` if it was refused."""
+
+    status: str
+    job_id: str | None = None
+    error: str = ""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a worker has done so far."""
+
+    statuses: Counter[str] = field(default_factory=Counter)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def count(self, status: str) -> None:
+        """One more of these."""
+        with self.lock:
+            self.statuses[status] += 1
+
+
+class Worker:
+    """Runs the jobs of some queues by the handlers it knows. ``run`` may be called off the main thread, too."""
+
+    def __init__(
+        self, driver: Store, options: WorkerOptions | None = None, *, catalogue: Catalogue | None = None
+    ) -> None:
+        self.driver = driver
+        self.options = options or WorkerOptions()
+        self.catalogue = catalogue or Catalogue()
+        self.name = self.options.name or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+        self.tally = Tally()
+        self._lease_for = from_timedelta(self.options.lease)
+        self._stop = threading.Event()
+        self._now = threading.Event()
+        self._numbers = itertools.count(1)
+        self._started = 0
+        self._dice = random.Random()  # noqa: S311 - jitter
+
+    def register(
+        self,
+        type_: str,
+        function: Callable[..., Any],
+        *,
+        timeout: timedelta | None = None,
+        retry: RetryPolicy | None = None,
+    ) -> Handler:
+        """Run jobs of this type by ``fn(payload)``, ``fn(payload, ctx)``, or a class with ``handle(ctx)``."""
+        return self.catalogue.add(handler_of(type_, function, timeout=timeout, retry=retry))
+
+    def stop(self, *, at_once: bool = False) -> None:
+        """Reserve nothing more, let running jobs end within the drain time; or do not even wait for that."""
+        self._stop.set()
+        if at_once:
+            self._now.set()
+
+    # One job, here and now --------------------------------------------------------------------------------------
+
+    def process_once(self, queue: str | None = None) -> WorkerResult:
+        """Run one job in this process, if one is due. For tests and scripts: nothing can interrupt the handler."""
+        queues = list(self.options.queues) if queue is None else [queue]
+        found = self.driver.reserve(
+            queues, limit=1, lease_for=self._lease_for, worker=self.name, types=self.catalogue.types
+        )
+        if not found:
+            return WorkerResult(status="empty")
+        [reservation] = found
+        resources = Resources(self.catalogue.resources)
+        run = Run(next(self._numbers), reservation)
+        heart = Heart(self.driver, lease_for=self._lease_for, on_lost=lambda *_: None, on_cancel=lambda _: None)
+        heart.start()
+        heart.add([run])
+        try:
+            outcome = attempt(self.catalogue, resources, reservation, lambda *_: None)
+        finally:
+            heart.stop()
+            resources.close()
+        lease = heart.remove([run]).get(run, reservation.lease)
+        settlement = self._decide(run, outcome)(lease)
+        [refused] = self.driver.settle([settlement])
+        return self._result(run, settlement, refused)
+
+    # The loop ---------------------------------------------------------------------------------------------------
+
+    def run(self, stop: threading.Event | None = None) -> Counter[str]:
+        """Work until stopped (or drained, or done with ``max_jobs``); gives how many jobs ended how."""
+        if not self.catalogue.types:
+            raise InvalidInput("handlers", wanted="at least one registered handler", got="none")
+        children = Children(
+            self.catalogue,
+            processes=self.options.processes,
+            grace=self.options.grace.total_seconds(),
+            on_end=lambda run, outcome: settler.add(run, self._decide(run, outcome)),
+            recycle_after=self.options.recycle_after,
+        )
+        heart = Heart(
+            self.driver,
+            lease_for=self._lease_for,
+            on_lost=lambda run, error: self._lost(children, run, error),
+            on_cancel=lambda run: children.interrupt(run, CANCEL),
+        )
+        settler = Settler(self.driver, heart, lease_for=self._lease_for, on_settled=self._settled)
+        heart.start()
+        settler.start()
+        log.info("worker.started", extra={"worker": self.name, "queues": self.options.queues})
+        try:
+            with self._signals():
+                self._work(children, heart, settler, stop or threading.Event())
+                self._drain(children, settler)
+        finally:
+            children.close()
+            settler.stop()
+            heart.stop()
+        log.info("worker.stopped", extra={"worker": self.name, **self.tally.statuses})
+        return Counter(self.tally.statuses)
+
+    def _work(self, children: Children, heart: Heart, settler: Settler, stop: threading.Event) -> None:
+        next_reap = monotonic() + self._dice.uniform(0.5, 1.5) * REAP_EVERY
+        while not (self._stop.is_set() or stop.is_set()):
+            try:
+                if monotonic() >= next_reap:
+                    self.driver.reap()
+                    next_reap = monotonic() + self._dice.uniform(0.5, 1.5) * REAP_EVERY
+                found = self._reserve(children, heart)
+            except StoreError as error:
+                log.warning("reserve.failed", extra={"error": str(error)})
+                self._stop.wait(LOOK_AGAIN)
+                continue
+            if self._enough():
+                return
+            if found is None:
+                with children.changed:
+                    children.changed.wait(LOOK_AGAIN)
+            elif not found:
+                if self.options.until_drained and self._drained(children, settler):
+                    return
+                self.driver.wait(list(self.options.queues), timeout=LOOK_AGAIN)
+
+    def _reserve(self, children: Children, heart: Heart) -> list[Run] | None:
+        """Take what there is room for; None if there is none."""
+        room = children.room()
+        if self.options.max_jobs is not None:
+            room = min(room, self.options.max_jobs - self._started)
+        if room <= 0:
+            return None
+        found = self.driver.reserve(
+            list(self.options.queues),
+            limit=min(room, bounds.MAX_BATCH),
+            lease_for=self._lease_for,
+            worker=self.name,
+            types=self.catalogue.types,
+        )
+        runs = [self._run_of(reservation) for reservation in found]
+        self._started += len(runs)
+        heart.add(runs)
+        children.submit(runs)
+        return runs
+
+    def _run_of(self, reservation: Reservation) -> Run:
+        handler = self.catalogue.get(reservation.job.type)
+        timeout = reservation.job.timeout
+        if timeout is None and handler is not None and handler.timeout is not None:
+            timeout = from_timedelta(handler.timeout)
+        return Run(next(self._numbers), reservation, timeout=timeout)
+
+    def _enough(self) -> bool:
+        return self.options.max_jobs is not None and self._started >= self.options.max_jobs
+
+    def _drained(self, children: Children, settler: Settler) -> bool:
+        """Nothing runs here, and nothing waits, is scheduled or runs elsewhere in our queues."""
+        if children.busy() or not settler.idle():
+            return False
+        types = self.catalogue.types
+        counts = [count for count in self.driver.counts(list(self.options.queues)) if count.type in types]
+        return not any(count.ready or count.scheduled or count.inflight for count in counts)
+
+    def _drain(self, children: Children, settler: Settler) -> None:
+        """Release what has not begun, wait for the rest, then interrupt it."""
+        if self._stop.is_set():
+            for run in children.take_back():
+                settler.add(run, self._decide(run, Interrupted()))
+        deadline = None if self.options.drain is None else monotonic() + self.options.drain.total_seconds()
+        while children.busy() and not self._now.is_set():
+            left = LOOK_AGAIN if deadline is None else min(LOOK_AGAIN, deadline - monotonic())
+            if left <= 0:
+                break
+            with children.changed:
+                children.changed.wait(left)
+        children.interrupt_all(SHUTDOWN)
+
+    # Endings ----------------------------------------------------------------------------------------------------
+
+    def _decide(self, run: Run, outcome: Outcome) -> Callable[[Lease], Settlement]:
+        job = run.reservation.job
+        handler = self.catalogue.get(job.type)
+        policy = (handler.retry if handler is not None else None) or self.options.retry
+        chance = self._dice.random()
+        return lambda lease: decide(job, lease, outcome, policy, random=chance, started_at=run.started_at)
+
+    def _settled(self, run: Run, settlement: Settlement, refused: LeaseError | StoreError | None) -> None:
+        result = self._result(run, settlement, refused)
+        self.tally.count(result.status)
+        if refused is not None:
+            extra = {"job_id": result.job_id, "verb": settlement.verb, "error": str(refused)}
+            log.warning("settle.refused", extra=extra)
+
+    @staticmethod
+    def _result(run: Run, settlement: Settlement, refused: Exception | None) -> WorkerResult:
+        job = run.reservation.job
+        if refused is not None:
+            return WorkerResult(status="lost", job_id=job.id, error=str(refused))
+        return WorkerResult(status=_status(job, settlement), job_id=job.id, error=getattr(settlement, "error", ""))
+
+    @staticmethod
+    def _lost(children: Children, run: Run, error: LeaseError) -> None:
+        log.warning("lease.lost", extra={"job_id": run.reservation.job.id, "error": str(error)})
+        children.interrupt(run, LOST)
+
+    # Signals ----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """The first SIGTERM or SIGINT drains, the second does not wait; only where Python lets us listen."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def stop(_number: int, _frame: types.FrameType | None) -> None:
+            self.stop(at_once=self._stop.is_set())
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _status(job: JobRecord, settlement: Settlement) -> str:
+    match settlement:
+        case Ack():
+            return "acked"
+        case Retry():
+            return "dead" if job.attempts >= job.max_attempts else "retried"
+        case Release():
+            return "released"
+        case Fail():
+            return "rejected" if settlement.reason == "bad payload" else "dead"
+
+
+def queues_of(names: Sequence[str]) -> tuple[str, ...]:
+    """The queues of a command line: each once, in order."""
+    return tuple(dict.fromkeys(names))

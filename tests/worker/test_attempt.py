@@ -1,0 +1,157 @@
+"""One attempt, in this process: what a handler gets, and what is made of what it gives."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from holdfast.errors import InvalidInput
+from holdfast.worker.control import Retry, Snooze, Unrecoverable
+from tests.worker.conftest import ended
+
+
+@dataclass
+class Order:
+    number: int
+    lines: list[str]
+
+
+class Parcel(msgspec.Struct):
+    weight: float
+
+
+def test_a_handler_gets_its_payload_and_its_result_is_kept(app):
+    @app.handler("double")
+    def double(payload):
+        return payload * 2
+
+    answer = double.enqueue(21)
+    assert app.worker().process_once().status == "acked"
+    assert app.client.result(answer.id) == 42
+    assert double(4) == 8  # still a function
+
+
+def test_a_handler_may_ask_for_its_context(app):
+    @app.handler("look", max_attempts=3, queue="q")
+    def look(payload, ctx):
+        assert ctx.payload == payload
+        return [ctx.job.type, ctx.attempt, ctx.job.max_attempts, ctx.fence, ctx.job.queue, ctx.cancelled]
+
+    answer = look.enqueue({"a": 1})
+    app.worker().process_once()
+    assert app.client.result(answer.id) == ["look", 1, 3, 1, "q", False]
+
+
+def test_a_handler_may_be_async_or_a_class(app):
+    @app.handler("async")
+    async def wait(payload):
+        return payload
+
+    @app.handler("class")
+    class Work:
+        def handle(self, ctx):
+            return ctx.payload
+
+    answers = [wait.enqueue(1), Work.enqueue(2)]
+    worker = app.worker()
+    assert [worker.process_once().status for _ in answers] == ["acked", "acked"]
+    assert [app.client.result(answer.id) for answer in answers] == [1, 2]
+
+
+def test_typed_payloads_are_made_before_the_handler_runs(app):
+    @app.handler("order")
+    def order(payload: Order) -> int:
+        assert isinstance(payload, Order)
+        return payload.number
+
+    @app.handler("parcel")
+    def parcel(payload: Parcel, _ctx: object) -> float:
+        return payload.weight
+
+    answers = [order.enqueue(Order(7, ["a"])), parcel.enqueue({"weight": 1.5})]
+    worker = app.worker()
+    assert {worker.process_once().status for _ in answers} == {"acked"}
+    assert [app.client.result(answer.id) for answer in answers] == [7, 1.5]
+
+
+def test_a_payload_that_does_not_fit_is_a_dead_letter_that_says_why(app):
+    @app.handler("order")
+    def order(payload: Order) -> None:
+        raise AssertionError(payload)
+
+    answer = order.enqueue({"number": "seven", "lines": []})
+    assert app.worker().process_once().status == "rejected"
+    record = ended(app, answer)
+    assert record.dead_reason == "bad payload"
+    assert "Order" in record.last_error
+    assert "number" in record.last_error
+
+
+@pytest.mark.parametrize("way", ["raised", "returned"])
+def test_a_handler_chooses_by_values(app, way):
+    def given(value):
+        if way == "raised":
+            raise value
+        return value
+
+    @app.handler("retry")
+    def retry(_payload):
+        return given(Retry(after=timedelta(hours=1), reason="not yet"))
+
+    @app.handler("snooze")
+    def snooze(_payload):
+        return given(Snooze(timedelta(hours=1)))
+
+    @app.handler("never")
+    def never(_payload):
+        return given(Unrecoverable("no such customer"))
+
+    answers = {task.definition.type: task.enqueue() for task in (retry, snooze, never)}
+    worker = app.worker()
+    assert [worker.process_once().status for _ in range(4)] == ["retried", "released", "dead", "empty"]
+    records = {type_: app.client.get(answer.id) for type_, answer in answers.items()}
+    assert (records["retry"].state, records["retry"].attempts, records["retry"].last_error) == ("ready", 1, "not yet")
+    assert (records["snooze"].state, records["snooze"].attempts) == ("ready", 0)
+    assert (records["never"].state, records["never"].dead_reason) == ("dead", "no such customer")
+
+
+def test_an_error_is_kept_with_its_place(app):
+    @app.handler("fail", max_attempts=1)
+    def fail(_payload):
+        raise ValueError("that was wrong")
+
+    answer = fail.enqueue()
+    assert app.worker().process_once().status == "dead"
+    record = ended(app, answer)
+    assert record.last_error.startswith("ValueError: that was wrong")
+    assert "in fail" in record.last_error
+
+
+def test_a_result_that_cannot_be_kept_is_told(app):
+    @app.handler("odd")
+    def odd(_payload):
+        return float("nan")
+
+    answer = odd.enqueue()
+    app.worker().process_once()
+    assert ended(app, answer).dead_reason == "bad result"
+
+
+def test_types_without_a_handler_are_left_for_others(app):
+    from holdfast import JobRequest
+
+    @app.handler("known")
+    def known(_payload):
+        return None
+
+    app.client.enqueue(JobRequest(type="unknown"))
+    assert app.worker().process_once().status == "empty"
+
+
+def test_what_cannot_be_a_handler_is_refused(app):
+    with pytest.raises(InvalidInput, match="fn\\(payload\\)"):
+        app.handler("none")(lambda: None)
+    app.handler("one")(lambda payload: payload)
+    with pytest.raises(InvalidInput, match="second one for one"):
+        app.handler("one")(lambda payload: payload)

@@ -1,0 +1,277 @@
+"""A worker with real child processes, whatever the handlers do."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from holdfast import JobRequest
+from holdfast.model.ledger import Ending
+from holdfast.worker.worker import WorkerOptions
+from tests.worker import zoo
+from tests.worker.conftest import QUICK, ended
+
+
+def test_many_jobs_run_each_once(app, drain):
+    @app.handler("square")
+    def square(payload):
+        return payload * payload
+
+    answers = app.client.enqueue([square.request(number) for number in range(500)])
+    assert drain() == {"acked": 500}
+    assert [app.client.result(answer.id) for answer in answers] == [number * number for number in range(500)]
+    assert len(app.driver.ledger(limit=1000)) == 500
+
+
+def test_failures_are_retried_until_they_succeed_or_are_exhausted(app, drain):
+    @app.handler("flaky", max_attempts=3)
+    def flaky(payload, ctx):
+        if ctx.attempt < payload:
+            raise RuntimeError(f"attempt {ctx.attempt}")
+        return ctx.attempt
+
+    answers = [flaky.enqueue(number) for number in (1, 2, 3, 4)]
+    assert drain() == {"acked": 3, "retried": 5, "dead": 1}
+    records = [ended(app, answer) for answer in answers]
+    assert [record.state for record in records] == ["done", "done", "done", "dead"]
+    assert records[-1].dead_reason == "attempts exhausted"
+
+
+@pytest.mark.parametrize("handler", zoo.ZOO, ids=lambda handler: handler.__name__)
+def test_a_handler_that_will_not_stop_is_stopped_at_its_timeout(app, drain, handler):
+    stubborn = app.handler("stubborn", max_attempts=1, timeout=timedelta(milliseconds=200))(handler)
+
+    @app.handler("fine")
+    def fine(_payload):
+        return None
+
+    answer = stubborn.enqueue()
+    app.client.enqueue([fine.request() for _ in range(20)])
+    started = time.monotonic()
+    assert drain(processes=1) == {"acked": 20, "dead": 1}
+    assert time.monotonic() - started < 20
+    assert "timed out" in ended(app, answer).last_error
+
+
+@pytest.mark.parametrize("handler", [zoo.dies_by_signal, zoo.exits_at_once], ids=lambda handler: handler.__name__)
+def test_a_child_that_dies_fails_only_its_own_attempt(app, drain, handler):
+    deadly = app.handler("deadly")(handler)
+
+    @app.handler("fine")
+    def fine(_payload):
+        return None
+
+    app.client.enqueue([fine.request() for _ in range(50)])
+    answer = deadly.enqueue()
+    app.client.enqueue([fine.request() for _ in range(50)])
+    drain()
+    counts = {count.type: count for count in app.driver.counts()}
+    assert counts["fine"].done == 100
+    record = ended(app, answer)
+    assert record.dead_reason == "poison"  # it took down three processes in a row
+    assert (record.attempts, record.crashes) == (3, 3)
+
+
+def test_leases_outlive_a_handler_that_holds_the_gil_for_three_of_them(app, drain):
+    @app.handler("hold")
+    def hold(_payload):
+        ctypes.PyDLL(None).usleep(1_000_000)  # PyDLL keeps the GIL
+        return os.getpid()
+
+    answer = hold.enqueue()
+    assert drain(lease=timedelta(milliseconds=300)) == {"acked": 1}
+    assert ended(app, answer).attempts == 1
+
+
+def test_a_cancelled_job_is_interrupted(app, drain):
+    @app.handler("long")
+    def long(_payload):
+        time.sleep(60)
+
+    answer = long.enqueue()
+
+    def cancel():
+        while app.driver.get(answer.id).state != "inflight":
+            time.sleep(0.01)
+        app.client.cancel(answer.id)
+
+    threading.Thread(target=cancel).start()
+    drain(lease=timedelta(milliseconds=300))
+    assert ended(app, answer).state == "cancelled"
+
+
+def test_a_lost_lease_interrupts_the_attempt_and_its_late_end_is_refused(app):
+    @app.handler("long", max_attempts=1)
+    def long(_payload):
+        time.sleep(60)
+
+    answer = long.enqueue()
+    worker = app.worker(WorkerOptions(lease=timedelta(milliseconds=600), processes=1, until_drained=True, name="w"))
+
+    def steal():
+        while app.driver.get(answer.id).state != "inflight":
+            time.sleep(0.01)
+        app.driver.reap(worker="w")
+
+    threading.Thread(target=steal).start()
+    started = time.monotonic()
+    assert worker.run() == {"lost": 1}
+    assert time.monotonic() - started < 30
+    assert [row.ending for row in app.driver.ledger()] == [Ending.EXPIRED]
+
+
+def test_a_checkpoint_and_progress_survive_a_retry(app, drain):
+    @app.handler("steps", max_attempts=5)
+    def steps(_payload, ctx):
+        done = ctx.checkpoint or 0
+        ctx.progress(done, 4, "steps")
+        if done < 3:
+            ctx.checkpoint = done + 1
+            raise RuntimeError("one step at a time")
+        return done
+
+    answer = steps.enqueue()
+    drain()
+    assert app.client.result(answer.id) == 3
+    note = app.driver.inspect(answer.id).note
+    assert b'"message":"steps"' in note.progress
+
+
+def test_a_resource_is_made_once_a_process_and_closed_at_its_end(app, drain, tmp_path):
+    @app.resource
+    def pool():
+        class Pool:
+            def close(self):
+                (tmp_path / f"closed-{os.getpid()}").touch()
+
+        (tmp_path / f"made-{os.getpid()}-{time.monotonic_ns()}").touch()
+        return Pool()
+
+    @app.handler("use")
+    def use(_payload, ctx):
+        assert ctx.resources["pool"]
+
+    app.client.enqueue([use.request() for _ in range(40)])
+    assert drain(processes=1) == {"acked": 40}
+    assert len(list(tmp_path.glob("made-*"))) == 1
+    assert len(list(tmp_path.glob("closed-*"))) == 1
+
+
+def test_children_are_replaced_after_a_number_of_jobs(app, drain):
+    @app.handler("who")
+    def who(_payload):
+        return os.getpid()
+
+    answers = app.client.enqueue([who.request() for _ in range(60)])
+    assert drain(processes=1, recycle_after=10)["acked"] == 60
+    assert len({app.client.result(answer.id) for answer in answers}) > 1
+
+
+def test_max_jobs_is_the_most(app, drain):
+    @app.handler("one")
+    def one(_payload):
+        return None
+
+    app.client.enqueue([one.request() for _ in range(10)])
+    assert drain(until_drained=False, max_jobs=3) == {"acked": 3}
+    assert app.driver.counts()[0].ready == 7
+
+
+def test_a_stop_from_another_thread_releases_what_runs_too_long(app):
+    @app.handler("long")
+    def long(_payload):
+        time.sleep(60)
+
+    answers = [long.enqueue() for _ in range(3)]
+    worker = app.worker(WorkerOptions(processes=2, drain=timedelta(milliseconds=100), grace=timedelta(seconds=1)))
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    while sum(app.client.get(answer.id).state == "inflight" for answer in answers) < 2:
+        time.sleep(0.01)
+    started = time.monotonic()
+    worker.stop()
+    thread.join(30)
+    assert time.monotonic() - started < 20
+    records = [app.client.get(answer.id) for answer in answers]
+    assert [(record.state, record.attempts) for record in records] == [("ready", 0)] * 3
+
+
+PROGRAM = """
+    import sys, time
+    from datetime import timedelta
+    from holdfast.app import Holdfast
+    from holdfast.worker.worker import WorkerOptions
+
+    app = Holdfast(sys.argv[1])
+
+    @app.handler("nap")
+    def nap(payload):
+        time.sleep(payload)
+
+    options = WorkerOptions(processes=2, drain=timedelta(seconds=float(sys.argv[2])), grace=timedelta(seconds=1))
+    app.worker(options).run()
+    print("stopped", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "nap", "drain_for", "state"),
+    [(signal.SIGTERM, 0.4, 20, "done"), (signal.SIGINT, 0.4, 20, "done"), (signal.SIGTERM, 60, 0.1, "ready")],
+)
+def test_a_signal_drains_and_exits_with_zero(app, number, nap, drain_for, state):
+    answer = app.client.enqueue(JobRequest(type="nap", payload=nap))
+    program = [sys.executable, "-c", textwrap.dedent(PROGRAM), app.url, str(drain_for)]
+    process = subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
+    while app.client.get(answer.id).state != "inflight":
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=30)
+    assert (process.returncode, output) == (0, "stopped\n")
+    record = app.client.get(answer.id)
+    assert (record.state, record.attempts) == (state, 1 if state == "done" else 0)
+
+
+def test_a_killed_worker_leaves_no_children_and_its_jobs_run_again(app, drain):
+    @app.handler("nap")
+    def nap(_payload):
+        return None
+
+    answer = app.client.enqueue(JobRequest(type="nap", payload=30))
+    program = [sys.executable, "-c", textwrap.dedent(PROGRAM), app.url, "1"]
+    process = subprocess.Popen(program, stdout=subprocess.DEVNULL)
+    while app.client.get(answer.id).state != "inflight":
+        assert process.poll() is None
+        time.sleep(0.01)
+    children = _descendants(process.pid)
+    assert len(children) == 3  # the nursery and two children
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 10
+    while any(_alive(pid) for pid in children) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not [pid for pid in children if _alive(pid)]
+    app.driver.reap(worker=app.driver.inspect(answer.id).worker)
+    assert drain(retry=QUICK) == {"acked": 1}
+
+
+def _descendants(pid: int) -> list[int]:
+    found = []
+    for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
+        found += [child, *_descendants(child)]
+    return found
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
