@@ -29,7 +29,7 @@ from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
 from holdfast.model.lease import Enqueued
 from holdfast.model.request import DEFAULT_QUEUE, JobRequest
 from holdfast.model.retry import RetryPolicy
-from holdfast.worker.catalogue import Catalogue, handler_of
+from holdfast.worker.catalogue import Catalogue, Middleware, handler_of
 from holdfast.worker.worker import Worker, WorkerOptions
 
 P = ParamSpec("P")
@@ -160,6 +160,11 @@ class Holdfast:
             raise InvalidInput("resource", wanted="one factory for each name", got=f"a second one for {name}")
         self.catalogue.resources[name] = factory
         return factory
+
+    def middleware(self, wrapper: Middleware) -> Middleware:
+        """Wrap every handler: ``fn(ctx, call_next)`` runs around it; of several, the first defined is the outermost."""
+        self.catalogue.middleware.append(wrapper)
+        return wrapper
 
     def worker(self, options: WorkerOptions | None = None) -> Worker:
         """A worker for the handlers of this app; by default on all their queues."""

@@ -155,3 +155,44 @@ def test_what_cannot_be_a_handler_is_refused(app):
     app.handler("one")(lambda payload: payload)
     with pytest.raises(InvalidInput, match="second one for one"):
         app.handler("one")(lambda payload: payload)
+
+
+def test_middleware_wraps_every_handler_the_first_outermost(app):
+    seen = []
+
+    @app.middleware
+    def outer(ctx, call_next):
+        seen.append(f"outer {ctx.job.type}")
+        try:
+            return call_next()
+        finally:
+            seen.append("outer out")
+
+    @app.middleware
+    def inner(_ctx, call_next):
+        seen.append("inner")
+        return call_next() + 1
+
+    @app.handler("one")
+    def one(payload):
+        seen.append("handler")
+        return payload
+
+    answer = one.enqueue(1)
+    app.worker().process_once()
+    assert seen == ["outer one", "inner", "handler", "outer out"]
+    assert app.client.result(answer.id) == 2
+
+
+def test_middleware_may_refuse(app):
+    @app.middleware
+    def closed(_ctx, _call_next):
+        raise Unrecoverable("closed today")
+
+    @app.handler("one")
+    def one(payload):
+        raise AssertionError(payload)
+
+    answer = one.enqueue(1)
+    assert app.worker().process_once().status == "dead"
+    assert ended(app, answer).dead_reason == "closed today"

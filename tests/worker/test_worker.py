@@ -275,3 +275,38 @@ def _alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_a_handler_that_is_stopped_can_clean_up_and_knows(app, drain, tmp_path):
+    @app.handler("tidy", max_attempts=1, timeout=timedelta(milliseconds=100))
+    def tidy(_payload, ctx):
+        try:
+            time.sleep(60)
+        finally:
+            (tmp_path / f"cancelled-{ctx.cancelled}").touch()
+
+    tidy.enqueue()
+    assert drain(grace=timedelta(seconds=5)) == {"dead": 1}
+    assert (tmp_path / "cancelled-True").exists()
+
+
+def test_reserved_jobs_that_cannot_start_are_given_back(app):
+    """Quick jobs made the worker reserve ahead; then one blocks its only child, and the rest is for others to take."""
+
+    @app.handler("job")
+    def job(payload):
+        time.sleep(payload)
+
+    app.client.enqueue([job.request(0) for _ in range(200)] + [job.request(20)] + [job.request(0) for _ in range(300)])
+    options = WorkerOptions(processes=1, drain=timedelta(0), grace=timedelta(milliseconds=200), name="slow")
+    worker = app.worker(options)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    deadline = time.monotonic() + 15
+    while time.monotonic() < deadline and (worker.tally.statuses["released"] == 0):
+        time.sleep(0.05)
+    held = app.driver.counts()[0].inflight
+    worker.stop()
+    thread.join(30)
+    assert worker.tally.statuses["released"] > 0
+    assert held < 100

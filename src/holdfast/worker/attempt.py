@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from holdfast.errors import PayloadError
 from holdfast.model.lease import Reservation
 from holdfast.wire.records import to_job
-from holdfast.worker.catalogue import Catalogue, Handler, Resources, encode_result
+from holdfast.worker.catalogue import Catalogue, Handler, Middleware, Resources, encode_result
 from holdfast.worker.context import Context
 from holdfast.worker.control import Retry, Snooze, Unrecoverable
 from holdfast.worker.outcome import (
@@ -30,7 +31,13 @@ from holdfast.worker.outcome import (
 KeepNote = Callable[[bytes | None, bytes | None], None]  # progress, checkpoint
 
 
-def attempt(catalogue: Catalogue, resources: Resources, reservation: Reservation, note: KeepNote) -> Outcome:
+def attempt(
+    catalogue: Catalogue,
+    resources: Resources,
+    reservation: Reservation,
+    note: KeepNote,
+    began: Callable[[Context], None] = lambda _: None,
+) -> Outcome:
     """Run the job once. Only what interrupts the process itself comes out as an exception."""
     handler = catalogue.get(reservation.job.type)
     if handler is None:
@@ -38,13 +45,22 @@ def attempt(catalogue: Catalogue, resources: Resources, reservation: Reservation
     try:
         job = to_job(reservation)
         payload = handler.decode(job.payload)
+        context = Context(job, checkpoint=reservation.checkpoint, resources=resources, note=note)
     except PayloadError as error:
         return BadPayload(error=str(error))
-    context = Context(job, checkpoint=reservation.checkpoint, resources=resources, note=note)
+    began(context)
     try:
-        return _matched(_call(handler, payload, context))
+        return _matched(_chained(catalogue.middleware, handler, payload, context))
     except Exception as error:  # noqa: BLE001 - whatever a handler raises is how its attempt ended
         return _matched(error)
+
+
+def _chained(middleware: list[Middleware], handler: Handler, payload: object, context: Context) -> object:
+    """The handler inside its middleware; what that raises or returns counts as the handler's own."""
+    call = partial(_call, handler, payload, context)
+    for wrapper in reversed(middleware):
+        call = partial(wrapper, context, call)
+    return call()
 
 
 def _call(handler: Handler, payload: object, context: Context) -> object:

@@ -92,12 +92,16 @@ def _payload_type(function: Callable[..., Any], parameter: str) -> object:
     return None if hint in (None, Any, object, dict, list, str, int, float, bool) else hint
 
 
+Middleware = Callable[[Any, Callable[[], object]], object]  # fn(ctx, call_next) gives what the handler gave, or raises
+
+
 class Catalogue:
-    """Handlers by type, resources by name."""
+    """Handlers by type, resources by name, and what is wrapped around every handler."""
 
     def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}
         self.resources: dict[str, Callable[[], Any]] = {}
+        self.middleware: list[Middleware] = []  # the first is the outermost
 
     def add(self, handler: Handler) -> Handler:
         """Register a handler; a type has one."""

@@ -14,6 +14,7 @@ from holdfast.model.lease import Lease, Reservation
 from holdfast.worker import frames
 from holdfast.worker.attempt import attempt
 from holdfast.worker.catalogue import Catalogue, Resources
+from holdfast.worker.context import Context
 from holdfast.worker.frames import Began, Ended, GivenBack, Interrupt, Noted, Stop, Work
 
 INTERRUPT = signal.SIGUSR1
@@ -52,6 +53,7 @@ class Child:
         self._waiting: deque[Work] = deque()
         self._stopping = False
         self._running: int | None = None
+        self._context: Context | None = None
         self._clock = SystemClock()
         signal.signal(INTERRUPT, self._interrupted)
 
@@ -99,7 +101,8 @@ class Child:
 
         try:
             self._running = work.run
-            ended = frames.ended(work.run, attempt(self._catalogue, self._resources, reservation, note))
+            outcome = attempt(self._catalogue, self._resources, reservation, note, self._enter)
+            ended = frames.ended(work.run, outcome)
             self._running = None
         except Interruption as interruption:
             self._running = None
@@ -112,12 +115,17 @@ class Child:
         if not self._waiting or self._stopping:
             self._say()
 
+    def _enter(self, context: Context) -> None:
+        self._context = context
+
     def _interrupted(self, _number: int, _frame: types.FrameType | None) -> None:
         """The signal says that there is something to read; only what concerns the present run is raised."""
         with contextlib.suppress(BlockingIOError, ConnectionResetError):
             for frame in self._urgent.feed(self._interrupts.recv(READ)):
                 if isinstance(frame, Interrupt) and frame.run == self._running:
                     self._running = None  # once: a handler that is cleaning up is not interrupted again
+                    if self._context is not None:
+                        self._context.cancelled = True
                     raise Interruption(frame.why)
 
     def _say(self, *said: frames.Frame) -> None:

@@ -47,6 +47,7 @@ class Run:
     why: str | None = None  # it was asked to stop
     began: float | None = None
     kill_at: float | None = None
+    handed: float = field(default_factory=monotonic)
 
 
 @dataclass(slots=True, eq=False)
@@ -87,6 +88,7 @@ class Children:
         self._births: list[float] = []  # when further children may be asked for
         self._closing = False
         self._ended = False
+        self._broken: Exception | None = None
         self._awake, self._wake = socket.socketpair()
         self._wake.setblocking(False)  # noqa: FBT003 - so does socket call it
         self._selector = selectors.DefaultSelector()
@@ -105,8 +107,10 @@ class Children:
         Short jobs are asked for by the half store: many small batches would cost more than the jobs.
         """
         with self._lock:
+            if self._broken is not None:
+                raise self._broken
             room = self._processes * (1 + self._ahead()) - self.busy()
-            waiting = min(MOST_WAITING, self._processes * int(A_WHILE / max(self._usual, 1e-6)))
+            waiting = min(MOST_WAITING, self._processes * int(A_WHILE / self._pace()))
             if waiting <= self._processes:
                 return room
             return room + waiting if len(self._pending) <= waiting // 2 else 0
@@ -132,9 +136,11 @@ class Children:
                 self._stop_run(run, why)
         self._poke()
 
-    def take_back(self) -> list[Run]:
-        """The runs that no child has got yet, to be released."""
+    def take_back(self, *, waited: float = 0.0) -> list[Run]:
+        """The runs that no child has got yet, and has not for so many seconds: to be released."""
         with self._lock:
+            if waited and (not self._pending or monotonic() - self._pending[0].handed < waited):
+                return []
             runs = list(self._pending)
             self._pending.clear()
             return runs
@@ -162,6 +168,15 @@ class Children:
             self._wake.send(b"!")
 
     def _watch(self) -> None:
+        """Until closed. If it fails itself, the worker is told at its next question: nothing is silently stuck."""
+        try:
+            self._watch_on()
+        except Exception as error:  # noqa: BLE001 - raised again where somebody sees it
+            with self._lock:
+                self._broken = error
+                self.changed.notify_all()
+
+    def _watch_on(self) -> None:
         closing_at: float | None = None
         while True:
             events = self._selector.select(self._until_deadline())
@@ -211,8 +226,9 @@ class Children:
     def _dispatch(self) -> None:
         """Spread what is pending, each to the child that has least to do; then write to each child once."""
         given: set[_Child] = set()
+        ahead = self._ahead() if self._pending else 0
         while self._pending:
-            child = self._free_child(self._pending[0])
+            child = self._free_child(self._pending[0], ahead)
             if child is None:
                 break
             run = self._pending.popleft()
@@ -223,18 +239,24 @@ class Children:
         for child in given:
             self._flush(child)
 
-    def _free_child(self, run: Run) -> _Child | None:
+    def _free_child(self, run: Run, ahead: int) -> _Child | None:
         """An idle one, or one that will be idle in a moment. A job that crashed before shares its child with nobody."""
         ready = [child for child in self._children.values() if not child.leaving]
         best = min(ready, key=lambda child: len(child.runs), default=None)
         if best is None or not best.runs:
             return best
-        if run.reservation.job.crashes or best.runs[-1].reservation.job.crashes or len(best.runs) > self._ahead():
+        if run.reservation.job.crashes or best.runs[-1].reservation.job.crashes or len(best.runs) > ahead:
             return None
         return best
 
     def _ahead(self) -> int:
-        return min(MOST_AHEAD, int(SHORT / max(self._usual, 1e-6)))
+        return min(MOST_AHEAD, int(SHORT / self._pace()))
+
+    def _pace(self) -> float:
+        """Seconds that a run takes: as lately, or as long as the youngest of the present ones has taken already."""
+        now = monotonic()
+        present = [now - (child.runs[0].began or now) if child.runs else 0.0 for child in self._children.values()]
+        return max(1e-6, self._usual, min(present, default=0.0))
 
     # News -------------------------------------------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ from holdfast.worker.settler import Settler
 log = logging.getLogger("holdfast.worker")
 
 LOOK_AGAIN = 0.25  # seconds after which an idle worker looks for itself, whatever the store's hints say
+TOO_LONG = 1.0  # seconds after which a reserved job that could not start is given back for others
 REAP_EVERY = 5.0  # seconds, about: queues that nobody reserves from are repaired too
 
 
@@ -195,6 +196,8 @@ class Worker:
                 if monotonic() >= next_reap:
                     self.driver.reap()
                     next_reap = monotonic() + self._dice.uniform(0.5, 1.5) * REAP_EVERY
+                for run in children.take_back(waited=TOO_LONG):
+                    settler.add(run, self._decide(run, Interrupted()))
                 found = self._reserve(children, heart)
             except StoreError as error:
                 log.warning("reserve.failed", extra={"error": str(error)})
