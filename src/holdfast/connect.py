@@ -55,7 +55,7 @@ def _opener(url: str, scheme: str) -> OpenUrl:
     given = f"{scheme}://" if scheme else "no scheme"
     raise ConnectError(
         f"wanted a store URL such as {known}{', ' + others if others else ''}; got {given}"
-        + ("" if scheme else f" (for a file: sqlite:///{url})" if url else "")
+        + ("" if scheme else f" (for a file: sqlite:///{url})" if url and "@" not in url else "")
     )
 
 

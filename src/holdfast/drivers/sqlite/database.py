@@ -227,7 +227,7 @@ class Database:
                 connection.close()
                 raise
         except sqlite3.Error as error:
-            raise translated(error) from error
+            raise StoreUnavailable(f"wanted a SQLite database at {self.path}, got: {error}") from error
         return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from importlib import resources
+from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
 
-from holdfast.errors import SchemaMismatch
+from holdfast.errors import ConnectError, SchemaMismatch, StoreUnavailable
 
 
 class Migration(NamedTuple):
@@ -61,6 +64,36 @@ def is_current(connection: sqlite3.Connection, known: list[Migration]) -> bool:
         return False
     _check(applied, known)
     return len(applied) == len(known)
+
+
+def schema_version(url: str) -> tuple[int, int]:
+    """The version of the tables in a store, 0 if there are none, and the newest one known; changes nothing.
+
+    Raises ``SchemaMismatch`` as ``migrate`` does, ``ConnectError`` for a URL that cannot be a file's.
+    """
+    known = migrations()
+    newest = max(migration.version for migration in known)
+    parts = urlsplit(url)
+    if parts.netloc or len(parts.path) <= 1:
+        raise ConnectError("wanted sqlite:///relative.db or sqlite:////absolute.db, got a host or no path")
+    path = Path(unquote(parts.path[1:])).absolute()
+    if not path.is_file():
+        return 0, newest
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+            [made] = connection.execute(
+                "SELECT count(*) FROM sqlite_schema WHERE name = 'holdfast_migrations'"
+            ).fetchone()
+            applied = dict(connection.execute("SELECT version, checksum FROM holdfast_migrations")) if made else {}
+    except sqlite3.Error as error:
+        raise StoreUnavailable(f"wanted a SQLite file at {path}, got: {error}") from error
+    _check(applied, known)
+    return max(applied, default=0), newest
+
+
+def schema_sql() -> str:
+    """Every migration this version knows, as one script for people to read."""
+    return "\n".join(f"-- {migration.name}\n\n{migration.script.strip()}\n" for migration in migrations())
 
 
 def _check(applied: dict[int, str], known: list[Migration]) -> None:

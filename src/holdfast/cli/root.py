@@ -1,0 +1,33 @@
+"""``holdfast``: every command under one name."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.conform import conform
+from holdfast.cli.dead import dead
+from holdfast.cli.doctor import doctor
+from holdfast.cli.enqueue import enqueue
+from holdfast.cli.job import job
+from holdfast.cli.ledger import ledger
+from holdfast.cli.queue import queue
+from holdfast.cli.schema import schema
+from holdfast.cli.session import Root
+from holdfast.cli.upkeep import reap, trim
+
+
+@click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})
+@click.version_option(package_name="holdfast")
+def root() -> None:
+    """A lease-based job queue: enqueue jobs, look at them, keep their store in order.
+
+    The store is given by --url, HOLDFAST_URL, or url in a holdfast.toml in this folder or above it.
+
+    \b
+    Exit codes: 0 done, 1 something is wrong, 2 bad usage, 3 store unavailable,
+    4 not found, 5 timed out, 130 interrupted.
+    """  # noqa: D301 - \b keeps click from filling the lines
+
+
+for command in (enqueue, job, queue, dead, ledger, reap, trim, doctor, schema, conform):
+    root.add_command(command)

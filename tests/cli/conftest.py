@@ -1,0 +1,108 @@
+"""One temporary store for each test, and two ways to run the command: inside the process, and as one of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import holdfast
+from holdfast import Client, JobRequest
+from holdfast.cli.root import root
+from holdfast.clock import MINUTE
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory, and no settings from outside."""
+    for name in list(os.environ):
+        if name.startswith("HOLDFAST_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def url(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    url = f"sqlite:///{folder}/jobs.db"
+    monkeypatch.setenv("HOLDFAST_URL", url)
+    return url
+
+
+@pytest.fixture
+def run() -> Callable[..., Ran]:
+    """The command, inside this process. A warning or an unexpected exception would be a failure of the test."""
+
+    def run(*arguments: str, stdin: str | bytes = "", code: int | None = 0) -> Ran:
+        result = CliRunner().invoke(root, [str(argument) for argument in arguments], input=stdin)
+        assert isinstance(result.exception, SystemExit | None), result.exception
+        assert "Traceback" not in result.stderr
+        if code is not None:
+            assert result.exit_code == code, (result.stdout, result.stderr)
+        if code not in {0, None}:
+            assert len(result.stderr.splitlines()) <= 3
+        return Ran(result.exit_code, result.stdout, result.stderr)
+
+    return run
+
+
+@pytest.fixture
+def start() -> Callable[..., subprocess.Popen[str]]:
+    """The command in a process of its own."""
+
+    def start(*arguments: str, **options: Any) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "holdfast", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **options,
+        )
+
+    return start
+
+
+@pytest.fixture
+def store(url: str):
+    with holdfast.connect(url) as store:
+        yield store
+
+
+@pytest.fixture
+def filled(store):
+    """Ten mails: six dead of two causes, one done, one in flight, two ready; and a report for later."""
+    client = Client(store)
+    client.enqueue([JobRequest(type="mail.send", queue="mail", payload={"n": n}, name=f"mail {n}") for n in range(10)])
+    for n, one in enumerate(store.reserve(["mail"], limit=8, lease_for=5 * MINUTE, worker="host-a")):
+        if n < 4:
+            holdfast.fail(store, one.lease, reason="bad address", error=f"550 no such user 'u{n}@example.org'")
+        elif n < 6:
+            holdfast.fail(store, one.lease, reason="unhandled", error=f"timed out after {n}.5 s at 0x7f3a{n}")
+        elif n < 7:
+            holdfast.ack(store, one.lease)
+    client.enqueue(JobRequest(type="report", queue="reports", delay=timedelta(days=1)))
+    return store

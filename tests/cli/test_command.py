@@ -1,0 +1,300 @@
+"""The command as people and scripts meet it: help, settings, failures, interrupts, pipes, terminals."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+import holdfast
+from holdfast import Client, JobRequest
+from holdfast.cli.root import root
+from holdfast.drivers.memory import MemoryDriver
+
+pty = pytest.importorskip("pty", reason="terminals and signals as Unix has them")
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def commands(group: click.Group = root, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
+    for name, command in group.commands.items():
+        found += commands(command, (*path, name)) if isinstance(command, click.Group) else [(*path, name)]
+    return found
+
+
+def command_at(path: tuple[str, ...]) -> click.Command:
+    found: click.Command = root
+    for name in path:
+        assert isinstance(found, click.Group)
+        found = found.commands[name]
+    return found
+
+
+# Help -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [(), ("job",), ("queue",), ("dead",), ("schema",), *commands()], ids=" ".join)
+def test_help_fits_the_terminal_and_opens_no_store(run, path):
+    out = run(*path, "--help").out
+    assert max(map(len, out.splitlines())) <= 80
+    assert "--url" in out
+    assert "..." not in out.partition("\nCommands:\n")[2]
+    for parameter in command_at(path).params:
+        assert isinstance(parameter, click.Argument) or parameter.name == "version" or parameter.help
+
+
+def test_no_command_is_bad_usage_and_shows_the_help(run):
+    result = run(code=None)
+    assert result.code == 2
+    assert "Commands:" in result.err
+
+
+def test_the_version(run):
+    assert run("--version").out.startswith("holdfast, version ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["jobs"], "No such command 'jobs'"),
+        (["job", "lst"], "No such command"),
+        (["job", "list", "--x"], "No such option"),
+    ],
+)
+def test_slips_are_one_line(run, arguments, told):
+    ran = run(*arguments, code=2)
+    assert told in ran.err
+    assert ran.err.startswith("holdfast: ")
+    assert ran.err.count("\n") == 1
+
+
+# The page ---------------------------------------------------------------------------------------------------
+
+
+def test_the_page_has_every_command_and_every_option():
+    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    for path in commands():
+        assert re.search(rf"holdfast {' '.join(path)}\b", page), path
+        options = {option for one in command_at(path).params for option in one.opts if option.startswith("--")}
+        missing = {option for option in options if f"`{option}" not in page and f" {option}" not in page}
+        assert not missing, path
+
+
+# Settings ---------------------------------------------------------------------------------------------------
+
+
+def test_a_missing_url_says_how_to_give_one(run):
+    for path in commands():
+        if path[0] not in {"doctor", "conform"}:
+            arguments = {"show": ["x"], "wait": ["x"], "cancel": ["x"], "retry": ["x"], "enqueue": ["x"]}.get(
+                path[-1], []
+            )
+            arguments = ["q"] if path[0] == "queue" and path[-1] != "list" else arguments
+            arguments = ["--all"] if path[-1] in {"requeue", "purge"} else arguments
+            assert "no store: give --url" in run(*path, *arguments, code=2).err, path
+
+
+def test_a_file_above_the_folder_is_found_and_its_path_is_its_own(run, folder, monkeypatch):
+    (folder / "holdfast.toml").write_text('url = "sqlite:///jobs.db"\n', encoding="utf-8")
+    (folder / "deep" / "er").mkdir(parents=True)
+    monkeypatch.chdir(folder / "deep" / "er")
+    run("enqueue", "t")
+    assert (folder / "jobs.db").exists()
+    monkeypatch.chdir(folder)
+    assert len(run("job", "list", "--json").json["items"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("urll = 'x'", "urll in {file}: wanted one of the settings url, space"),
+        ("url = 5", "url in {file}: wanted text, got 5 (int)"),
+        ("max_attempts = 'many'", "max_attempts in {file}: wanted a whole number, got 'many' (str)"),
+        ("max_attempts = true", "wanted a whole number, got True (bool)"),
+        ("timeout = '5 minutes'", "timeout in {file}: wanted a length such as"),
+        ("url = ", "{file}: wanted TOML in UTF-8"),
+    ],
+)
+def test_a_wrong_file_says_what_and_where(run, folder, text, told):
+    (folder / "holdfast.toml").write_text(text, encoding="utf-8")
+    for command in ("doctor", "reap"):
+        assert told.format(file=folder / "holdfast.toml") in run(command, code=2).err
+
+
+def test_another_file_and_another_space(run, url, folder):
+    (folder / "other.toml").write_text('space = "tenant"\n', encoding="utf-8")
+    run("enqueue", "t", "--config", "other.toml")
+    assert run("job", "list", "--json").json["items"] == []
+    assert len(run("job", "list", "--json", "--space", "tenant").json["items"]) == 1
+    assert len(run("--space", "tenant", "job", "list", "--json").json["items"]) == 1
+    assert "wanted a settings file that can be read" in run("reap", "--config", "none.toml", code=2).err
+    assert "--space: wanted 1 to 128" in run("reap", "--space", "no space", code=2).err
+
+
+# Stores that cannot be opened -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "code", "told"),
+    [
+        ("jobs.db", 2, "got no scheme (for a file: sqlite:///jobs.db)"),
+        ("mysql://host/db", 2, "got mysql://"),
+        ("sqlite://host/db", 2, "wanted sqlite:///relative.db"),
+        ("sqlite:///x.db?fast=1", 2, "unknown option 'fast'"),
+        ("sqlite:////nowhere/at/all/x.db", 3, "wanted a folder at /nowhere/at/all"),
+    ],
+)
+def test_a_url_that_cannot_be_opened(run, url, code, told):
+    assert told in run("enqueue", "t", "--url", url, code=code).err
+
+
+def test_looking_makes_no_store(run, url, folder):
+    for command in (["job", "list"], ["queue", "list"], ["dead", "groups"], ["ledger"], ["reap"], ["trim"]):
+        assert "no store at" in run(*command, code=3).err
+    assert list(folder.iterdir()) == []
+
+
+def test_a_bug_is_one_line_too_and_debug_shows_where(run, start, url, filled, monkeypatch):
+    monkeypatch.setattr(type(filled), "find", lambda *_, **__: 1 / 0)
+    assert "ZeroDivisionError: division by zero (a bug in Holdfast" in run("job", "list", code=1).err
+    asked = start("--debug", "job", "show", "no job", env={**os.environ, "HOLDFAST_URL": url})
+    out, err = asked.communicate()
+    assert (asked.returncode, out) == (2, "")
+    assert "Traceback" in err
+    assert err.splitlines()[-1].startswith("holdfast: id: wanted")
+
+
+# As a process of its own ------------------------------------------------------------------------------------
+
+
+def test_a_job_from_beginning_to_end(start, url, store):
+    job_id, _ = start("enqueue", "t", '{"n": 1}').communicate()
+    waiting = start("job", "wait", job_id.strip(), "--timeout", "30s", "--json")
+    [one] = store.reserve(["default"], limit=1, lease_for=60_000_000)
+    holdfast.ack(store, one.lease, result=b"2")
+    out, err = waiting.communicate()
+    assert (waiting.returncode, err) == (0, "")
+    assert (json.loads(out)["state"], json.loads(out)["result"]) == ("done", 2)
+
+
+def test_an_interrupt_is_quiet(start, url, filled):
+    following = start("ledger", "--follow", "--json", "--limit", "1")
+    assert following.stdout is not None
+    following.stdout.readline()
+    following.stdout.readline()
+    following.send_signal(signal.SIGINT)
+    _, err = following.communicate()
+    assert following.returncode == 130
+    assert err.strip() == ""
+
+
+def test_a_reader_that_goes_away_is_no_traceback(url, store):
+    Client(store).enqueue([JobRequest(type="t", name="x" * 200) for _ in range(2000)])
+    script = f"{sys.executable} -m holdfast job list --json --limit 2000 | head -n 1"
+    ran = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    assert (ran.stdout, ran.stderr) == ("{\n", "")
+
+
+def test_a_terminal_that_knows_ascii_only(start, url, filled):
+    Client(filled).enqueue(JobRequest(type="t", name="Åsa"))
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    listed = start("job", "list", "--name", "Åsa", "--json", env=ascii_only)
+    out, _ = listed.communicate()
+    assert (listed.returncode, json.loads(out)["items"][0]["name"]) == (0, "Åsa")
+    groups = start("dead", "groups", env=ascii_only)
+    out, _ = groups.communicate()
+    assert groups.returncode == 0
+    assert "# no such user '\\u2026'" in out
+
+
+def test_without_the_extra_it_says_what_to_install():
+    for missing in ("click", "rich"):
+        code = f"import sys; sys.modules[{missing!r}] = None; from holdfast.cli import main; sys.exit(main(['--help']))"
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        if missing == "click":
+            assert (ran.returncode, ran.stdout) == (2, "")
+            assert ran.stderr == "the command needs click and rich: pip install 'holdfast[cli]'\n"
+        else:
+            assert ran.returncode == 0  # nothing to draw, nothing missed
+
+
+def test_conform_examines_a_store(start, url, folder):
+    exam = start("conform", f"sqlite:///{folder}/exam.db", "--law", "L6", "-k", "enqueue", "--json")
+    out, err = exam.communicate()
+    assert (exam.returncode, err) == (0, "")
+    assert {verdict["outcome"] for verdict in json.loads(out)} == {"passed"}
+
+
+def test_conform_tells_bad_usage_and_bad_stores_apart(run, monkeypatch):
+    assert "--law: wanted one of L1" in run("conform", "memory://", "--law", "L99", code=2).err
+    assert "no case fits" in run("conform", "memory://", "-k", "no such case", code=2).err
+    assert "wanted a folder" in run("conform", "sqlite:////nowhere/at/all/x.db", code=3).err
+    monkeypatch.setattr(MemoryDriver, "cancel", lambda *_, **__: [])
+    assert "FAIL" in run("conform", "memory://", "-k", "cancel:", code=1).out
+
+
+# In a terminal ----------------------------------------------------------------------------------------------
+
+
+def in_terminal(*arguments: str, columns: int = 80) -> list[str]:
+    """The lines that a terminal of this width gets, without colours and what moves."""
+    leader, follower = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "holdfast", *arguments],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        env={**os.environ, "COLUMNS": str(columns), "TERM": "xterm"},
+    )
+    os.close(follower)
+    data = b""
+    while True:
+        try:
+            read = os.read(leader, 65536)
+        except OSError:
+            break
+        if not read:
+            break
+        data += read
+    os.close(leader)
+    assert child.wait() in {0, 1}
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", data.decode()).replace("\r", "").splitlines()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "job list",
+        "queue list",
+        "queue list --types",
+        "dead list",
+        "dead groups",
+        "ledger",
+        "doctor",
+        "dead purge --all --dry-run",
+    ],
+)
+def test_tables_fit_80_columns_and_ids_are_whole(filled, command):
+    Client(filled).enqueue(JobRequest(type="a.very.long.type.name.of.a.job", queue="a-very-long-queue-name-for-mail"))
+    [one] = filled.reserve(["a-very-long-queue-name-for-mail"], limit=1, lease_for=60_000_000)
+    holdfast.fail(filled, one.lease, reason="漢字" * 40, error="x" * 300)
+    lines = in_terminal(*command.split())
+    assert len(lines) > 2
+    assert max(map(len, lines)) <= 80
+    if command in {"job list", "dead list", "ledger"}:
+        assert sum(bool(re.search(r"[0-9a-f]{8}-[0-9a-f-]{27}\b", line)) for line in lines) >= 7
+
+
+def test_a_bar_moves_and_is_gone_at_the_end(filled, folder):
+    (folder / "jobs.jsonl").write_text('{"type": "t"}\n' * 3000, encoding="utf-8")
+    lines = in_terminal("enqueue", "--batch", "jobs.jsonl")
+    assert "3000 enqueued" in lines[-1]
+    assert any("3000" in line and "enqueue" in line for line in lines)

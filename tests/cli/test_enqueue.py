@@ -1,0 +1,162 @@
+"""``holdfast enqueue``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from holdfast.clock import DAY, MINUTE, SECOND
+
+
+def test_a_job_is_stored_and_its_id_printed(run, url, store):
+    [job_id] = run("enqueue", "mail.send", '{"to": "a"}').out.split()
+    job = store.get(job_id)
+    assert (job.type, job.queue, job.payload, job.max_attempts, job.timeout) == (
+        "mail.send",
+        "default",
+        b'{"to":"a"}',
+        25,
+        None,
+    )
+
+
+def test_every_option_arrives(run, url, store):
+    options = (
+        "--queue q --priority 7 --timeout 90s --max-attempts 3 --key k --domain d --name n --meta a=1 --meta b=x=y"
+    )
+    answer = run("enqueue", "t", "--delay", "5m", "--json", *options.split()).json
+    assert (answer["existed"], answer["conflict"]) == (False, False)
+    job = store.get(answer["id"])
+    assert (job.queue, job.priority, job.timeout, job.max_attempts) == ("q", 7, 90 * SECOND, 3)
+    assert (job.idempotency_key, job.domain, job.name, job.meta) == ("k", "d", "n", {"a": "1", "b": "x=y"})
+    assert job.run_at - job.created_at == 5 * MINUTE
+    assert job.payload == b"null"
+
+
+def test_run_at_is_an_instant_with_a_time_zone(run, url, store):
+    answer = run("enqueue", "t", "--run-at", "2030-01-01T01:00:00+01:00", "--json").json
+    assert store.get(answer["id"]).run_at == 1_893_456_000 * SECOND
+    assert "got 2030-01-01T01:00:00" in run("enqueue", "t", "--run-at", "2030-01-01T01:00:00", code=2).err
+
+
+def test_a_payload_comes_from_stdin_or_from_a_file(run, url, store, folder):
+    (folder / "p.json").write_text("[1, 2]", encoding="utf-8")
+    first = run("enqueue", "t", "@p.json").out.strip()
+    second = run("enqueue", "t", "-", stdin='"text"\n').out.strip()
+    assert [store.get(job_id).payload for job_id in (first, second)] == [b"[1,2]", b'"text"']
+
+
+def test_a_known_key_gives_the_job_that_exists(run, url):
+    first = run("enqueue", "t", "1", "--key", "k")
+    again = run("enqueue", "t", "1", "--key", "k")
+    assert again.out == first.out
+    assert "existed already" in again.err
+    other = run("enqueue", "t", "2", "--key", "k", code=1)
+    assert other.out == first.out
+    assert "another payload" in other.err
+
+
+def test_defaults_come_from_the_settings(run, url, store, folder):
+    (folder / "holdfast.toml").write_text('queue = "mail"\nmax_attempts = 4\ntimeout = "2m"\n', encoding="utf-8")
+    job = store.get(run("enqueue", "t").out.strip())
+    assert (job.queue, job.max_attempts, job.timeout) == ("mail", 4, 2 * MINUTE)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["t", "{bad"], "payload: wanted JSON"),
+        (["t", "hello"], "text needs its quotes"),
+        (["t", "@missing.json"], "missing.json: No such file"),
+        (["t", "--delay", "5x"], "'--delay': wanted a length such as"),
+        (["t", "--delay", "5"], "'--delay': wanted a length such as"),
+        (["t", "--delay", "1m", "--run-at", "2030-01-01T00:00:00Z"], "wanted either run_at or delay"),
+        (["t", "--meta", "a"], "wanted key=value, got a"),
+        (["t", "--meta", "holdfast.x=1"], "meta key"),
+        (["t", "--priority", "12"], "priority: wanted a whole number from 0 to 9, got 12"),
+        (["t", "--max-attempts", "0"], "max_attempts: wanted a whole number from 1"),
+        (["t", "--queue", "no space"], "queue: wanted 1 to 128"),
+        (["bad type"], "type: wanted 1 to 128"),
+        ([], "wanted the TYPE"),
+        (["t", "1", "2"], "unexpected extra argument"),
+        (["t", "1", "--batch", "x"], "either a PAYLOAD or --batch"),
+    ],
+)
+def test_what_does_not_fit_is_one_line_and_stores_nothing(run, url, store, arguments, told):
+    ran = run("enqueue", *arguments, code=2)
+    assert told in ran.err
+    assert ran.err.count("\n") == 1
+    assert ran.out == ""
+    assert store.counts() == []
+
+
+# Many -------------------------------------------------------------------------------------------------------
+
+
+def batch(folder, *lines: object) -> str:
+    text = "".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines)
+    (folder / "jobs.jsonl").write_text(text, encoding="utf-8")
+    return "jobs.jsonl"
+
+
+def test_a_file_of_jobs_is_stored_options_are_what_lines_do_not_say(run, url, store, folder):
+    lines = [
+        {"payload": 1},
+        "",
+        {"type": "other", "queue": "q2", "payload": None, "delay": "1d", "idempotency_key": "k", "meta": {"a": [1]}},
+        {"payload": 2, "run_at": "2030-01-01T00:00:00Z", "timeout": "5s"},
+    ]
+    ran = run("enqueue", "t", "--queue", "q1", "--delay", "5m", "--batch", batch(folder, *lines))
+    assert ran.out == "3 enqueued\n"
+    found = {job.payload: job for job in store.find()}
+    assert (found[b"1"].type, found[b"1"].queue) == ("t", "q1")
+    assert found[b"1"].run_at == found[b"1"].created_at + 5 * MINUTE
+    other = found[b"null"]
+    assert (other.type, other.queue, other.idempotency_key, other.meta) == ("other", "q2", "k", {"a": [1]})
+    assert other.run_at == other.created_at + DAY
+    assert (found[b"2"].run_at, found[b"2"].timeout) == (1_893_456_000 * SECOND, 5 * SECOND)
+
+
+def test_a_file_from_stdin_and_answers_as_json_lines(run, url):
+    stdin = "".join(json.dumps({"type": "t", "payload": n, "idempotency_key": str(n % 2)}) + "\n" for n in range(4))
+    ran = run("enqueue", "--batch", "-", "--json", stdin=stdin, code=1)
+    assert [(line["existed"], line["conflict"]) for line in ran.lines] == [(False, False)] * 2 + [(True, True)] * 2
+    assert "2 of those that existed have another payload" in ran.err
+
+
+def test_more_jobs_than_one_transaction_holds(run, url, store, folder):
+    name = batch(folder, *({"type": "t", "payload": n} for n in range(2500)))
+    assert run("enqueue", "--batch", name).out == "2500 enqueued\n"
+    assert [row.ready for row in store.counts()] == [2500]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("{", "line 3: the line: wanted JSON"),
+        ([1], "line 3: the line: wanted a JSON object"),
+        ({"type": "t", "que": "q"}, "line 3: que: wanted one of type, payload"),
+        ({"payload": 1}, "line 3: type: wanted the type of the job"),
+        ({"type": "t", "delay": 5}, "line 3: delay: wanted a length"),
+        ({"type": "t", "run_at": 5}, "line 3: run_at: wanted an instant"),
+        ({"type": "t", "priority": "high"}, "line 3: priority: wanted a whole number"),
+        ({"type": "t", "delay": "1s", "run_at": "2030-01-01T00:00:00Z"}, "line 3: delay: wanted either"),
+    ],
+)
+def test_a_bad_line_is_named_and_nothing_of_its_file_is_stored(run, store, folder, line, told):
+    ran = run("enqueue", "--batch", batch(folder, {"type": "t"}, "", line), code=2)
+    assert told in ran.err
+    assert store.counts() == []
+
+
+def test_a_bad_line_from_stdin_says_what_was_stored_before_it(run, url, store):
+    stdin = '{"type": "t"}\n' * 1000 + "{\n"
+    ran = run("enqueue", "--batch", "-", stdin=stdin, code=1)
+    assert "line 1001" in ran.err
+    assert "1000 jobs of the lines before were enqueued and stay" in ran.err
+    assert [row.ready for row in store.counts()] == [1000]
+
+
+def test_a_missing_file_is_named(run, url):
+    assert "nowhere.jsonl: No such file" in run("enqueue", "--batch", "nowhere.jsonl", code=2).err

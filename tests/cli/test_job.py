@@ -1,0 +1,172 @@
+"""``holdfast job``."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+import holdfast
+from holdfast import Client, JobRequest
+from holdfast.clock import MINUTE
+from holdfast.model.lease import Note
+
+
+def ids(run, *arguments: str) -> list[str]:
+    return [job["id"] for job in run("job", "list", "--json", *arguments).json["items"]]
+
+
+def test_jobs_are_listed_for_people(run, filled):
+    lines = run("job", "list").out.splitlines()
+    assert lines[0].split() == ["ID", "STATE", "RUNS", "AGE", "QUEUE", "TYPE"]
+    assert len(lines) == 12
+    assert [line.split()[1] for line in lines[1:]].count("dead") == 6
+    assert lines[-1].split()[1] == "scheduled"
+
+
+@pytest.mark.parametrize(
+    ("filters", "count"),
+    [
+        (["--state", "dead"], 6),
+        (["--state", "dead", "--state", "done"], 7),
+        (["--queue", "mail"], 10),
+        (["--type", "report"], 1),
+        (["--name", "mail 3"], 1),
+        (["--since", "1h"], 11),
+        (["--until", "1h"], 0),
+        (["--since", "2020-01-01T00:00:00Z", "--until", "2100-01-01T00:00:00Z"], 11),
+        (["--domain", "d"], 0),
+        (["--key", "k"], 0),
+        (["--limit", "3"], 3),
+    ],
+)
+def test_filters(run, filled, filters, count):
+    assert len(ids(run, *filters)) == count
+
+
+def test_a_cursor_leads_on_to_the_end(run, filled):
+    seen, after = [], []
+    while True:
+        page = run("job", "list", "--json", "--limit", "4", *after).json
+        seen += [job["id"] for job in page["items"]]
+        if page["cursor"] is None:
+            break
+        after = ["--after", page["cursor"]]
+    assert len(set(seen)) == len(seen) == 11
+    assert "more: --after" in run("job", "list", "--limit", "4").err
+
+
+def test_an_empty_list_is_no_error(run, filled):
+    ran = run("job", "list", "--queue", "none")
+    assert (ran.out, ran.err) == ("", "no job fits\n")
+
+
+@pytest.mark.parametrize(
+    ("filters", "told"),
+    [
+        (["--state", "gone"], "'gone' is not one of"),
+        (["--since", "yesterday"], "how long ago"),
+        (["--limit", "0"], "0 is not in the range"),
+        (["--limit", "many"], "not a valid integer"),
+        (["--after", "no such cursor"], "after: wanted"),
+    ],
+)
+def test_filters_that_do_not_fit(run, filled, filters, told):
+    assert told in run("job", "list", *filters, code=2).err
+
+
+def test_show_tells_everything_but_the_token(run, filled):
+    [job_id] = ids(run, "--state", "inflight")
+    shown = run("job", "show", job_id).out.splitlines()
+    assert "worker    host-a" in shown
+    assert 'payload   {"n": 7}' in shown
+    seen = run("job", "show", job_id, "--json").json
+    assert (seen["state"], seen["worker"], seen["payload"], seen["cancel_requested"]) == (
+        "inflight",
+        "host-a",
+        {"n": 7},
+        False,
+    )
+    assert seen["expires_at"].endswith("Z")
+    assert "token" not in seen
+
+
+def test_show_has_notes_results_and_bytes(run, url, store):
+    job_id = run("enqueue", "t", "--meta", "a=b", "--timeout", "1m").out.strip()
+    [one] = store.reserve(["default"], limit=1, lease_for=MINUTE)
+    store.extend([one.lease], lease_for=MINUTE, notes={job_id: Note(progress=b'"half"', checkpoint=b"\xff")})
+    seen = run("job", "show", job_id, "--json").json
+    assert (seen["progress"], seen["checkpoint"], seen["timeout"]) == ("half", {"base64": "/w=="}, 60.0)
+    holdfast.ack(store, one.lease, result=b'{"long":"' + b"x" * 80 + b'"}')
+    shown = run("job", "show", job_id).out
+    assert "result\n  {\n" in shown
+    assert "meta        a=b\n" in shown
+
+
+def test_control_characters_of_jobs_never_reach_the_terminal(run, url, store):
+    run("enqueue", "t")
+    [one] = store.reserve(["default"], limit=1, lease_for=MINUTE)
+    holdfast.fail(store, one.lease, reason="\x1b[2Jgone", error="line\x1b[31m one\nline two\x07\u202e")
+    for command in (["job", "show", one.job.id], ["dead", "list"], ["dead", "groups"], ["job", "wait", one.job.id]):
+        out = run(*command, code=None).out
+        assert not {"\x1b", "\x07", "\u202e"} & set(out)
+
+
+def test_cancel(run, filled):
+    [running] = ids(run, "--state", "inflight")
+    [waiting, *_] = ids(run, "--state", "ready")
+    ran = run("job", "cancel", waiting, running)
+    assert ran.out == f"{waiting}  cancelled\n{running}  asked to stop\n"
+    assert run("job", "cancel", waiting, "--json").json == {"id": waiting, "state": "cancelled"}
+    [done] = ids(run, "--state", "done")
+    assert "cannot be cancelled" in run("job", "cancel", done, code=1).err
+    assert "1 of 1 jobs are unknown" in run("job", "cancel", "nope", code=4).err
+
+
+def test_retry(run, filled):
+    [letter, *_] = ids(run, "--state", "dead")
+    assert run("job", "retry", letter).out == f"{letter}  requeued\n"
+    again = run("job", "retry", letter, "--json", code=1)
+    assert again.json == {"id": letter, "requeued": False, "state": "ready"}
+    assert "only dead and cancelled" in again.err
+    assert run("job", "retry", "nope", code=4).out == "nope  unknown\n"
+
+
+def test_wait_says_how_jobs_ended(run, filled):
+    [done] = ids(run, "--state", "done")
+    [letter, *_] = ids(run, "--state", "dead")
+    assert run("job", "wait", done, done).out == f"{done}  done\n"
+    assert run("job", "wait", done, letter, code=1).out.splitlines()[1] == f"{letter}  dead  bad address"
+    assert [job["state"] for job in run("job", "wait", done, letter, "--json", code=1).lines] == ["done", "dead"]
+    assert "no job nope" in run("job", "wait", "nope", code=4).err
+
+
+def test_wait_gives_up_in_time(run, filled):
+    [waiting, *_] = ids(run, "--state", "ready")
+    began = time.monotonic()
+    assert "1 of 1 jobs have not ended" in run("job", "wait", waiting, "--timeout", "200ms", code=5).err
+    assert 0.2 <= time.monotonic() - began < 5
+
+
+def test_wait_sees_a_job_end(run, url, store):
+    job_id = Client(store).enqueue(JobRequest(type="t")).id
+
+    def work() -> None:
+        [one] = store.reserve(["default"], limit=1, lease_for=MINUTE)
+        holdfast.ack(store, one.lease)
+
+    timer = threading.Timer(0.3, work)
+    timer.start()
+    assert run("job", "wait", job_id, "--timeout", "30s").out == f"{job_id}  done\n"
+    timer.join()
+
+
+@pytest.mark.parametrize("command", ["show", "wait", "cancel", "retry"])
+def test_every_command_wants_an_id(run, url, command):
+    assert "Missing argument" in run("job", command, code=2).err
+
+
+def test_an_unknown_job(run, filled):
+    assert "no job nope" in run("job", "show", "nope", code=4).err
+    assert "id: wanted 1 to 128" in run("job", "show", "no job", code=2).err

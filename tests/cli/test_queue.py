@@ -1,0 +1,126 @@
+"""``holdfast queue``."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+import holdfast
+from holdfast import QueueSettings
+from holdfast.clock import HOUR, MINUTE, SystemClock
+from holdfast.model import bounds
+from holdfast.model.settings import OnExhausted
+
+
+def test_queues_are_counted(run, filled):
+    lines = run("queue", "list").out.splitlines()
+    assert lines[0].split() == ["QUEUE", "READY", "SCHED", "INFL", "DONE", "DEAD", "CANC", "LIMITS"]
+    assert lines[1].split() == ["mail", "2", "0", "1", "1", "6", "0"]
+    assert lines[2].split() == ["reports", "0", "1", "0", "0", "0", "0"]
+    [mail] = run("queue", "list", "mail", "--json").json
+    assert (mail["queue"], mail["ready"], mail["dead"], mail["settings"]["paused_until"]) == ("mail", 2, 6, None)
+    rows = run("queue", "list", "--types", "--json").json
+    assert [(row["queue"], row["type"]) for row in rows] == [("mail", "mail.send"), ("reports", "report")]
+    assert run("queue", "list", "--types").out.splitlines()[2].split()[:2] == ["reports", "report"]
+
+
+def test_an_empty_store_has_no_queues(run, url, store):
+    ran = run("queue", "list")
+    assert (ran.out, ran.err) == ("", "no jobs in this space\n")
+
+
+def test_an_unknown_queue_is_most_likely_a_slip(run, filled):
+    for command in (["list"], ["pause"], ["resume"], ["limit"], ["drain"]):
+        err = run("queue", *command, "mial", code=4).err
+        assert "no queue mial" in err
+        assert "there are mail, reports" in err
+    assert "queue: wanted 1 to 128" in run("queue", "pause", "no queue", code=2).err
+
+
+def test_a_new_queue_can_be_set_up_before_its_first_job(run, url):
+    assert run("queue", "pause", "later", "--new").out == "later: paused\n"
+    [row] = run("queue", "list", "later", "--json").json
+    assert (row["ready"], row["settings"]["paused_until"]) == (0, "until resumed")
+
+
+def test_pause_and_resume_keep_the_other_settings(run, filled):
+    before = QueueSettings(max_inflight=3, rate=2.5, burst=9, dedupe_window=HOUR)
+    filled.configure("mail", before)
+    assert run("queue", "pause", "mail").out == "mail: paused, max 3, 2.5/s burst 9\n"
+    assert filled.settings("mail").paused_until == bounds.MAX_INSTANT
+    assert filled.reserve(["mail"], limit=1, lease_for=MINUTE) == []
+    assert run("queue", "resume", "mail").out == "mail: max 3, 2.5/s burst 9\n"
+    assert filled.settings("mail") == before
+
+
+def test_a_pause_can_end_by_itself(run, filled):
+    now = SystemClock().now()
+    assert "paused, ends in 4m" in run("queue", "pause", "mail", "--for", "5m").out
+    assert 0 <= filled.settings("mail").paused_until - now - 5 * MINUTE < MINUTE
+    until = run("queue", "pause", "mail", "--until", "2099-01-01T00:00:00Z", "--json").json
+    assert until["settings"]["paused_until"] == "2099-01-01T00:00:00.000000Z"
+    assert "paused" in run("queue", "list").out
+    assert "wanted a pause that ends later" in run("queue", "pause", "mail", "--for", "0s", code=2).err
+    assert "later than now" in run("queue", "pause", "mail", "--until", "2020-01-01T00:00:00Z", code=2).err
+    both = run("queue", "pause", "mail", "--for", "1m", "--until", "2099-01-01T00:00:00Z", code=2)
+    assert "either --until or --for" in both.err
+
+
+def test_one_type_can_be_paused(run, filled):
+    assert run("queue", "pause", "mail", "--type", "mail.send").out == "mail (mail.send): paused\n"
+    assert filled.settings("mail") == QueueSettings()
+    assert filled.settings("mail", type="mail.send").paused_until == bounds.MAX_INSTANT
+    assert run("queue", "resume", "mail", "--type", "mail.send", "--json").json["type"] == "mail.send"
+
+
+def test_limits_change_what_is_named_only(run, filled):
+    run("queue", "limit", "mail", "--max-inflight", "4")
+    run("queue", "limit", "mail", "--rate", "600/m")
+    assert run("queue", "limit", "mail", "--burst", "7").out == "mail: max 4, 10/s burst 7\n"
+    assert run("queue", "limit", "mail", "--max-inflight", "none").out == "mail: 10/s burst 7\n"
+    assert run("queue", "limit", "mail").out == "mail: 10/s burst 7\n"
+    assert run("queue", "limit", "mail", "--rate", "none").out == "mail: no pause and no limits\n"
+    assert filled.settings("mail") == QueueSettings(on_exhausted=OnExhausted.SKIP)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--max-inflight", "0"], "--max-inflight: wanted at least 1, or none"),
+        (["--max-inflight", "-3"], "max_inflight: wanted a whole number"),
+        (["--max-inflight", "few"], "not a valid integer"),
+        (["--rate", "fast"], "wanted a rate such as"),
+        (["--rate", "0"], "wanted a rate such as"),
+        (["--burst", "3"], "burst: wanted a rate beside it"),
+    ],
+)
+def test_limits_that_do_not_fit(run, filled, options, told):
+    assert told in run("queue", "limit", "mail", *options, code=2).err
+    assert filled.settings("mail") == QueueSettings()
+
+
+def test_drain_waits_until_nothing_is_left(run, filled):
+    def work() -> None:
+        for one in filled.reserve(["mail"], limit=9, lease_for=MINUTE):
+            holdfast.ack(filled, one.lease)
+        filled.reap(worker="host-a")
+        for one in filled.reserve(["mail"], limit=9, lease_for=MINUTE):
+            holdfast.ack(filled, one.lease)
+
+    timer = threading.Timer(0.3, work)
+    timer.start()
+    assert run("queue", "drain", "mail", "--timeout", "30s").out == "mail: empty\n"
+    timer.join()
+
+
+def test_drain_gives_up_in_time_and_tells_of_a_pause(run, filled):
+    run("queue", "pause", "mail")
+    ran = run("queue", "drain", "mail", "--timeout", "100ms", code=5)
+    assert "mail is paused" in ran.err
+    assert "3 jobs are left in mail" in ran.err
+
+
+def test_drain_can_leave_the_scheduled_ones(run, filled):
+    assert run("queue", "drain", "reports", "--due").out == "reports: empty\n"
+    assert "1 jobs are left" in run("queue", "drain", "reports", "--timeout", "10ms", code=5).err

@@ -1,0 +1,129 @@
+"""``holdfast reap``, ``trim`` and ``ledger``."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+import pytest
+
+import holdfast
+from holdfast import Client, JobRequest
+from holdfast.clock import DAY, MILLISECOND, MINUTE, ManualClock, SystemClock
+
+
+def test_reap_ends_expired_leases(run, url, store):
+    Client(store).enqueue([JobRequest(type="t", queue=queue) for queue in ("a", "a", "b")])
+    assert len(store.reserve(["a", "b"], limit=3, lease_for=MILLISECOND)) == 3
+    threading.Event().wait(0.01)
+    assert run("reap", "--queue", "b").out == "1 lease ended\n"
+    assert run("reap", "--json").json == {"ended": 2}
+    assert run("reap").out == "0 leases ended\n"
+
+
+def test_reap_of_a_dead_worker_does_not_wait(run, filled):
+    assert run("reap", "--worker", "host-b").out == "0 leases ended\n"
+    assert run("reap", "--worker", "host-a").out == "1 lease ended\n"
+
+
+def test_more_leases_than_one_call_ends(run, url, store):
+    Client(store).enqueue([JobRequest(type="t")] * 1500)
+    store.reserve(["default"], limit=1500, lease_for=MINUTE, worker="w")
+    assert run("reap", "--worker", "w", "--json").json == {"ended": 1500}
+
+
+def test_trim_forgets_what_is_old(run, url, folder):
+    clock = ManualClock(SystemClock().now() - 10 * DAY)
+    with holdfast.connect(url, clock=clock) as store:
+        Client(store, clock=clock).enqueue([JobRequest(type="t"), JobRequest(type="t")])
+        done, dead = store.reserve(["default"], limit=2, lease_for=MINUTE)
+        holdfast.ack(store, done.lease)
+        holdfast.fail(store, dead.lease, reason="no")
+    assert run("trim", "--keep-ended", "11d", "--json").json == {"jobs": 0, "ledger": 0, "dedupe": 0, "registry": 0}
+    assert run("trim").out == "removed 1 jobs, 0 ledger rows, 0 keys, 0 registry rows\n"
+    (folder / "holdfast.toml").write_text('keep_ledger = "5d"\n', encoding="utf-8")
+    assert run("trim", "--json").json["ledger"] == 2
+    assert run("dead", "list", "--json").json["items"][0]["id"] == dead.job.id
+
+
+def test_trim_keeps_ended_jobs_for_a_day(run, url, store):
+    assert "ended_for: wanted a whole number from" in run("trim", "--keep-ended", "1h", code=2).err
+    assert "wanted a length such as" in run("trim", "--keep-ledger", "soon", code=2).err
+
+
+# The ledger -------------------------------------------------------------------------------------------------
+
+
+def test_the_last_rows(run, filled):
+    lines = run("ledger", "--limit", "3").out.splitlines()
+    assert lines[0].split() == ["ENDED", "ENDING", "RUN", "JOB", "TYPE"]
+    assert [line.split()[1] for line in lines[1:]] == ["failed", "failed", "acked"]
+    *rows, last = run("ledger", "--json").lines
+    assert Counter(row["ending"] for row in rows) == {"failed": 6, "acked": 1}
+    assert list(last) == ["cursor"]
+    assert rows[0]["worker"] == "host-a"
+    assert rows[0]["reserved_at"].endswith("Z")
+
+
+def test_a_cursor_leads_on_without_gaps(run, filled):
+    seen, after = [], ["--oldest"]
+    while True:
+        *rows, last = run("ledger", "--json", "--limit", "3", *after).lines
+        seen += [row["job_id"] for row in rows]
+        after = ["--after", last["cursor"]]
+        if not rows:
+            break
+    assert seen == [row.job_id for row in filled.ledger()]
+    assert "no row fits; go on: --after" in run("ledger", *after).err
+
+
+def test_filters(run, filled):
+    for filters, count in (
+        (["--ending", "acked"], 1),
+        (["--ending", "acked", "--ending", "failed"], 7),
+        (["--queue", "reports"], 0),
+        (["--type", "mail.send"], 7),
+        (["--job", filled.ledger().items[0].job_id], 1),
+        (["--oldest", "--ending", "acked", "--limit", "1"], 1),
+    ):
+        assert len(run("ledger", "--json", *filters).lines) == count + 1
+
+
+def test_follow_shows_what_is_written_meanwhile(run, filled):
+    def work() -> None:
+        for one in filled.reserve(["mail"], limit=2, lease_for=MINUTE, worker="host-b"):
+            holdfast.ack(filled, one.lease)
+
+    timer = threading.Timer(0.2, work)
+    timer.start()
+    lines = run("ledger", "--follow", "--for", "1500ms", "--limit", "1", "--json").lines
+    timer.join()
+    rows = [line for line in lines if "job_id" in line]
+    assert [row["worker"] for row in rows] == ["host-a", "host-b", "host-b"]
+    assert run("ledger", "--after", lines[-1]["cursor"], "--json").lines == [lines[-1]]
+    ran = run("ledger", "--follow", "--for", "1ms", "--limit", "2")
+    assert len(ran.out.splitlines()) == 2
+    assert "go on: --after" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--for", "1s"], "wanted --follow beside it"),
+        (["--after", "1", "--oldest"], "either --after or --oldest"),
+        (["--after", "elsewhere"], "after: wanted a cursor that this ledger gave"),
+        (["--ending", "lost"], "is not one of"),
+    ],
+)
+def test_what_does_not_fit(run, filled, options, told):
+    assert told in run("ledger", *options, code=2).err
+
+
+def test_a_reader_behind_retention_is_told(run, url):
+    clock = ManualClock(SystemClock().now() - 40 * DAY)
+    with holdfast.connect(url, clock=clock) as store:
+        Client(store, clock=clock).enqueue(JobRequest(type="t"))
+        [one] = store.reserve(["default"], limit=1, lease_for=MINUTE)
+        holdfast.ack(store, one.lease)
+    run("trim")
+    assert "the ledger was trimmed past cursor '0'" in run("ledger", "--after", "0", code=1).err

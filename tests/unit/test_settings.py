@@ -1,0 +1,113 @@
+"""Settings: file, then environment, then arguments; each value knows where it came from."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from holdfast.errors import InvalidInput
+from holdfast.settings import NAMES, Settings, masked, read, unknown_variables
+
+
+def test_without_anything_there_are_defaults(tmp_path):
+    settings = read(folder=tmp_path, environ={})
+    assert settings == Settings()
+    assert {settings.origin(name) for name in NAMES} == {"default"}
+
+
+def test_the_last_word_wins(tmp_path):
+    file = tmp_path / "holdfast.toml"
+    file.write_text('url = "memory://file"\nspace = "file"\nqueue = "file"\nkeep_ended = "2d"\n', encoding="utf-8")
+    environ = {"HOLDFAST_URL": "memory://variable", "HOLDFAST_SPACE": "variable", "HOLDFAST_MAX_ATTEMPTS": "3"}
+    settings = read({"url": "memory://argument"}, folder=tmp_path, environ=environ)
+    assert (settings.url, settings.space, settings.queue) == ("memory://argument", "variable", "file")
+    assert (settings.max_attempts, settings.keep_ended) == (3, timedelta(days=2))
+    origins = [settings.origin(name) for name in ("url", "space", "queue", "max_attempts", "timeout")]
+    assert origins == ["--url", "HOLDFAST_SPACE", str(file), "HOLDFAST_MAX_ATTEMPTS", "default"]
+
+
+def test_the_nearest_file_upwards_is_the_one(tmp_path):
+    deep = tmp_path / "a" / "b"
+    deep.mkdir(parents=True)
+    (tmp_path / "holdfast.toml").write_text('queue = "far"\n', encoding="utf-8")
+    assert read(folder=deep, environ={}).queue == "far"
+    (tmp_path / "a" / "holdfast.toml").write_text('queue = "near"\n', encoding="utf-8")
+    assert read(folder=deep, environ={}).queue == "near"
+    other = tmp_path / "other.toml"
+    other.write_text('queue = "other"\n', encoding="utf-8")
+    assert read(folder=deep, environ={"HOLDFAST_CONFIG": str(other)}).queue == "other"
+    assert read(file=other, folder=deep, environ={"HOLDFAST_CONFIG": "nowhere"}).queue == "other"
+
+
+def test_a_relative_sqlite_path_is_relative_to_its_file(tmp_path):
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    file = folder / "holdfast.toml"
+    file.write_text('url = "sqlite:///data/jobs.db?synchronous=NORMAL"\n', encoding="utf-8")
+    wanted = f"sqlite:///{str(folder).replace(' ', '%20')}/data/jobs.db?synchronous=NORMAL"
+    assert read(file=file, environ={}).url == wanted
+    for url in ("sqlite:////var/jobs.db", "memory://x", "redis://h/0", "sqlite://"):
+        file.write_text(f'url = "{url}"\n', encoding="utf-8")
+        assert read(file=file, environ={}).url == url
+    assert read({"url": "sqlite:///jobs.db"}, file=file, environ={}).url == "sqlite:///jobs.db"
+
+
+def test_an_empty_variable_is_none(tmp_path):
+    assert (
+        read(folder=tmp_path, environ={"HOLDFAST_URL": "", "HOLDFAST_TIMEOUT": "", "HOLDFAST_CONFIG": ""}) == Settings()
+    )
+
+
+@pytest.mark.parametrize(
+    ("environ", "told"),
+    [
+        ({"HOLDFAST_MAX_ATTEMPTS": "many"}, "HOLDFAST_MAX_ATTEMPTS: wanted a whole number from 1"),
+        ({"HOLDFAST_MAX_ATTEMPTS": "0"}, "HOLDFAST_MAX_ATTEMPTS: wanted a whole number from 1"),
+        ({"HOLDFAST_TIMEOUT": "5"}, "HOLDFAST_TIMEOUT: wanted a length such as"),
+        ({"HOLDFAST_TIMEOUT": "0s"}, "HOLDFAST_TIMEOUT: wanted at least 1us, got 0s"),
+        ({"HOLDFAST_KEEP_ENDED": "1h"}, "HOLDFAST_KEEP_ENDED: wanted at least 1d, got 1h"),
+        ({"HOLDFAST_QUEUE": "a b"}, "HOLDFAST_QUEUE: wanted 1 to 128"),
+        (
+            {"HOLDFAST_CONFIG": "nowhere.toml"},
+            "nowhere.toml: wanted a settings file that can be read, got No such file",
+        ),
+    ],
+)
+def test_a_wrong_variable_is_named(tmp_path, environ, told):
+    with pytest.raises(InvalidInput, match="wanted") as caught:
+        read(folder=tmp_path, environ=environ)
+    assert told in str(caught.value)
+
+
+def test_an_empty_url_and_a_file_that_is_not_utf_8(tmp_path):
+    file = tmp_path / "holdfast.toml"
+    file.write_text('url = " "\n', encoding="utf-8")
+    with pytest.raises(InvalidInput, match="wanted a store URL"):
+        read(file=file, environ={})
+    file.write_bytes(b'queue = "\xff"\n')
+    with pytest.raises(InvalidInput, match="wanted TOML in UTF-8"):
+        read(file=file, environ={})
+
+
+def test_variables_that_are_no_settings():
+    assert unknown_variables({"HOLDFAST_URL": "", "HOLDFAST_CONFIG": "", "HOLDFAST_URI": "", "OTHER": ""}) == [
+        "HOLDFAST_URI"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("sqlite:///jobs.db", "sqlite:///jobs.db"),
+        ("memory://", "memory://"),
+        ("postgresql://me:s3cret@host:5432/db?sslmode=require", "postgresql://me:***@host:5432/db?sslmode=require"),
+        ("redis://:s3cret@host/0", "redis://:***@host/0"),
+        ("redis://me@host/0", "redis://me@host/0"),
+        ("postgresql://a:p@ss@host/db", "postgresql://a:***@host/db"),
+        ("sb://h/?SharedAccessKey=abc&x=1&token=t", "sb://h/?SharedAccessKey=***&x=1&token=***"),
+        ("http://[bad", "***"),
+    ],
+)
+def test_secrets_of_a_url_are_hidden(url, shown):
+    assert masked(url) == shown
