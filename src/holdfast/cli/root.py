@@ -8,18 +8,20 @@ from holdfast.cli.conform import conform
 from holdfast.cli.dead import dead
 from holdfast.cli.doctor import doctor
 from holdfast.cli.enqueue import enqueue
+from holdfast.cli.init import init
 from holdfast.cli.job import job
 from holdfast.cli.ledger import ledger
 from holdfast.cli.queue import queue
 from holdfast.cli.schema import schema
 from holdfast.cli.session import Root
 from holdfast.cli.upkeep import reap, trim
+from holdfast.cli.work import work
 
 
 @click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})
 @click.version_option(package_name="holdfast")
 def root() -> None:
-    """A lease-based job queue: enqueue jobs, look at them, keep their store in order.
+    """A lease-based job queue: enqueue jobs, run them, look at them, keep their store in order.
 
     The store is given by --url, HOLDFAST_URL, or url in a holdfast.toml in this folder or above it.
 
@@ -29,5 +31,5 @@ def root() -> None:
     """  # noqa: D301 - \b keeps click from filling the lines
 
 
-for command in (enqueue, job, queue, dead, ledger, reap, trim, doctor, schema, conform):
+for command in (init, work, enqueue, job, queue, dead, ledger, reap, trim, doctor, schema, conform):
     root.add_command(command)

@@ -161,6 +161,11 @@ class Worker:
         """Work until stopped (or drained, or done with ``max_jobs``); gives how many jobs ended how."""
         if not self.catalogue.types:
             raise InvalidInput("handlers", wanted="at least one registered handler", got="none")
+        with self._signals():
+            self._run(stop or threading.Event())
+        return Counter(self.tally.statuses)
+
+    def _run(self, stop: threading.Event) -> None:
         children = Children(
             self.catalogue,
             processes=self.options.processes,
@@ -179,15 +184,13 @@ class Worker:
         settler.start()
         log.info("worker.started", extra={"worker": self.name, "queues": self.options.queues})
         try:
-            with self._signals():
-                self._work(children, heart, settler, stop or threading.Event())
-                self._drain(children, settler)
+            self._work(children, heart, settler, stop)
+            self._drain(children, settler)
         finally:
             children.close()
             settler.stop()
             heart.stop()
         log.info("worker.stopped", extra={"worker": self.name, **self.tally.statuses})
-        return Counter(self.tally.statuses)
 
     def _work(self, children: Children, heart: Heart, settler: Settler, stop: threading.Event) -> None:
         next_reap = monotonic() + self._dice.uniform(0.5, 1.5) * REAP_EVERY
