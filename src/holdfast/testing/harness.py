@@ -68,7 +68,10 @@ class Harness(ABC):
         if self._main is None:
             self._main = self.open(space=self.another_name(), caller_clock=True)
         self.space = self.another_name()
-        self._store = self._main.space(self.space) if self._offers(Feature.SPACES) else self._main
+        if self._offers(Feature.SPACES):
+            self._store = self._main.space(self.space)
+        else:
+            self._store = self.disposable()
         self._now, self._jobs = START, 0
         try:
             yield self
@@ -101,7 +104,7 @@ class Harness(ABC):
         """A second connection to this case's space; a store that lives in one process has only further views."""
         if self._offers(Feature.PROCESSES):
             return self.disposable()
-        return self.store.space(self.space)
+        return self.store.space(self.space) if self._offers(Feature.SPACES) else self.store
 
     def disposable(self, *, space: str | None = None) -> Store:
         """A store that the case may close."""
@@ -113,6 +116,9 @@ class Harness(ABC):
 
     def elsewhere(self) -> Store:
         """Another, empty space of the same store."""
+        reason = self.capabilities.gaps.get(Feature.SPACES)
+        if reason is not None:
+            raise Skipped(reason)
         return self.store.space(self.another_name())
 
     def another_name(self) -> str:

@@ -47,7 +47,7 @@ def declined_offsets_are_refused_and_nothing_of_the_batch_is_stored(h: Harness) 
     equal(h.store.find().items, [], "the stored jobs")
 
 
-@case("L14")
+@case("L14", needs={Feature.LIMITS})
 def a_declined_halt_is_refused_and_configures_nothing(h: Harness) -> None:
     reason = _declined(h, Feature.HALT)
     with raising(Unsupported) as caught:
@@ -65,9 +65,9 @@ def a_declined_join_is_refused(h: Harness) -> None:
 
 
 def _calls(store: Store) -> dict[str, Callable[[], object]]:
-    """Every call of the contract, none of them wrong in any way."""
+    """Every call of the contract that this driver offers, none of them wrong in any way."""
     lease = Lease(job_id="j", token="1.0", fence=1, expires_at=1)
-    return {
+    calls: dict[str, Callable[[], object]] = {
         "enqueue": lambda: store.enqueue([]),
         "reserve": lambda: store.reserve([QUEUE], limit=1, lease_for=LEASE),
         "extend": lambda: store.extend([lease], lease_for=LEASE),
@@ -88,6 +88,15 @@ def _calls(store: Store) -> dict[str, Callable[[], object]]:
         "write": lambda: store.write([Change(kind="kind", key="key", value=b"1")]),
         "scan": lambda: store.scan("kind"),
     }
+    declined = {verb for feature, verbs in _OPTIONAL.items() if not store.capabilities.has(feature) for verb in verbs}
+    return {verb: call for verb, call in calls.items() if verb not in declined}
+
+
+_OPTIONAL = {
+    Feature.LEDGER: ("ledger",),
+    Feature.REGISTRY: ("read", "write", "scan"),
+    Feature.LIMITS: ("configure", "settings"),
+}
 
 
 @case("L14")

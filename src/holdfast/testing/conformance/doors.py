@@ -183,11 +183,16 @@ def ids_that_do_not_fit_are_refused_by_operators(h: Harness) -> None:
             look("a b")
 
 
-@case("L9")
-def pages_that_do_not_fit_are_refused(h: Harness) -> None:
+@case("L13", needs={Feature.LEDGER})
+def pages_of_the_ledger_that_do_not_fit_are_refused(h: Harness) -> None:
     for wrong in (0, -1, bounds.MAX_BATCH + 1, True):
         with raising(InvalidInput, f"ledger(limit={wrong})"):
             h.store.ledger(limit=wrong)
+
+
+@case("L9", needs={Feature.REGISTRY})
+def pages_of_the_registry_that_do_not_fit_are_refused(h: Harness) -> None:
+    for wrong in (0, -1, bounds.MAX_BATCH + 1, True):
         with raising(InvalidInput, f"scan(limit={wrong})"):
             h.store.scan("kind", limit=wrong)
 
