@@ -15,6 +15,7 @@ import pytest
 
 from holdfast import JobRequest
 from holdfast.model.ledger import Ending
+from holdfast.worker.limits import Limits
 from holdfast.worker.worker import WorkerOptions
 from tests.worker import zoo
 from tests.worker.conftest import QUICK, ended
@@ -310,3 +311,26 @@ def test_reserved_jobs_that_cannot_start_are_given_back(app):
     thread.join(30)
     assert worker.tally.statuses["released"] > 0
     assert held < 100
+
+
+def test_memory_that_a_child_may_not_have_is_a_failed_attempt(app, drain):
+    @app.handler("eat", max_attempts=1)
+    def eat(payload):
+        return len(bytearray(payload))
+
+    answers = [eat.enqueue(1 << 20), eat.enqueue(4 << 30)]
+    assert drain(limits=Limits(memory=2 << 30)) == {"acked": 1, "dead": 1}
+    assert "MemoryError" in ended(app, answers[1]).last_error
+
+
+def test_a_child_that_has_grown_is_replaced(app, drain):
+    @app.handler("grow")
+    def grow(payload):
+        grown = bytearray(payload << 20)
+        grown[::4096] = b"x" * len(grown[::4096])
+        return os.getpid()
+
+    answers = [grow.enqueue(size) for size in (0, 200, 0)]
+    assert drain(processes=1, recycle_above=150 << 20)["acked"] == 3
+    first, second, third = (app.client.result(answer.id) for answer in answers)
+    assert first == second != third

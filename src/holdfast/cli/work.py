@@ -14,6 +14,7 @@ from holdfast.app import Holdfast
 from holdfast.cli.session import Code, Command, Session, Stop, pass_session
 from holdfast.cli.values import LENGTH
 from holdfast.model import duration
+from holdfast.worker.limits import MEBIBYTE, Limits
 from holdfast.worker.worker import WorkerOptions
 
 FOREVER = "forever"
@@ -43,6 +44,8 @@ class _Drain(click.ParamType):  # type: ignore[type-arg] # generic in new versio
 @click.option("--until-drained", is_flag=True, help="Stop when nothing is left to do.")
 @click.option("--max-jobs", type=click.IntRange(1), help="Stop after so many.")
 @click.option("--recycle-after", type=click.IntRange(1), help="Replace a child process after so many jobs.")
+@click.option("--recycle-above", type=click.IntRange(1), metavar="MIB", help="Replace it when it has grown so large.")
+@click.option("--memory", type=click.IntRange(64), metavar="MIB", help="The most a child process may have.")
 @click.option("--json", "as_json", is_flag=True, help='JSON at the end: {"acked": ..., ...}.')
 @pass_session
 def work(
@@ -56,6 +59,8 @@ def work(
     grace: timedelta,
     max_jobs: int | None,
     recycle_after: int | None,
+    recycle_above: int | None,
+    memory: int | None,
     until_drained: bool,
     as_json: bool,
 ) -> None:
@@ -73,7 +78,9 @@ def work(
         grace=grace,
         until_drained=until_drained,
         max_jobs=max_jobs,
+        limits=Limits(memory=None if memory is None else memory * MEBIBYTE),
         recycle_after=recycle_after,
+        recycle_above=None if recycle_above is None else recycle_above * MEBIBYTE,
     )
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     worker = app.worker(options)

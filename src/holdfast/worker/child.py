@@ -9,6 +9,8 @@ import types
 from collections import deque
 from collections.abc import Callable
 
+import msgspec
+
 from holdfast.clock import SystemClock
 from holdfast.model.lease import Lease, Reservation
 from holdfast.worker import frames
@@ -16,6 +18,7 @@ from holdfast.worker.attempt import attempt
 from holdfast.worker.catalogue import Catalogue, Resources
 from holdfast.worker.context import Context
 from holdfast.worker.frames import Began, Ended, GivenBack, Interrupt, Noted, Stop, Work
+from holdfast.worker.limits import Limits, most_memory_so_far
 
 INTERRUPT = signal.SIGUSR1
 READ = 1 << 16
@@ -29,10 +32,11 @@ class Interruption(BaseException):
         super().__init__(why)
 
 
-def server(catalogue: Catalogue) -> Callable[[socket.socket, socket.socket], None]:
+def server(catalogue: Catalogue, limits: Limits) -> Callable[[socket.socket, socket.socket], None]:
     """What the nursery calls in each new child."""
 
     def serve(line: socket.socket, interrupts: socket.socket) -> None:
+        limits.apply()
         Child(catalogue, line, interrupts).run()
 
     return serve
@@ -110,6 +114,7 @@ class Child:
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like end the attempt, not the process
             self._running = None
             ended = Ended(work.run, kind="failed", error=f"{type(error).__name__}: {error}")
+        ended = msgspec.structs.replace(ended, memory=most_memory_so_far())
         self._unsaid += frames.packed(ended)  # said together with the next beginning, if there is one at hand
         self._look()
         if not self._waiting or self._stopping:

@@ -61,6 +61,7 @@ class Ended(msgspec.Struct, tag=True, frozen=True):
     after: int | None = None
     budget: int = 0
     result: bytes | None = None
+    memory: int = 0  # the most that the child has used so far
 
 
 class GivenBack(msgspec.Struct, tag=True, frozen=True):

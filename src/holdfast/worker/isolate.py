@@ -23,6 +23,7 @@ from holdfast.worker import frames
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.child import INTERRUPT, READ, server
 from holdfast.worker.frames import Began, Ended, GivenBack, Interrupt, Noted, Stop, Work
+from holdfast.worker.limits import Limits
 from holdfast.worker.nursery import Born, Gone, Nursery
 from holdfast.worker.outcome import Cancelled, Crashed, Interrupted, Outcome, TimedOut
 
@@ -72,14 +73,17 @@ class Children:
         processes: int,
         grace: float,
         on_end: Callable[[Run, Outcome], None],
+        limits: Limits | None = None,
         recycle_after: int | None = None,
+        recycle_above: int | None = None,
     ) -> None:
         """Forks the nursery: call it before starting threads."""
-        self._nursery = Nursery(server(catalogue))
+        self._nursery = Nursery(server(catalogue, limits or Limits()))
         self._processes = processes
         self._grace = grace
         self._on_end = on_end
         self._recycle_after = recycle_after
+        self._recycle_above = recycle_above
         self._children: dict[int, _Child] = {}
         self._pending: deque[Run] = deque()
         self._usual = 1.0  # seconds that a run takes, lately
@@ -302,15 +306,20 @@ class Children:
                 self._usual += (took - self._usual) * (0.5 if took > self._usual else 0.2)
                 stopped = frame.kind == "interrupted"
                 self._end(run, _stopped(run, frame.reason) if stopped else frames.outcome_of(frame))
-                self._maybe_recycle(child)
+                self._maybe_recycle(child, frame.memory)
             case GivenBack():
                 child.runs.popleft()
-                self._end(run, Interrupted())
+                if self._closing:
+                    self._end(run, Interrupted())
+                else:
+                    self._pending.append(run)  # the child was replaced; another takes it
             case _:
                 raise AssertionError(f"no child says this: {frame!r}")
 
-    def _maybe_recycle(self, child: _Child) -> None:
-        if self._recycle_after is not None and child.finished >= self._recycle_after and not child.leaving:
+    def _maybe_recycle(self, child: _Child, memory: int) -> None:
+        old = self._recycle_after is not None and child.finished >= self._recycle_after
+        large = self._recycle_above is not None and memory > self._recycle_above
+        if (old or large) and not child.leaving:
             child.leaving = True
             self._send(child, Stop())
 

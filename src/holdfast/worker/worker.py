@@ -31,6 +31,7 @@ from holdfast.worker.catalogue import Catalogue, Handler, Resources, handler_of
 from holdfast.worker.decide import decide
 from holdfast.worker.heartbeat import Heart
 from holdfast.worker.isolate import CANCEL, LOST, SHUTDOWN, Children, Run
+from holdfast.worker.limits import Limits
 from holdfast.worker.outcome import Interrupted, Outcome
 from holdfast.worker.settler import Settler
 
@@ -53,7 +54,9 @@ class WorkerOptions:
     retry: RetryPolicy = DEFAULT  # for handlers that have no policy of their own
     until_drained: bool = False
     max_jobs: int | None = None
+    limits: Limits = field(default_factory=Limits)  # of each child process
     recycle_after: int | None = None  # jobs after which a child process is replaced
+    recycle_above: int | None = None  # bytes of memory above which it is
     name: str = ""
 
     def __post_init__(self) -> None:
@@ -69,6 +72,7 @@ class WorkerOptions:
             bounds.length("drain", self.drain)
         bounds.optional_integer("max_jobs", self.max_jobs, least=1)
         bounds.optional_integer("recycle_after", self.recycle_after, least=1)
+        bounds.optional_integer("recycle_above", self.recycle_above, least=1, most=2**62)
         bounds.text("name", self.name, empty=True)
 
 
@@ -171,7 +175,9 @@ class Worker:
             processes=self.options.processes,
             grace=self.options.grace.total_seconds(),
             on_end=lambda run, outcome: settler.add(run, self._decide(run, outcome)),
+            limits=self.options.limits,
             recycle_after=self.options.recycle_after,
+            recycle_above=self.options.recycle_above,
         )
         heart = Heart(
             self.driver,
