@@ -252,8 +252,8 @@ def test_a_killed_worker_leaves_no_children_and_its_jobs_run_again(app, drain):
     while app.client.get(answer.id).state != "inflight":
         assert process.poll() is None
         time.sleep(0.01)
-    children = _descendants(process.pid)
-    assert len(children) == 3  # the nursery and two children
+    while len(children := _descendants(process.pid)) < 3:  # the nursery and two children
+        time.sleep(0.01)
     process.kill()
     process.wait()
     deadline = time.monotonic() + 10
@@ -334,3 +334,19 @@ def test_a_child_that_has_grown_is_replaced(app, drain):
     assert drain(processes=1, recycle_above=150 << 20)["acked"] == 3
     first, second, third = (app.client.result(answer.id) for answer in answers)
     assert first == second != third
+
+
+def test_a_worker_whose_nursery_dies_says_so(app):
+    @app.handler("who")
+    def who(_payload):
+        return os.getppid()
+
+    answer = who.enqueue()
+    worker = app.worker(WorkerOptions(processes=1))
+
+    def kill():
+        os.kill(app.client.result(app.client.wait(answer.id, timeout=20)), signal.SIGKILL)
+
+    threading.Thread(target=kill).start()
+    with pytest.raises(RuntimeError, match="nursery"):
+        worker.run()

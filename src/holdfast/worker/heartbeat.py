@@ -66,6 +66,9 @@ class Heart:
             except StoreError as error:  # the store may be back before the leases end
                 log.warning("heartbeat.failed", extra={"error": str(error)})
                 pause = AGAIN
+            except Exception:  # a heart that stops because of a bug would cost every lease
+                log.exception("heartbeat.failed")
+                pause = AGAIN
 
     def beat(self) -> None:
         """One round: extend all, keep their notes, find out which are lost and which are to stop."""

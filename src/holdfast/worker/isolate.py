@@ -168,7 +168,7 @@ class Children:
     # The watching thread ----------------------------------------------------------------------------------------
 
     def _poke(self) -> None:
-        with contextlib.suppress(BlockingIOError):
+        with contextlib.suppress(OSError):  # full is loud enough; closed has nobody to wake
             self._wake.send(b"!")
 
     def _watch(self) -> None:
@@ -179,6 +179,11 @@ class Children:
             with self._lock:
                 self._broken = error
                 self.changed.notify_all()
+        finally:
+            self._selector.close()
+            self._nursery.close()
+            self._awake.close()
+            self._wake.close()
 
     def _watch_on(self) -> None:
         closing_at: float | None = None
@@ -200,10 +205,6 @@ class Children:
                             self._nursery.signal(pid, signal.SIGKILL)
                 self._keep_deadlines(now)
                 self._dispatch()
-        self._selector.close()
-        self._nursery.close()
-        self._awake.close()
-        self._wake.close()
 
     def _until_deadline(self) -> float:
         with self._lock:

@@ -77,7 +77,10 @@ class Settler:
 
     def _settle_on(self) -> None:
         while batch := self._next_batch():
-            self._settle(batch)
+            try:
+                self._settle(batch)
+            except Exception:  # the leases of this batch will expire; those of later ones should not
+                log.exception("settle.failed", extra={"count": len(batch)})
             with self._changed:
                 self._under_way = 0
                 self._changed.notify_all()
