@@ -13,12 +13,11 @@ app.worker().run()                          # usually: holdfast work module:app
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, TypeVar
-
-import msgspec
 
 from holdfast.client import Client
 from holdfast.clock import Clock
@@ -62,7 +61,7 @@ class Task(Generic[P, R]):
     ) -> JobRequest:
         """A request for one run, to be enqueued with others."""
         return self.definition.request(
-            msgspec.to_builtins(payload),
+            payload.model_dump(mode="json") if hasattr(payload, "model_dump") else payload,
             run_at=run_at,
             delay=delay,
             idempotency_key=idempotency_key,
@@ -121,7 +120,17 @@ class Holdfast:
     @property
     def client(self) -> Client:
         """A client of the store."""
-        return Client(self.driver)
+        return Client(self.driver, clock=self._clock)
+
+    @contextmanager
+    def using(self, driver: Store, *, clock: Clock | None = None) -> Iterator[Holdfast]:
+        """Work on another store until the block ends, and leave both open: tests put an app into memory."""
+        before = self._driver, self._clock
+        self._driver, self._clock = driver, clock
+        try:
+            yield self
+        finally:
+            self._driver, self._clock = before
 
     def handler(
         self,

@@ -5,17 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, Field, fields
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from holdfast.clock import DAY
 from holdfast.errors import InvalidInput
-from holdfast.model import bounds
+from holdfast.model import bounds, duration
 from holdfast.model.job import JobRecord, State
 from holdfast.model.request import JobRequest
 from holdfast.wire.envelope import _Envelope, _Identity, _Status, from_envelope, identity_bytes, to_envelope
+from holdfast.worker import heartbeat, isolate, settler
+from holdfast.worker.limits import Limits
+from holdfast.worker.worker import WorkerOptions
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -118,6 +122,45 @@ def test_the_page_says_what_a_name_and_a_text_are():
     page = " ".join((DOCS / "jobs.md").read_text(encoding="utf-8").split())
     assert f"at most {bounds.MAX_TEXT} bytes" in page
     assert f"1 to {bounds.MAX_NAME} of the characters" in page
+
+
+# docs/worker.md ---------------------------------------------------------------------------------------------
+
+COMPUTED = {
+    "queues": "`default`",
+    "processes": "one for each core",
+    "limits": "none",
+    "name": "host, process id and a random part",
+}
+
+
+def option_of(field: Field[object]) -> str:
+    if field.name in COMPUTED:
+        return COMPUTED[field.name]
+    if field.default is None:
+        return "none"
+    return f"`{duration.exact(field.default) if isinstance(field.default, timedelta) else field.default}`"
+
+
+def test_the_table_of_worker_options_is_the_one_of_the_code():
+    written = [(row[0].strip("`"), row[1]) for row in table("worker.md", "option")]
+    assert written == [(field.name, option_of(field)) for field in fields(WorkerOptions)]
+
+
+def test_the_table_of_limits_is_the_one_of_the_code():
+    written = [row[0].strip("`") for row in table("worker.md", "limit")]
+    assert written == [field.name for field in fields(Limits)]
+    assert Limits() == Limits(**dict.fromkeys(written))
+
+
+def test_the_page_tells_the_numbers_of_the_worker():
+    page = " ".join((DOCS / "worker.md").read_text(encoding="utf-8").split())
+    seconds = WorkerOptions().lease.total_seconds() / 3
+    assert f"every third of the lease ({seconds:.0f} s)" in page
+    assert f"at most {settler.LONGEST * 1000:.0f} ms, and a batch has at most {settler.MOST}." in page
+    assert f"{isolate.SHORT * 1000:.0f} ms of short jobs waiting in it ({isolate.MOST_AHEAD} at the most)" in page
+    assert f"the parent up to {isolate.A_WHILE * 1000:.0f} ms of them ({isolate.MOST_WAITING})" in page
+    assert f"is tried again every {heartbeat.AGAIN} s" in page
 
 
 # docs/envelope.md -------------------------------------------------------------------------------------------

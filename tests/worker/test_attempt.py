@@ -1,13 +1,18 @@
 """One attempt, in this process: what a handler gets, and what is made of what it gives."""
 
+import contextlib
 from dataclasses import dataclass
 from datetime import timedelta
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
-from holdfast.errors import InvalidInput
+from holdfast.clock import SECOND
+from holdfast.errors import InvalidInput, PayloadError, StoreBusy
 from holdfast.worker.control import Retry, Snooze, Unrecoverable
+from holdfast.worker.heartbeat import Heart
+from holdfast.worker.isolate import Run
 from tests.worker.conftest import ended
 
 
@@ -196,3 +201,91 @@ def test_middleware_may_refuse(app):
     answer = one.enqueue(1)
     assert app.worker().process_once().status == "dead"
     assert ended(app, answer).dead_reason == "closed today"
+
+
+def test_a_checkpoint_reaches_the_next_run_in_this_process_too(app):
+    @app.handler("steps")
+    def steps(_payload, ctx):
+        if ctx.checkpoint is None:
+            ctx.checkpoint = {"done": 1}
+            raise Retry(after=timedelta(0))
+        return ctx.checkpoint
+
+    answer = steps.enqueue()
+    worker = app.worker()
+    assert [worker.process_once().status for _ in range(2)] == ["retried", "acked"]
+    assert app.client.result(answer.id) == {"done": 1}
+
+
+def test_resources_of_this_process_are_made_once_and_closed(app):
+    made, closed = [], []
+
+    @app.resource
+    def pool():
+        made.append(1)
+        return contextlib.closing(SimpleNamespace(close=lambda: closed.append(1)))
+
+    @app.handler("use")
+    def use(_payload, ctx):
+        assert ctx.resources["pool"]
+
+    app.client.enqueue([use.request() for _ in range(3)])
+    worker = app.worker()
+    assert [worker.process_once().status for _ in range(3)] == ["acked"] * 3
+    worker.close()
+    assert (made, closed) == ([1], [1])
+
+
+def test_parameters_with_defaults_are_the_handlers_own(app):
+    @app.handler("keyword")
+    def keyword(payload, *, db="own"):
+        return [payload, db]
+
+    @app.handler("default")
+    def default(payload, db="own"):
+        return [payload, db]
+
+    @app.handler("context")
+    def context(payload, ctx=None):
+        return [payload, ctx.attempt]
+
+    answers = [task.enqueue(1) for task in (keyword, default, context)]
+    worker = app.worker()
+    assert [worker.process_once().status for _ in answers] == ["acked"] * 3
+    assert [app.client.result(answer.id) for answer in answers] == [[1, "own"], [1, "own"], [1, 1]]
+    with pytest.raises(InvalidInput):
+        app.handler("needs")(lambda payload, *, db: (payload, db))
+
+
+def test_a_payload_that_is_no_json_is_refused_in_our_words(app):
+    @app.handler("any")
+    def anything(_payload):
+        return None
+
+    with pytest.raises(PayloadError):
+        anything.enqueue(object())
+
+
+def test_a_failed_heartbeat_loses_no_note(app):
+    """The store was busy for a moment: what the handler has left is carried by the next beat."""
+
+    @app.handler("t")
+    def work(_payload):
+        return None
+
+    answer = work.enqueue()
+    [reservation] = app.driver.reserve(["default"], limit=1, lease_for=30 * SECOND)
+    run = Run(1, reservation)
+    run.keep(None, b"7")
+
+    class Busy:
+        def extend(self, *_, **__):
+            raise StoreBusy(1.0)
+
+    for driver in (Busy(), app.driver):
+        heart = Heart(driver, lease_for=30 * SECOND, on_lost=lambda *_: None, on_cancel=lambda _: None)
+        heart.add([run])
+        with contextlib.suppress(StoreBusy):
+            heart.beat()
+    assert app.driver.inspect(answer.id).note.checkpoint == b"7"
+    assert run.note is None

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from holdfast import JobRequest
+from holdfast.app import Holdfast
+from holdfast.errors import StoreBusy, Unsupported
 from holdfast.model.ledger import Ending
 from holdfast.worker.limits import Limits
 from holdfast.worker.worker import WorkerOptions
@@ -350,3 +352,95 @@ def test_a_worker_whose_nursery_dies_says_so(app):
     threading.Thread(target=kill).start()
     with pytest.raises(RuntimeError, match="nursery"):
         worker.run()
+
+
+def test_the_last_of_max_jobs_may_take_its_time(app, drain):
+    @app.handler("nap")
+    def nap(_payload):
+        time.sleep(0.6)
+
+    nap.enqueue()
+    assert drain(until_drained=False, max_jobs=1, drain=timedelta(milliseconds=100)) == {"acked": 1}
+
+
+def test_a_store_that_is_busy_for_a_moment_does_not_end_the_worker(app, drain, monkeypatch):
+    @app.handler("one")
+    def one(_payload):
+        return None
+
+    driver = app.driver
+    failing = iter([True, True])
+
+    def busy(honest):
+        def call(*args, **kwargs):
+            if next(failing, False):
+                raise StoreBusy(1.0)
+            return honest(*args, **kwargs)
+
+        return call
+
+    for verb in ("wait", "counts", "reserve"):
+        monkeypatch.setattr(driver, verb, busy(getattr(driver, verb)))
+    one.enqueue()
+    assert drain() == {"acked": 1}
+
+
+def test_a_store_of_one_process_has_no_worker(app):
+    alone = Holdfast("memory://")
+
+    @alone.handler("one")
+    def one(_payload):
+        return None
+
+    with pytest.raises(Unsupported, match="process_once"):
+        alone.worker().run()
+
+
+PRINTING = """
+    import subprocess, sys, time
+    from datetime import timedelta
+    from holdfast.app import Holdfast
+    from holdfast.worker.worker import WorkerOptions
+
+    app = Holdfast(sys.argv[1])
+
+    @app.handler("print")
+    def say(payload):
+        print("said", payload)
+
+    @app.handler("start")
+    def start(payload):
+        child = subprocess.Popen(["sleep", "60"])
+        child.terminate()
+        return child.wait(10)
+
+    @app.handler("leave", max_attempts=1, timeout=timedelta(milliseconds=200))
+    def leave(payload):
+        child = subprocess.Popen(["sleep", "60"])
+        open(payload, "w").write(str(child.pid))
+        while True:
+            try:
+                time.sleep(1)
+            except BaseException:
+                pass
+
+    print("begun")
+    options = WorkerOptions(processes=1, until_drained=True, grace=timedelta(milliseconds=200))
+    app.worker(options).run()
+"""
+
+
+def test_what_handlers_print_and_start_is_like_in_any_process(app, tmp_path):
+    requests = [("print", 1), ("print", 2), ("start", None), ("leave", str(tmp_path / "pid"))]
+    answers = [
+        app.client.enqueue(JobRequest(type=type_, payload=payload, max_attempts=1)) for type_, payload in requests
+    ]
+    program = [sys.executable, "-c", textwrap.dedent(PRINTING), app.url]
+    ran = subprocess.run(program, capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout.splitlines() == ["begun", "said 1", "said 2"]
+    assert app.client.result(answers[2].id) == -signal.SIGTERM
+    left = int((tmp_path / "pid").read_text())
+    deadline = time.monotonic() + 10
+    while _alive(left) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not _alive(left)

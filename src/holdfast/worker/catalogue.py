@@ -69,9 +69,7 @@ def handler_of(
             timeout=timeout,
             retry=retry,
         )
-    parameters = list(inspect.signature(function).parameters.values())
-    if len(parameters) not in (1, 2):
-        raise InvalidInput("handler", wanted="fn(payload), fn(payload, ctx) or a class with handle(ctx)", got=function)
+    parameters = _parameters(function)
     return Handler(
         type=type_,
         function=function,
@@ -81,6 +79,21 @@ def handler_of(
         timeout=timeout,
         retry=retry,
     )
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The payload and, if it is wanted, the context: a second parameter without a default, or one called ctx."""
+    everything = inspect.signature(function).parameters.values()
+    placed = [one for one in everything if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    wanted = [
+        one
+        for place, one in enumerate(placed)
+        if place == 0 or one.default is one.empty or one.name in ("ctx", "context")
+    ]
+    needed = [one for one in everything if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
+    if needed or len(wanted) not in (1, 2) or wanted != placed[: len(wanted)]:
+        raise InvalidInput("handler", wanted="fn(payload), fn(payload, ctx) or a class with handle(ctx)", got=function)
+    return wanted
 
 
 def _payload_type(function: Callable[..., Any], parameter: str) -> object:

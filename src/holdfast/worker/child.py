@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import socket
+import sys
 import types
 from collections import deque
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from holdfast.worker.context import Context
 from holdfast.worker.frames import Began, Ended, GivenBack, Interrupt, Noted, Stop, Work
 from holdfast.worker.limits import Limits, most_memory_so_far
 
-INTERRUPT = signal.SIGUSR1
+INTERRUPT = getattr(signal, "SIGUSR1", signal.SIGTERM)  # without it there is no worker, but a producer can import this
 READ = 1 << 16
 
 
@@ -115,6 +116,9 @@ class Child:
             self._running = None
             ended = Ended(work.run, kind="failed", error=f"{type(error).__name__}: {error}")
         ended = msgspec.structs.replace(ended, memory=most_memory_so_far())
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()  # what a handler prints is seen, even if its process is killed later
         self._unsaid += frames.packed(ended)  # said together with the next beginning, if there is one at hand
         self._look()
         if not self._waiting or self._stopping:

@@ -14,7 +14,7 @@ from holdfast.worker.isolate import Run
 
 log = logging.getLogger("holdfast.worker")
 
-AGAIN = 0.2  # seconds until a heartbeat is tried again that the store could not take
+AGAIN = 0.2  # seconds until a heartbeat is tried again that the store could not take; sooner if the lease is short
 
 
 class Heart:
@@ -58,17 +58,19 @@ class Heart:
         self._thread.join()
 
     def _beat_on(self) -> None:
-        pause = self._lease_for / SECOND / 3
+        third = self._lease_for / SECOND / 3
+        again = min(AGAIN, third / 5)
+        pause = third
         while not self._stop.wait(pause):
             try:
                 self.beat()
-                pause = self._lease_for / SECOND / 3
+                pause = third
             except StoreError as error:  # the store may be back before the leases end
                 log.warning("heartbeat.failed", extra={"error": str(error)})
-                pause = AGAIN
+                pause = again
             except Exception:  # a heart that stops because of a bug would cost every lease
                 log.exception("heartbeat.failed")
-                pause = AGAIN
+                pause = again
 
     def beat(self) -> None:
         """One round: extend all, keep their notes, find out which are lost and which are to stop."""
@@ -77,8 +79,12 @@ class Heart:
                 held = list(self._held.items())
             if not held:
                 return
-            notes = {run.reservation.job.id: _note(run) for run, _ in held}
+            told = {run: run.note for run, _ in held}
+            notes = {run.reservation.job.id: _with_start(run, note) for run, note in told.items()}
             answers = self._driver.extend([lease for _, lease in held], lease_for=self._lease_for, notes=notes)
+        for run, note in told.items():
+            if run.note is note:  # told once; what has come meanwhile is for the next time
+                run.note = None
         for (run, _), answer in zip(held, answers, strict=True):
             if isinstance(answer, Lease):
                 with self._guard:
@@ -93,7 +99,6 @@ class Heart:
                     self._on_lost(run, answer)
 
 
-def _note(run: Run) -> Note:
-    """What the handler left since the last time; told once."""
-    note, run.note = run.note or Note(), None
-    return Note(started_at=run.started_at, progress=note.progress, checkpoint=note.checkpoint)
+def _with_start(run: Run, note: Note | None) -> Note:
+    left = note or Note()
+    return Note(started_at=run.started_at, progress=left.progress, checkpoint=left.checkpoint)

@@ -50,6 +50,11 @@ class Run:
     kill_at: float | None = None
     handed: float = field(default_factory=monotonic)
 
+    def keep(self, progress: bytes | None, checkpoint: bytes | None) -> None:
+        """What the handler leaves, beside what it left before and no heartbeat has carried yet."""
+        old = self.note or Note()
+        self.note = Note(progress=progress or old.progress, checkpoint=checkpoint or old.checkpoint)
+
 
 @dataclass(slots=True, eq=False)
 class _Child:
@@ -181,6 +186,11 @@ class Children:
                 self.changed.notify_all()
         finally:
             self._selector.close()
+            with self._lock:
+                while self._children:
+                    _, child = self._children.popitem()
+                    child.born.frames.close()
+                    child.born.interrupts.close()
             self._nursery.close()
             self._awake.close()
             self._wake.close()
@@ -298,8 +308,7 @@ class Children:
                 if run.why is not None:
                     self._stop_run(run, run.why)
             case Noted():
-                old = run.note or Note()
-                run.note = Note(progress=frame.progress or old.progress, checkpoint=frame.checkpoint or old.checkpoint)
+                run.keep(frame.progress, frame.checkpoint)
             case Ended():
                 child.runs.popleft()
                 child.finished += 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import sys
 from dataclasses import dataclass
 from datetime import timedelta
@@ -33,6 +32,8 @@ class Limits:
 
     def apply(self) -> None:
         """To this process, for good."""
+        import resource  # noqa: PLC0415 - not on every system, and a producer needs none of this
+
         wanted = (
             (resource.RLIMIT_AS, self.memory),
             (resource.RLIMIT_CPU, None if self.cpu is None else int(self.cpu.total_seconds())),
@@ -46,5 +47,7 @@ class Limits:
 
 def most_memory_so_far() -> int:
     """The largest resident size this process has had, in bytes."""
+    import resource  # noqa: PLC0415
+
     size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return size if sys.platform == "darwin" else size * 1024

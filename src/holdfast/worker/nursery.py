@@ -12,12 +12,14 @@ import os
 import select
 import signal
 import socket
+import sys
 import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
 
+ENDING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 CHILD_SOCKETS = 2  # one for frames, one for interrupts
 
 
@@ -58,6 +60,7 @@ class Nursery:
         with warnings.catch_warnings():
             # Python 3.12 and later warn if there are threads already. Those are the caller's; ours start after this.
             warnings.simplefilter("ignore", DeprecationWarning)
+            _flush()  # or what is still in a buffer would be written by each child again
             self.pid = os.fork()
         if self.pid == 0:
             self._control.close()
@@ -101,7 +104,7 @@ class Nursery:
 
 def _nurse(control: socket.socket, serve: Callable[[socket.socket, socket.socket], None]) -> None:
     """The nursery's own loop: orders from the parent, deaths of children. Ends when the parent does."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in ENDING:
         signal.signal(number, signal.SIG_IGN)  # a terminal sends these to everyone; only the parent decides
     awake, wake = socket.socketpair()
     wake.setblocking(False)  # noqa: FBT003 - so does socket call it
@@ -114,7 +117,7 @@ def _nurse(control: socket.socket, serve: Callable[[socket.socket, socket.socket
             pass
     finally:
         for pid in children:
-            os.kill(pid, signal.SIGKILL)
+            _signal(pid, signal.SIGKILL)
         for pid in children:
             os.waitpid(pid, 0)
 
@@ -143,8 +146,23 @@ def _obey(
         if order.pid == 0:
             children.add(_bear(control, bell, serve))
         elif order.pid in children:
-            os.kill(order.pid, order.signal)
+            _signal(order.pid, order.signal)
     return True
+
+
+def _signal(pid: int, number: int) -> None:
+    """To a child that was not buried yet. A kill takes along what it has started: each child leads its own group."""
+    with contextlib.suppress(ProcessLookupError):
+        if number == signal.SIGKILL:
+            os.killpg(pid, number)
+        else:
+            os.kill(pid, number)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
 
 
 def _bury(control: socket.socket, children: set[int]) -> None:
@@ -166,14 +184,20 @@ def _bear(
     if pid == 0:
         code = 1
         try:
+            os.setpgid(0, 0)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for number in ENDING:  # ignored here, but not by what a handler starts: an exec resets handlers
+                signal.signal(number, lambda *_: None)
             for end in (control, *own, *ours):
                 end.close()
             serve(*theirs)
             code = 0
         finally:
+            _flush()
             os._exit(code)
+    with contextlib.suppress(OSError):  # the child does the same: whoever comes first
+        os.setpgid(pid, pid)
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         socket.send_fds(control, [msgspec.msgpack.encode(_News(pid))], [end.fileno() for end in ours])
     for end in (*ours, *theirs):

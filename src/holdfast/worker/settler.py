@@ -10,7 +10,7 @@ from typing import NamedTuple
 from holdfast.clock import SECOND, monotonic
 from holdfast.drivers.contract import Driver
 from holdfast.errors import LeaseError, StoreError
-from holdfast.model.lease import Lease, Note
+from holdfast.model.lease import Lease
 from holdfast.model.settlement import Settlement
 from holdfast.worker.heartbeat import Heart
 from holdfast.worker.isolate import Run
@@ -109,7 +109,7 @@ class Settler:
                 self._keep_last_notes(batch, settlements)
                 answers = self._driver.settle(settlements)
             except StoreError as error:
-                if monotonic() >= deadline or self._stopping:
+                if monotonic() >= deadline:
                     log.error("settle.failed", extra={"count": len(batch), "error": str(error)})  # noqa: TRY400
                     for finished, settlement in zip(batch, settlements, strict=True):
                         self._on_settled(finished.run, settlement, error)
@@ -121,14 +121,15 @@ class Settler:
             return
 
     def _keep_last_notes(self, batch: list[Finished], settlements: list[Settlement]) -> None:
-        """A checkpoint that no heartbeat has carried yet must not end with the lease."""
-        left = {
-            finished.run.reservation.job.id: (settlement.lease, finished.run.note)
-            for finished, settlement in zip(batch, settlements, strict=True)
-            if finished.run.note is not None
-        }
-        if left:
-            notes: dict[str, Note] = {job_id: note for job_id, (_, note) in left.items() if note is not None}
-            self._driver.extend([lease for lease, _ in left.values()], lease_for=self._lease_for, notes=notes)
-            for finished in batch:
-                finished.run.note = None
+        leases = [settlement.lease for settlement in settlements]
+        keep_last_notes(self._driver, [finished.run for finished in batch], leases, self._lease_for)
+
+
+def keep_last_notes(driver: Driver, runs: list[Run], leases: list[Lease], lease_for: int) -> None:
+    """A checkpoint that no heartbeat has carried yet must not end with the lease."""
+    left = [(run, lease, run.note) for run, lease in zip(runs, leases, strict=True) if run.note is not None]
+    if left:
+        notes = {run.reservation.job.id: note for run, _, note in left if note is not None}
+        driver.extend([lease for _, lease, _ in left], lease_for=lease_for, notes=notes)
+        for run, _, _ in left:
+            run.note = None

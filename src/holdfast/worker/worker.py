@@ -19,8 +19,8 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.clock import SECOND, from_timedelta, monotonic
-from holdfast.drivers.contract import Store
-from holdfast.errors import InvalidInput, LeaseError, StoreError
+from holdfast.drivers.contract import Feature, Store
+from holdfast.errors import InvalidInput, LeaseError, StoreError, Unsupported
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease, Reservation
@@ -33,7 +33,7 @@ from holdfast.worker.heartbeat import Heart
 from holdfast.worker.isolate import CANCEL, LOST, SHUTDOWN, Children, Run
 from holdfast.worker.limits import Limits
 from holdfast.worker.outcome import Interrupted, Outcome
-from holdfast.worker.settler import Settler
+from holdfast.worker.settler import Settler, keep_last_notes
 
 log = logging.getLogger("holdfast.worker")
 
@@ -115,6 +115,7 @@ class Worker:
         self._numbers = itertools.count(1)
         self._started = 0
         self._dice = random.Random()  # noqa: S311 - jitter
+        self._resources = Resources(self.catalogue.resources)  # of jobs that run in this process
 
     def register(
         self,
@@ -133,6 +134,10 @@ class Worker:
         if at_once:
             self._now.set()
 
+    def close(self) -> None:
+        """Close the resources that ``process_once`` has made. ``run`` cleans up behind itself."""
+        self._resources.close()
+
     # One job, here and now --------------------------------------------------------------------------------------
 
     def process_once(self, queue: str | None = None) -> WorkerResult:
@@ -144,17 +149,16 @@ class Worker:
         if not found:
             return WorkerResult(status="empty")
         [reservation] = found
-        resources = Resources(self.catalogue.resources)
         run = Run(next(self._numbers), reservation)
         heart = Heart(self.driver, lease_for=self._lease_for, on_lost=lambda *_: None, on_cancel=lambda _: None)
         heart.start()
         heart.add([run])
         try:
-            outcome = attempt(self.catalogue, resources, reservation, lambda *_: None)
+            outcome = attempt(self.catalogue, self._resources, reservation, run.keep)
         finally:
             heart.stop()
-            resources.close()
         lease = heart.remove([run]).get(run, reservation.lease)
+        keep_last_notes(self.driver, [run], [lease], self._lease_for)
         settlement = self._decide(run, outcome)(lease)
         [refused] = self.driver.settle([settlement])
         return self._result(run, settlement, refused)
@@ -165,6 +169,10 @@ class Worker:
         """Work until stopped (or drained, or done with ``max_jobs``); gives how many jobs ended how."""
         if not self.catalogue.types:
             raise InvalidInput("handlers", wanted="at least one registered handler", got="none")
+        alone = self.driver.capabilities.gaps.get(Feature.PROCESSES)
+        if alone is not None:
+            reason = f"{alone}, and handlers run in others: what they enqueue would be lost; use process_once"
+            raise Unsupported(self.driver.capabilities.driver, "a worker", reason)
         with self._signals():
             self._run(stop or threading.Event())
         return Counter(self.tally.statuses)
@@ -191,7 +199,7 @@ class Worker:
         log.info("worker.started", extra={"worker": self.name, "queues": self.options.queues})
         try:
             self._work(children, heart, settler, stop)
-            self._drain(children, settler)
+            self._finish(children, settler, stop)
         finally:
             children.close()
             settler.stop()
@@ -199,28 +207,38 @@ class Worker:
         log.info("worker.stopped", extra={"worker": self.name, **self.tally.statuses})
 
     def _work(self, children: Children, heart: Heart, settler: Settler, stop: threading.Event) -> None:
-        next_reap = monotonic() + self._dice.uniform(0.5, 1.5) * REAP_EVERY
-        while not (self._stop.is_set() or stop.is_set()):
+        """Until told to stop, or until there is no more to do."""
+        next_reap = self._next_reap()
+        while not self._stopping(stop):
             try:
                 if monotonic() >= next_reap:
                     self.driver.reap()
-                    next_reap = monotonic() + self._dice.uniform(0.5, 1.5) * REAP_EVERY
-                for run in children.take_back(waited=TOO_LONG):
-                    settler.add(run, self._decide(run, Interrupted()))
+                    next_reap = self._next_reap()
+                self._give_back(children, settler, waited=TOO_LONG)
                 found = self._reserve(children, heart)
-            except StoreError as error:
-                log.warning("reserve.failed", extra={"error": str(error)})
-                self._stop.wait(LOOK_AGAIN)
-                continue
-            if self._enough():
-                return
-            if found is None:
-                with children.changed:
-                    children.changed.wait(LOOK_AGAIN)
-            elif not found:
-                if self.options.until_drained and self._drained(children, settler):
+                if self._enough():
                     return
-                self.driver.wait(list(self.options.queues), timeout=LOOK_AGAIN)
+                if found is None:
+                    with children.changed:
+                        children.changed.wait(LOOK_AGAIN)
+                elif not found:
+                    if self.options.until_drained and self._drained(children, settler):
+                        return
+                    self.driver.wait(list(self.options.queues), timeout=LOOK_AGAIN)
+            except StoreError as error:
+                log.warning("store.failed", extra={"error": str(error)})
+                self._stop.wait(LOOK_AGAIN)
+
+    def _stopping(self, stop: threading.Event) -> bool:
+        return self._stop.is_set() or stop.is_set()
+
+    def _next_reap(self) -> float:
+        return monotonic() + self._dice.uniform(0.5, 1.5) * REAP_EVERY
+
+    def _give_back(self, children: Children, settler: Settler, *, waited: float = 0.0) -> None:
+        """Release what no child has got."""
+        for run in children.take_back(waited=waited):
+            settler.add(run, self._decide(run, Interrupted()))
 
     def _reserve(self, children: Children, heart: Heart) -> list[Run] | None:
         """Take what there is room for; None if there is none."""
@@ -260,11 +278,12 @@ class Worker:
         counts = [count for count in self.driver.counts(list(self.options.queues)) if count.type in types]
         return not any(count.ready or count.scheduled or count.inflight for count in counts)
 
-    def _drain(self, children: Children, settler: Settler) -> None:
-        """Release what has not begun, wait for the rest, then interrupt it."""
-        if self._stop.is_set():
-            for run in children.take_back():
-                settler.add(run, self._decide(run, Interrupted()))
+    def _finish(self, children: Children, settler: Settler, stop: threading.Event) -> None:
+        """Let what was begun end by itself; once stopped, only for the drain time, and then interrupt it."""
+        while children.busy() and not self._stopping(stop):
+            with children.changed:
+                children.changed.wait(LOOK_AGAIN)
+        self._give_back(children, settler)
         deadline = None if self.options.drain is None else monotonic() + self.options.drain.total_seconds()
         while children.busy() and not self._now.is_set():
             left = LOOK_AGAIN if deadline is None else min(LOOK_AGAIN, deadline - monotonic())

@@ -167,9 +167,9 @@ def _bytes(value: str) -> int:
 def open_url(url: SplitResult, *, space: str, caller_clock: bool, clock: Clock | None) -> SqliteDriver:
     """``sqlite:///jobs.db`` is relative to the working directory, ``sqlite:////var/lib/jobs.db`` is absolute."""
     if url.netloc or len(url.path) <= 1 or url.path.startswith("/:memory:"):
-        given = "a host" if url.netloc else url.path or "no path"
+        shown = "a host" if url.netloc else url.path or "no path"
         raise ConnectError(
-            f"wanted sqlite:///relative.db or sqlite:////absolute.db, got {given} (for a store in memory: memory://)"
+            f"wanted sqlite:///relative.db or sqlite:////absolute.db, got {shown} (for a store in memory: memory://)"
         )
     known = {"synchronous": _synchronous, "busy_for": _seconds, "min_free_bytes": _bytes}
     given: dict[str, Any] = options(url, known)
