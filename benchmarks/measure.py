@@ -66,6 +66,19 @@ def latency(question: str, *, ours: Sequence[float], other: Sequence[float], wan
     )
 
 
+def median_latency(question: str, *, ours: Sequence[float], other: Sequence[float], wanted: float) -> Answer:
+    """The median of our seconds over that of the other side's."""
+    mine, theirs = percentile(ours, 0.5), percentile(other, 0.5)
+    return Answer(
+        question=question,
+        ratio=mine / theirs,
+        wanted=wanted,
+        at_least=False,
+        ours=f"p50 {mine * 1000:.2f} ms",
+        other=f"p50 {theirs * 1000:.2f} ms",
+    )
+
+
 def percentile(values: Sequence[float], share: float) -> float:
     """The value below which this share of all values lies."""
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]

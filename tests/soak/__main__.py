@@ -18,6 +18,10 @@ import holdfast
 from holdfast.drivers.contract import Store
 from holdfast.testing.machine import run_machine
 from holdfast.testing.simulation import simulate
+from tests.soak.kill import kill
+from tests.soak.poison import poison
+from tests.soak.restarts import restarts
+from tests.soak.zoo import zoo
 from tests.sqlite.test_processes import fight
 
 
@@ -49,6 +53,22 @@ def machine(folder: Path, scale: float) -> str:
     )
 
 
+def killing(folder: Path, scale: float) -> str:
+    return kill(folder, workers=6, jobs=int(20_000 * scale), seconds=120 * scale)
+
+
+def poisoning(folder: Path, scale: float) -> str:
+    return poison(folder, jobs=int(1000 * scale))
+
+
+def stubborn(folder: Path, scale: float) -> str:
+    return zoo(folder, rounds=int(500 * scale))
+
+
+def restarting(folder: Path, scale: float) -> str:
+    return restarts(folder, count=int(50 * scale))
+
+
 def _spaces(name: str, folder: Path) -> Callable[[], Store]:
     if name == "memory":
         return lambda: holdfast.connect("memory://", caller_clock=True)
@@ -57,7 +77,15 @@ def _spaces(name: str, folder: Path) -> Callable[[], Store]:
     return lambda: store.space(f"space-{next(numbers)}")
 
 
-PARTS = {"fight": fighting, "simulation": simulation, "machine": machine}
+PARTS = {
+    "fight": fighting,
+    "simulation": simulation,
+    "machine": machine,
+    "kill": killing,
+    "poison": poisoning,
+    "zoo": stubborn,
+    "restarts": restarting,
+}
 
 
 def main() -> int:

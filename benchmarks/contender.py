@@ -1,0 +1,116 @@
+"""One side of a benchmark of workers, in a process of its own: ``python -m benchmarks.contender ROLE ...``.
+
+A drain prints the seconds it took. A listener works until it is told to stop, and writes the instant at which each
+handler starts to a pipe: the clock is that of the whole machine. What is not Huey's default is what makes it durable.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import holdfast
+from benchmarks.jobs import QUEUE, TYPE
+from benchmarks.sqlite_speed import drain
+from holdfast.app import Holdfast
+from holdfast.worker.worker import WorkerOptions
+
+if TYPE_CHECKING:
+    from huey import SqliteHuey
+
+INSTANT = struct.Struct("d")
+HUEY_WORKERS = 2
+
+
+def worker_drain(path: str, processes: str) -> None:
+    """Everything that ``run`` does, from its call to its return: it forks, works, and finds that nothing is left."""
+    app = Holdfast(f"sqlite:///{path}")
+    app.handler(TYPE, queue=QUEUE)(lambda _payload: None)
+    worker = app.worker(WorkerOptions(queues=(QUEUE,), processes=int(processes), until_drained=True))
+    started = time.perf_counter()
+    tally = worker.run()
+    print(time.perf_counter() - started)
+    assert set(tally) == {"acked"}, tally
+    app.close()
+
+
+def loop_drain(path: str, k: str) -> None:
+    """The driver alone: reserve and ack, no handler, no processes."""
+    store = holdfast.connect(f"sqlite:///{path}")
+    started = time.perf_counter()
+    drain(store, int(k))
+    print(time.perf_counter() - started)
+    store.close()
+
+
+def huey_drain(path: str, count: str) -> None:
+    """From the start of the consumer to the end of the last task; its stopping is not counted."""
+    queue = huey_at(Path(path))
+    done = threading.Event()
+    left = [int(count)]
+    guard = threading.Lock()
+
+    def noop(_payload: object) -> None:
+        with guard:
+            left[0] -= 1
+            if not left[0]:
+                done.set()
+
+    huey_task(queue, noop)
+    consumer = queue.create_consumer(workers=HUEY_WORKERS, worker_type="thread", periodic=False)
+    started = time.perf_counter()
+    consumer.start()
+    done.wait()
+    print(time.perf_counter() - started)
+    consumer.stop(graceful=True)
+
+
+def worker_listen(path: str, pipe: str) -> None:
+    """One idle worker of two processes."""
+    app = Holdfast(f"sqlite:///{path}")
+    app.handler(TYPE, queue=QUEUE)(lambda _payload: _tell(int(pipe)))
+    app.worker(WorkerOptions(queues=(QUEUE,), processes=HUEY_WORKERS)).run()
+
+
+def huey_listen(path: str, pipe: str, *delay: str) -> None:
+    """One idle consumer of two threads; with a delay it polls that often, whatever happens."""
+    queue = huey_at(Path(path))
+    huey_task(queue, lambda _payload: _tell(int(pipe)))
+    polling = {"initial_delay": float(delay[0]), "max_delay": float(delay[0])} if delay else {}
+    queue.create_consumer(workers=HUEY_WORKERS, worker_type="thread", periodic=False, **polling).run()
+
+
+def huey_at(path: Path, *, durable: bool = True) -> SqliteHuey:
+    """A queue in this file; ``durable=False`` is for filling it before anything is measured."""
+    from huey import SqliteHuey
+
+    return SqliteHuey(name=QUEUE, filename=str(path), fsync=durable, timeout=60)
+
+
+def huey_task(queue: SqliteHuey, function: Callable[[object], None]) -> Callable[[object], object]:
+    """A call of it is a task. Huey finds tasks by module and name: they are the same here for whoever asks."""
+    function.__module__ = __package__ or ""
+    made: Callable[[object], object] = queue.task(name=TYPE)(function)
+    return made
+
+
+def _tell(pipe: int) -> None:
+    os.write(pipe, INSTANT.pack(time.monotonic()))
+
+
+ROLES = {
+    "worker-drain": worker_drain,
+    "loop-drain": loop_drain,
+    "huey-drain": huey_drain,
+    "worker-listen": worker_listen,
+    "huey-listen": huey_listen,
+}
+
+if __name__ == "__main__":
+    ROLES[sys.argv[1]](*sys.argv[2:])
