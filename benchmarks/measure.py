@@ -53,29 +53,18 @@ def throughput(
     )
 
 
-def latency(question: str, *, ours: Sequence[float], other: Sequence[float], wanted: float) -> Answer:
-    """The 99th percentile of our seconds over that of the other side's."""
-    mine, theirs = percentile(ours, 0.99), percentile(other, 0.99)
+def latency(
+    question: str, *, ours: Sequence[float], other: Sequence[float], wanted: float, share: float = 0.99
+) -> Answer:
+    """A percentile of our seconds over the same of the other side's."""
+    mine, theirs = percentile(ours, share), percentile(other, share)
     return Answer(
         question=question,
         ratio=mine / theirs,
         wanted=wanted,
         at_least=False,
-        ours=f"p99 {mine * 1000:.2f} ms",
-        other=f"p99 {theirs * 1000:.2f} ms",
-    )
-
-
-def median_latency(question: str, *, ours: Sequence[float], other: Sequence[float], wanted: float) -> Answer:
-    """The median of our seconds over that of the other side's."""
-    mine, theirs = percentile(ours, 0.5), percentile(other, 0.5)
-    return Answer(
-        question=question,
-        ratio=mine / theirs,
-        wanted=wanted,
-        at_least=False,
-        ours=f"p50 {mine * 1000:.2f} ms",
-        other=f"p50 {theirs * 1000:.2f} ms",
+        ours=f"p{share * 100:.0f} {mine * 1000:.2f} ms",
+        other=f"p{share * 100:.0f} {theirs * 1000:.2f} ms",
     )
 
 

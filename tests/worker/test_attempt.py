@@ -12,7 +12,7 @@ from holdfast.clock import SECOND
 from holdfast.errors import InvalidInput, PayloadError, StoreBusy
 from holdfast.worker.control import Retry, Snooze, Unrecoverable
 from holdfast.worker.heartbeat import Heart
-from holdfast.worker.isolate import Run
+from holdfast.worker.run import Run
 from tests.worker.conftest import ended
 
 

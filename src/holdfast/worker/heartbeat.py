@@ -10,7 +10,7 @@ from holdfast.clock import SECOND
 from holdfast.drivers.contract import Driver
 from holdfast.errors import LeaseError, StoreError
 from holdfast.model.lease import Lease, Note
-from holdfast.worker.isolate import Run
+from holdfast.worker.run import Run
 
 log = logging.getLogger("holdfast.worker")
 

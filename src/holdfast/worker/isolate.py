@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from holdfast.clock import SECOND, monotonic
-from holdfast.model.lease import Note, Reservation
 from holdfast.worker import frames
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.child import INTERRUPT, READ, server
@@ -26,6 +25,7 @@ from holdfast.worker.frames import Began, Ended, GivenBack, Interrupt, Noted, St
 from holdfast.worker.limits import Limits
 from holdfast.worker.nursery import Born, Gone, Nursery
 from holdfast.worker.outcome import Cancelled, Crashed, Interrupted, Outcome, TimedOut
+from holdfast.worker.run import Run
 
 TIMEOUT, SHUTDOWN, CANCEL, LOST = "timeout", "shutdown", "cancel", "lease lost"
 
@@ -34,26 +34,6 @@ SHORT = 0.010  # seconds of work that may wait there: enough to keep the child b
 MOST_WAITING = 500  # jobs that may wait here, in front of all children, and be released if need be
 A_WHILE = 0.100  # seconds of work that may wait here: long jobs are not hoarded
 HASTY = 1.0  # a child that dies younger than this, having run nothing, is replaced only after this long
-
-
-@dataclass(slots=True, eq=False)
-class Run:
-    """One attempt, from the moment it is handed over."""
-
-    number: int
-    reservation: Reservation
-    timeout: int | None = None
-    started_at: int | None = None  # by the child's wall clock: for the ledger
-    note: Note | None = None  # what the handler left since the last heartbeat
-    why: str | None = None  # it was asked to stop
-    began: float | None = None
-    kill_at: float | None = None
-    handed: float = field(default_factory=monotonic)
-
-    def keep(self, progress: bytes | None, checkpoint: bytes | None) -> None:
-        """What the handler leaves, beside what it left before and no heartbeat has carried yet."""
-        old = self.note or Note()
-        self.note = Note(progress=progress or old.progress, checkpoint=checkpoint or old.checkpoint)
 
 
 @dataclass(slots=True, eq=False)

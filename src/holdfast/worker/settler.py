@@ -13,7 +13,7 @@ from holdfast.errors import LeaseError, StoreError
 from holdfast.model.lease import Lease
 from holdfast.model.settlement import Settlement
 from holdfast.worker.heartbeat import Heart
-from holdfast.worker.isolate import Run
+from holdfast.worker.run import Run
 
 log = logging.getLogger("holdfast.worker")
 

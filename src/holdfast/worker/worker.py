@@ -30,9 +30,10 @@ from holdfast.worker.attempt import attempt
 from holdfast.worker.catalogue import Catalogue, Handler, Resources, handler_of
 from holdfast.worker.decide import decide
 from holdfast.worker.heartbeat import Heart
-from holdfast.worker.isolate import CANCEL, LOST, SHUTDOWN, Children, Run
+from holdfast.worker.isolate import CANCEL, LOST, SHUTDOWN, Children
 from holdfast.worker.limits import Limits
 from holdfast.worker.outcome import Interrupted, Outcome
+from holdfast.worker.run import Run
 from holdfast.worker.settler import Settler, keep_last_notes
 
 log = logging.getLogger("holdfast.worker")

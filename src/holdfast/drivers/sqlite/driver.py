@@ -23,7 +23,7 @@ from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation
 from holdfast.model.settlement import Settlement
 
-LOOK_EVERY = 0.005  # seconds between two looks for commits of other processes; a look takes a few microseconds
+LOOK_EVERY = 0.002  # seconds between two looks for commits of other processes; a look takes a few microseconds
 
 
 class SqliteDriver(SqliteTools):

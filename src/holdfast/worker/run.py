@@ -1,0 +1,28 @@
+"""One attempt on its way: what the threads of a worker hand to each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from holdfast.clock import monotonic
+from holdfast.model.lease import Note, Reservation
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One attempt, from the moment it is handed over."""
+
+    number: int
+    reservation: Reservation
+    timeout: int | None = None
+    started_at: int | None = None  # by the child's wall clock: for the ledger
+    note: Note | None = None  # what the handler left since the last heartbeat
+    why: str | None = None  # it was asked to stop
+    began: float | None = None
+    kill_at: float | None = None
+    handed: float = field(default_factory=monotonic)
+
+    def keep(self, progress: bytes | None, checkpoint: bytes | None) -> None:
+        """What the handler leaves, beside what it left before and no heartbeat has carried yet."""
+        old = self.note or Note()
+        self.note = Note(progress=progress or old.progress, checkpoint=checkpoint or old.checkpoint)
