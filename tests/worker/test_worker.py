@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import JobRequest
+from holdfast import JobRecord, JobRequest, connect
 from holdfast.app import Holdfast
+from holdfast.clock import DAY, SECOND, SystemClock
 from holdfast.errors import StoreBusy, Unsupported
 from holdfast.model.ledger import Ending
+from holdfast.model.settlement import Ack, Fail
 from holdfast.worker.limits import Limits
 from holdfast.worker.worker import WorkerOptions
 from tests.worker import zoo
@@ -444,3 +446,24 @@ def test_what_handlers_print_and_start_is_like_in_any_process(app, tmp_path):
     while _alive(left) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not _alive(left)
+
+
+def test_a_worker_forgets_what_is_old_and_no_dead_letter(app, drain, monkeypatch):
+    @app.handler("one", max_attempts=1)
+    def one(payload):
+        return 1 / payload
+
+    old = SystemClock().now() - 10 * DAY
+    with connect(app.url, caller_clock=True) as before:
+        before.enqueue([_record(name, old) for name in ("done", "dead")], now=old)
+        done, dead = before.reserve(["default"], limit=2, lease_for=SECOND, now=old)
+        before.settle([Ack(done.lease), Fail(dead.lease, reason="old")], now=old)
+    monkeypatch.setattr("holdfast.worker.worker.TRIM_EVERY", 0.0)
+    one.enqueue(1)
+    assert drain() == {"acked": 1}
+    assert app.client.get("done") is None
+    assert app.client.get("dead") is not None
+
+
+def _record(name, created_at):
+    return JobRecord(id=name, type="one", queue="default", payload=b"1", created_at=created_at)

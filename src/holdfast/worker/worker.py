@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from holdfast.clock import SECOND, from_timedelta, monotonic
+from holdfast.clock import DAY, SECOND, from_timedelta, monotonic
 from holdfast.drivers.contract import Feature, Store
 from holdfast.errors import InvalidInput, LeaseError, StoreError, Unsupported
 from holdfast.model import bounds
@@ -40,6 +40,8 @@ log = logging.getLogger("holdfast.worker")
 
 LOOK_AGAIN = 0.25  # seconds after which an idle worker looks for itself, whatever the store's hints say
 TOO_LONG = 1.0  # seconds after which a reserved job that could not start is given back for others
+TRIM_EVERY = 60.0  # seconds, about
+TRIM_LIMIT = 1000  # rows of each kind at a time: retention never holds up a reserve for long
 REAP_EVERY = 5.0  # seconds, about: queues that nobody reserves from are repaired too
 
 
@@ -58,6 +60,8 @@ class WorkerOptions:
     limits: Limits = field(default_factory=Limits)  # of each child process
     recycle_after: int | None = None  # jobs after which a child process is replaced
     recycle_above: int | None = None  # bytes of memory above which it is
+    keep_ended: timedelta = timedelta(days=7)  # of done and cancelled jobs; dead letters are kept until purged
+    keep_ledger: timedelta = timedelta(days=30)
     name: str = ""
 
     def __post_init__(self) -> None:
@@ -74,6 +78,8 @@ class WorkerOptions:
         bounds.optional_integer("max_jobs", self.max_jobs, least=1)
         bounds.optional_integer("recycle_after", self.recycle_after, least=1)
         bounds.optional_integer("recycle_above", self.recycle_above, least=1, most=2**62)
+        bounds.length("keep_ended", self.keep_ended, least=DAY)
+        bounds.length("keep_ledger", self.keep_ledger, least=1)
         bounds.text("name", self.name, empty=True)
 
 
@@ -209,12 +215,14 @@ class Worker:
 
     def _work(self, children: Children, heart: Heart, settler: Settler, stop: threading.Event) -> None:
         """Until told to stop, or until there is no more to do."""
-        next_reap = self._next_reap()
+        next_reap, next_trim = self._in_about(REAP_EVERY), self._in_about(TRIM_EVERY)
         while not self._stopping(stop):
             try:
                 if monotonic() >= next_reap:
                     self.driver.reap()
-                    next_reap = self._next_reap()
+                    next_reap = self._in_about(REAP_EVERY)
+                if monotonic() >= next_trim:
+                    next_trim = self._in_about(TRIM_EVERY if not self._trim() else 0.0)
                 self._give_back(children, settler, waited=TOO_LONG)
                 found = self._reserve(children, heart)
                 if self._enough():
@@ -233,8 +241,14 @@ class Worker:
     def _stopping(self, stop: threading.Event) -> bool:
         return self._stop.is_set() or stop.is_set()
 
-    def _next_reap(self) -> float:
-        return monotonic() + self._dice.uniform(0.5, 1.5) * REAP_EVERY
+    def _in_about(self, seconds: float) -> float:
+        """An instant that differs between workers, so that they do not all do the same at once."""
+        return monotonic() + self._dice.uniform(0.5, 1.5) * seconds
+
+    def _trim(self) -> bool:
+        """Forget what is old enough, a little at a time; True if there is more."""
+        kept = from_timedelta(self.options.keep_ended), from_timedelta(self.options.keep_ledger)
+        return self.driver.trim(ended_for=kept[0], ledger_for=kept[1], limit=TRIM_LIMIT).more
 
     def _give_back(self, children: Children, settler: Settler, *, waited: float = 0.0) -> None:
         """Release what no child has got."""
