@@ -33,7 +33,6 @@ from holdfast.worker.worker import Worker, WorkerOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Connect = Callable[..., Store]
 
 
 class Task(Generic[P, R]):

@@ -12,7 +12,7 @@ import socket
 import threading
 import types
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -366,8 +366,3 @@ def _status(job: JobRecord, settlement: Settlement) -> str:
             return "released"
         case Fail():
             return "rejected" if settlement.reason == "bad payload" else "dead"
-
-
-def queues_of(names: Sequence[str]) -> tuple[str, ...]:
-    """The queues of a command line: each once, in order."""
-    return tuple(dict.fromkeys(names))
