@@ -4,12 +4,14 @@ import hashlib
 import sqlite3
 import subprocess
 import sys
+import threading
+from contextlib import closing
 
 import pytest
 
 import holdfast
 from holdfast.drivers.sqlite.migrate import migrations
-from holdfast.errors import ConnectError, InvalidInput, SchemaMismatch
+from holdfast.errors import ConnectError, InvalidInput, SchemaMismatch, StoreBusy
 
 OPEN = "import holdfast, sys; holdfast.connect(sys.argv[1]).close()"
 
@@ -21,6 +23,25 @@ def test_many_processes_may_start_at_once_on_an_empty_file(path):
         applied = connection.execute("SELECT version, name, checksum FROM holdfast_migrations").fetchall()
     connection.close()
     assert applied == [(one.version, one.name, one.checksum) for one in migrations()]
+
+
+def test_a_file_that_another_process_is_just_writing_to_is_waited_for(path):
+    """Until the file is in WAL mode a writer excludes the switch, and SQLite's own busy handler is not asked."""
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("CREATE TABLE mine (x)")
+        other.execute("BEGIN IMMEDIATE")
+        let_go = threading.Timer(0.2, other.execute, ["COMMIT"])
+        let_go.start()
+        holdfast.connect(f"sqlite:///{path}").close()
+        let_go.join()
+
+
+def test_a_file_that_stays_locked_is_given_up_on_in_time(path):
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("CREATE TABLE mine (x)")
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreBusy):
+            holdfast.connect(f"sqlite:///{path}?busy_for=0.05")
 
 
 def test_a_checksum_does_not_depend_on_line_ends():

@@ -149,19 +149,25 @@ class Database:
             connection.execute("RELEASE call")
 
     def _begin(self) -> sqlite3.Connection:
-        """The writing connection, inside a transaction that owns the write lock.
-
-        SQLite's own busy handler waits in growing steps of up to 100 ms, so that of many processes some starve; short
-        random pauses are fairer, and a call that gives up has changed nothing.
-        """
+        """The writing connection, inside a transaction that owns the write lock."""
         if self._writer is None:
             self._writer = self._connect()
             self._writer.execute(sql("acking_table"))
             self._writer.execute(sql("settling_table"))
+        self._patiently(self._writer, "BEGIN IMMEDIATE")
+        return self._writer
+
+    def _patiently(self, connection: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
+        """A statement that needs a lock, tried until the other processes give way.
+
+        SQLite's own busy handler waits in growing steps of up to 100 ms, so that of many processes some starve, and
+        where it sees two that would wait for each other it does not wait at all; short random pauses are fairer, and
+        a call that gives up has changed nothing.
+        """
         started = monotonic()
         while True:
             try:
-                self._writer.execute("BEGIN IMMEDIATE")
+                return connection.execute(statement)
             except sqlite3.OperationalError as error:
                 waited = monotonic() - started
                 if error.sqlite_errorname not in _BUSY:
@@ -169,8 +175,6 @@ class Database:
                 if waited > self.options.busy_for:
                     raise StoreBusy(waited) from error
                 time.sleep(random.uniform(0.000_2, 0.004))  # noqa: S311 - no secret
-            else:
-                return self._writer
 
     def _undo(self) -> None:
         if self._writer is not None and self._writer.in_transaction:
@@ -231,7 +235,7 @@ class Database:
         return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        [mode] = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+        [mode] = self._patiently(connection, "PRAGMA journal_mode=WAL").fetchone()
         if mode != "wal":  # it does not raise: it answers with the mode that it kept
             raise StoreUnavailable(f"wanted journal mode wal for {self.path}, got {mode}")
         connection.execute(f"PRAGMA synchronous={self.options.synchronous}")
