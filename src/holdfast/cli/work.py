@@ -33,7 +33,10 @@ class _Drain(click.ParamType):  # type: ignore[type-arg] # generic in new versio
 @click.command(cls=Command)
 @click.argument("app_path", metavar="MODULE:APP")
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Repeatable; by default those of the handlers.")
-@click.option("--processes", type=click.IntRange(1, 1024), help="Jobs at a time; by default one for each core.")
+@click.option("--processes", type=click.IntRange(1, 1024), help="Child processes; by default one for each core.")
+@click.option(
+    "--threads", type=click.IntRange(1, 1024), default=1, show_default=True, help="Jobs at a time in each process."
+)
 @click.option("--lease", type=LENGTH, default="15s", show_default=True, help="Extended every third of it.")
 @click.option(
     "--drain", type=_Drain(), default="25s", show_default=True, help="For running jobs after a stop, or 'forever'."
@@ -54,6 +57,7 @@ def work(
     *,
     queues: tuple[str, ...],
     processes: int | None,
+    threads: int,
     lease: timedelta,
     drain: timedelta | None,
     grace: timedelta,
@@ -73,6 +77,7 @@ def work(
     options = WorkerOptions(
         queues=tuple(dict.fromkeys(queues)) or tuple(app.queues),
         processes=processes or os.cpu_count() or 1,
+        threads=threads,
         lease=lease,
         drain=drain,
         grace=grace,
@@ -87,7 +92,7 @@ def work(
     if not as_json:
         names = ", ".join(options.queues)
         session.screen.line(
-            f"{worker.name}: {options.processes} at a time from {names}; lease {duration.exact(lease)}; "
+            f"{worker.name}: {options.processes * threads} at a time from {names}; lease {duration.exact(lease)}; "
             f"{len(app.catalogue.types)} types"
         )
     try:

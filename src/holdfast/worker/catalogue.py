@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
@@ -143,8 +144,13 @@ class Resources:
     factories: dict[str, Callable[[], Any]]
     _made: dict[str, Any] = field(default_factory=dict)
     _stack: ExitStack = field(default_factory=ExitStack)
+    _making: threading.RLock = field(default_factory=threading.RLock)  # one may ask for another
 
     def __getitem__(self, name: str) -> Any:
+        with self._making:
+            return self._get(name)
+
+    def _get(self, name: str) -> Any:
         if name not in self._made:
             if name not in self.factories:
                 known = ", ".join(sorted(self.factories)) or "none"

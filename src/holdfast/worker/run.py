@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from holdfast.clock import monotonic
 from holdfast.model.lease import Note, Reservation
 
 
@@ -20,7 +19,7 @@ class Run:
     why: str | None = None  # it was asked to stop
     began: float | None = None
     kill_at: float | None = None
-    handed: float = field(default_factory=monotonic)
+    handed: float = 0.0  # when it was handed over
 
     def keep(self, progress: bytes | None, checkpoint: bytes | None) -> None:
         """What the handler leaves, beside what it left before and no heartbeat has carried yet."""

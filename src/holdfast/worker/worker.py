@@ -12,17 +12,17 @@ import socket
 import threading
 import types
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 from holdfast.clock import DAY, SECOND, from_timedelta, monotonic
-from holdfast.drivers.contract import Feature, Store
+from holdfast.drivers.contract import Feature, JobFilter, Store
 from holdfast.errors import InvalidInput, LeaseError, StoreError, Unsupported
 from holdfast.model import bounds
-from holdfast.model.job import JobRecord
+from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Lease, Reservation
 from holdfast.model.retry import DEFAULT, RetryPolicy
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
@@ -51,6 +51,7 @@ class WorkerOptions:
 
     queues: tuple[str, ...] = ("default",)
     processes: int = field(default_factory=lambda: os.cpu_count() or 1)
+    threads: int = 1  # jobs at a time in each process: more than one only for handlers that mostly wait
     lease: timedelta = timedelta(seconds=15)
     drain: timedelta | None = timedelta(seconds=25)  # how long running jobs may go on after a stop; None: for ever
     grace: timedelta = timedelta(seconds=2)  # between interrupting a handler and killing its process
@@ -71,6 +72,7 @@ class WorkerOptions:
         for queue in self.queues:
             bounds.name("queue", queue)
         bounds.integer("processes", self.processes, least=1, most=1024)
+        bounds.integer("threads", self.threads, least=1, most=1024)
         bounds.length("lease", self.lease, least=SECOND // 10)
         bounds.length("grace", self.grace)
         if self.drain is not None:
@@ -99,10 +101,10 @@ class Tally:
     statuses: Counter[str] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def count(self, status: str) -> None:
-        """One more of these."""
+    def count(self, statuses: Iterable[str]) -> None:
+        """One more of each."""
         with self.lock:
-            self.statuses[status] += 1
+            self.statuses.update(statuses)
 
 
 class Worker:
@@ -166,9 +168,13 @@ class Worker:
             heart.stop()
         lease = heart.remove([run]).get(run, reservation.lease)
         keep_last_notes(self.driver, [run], [lease], self._lease_for)
-        settlement = self._decide(run, outcome)(lease)
+        settlement = self._decide(run, outcome, lease)
         [refused] = self.driver.settle([settlement])
-        return self._result(run, settlement, refused)
+        return WorkerResult(
+            status=_status(reservation.job, settlement, refused),
+            job_id=reservation.job.id,
+            error=getattr(settlement, "error", "") if refused is None else str(refused),
+        )
 
     # The loop ---------------------------------------------------------------------------------------------------
 
@@ -188,8 +194,9 @@ class Worker:
         children = Children(
             self.catalogue,
             processes=self.options.processes,
+            threads=self.options.threads,
             grace=self.options.grace.total_seconds(),
-            on_end=lambda run, outcome: settler.add(run, self._decide(run, outcome)),
+            on_end=lambda endings, more_soon: settler.add(endings, more_soon=more_soon),
             limits=self.options.limits,
             recycle_after=self.options.recycle_after,
             recycle_above=self.options.recycle_above,
@@ -200,7 +207,7 @@ class Worker:
             on_lost=lambda run, error: self._lost(children, run, error),
             on_cancel=lambda run: children.interrupt(run, CANCEL),
         )
-        settler = Settler(self.driver, heart, lease_for=self._lease_for, on_settled=self._settled)
+        settler = Settler(self.driver, heart, lease_for=self._lease_for, decide=self._decide, on_settled=self._settled)
         heart.start()
         settler.start()
         log.info("worker.started", extra={"worker": self.name, "queues": self.options.queues})
@@ -252,8 +259,9 @@ class Worker:
 
     def _give_back(self, children: Children, settler: Settler, *, waited: float = 0.0) -> None:
         """Release what no child has got."""
-        for run in children.take_back(waited=waited):
-            settler.add(run, self._decide(run, Interrupted()))
+        runs = children.take_back(waited=waited)
+        if runs:
+            settler.add([(run, Interrupted()) for run in runs], more_soon=False)
 
     def _reserve(self, children: Children, heart: Heart) -> list[Run] | None:
         """Take what there is room for; None if there is none."""
@@ -289,9 +297,11 @@ class Worker:
         """Nothing runs here, and nothing waits, is scheduled or runs elsewhere in our queues."""
         if children.busy() or not settler.idle():
             return False
-        types = self.catalogue.types
-        counts = [count for count in self.driver.counts(list(self.options.queues)) if count.type in types]
-        return not any(count.ready or count.scheduled or count.inflight for count in counts)
+        left = (
+            self.driver.find(JobFilter(queue=queue, type=type_, states=(State.READY, State.INFLIGHT)), limit=1)
+            for queue, type_ in itertools.product(self.options.queues, self.catalogue.types)
+        )
+        return not any(page.items for page in left)
 
     def _finish(self, children: Children, settler: Settler, stop: threading.Event) -> None:
         """Let what was begun end by itself; once stopped, only for the drain time, and then interrupt it."""
@@ -310,26 +320,24 @@ class Worker:
 
     # Endings ----------------------------------------------------------------------------------------------------
 
-    def _decide(self, run: Run, outcome: Outcome) -> Callable[[Lease], Settlement]:
+    def _decide(self, run: Run, outcome: Outcome, lease: Lease) -> Settlement:
         job = run.reservation.job
         handler = self.catalogue.get(job.type)
         policy = (handler.retry if handler is not None else None) or self.options.retry
-        chance = self._dice.random()
-        return lambda lease: decide(job, lease, outcome, policy, random=chance, started_at=run.started_at)
+        return decide(job, lease, outcome, policy, random=self._dice.random(), started_at=run.started_at)
 
-    def _settled(self, run: Run, settlement: Settlement, refused: LeaseError | StoreError | None) -> None:
-        result = self._result(run, settlement, refused)
-        self.tally.count(result.status)
-        if refused is not None:
-            extra = {"job_id": result.job_id, "verb": settlement.verb, "error": str(refused)}
-            log.warning("settle.refused", extra=extra)
-
-    @staticmethod
-    def _result(run: Run, settlement: Settlement, refused: Exception | None) -> WorkerResult:
-        job = run.reservation.job
-        if refused is not None:
-            return WorkerResult(status="lost", job_id=job.id, error=str(refused))
-        return WorkerResult(status=_status(job, settlement), job_id=job.id, error=getattr(settlement, "error", ""))
+    def _settled(
+        self,
+        runs: Sequence[Run],
+        settlements: Sequence[Settlement],
+        answers: Sequence[LeaseError | StoreError | None],
+    ) -> None:
+        settled = list(zip(runs, settlements, answers, strict=True))
+        self.tally.count(_status(run.reservation.job, settlement, refused) for run, settlement, refused in settled)
+        for run, settlement, refused in settled:
+            if refused is not None:
+                extra = {"job_id": run.reservation.job.id, "verb": settlement.verb, "error": str(refused)}
+                log.warning("settle.refused", extra=extra)
 
     @staticmethod
     def _lost(children: Children, run: Run, error: LeaseError) -> None:
@@ -356,7 +364,9 @@ class Worker:
                 signal.signal(number, handler)
 
 
-def _status(job: JobRecord, settlement: Settlement) -> str:
+def _status(job: JobRecord, settlement: Settlement, refused: Exception | None) -> str:
+    if refused is not None:
+        return "lost"
     match settlement:
         case Ack():
             return "acked"
