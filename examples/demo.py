@@ -40,7 +40,7 @@ BATCH = 1_000  # jobs in one transaction
 LEASE_FOR = 2 * SECOND  # short, so that lost workers are noticed while you watch
 PROCESSES = 2  # of each worker
 STOP_AT, KILL_AT = 0.05, 0.2  # of the work done when one worker is stopped, and when another one is killed
-PROGRESS_WITHIN = 1.0  # seconds in which others end a job, or the stopped worker is in their way
+PROGRESS_WITHIN = 0.3  # seconds in which others end a job, or the stopped worker is in their way; well below a lease
 
 
 class GaveUp(Exception):
