@@ -27,7 +27,7 @@ from holdfast.model.definition import JobDefinition
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
 from holdfast.model.lease import Enqueued
 from holdfast.model.request import DEFAULT_QUEUE, JobRequest
-from holdfast.model.retry import RetryPolicy
+from holdfast.model.retry import BuiltIn, RetryPolicy
 from holdfast.worker.catalogue import Catalogue, Middleware, handler_of
 from holdfast.worker.worker import Worker, WorkerOptions
 
@@ -54,15 +54,17 @@ class Task(Generic[P, R]):
         *,
         run_at: datetime | None = None,
         delay: timedelta | None = None,
+        retry: BuiltIn | None = None,
         idempotency_key: str | None = None,
         domain: str | None = None,
         offset: int | None = None,
     ) -> JobRequest:
-        """A request for one run, to be enqueued with others."""
+        """A request for one run, to be enqueued with others; with ``retry``, under a policy of its own."""
         return self.definition.request(
             payload.model_dump(mode="json") if hasattr(payload, "model_dump") else payload,
             run_at=run_at,
             delay=delay,
+            retry=retry,
             idempotency_key=idempotency_key,
             domain=domain,
             offset=offset,
@@ -74,6 +76,7 @@ class Task(Generic[P, R]):
         *,
         run_at: datetime | None = None,
         delay: timedelta | None = None,
+        retry: BuiltIn | None = None,
         idempotency_key: str | None = None,
         domain: str | None = None,
         offset: int | None = None,
@@ -81,7 +84,13 @@ class Task(Generic[P, R]):
     ) -> Enqueued:
         """Store one job for this handler; with ``connection``, as part of the caller's transaction."""
         request = self.request(
-            payload, run_at=run_at, delay=delay, idempotency_key=idempotency_key, domain=domain, offset=offset
+            payload,
+            run_at=run_at,
+            delay=delay,
+            retry=retry,
+            idempotency_key=idempotency_key,
+            domain=domain,
+            offset=offset,
         )
         return self._app.client.enqueue(request, connection=connection)
 

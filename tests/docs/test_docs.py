@@ -70,6 +70,7 @@ BOUNDS = {
     "delay": f"0 to {LENGTH}",
     "timeout": f"1 µs to {LENGTH}",
     "max_attempts": f"1 to {COUNT}",
+    "retry": f"a [policy](retries.md#a-policy-for-one-job) with a text, delays up to {LENGTH}",
     "idempotency_key": "a text",
     "domain": "a text",
     "offset": f"0 to {2**63 - 1}, with a domain",

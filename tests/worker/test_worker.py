@@ -18,6 +18,8 @@ from holdfast.app import Holdfast
 from holdfast.clock import DAY, SECOND, SystemClock
 from holdfast.errors import StoreBusy, Unsupported
 from holdfast.model.ledger import Ending
+from holdfast.model.request import META_RETRY
+from holdfast.model.retry import Fixed
 from holdfast.model.settlement import Ack, Fail
 from holdfast.worker.limits import Limits
 from holdfast.worker.worker import WorkerOptions
@@ -48,6 +50,23 @@ def test_failures_are_retried_until_they_succeed_or_are_exhausted(app, drain):
     records = [ended(app, answer) for answer in answers]
     assert [record.state for record in records] == ["done", "done", "done", "dead"]
     assert records[-1].dead_reason == "attempts exhausted"
+
+
+def test_a_jobs_own_retry_policy_counts_in_children_too_and_a_tampered_one_stops_nothing(app, drain):
+    @app.handler("once", retry=Fixed(timedelta(days=1)))
+    def once(_payload, ctx):
+        if ctx.attempt == 1:
+            raise RuntimeError("the first")
+
+    answers = [once.enqueue(retry=QUICK), once.enqueue()]
+    tampered = JobRecord(
+        id="tampered", type="once", queue="default", payload=b"1", created_at=1, meta={META_RETRY: "soon"}
+    )
+    app.driver.enqueue([tampered])
+    assert drain(until_drained=False, max_jobs=4) == {"retried": 3, "acked": 1}
+    records = [app.client.get(job_id) for job_id in (answers[0].id, answers[1].id, tampered.id)]
+    assert [record.state for record in records] == ["done", "ready", "ready"]
+    assert [record.run_at - record.failed_at for record in records[1:]] == [DAY, DAY]
 
 
 @pytest.mark.parametrize("handler", zoo.ZOO, ids=lambda handler: handler.__name__)

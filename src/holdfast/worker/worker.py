@@ -33,6 +33,7 @@ from holdfast.worker.heartbeat import Heart
 from holdfast.worker.isolate import CANCEL, LOST, SHUTDOWN, Children
 from holdfast.worker.limits import Limits
 from holdfast.worker.outcome import Interrupted, Outcome
+from holdfast.worker.policy import policy_of
 from holdfast.worker.run import Run
 from holdfast.worker.settler import Settler, keep_last_notes
 
@@ -54,7 +55,7 @@ class WorkerOptions:
     lease: timedelta = timedelta(seconds=15)
     drain: timedelta | None = timedelta(seconds=25)  # how long running jobs may go on after a stop; None: for ever
     grace: timedelta = timedelta(seconds=2)  # between interrupting a handler and killing its process
-    retry: RetryPolicy = DEFAULT  # for handlers that have no policy of their own
+    retry: RetryPolicy = DEFAULT  # for jobs and handlers that have no policy of their own
     until_drained: bool = False
     max_jobs: int | None = None
     limits: Limits = field(default_factory=Limits)  # of each child process
@@ -312,8 +313,7 @@ class Worker:
 
     def _decide(self, run: Run, outcome: Outcome) -> Callable[[Lease], Settlement]:
         job = run.reservation.job
-        handler = self.catalogue.get(job.type)
-        policy = (handler.retry if handler is not None else None) or self.options.retry
+        policy = policy_of(job, self.catalogue.get(job.type), self.options.retry)
         chance = self._dice.random()
         return lambda lease: decide(job, lease, outcome, policy, random=chance, started_at=run.started_at)
 
