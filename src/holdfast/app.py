@@ -148,11 +148,15 @@ class Holdfast:
         priority: int = 0,
         max_attempts: int = DEFAULT_MAX_ATTEMPTS,
         timeout: timedelta | None = None,
+        cpu: timedelta | None = None,
         retry: RetryPolicy | None = None,
         name: str | None = None,
         meta: Mapping[str, object] | None = None,
     ) -> Callable[[Callable[P, R]], Task[P, R]]:
-        """Run jobs of this type by the decorated ``fn(payload)``, ``fn(payload, ctx)`` or class with ``handle``."""
+        """Run jobs of this type by the decorated ``fn(payload)``, ``fn(payload, ctx)`` or class with ``handle``.
+
+        ``timeout`` and ``cpu`` limit one attempt, by the clock and by the processor time that it uses.
+        """
         definition = JobDefinition(
             type=type,
             queue=queue,
@@ -164,7 +168,7 @@ class Holdfast:
         )
 
         def register(function: Callable[P, R]) -> Task[P, R]:
-            self.catalogue.add(handler_of(type, function, timeout=timeout, retry=retry))
+            self.catalogue.add(handler_of(type, function, timeout=timeout, cpu=cpu, retry=retry))
             self.queues[queue] = None
             return Task(self, definition, function)
 

@@ -346,6 +346,57 @@ def test_memory_that_a_child_may_not_have_is_a_failed_attempt(app, drain):
     assert "MemoryError" in ended(app, answers[1]).last_error
 
 
+@pytest.mark.parametrize("handler", zoo.BUSY, ids=lambda handler: handler.__name__)
+def test_a_handler_that_will_not_stop_is_stopped_when_its_processor_time_is_used_up(app, drain, handler):
+    busy = app.handler("busy", max_attempts=1, cpu=timedelta(milliseconds=200))(handler)
+
+    @app.handler("fine")
+    def fine(_payload):
+        return None
+
+    answer = busy.enqueue()
+    app.client.enqueue([fine.request() for _ in range(20)])
+    assert drain(processes=1) == {"acked": 20, "dead": 1}
+    record = ended(app, answer)
+    assert (record.last_error, record.crashes) == ("used up its 200ms of processor time", 0)
+    assert [row.detail for row in app.driver.ledger(limit=100) if row.job_id == answer.id] == ["out of cpu"]
+
+
+def test_processor_time_is_counted_for_each_attempt_and_waiting_is_free(app, drain):
+    @app.handler("burn", max_attempts=1)
+    def burn(payload):
+        until = time.process_time() + payload
+        while time.process_time() < until:
+            pass
+
+    @app.handler("wait", max_attempts=1)
+    def wait(payload):
+        time.sleep(payload)
+
+    @app.handler("more", max_attempts=1, cpu=timedelta(minutes=1))
+    def more(payload):
+        burn(payload)
+
+    app.client.enqueue([*(burn.request(0.1) for _ in range(8)), wait.request(1.0), more.request(0.8)])
+    assert drain(processes=1, limits=Limits(cpu=timedelta(seconds=0.5))) == {"acked": 10}
+
+
+def test_a_handler_may_clean_up_when_its_processor_time_is_used_up(app, drain, tmp_path):
+    @app.handler("tidy", cpu=timedelta(milliseconds=100))
+    def tidy(_payload, ctx):
+        if ctx.attempt > 1:
+            return "enough"
+        try:
+            zoo.loops(None)
+        finally:
+            (tmp_path / "tidied").write_text(str(ctx.cancelled))
+
+    answer = tidy.enqueue()
+    assert drain() == {"retried": 1, "acked": 1}
+    assert ended(app, answer).result == b'"enough"'
+    assert (tmp_path / "tidied").read_text() == "True"
+
+
 def test_a_child_that_has_grown_is_replaced(app, drain):
     @app.handler("grow")
     def grow(payload):

@@ -46,6 +46,7 @@ class _Drain(click.ParamType):  # type: ignore[type-arg] # generic in new versio
 @click.option("--recycle-after", type=click.IntRange(1), help="Replace a child process after so many jobs.")
 @click.option("--recycle-above", type=click.IntRange(1), metavar="MIB", help="Replace it when it has grown so large.")
 @click.option("--memory", type=click.IntRange(64), metavar="MIB", help="The most a child process may have.")
+@click.option("--cpu", type=LENGTH, help="The most processor time of one attempt.")
 @click.option("--json", "as_json", is_flag=True, help='JSON at the end: {"acked": ..., ...}.')
 @pass_session
 def work(
@@ -61,6 +62,7 @@ def work(
     recycle_after: int | None,
     recycle_above: int | None,
     memory: int | None,
+    cpu: timedelta | None,
     until_drained: bool,
     as_json: bool,
 ) -> None:
@@ -78,7 +80,7 @@ def work(
         grace=grace,
         until_drained=until_drained,
         max_jobs=max_jobs,
-        limits=Limits(memory=None if memory is None else memory * MEBIBYTE),
+        limits=Limits(memory=None if memory is None else memory * MEBIBYTE, cpu=cpu),
         recycle_after=recycle_after,
         recycle_above=None if recycle_above is None else recycle_above * MEBIBYTE,
     )

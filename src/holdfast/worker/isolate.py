@@ -17,22 +17,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 
-from holdfast.clock import SECOND, monotonic
+from holdfast.clock import SECOND, monotonic, processor_time
 from holdfast.worker import frames
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.child import INTERRUPT, READ, server
 from holdfast.worker.frames import Began, Ended, GivenBack, Interrupt, Noted, Stop, Work
 from holdfast.worker.limits import Limits
 from holdfast.worker.nursery import Born, Gone, Nursery
-from holdfast.worker.outcome import Cancelled, Crashed, Interrupted, Outcome, TimedOut
+from holdfast.worker.outcome import Cancelled, Crashed, Interrupted, Outcome, OutOfCpu, TimedOut
 from holdfast.worker.run import Run
 
-TIMEOUT, SHUTDOWN, CANCEL, LOST = "timeout", "shutdown", "cancel", "lease lost"
+TIMEOUT, CPU, SHUTDOWN, CANCEL, LOST = "timeout", "cpu", "shutdown", "cancel", "lease lost"
 
 MOST_AHEAD = 64  # jobs that may wait inside a child behind the running one
 SHORT = 0.010  # seconds of work that may wait there: enough to keep the child busy, too little to be missed
 MOST_WAITING = 500  # jobs that may wait here, in front of all children, and be released if need be
 A_WHILE = 0.100  # seconds of work that may wait here: long jobs are not hoarded
+CPU_LOOK = 0.050  # seconds between two looks at a run that has less processor time left than this
 HASTY = 1.0  # a child that dies younger than this, having run nothing, is replaced only after this long
 
 
@@ -204,6 +205,8 @@ class Children:
             for child in self._children.values():
                 for run in islice(child.runs, 1):  # no other can have begun
                     due += [instant for instant in (run.kill_at, _deadline(run)) if instant is not None]
+                    cpu_left = _cpu_left(run, child.born.pid)
+                    due += [] if cpu_left is None else [now + max(cpu_left, CPU_LOOK)]
             return max(0.0, min(due) - now)
 
     def _keep_deadlines(self, now: float) -> None:
@@ -212,6 +215,9 @@ class Children:
                 deadline = _deadline(run)
                 if deadline is not None and now >= deadline:
                     self._stop_run(run, TIMEOUT)
+                cpu_left = _cpu_left(run, child.born.pid)
+                if cpu_left is not None and cpu_left <= 0:
+                    self._stop_run(run, CPU)
                 if run.kill_at is not None and now >= run.kill_at:
                     self._nursery.signal(child.born.pid, signal.SIGKILL)
         while self._births and self._births[0] <= now:
@@ -285,6 +291,7 @@ class Children:
         match frame:
             case Began():
                 run.began, run.started_at = monotonic(), frame.at
+                run.cpu_before = 0.0 if run.cpu is None else processor_time(child.born.pid)
                 if run.why is not None:
                     self._stop_run(run, run.why)
             case Noted():
@@ -379,10 +386,19 @@ def _deadline(run: Run) -> float | None:
     return run.began + run.timeout / SECOND
 
 
+def _cpu_left(run: Run, pid: int) -> float | None:
+    """Seconds of processor time that a run has left, by the kernel's clock of its process."""
+    if run.cpu is None or run.began is None or run.why is not None:
+        return None
+    return run.cpu / SECOND - (processor_time(pid) - run.cpu_before)
+
+
 def _stopped(run: Run, why: str | None) -> Outcome:
     match why:
         case "timeout":
             return TimedOut(after=run.timeout or 0)
+        case "cpu":
+            return OutOfCpu(limit=run.cpu or 0)
         case "cancel":
             return Cancelled()
         case _:

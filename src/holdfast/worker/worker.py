@@ -131,10 +131,11 @@ class Worker:
         function: Callable[..., Any],
         *,
         timeout: timedelta | None = None,
+        cpu: timedelta | None = None,
         retry: RetryPolicy | None = None,
     ) -> Handler:
         """Run jobs of this type by ``fn(payload)``, ``fn(payload, ctx)``, or a class with ``handle(ctx)``."""
-        return self.catalogue.add(handler_of(type_, function, timeout=timeout, retry=retry))
+        return self.catalogue.add(handler_of(type_, function, timeout=timeout, cpu=cpu, retry=retry))
 
     def stop(self, *, at_once: bool = False) -> None:
         """Reserve nothing more, let running jobs end within the drain time; or do not even wait for that."""
@@ -281,7 +282,8 @@ class Worker:
         timeout = reservation.job.timeout
         if timeout is None and handler is not None and handler.timeout is not None:
             timeout = from_timedelta(handler.timeout)
-        return Run(next(self._numbers), reservation, timeout=timeout)
+        cpu = (handler.cpu if handler is not None else None) or self.options.limits.cpu
+        return Run(next(self._numbers), reservation, timeout=timeout, cpu=None if cpu is None else from_timedelta(cpu))
 
     def _enough(self) -> bool:
         return self.options.max_jobs is not None and self._started >= self.options.max_jobs
