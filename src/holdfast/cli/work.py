@@ -11,6 +11,7 @@ from datetime import timedelta
 import click
 
 from holdfast.app import Holdfast
+from holdfast.cli import early
 from holdfast.cli.session import Code, Command, Session, Stop, pass_session
 from holdfast.cli.values import LENGTH
 from holdfast.model import duration
@@ -93,7 +94,7 @@ def work(
             f"{len(app.catalogue.types)} types"
         )
     try:
-        tally = worker.run()
+        tally = worker.run(early.asked)
     finally:
         app.close()
     if as_json:
