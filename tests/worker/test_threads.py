@@ -176,6 +176,24 @@ def test_threads_share_a_resource_that_is_made_once(app, drain, tmp_path):
     assert len({app.client.result(answer.id) for answer in answers}) == len(list(tmp_path.glob("[0-9]*"))) == 1
 
 
+def test_a_job_whose_processor_time_is_limited_has_its_process_to_itself(app, drain):
+    @app.handler("bounded", cpu=timedelta(milliseconds=400), max_attempts=1)
+    def bounded(_payload):
+        time.sleep(0.2)
+
+    @app.handler("busy")
+    def busy(_payload):
+        until = time.process_time() + 0.5
+        while time.process_time() < until:
+            pass
+
+    tasks = [bounded, busy, busy, bounded, busy, busy, bounded]
+    for task in tasks:
+        task.enqueue(None)
+    tally = drain(**CREW)  # some may be released that had to wait for others
+    assert (tally["acked"], tally["dead"]) == (len(tasks), 0)
+
+
 def test_threads_are_counted_at_the_door():
     with pytest.raises(InvalidInput, match="threads"):
         WorkerOptions(threads=0)

@@ -11,6 +11,7 @@ from datetime import timedelta
 import click
 
 from holdfast.app import Holdfast
+from holdfast.cli import early
 from holdfast.cli.session import Code, Command, Session, Stop, pass_session
 from holdfast.cli.values import LENGTH
 from holdfast.model import duration
@@ -49,6 +50,7 @@ class _Drain(click.ParamType):  # type: ignore[type-arg] # generic in new versio
 @click.option("--recycle-after", type=click.IntRange(1), help="Replace a child process after so many jobs.")
 @click.option("--recycle-above", type=click.IntRange(1), metavar="MIB", help="Replace it when it has grown so large.")
 @click.option("--memory", type=click.IntRange(64), metavar="MIB", help="The most a child process may have.")
+@click.option("--cpu", type=LENGTH, help="The most processor time of one attempt.")
 @click.option("--json", "as_json", is_flag=True, help='JSON at the end: {"acked": ..., ...}.')
 @pass_session
 def work(
@@ -65,6 +67,7 @@ def work(
     recycle_after: int | None,
     recycle_above: int | None,
     memory: int | None,
+    cpu: timedelta | None,
     until_drained: bool,
     as_json: bool,
 ) -> None:
@@ -75,7 +78,7 @@ def work(
     """
     app = _app(app_path, session)
     options = WorkerOptions(
-        queues=tuple(dict.fromkeys(queues)) or tuple(app.queues),
+        queues=tuple(dict.fromkeys(queues)) or None,
         processes=processes or os.cpu_count() or 1,
         threads=threads,
         lease=lease,
@@ -83,20 +86,20 @@ def work(
         grace=grace,
         until_drained=until_drained,
         max_jobs=max_jobs,
-        limits=Limits(memory=None if memory is None else memory * MEBIBYTE),
+        limits=Limits(memory=None if memory is None else memory * MEBIBYTE, cpu=cpu),
         recycle_after=recycle_after,
         recycle_above=None if recycle_above is None else recycle_above * MEBIBYTE,
     )
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     worker = app.worker(options)
     if not as_json:
-        names = ", ".join(options.queues)
+        names = ", ".join(worker.queues)
         session.screen.line(
             f"{worker.name}: {options.processes * threads} at a time from {names}; lease {duration.exact(lease)}; "
             f"{len(app.catalogue.types)} types"
         )
     try:
-        tally = worker.run()
+        tally = worker.run(early.asked)
     finally:
         app.close()
     if as_json:
@@ -124,6 +127,8 @@ def _app(path: str, session: Session) -> Holdfast:
         raise Stop(Code.USAGE, f"wanted a Holdfast app in {path}, got {type(found).__name__}")
     if "url" in session.given:
         found.url = session.given["url"]
+    if "space" in session.given:
+        found.space = session.given["space"]
     if not found.catalogue.types:
         raise Stop(Code.USAGE, f'{path} has no handlers: decorate a function with @{name}.handler("type")')
     return found

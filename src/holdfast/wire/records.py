@@ -11,7 +11,8 @@ from holdfast.model import bounds
 from holdfast.model.draft import draft_of
 from holdfast.model.job import Job, JobRecord
 from holdfast.model.lease import Reservation
-from holdfast.model.request import RESERVED_META, JobRequest
+from holdfast.model.request import META_RETRY, RESERVED_META, JobRequest
+from holdfast.model.retry import written
 from holdfast.wire.codec import JSON, Codec, codec, decoded, encoded
 from holdfast.wire.envelope import META_CODEC
 
@@ -85,6 +86,8 @@ def _run_at(request: JobRequest, now: int) -> int | None:
 def _meta(request: JobRequest, codec: Codec) -> dict[str, object]:
     """A copy in plain JSON values, so that nothing the caller does to theirs later can change the job's."""
     own: dict[str, object] = {} if codec.name == JSON.name else {META_CODEC: codec.name}
+    if request.retry is not None:
+        own[META_RETRY] = written(request.retry)
     if not request.meta:
         return own
     data = JSON.encode({**request.meta, **own}, field="meta")

@@ -28,6 +28,7 @@ class Handler:
     is_async: bool
     payload_type: object = None  # None: the plain JSON value
     timeout: timedelta | None = None
+    cpu: timedelta | None = None
     retry: RetryPolicy | None = None
 
     def decode(self, payload: object) -> object:
@@ -54,12 +55,15 @@ def handler_of(
     function: Callable[..., Any],
     *,
     timeout: timedelta | None = None,
+    cpu: timedelta | None = None,
     retry: RetryPolicy | None = None,
 ) -> Handler:
     """Describe ``fn(payload)``, ``fn(payload, ctx)``, either of them async, or a class with ``handle(ctx)``."""
     bounds.name("type", type_)
     if timeout is not None:
         bounds.length("timeout", timeout, least=1)
+    if cpu is not None:
+        bounds.length("cpu", cpu, least=1)
     if inspect.isclass(function):
         made: Any = function()
         return Handler(
@@ -68,6 +72,7 @@ def handler_of(
             wants_context=True,
             is_async=inspect.iscoroutinefunction(made.handle),
             timeout=timeout,
+            cpu=cpu,
             retry=retry,
         )
     parameters = _parameters(function)
@@ -78,6 +83,7 @@ def handler_of(
         is_async=inspect.iscoroutinefunction(function),
         payload_type=_payload_type(function, parameters[0].name),
         timeout=timeout,
+        cpu=cpu,
         retry=retry,
     )
 

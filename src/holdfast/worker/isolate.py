@@ -19,17 +19,17 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
-from holdfast.clock import SECOND, monotonic
+from holdfast.clock import SECOND, monotonic, processor_time
 from holdfast.worker import frames
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.child import INTERRUPT, READ, server
 from holdfast.worker.frames import Began, Ended, GivenBack, Interrupt, Noted, Stop, Work
 from holdfast.worker.limits import Limits
 from holdfast.worker.nursery import Born, Gone, Nursery
-from holdfast.worker.outcome import Cancelled, Crashed, Interrupted, Outcome, TimedOut
+from holdfast.worker.outcome import Cancelled, Crashed, Interrupted, Outcome, OutOfCpu, TimedOut
 from holdfast.worker.run import Run
 
-TIMEOUT, SHUTDOWN, CANCEL, LOST = "timeout", "shutdown", "cancel", "lease lost"
+TIMEOUT, CPU, SHUTDOWN, CANCEL, LOST = "timeout", "cpu", "shutdown", "cancel", "lease lost"
 
 MOST_AHEAD = 256  # jobs that may wait inside a child behind the running ones
 SHORT = 0.010  # seconds of work that may wait there: enough to keep the child busy, too little to be missed
@@ -38,6 +38,7 @@ SOON = 0.050  # seconds in which a job is expected to end, for those that would 
 A_WHILE = 0.100  # seconds of work that may wait here: long jobs are not hoarded
 BREATH = 0.001  # seconds in which children with plenty of very short jobs are left alone, and heard all at once
 PLENTY = 32  # jobs that last a child for longer than that
+CPU_LOOK = 0.050  # seconds between two looks at a run that has less processor time left than this
 HASTY = 1.0  # a child that dies younger than this, having run nothing, is replaced only after this long
 
 
@@ -233,6 +234,8 @@ class Children:
             for child in self._children.values():
                 for run in self._may_run(child):
                     due += [instant for instant in (run.kill_at, _deadline(run)) if instant is not None]
+                    cpu_left = _cpu_left(run, child.born.pid)
+                    due += [] if cpu_left is None else [now + max(cpu_left, CPU_LOOK)]
             return max(0.0, min(due) - now)
 
     def _may_run(self, child: _Child) -> list[Run]:
@@ -245,6 +248,9 @@ class Children:
                 deadline = _deadline(run)
                 if deadline is not None and now >= deadline:
                     self._stop_run(run, TIMEOUT)
+                cpu_left = _cpu_left(run, child.born.pid)
+                if cpu_left is not None and cpu_left <= 0:
+                    self._stop_run(run, CPU)
                 if run.kill_at is not None and now >= run.kill_at:
                     child.killed = True
                     self._nursery.signal(child.born.pid, signal.SIGKILL)
@@ -269,15 +275,19 @@ class Children:
                 self._flush(child)
 
     def _take_for(self, child: _Child, most: int) -> list[Run]:
-        """The next runs for this child. One whose job has crashed before shares its child with nobody."""
+        """The next runs for this child. Some share it with nobody."""
         given: list[Run] = []
-        alone = any(run.reservation.job.crashes for run in islice(reversed(child.runs.values()), 1))
+        alone = any(self._alone(run) for run in islice(reversed(child.runs.values()), 1))
         while self._pending and len(given) < most and not alone:
-            alone = self._pending[0].reservation.job.crashes > 0
+            alone = self._alone(self._pending[0])
             if alone and (given or child.runs):
                 break
             given.append(self._pending.popleft())
         return given
+
+    def _alone(self, run: Run) -> bool:
+        """A job that has crashed before; and one whose processor time is measured, where threads would share it."""
+        return run.reservation.job.crashes > 0 or (self._threads > 1 and run.cpu is not None)
 
     def _ahead(self) -> int:
         """How many more than it can run at once a child gets."""
@@ -328,6 +338,7 @@ class Children:
             case Began():
                 run = child.runs[frame.run]
                 run.began, run.started_at = monotonic(), frame.at
+                run.cpu_before = 0.0 if run.cpu is None else processor_time(child.born.pid)
                 if run.why is not None:
                     self._stop_run(run, run.why)
             case Noted():
@@ -421,10 +432,19 @@ def _died_with(child: _Child, run: Run, code: int) -> Outcome:
     return Interrupted() if child.killed else Crashed.from_exit(code)
 
 
+def _cpu_left(run: Run, pid: int) -> float | None:
+    """Seconds of processor time that a run has left, by the kernel's clock of its process."""
+    if run.cpu is None or run.began is None or run.why is not None:
+        return None
+    return run.cpu / SECOND - (processor_time(pid) - run.cpu_before)
+
+
 def _stopped(run: Run, why: str | None) -> Outcome:
     match why:
         case "timeout":
             return TimedOut(after=run.timeout or 0)
+        case "cpu":
+            return OutOfCpu(limit=run.cpu or 0)
         case "cancel":
             return Cancelled()
         case _:

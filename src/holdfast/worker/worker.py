@@ -24,6 +24,7 @@ from holdfast.errors import InvalidInput, LeaseError, StoreError, Unsupported
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Lease, Reservation
+from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.model.retry import DEFAULT, RetryPolicy
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
 from holdfast.worker.attempt import attempt
@@ -33,6 +34,7 @@ from holdfast.worker.heartbeat import Heart
 from holdfast.worker.isolate import CANCEL, LOST, SHUTDOWN, Children
 from holdfast.worker.limits import Limits
 from holdfast.worker.outcome import Interrupted, Outcome
+from holdfast.worker.policy import policy_of
 from holdfast.worker.run import Run
 from holdfast.worker.settler import Settler, keep_last_notes
 
@@ -49,13 +51,13 @@ REAP_EVERY = 5.0  # seconds, about: queues that nobody reserves from are repaire
 class WorkerOptions:
     """How a worker works; every default is meant to be left alone."""
 
-    queues: tuple[str, ...] = ("default",)
+    queues: tuple[str, ...] | None = None  # those of the app's handlers; without an app, ``default``
     processes: int = field(default_factory=lambda: os.cpu_count() or 1)
     threads: int = 1  # jobs at a time in each process: more than one only for handlers that mostly wait
     lease: timedelta = timedelta(seconds=15)
     drain: timedelta | None = timedelta(seconds=25)  # how long running jobs may go on after a stop; None: for ever
     grace: timedelta = timedelta(seconds=2)  # between interrupting a handler and killing its process
-    retry: RetryPolicy = DEFAULT  # for handlers that have no policy of their own
+    retry: RetryPolicy = DEFAULT  # for jobs and handlers that have no policy of their own
     until_drained: bool = False
     max_jobs: int | None = None
     limits: Limits = field(default_factory=Limits)  # of each child process
@@ -67,9 +69,9 @@ class WorkerOptions:
 
     def __post_init__(self) -> None:
         """Everything in range."""
-        if not self.queues:
+        if self.queues is not None and not self.queues:
             raise InvalidInput("queues", wanted="at least one", got="none")
-        for queue in self.queues:
+        for queue in self.queues or ():
             bounds.name("queue", queue)
         bounds.integer("processes", self.processes, least=1, most=1024)
         bounds.integer("threads", self.threads, least=1, most=1024)
@@ -117,6 +119,7 @@ class Worker:
         self.options = options or WorkerOptions()
         self.catalogue = catalogue or Catalogue()
         self.name = self.options.name or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+        self.queues = list(self.options.queues or (DEFAULT_QUEUE,))
         self.tally = Tally()
         self._lease_for = from_timedelta(self.options.lease)
         self._stop = threading.Event()
@@ -132,10 +135,11 @@ class Worker:
         function: Callable[..., Any],
         *,
         timeout: timedelta | None = None,
+        cpu: timedelta | None = None,
         retry: RetryPolicy | None = None,
     ) -> Handler:
         """Run jobs of this type by ``fn(payload)``, ``fn(payload, ctx)``, or a class with ``handle(ctx)``."""
-        return self.catalogue.add(handler_of(type_, function, timeout=timeout, retry=retry))
+        return self.catalogue.add(handler_of(type_, function, timeout=timeout, cpu=cpu, retry=retry))
 
     def stop(self, *, at_once: bool = False) -> None:
         """Reserve nothing more, let running jobs end within the drain time; or do not even wait for that."""
@@ -151,7 +155,7 @@ class Worker:
 
     def process_once(self, queue: str | None = None) -> WorkerResult:
         """Run one job in this process, if one is due. For tests and scripts: nothing can interrupt the handler."""
-        queues = list(self.options.queues) if queue is None else [queue]
+        queues = self.queues if queue is None else [queue]
         found = self.driver.reserve(
             queues, limit=1, lease_for=self._lease_for, worker=self.name, types=self.catalogue.types
         )
@@ -210,7 +214,7 @@ class Worker:
         settler = Settler(self.driver, heart, lease_for=self._lease_for, decide=self._decide, on_settled=self._settled)
         heart.start()
         settler.start()
-        log.info("worker.started", extra={"worker": self.name, "queues": self.options.queues})
+        log.info("worker.started", extra={"worker": self.name, "queues": self.queues})
         try:
             self._work(children, heart, settler, stop)
             self._finish(children, settler, stop)
@@ -240,7 +244,7 @@ class Worker:
                 elif not found:
                     if self.options.until_drained and self._drained(children, settler):
                         return
-                    self.driver.wait(list(self.options.queues), timeout=LOOK_AGAIN)
+                    self.driver.wait(self.queues, timeout=LOOK_AGAIN)
             except StoreError as error:
                 log.warning("store.failed", extra={"error": str(error)})
                 self._stop.wait(LOOK_AGAIN)
@@ -271,7 +275,7 @@ class Worker:
         if room <= 0:
             return None
         found = self.driver.reserve(
-            list(self.options.queues),
+            self.queues,
             limit=min(room, bounds.MAX_BATCH),
             lease_for=self._lease_for,
             worker=self.name,
@@ -288,7 +292,8 @@ class Worker:
         timeout = reservation.job.timeout
         if timeout is None and handler is not None and handler.timeout is not None:
             timeout = from_timedelta(handler.timeout)
-        return Run(next(self._numbers), reservation, timeout=timeout)
+        cpu = (handler.cpu if handler is not None else None) or self.options.limits.cpu
+        return Run(next(self._numbers), reservation, timeout=timeout, cpu=None if cpu is None else from_timedelta(cpu))
 
     def _enough(self) -> bool:
         return self.options.max_jobs is not None and self._started >= self.options.max_jobs
@@ -299,7 +304,7 @@ class Worker:
             return False
         left = (
             self.driver.find(JobFilter(queue=queue, type=type_, states=(State.READY, State.INFLIGHT)), limit=1)
-            for queue, type_ in itertools.product(self.options.queues, self.catalogue.types)
+            for queue, type_ in itertools.product(self.queues, self.catalogue.types)
         )
         return not any(page.items for page in left)
 
@@ -322,8 +327,7 @@ class Worker:
 
     def _decide(self, run: Run, outcome: Outcome, lease: Lease) -> Settlement:
         job = run.reservation.job
-        handler = self.catalogue.get(job.type)
-        policy = (handler.retry if handler is not None else None) or self.options.retry
+        policy = policy_of(job, self.catalogue.get(job.type), self.options.retry)
         return decide(job, lease, outcome, policy, random=self._dice.random(), started_at=run.started_at)
 
     def _settled(
@@ -371,7 +375,8 @@ def _status(job: JobRecord, settlement: Settlement, refused: Exception | None) -
         case Ack():
             return "acked"
         case Retry():
-            return "dead" if job.attempts >= job.max_attempts else "retried"
+            poison = settlement.crashed and job.max_crashes is not None and job.crashes + 1 >= job.max_crashes
+            return "dead" if poison or job.attempts >= job.max_attempts else "retried"
         case Release():
             return "released"
         case Fail():
