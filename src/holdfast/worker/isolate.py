@@ -39,6 +39,7 @@ A_WHILE = 0.100  # seconds of work that may wait here: long jobs are not hoarded
 BREATH = 0.001  # seconds in which children with plenty of very short jobs are left alone, and heard all at once
 PLENTY = 32  # jobs that last a child for longer than that
 CPU_LOOK = 0.050  # seconds between two looks at a run that has less processor time left than this
+UNKNOWN = 1.0  # seconds that a run is thought to take before one has ended
 HASTY = 1.0  # a child that dies younger than this, having run nothing, is replaced only after this long
 
 
@@ -91,7 +92,7 @@ class Children:
         self._recycle_above = recycle_above
         self._children: dict[int, _Child] = {}
         self._pending: deque[Run] = deque()
-        self._usual = 1.0  # seconds that a run takes, lately
+        self._usual: float | None = None  # seconds that a run takes, lately
         self._lock = threading.RLock()
         self.changed = threading.Condition(self._lock)
         self._births: list[float] = []  # when further children may be asked for
@@ -128,6 +129,11 @@ class Children:
         """How many runs are handed over and have not ended."""
         with self._lock:
             return len(self._pending) + sum(len(child.runs) for child in self._children.values())
+
+    def ends_soon(self) -> bool:
+        """Whether something runs that is expected to end in a moment."""
+        with self._lock:
+            return self.busy() > 0 and self._pace() < SOON
 
     def submit(self, runs: list[Run]) -> None:
         """Hand over runs; each ends in exactly one call of ``on_end``."""
@@ -216,14 +222,14 @@ class Children:
                             self._nursery.signal(pid, signal.SIGKILL)
                 self._keep_deadlines(now)
                 self._dispatch()
-                calm = self._usual < BREATH and all(len(child.runs) > PLENTY for child in self._children.values())
+                calm = self._pace() < BREATH and all(len(child.runs) > PLENTY for child in self._children.values())
             if calm:  # to be woken for each of very many very short jobs would cost more than the jobs
                 time.sleep(BREATH)
 
     def _tell_endings(self) -> None:
         if self._over:
             over, self._over = self._over, []
-            self._on_end(over, self.busy() > 0 and self._pace() < SOON)
+            self._on_end(over, self.ends_soon())
             self.changed.notify_all()
 
     def _until_deadline(self) -> float:
@@ -297,7 +303,11 @@ class Children:
         """Seconds that a run takes: as lately, or as long as the youngest of the present ones has taken already."""
         now = monotonic()
         begun = [[now - run.began for run in self._may_run(child) if run.began] for child in self._children.values()]
-        return max(1e-6, self._usual, min((min(taken, default=0.0) for taken in begun), default=0.0))
+        return max(
+            1e-6,
+            UNKNOWN if self._usual is None else self._usual,
+            min((min(taken, default=0.0) for taken in begun), default=0.0),
+        )
 
     # News -------------------------------------------------------------------------------------------------------
 
@@ -331,7 +341,8 @@ class Children:
             case Ended():
                 run = child.runs.pop(frame.run)
                 child.finished += 1
-                self._usual += (frame.took - self._usual) * (0.5 if frame.took > self._usual else 0.2)
+                usual = frame.took if self._usual is None else self._usual
+                self._usual = usual + (frame.took - usual) * (0.5 if frame.took > usual else 0.2)
                 stopped = frame.kind == "interrupted"
                 self._over.append(Ending(run, _stopped(run, frame.reason) if stopped else frames.outcome_of(frame)))
                 self._maybe_recycle(child, frame.memory)

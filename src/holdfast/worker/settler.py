@@ -72,10 +72,10 @@ class Settler:
             if alone or self._hurry or len(self._waiting) >= MOST:
                 self._changed.notify_all()
 
-    def idle(self) -> bool:
-        """Whether nothing waits to be settled."""
+    def wait_until_idle(self, timeout: float) -> bool:
+        """Until nothing waits to be settled, or for a while; gives whether nothing does."""
         with self._changed:
-            return not self._waiting and not self._under_way
+            return self._changed.wait_for(lambda: not self._waiting and not self._under_way, timeout)
 
     def stop(self) -> None:
         """Settle what is there, then no more."""

@@ -31,7 +31,7 @@ from holdfast.worker.attempt import attempt
 from holdfast.worker.catalogue import Catalogue, Handler, Resources, handler_of
 from holdfast.worker.decide import decide
 from holdfast.worker.heartbeat import Heart
-from holdfast.worker.isolate import CANCEL, LOST, SHUTDOWN, Children
+from holdfast.worker.isolate import CANCEL, LOST, SHUTDOWN, SOON, Children
 from holdfast.worker.limits import Limits
 from holdfast.worker.outcome import Interrupted, Outcome
 from holdfast.worker.policy import policy_of
@@ -300,7 +300,10 @@ class Worker:
 
     def _drained(self, children: Children, settler: Settler) -> bool:
         """Nothing runs here, and nothing waits, is scheduled or runs elsewhere in our queues."""
-        if children.busy() or not settler.idle():
+        while children.ends_soon():
+            with children.changed:
+                children.changed.wait(SOON)
+        if children.busy() or not settler.wait_until_idle(SOON):
             return False
         left = (
             self.driver.find(JobFilter(queue=queue, type=type_, states=(State.READY, State.INFLIGHT)), limit=1)
