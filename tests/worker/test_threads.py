@@ -194,6 +194,16 @@ def test_a_job_whose_processor_time_is_limited_has_its_process_to_itself(app, dr
     assert (tally["acked"], tally["dead"]) == (len(tasks), 0)
 
 
+def test_children_with_threads_are_replaced_too(app, drain):
+    @app.handler("who")
+    def who(_payload):
+        return os.getpid()
+
+    answers = [who.enqueue(number) for number in range(12)]
+    assert drain(**CREW, recycle_after=2) == {"acked": 12}
+    assert len({app.client.result(answer.id) for answer in answers}) >= 2
+
+
 def test_threads_are_counted_at_the_door():
     with pytest.raises(InvalidInput, match="threads"):
         WorkerOptions(threads=0)

@@ -19,7 +19,7 @@ from holdfast.worker.attempt import attempt
 from holdfast.worker.catalogue import Catalogue, Resources
 from holdfast.worker.context import Context
 from holdfast.worker.frames import Began, Ended, GivenBack, Interrupt, Noted, Stop, Work
-from holdfast.worker.limits import Limits, most_memory_so_far
+from holdfast.worker.limits import Limits, Term
 from holdfast.worker.loop import Complete, OwnLoop
 
 INTERRUPT = getattr(signal, "SIGUSR1", signal.SIGTERM)  # without it there is no worker, but a producer can import this
@@ -32,18 +32,18 @@ class Interruption(BaseException):
 
 
 def server(
-    catalogue: Catalogue, limits: Limits, *, threads: int, tell_memory: bool
+    catalogue: Catalogue, limits: Limits, term: Term, *, threads: int
 ) -> Callable[[socket.socket, socket.socket], None]:
     """What the nursery calls in each new child."""
 
     def serve(line: socket.socket, interrupts: socket.socket) -> None:
         limits.apply()
         if threads == 1:
-            Child(catalogue, line, interrupts, tell_memory=tell_memory).run()
+            Child(catalogue, line, interrupts, term).run()
         else:
             from holdfast.worker.threads import ThreadedChild  # noqa: PLC0415 - it is a child itself
 
-            ThreadedChild(catalogue, line, interrupts, tell_memory=tell_memory, threads=threads).run()
+            ThreadedChild(catalogue, line, interrupts, term, threads=threads).run()
 
     return serve
 
@@ -71,15 +71,14 @@ class Present:
 class Child:
     """One process that runs jobs."""
 
-    def __init__(
-        self, catalogue: Catalogue, line: socket.socket, interrupts: socket.socket, *, tell_memory: bool
-    ) -> None:
+    def __init__(self, catalogue: Catalogue, line: socket.socket, interrupts: socket.socket, term: Term) -> None:
         self._catalogue = catalogue
         self._resources = Resources(catalogue.resources)
         self._line = line
         self._interrupts = interrupts
         self._interrupts.setblocking(False)  # noqa: FBT003 - so does socket call it
-        self._tell_memory = tell_memory
+        self._term = term
+        self._finished = 0
         self._unsaid: list[frames.Frame] = []
         self._saying = False
         self._owed = False
@@ -133,6 +132,9 @@ class Child:
     def _run_next(self) -> None:
         work = self._waiting.popleft()
         self._unsaid.append(self._run_one(work, self._loop.complete))
+        self._finished += 1
+        if self._term.is_over(self._finished):
+            self._stopping = True  # what is left is given back
         self._look()
         if not self._waiting or self._stopping:  # else it is said together with the next beginning
             self._say()
@@ -159,8 +161,6 @@ class Child:
             ended = Ended(work.run, kind="failed", error=f"{type(error).__name__}: {error}")
         self._leave(work.run)
         ended.took = monotonic() - began
-        if self._tell_memory:
-            ended.memory = most_memory_so_far()
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()  # what a handler prints is seen, even if its process is killed later

@@ -64,7 +64,6 @@ class Ended(msgspec.Struct, tag=True):
     budget: int = 0
     result: bytes | None = None
     took: float = 0.0  # seconds
-    memory: int = 0  # the most that the child has used so far, if that is asked for
 
 
 class GivenBack(msgspec.Struct, tag=True, frozen=True):

@@ -24,7 +24,7 @@ from holdfast.worker import frames
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.child import INTERRUPT, READ, server
 from holdfast.worker.frames import Began, Ended, GivenBack, Interrupt, Noted, Stop, Work
-from holdfast.worker.limits import Limits
+from holdfast.worker.limits import Limits, Term
 from holdfast.worker.nursery import Born, Gone, Nursery
 from holdfast.worker.outcome import Cancelled, Crashed, Interrupted, Outcome, OutOfCpu, TimedOut
 from holdfast.worker.run import Run
@@ -52,7 +52,6 @@ class _Child:
     outgoing: bytearray = field(default_factory=bytearray)
     waits: bool = False  # the child does not read as fast as we write
     finished: int = 0
-    leaving: bool = False
     killed: bool = False  # by us, because one of its runs would not stop
 
 
@@ -75,21 +74,17 @@ class Children:
         grace: float,
         on_end: Callable[[list[Ending], bool], None],
         limits: Limits | None = None,
-        recycle_after: int | None = None,
-        recycle_above: int | None = None,
+        term: Term | None = None,
     ) -> None:
         """Forks the nursery: call it before starting threads.
 
         ``on_end`` gets all that has ended at a moment, and whether more will end in the next one.
         """
-        tell_memory = recycle_above is not None
-        self._nursery = Nursery(server(catalogue, limits or Limits(), threads=threads, tell_memory=tell_memory))
+        self._nursery = Nursery(server(catalogue, limits or Limits(), term or Term(), threads=threads))
         self._threads = threads  # jobs at a time in each child
         self._slots = processes * threads
         self._grace = grace
         self._on_end = on_end
-        self._recycle_after = recycle_after
-        self._recycle_above = recycle_above
         self._children: dict[int, _Child] = {}
         self._pending: deque[Run] = deque()
         self._usual: float | None = None  # seconds that a run takes, lately
@@ -142,7 +137,7 @@ class Children:
             run.handed = now
         with self._lock:
             self._pending.extend(runs)
-        self._poke()
+            self._dispatch()  # what can start now does not wait for the other thread
 
     def interrupt(self, run: Run, why: str) -> None:
         """Ask one run to stop; the answer is its end."""
@@ -269,9 +264,7 @@ class Children:
         if not self._pending:
             return
         most = self._threads + self._ahead()
-        ready = sorted(
-            (child for child in self._children.values() if not child.leaving), key=lambda child: len(child.runs)
-        )
+        ready = sorted(self._children.values(), key=lambda child: len(child.runs))
         for place, child in enumerate(ready):
             share = -(-len(self._pending) // (len(ready) - place))
             given = self._take_for(child, min(share, most - len(child.runs)))
@@ -345,7 +338,6 @@ class Children:
                 self._usual = usual + (frame.took - usual) * (0.5 if frame.took > usual else 0.2)
                 stopped = frame.kind == "interrupted"
                 self._over.append(Ending(run, _stopped(run, frame.reason) if stopped else frames.outcome_of(frame)))
-                self._maybe_recycle(child, frame.memory)
             case Began():
                 run = child.runs[frame.run]
                 run.began, run.started_at = monotonic(), frame.at
@@ -359,16 +351,9 @@ class Children:
                 if self._closing:
                     self._over.append(Ending(run, Interrupted()))
                 else:
-                    self._pending.append(run)  # the child was replaced; another takes it
+                    self._pending.append(run)  # the child has served its term; another takes it
             case _:
                 raise AssertionError(f"no child says this: {frame!r}")
-
-    def _maybe_recycle(self, child: _Child, memory: int) -> None:
-        old = self._recycle_after is not None and child.finished >= self._recycle_after
-        large = self._recycle_above is not None and memory > self._recycle_above
-        if (old or large) and not child.leaving:
-            child.leaving = True
-            self._send(child, Stop())
 
     def _bury(self, child: _Child, code: int) -> None:
         """A child is gone: what it had begun has ended with it, what it had not begun goes to another."""

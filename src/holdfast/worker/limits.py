@@ -45,6 +45,20 @@ class Limits:
                 resource.setrlimit(kind, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """When a child process ends by itself, to be replaced: after so many jobs, or above so many bytes of memory."""
+
+    jobs: int | None = None
+    memory: int | None = None
+
+    def is_over(self, jobs: int) -> bool:
+        """Asked after each job, of the process itself."""
+        return (self.jobs is not None and jobs >= self.jobs) or (
+            self.memory is not None and most_memory_so_far() > self.memory
+        )
+
+
 def most_memory_so_far() -> int:
     """The largest resident size this process has had, in bytes."""
     import resource  # noqa: PLC0415

@@ -21,6 +21,7 @@ from holdfast.worker import frames
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.child import Child, Interruption
 from holdfast.worker.frames import Interrupt, Work
+from holdfast.worker.limits import Term
 from holdfast.worker.loop import SharedLoop
 
 _raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
@@ -30,9 +31,9 @@ class ThreadedChild(Child):
     """Takes work in its main thread, and hands it to others."""
 
     def __init__(
-        self, catalogue: Catalogue, line: socket.socket, interrupts: socket.socket, *, tell_memory: bool, threads: int
+        self, catalogue: Catalogue, line: socket.socket, interrupts: socket.socket, term: Term, *, threads: int
     ) -> None:
-        super().__init__(catalogue, line, interrupts, tell_memory=tell_memory)
+        super().__init__(catalogue, line, interrupts, term)
         self._handed: SimpleQueue[Work | None] = SimpleQueue()
         self._mouth = threading.Lock()
         self._leaving = threading.RLock()  # held while an exception is put into a thread, or taken back out of it
@@ -68,6 +69,9 @@ class ThreadedChild(Child):
         try:
             while (work := self._handed.get()) is not None:
                 self._say(self._run_one(work, partial(self._complete, work.run)))
+                self._finished += 1
+                if self._term.is_over(self._finished):
+                    self._line.shutdown(socket.SHUT_RD)  # the main thread hears the end, and gives back the rest
         except BaseException:
             os._exit(1)
             raise

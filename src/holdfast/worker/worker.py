@@ -32,7 +32,7 @@ from holdfast.worker.catalogue import Catalogue, Handler, Resources, handler_of
 from holdfast.worker.decide import decide
 from holdfast.worker.heartbeat import Heart
 from holdfast.worker.isolate import CANCEL, LOST, SHUTDOWN, SOON, Children
-from holdfast.worker.limits import Limits
+from holdfast.worker.limits import Limits, Term
 from holdfast.worker.outcome import Interrupted, Outcome
 from holdfast.worker.policy import policy_of
 from holdfast.worker.run import Run
@@ -202,8 +202,7 @@ class Worker:
             grace=self.options.grace.total_seconds(),
             on_end=lambda endings, more_soon: settler.add(endings, more_soon=more_soon),
             limits=self.options.limits,
-            recycle_after=self.options.recycle_after,
-            recycle_above=self.options.recycle_above,
+            term=Term(jobs=self.options.recycle_after, memory=self.options.recycle_above),
         )
         heart = Heart(
             self.driver,
