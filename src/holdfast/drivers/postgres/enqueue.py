@@ -1,0 +1,45 @@
+"""Enqueue: a batch as columns, and the answers in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from holdfast.drivers.postgres import batch
+from holdfast.drivers.postgres.connections import Connection
+from holdfast.drivers.postgres.store import PostgresStore
+from holdfast.model.job import JobRecord
+from holdfast.model.lease import Enqueued
+from holdfast.model.settings import QueueSettings
+
+WINDOW = QueueSettings().dedupe_window
+
+
+def enqueue_on(
+    store: PostgresStore, connection: Connection, space: str, jobs: Sequence[JobRecord], given: int | None
+) -> list[Enqueued]:
+    """Inside whatever transaction the connection is in; without one, all or nothing in its own."""
+    runs = list(_runs(jobs))
+    if len(runs) == 1:
+        return _enqueue(store, connection, space, runs[0], given)
+    with connection.transaction():
+        return [answer for run in runs for answer in _enqueue(store, connection, space, run, given)]
+
+
+def _runs(jobs: Sequence[JobRecord]) -> Iterator[list[JobRecord]]:
+    """The batch in parts that name every id once, nearly always one: what comes later sees what came before."""
+    run: dict[str, JobRecord] = {}
+    for job in jobs:
+        if job.id in run:
+            yield list(run.values())
+            run = {}
+        run[job.id] = job
+    if run:
+        yield list(run.values())
+
+
+def _enqueue(
+    store: PostgresStore, connection: Connection, space: str, jobs: list[JobRecord], given: int | None
+) -> list[Enqueued]:
+    rows = store.function_on(connection, "enqueue_1", space, given, WINDOW, *batch.jobs(jobs))
+    existed = {item: Enqueued(id=job_id, existed=True, conflict=conflict) for item, job_id, conflict in rows}
+    return [existed.get(item) or Enqueued(id=job.id, existed=False) for item, job in enumerate(jobs, 1)]
