@@ -12,13 +12,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import sqlite_growth, sqlite_speed, sqlite_worker
+from benchmarks import postgres_speed, sqlite_growth, sqlite_speed, sqlite_worker
 from benchmarks.measure import Answer
 
 BENCHMARKS: dict[str, Callable[[Path], Iterator[Answer]]] = {
     "sqlite-speed": sqlite_speed.answers,
     "sqlite-growth": sqlite_growth.answers,
     "sqlite-worker": sqlite_worker.answers,
+    "postgres-speed": postgres_speed.answers,
 }
 
 

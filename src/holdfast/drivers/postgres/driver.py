@@ -52,7 +52,13 @@ class PostgresDriver(PostgresTools):
         caller_clock: bool = False,
         space: str = "main",
     ) -> None:
-        super().__init__(connections, statements, caller_clock=caller_clock, space=bounds.name("space", space))
+        super().__init__(
+            connections,
+            statements,
+            None if listener is None else listener.channel,
+            caller_clock=caller_clock,
+            space=bounds.name("space", space),
+        )
         self._listener = listener
         self._durability = durability
         self.capabilities = Capabilities(
@@ -72,10 +78,10 @@ class PostgresDriver(PostgresTools):
         if not jobs:
             return []
         answers = self._connections.call(
-            lambda connection: enqueue_on(self, connection, self._space, jobs, given), again=True
+            lambda connection: enqueue_on(self, connection, jobs, given, alone=True), again=True
         )
         if self._listener is not None:
-            self._listener.tell()
+            self._listener.tell(self.space_name)
         return answers
 
     def reserve(
@@ -92,7 +98,7 @@ class PostgresDriver(PostgresTools):
         asked = self.check_reserve(queues, limit, lease_for, worker, types)
         wanted = None if types is None else names(sorted(set(types)))
         arguments = (names(asked), wanted, limit, lease_for, worker, random_bits(limit), self.given(now))
-        return [reservation(row) for row in self._function("reserve_1", self._space, *arguments, again=False)]
+        return [reservation(row) for row in self._function("reserve_1", self.space_name, *arguments, again=False)]
 
     def extend(
         self,
@@ -108,7 +114,7 @@ class PostgresDriver(PostgresTools):
         left = [(notes or {}).get(lease.job_id) or _NOTHING for lease in leases]
         found = self._function(
             "extend_1",
-            self._space,
+            self.space_name,
             given,
             lease_for,
             names([batch.storable(lease.job_id) for lease in leases]),
@@ -128,9 +134,9 @@ class PostgresDriver(PostgresTools):
             self._connections.check_open()
             return answers
         if batch.are_plain_acks(settlements):
-            refused = self._function("ack_1", self._space, given, *batch.acks(settlements))
+            refused = self._function("ack_1", self.space_name, given, *batch.acks(settlements))
         else:
-            refused = self._function("settle_1", self._space, given, *batch.endings(settlements))
+            refused = self._function("settle_1", self.space_name, given, *batch.endings(settlements))
         for row in refused:
             answers[row[0] - 1] = _refusal(settlements[row[0] - 1].lease.job_id, row)
         return answers
@@ -146,7 +152,7 @@ class PostgresDriver(PostgresTools):
         """See ``Driver.reap``."""
         asked = self.check_reap(queues, worker, limit)
         arguments = (None if asked is None else names(asked), worker, limit, self.given(now))
-        [(ended,)] = self._function("reap_1", self._space, *arguments)
+        [(ended,)] = self._function("reap_1", self.space_name, *arguments)
         return int(ended)
 
     def wait(self, queues: Sequence[str], *, timeout: float) -> None:
@@ -154,13 +160,13 @@ class PostgresDriver(PostgresTools):
 
         Returns when a job is due, when a scheduled one comes due, and when a lease may have expired.
         """
-        asked = {"space": self._space, "queues": self.check_wait(queues, timeout), "now": None}
+        asked = {"space": self.space_name, "queues": self.check_wait(queues, timeout), "now": None}
         self._connections.check_open()
         deadline, pause = monotonic() + timeout, LOOK_FIRST
         if self._listener is not None and timeout > 0:
             self._listener.start()
         while (left := deadline - monotonic()) > 0:
-            heard = 0 if self._listener is None else self._listener.count
+            heard = 0 if self._listener is None else self._listener.count(self.space_name)
             [(coming,)] = self._query("next_due", asked)
             if coming is not None and coming <= 0:
                 return
@@ -168,8 +174,8 @@ class PostgresDriver(PostgresTools):
             if self._listener is None:
                 self._connections.pause(min(left, due, pause))
             else:
-                self._listener.wait(heard, min(left, due, pause))
-                if self._listener.count != heard:
+                self._listener.wait(self.space_name, heard, min(left, due, pause))
+                if self._listener.count(self.space_name) != heard:
                     pause = LOOK_FIRST
             self._connections.check_open()
             rarest = LOOK_RARELY if self._listener is not None and self._listener.is_alive else LOOK_AT_LEAST_EVERY
@@ -188,7 +194,7 @@ class PostgresDriver(PostgresTools):
 
     def joined(self, connection: object) -> JoinedPostgres:
         """See ``Driver.joined``: the connection is a ``psycopg.Connection`` to the same database."""
-        return JoinedPostgres(self, self._space, connection)
+        return JoinedPostgres(self, connection)
 
     def close(self) -> None:
         """See ``Driver.close``."""

@@ -12,7 +12,7 @@ STALE_PLAN = "0A000"  # "cached plan must not change result type", once after an
 BUSY = frozenset({"55P03", "57014"})  # a lock or the statement took longer than it may
 MISSING = frozenset({"42P01", "42883", "3F000", "42703"})  # a table, function, schema or column
 # The server goes away, is not there yet, or is not the one that writes: another connection may find it well.
-GONE = frozenset({"57P01", "57P02", "57P03", "57P05", "25006", "53300", "58000", "XX000"})
+GONE = frozenset({"57P01", "57P02", "57P03", "57P05", "25006", "53300"})
 
 
 def is_lost(error: psycopg.Error) -> bool:

@@ -23,14 +23,13 @@ class JoinedPostgres(EnqueueOnly):
     one, or the job would be committed at once.
     """
 
-    def __init__(self, store: PostgresStore, space: str, connection: object) -> None:
+    def __init__(self, store: PostgresStore, connection: object) -> None:
         super().__init__(store.capabilities)
         if not isinstance(connection, psycopg.Connection):
             raise InvalidInput(
                 "connection", wanted="an open psycopg.Connection to the same database", got=type(connection).__name__
             )
         self._store = store
-        self._space = space
         self._connection = connection
 
     def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
@@ -46,6 +45,6 @@ class JoinedPostgres(EnqueueOnly):
         if not jobs:
             return []
         try:
-            return enqueue_on(self._store, self._connection, self._space, jobs, given)
+            return enqueue_on(self._store, self._connection, jobs, given, alone=False)
         except psycopg.Error as error:
             raise translated(error) from error

@@ -7,6 +7,7 @@ could be kept.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 
@@ -38,3 +39,8 @@ class Statements:
         """A call of one of the functions in ``schema/``; its parameters are numbered."""
         places = ", ".join(f"${place}" for place in range(1, arguments + 1))
         return f"SELECT * FROM {self._prefix}{function}({places})"  # noqa: S608 - names of ours, numbered parameters
+
+    def copy(self, table: str, columns: Sequence[str]) -> str:
+        """COPY into these columns of a table, in its binary form."""
+        named = ", ".join(f'"{column}"' for column in columns)
+        return f"COPY {self._prefix}{table} ({named}) FROM STDIN (FORMAT BINARY)"

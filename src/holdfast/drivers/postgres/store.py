@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import psycopg
 from psycopg.rows import tuple_row
@@ -19,10 +19,19 @@ from holdfast.model import bounds
 class PostgresStore(Doors):
     """A database seen by one space."""
 
-    def __init__(self, connections: Connections, statements: Statements, *, caller_clock: bool, space: str) -> None:
+    def __init__(
+        self,
+        connections: Connections,
+        statements: Statements,
+        channel: str | None,
+        *,
+        caller_clock: bool,
+        space: str,
+    ) -> None:
         self._connections = connections
         self._statements = statements
-        self._space = space
+        self.space_name = space
+        self.channel = channel  # to tell listeners on; None: there are none
         self.caller_clock = caller_clock
 
     def given(self, now: int | None) -> int | None:
@@ -44,6 +53,10 @@ class PostgresStore(Doors):
                 arrays.register(cursor.adapters)
             cursor.execute(self._statements.call(name, len(arguments)), arguments, prepare=False, binary=True)
             return cursor.fetchall()
+
+    def copy_statement(self, table: str, columns: Sequence[str]) -> bytes:
+        """COPY into these columns of a table, in its binary form."""
+        return self._statements.copy(table, columns).encode()
 
     def _query(self, name: str, parameters: Mapping[str, object]) -> list[Row]:
         """Run a statement of ``queries/``: one that reads, or that may be carried out twice."""

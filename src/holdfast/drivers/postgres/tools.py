@@ -32,13 +32,13 @@ class PostgresTools(PostgresStore):
     def get(self, job_id: str) -> JobRecord | None:
         """See ``Admin.get``."""
         bounds.name("id", job_id)
-        found = self._query("get", {"space": self._space, "id": job_id})
+        found = self._query("get", {"space": self.space_name, "id": job_id})
         return rows.record(found[0]) if found else None
 
     def inspect(self, job_id: str) -> Inspection | None:
         """See ``Admin.inspect``."""
         bounds.name("id", job_id)
-        found = self._query("inspect", {"space": self._space, "id": job_id})
+        found = self._query("inspect", {"space": self.space_name, "id": job_id})
         if not found:
             return None
         [row] = found
@@ -64,7 +64,7 @@ class PostgresTools(PostgresStore):
         states = set(State if where.states is None else where.states)
         asked: dict[str, object] = {
             **{key: _asked(value) for key, value in asdict(where).items()},
-            "space": self._space,
+            "space": self.space_name,
             "after": after or "",
             "limit": limit + 1,
             "states": [str(state) for state in states],
@@ -80,7 +80,7 @@ class PostgresTools(PostgresStore):
     def counts(self, queues: Sequence[str] | None = None, *, now: int | None = None) -> list[QueueCounts]:
         """See ``Admin.counts``."""
         self.check_counts(queues)
-        asked = {"space": self._space, "queues": None if queues is None else list(queues), "now": self.given(now)}
+        asked = {"space": self.space_name, "queues": None if queues is None else list(queues), "now": self.given(now)}
         counted: dict[tuple[str, str], dict[str, int]] = {}
         for queue, type_, word, count in self._query("counts", asked):
             counted.setdefault((queue, type_), {})[word] = count
@@ -98,7 +98,7 @@ class PostgresTools(PostgresStore):
         """True where a job was acted on: for an id that was given twice, the first time only."""
         self.check_ids(job_ids)
         once = list(dict.fromkeys(job_ids))
-        [(done,)] = self._function(function, self._space, self.given(now), names(once), again=False)
+        [(done,)] = self._function(function, self.space_name, self.given(now), names(once), again=False)
         left = set(done)
         answers = []
         for job_id in job_ids:
@@ -110,7 +110,7 @@ class PostgresTools(PostgresStore):
         """See ``Admin.cancel``."""
         self.check_ids(job_ids)
         once = list(dict.fromkeys(job_ids))
-        found: dict[str, str] = dict(self._function("cancel_1", self._space, self.given(now), names(once)))
+        found: dict[str, str] = dict(self._function("cancel_1", self.space_name, self.given(now), names(once)))
         return [State(found[job_id]) if job_id in found else None for job_id in job_ids]
 
     def configure(self, queue: str, settings: QueueSettings, *, type: str | None = None) -> None:
@@ -119,7 +119,7 @@ class PostgresTools(PostgresStore):
         self._query(
             "configure",
             {
-                "space": self._space,
+                "space": self.space_name,
                 "queue": queue,
                 "type": type or "",
                 **asdict(settings),
@@ -131,7 +131,7 @@ class PostgresTools(PostgresStore):
     def settings(self, queue: str, *, type: str | None = None) -> QueueSettings:
         """See ``Admin.settings``."""
         self.check_settings(queue, None, type)
-        found = self._query("settings", {"space": self._space, "queue": queue, "type": type or ""})
+        found = self._query("settings", {"space": self.space_name, "queue": queue, "type": type or ""})
         return rows.settings(found[0]) if found else QueueSettings()
 
     def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
@@ -143,7 +143,7 @@ class PostgresTools(PostgresStore):
         self.check_page(limit)
         position = None if after is None else _position(after)
         xid, seq = position or (None, None)
-        asked = {"space": self._space, "xid": None if xid is None else str(xid), "seq": seq, "limit": limit}
+        asked = {"space": self.space_name, "xid": None if xid is None else str(xid), "seq": seq, "limit": limit}
         deadline = monotonic() + LEDGER_PATIENCE
         while True:
             found = self._query("ledger", asked)
@@ -169,14 +169,14 @@ class PostgresTools(PostgresStore):
     ) -> Trimmed:
         """See ``Admin.trim``."""
         self.check_trim(ended_for, ledger_for, limit)
-        [counted] = self._function("trim_1", self._space, self.given(now), ended_for, ledger_for, limit)
+        [counted] = self._function("trim_1", self.space_name, self.given(now), ended_for, ledger_for, limit)
         jobs, ledger, dedupe, registry = counted
         return Trimmed(jobs=jobs, ledger=ledger, dedupe=dedupe, registry=registry, more=limit in counted)
 
     def read(self, kind: str, keys: Sequence[str], *, now: int | None = None) -> list[Entry | None]:
         """See ``Registry.read``."""
         self.check_read(kind, keys)
-        asked = {"space": self._space, "kind": kind, "keys": list(keys), "now": self.given(now)}
+        asked = {"space": self.space_name, "kind": kind, "keys": list(keys), "now": self.given(now)}
         found = {row[0]: _entry(row) for row in self._query("read", asked)}
         return [found.get(key) for key in keys]
 
@@ -186,7 +186,7 @@ class PostgresTools(PostgresStore):
         given = self.given(now)
         made = self._function(
             "write_1",
-            self._space,
+            self.space_name,
             given,
             names([change.kind for change in changes]),
             names([change.key for change in changes]),
@@ -206,7 +206,7 @@ class PostgresTools(PostgresStore):
         """See ``Registry.scan``: a range of the primary key, from the prefix to the first key that cannot have it."""
         self.check_scan(kind, prefix, after, limit)
         asked = {
-            "space": self._space,
+            "space": self.space_name,
             "kind": kind,
             "start": prefix,
             "stop": prefix + chr(0x10FFFF) if prefix else None,

@@ -1,3 +1,27 @@
+-- Tell whoever listens that a job has come, if a lane of this batch had nothing due: then somebody may be asleep. To be
+-- called before the jobs are stored. A commit that notifies excludes every other that does, until it is on disk: so only
+-- one of the calls that run at the same time does, except in a caller's own transaction (_alone is false), which may
+-- stay open for long. It is a hint: whoever waits looks for itself, too. Relies on jobs_lane.
+CREATE FUNCTION hint_1(
+  _space text, _channel text, _alone boolean, _now bigint, _queues text[], _types text[], _priorities integer[],
+  _run_at bigint[]
+) RETURNS void LANGUAGE plpgsql
+SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
+  IF EXISTS (
+    SELECT FROM (SELECT DISTINCT a.queue, a.type, coalesce(a.priority, 0) AS priority
+                   FROM unnest(_queues, _types, _priorities, _run_at) AS a (queue, type, priority, run_at)
+                  WHERE a.run_at IS NULL OR a.run_at <= _now) AS lane
+     WHERE NOT EXISTS (SELECT FROM jobs AS j
+                        WHERE j.space = _space AND j.queue = lane.queue AND j.type = lane.type
+                          AND j.priority = lane.priority AND j.state = 'ready' AND j.turn AND j.available_at <= _now))
+     AND (NOT _alone OR pg_try_advisory_xact_lock(1212106567, hashtext(_space)))
+  THEN
+    PERFORM pg_notify(_channel, _space);
+  END IF;
+END $$;
+
 -- Store new jobs, in the order given; answers only for those that existed. One array per column, NULL where no job
 -- sets it. Waits only for another enqueue of the same id or key; locks no domain and no lane, because it may be part
 -- of a caller's transaction that stays open. Relies on the primary keys of jobs, ended and dedupe.
@@ -6,7 +30,7 @@
 -- the other way round, a job that ends between the two would be stored a second time. Lists are searched by
 -- `IN (SELECT unnest(...))`, which hashes them; `= ANY` over a parameter compares one by one.
 CREATE FUNCTION enqueue_1(
-  _space text, _given bigint, _window bigint, _ids text[], _queues text[], _types text[], _priorities integer[],
+  _space text, _given bigint, _channel text, _alone boolean, _window bigint, _ids text[], _queues text[], _types text[], _priorities integer[],
   _payloads bytea[], _created bigint[], _max_attempts integer[], _max_crashes integer[], _attempts integer[],
   _crashes integer[], _run_at bigint[], _requested bigint[], _timeouts bigint[], _failed bigint[], _offsets bigint[],
   _keys text[], _digests bytea[], _domains text[], _names text[], _metas bytea[], _webhooks text[],
@@ -21,6 +45,10 @@ DECLARE
   _made text[];
   _taken text[];            -- made, but not to be
 BEGIN
+  IF _channel IS NOT NULL THEN
+    PERFORM hint_1(_space, _channel, _alone, _now, _queues, _types, _priorities, _run_at);
+  END IF;
+
   IF _keys IS NOT NULL THEN
     -- Most repeated keys are known before anything is written.
     RETURN QUERY
@@ -116,4 +144,17 @@ BEGIN
       FROM unnest(_ids, _queues, _domains) AS a (id, queue, domain)
      WHERE a.domain IS NOT NULL AND (a.id IN (SELECT unnest(_made))) IS TRUE;
   END IF;
+END $$;
+
+-- After a COPY into jobs, in the same transaction: an id that has ended is refused as one in jobs would have been, and
+-- the domains are told. The caller then rolls back, and asks enqueue_1.
+CREATE FUNCTION copied_1(_space text, _ids text[], _queues text[], _domains text[]) RETURNS void LANGUAGE plpgsql
+SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
+  IF EXISTS (SELECT FROM ended AS e WHERE e.space = _space AND e.id = ANY (_ids)) THEN
+    RAISE unique_violation USING MESSAGE = 'a job of this batch has ended before';
+  END IF;
+  INSERT INTO arrivals (space, queue, domain)
+  SELECT _space, d.queue, d.domain FROM unnest(_queues, _domains) AS d (queue, domain);
 END $$;

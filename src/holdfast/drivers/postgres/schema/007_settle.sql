@@ -23,7 +23,8 @@ BEGIN
 END $$;
 
 -- Plain acks, each of another job: by far the most common batch, in one statement that needs no decision. Done jobs move
--- to ended, with a ledger row each; answers only for what was refused. Relies on the primary key of jobs.
+-- to ended, with a ledger row each; answers only for what was refused. Relies on the primary key of jobs; the token alone
+-- says that a job is in flight (see 006_extend).
 CREATE FUNCTION ack_1(
   _space text, _given bigint, _ids text[], _tokens text[], _started bigint[], _results bytea[], _details text[]
 ) RETURNS TABLE (item integer, code text, state text, expires_at bigint, now bigint, kind text, key text)
@@ -41,7 +42,7 @@ BEGIN
     DELETE FROM jobs AS j
      USING unnest(_ids, _tokens, _started, _results, _details) WITH ORDINALITY
            AS a (id, token, started_at, result, detail, item)
-     WHERE j.space = _space AND j.id = a.id AND j.state = 'inflight' AND j.token = a.token AND j.expires_at > _now
+     WHERE j.space = _space AND j.id = a.id AND j.token = a.token AND j.expires_at > _now
     RETURNING j.*, a.item, a.started_at AS began_at, a.result, coalesce(a.detail, '') AS detail
   ), kept AS (
     INSERT INTO ended (seq, space, id, queue, type, priority, state, available_at, enqueued_at, ended_at, run_at,
@@ -231,7 +232,7 @@ BEGIN
                    AS i (id, token, verb, started, detail, result, delay, run_at, error, crashed, reason, budget, item)
            ) AS a (item, id, token, verb, started, detail, result, delay, run_at, error, crashed, reason, budget)
       JOIN jobs AS j ON j.space = _space AND j.id = a.id
-     WHERE j.state = 'inflight' AND j.token = a.token AND j.expires_at > _now;
+     WHERE j.token = a.token AND j.expires_at > _now;
 
     RETURN QUERY
     SELECT r.* FROM (SELECT array_agg(i.item) AS items, array_agg(_ids[i.item]) AS ids,

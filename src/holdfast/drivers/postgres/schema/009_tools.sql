@@ -71,7 +71,7 @@ BEGIN
   PERFORM FROM jobs AS j WHERE j.space = _space AND j.id = ANY (_ids) ORDER BY j.id FOR UPDATE;
   _now := instant_1(_given);
   UPDATE jobs AS j SET cancel_requested = true
-   WHERE j.space = _space AND j.id = ANY (_ids) AND j.state = 'inflight' AND NOT j.cancel_requested;
+   WHERE j.space = _space AND j.id = ANY (_ids) AND j.token IS NOT NULL AND NOT j.cancel_requested;
   WITH gone AS (
     DELETE FROM jobs AS j USING unnest(_ids) WITH ORDINALITY AS a (id, item)
      WHERE j.space = _space AND j.id = a.id AND j.state = 'ready'
