@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from urllib.parse import SplitResult, parse_qsl, urlencode, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlunsplit
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -35,7 +35,7 @@ def read(url: SplitResult) -> Options:
             ours[key] = value
         else:
             theirs.append((key, value))
-    base = urlunsplit(url._replace(query=urlencode(theirs), fragment=""))
+    base = urlunsplit(url._replace(query=urlencode(theirs, quote_via=quote), fragment=""))
     return Options(
         conninfo=_conninfo(base),
         schema=_schema(ours.get("schema", "holdfast")),
