@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import Counter
+from itertools import count
 
 import uuid_utils
 
@@ -22,7 +23,7 @@ def under_faults(url, fault, *, jobs, faults, every, threads=3, within=240.0):
     store = holdfast.connect(url)
     deadline = time.monotonic() + within
     accepted, refused, wrong = [], Counter(), []
-    produced, done = threading.Event(), threading.Event()
+    produced, done, disturbed = threading.Event(), threading.Event(), threading.Event()
 
     def guarded(work):
         try:
@@ -32,7 +33,9 @@ def under_faults(url, fault, *, jobs, faults, every, threads=3, within=240.0):
             done.set()
 
     def produce():
-        for start in range(0, jobs, BATCH):
+        for start in count(0, BATCH):  # until the last fault is over, and then a few more
+            if start >= jobs and disturbed.is_set():
+                break
             batch = [
                 JobRecord(
                     id=str(uuid_utils.uuid7()),
@@ -74,9 +77,9 @@ def under_faults(url, fault, *, jobs, faults, every, threads=3, within=240.0):
     for thread in running:
         thread.start()
     for _ in range(faults):
-        if done.wait(every):
-            break
-        fault()
+        if not done.wait(every):
+            fault()
+    disturbed.set()
     for thread in running:
         thread.join()
     assert wrong == []

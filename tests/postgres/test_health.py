@@ -14,7 +14,9 @@ from tests.postgres.conftest import NOW
 
 def updates_of_jobs(session, wanted):
     """How many updates there were, and how many of them HOT, once a session that has ended has told of ``wanted``."""
-    query = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE schemaname = 'holdfast' AND relname = 'jobs'"
+    query = (
+        "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE schemaname = 'holdfast' AND relname = 'jobs'"
+    )
     deadline = time.monotonic() + 30
     while (found := session.execute(query).fetchone())[0] < wanted and time.monotonic() < deadline:
         time.sleep(0.01)

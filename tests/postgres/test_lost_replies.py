@@ -42,7 +42,10 @@ def dead(store, job):
 # verb -> what is prepared, and the call that is made (again) with it
 CALLS = {
     "enqueue": (lambda s, j: [j(id=f"e{n}", domain="d") for n in range(3)], lambda s, x: s.enqueue(x, now=NOW)),
-    "enqueue by COPY": (lambda s, j: [j(id=f"e{n:03}", domain="d") for n in range(600)], lambda s, x: s.enqueue(x, now=NOW)),
+    "enqueue by COPY": (
+        lambda s, j: [j(id=f"e{n:03}", domain="d") for n in range(600)],
+        lambda s, x: s.enqueue(x, now=NOW),
+    ),
     "enqueue with keys": (
         lambda s, j: [j(id=f"e{n}", idempotency_key=f"k{n % 2}") for n in range(3)],
         lambda s, x: s.enqueue(x, now=NOW),
