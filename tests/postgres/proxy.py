@@ -1,5 +1,6 @@
 """A proxy that loses an answer: the server has carried out the call and committed, and the client never hears of it."""
 
+import contextlib
 import socket
 import threading
 
@@ -58,8 +59,6 @@ class LosingProxy:
             pass
         finally:
             for end in (client, server):
-                try:
+                with contextlib.suppress(OSError):
                     end.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass
                 end.close()

@@ -41,13 +41,13 @@ def dead(store, job):
 
 # verb -> what is prepared, and the call that is made (again) with it
 CALLS = {
-    "enqueue": (lambda s, j: [j(id=f"e{n}", domain="d") for n in range(3)], lambda s, x: s.enqueue(x, now=NOW)),
+    "enqueue": (lambda _, j: [j(id=f"e{n}", domain="d") for n in range(3)], lambda s, x: s.enqueue(x, now=NOW)),
     "enqueue by COPY": (
-        lambda s, j: [j(id=f"e{n:03}", domain="d") for n in range(600)],
+        lambda _, j: [j(id=f"e{n:03}", domain="d") for n in range(600)],
         lambda s, x: s.enqueue(x, now=NOW),
     ),
     "enqueue with keys": (
-        lambda s, j: [j(id=f"e{n}", idempotency_key=f"k{n % 2}") for n in range(3)],
+        lambda _, j: [j(id=f"e{n}", idempotency_key=f"k{n % 2}") for n in range(3)],
         lambda s, x: s.enqueue(x, now=NOW),
     ),
     "extend": (
@@ -60,9 +60,9 @@ CALLS = {
     "cancel": (lambda s, j: s.enqueue([j(id="c")], now=NOW), lambda s, _: s.cancel(["c", "unknown"], now=NOW + 1)),
     "requeue": (dead, lambda s, x: s.requeue(x, now=NOW + 1)),
     "purge": (dead, lambda s, x: s.purge(x, now=NOW + 1)),
-    "configure": (lambda s, j: None, lambda s, _: s.configure("q", QueueSettings(max_inflight=3))),
+    "configure": (lambda *_: None, lambda s, _: s.configure("q", QueueSettings(max_inflight=3))),
     "write": (
-        lambda s, j: None,
+        lambda *_: None,
         lambda s, _: s.write([Change(kind="kind", key="k", value=b"1", version=0)], now=NOW),
     ),
     "trim": (dead, lambda s, _: s.trim(ledger_for=DAY, now=NOW + 2 * DAY)),

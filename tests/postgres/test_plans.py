@@ -1,7 +1,7 @@
 """The verbs read what they need and nothing else, whatever the tables hold: their plans and their page counts say so.
 
-Functions plan once for all arguments (``plan_cache_mode = force_generic_plan``): what is shown here for one batch is what
-every batch gets. Looked at while the tables are empty and without statistics, when they are full and still without,
+Functions plan once for all arguments (``plan_cache_mode = force_generic_plan``): what is shown here for one batch is
+what every batch gets. Looked at while the tables are empty and without statistics, when they are full and without,
 and once they are analysed.
 """
 
@@ -21,17 +21,18 @@ GROWS = re.compile(r"Seq Scan on (jobs|ended|ledger|dedupe|registry|notes|arriva
 PAGES = re.compile(r"Buffers: shared (?:hit=(\d+))?(?: ?read=(\d+))?")
 JOBS = 1_000_000  # half scheduled, most of the rest of a type that nobody asks for, in front of what is due
 FILL = f"""
-INSERT INTO jobs (space, id, queue, type, priority, available_at, enqueued_at, created_at, max_attempts, payload, domain,
-                  turn)
-SELECT 'main', 'full-' || n, 'q', CASE WHEN n <= {JOBS // 2} THEN 't' WHEN n <= {JOBS * 9 // 10} THEN 'unknown' ELSE 't' END,
+INSERT INTO jobs (space, id, queue, type, priority, available_at, enqueued_at, created_at, max_attempts, payload,
+                  domain, turn)
+SELECT 'main', 'full-' || n, 'q',
+       CASE WHEN n > {JOBS // 2} AND n <= {JOBS * 9 // 10} THEN 'unknown' ELSE 't' END,
        CASE WHEN n <= {JOBS // 2} THEN 9 ELSE 0 END,
        CASE WHEN n <= {JOBS // 2} THEN {NOW + 10**12} ELSE {NOW - 10**7} + n END, 0, 0, 25, '{{}}',
        CASE WHEN n > {JOBS - 20_000} THEN 'd' || (n % 100) END, n <= {JOBS - 20_000}
   FROM generate_series(1, {JOBS}) AS n
 """
 ENDED = """
-INSERT INTO ended (seq, space, id, queue, type, priority, state, available_at, enqueued_at, ended_at, created_at, attempts,
-                   max_attempts, crashes, cancel_requested, noted, last_error, payload)
+INSERT INTO ended (seq, space, id, queue, type, priority, state, available_at, enqueued_at, ended_at, created_at,
+                   attempts, max_attempts, crashes, cancel_requested, noted, last_error, payload)
 SELECT n, 'main', 'ended-' || n, 'q', 't', 0, 'done', 0, 0, n, 0, 1, 25, 0, false, false, '', '{}'
   FROM generate_series(1, 200000) AS n
 """
@@ -143,7 +144,8 @@ def test_no_verb_reads_a_whole_table_at_any_time_and_pages_follow_the_batch(data
         for _, definition in definitions:
             connection.execute(definition)
         connection.execute(
-            "UPDATE jobs SET turn = true WHERE id IN (SELECT min(id) FROM jobs WHERE domain IS NOT NULL GROUP BY domain)"
+            "UPDATE jobs SET turn = true "
+            "WHERE id IN (SELECT min(id) FROM jobs WHERE domain IS NOT NULL GROUP BY domain)"
         )
     blind = look(database, (1, 100, 1000), full=True)
     with psycopg.connect(database, autocommit=True) as connection:
