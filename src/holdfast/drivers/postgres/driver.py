@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from urllib.parse import SplitResult
 
 import psycopg
@@ -39,6 +40,16 @@ LOOK_AT_LEAST_EVERY = 0.5  # ... up to this without a listener,
 LOOK_RARELY = 2.0  # ... and this with one that hears
 
 
+PROMISES = Capabilities(
+    driver="postgres",
+    durability=Durability.FSYNC,  # of a server with its usual settings; what it really has is asked for
+    gaps={
+        Feature.OFFSETS: "domains run in order of arrival",
+        Feature.HALT: "a domain goes on when its head fails for good",
+    },
+)
+
+
 class PostgresDriver(PostgresTools):
     """For any number of processes and machines."""
 
@@ -61,14 +72,7 @@ class PostgresDriver(PostgresTools):
         )
         self._listener = listener
         self._durability = durability
-        self.capabilities = Capabilities(
-            driver="postgres",
-            durability=durability,
-            gaps={
-                Feature.OFFSETS: "domains run in order of arrival",
-                Feature.HALT: "a domain goes on when its head fails for good",
-            },
-        )
+        self.capabilities = replace(PROMISES, durability=durability)
 
     def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
         """See ``Driver.enqueue``."""
