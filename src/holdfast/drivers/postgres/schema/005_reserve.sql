@@ -2,7 +2,7 @@
 -- count are locked until the end of the transaction, so that two reserves cannot use the same room; the caller counts
 -- in a later statement, under a newer snapshot.
 CREATE FUNCTION lock_limits_1(_space text, _queues text[]) RETURNS boolean LANGUAGE plpgsql
-SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off SET lock_timeout = '30s' SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   _limited boolean;
 BEGIN
@@ -27,7 +27,7 @@ RETURN CASE WHEN s.rate IS NULL THEN NULL
 
 CREATE FUNCTION room_1(_space text, _queues text[], _now bigint)
 RETURNS TABLE (queue text, type text, room bigint) LANGUAGE sql
-SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off AS $$
+SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off SET lock_timeout = '30s' AS $$
   SELECT s.queue, s.type,
          CASE WHEN s.paused_until > _now THEN 0 ELSE greatest(0, least(
            10000,
@@ -56,7 +56,7 @@ CREATE FUNCTION reserve_1(
   failed_at bigint, token text, fence bigint, expires_at bigint, checkpoint bytea
 ) LANGUAGE plpgsql ROWS 100
 SET search_path FROM CURRENT SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_bitmapscan = off SET jit = off SET lock_timeout = '30s' SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
   _now bigint := instant_1(_given);
