@@ -15,6 +15,7 @@ from holdfast.clock import MINUTE
 from holdfast.drivers.postgres import arrays, batch
 from holdfast.drivers.postgres.arrays import names
 from holdfast.model.settlement import Ack, Retry
+from holdfast.testing.servers.postgres import PostgresServer
 from tests.postgres.conftest import NOW
 
 GROWS = re.compile(r"Seq Scan on (jobs|ended|ledger|dedupe|registry|notes|arrivals)\b")
@@ -76,10 +77,11 @@ class Watched:
 
 
 @pytest.fixture(scope="module")
-def database(postgres_database):
-    url = postgres_database()
-    holdfast.connect(url).close()
-    return url
+def database():
+    """On a server of its own: filling it is one long transaction, which would hold up every ledger beside it."""
+    with PostgresServer(durable=False) as server:
+        holdfast.connect(server.url).close()
+        yield server.url
 
 
 def acks(store, k):
