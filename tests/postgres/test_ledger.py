@@ -60,3 +60,15 @@ def test_trimming_stops_before_a_transaction_that_is_not_over(server, monkeypatc
 def test_a_cursor_of_another_server_is_refused(store):
     with pytest.raises(InvalidInput, match="cursor"):
         store.ledger(after=f"{2**60}-1")
+
+
+def test_a_transaction_in_another_database_holds_up_no_ledger(server, monkeypatch, job):
+    monkeypatch.setattr(tools, "LEDGER_PATIENCE", 0)
+    store = holdfast.connect(server.create_database("beside"))
+    with psycopg.connect(server.url) as elsewhere:
+        elsewhere.execute("SELECT pg_current_xact_id()")
+        store.enqueue([job()])
+        [held] = store.reserve(["q"], limit=1, lease_for=60_000_000)
+        store.settle([Ack(held.lease)])
+        assert len(store.ledger()) == 1
+    store.close()

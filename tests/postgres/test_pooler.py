@@ -21,7 +21,8 @@ def pooled(postgres_database):
 def test_the_whole_exam_is_passed_behind_a_transaction_pooler(pooled):
     through, _, pooler = pooled
     harness = UrlHarness(through)
-    failed = [f"{one.case.verb}: {one.case.name}" for one in examine(harness, cases()) if one.outcome is Outcome.FAILED]
+    verdicts = [one for one in examine(harness, cases()) if one.outcome is Outcome.FAILED]
+    failed = [f"{one.case.verb}: {one.case.name}: {one.reason}" for one in verdicts]
     harness.close()
     assert failed == []
     assert pooler.transactions > 3000

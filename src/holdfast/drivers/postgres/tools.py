@@ -152,10 +152,9 @@ class PostgresTools(PostgresStore):
         self.check_page(limit)
         position = None if after is None else _position(after)
         xid, seq = position or (None, None)
-        asked = {"space": self.space_name, "xid": None if xid is None else str(xid), "seq": seq, "limit": limit}
         deadline = monotonic() + LEDGER_PATIENCE
         while True:
-            found = self._query("ledger", asked)
+            found = self._function("ledger_1", self.space_name, xid, seq, limit)
             trimmed_xid, trimmed_seq, next_xid, held_back = found[0][:4]
             if position is not None and position < (trimmed_xid, trimmed_seq):
                 raise LedgerTrimmed(str(after))

@@ -114,7 +114,7 @@ SET jit = off SET lock_timeout = '30s' AS $$
 #variable_conflict use_column
 DECLARE
   _now bigint := instant_1(_given);
-  _horizon xid8 := pg_snapshot_xmin(pg_current_snapshot());
+  _horizon xid8;
   _xid xid8;
   _seq bigint;
 BEGIN
@@ -131,6 +131,7 @@ BEGIN
 
   -- One at a time: the mark and the rows below it belong together.
   PERFORM pg_advisory_xact_lock(1212106566, hashtext(_space) | (-2147483648)::integer);
+  _horizon := horizon_1();
   WITH oldest AS (
     SELECT l.xid, l.seq, l.ended_at FROM ledger AS l
      WHERE l.space = _space AND l.xid < _horizon ORDER BY l.xid, l.seq LIMIT _limit
@@ -138,9 +139,9 @@ BEGIN
     SELECT o.xid, o.seq, bool_and(o.ended_at <= _now - _ledger_for) OVER (ORDER BY o.xid, o.seq) AS is_old
       FROM oldest AS o
   )
-  SELECT count(*) FILTER (WHERE o.is_old), max(o.xid) FILTER (WHERE o.is_old) INTO ledger, _xid FROM old AS o;
+  SELECT count(*) INTO ledger FROM old AS o WHERE o.is_old;
   IF ledger > 0 THEN
-    SELECT l.seq INTO _seq FROM ledger AS l
+    SELECT l.xid, l.seq INTO _xid, _seq FROM ledger AS l
      WHERE l.space = _space AND l.xid < _horizon ORDER BY l.xid, l.seq OFFSET ledger - 1 LIMIT 1;
     DELETE FROM ledger AS l WHERE l.space = _space AND (l.xid, l.seq) <= (_xid, _seq);
     INSERT INTO spaces VALUES (_space, _xid, _seq)
