@@ -1,139 +1,139 @@
-"""The demo's side of its worker processes: starts them, stops and kills them by their ids, hears what they say."""
+"""The demo's side of its workers: starts `holdfast work`, stops and kills it by process id, reads what it leaves."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import queue
+import os
 import signal
 import subprocess
 import sys
-import threading
-from dataclasses import dataclass, field
+from collections import Counter
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from _demo_worker import GO, HOLD
-
-SCRIPT = Path(__file__).with_name("_demo_worker.py")
+HERE = Path(__file__).parent
+APP = "_demo_jobs:app"
 
 
 class WorkerLost(Exception):
     """A worker ended that nobody had killed."""
 
 
-@dataclass(slots=True)
-class Said:
-    """One message of a worker."""
-
-    worker: Worker
-    holding: int = 0
-    settled: list[tuple[str, int, str]] = field(default_factory=list)  # job id, fence, ending
-    refused: list[tuple[str, int, str]] = field(default_factory=list)  # job id, fence, error
-
-
 class Worker:
-    """One process, started at once."""
+    """One `holdfast work` with its child processes, started at once."""
 
-    def __init__(self, name: str, url: str, batch: int, said: queue.SimpleQueue[Said]) -> None:
+    def __init__(self, name: str, url: str, log: Path, *, processes: int, lease: str) -> None:
         self.name = name
+        self.tally: Counter[str] | None = None  # what it says at its end that it was told
+        self._log = log
         self._may_end = False  # killed on purpose, or asked to stop
-        # A group of its own: Ctrl-C is for the demo, which then ends its workers in order.
-        self._process = subprocess.Popen(
-            [sys.executable, str(SCRIPT), url, name, str(batch)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            process_group=0,
-        )
-        self._listener = threading.Thread(target=self._listen, args=(said,), daemon=True)
-        self._listener.start()
+        self._ended = False
+        command = [sys.executable, "-m", "holdfast", "work", APP, "--url", url]
+        options = ["--processes", str(processes), "--lease", lease, "--json"]
+        with log.open("wb") as stderr:
+            # A group of its own: Ctrl-C is for the demo, which then ends its workers in order.
+            self._process = subprocess.Popen(
+                [*command, *options],
+                cwd=HERE,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                process_group=0,
+            )
 
-    def hold(self) -> None:
-        """Have it say when it holds leases, and wait before it settles them."""
-        self._send(HOLD)
+    def wrote(self, worker: str) -> bool:
+        """Whether it is this one that the store knows by a name such as ``host:4711:c0ffee``."""
+        return worker.split(":")[-2:-1] == [str(self._process.pid)]
+
+    def logged(self, event: str) -> int:
+        """How often it has logged this event."""
+        return self._log.read_text("utf-8", "replace").count(f" {event}\n")
 
     def freeze(self) -> None:
-        """SIGSTOP: alive, but it does nothing and knows nothing of the time that passes."""
+        """SIGSTOP: alive, but it does nothing and knows nothing of the time that passes. Its children go on."""
         self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)  # a signal takes its time
 
     def wake(self) -> None:
         """SIGCONT: it goes on where it was, as if no time had passed."""
         self._process.send_signal(signal.SIGCONT)
-        self._send(GO)
 
     def kill(self) -> None:
-        """SIGKILL: no clean-up, no goodbye."""
+        """SIGKILL: no clean-up, no goodbye. Its children notice, and end."""
         self._may_end = True
         self._process.kill()
-        self._process.wait()
 
     def check(self) -> None:
         """Raise ``WorkerLost`` if it has ended by itself."""
         code = self._process.poll()
         if code is not None and not self._may_end:
-            raise WorkerLost(f"{self.name} ended with code {code}; its error stands above")
+            last = self._log.read_text("utf-8", "replace").strip().splitlines()[-1:] or ["it said nothing"]
+            raise WorkerLost(f"{self.name} ended with code {code}: {last[0]}")
+
+    def ask_to_stop(self) -> None:
+        """SIGTERM: what runs may end, the rest is given back."""
+        self._may_end = True
+        self.wake()
+        self._process.terminate()
 
     def end(self, patience: float) -> None:
-        """Ask it to stop, then make it; afterwards everything it said has been heard."""
-        assert self._process.stdin is not None
-        self._may_end = True
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
+        """Wait for its end, then make it; afterwards none of its children is left: they hold the pipe open."""
+        if self._ended:
+            return
         try:
-            self._process.wait(patience)
+            said, _ = self._process.communicate(timeout=patience)
         except subprocess.TimeoutExpired:
             self.kill()
-        self._listener.join()
-
-    def _send(self, order: bytes) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(order)
-        self._process.stdin.flush()
-
-    def _listen(self, said: queue.SimpleQueue[Said]) -> None:
-        assert self._process.stdout is not None
-        with self._process.stdout as lines:
-            for line in lines:
-                if line.endswith(b"\n"):  # a killed worker may leave half a line
-                    said.put(Said(self, **json.loads(line)))
+            said, _ = self._process.communicate()
+        self._ended = True
+        if said.strip():
+            self.tally = Counter(json.loads(said))
 
 
 class Crew:
     """All workers of a run; leaving the block leaves no process behind."""
 
-    def __init__(self, url: str, *, workers: int, batch: int) -> None:
-        self._said: queue.SimpleQueue[Said] = queue.SimpleQueue()
+    def __init__(self, url: str, folder: Path, *, workers: int, processes: int, lease: str) -> None:
         self.workers: list[Worker] = []
-        self._plan = [(f"worker-{number}", url, batch) for number in range(1, workers + 1)]
+        self.processes = processes
+        self._names = [f"worker-{number}" for number in range(1, workers + 1)]
+        self._url, self._folder, self._lease = url, folder, lease
+        self._authors: dict[str, str] = {"": ""}  # what an operator did has none
 
     def __enter__(self) -> Self:
         return self
 
     def start(self) -> None:
         """Start every worker."""
-        for name, url, batch in self._plan:
-            self.workers.append(Worker(name, url, batch, self._said))
+        for name in self._names:
+            log = self._folder / f"{name}.log"
+            self.workers.append(Worker(name, self._url, log, processes=self.processes, lease=self._lease))
 
-    def heard(self) -> list[Said]:
-        """What was said since the last call."""
-        messages: list[Said] = []
-        with contextlib.suppress(queue.Empty):
-            while True:
-                messages.append(self._said.get_nowait())
-        return messages
+    def author(self, worker: str) -> str:
+        """Our name for a worker as the store knows it."""
+        if worker not in self._authors:
+            self._authors[worker] = next(one.name for one in self.workers if one.wrote(worker))
+        return self._authors[worker]
+
+    def told(self) -> dict[str, Counter[str]]:
+        """What each worker that came to its end says it was told, by its name in the store."""
+        names = {ours: theirs for theirs, ours in self._authors.items()}
+        return {names[one.name]: one.tally for one in self.workers if one.tally is not None and one.name in names}
 
     def check(self) -> None:
         """Raise ``WorkerLost`` if one has ended by itself."""
         for worker in self.workers:
             worker.check()
 
-    def end(self, patience: float = 5.0) -> None:
+    def end(self, patience: float = 10.0) -> None:
         """Ask all to stop, then make them."""
+        for worker in self.workers:
+            worker.ask_to_stop()
         for worker in self.workers:
             worker.end(patience)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.end(patience=5.0 if error is None else 0.0)
+        self.end(patience=10.0 if error is None else 1.0)

@@ -1,4 +1,4 @@
-"""What the demo knows while it runs: the ledger, followed by one cursor, and what the workers say."""
+"""What the demo knows while it runs: the ledger, followed by one cursor, and what the store counts."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from collections.abc import Iterator
 
 from _demo_crew import Crew
 from _demo_jobs import KINDS
-from _demo_screen import Counts, Kind
+from _demo_screen import Counts, Kind, Letters
 
+from holdfast import JobRecord, State
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import Store
+from holdfast.drivers.contract import JobFilter, Store
 from holdfast.model.ledger import Ending, LedgerRow
 
 COUNT_EVERY = 0.2  # seconds between two counts: they read every job
+SLICE = SECOND // 4  # of time, in which endings are counted for the picture of the throughput
 
 
 class Watch:
@@ -27,27 +29,39 @@ class Watch:
         self._cursor: str | None = None
         self._counts = Counts(total=0)
         self._counted_at = 0.0
+        self._slices: Counter[int] = Counter()
         self.ledger: list[LedgerRow] = []
         self.endings: Counter[str] = Counter()
+        self.written: Counter[str] = Counter()  # rows, by the name of their worker
         self.expired: defaultdict[str, set[str]] = defaultdict(set)  # jobs whose leases a worker lost, by its name
         self.ended: set[str] = set()  # jobs that need no more work
-        self.holding: Counter[str] = Counter()
-        self.told: list[tuple[str, int, str]] = []  # job id, fence, ending
-        self.refused: list[tuple[str, int, str]] = []  # job id, fence, error
+        self.poison: list[LedgerRow] = []  # the last row of jobs that took their processes down too often
         self.accepted = 0
 
     def look(self) -> None:
-        """Hear the workers, read the ledger on to its end. Raises ``WorkerLost``."""
+        """Read the ledger on to its end. Raises ``WorkerLost``."""
         self._crew.check()
-        self._hear()
         while (page := self._store.ledger(self._cursor)).items:
             self._cursor = page.cursor
             for row in page.items:
                 self._learn(row)
 
     def run_again(self, worker: str) -> int:
-        """How many jobs, lost by this worker, others have ended."""
+        """How many jobs, lost by this worker, have ended since."""
         return len(self.expired[worker] & self.ended)
+
+    def held_by(self, worker: str) -> int:
+        """How many leases this worker has now."""
+        held = (self._store.inspect(job.id) for job in self.jobs(JobFilter(states=(State.INFLIGHT,))))
+        return sum(one is not None and self._crew.author(one.worker) == worker for one in held)
+
+    def jobs(self, where: JobFilter) -> Iterator[JobRecord]:
+        """All that fit, page by page."""
+        page = self._store.find(where, limit=1000)
+        yield from page
+        while page.cursor is not None:
+            page = self._store.find(where, limit=1000, after=page.cursor)
+            yield from page
 
     def counts(self) -> Counts:
         """Where the jobs stand; at most a moment old."""
@@ -55,12 +69,13 @@ class Watch:
             found = self._store.counts()
             self._counts = Counts(
                 total=self.accepted,
-                ready=sum(row.ready + row.scheduled for row in found),
+                waiting=sum(row.ready + row.scheduled for row in found),
                 inflight=sum(row.inflight for row in found),
                 done=sum(row.done for row in found),
                 dead=sum(row.dead for row in found),
                 retried=self.endings[Ending.RETRIED],
                 expired=self.endings[Ending.EXPIRED],
+                rates=self._rates(),
             )
             self._counted_at = time.monotonic()
         return self._counts
@@ -90,18 +105,36 @@ class Watch:
                 waited=statistics.median(waits[found.type]) / SECOND,
             )
 
-    def _hear(self) -> None:
-        for said in self._crew.heard():
-            self.holding[said.worker.name] += said.holding
-            self.told += said.settled
-            self.refused += said.refused
+    def letters(self) -> list[Letters]:
+        """The dead letters by reason, most first."""
+        found: defaultdict[tuple[str, str], list[JobRecord]] = defaultdict(list)
+        for job in self.jobs(JobFilter(states=(State.DEAD,))):
+            found[job.type, job.dead_reason or ""].append(job)
+        return sorted(
+            (
+                Letters(type=type, reason=reason, jobs=len(jobs), error=jobs[0].last_error)
+                for (type, reason), jobs in found.items()
+            ),
+            key=lambda letters: -letters.jobs,
+        )
+
+    def _rates(self) -> list[int]:
+        """Jobs ended in each slice of time that is over, from the first one."""
+        if not self._slices:
+            return []
+        return [self._slices[number] for number in range(min(self._slices), max(self._slices))]
 
     def _learn(self, row: LedgerRow) -> None:
+        author = self._crew.author(row.worker)
         self.ledger.append(row)
+        self.written[author] += 1
         self.endings[row.ending] += 1
         if row.ending is Ending.EXPIRED:
-            self.expired[row.worker].add(row.job_id)
+            self.expired[author].add(row.job_id)
         if row.ending is Ending.REQUEUED:
             self.ended.remove(row.job_id)
         elif row.state is not None and row.state.ended:
             self.ended.add(row.job_id)
+            self._slices[row.ended_at // SLICE] += 1
+            if row.detail == "crashed":
+                self.poison.append(row)

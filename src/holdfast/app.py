@@ -27,7 +27,7 @@ from holdfast.model.definition import JobDefinition
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
 from holdfast.model.lease import Enqueued
 from holdfast.model.request import DEFAULT_QUEUE, JobRequest
-from holdfast.model.retry import RetryPolicy
+from holdfast.model.retry import BuiltIn, RetryPolicy
 from holdfast.worker.catalogue import Catalogue, Middleware, handler_of
 from holdfast.worker.worker import Worker, WorkerOptions
 
@@ -54,15 +54,17 @@ class Task(Generic[P, R]):
         *,
         run_at: datetime | None = None,
         delay: timedelta | None = None,
+        retry: BuiltIn | None = None,
         idempotency_key: str | None = None,
         domain: str | None = None,
         offset: int | None = None,
     ) -> JobRequest:
-        """A request for one run, to be enqueued with others."""
+        """A request for one run, to be enqueued with others; with ``retry``, under a policy of its own."""
         return self.definition.request(
             payload.model_dump(mode="json") if hasattr(payload, "model_dump") else payload,
             run_at=run_at,
             delay=delay,
+            retry=retry,
             idempotency_key=idempotency_key,
             domain=domain,
             offset=offset,
@@ -74,6 +76,7 @@ class Task(Generic[P, R]):
         *,
         run_at: datetime | None = None,
         delay: timedelta | None = None,
+        retry: BuiltIn | None = None,
         idempotency_key: str | None = None,
         domain: str | None = None,
         offset: int | None = None,
@@ -81,7 +84,13 @@ class Task(Generic[P, R]):
     ) -> Enqueued:
         """Store one job for this handler; with ``connection``, as part of the caller's transaction."""
         request = self.request(
-            payload, run_at=run_at, delay=delay, idempotency_key=idempotency_key, domain=domain, offset=offset
+            payload,
+            run_at=run_at,
+            delay=delay,
+            retry=retry,
+            idempotency_key=idempotency_key,
+            domain=domain,
+            offset=offset,
         )
         return self._app.client.enqueue(request, connection=connection)
 
@@ -103,7 +112,7 @@ class Holdfast:
         self.catalogue = Catalogue()
         self.queues: dict[str, None] = {}  # of its handlers, in the order of their definition
         self._driver = driver
-        self._space = space
+        self.space = space
         self._clock = clock
 
     @property
@@ -113,7 +122,7 @@ class Holdfast:
             from holdfast.connect import connect  # noqa: PLC0415 - drivers are found only when one is needed
 
             assert self.url is not None
-            self._driver = connect(self.url, space=self._space, clock=self._clock)
+            self._driver = connect(self.url, space=self.space, clock=self._clock)
         return self._driver
 
     @property
@@ -139,11 +148,15 @@ class Holdfast:
         priority: int = 0,
         max_attempts: int = DEFAULT_MAX_ATTEMPTS,
         timeout: timedelta | None = None,
+        cpu: timedelta | None = None,
         retry: RetryPolicy | None = None,
         name: str | None = None,
         meta: Mapping[str, object] | None = None,
     ) -> Callable[[Callable[P, R]], Task[P, R]]:
-        """Run jobs of this type by the decorated ``fn(payload)``, ``fn(payload, ctx)`` or class with ``handle``."""
+        """Run jobs of this type by the decorated ``fn(payload)``, ``fn(payload, ctx)`` or class with ``handle``.
+
+        ``timeout`` and ``cpu`` limit one attempt, by the clock and by the processor time that it uses.
+        """
         definition = JobDefinition(
             type=type,
             queue=queue,
@@ -155,7 +168,7 @@ class Holdfast:
         )
 
         def register(function: Callable[P, R]) -> Task[P, R]:
-            self.catalogue.add(handler_of(type, function, timeout=timeout, retry=retry))
+            self.catalogue.add(handler_of(type, function, timeout=timeout, cpu=cpu, retry=retry))
             self.queues[queue] = None
             return Task(self, definition, function)
 
@@ -176,8 +189,10 @@ class Holdfast:
 
     def worker(self, options: WorkerOptions | None = None) -> Worker:
         """A worker for the handlers of this app; by default on all their queues."""
-        asked = options or WorkerOptions(queues=tuple(self.queues) or (DEFAULT_QUEUE,))
-        return Worker(self.driver, replace(asked), catalogue=self.catalogue)
+        asked = options or WorkerOptions()
+        if asked.queues is None and self.queues:
+            asked = replace(asked, queues=tuple(self.queues))
+        return Worker(self.driver, asked, catalogue=self.catalogue)
 
     def close(self) -> None:
         """Close the store, if it was opened."""

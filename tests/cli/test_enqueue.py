@@ -25,11 +25,13 @@ def test_every_option_arrives(run, url, store):
     options = (
         "--queue q --priority 7 --timeout 90s --max-attempts 3 --key k --domain d --name n --meta a=1 --meta b=x=y"
     )
-    answer = run("enqueue", "t", "--delay", "5m", "--json", *options.split()).json
+    retry = ("--retry", "exponential(1s, max 1h)")
+    answer = run("enqueue", "t", "--delay", "5m", "--json", *retry, *options.split()).json
     assert (answer["existed"], answer["conflict"]) == (False, False)
     job = store.get(answer["id"])
     assert (job.queue, job.priority, job.timeout, job.max_attempts) == ("q", 7, 90 * SECOND, 3)
-    assert (job.idempotency_key, job.domain, job.name, job.meta) == ("k", "d", "n", {"a": "1", "b": "x=y"})
+    assert (job.idempotency_key, job.domain, job.name) == ("k", "d", "n")
+    assert job.meta == {"a": "1", "b": "x=y", "holdfast.retry": "exponential(1s, x2, max 1h, full jitter)"}
     assert job.run_at - job.created_at == 5 * MINUTE
     assert job.payload == b"null"
 
@@ -74,6 +76,7 @@ def test_defaults_come_from_the_settings(run, url, store, folder):
         (["t", "--delay", "1m", "--run-at", "2030-01-01T00:00:00Z"], "wanted either run_at or delay"),
         (["t", "--meta", "a"], "wanted key=value, got a"),
         (["t", "--meta", "holdfast.x=1"], "meta key"),
+        (["t", "--retry", "sometimes"], "'--retry': wanted a policy such as none, fixed(30s)"),
         (["t", "--priority", "12"], "priority: wanted a whole number from 0 to 9, got 12"),
         (["t", "--max-attempts", "0"], "max_attempts: wanted a whole number from 1"),
         (["t", "--queue", "no space"], "queue: wanted 1 to 128"),
@@ -105,7 +108,7 @@ def test_a_file_of_jobs_is_stored_options_are_what_lines_do_not_say(run, url, st
         {"payload": 1},
         "",
         {"type": "other", "queue": "q2", "payload": None, "delay": "1d", "idempotency_key": "k", "meta": {"a": [1]}},
-        {"payload": 2, "run_at": "2030-01-01T00:00:00Z", "timeout": "5s"},
+        {"payload": 2, "run_at": "2030-01-01T00:00:00Z", "timeout": "5s", "retry": "fixed(3s)"},
     ]
     ran = run("enqueue", "t", "--queue", "q1", "--delay", "5m", "--batch", batch(folder, *lines))
     assert ran.out == "3 enqueued\n"
@@ -116,6 +119,7 @@ def test_a_file_of_jobs_is_stored_options_are_what_lines_do_not_say(run, url, st
     assert (other.type, other.queue, other.idempotency_key, other.meta) == ("other", "q2", "k", {"a": [1]})
     assert other.run_at == other.created_at + DAY
     assert (found[b"2"].run_at, found[b"2"].timeout) == (1_893_456_000 * SECOND, 5 * SECOND)
+    assert found[b"2"].meta == {"holdfast.retry": "fixed(3s, no jitter)"}
 
 
 def test_a_file_from_stdin_and_answers_as_json_lines(run, url):
@@ -139,6 +143,7 @@ def test_more_jobs_than_one_transaction_holds(run, url, store, folder):
         ({"type": "t", "que": "q"}, "line 3: que: wanted one of type, payload"),
         ({"payload": 1}, "line 3: type: wanted the type of the job"),
         ({"type": "t", "delay": 5}, "line 3: delay: wanted a length"),
+        ({"type": "t", "retry": 5}, "line 3: retry policy: wanted text"),
         ({"type": "t", "run_at": 5}, "line 3: run_at: wanted an instant"),
         ({"type": "t", "priority": "high"}, "line 3: priority: wanted a whole number"),
         ({"type": "t", "delay": "1s", "run_at": "2030-01-01T00:00:00Z"}, "line 3: delay: wanted either"),

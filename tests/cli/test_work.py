@@ -48,6 +48,21 @@ def test_work_counts_what_it_did(folder):
     assert json.loads(worked.stdout) == {"acked": 2, "dead": 1}
 
 
+def test_work_is_done_in_the_space_that_was_asked_for(folder):
+    (folder / "mine.py").write_text(
+        "from holdfast.app import Holdfast\n"
+        "app = Holdfast('sqlite:///jobs.db')\n"
+        "app.handler('t')(lambda payload: payload)\n"
+    )
+    with holdfast.connect(f"sqlite:///{folder}/jobs.db") as store:
+        for space in ("main", "tenant"):
+            holdfast.Client(store.space(space)).enqueue(holdfast.JobRequest(type="t", payload=1))
+    command = [*HOLDFAST, "work", "mine:app", "--until-drained", "--space", "tenant"]
+    assert "1 acked" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    with holdfast.connect(f"sqlite:///{folder}/jobs.db") as store:
+        assert [sum(count.done for count in store.space(space).counts()) for space in ("main", "tenant")] == [0, 1]
+
+
 def test_a_signal_ends_it_with_zero(run, folder):
     run("init")
     process = subprocess.Popen(

@@ -70,6 +70,7 @@ BOUNDS = {
     "delay": f"0 to {LENGTH}",
     "timeout": f"1 µs to {LENGTH}",
     "max_attempts": f"1 to {COUNT}",
+    "retry": f"a [policy](retries.md#a-policy-for-one-job) with a text, delays up to {LENGTH}",
     "idempotency_key": "a text",
     "domain": "a text",
     "offset": f"0 to {2**63 - 1}, with a domain",
@@ -127,7 +128,7 @@ def test_the_page_says_what_a_name_and_a_text_are():
 # docs/worker.md ---------------------------------------------------------------------------------------------
 
 COMPUTED = {
-    "queues": "`default`",
+    "queues": "those of the app's handlers; without an app, `default`",
     "processes": "one for each core",
     "limits": "none",
     "name": "host, process id and a random part",

@@ -21,7 +21,8 @@ from holdfast.drivers.verbs import ack
 from holdfast.errors import EnqueueConflict, JobNotDone, JobNotFound, StoreClosed, WaitTimeout
 from holdfast.model.job import State
 from holdfast.model.lease import Enqueued, Lease
-from holdfast.model.request import JobRequest
+from holdfast.model.request import META_RETRY, JobRequest
+from holdfast.model.retry import NoDelay
 
 Scene = Callable[[AsyncClient], Awaitable[None]]
 
@@ -54,6 +55,16 @@ def public(cls: type) -> dict[str, list[str]]:
 
 def test_the_surface_is_the_clients():
     assert public(AsyncClient) == public(Client)
+
+
+def test_a_job_brings_its_retry_policy(store: Store):
+    async def scene(client: AsyncClient) -> None:
+        answer = await client.enqueue(JobRequest(type="t", retry=NoDelay()))
+        record = await client.get(answer.id)
+        assert record is not None
+        assert record.meta == {META_RETRY: "none"}
+
+    play(store, scene)
 
 
 def test_enqueue_get_wait_and_result(store: Store):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from datetime import UTC, datetime, timedelta, timezone
@@ -18,6 +19,7 @@ from holdfast.clock import (
     from_datetime,
     from_timedelta,
     monotonic,
+    processor_time,
     to_datetime,
     to_timedelta,
 )
@@ -99,3 +101,10 @@ def test_a_datetime_without_a_zone_is_no_instant():
 def test_monotonic_seconds_do_not_go_back():
     first = monotonic()
     assert monotonic() >= first
+
+
+def test_the_processor_time_of_a_process_is_what_it_says_itself():
+    before = time.process_time()
+    read = processor_time(os.getpid())
+    assert before <= read <= time.process_time()
+    assert processor_time(2**22 + 1) == 0.0  # more than Linux gives out

@@ -8,8 +8,10 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from holdfast.clock import SECOND
+from holdfast import JobRequest
+from holdfast.clock import DAY, HOUR, MINUTE, SECOND
 from holdfast.errors import InvalidInput, PayloadError, StoreBusy
+from holdfast.model.retry import Custom, Fixed
 from holdfast.worker.control import Retry, Snooze, Unrecoverable
 from holdfast.worker.heartbeat import Heart
 from holdfast.worker.run import Run
@@ -144,8 +146,6 @@ def test_a_result_that_cannot_be_kept_is_told(app):
 
 
 def test_types_without_a_handler_are_left_for_others(app):
-    from holdfast import JobRequest
-
     @app.handler("known")
     def known(_payload):
         return None
@@ -289,3 +289,21 @@ def test_a_failed_heartbeat_loses_no_note(app):
             heart.beat()
     assert app.driver.inspect(answer.id).note.checkpoint == b"7"
     assert run.note is None
+
+
+def test_a_job_may_bring_a_retry_policy_of_its_own(app):
+    @app.handler("fail", retry=Fixed(timedelta(days=1)))
+    def fail(_payload):
+        raise ValueError("no")
+
+    usual, own, asked = (
+        fail.enqueue(),
+        fail.enqueue(retry=Fixed(timedelta(hours=1))),
+        app.client.enqueue(JobRequest(type="fail", retry=Fixed(timedelta(minutes=1)))),
+    )
+    worker = app.worker()
+    assert [worker.process_once().status for _ in range(3)] == ["retried"] * 3
+    records = [app.client.get(answer.id) for answer in (usual, own, asked)]
+    assert [record.run_at - record.failed_at for record in records] == [DAY, HOUR, MINUTE]
+    with pytest.raises(InvalidInput, match=r"retry: wanted NoDelay, .* belongs to the handler"):
+        fail.enqueue(retry=Custom(lambda _: timedelta()))

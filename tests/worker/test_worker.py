@@ -18,6 +18,8 @@ from holdfast.app import Holdfast
 from holdfast.clock import DAY, SECOND, SystemClock
 from holdfast.errors import StoreBusy, Unsupported
 from holdfast.model.ledger import Ending
+from holdfast.model.request import META_RETRY
+from holdfast.model.retry import Fixed
 from holdfast.model.settlement import Ack, Fail
 from holdfast.worker.limits import Limits
 from holdfast.worker.worker import WorkerOptions
@@ -48,6 +50,23 @@ def test_failures_are_retried_until_they_succeed_or_are_exhausted(app, drain):
     records = [ended(app, answer) for answer in answers]
     assert [record.state for record in records] == ["done", "done", "done", "dead"]
     assert records[-1].dead_reason == "attempts exhausted"
+
+
+def test_a_jobs_own_retry_policy_counts_in_children_too_and_a_tampered_one_stops_nothing(app, drain):
+    @app.handler("once", retry=Fixed(timedelta(days=1)))
+    def once(_payload, ctx):
+        if ctx.attempt == 1:
+            raise RuntimeError("the first")
+
+    answers = [once.enqueue(retry=QUICK), once.enqueue()]
+    tampered = JobRecord(
+        id="tampered", type="once", queue="default", payload=b"1", created_at=1, meta={META_RETRY: "soon"}
+    )
+    app.driver.enqueue([tampered])
+    assert drain(until_drained=False, max_jobs=4) == {"retried": 3, "acked": 1}
+    records = [app.client.get(job_id) for job_id in (answers[0].id, answers[1].id, tampered.id)]
+    assert [record.state for record in records] == ["done", "ready", "ready"]
+    assert [record.run_at - record.failed_at for record in records[1:]] == [DAY, DAY]
 
 
 @pytest.mark.parametrize("handler", zoo.ZOO, ids=lambda handler: handler.__name__)
@@ -83,6 +102,16 @@ def test_a_child_that_dies_fails_only_its_own_attempt(app, drain, handler):
     record = ended(app, answer)
     assert record.dead_reason == "poison"  # it took down three processes in a row
     assert (record.attempts, record.crashes) == (3, 3)
+
+
+def test_poison_is_counted_as_dead(app, drain):
+    app.handler("poison")(zoo.exits_at_once).enqueue(None)
+    assert drain() == {"retried": 2, "dead": 1}
+
+
+def test_options_without_queues_mean_those_of_the_app(app):
+    app.handler("t", queue="elsewhere")(lambda payload: payload).enqueue(1)
+    assert app.worker(WorkerOptions(processes=1, until_drained=True)).run() == {"acked": 1}
 
 
 def test_leases_outlive_a_handler_that_holds_the_gil_for_three_of_them(app, drain):
@@ -325,6 +354,57 @@ def test_memory_that_a_child_may_not_have_is_a_failed_attempt(app, drain):
     answers = [eat.enqueue(1 << 20), eat.enqueue(4 << 30)]
     assert drain(limits=Limits(memory=2 << 30)) == {"acked": 1, "dead": 1}
     assert "MemoryError" in ended(app, answers[1]).last_error
+
+
+@pytest.mark.parametrize("handler", zoo.BUSY, ids=lambda handler: handler.__name__)
+def test_a_handler_that_will_not_stop_is_stopped_when_its_processor_time_is_used_up(app, drain, handler):
+    busy = app.handler("busy", max_attempts=1, cpu=timedelta(milliseconds=200))(handler)
+
+    @app.handler("fine")
+    def fine(_payload):
+        return None
+
+    answer = busy.enqueue()
+    app.client.enqueue([fine.request() for _ in range(20)])
+    assert drain(processes=1) == {"acked": 20, "dead": 1}
+    record = ended(app, answer)
+    assert (record.last_error, record.crashes) == ("used up its 200ms of processor time", 0)
+    assert [row.detail for row in app.driver.ledger(limit=100) if row.job_id == answer.id] == ["out of cpu"]
+
+
+def test_processor_time_is_counted_for_each_attempt_and_waiting_is_free(app, drain):
+    @app.handler("burn", max_attempts=1)
+    def burn(payload):
+        until = time.process_time() + payload
+        while time.process_time() < until:
+            pass
+
+    @app.handler("wait", max_attempts=1)
+    def wait(payload):
+        time.sleep(payload)
+
+    @app.handler("more", max_attempts=1, cpu=timedelta(minutes=1))
+    def more(payload):
+        burn(payload)
+
+    app.client.enqueue([*(burn.request(0.1) for _ in range(8)), wait.request(1.0), more.request(0.8)])
+    assert drain(processes=1, limits=Limits(cpu=timedelta(seconds=0.5))) == {"acked": 10}
+
+
+def test_a_handler_may_clean_up_when_its_processor_time_is_used_up(app, drain, tmp_path):
+    @app.handler("tidy", cpu=timedelta(milliseconds=100))
+    def tidy(_payload, ctx):
+        if ctx.attempt > 1:
+            return "enough"
+        try:
+            zoo.loops(None)
+        finally:
+            (tmp_path / "tidied").write_text(str(ctx.cancelled))
+
+    answer = tidy.enqueue()
+    assert drain() == {"retried": 1, "acked": 1}
+    assert ended(app, answer).result == b'"enough"'
+    assert (tmp_path / "tidied").read_text() == "True"
 
 
 def test_a_child_that_has_grown_is_replaced(app, drain):

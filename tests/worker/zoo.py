@@ -75,6 +75,15 @@ async def awaits(_payload):
     await asyncio.sleep(3600)
 
 
+def loops_and_swallows_everything(_payload):
+    while True:
+        with contextlib.suppress(BaseException):
+            while True:
+                pass
+
+
+BUSY = (loops, loops_and_swallows_everything, backtracks)
+
 ZOO = (
     loops,
     sleeps,

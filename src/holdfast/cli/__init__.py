@@ -9,11 +9,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from holdfast.cli import early
+
 NEEDED = ("click", "rich")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; gives its exit code. Without the extra ``cli`` it says what to install."""
+    """Run one command; gives its exit code. Without the extra ``cli`` it says what to install.
+
+    Without ``arguments`` it is the command of this process, and listens to its signals from here on.
+    """
+    if arguments is None:
+        early.listen(sys.argv[1:])
     try:
         from holdfast.cli.root import root  # noqa: PLC0415 - what it needs is an extra, and may not be there
     except ModuleNotFoundError as error:

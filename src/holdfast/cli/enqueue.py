@@ -14,10 +14,10 @@ import click
 
 from holdfast.cli import values
 from holdfast.cli.session import Code, Command, Session, Stop, pass_session
-from holdfast.cli.values import INSTANT, LENGTH
+from holdfast.cli.values import INSTANT, LENGTH, POLICY
 from holdfast.client import Client
 from holdfast.errors import HoldfastError, InvalidInput
-from holdfast.model import duration
+from holdfast.model import duration, retry
 from holdfast.model.lease import Enqueued
 from holdfast.model.request import JobRequest
 from holdfast.wire.codec import JSON
@@ -35,6 +35,7 @@ _FIELDS = tuple(field.name for field in fields(JobRequest))
 @click.option("--run-at", type=INSTANT, metavar="INSTANT", help="Not before, e.g. 2026-11-15T20:30:00Z.")
 @click.option("--timeout", type=LENGTH, metavar="LENGTH", help="Of one attempt.")
 @click.option("--max-attempts", type=int, help="The most runs.")
+@click.option("--retry", type=POLICY, metavar="POLICY", help="Waits between runs, e.g. 'exponential(1s, max 1h)'.")
 @click.option("--key", "idempotency_key", metavar="TEXT", help="Idempotency key: one job per queue and key.")
 @click.option("--domain", metavar="TEXT", help="Its jobs run one at a time, in order.")
 @click.option("--name", metavar="TEXT", help="For people.")
@@ -168,7 +169,9 @@ def _given(value: object, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(name: str, value: object) -> object:
-    """A field as a line has it: lengths are texts such as 5m, instants are ISO 8601."""
+    """A field as a line has it: lengths and policies are texts, instants are ISO 8601."""
+    if name == "retry":
+        return retry.parse(value)  # type: ignore[arg-type] # refuses what is no text, too
     if name in {"delay", "timeout"}:
         return _length(name, value)
     if name == "run_at":

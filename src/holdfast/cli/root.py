@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from holdfast.cli.bench import bench
 from holdfast.cli.conform import conform
 from holdfast.cli.dead import dead
 from holdfast.cli.doctor import doctor
@@ -31,5 +32,5 @@ def root() -> None:
     """  # noqa: D301 - \b keeps click from filling the lines
 
 
-for command in (init, work, enqueue, job, queue, dead, ledger, reap, trim, doctor, schema, conform):
+for command in (init, work, enqueue, job, queue, dead, ledger, reap, trim, doctor, schema, conform, bench):
     root.add_command(command)

@@ -12,7 +12,7 @@ import click
 
 from holdfast.clock import SystemClock, from_datetime, from_timedelta
 from holdfast.errors import InvalidInput
-from holdfast.model import bounds, duration
+from holdfast.model import bounds, duration, retry
 from holdfast.wire.codec import JSON
 
 INSTANT_WANTED = "an instant such as 2026-11-15T20:30:00Z or 2026-11-15T21:30:00+01:00"
@@ -83,6 +83,16 @@ class Rate(_Value):
         return duration.parse_rate("rate", text)
 
 
+class Policy(_Value):
+    """``exponential(1s, max 1h)`` becomes a retry policy."""
+
+    name = "policy"
+
+    def read(self, text: str) -> retry.BuiltIn:
+        """See ``retry.parse``."""
+        return retry.parse(text)
+
+
 class OrNone(_Value):
     """What another reads, or the word ``none``, which becomes False: not given is None already."""
 
@@ -95,7 +105,7 @@ class OrNone(_Value):
         return False if value == "none" else self._other.convert(value, param, ctx)
 
 
-LENGTH, INSTANT, PAST, RATE = Length(), Instant(), Past(), Rate()
+LENGTH, INSTANT, PAST, RATE, POLICY = Length(), Instant(), Past(), Rate(), Policy()
 
 
 def instant(field: str, text: str) -> datetime:

@@ -11,6 +11,7 @@ from datetime import timedelta
 import click
 
 from holdfast.app import Holdfast
+from holdfast.cli import early
 from holdfast.cli.session import Code, Command, Session, Stop, pass_session
 from holdfast.cli.values import LENGTH
 from holdfast.model import duration
@@ -33,7 +34,10 @@ class _Drain(click.ParamType):  # type: ignore[type-arg] # generic in new versio
 @click.command(cls=Command)
 @click.argument("app_path", metavar="MODULE:APP")
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Repeatable; by default those of the handlers.")
-@click.option("--processes", type=click.IntRange(1, 1024), help="Jobs at a time; by default one for each core.")
+@click.option("--processes", type=click.IntRange(1, 1024), help="Child processes; by default one for each core.")
+@click.option(
+    "--threads", type=click.IntRange(1, 1024), default=1, show_default=True, help="Jobs at a time in each process."
+)
 @click.option("--lease", type=LENGTH, default="15s", show_default=True, help="Extended every third of it.")
 @click.option(
     "--drain", type=_Drain(), default="25s", show_default=True, help="For running jobs after a stop, or 'forever'."
@@ -46,6 +50,7 @@ class _Drain(click.ParamType):  # type: ignore[type-arg] # generic in new versio
 @click.option("--recycle-after", type=click.IntRange(1), help="Replace a child process after so many jobs.")
 @click.option("--recycle-above", type=click.IntRange(1), metavar="MIB", help="Replace it when it has grown so large.")
 @click.option("--memory", type=click.IntRange(64), metavar="MIB", help="The most a child process may have.")
+@click.option("--cpu", type=LENGTH, help="The most processor time of one attempt.")
 @click.option("--json", "as_json", is_flag=True, help='JSON at the end: {"acked": ..., ...}.')
 @pass_session
 def work(
@@ -54,6 +59,7 @@ def work(
     *,
     queues: tuple[str, ...],
     processes: int | None,
+    threads: int,
     lease: timedelta,
     drain: timedelta | None,
     grace: timedelta,
@@ -61,6 +67,7 @@ def work(
     recycle_after: int | None,
     recycle_above: int | None,
     memory: int | None,
+    cpu: timedelta | None,
     until_drained: bool,
     as_json: bool,
 ) -> None:
@@ -71,27 +78,28 @@ def work(
     """
     app = _app(app_path, session)
     options = WorkerOptions(
-        queues=tuple(dict.fromkeys(queues)) or tuple(app.queues),
+        queues=tuple(dict.fromkeys(queues)) or None,
         processes=processes or os.cpu_count() or 1,
+        threads=threads,
         lease=lease,
         drain=drain,
         grace=grace,
         until_drained=until_drained,
         max_jobs=max_jobs,
-        limits=Limits(memory=None if memory is None else memory * MEBIBYTE),
+        limits=Limits(memory=None if memory is None else memory * MEBIBYTE, cpu=cpu),
         recycle_after=recycle_after,
         recycle_above=None if recycle_above is None else recycle_above * MEBIBYTE,
     )
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     worker = app.worker(options)
     if not as_json:
-        names = ", ".join(options.queues)
+        names = ", ".join(worker.queues)
         session.screen.line(
-            f"{worker.name}: {options.processes} at a time from {names}; lease {duration.exact(lease)}; "
+            f"{worker.name}: {options.processes * threads} at a time from {names}; lease {duration.exact(lease)}; "
             f"{len(app.catalogue.types)} types"
         )
     try:
-        tally = worker.run()
+        tally = worker.run(early.asked)
     finally:
         app.close()
     if as_json:
@@ -119,6 +127,8 @@ def _app(path: str, session: Session) -> Holdfast:
         raise Stop(Code.USAGE, f"wanted a Holdfast app in {path}, got {type(found).__name__}")
     if "url" in session.given:
         found.url = session.given["url"]
+    if "space" in session.given:
+        found.space = session.given["space"]
     if not found.catalogue.types:
         raise Stop(Code.USAGE, f'{path} has no handlers: decorate a function with @{name}.handler("type")')
     return found

@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
 from holdfast.model.request import DEFAULT_QUEUE, JobRequest, check_shared
+from holdfast.model.retry import BuiltIn
 
 
 class _Unset:
@@ -31,6 +32,7 @@ class JobDefinition:
     priority: int = 0
     timeout: timedelta | None = None
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    retry: BuiltIn | None = None
     name: str | None = None
     meta: Mapping[str, object] = field(default_factory=dict)
     webhook: str | None = None
@@ -45,11 +47,12 @@ class JobDefinition:
         *,
         run_at: datetime | None = None,
         delay: timedelta | None = None,
+        retry: BuiltIn | None = None,
         idempotency_key: str | None = None,
         domain: str | None = None,
         offset: int | None = None,
     ) -> JobRequest:
-        """A request for one run, with this definition's payload unless another is given."""
+        """A request for one run, with this definition's payload and retry policy unless others are given."""
         return JobRequest(
             type=self.type,
             payload=self.payload if payload is _UNSET else payload,
@@ -59,6 +62,7 @@ class JobDefinition:
             delay=delay,
             timeout=self.timeout,
             max_attempts=self.max_attempts,
+            retry=self.retry if retry is None else retry,
             idempotency_key=idempotency_key,
             domain=domain,
             offset=offset,
@@ -86,6 +90,10 @@ class JobDefinition:
     def with_max_attempts(self, max_attempts: int) -> JobDefinition:
         """A copy with another number of runs."""
         return replace(self, max_attempts=max_attempts)
+
+    def with_retry(self, retry: BuiltIn | None) -> JobDefinition:
+        """A copy whose jobs wait otherwise between their runs; None is as their handler says."""
+        return replace(self, retry=retry)
 
     def with_name(self, name: str | None) -> JobDefinition:
         """A copy under another name."""
@@ -129,6 +137,10 @@ class JobBuilder:
     def max_attempts(self, max_attempts: int) -> Self:
         """The most runs."""
         return self._set(max_attempts=max_attempts)
+
+    def retry(self, retry: BuiltIn) -> Self:
+        """How long its jobs wait between their runs, whatever their handler says."""
+        return self._set(retry=retry)
 
     def named(self, name: str) -> Self:
         """A name for people."""

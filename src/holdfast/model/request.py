@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
+from holdfast.model.retry import BuiltIn, written
 
 if TYPE_CHECKING:
     from holdfast.model.definition import JobDefinition
 
 DEFAULT_QUEUE = "default"
 RESERVED_META = "holdfast."  # prefix of the meta keys that Holdfast itself writes
+META_RETRY = f"{RESERVED_META}retry"  # the meta key under which a job carries its own retry policy, as text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,7 @@ class JobRequest:
     delay: timedelta | None = None  # this long after it is enqueued
     timeout: timedelta | None = None  # of one attempt; None is no limit
     max_attempts: int = DEFAULT_MAX_ATTEMPTS  # runs, not retries
+    retry: BuiltIn | None = None  # how long to wait between them; None is as its handler says
     idempotency_key: str | None = None  # one job per queue and key
     domain: str | None = None  # its jobs run one at a time, in order
     offset: int | None = None  # the place in that order, if it is not the order of arrival
@@ -64,6 +67,8 @@ def check_shared(asked: JobRequest | JobDefinition) -> None:
     bounds.integer("max_attempts", asked.max_attempts, least=1)
     if asked.timeout is not None:
         bounds.length("timeout", asked.timeout, least=1)
+    if asked.retry is not None:
+        written(asked.retry)
     if asked.name is not None:
         bounds.text("name", asked.name)
     if asked.webhook is not None:

@@ -201,7 +201,7 @@ def _check_jitter(jitter: object) -> None:
 DEFAULT = Exponential()
 
 
-# Texts, for settings and command lines ----------------------------------------------------------------------
+# Texts, for jobs, settings and command lines ----------------------------------------------------------------
 
 FIELD = "retry policy"  # what an error calls it
 
@@ -214,6 +214,10 @@ _POLICIES: dict[str, type[Fixed | Linear | Exponential]] = {
 }
 _POLICY = re.compile(r"([a-z]+)\s*(?:\((.*)\))?")
 _FACTOR = re.compile(r"x([0-9]{1,18}(?:\.[0-9]{1,18})?)")
+_WITH_TEXT = (NoDelay, *_POLICIES.values())
+_CARRIED = (
+    "NoDelay, Fixed, Linear or Exponential (a job carries its policy as text; one that is code belongs to the handler)"
+)
 _WANTED = "a policy such as none, fixed(30s), linear(10s, max 5m) or exponential(2s, x2, max 1h, full jitter)"
 
 
@@ -235,6 +239,17 @@ def parse(text: str) -> BuiltIn:
     if "base" not in fields:
         raise InvalidInput(FIELD, wanted=f"a length in {name}(...), such as 2s", got=text)
     return _POLICIES[name](**fields)
+
+
+def written(policy: object) -> str:
+    """The policy as a job carries it, which ``parse`` reads back as it was. Raises ``InvalidInput``.
+
+    Only the built-in ones have such a text. A function, or a class of somebody's own, is code: it stays with the
+    handlers, where every worker that knows the type has it too.
+    """
+    if type(policy) not in _WITH_TEXT:
+        raise InvalidInput("retry", wanted=_CARRIED, got=policy)
+    return str(policy)
 
 
 def _part(part: str) -> tuple[str, object]:

@@ -158,7 +158,7 @@ class Inline:
         coming: list[int] = []
         for record in self._records(JobFilter(states=(State.READY, State.INFLIGHT))):
             seen = self.app.driver.inspect(record.id)
-            if seen is not None and record.type in worker.catalogue.types and record.queue in worker.options.queues:
+            if seen is not None and record.type in worker.catalogue.types and record.queue in worker.queues:
                 coming.append(seen.available_at if seen.expires_at is None else seen.expires_at)
         coming = [instant for instant in coming if instant > now]
         if coming:
@@ -209,7 +209,7 @@ class Inline:
         __tracebackhide__ = True
         worker = self.app.worker()
         found = self.app.driver.reserve(
-            worker.options.queues,
+            worker.queues,
             limit=1,
             lease_for=from_timedelta(worker.options.lease),
             worker="crashed",

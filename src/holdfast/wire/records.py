@@ -8,11 +8,15 @@ from uuid_utils import uuid7
 
 from holdfast.clock import from_datetime, from_timedelta, to_datetime, to_timedelta
 from holdfast.model import bounds
+from holdfast.model.draft import draft_of
 from holdfast.model.job import Job, JobRecord
 from holdfast.model.lease import Reservation
-from holdfast.model.request import RESERVED_META, JobRequest
+from holdfast.model.request import META_RETRY, RESERVED_META, JobRequest
+from holdfast.model.retry import written
 from holdfast.wire.codec import JSON, Codec, codec, decoded, encoded
 from holdfast.wire.envelope import META_CODEC
+
+_JobDraft = draft_of(Job)
 
 
 def to_record(
@@ -54,22 +58,23 @@ def to_job(reservation: Reservation, codec: Codec = JSON) -> Job:
     The record names the codec of its payload: that is ``codec`` if the names agree, else a registered one.
     """
     record, lease = reservation.job, reservation.lease
-    return Job(
-        id=record.id,
-        type=record.type,
-        name=record.name,
-        payload=decoded(_codec_of(record, codec), record.payload),
-        queue=record.queue,
-        attempt=record.attempts,
-        max_attempts=record.max_attempts,
-        fence=lease.fence,
-        created_at=to_datetime(record.created_at),
-        run_at=None if record.requested_run_at is None else to_datetime(record.requested_run_at),
-        timeout=None if record.timeout is None else to_timedelta(record.timeout),
-        domain=record.domain,
-        offset=record.offset,
-        meta={key: value for key, value in record.meta.items() if not key.startswith(RESERVED_META)},
-    )
+    job = _JobDraft()
+    job.id = record.id
+    job.type = record.type
+    job.name = record.name
+    job.payload = decoded(_codec_of(record, codec), record.payload)
+    job.queue = record.queue
+    job.attempt = record.attempts
+    job.max_attempts = record.max_attempts
+    job.fence = lease.fence
+    job.created_at = to_datetime(record.created_at)
+    job.run_at = None if record.requested_run_at is None else to_datetime(record.requested_run_at)
+    job.timeout = None if record.timeout is None else to_timedelta(record.timeout)
+    job.domain = record.domain
+    job.offset = record.offset
+    job.meta = {key: value for key, value in record.meta.items() if not key.startswith(RESERVED_META)}
+    job.__class__ = Job
+    return cast("Job", job)
 
 
 def _run_at(request: JobRequest, now: int) -> int | None:
@@ -81,6 +86,8 @@ def _run_at(request: JobRequest, now: int) -> int | None:
 def _meta(request: JobRequest, codec: Codec) -> dict[str, object]:
     """A copy in plain JSON values, so that nothing the caller does to theirs later can change the job's."""
     own: dict[str, object] = {} if codec.name == JSON.name else {META_CODEC: codec.name}
+    if request.retry is not None:
+        own[META_RETRY] = written(request.retry)
     if not request.meta:
         return own
     data = JSON.encode({**request.meta, **own}, field="meta")

@@ -16,6 +16,7 @@ from holdfast.wire.records import to_job
 from holdfast.worker.catalogue import Catalogue, Handler, Middleware, Resources, encode_result
 from holdfast.worker.context import Context
 from holdfast.worker.control import Retry, Snooze, Unrecoverable
+from holdfast.worker.loop import Complete
 from holdfast.worker.outcome import (
     BadPayload,
     Failed,
@@ -28,6 +29,7 @@ from holdfast.worker.outcome import (
     error_text,
 )
 
+NOTHING = Succeeded()  # what most handlers return
 KeepNote = Callable[[bytes | None, bytes | None], None]  # progress, checkpoint
 
 
@@ -37,8 +39,13 @@ def attempt(
     reservation: Reservation,
     note: KeepNote,
     began: Callable[[Context], None] = lambda _: None,
+    *,
+    complete: Complete = asyncio.run,
 ) -> Outcome:
-    """Run the job once. Only what interrupts the process itself comes out as an exception."""
+    """Run the job once. Only what interrupts the process itself comes out as an exception.
+
+    ``complete`` runs what an async handler gives to its end.
+    """
     handler = catalogue.get(reservation.job.type)
     if handler is None:
         return UnknownType()
@@ -50,28 +57,33 @@ def attempt(
         return BadPayload(error=str(error))
     began(context)
     try:
-        return _matched(_chained(catalogue.middleware, handler, payload, context))
+        return _matched(_chained(catalogue.middleware, handler, payload, context, complete))
     except Exception as error:  # noqa: BLE001 - whatever a handler raises is how its attempt ended
         return _matched(error)
 
 
-def _chained(middleware: list[Middleware], handler: Handler, payload: object, context: Context) -> object:
+def _chained(
+    middleware: list[Middleware], handler: Handler, payload: object, context: Context, complete: Complete
+) -> object:
     """The handler inside its middleware; what that raises or returns counts as the handler's own."""
-    call = partial(_call, handler, payload, context)
+    if not middleware:
+        return _call(handler, payload, context, complete)
+    call = partial(_call, handler, payload, context, complete)
     for wrapper in reversed(middleware):
         call = partial(wrapper, context, call)
     return call()
 
 
-def _call(handler: Handler, payload: object, context: Context) -> object:
-    arguments = (payload, context) if handler.wants_context else (payload,)
-    answer = handler.function(*arguments)
-    return asyncio.run(answer) if handler.is_async else answer
+def _call(handler: Handler, payload: object, context: Context, complete: Complete) -> object:
+    answer = handler.function(payload, context) if handler.wants_context else handler.function(payload)
+    return complete(answer) if handler.is_async else answer
 
 
 def _matched(answer: object) -> Outcome:
     """What a handler returned or raised, as an outcome."""
     match answer:
+        case None:
+            return NOTHING
         case Retry():
             return RetryAsked(after=answer.after, error=answer.reason)
         case Snooze():

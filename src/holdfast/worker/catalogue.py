@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ class Handler:
     is_async: bool
     payload_type: object = None  # None: the plain JSON value
     timeout: timedelta | None = None
+    cpu: timedelta | None = None
     retry: RetryPolicy | None = None
 
     def decode(self, payload: object) -> object:
@@ -53,12 +55,15 @@ def handler_of(
     function: Callable[..., Any],
     *,
     timeout: timedelta | None = None,
+    cpu: timedelta | None = None,
     retry: RetryPolicy | None = None,
 ) -> Handler:
     """Describe ``fn(payload)``, ``fn(payload, ctx)``, either of them async, or a class with ``handle(ctx)``."""
     bounds.name("type", type_)
     if timeout is not None:
         bounds.length("timeout", timeout, least=1)
+    if cpu is not None:
+        bounds.length("cpu", cpu, least=1)
     if inspect.isclass(function):
         made: Any = function()
         return Handler(
@@ -67,6 +72,7 @@ def handler_of(
             wants_context=True,
             is_async=inspect.iscoroutinefunction(made.handle),
             timeout=timeout,
+            cpu=cpu,
             retry=retry,
         )
     parameters = _parameters(function)
@@ -77,6 +83,7 @@ def handler_of(
         is_async=inspect.iscoroutinefunction(function),
         payload_type=_payload_type(function, parameters[0].name),
         timeout=timeout,
+        cpu=cpu,
         retry=retry,
     )
 
@@ -143,8 +150,13 @@ class Resources:
     factories: dict[str, Callable[[], Any]]
     _made: dict[str, Any] = field(default_factory=dict)
     _stack: ExitStack = field(default_factory=ExitStack)
+    _making: threading.RLock = field(default_factory=threading.RLock)  # one may ask for another
 
     def __getitem__(self, name: str) -> Any:
+        with self._making:
+            return self._get(name)
+
+    def _get(self, name: str) -> Any:
         if name not in self._made:
             if name not in self.factories:
                 known = ", ".join(sorted(self.factories)) or "none"

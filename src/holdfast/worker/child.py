@@ -6,79 +6,108 @@ import contextlib
 import signal
 import socket
 import sys
+import threading
 import types
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
-import msgspec
-
-from holdfast.clock import SystemClock
+from holdfast.clock import SystemClock, monotonic
 from holdfast.model.lease import Lease, Reservation
 from holdfast.worker import frames
 from holdfast.worker.attempt import attempt
 from holdfast.worker.catalogue import Catalogue, Resources
 from holdfast.worker.context import Context
 from holdfast.worker.frames import Began, Ended, GivenBack, Interrupt, Noted, Stop, Work
-from holdfast.worker.limits import Limits, most_memory_so_far
+from holdfast.worker.limits import Limits, Term
+from holdfast.worker.loop import Complete, OwnLoop
 
 INTERRUPT = getattr(signal, "SIGUSR1", signal.SIGTERM)  # without it there is no worker, but a producer can import this
 READ = 1 << 16
+LOOK_EVERY = 0.001  # seconds: a stop is seen between two jobs, without asking the kernel after each
 
 
 class Interruption(BaseException):
     """Raised in the handler when its attempt is to stop. No ``Exception``: a handler's own nets should not catch it."""
 
-    def __init__(self, why: str) -> None:
-        self.why = why
-        super().__init__(why)
 
-
-def server(catalogue: Catalogue, limits: Limits) -> Callable[[socket.socket, socket.socket], None]:
+def server(
+    catalogue: Catalogue, limits: Limits, term: Term, *, threads: int
+) -> Callable[[socket.socket, socket.socket], None]:
     """What the nursery calls in each new child."""
 
     def serve(line: socket.socket, interrupts: socket.socket) -> None:
         limits.apply()
-        Child(catalogue, line, interrupts).run()
+        if threads == 1:
+            Child(catalogue, line, interrupts, term).run()
+        else:
+            from holdfast.worker.threads import ThreadedChild  # noqa: PLC0415 - it is a child itself
+
+            ThreadedChild(catalogue, line, interrupts, term, threads=threads).run()
 
     return serve
+
+
+@dataclass(slots=True, eq=False)
+class Present:
+    """An attempt while it can be interrupted."""
+
+    thread: int
+    context: Context | None = None
+    why: str | None = None
+    cancel: Callable[[], object] | None = None  # how an async handler is interrupted that runs elsewhere
+
+    def enter(self, context: Context) -> None:
+        """The handler is about to be called."""
+        self.context = context
+
+    def stop(self, why: str) -> None:
+        """It is being interrupted."""
+        self.why = why
+        if self.context is not None:
+            self.context.cancelled = True
 
 
 class Child:
     """One process that runs jobs."""
 
-    def __init__(self, catalogue: Catalogue, line: socket.socket, interrupts: socket.socket) -> None:
+    def __init__(self, catalogue: Catalogue, line: socket.socket, interrupts: socket.socket, term: Term) -> None:
         self._catalogue = catalogue
         self._resources = Resources(catalogue.resources)
         self._line = line
         self._interrupts = interrupts
         self._interrupts.setblocking(False)  # noqa: FBT003 - so does socket call it
-        self._unsaid = bytearray()
+        self._term = term
+        self._finished = 0
+        self._unsaid: list[frames.Frame] = []
+        self._saying = False
+        self._owed = False
         self._incoming = frames.Buffer()
         self._urgent = frames.Buffer()
         self._waiting: deque[Work] = deque()
+        self._looked = 0.0
         self._stopping = False
-        self._running: int | None = None
-        self._context: Context | None = None
+        self._present: dict[int, Present] = {}
         self._clock = SystemClock()
+        self._loop = OwnLoop()
         signal.signal(INTERRUPT, self._interrupted)
+
+    # The loop ---------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Until told to stop, or until the parent is gone."""
         try:
-            while self._receive():
+            while not self._stopping and self._receive():
                 while self._waiting and not self._stopping:
-                    self._run_one(self._waiting.popleft())
-                if self._stopping:
-                    for work in self._waiting:
-                        self._say(GivenBack(work.run))
-                    break
+                    self._run_next()
+            for work in self._waiting:
+                self._say(GivenBack(work.run))
         finally:
+            self._loop.close()
             self._resources.close()
 
     def _receive(self) -> bool:
-        """Wait for frames, and take all that are there."""
-        if self._waiting:
-            return True
+        """Wait for frames, and take all that are there; False when the parent is gone."""
         data = self._line.recv(READ)
         self._take(data)
         return bool(data)
@@ -91,54 +120,84 @@ class Child:
                 self._stopping = True
 
     def _look(self) -> None:
-        """Take what has come meanwhile without waiting: a stop must be seen between two jobs."""
+        """Take what has come meanwhile without waiting."""
+        now = monotonic()
+        if self._waiting and now - self._looked < LOOK_EVERY:
+            return
+        self._looked = now
         with contextlib.suppress(BlockingIOError):
             while data := self._line.recv(READ, socket.MSG_DONTWAIT):
                 self._take(data)
 
-    def _run_one(self, work: Work) -> None:
-        self._say(Began(work.run, self._clock.now()))
+    def _run_next(self) -> None:
+        work = self._waiting.popleft()
+        self._unsaid.append(self._run_one(work, self._loop.complete))
+        self._finished += 1
+        if self._term.is_over(self._finished):
+            self._stopping = True  # what is left is given back
+        self._look()
+        if not self._waiting or self._stopping:  # else it is said together with the next beginning
+            self._say()
+
+    def _run_one(self, work: Work, complete: Complete) -> Ended:
+        """One attempt, whatever it does. It can be interrupted from before its beginning is told until it has ended."""
         lease = Lease(job_id=work.job.id, token="", fence=work.fence, expires_at=0)  # the token stays with the parent
         reservation = Reservation(job=work.job, lease=lease, checkpoint=work.checkpoint)
 
         def note(progress: bytes | None, checkpoint: bytes | None) -> None:
             self._say(Noted(work.run, progress, checkpoint))
 
+        present = self._present[work.run] = Present(threading.get_ident())
+        began = monotonic()
         try:
-            self._running = work.run
-            outcome = attempt(self._catalogue, self._resources, reservation, note, self._enter)
+            self._say(Began(work.run, self._clock.now()))
+            outcome = attempt(self._catalogue, self._resources, reservation, note, present.enter, complete=complete)
             ended = frames.ended(work.run, outcome)
-            self._running = None
-        except Interruption as interruption:
-            self._running = None
-            ended = Ended(work.run, kind="interrupted", reason=interruption.why)
+            self._leave(work.run)
+        except Interruption:
+            ended = Ended(work.run, kind="interrupted", reason=present.why or "")
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like end the attempt, not the process
-            self._running = None
+            self._leave(work.run)
             ended = Ended(work.run, kind="failed", error=f"{type(error).__name__}: {error}")
-        ended = msgspec.structs.replace(ended, memory=most_memory_so_far())
+        self._leave(work.run)
+        ended.took = monotonic() - began
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()  # what a handler prints is seen, even if its process is killed later
-        self._unsaid += frames.packed(ended)  # said together with the next beginning, if there is one at hand
-        self._look()
-        if not self._waiting or self._stopping:
-            self._say()
+        return ended
 
-    def _enter(self, context: Context) -> None:
-        self._context = context
+    # Interruptions ----------------------------------------------------------------------------------------------
+
+    def _leave(self, run: int) -> None:
+        """This run cannot be interrupted any more."""
+        self._present.pop(run, None)
 
     def _interrupted(self, _number: int, _frame: types.FrameType | None) -> None:
-        """The signal says that there is something to read; only what concerns the present run is raised."""
+        """The signal says that there is something to read."""
         with contextlib.suppress(BlockingIOError, ConnectionResetError):
             for frame in self._urgent.feed(self._interrupts.recv(READ)):
-                if isinstance(frame, Interrupt) and frame.run == self._running:
-                    self._running = None  # once: a handler that is cleaning up is not interrupted again
-                    if self._context is not None:
-                        self._context.cancelled = True
-                    raise Interruption(frame.why)
+                if isinstance(frame, Interrupt):
+                    self._interrupt(frame)
+
+    def _interrupt(self, frame: Interrupt) -> None:
+        """If it concerns the present run: that is what this very thread was doing. Never in half a sentence."""
+        present = self._present.pop(frame.run, None)  # once: a handler that is cleaning up is not interrupted again
+        if present is None:
+            return
+        present.stop(frame.why)
+        if self._saying:
+            self._owed = True
+        else:
+            raise Interruption
+
+    # Speaking ---------------------------------------------------------------------------------------------------
 
     def _say(self, *said: frames.Frame) -> None:
-        for frame in said:
-            self._unsaid += frames.packed(frame)
-        self._line.sendall(self._unsaid)
+        self._saying = True
+        self._unsaid += said
+        self._line.sendall(frames.packed(self._unsaid))
         self._unsaid.clear()
+        self._saying = False
+        if self._owed:
+            self._owed = False
+            raise Interruption

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 from holdfast.errors import InvalidInput
@@ -26,12 +27,15 @@ class Context:
     ) -> None:
         self.job = job
         self.resources = resources
-        self.log = logging.LoggerAdapter(
-            logging.getLogger(f"holdfast.job.{job.type}"), {"job_id": job.id, "attempt": job.attempt}
-        )
         self.cancelled = False  # set when the attempt was asked to stop; what it writes from then on may be refused
         self._checkpoint = None if checkpoint is None else JSON.decode(checkpoint, field="checkpoint")
         self._note = note
+
+    @cached_property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger that says which job and attempt it speaks of."""
+        extra = {"job_id": self.job.id, "attempt": self.job.attempt}
+        return logging.LoggerAdapter(logging.getLogger(f"holdfast.job.{self.job.type}"), extra)
 
     @property
     def payload(self) -> object:

@@ -3,7 +3,7 @@
 | outcome | settlement | attempt | then |
 |---|---|---|---|
 | ``Succeeded`` | ack | counted | done |
-| ``Failed``, ``TimedOut`` | retry, after the policy's delay | counted | ready; dead when none is left |
+| ``Failed``, ``TimedOut``, ``OutOfCpu`` | retry, after the policy's delay | counted | ready; dead when none is left |
 | ``Crashed`` | the same, told as a crash | counted | the same; dead after ``max_crashes`` in a row |
 | ``RetryAsked`` | retry, after the delay asked for | counted | the same |
 | ``Unrecovered``, ``BadPayload`` | fail | counted | dead |
@@ -16,7 +16,7 @@ A failure of the last attempt is a retry too: the store counts attempts, and mak
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple, assert_never
+from typing import NamedTuple, TypeAlias, assert_never
 
 from holdfast.clock import DAY, HOUR, SECOND, to_timedelta
 from holdfast.model import bounds, duration
@@ -31,6 +31,7 @@ from holdfast.worker.outcome import (
     Failed,
     Interrupted,
     Outcome,
+    OutOfCpu,
     RetryAsked,
     Snoozed,
     Succeeded,
@@ -46,6 +47,8 @@ UNRECOVERABLE = "unrecoverable"
 UNKNOWN_TYPE_DELAY = 10 * SECOND  # long enough not to spin, short enough for the next worker of a rolling deploy
 UNKNOWN_TYPE_BUDGET = HOUR
 INTERRUPTED_BUDGET = 30 * DAY  # the time it was held counts, and a job of many hours may meet many deploys
+
+_Failure: TypeAlias = Failed | TimedOut | OutOfCpu | Crashed | RetryAsked
 
 
 def decide(
@@ -67,7 +70,7 @@ def decide(
                 started_at=started_at,
                 detail=outcome.detail,
             )
-        case Failed() | TimedOut() | Crashed() | RetryAsked():
+        case Failed() | TimedOut() | OutOfCpu() | Crashed() | RetryAsked():
             delay = _delay(job, outcome, policy, random)
             error, detail = _trouble(outcome)
             error = f"{error}\n{delay.trouble}" if delay.trouble else error
@@ -82,13 +85,15 @@ def decide(
             assert_never(outcome)
 
 
-def _trouble(outcome: Failed | TimedOut | Crashed | RetryAsked) -> tuple[str, str]:
+def _trouble(outcome: _Failure) -> tuple[str, str]:
     """The error that the job keeps, and a word for the ledger."""
     match outcome:
         case Failed():
             return outcome.error, outcome.kind
         case TimedOut():
             return f"timed out after {duration.exact(to_timedelta(outcome.after))}", "timed out"
+        case OutOfCpu():
+            return f"used up its {duration.exact(to_timedelta(outcome.limit))} of processor time", "out of cpu"
         case Crashed():
             return f"the process that ran it ended: {outcome.how}", "crashed"
         case RetryAsked():
@@ -102,9 +107,7 @@ class _Delay(NamedTuple):
     trouble: str = ""
 
 
-def _delay(
-    job: JobRecord, outcome: Failed | TimedOut | Crashed | RetryAsked, policy: RetryPolicy, random: float
-) -> _Delay:
+def _delay(job: JobRecord, outcome: _Failure, policy: RetryPolicy, random: float) -> _Delay:
     """How long until the next attempt. A policy may be anybody's code, and the job must be settled all the same."""
     if isinstance(outcome, RetryAsked) and outcome.after is not None:
         return _Delay(outcome.after)

@@ -12,27 +12,34 @@ import selectors
 import signal
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import NamedTuple
 
-from holdfast.clock import SECOND, monotonic
+from holdfast.clock import SECOND, monotonic, processor_time
 from holdfast.worker import frames
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.child import INTERRUPT, READ, server
 from holdfast.worker.frames import Began, Ended, GivenBack, Interrupt, Noted, Stop, Work
-from holdfast.worker.limits import Limits
+from holdfast.worker.limits import Limits, Term
 from holdfast.worker.nursery import Born, Gone, Nursery
-from holdfast.worker.outcome import Cancelled, Crashed, Interrupted, Outcome, TimedOut
+from holdfast.worker.outcome import Cancelled, Crashed, Interrupted, Outcome, OutOfCpu, TimedOut
 from holdfast.worker.run import Run
 
-TIMEOUT, SHUTDOWN, CANCEL, LOST = "timeout", "shutdown", "cancel", "lease lost"
+TIMEOUT, CPU, SHUTDOWN, CANCEL, LOST = "timeout", "cpu", "shutdown", "cancel", "lease lost"
 
-MOST_AHEAD = 64  # jobs that may wait inside a child behind the running one
+MOST_AHEAD = 256  # jobs that may wait inside a child behind the running ones
 SHORT = 0.010  # seconds of work that may wait there: enough to keep the child busy, too little to be missed
-MOST_WAITING = 500  # jobs that may wait here, in front of all children, and be released if need be
+MOST_WAITING = 1000  # jobs that may wait here, in front of all children, and be released if need be
+SOON = 0.050  # seconds in which a job is expected to end, for those that would rather wait for it
 A_WHILE = 0.100  # seconds of work that may wait here: long jobs are not hoarded
+BREATH = 0.001  # seconds in which children with plenty of very short jobs are left alone, and heard all at once
+PLENTY = 32  # jobs that last a child for longer than that
+CPU_LOOK = 0.050  # seconds between two looks at a run that has less processor time left than this
+UNKNOWN = 1.0  # seconds that a run is thought to take before one has ended
 HASTY = 1.0  # a child that dies younger than this, having run nothing, is replaced only after this long
 
 
@@ -40,43 +47,52 @@ HASTY = 1.0  # a child that dies younger than this, having run nothing, is repla
 class _Child:
     born: Born
     at: float
-    runs: deque[Run] = field(default_factory=deque)  # as they were sent: only the first can have begun
+    runs: dict[int, Run] = field(default_factory=dict)  # as they were sent: they begin in this order
     incoming: frames.Buffer = field(default_factory=frames.Buffer)
     outgoing: bytearray = field(default_factory=bytearray)
     waits: bool = False  # the child does not read as fast as we write
     finished: int = 0
-    leaving: bool = False
+    killed: bool = False  # by us, because one of its runs would not stop
+
+
+class Ending(NamedTuple):
+    """A run that is over."""
+
+    run: Run
+    outcome: Outcome
 
 
 class Children:
-    """As many child processes as there may be jobs at a time. Any thread may call what has no underscore."""
+    """Child processes and what runs in them. Any thread may call what has no underscore."""
 
     def __init__(
         self,
         catalogue: Catalogue,
         *,
         processes: int,
+        threads: int = 1,
         grace: float,
-        on_end: Callable[[Run, Outcome], None],
+        on_end: Callable[[list[Ending], bool], None],
         limits: Limits | None = None,
-        recycle_after: int | None = None,
-        recycle_above: int | None = None,
+        term: Term | None = None,
     ) -> None:
-        """Forks the nursery: call it before starting threads."""
-        self._nursery = Nursery(server(catalogue, limits or Limits()))
-        self._processes = processes
+        """Forks the nursery: call it before starting threads.
+
+        ``on_end`` gets all that has ended at a moment, and whether more will end in the next one.
+        """
+        self._nursery = Nursery(server(catalogue, limits or Limits(), term or Term(), threads=threads))
+        self._threads = threads  # jobs at a time in each child
+        self._slots = processes * threads
         self._grace = grace
         self._on_end = on_end
-        self._recycle_after = recycle_after
-        self._recycle_above = recycle_above
         self._children: dict[int, _Child] = {}
         self._pending: deque[Run] = deque()
-        self._usual = 1.0  # seconds that a run takes, lately
+        self._usual: float | None = None  # seconds that a run takes, lately
         self._lock = threading.RLock()
         self.changed = threading.Condition(self._lock)
         self._births: list[float] = []  # when further children may be asked for
         self._closing = False
-        self._ended = False
+        self._over: list[Ending] = []
         self._broken: Exception | None = None
         self._awake, self._wake = socket.socketpair()
         self._wake.setblocking(False)  # noqa: FBT003 - so does socket call it
@@ -98,9 +114,9 @@ class Children:
         with self._lock:
             if self._broken is not None:
                 raise self._broken
-            room = self._processes * (1 + self._ahead()) - self.busy()
-            waiting = min(MOST_WAITING, self._processes * int(A_WHILE / self._pace()))
-            if waiting <= self._processes:
+            room = self._slots * (1 + self._ahead()) - self.busy()
+            waiting = min(MOST_WAITING, self._slots * int(A_WHILE / self._pace()))
+            if waiting <= self._slots:
                 return room
             return room + waiting if len(self._pending) <= waiting // 2 else 0
 
@@ -109,18 +125,26 @@ class Children:
         with self._lock:
             return len(self._pending) + sum(len(child.runs) for child in self._children.values())
 
+    def ends_soon(self) -> bool:
+        """Whether something runs that is expected to end in a moment."""
+        with self._lock:
+            return self.busy() > 0 and self._pace() < SOON
+
     def submit(self, runs: list[Run]) -> None:
-        """Hand over runs; each ends with exactly one call of ``on_end``."""
+        """Hand over runs; each ends in exactly one call of ``on_end``."""
+        now = monotonic()
+        for run in runs:
+            run.handed = now
         with self._lock:
             self._pending.extend(runs)
-        self._poke()
+            self._dispatch()  # what can start now does not wait for the other thread
 
     def interrupt(self, run: Run, why: str) -> None:
         """Ask one run to stop; the answer is its end."""
         with self._lock:
             if run in self._pending:
                 self._pending.remove(run)
-                self._end(run, Interrupted())
+                self._over.append(Ending(run, Interrupted()))
             else:
                 self._stop_run(run, why)
         self._poke()
@@ -137,7 +161,7 @@ class Children:
     def interrupt_all(self, why: str) -> None:
         """Ask every run to stop."""
         with self._lock:
-            for run in [run for child in self._children.values() for run in child.runs]:
+            for run in [run for child in self._children.values() for run in child.runs.values()]:
                 self._stop_run(run, why)
         self._poke()
 
@@ -182,9 +206,7 @@ class Children:
             with self._lock:
                 for key, _ in events:
                     key.data()
-                if self._ended:
-                    self._ended = False
-                    self.changed.notify_all()
+                self._tell_endings()
                 now = monotonic()
                 if self._closing:
                     closing_at = closing_at or now
@@ -195,6 +217,15 @@ class Children:
                             self._nursery.signal(pid, signal.SIGKILL)
                 self._keep_deadlines(now)
                 self._dispatch()
+                calm = self._pace() < BREATH and all(len(child.runs) > PLENTY for child in self._children.values())
+            if calm:  # to be woken for each of very many very short jobs would cost more than the jobs
+                time.sleep(BREATH)
+
+    def _tell_endings(self) -> None:
+        if self._over:
+            over, self._over = self._over, []
+            self._on_end(over, self.ends_soon())
+            self.changed.notify_all()
 
     def _until_deadline(self) -> float:
         with self._lock:
@@ -202,56 +233,74 @@ class Children:
             due = [now + 0.05] if self._closing else [now + 1.0]
             due += self._births
             for child in self._children.values():
-                for run in islice(child.runs, 1):  # no other can have begun
+                for run in self._may_run(child):
                     due += [instant for instant in (run.kill_at, _deadline(run)) if instant is not None]
+                    cpu_left = _cpu_left(run, child.born.pid)
+                    due += [] if cpu_left is None else [now + max(cpu_left, CPU_LOOK)]
             return max(0.0, min(due) - now)
+
+    def _may_run(self, child: _Child) -> list[Run]:
+        """The runs of a child that can have begun."""
+        return list(islice(child.runs.values(), self._threads))
 
     def _keep_deadlines(self, now: float) -> None:
         for child in self._children.values():
-            for run in islice(child.runs, 1):
+            for run in self._may_run(child):
                 deadline = _deadline(run)
                 if deadline is not None and now >= deadline:
                     self._stop_run(run, TIMEOUT)
+                cpu_left = _cpu_left(run, child.born.pid)
+                if cpu_left is not None and cpu_left <= 0:
+                    self._stop_run(run, CPU)
                 if run.kill_at is not None and now >= run.kill_at:
+                    child.killed = True
                     self._nursery.signal(child.born.pid, signal.SIGKILL)
         while self._births and self._births[0] <= now:
             self._births.pop(0)
             self._nursery.ask_for_child()
 
     def _dispatch(self) -> None:
-        """Spread what is pending, each to the child that has least to do; then write to each child once."""
-        given: set[_Child] = set()
-        ahead = self._ahead() if self._pending else 0
-        while self._pending:
-            child = self._free_child(self._pending[0], ahead)
-            if child is None:
-                break
-            run = self._pending.popleft()
-            child.runs.append(run)
-            job, lease = run.reservation.job, run.reservation.lease
-            child.outgoing += frames.packed(Work(run.number, job, lease.fence, run.reservation.checkpoint))
-            given.add(child)
-        for child in given:
-            self._flush(child)
+        """Spread what is pending, those first that have least to do; then write to each child once."""
+        if not self._pending:
+            return
+        most = self._threads + self._ahead()
+        ready = sorted(self._children.values(), key=lambda child: len(child.runs))
+        for place, child in enumerate(ready):
+            share = -(-len(self._pending) // (len(ready) - place))
+            given = self._take_for(child, min(share, most - len(child.runs)))
+            if given:
+                child.runs.update((run.number, run) for run in given)
+                child.outgoing += frames.packed(_work(run) for run in given)
+                self._flush(child)
 
-    def _free_child(self, run: Run, ahead: int) -> _Child | None:
-        """An idle one, or one that will be idle in a moment. A job that crashed before shares its child with nobody."""
-        ready = [child for child in self._children.values() if not child.leaving]
-        best = min(ready, key=lambda child: len(child.runs), default=None)
-        if best is None or not best.runs:
-            return best
-        if run.reservation.job.crashes or best.runs[-1].reservation.job.crashes or len(best.runs) > ahead:
-            return None
-        return best
+    def _take_for(self, child: _Child, most: int) -> list[Run]:
+        """The next runs for this child. Some share it with nobody."""
+        given: list[Run] = []
+        alone = any(self._alone(run) for run in islice(reversed(child.runs.values()), 1))
+        while self._pending and len(given) < most and not alone:
+            alone = self._alone(self._pending[0])
+            if alone and (given or child.runs):
+                break
+            given.append(self._pending.popleft())
+        return given
+
+    def _alone(self, run: Run) -> bool:
+        """A job that has crashed before; and one whose processor time is measured, where threads would share it."""
+        return run.reservation.job.crashes > 0 or (self._threads > 1 and run.cpu is not None)
 
     def _ahead(self) -> int:
-        return min(MOST_AHEAD, int(SHORT / self._pace()))
+        """How many more than it can run at once a child gets."""
+        return min(MOST_AHEAD, int(self._threads * SHORT / self._pace()))
 
     def _pace(self) -> float:
         """Seconds that a run takes: as lately, or as long as the youngest of the present ones has taken already."""
         now = monotonic()
-        present = [now - (child.runs[0].began or now) if child.runs else 0.0 for child in self._children.values()]
-        return max(1e-6, self._usual, min(present, default=0.0))
+        begun = [[now - run.began for run in self._may_run(child) if run.began] for child in self._children.values()]
+        return max(
+            1e-6,
+            UNKNOWN if self._usual is None else self._usual,
+            min((min(taken, default=0.0) for taken in begun), default=0.0),
+        )
 
     # News -------------------------------------------------------------------------------------------------------
 
@@ -281,46 +330,38 @@ class Children:
             self._selector.unregister(child.born.frames)  # its end is near: the nursery will tell
 
     def _heard(self, child: _Child, frame: frames.Frame) -> None:
-        run = child.runs[0]
         match frame:
+            case Ended():
+                run = child.runs.pop(frame.run)
+                child.finished += 1
+                usual = frame.took if self._usual is None else self._usual
+                self._usual = usual + (frame.took - usual) * (0.5 if frame.took > usual else 0.2)
+                stopped = frame.kind == "interrupted"
+                self._over.append(Ending(run, _stopped(run, frame.reason) if stopped else frames.outcome_of(frame)))
             case Began():
+                run = child.runs[frame.run]
                 run.began, run.started_at = monotonic(), frame.at
+                run.cpu_before = 0.0 if run.cpu is None else processor_time(child.born.pid)
                 if run.why is not None:
                     self._stop_run(run, run.why)
             case Noted():
-                run.keep(frame.progress, frame.checkpoint)
-            case Ended():
-                child.runs.popleft()
-                child.finished += 1
-                took = monotonic() - (run.began or monotonic())
-                self._usual += (took - self._usual) * (0.5 if took > self._usual else 0.2)
-                stopped = frame.kind == "interrupted"
-                self._end(run, _stopped(run, frame.reason) if stopped else frames.outcome_of(frame))
-                self._maybe_recycle(child, frame.memory)
+                child.runs[frame.run].keep(frame.progress, frame.checkpoint)
             case GivenBack():
-                child.runs.popleft()
+                run = child.runs.pop(frame.run)
                 if self._closing:
-                    self._end(run, Interrupted())
+                    self._over.append(Ending(run, Interrupted()))
                 else:
-                    self._pending.append(run)  # the child was replaced; another takes it
+                    self._pending.append(run)  # the child has served its term; another takes it
             case _:
                 raise AssertionError(f"no child says this: {frame!r}")
-
-    def _maybe_recycle(self, child: _Child, memory: int) -> None:
-        old = self._recycle_after is not None and child.finished >= self._recycle_after
-        large = self._recycle_above is not None and memory > self._recycle_above
-        if (old or large) and not child.leaving:
-            child.leaving = True
-            self._send(child, Stop())
 
     def _bury(self, child: _Child, code: int) -> None:
         """A child is gone: what it had begun has ended with it, what it had not begun goes to another."""
         self._converse_last(child)
-        runs = list(child.runs)
-        if runs and runs[0].began is not None:
-            run = runs.pop(0)
-            self._end(run, _stopped(run, run.why) if run.why else Crashed.from_exit(code))
-        self._pending.extendleft(reversed(runs))
+        for run in child.runs.values():
+            if run.began is not None:
+                self._over.append(Ending(run, _died_with(child, run, code)))
+        self._pending.extendleft(run for run in reversed(child.runs.values()) if run.began is None)
         child.born.frames.close()
         child.born.interrupts.close()
         if not self._closing:
@@ -346,13 +387,13 @@ class Children:
             return  # as soon as it begins
         run.kill_at = monotonic() + self._grace
         for child in self._children.values():
-            if child.runs and child.runs[0] is run:
+            if run.number in child.runs:
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                    child.born.interrupts.send(frames.packed(Interrupt(run.number, run.why)))
+                    child.born.interrupts.send(frames.packed([Interrupt(run.number, run.why)]))
                 self._nursery.signal(child.born.pid, INTERRUPT)
 
     def _send(self, child: _Child, frame: frames.Frame) -> None:
-        child.outgoing += frames.packed(frame)
+        child.outgoing += frames.packed([frame])
         self._flush(child)
 
     def _flush(self, child: _Child) -> None:
@@ -368,9 +409,10 @@ class Children:
             with contextlib.suppress(KeyError, ValueError):
                 self._selector.modify(child.born.frames, interest, lambda: self._converse(child))
 
-    def _end(self, run: Run, outcome: Outcome) -> None:
-        self._on_end(run, outcome)
-        self._ended = True
+
+def _work(run: Run) -> Work:
+    job, lease, checkpoint = run.reservation.job, run.reservation.lease, run.reservation.checkpoint
+    return Work(run.number, job, lease.fence, checkpoint)
 
 
 def _deadline(run: Run) -> float | None:
@@ -379,10 +421,26 @@ def _deadline(run: Run) -> float | None:
     return run.began + run.timeout / SECOND
 
 
+def _died_with(child: _Child, run: Run, code: int) -> Outcome:
+    """How a run ended whose child is gone. Of several that were running nobody knows which one did it, if not we."""
+    if run.why is not None:
+        return _stopped(run, run.why)
+    return Interrupted() if child.killed else Crashed.from_exit(code)
+
+
+def _cpu_left(run: Run, pid: int) -> float | None:
+    """Seconds of processor time that a run has left, by the kernel's clock of its process."""
+    if run.cpu is None or run.began is None or run.why is not None:
+        return None
+    return run.cpu / SECOND - (processor_time(pid) - run.cpu_before)
+
+
 def _stopped(run: Run, why: str | None) -> Outcome:
     match why:
         case "timeout":
             return TimedOut(after=run.timeout or 0)
+        case "cpu":
+            return OutOfCpu(limit=run.cpu or 0)
         case "cancel":
             return Cancelled()
         case _:

@@ -1,4 +1,4 @@
-"""What a child process may use, and when it is better replaced."""
+"""What a child process, and one attempt in it, may use."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ MEBIBYTE = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Set by the kernel on each child, so that no handler can exceed them; None leaves a limit as it is.
+    """None leaves a limit as it is.
 
-    Memory that is refused is a ``MemoryError`` in the handler, and a failed attempt. The time is that of the processor,
-    over the life of the child: a child that has used it up is ended by SIGXCPU, which is a crash of the job it ran.
+    Memory and files are set by the kernel on each child: what is refused is a ``MemoryError`` or an ``OSError`` in the
+    handler, and a failed attempt. Processor time is that of one attempt, for handlers that have no ``cpu`` of their
+    own: the worker watches it, and stops an attempt that has used it up as it does at a timeout.
     """
 
     memory: int | None = None  # bytes of address space
-    cpu: timedelta | None = None
+    cpu: timedelta | None = None  # processor time of one attempt
     files: int | None = None  # open descriptors
 
     def __post_init__(self) -> None:
@@ -28,7 +29,7 @@ class Limits:
         bounds.optional_integer("memory", self.memory, least=64 * MEBIBYTE, most=2**62)
         bounds.optional_integer("files", self.files, least=32, most=1 << 20)
         if self.cpu is not None:
-            bounds.length("cpu", self.cpu, least=1_000_000)
+            bounds.length("cpu", self.cpu, least=1)
 
     def apply(self) -> None:
         """To this process, for good."""
@@ -36,13 +37,26 @@ class Limits:
 
         wanted = (
             (resource.RLIMIT_AS, self.memory),
-            (resource.RLIMIT_CPU, None if self.cpu is None else int(self.cpu.total_seconds())),
             (resource.RLIMIT_NOFILE, self.files),
         )
         for kind, value in wanted:
             if value is not None:
                 _, hard = resource.getrlimit(kind)
                 resource.setrlimit(kind, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """When a child process ends by itself, to be replaced: after so many jobs, or above so many bytes of memory."""
+
+    jobs: int | None = None
+    memory: int | None = None
+
+    def is_over(self, jobs: int) -> bool:
+        """Asked after each job, of the process itself."""
+        return (self.jobs is not None and jobs >= self.jobs) or (
+            self.memory is not None and most_memory_so_far() > self.memory
+        )
 
 
 def most_memory_so_far() -> int:

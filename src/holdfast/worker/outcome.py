@@ -87,6 +87,13 @@ class TimedOut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OutOfCpu:
+    """It was stopped when it had used the processor time of one attempt."""
+
+    limit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Crashed:
     """The process that ran it died of it; ``how`` says by which signal or with which exit code."""
 
@@ -124,6 +131,7 @@ Outcome: TypeAlias = (
     | Cancelled
     | Interrupted
     | TimedOut
+    | OutOfCpu
     | Crashed
     | BadPayload
     | UnknownType

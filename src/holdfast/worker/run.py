@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from holdfast.clock import monotonic
 from holdfast.model.lease import Note, Reservation
 
 
@@ -15,12 +14,14 @@ class Run:
     number: int
     reservation: Reservation
     timeout: int | None = None
+    cpu: int | None = None  # processor time that it may use
     started_at: int | None = None  # by the child's wall clock: for the ledger
     note: Note | None = None  # what the handler left since the last heartbeat
     why: str | None = None  # it was asked to stop
     began: float | None = None
+    cpu_before: float = 0.0  # seconds that its process had used when it began
     kill_at: float | None = None
-    handed: float = field(default_factory=monotonic)
+    handed: float = 0.0  # when it was handed over
 
     def keep(self, progress: bytes | None, checkpoint: bytes | None) -> None:
         """What the handler leaves, beside what it left before and no heartbeat has carried yet."""

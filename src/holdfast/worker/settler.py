@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from holdfast.clock import SECOND, monotonic
@@ -13,6 +13,7 @@ from holdfast.errors import LeaseError, StoreError
 from holdfast.model.lease import Lease
 from holdfast.model.settlement import Settlement
 from holdfast.worker.heartbeat import Heart
+from holdfast.worker.outcome import Outcome
 from holdfast.worker.run import Run
 
 log = logging.getLogger("holdfast.worker")
@@ -21,19 +22,20 @@ MOST = 500  # settlements in a batch
 LONGEST = 0.050  # seconds that finished work may wait for its batch
 AGAIN = 0.1  # seconds until a batch is tried again that the store could not take
 
-MakeSettlement = Callable[[Lease], Settlement]
+Decide = Callable[[Run, Outcome, Lease], Settlement]
+OnSettled = Callable[[Sequence[Run], Sequence[Settlement], Sequence[LeaseError | StoreError | None]], None]
 
 
 class Finished(NamedTuple):
-    """A run that has ended, and what is to become of its job."""
+    """A run that has ended, and how."""
 
     run: Run
-    settle: MakeSettlement
+    outcome: Outcome
     at: float
 
 
 class Settler:
-    """One thread that ends leases."""
+    """One thread that ends leases. What becomes of a job is decided here, from its latest lease."""
 
     def __init__(
         self,
@@ -41,12 +43,15 @@ class Settler:
         heart: Heart,
         *,
         lease_for: int,
-        on_settled: Callable[[Run, Settlement, LeaseError | StoreError | None], None],
+        decide: Decide,
+        on_settled: OnSettled,
     ) -> None:
         self._driver = driver
         self._heart = heart
         self._lease_for = lease_for
+        self._decide = decide
         self._on_settled = on_settled
+        self._hurry = False
         self._waiting: list[Finished] = []
         self._under_way = 0
         self._changed = threading.Condition()
@@ -57,16 +62,20 @@ class Settler:
         """Begin to settle."""
         self._thread.start()
 
-    def add(self, run: Run, settle: MakeSettlement) -> None:
-        """A run has ended; ``settle`` makes the settlement from its latest lease."""
+    def add(self, endings: Iterable[tuple[Run, Outcome]], *, more_soon: bool) -> None:
+        """These runs have ended. They wait for others a moment if there will be any, else they are settled now."""
+        now = monotonic()
         with self._changed:
-            self._waiting.append(Finished(run, settle, monotonic()))
-            self._changed.notify_all()
+            alone = not self._waiting
+            self._waiting += [Finished(run, outcome, now) for run, outcome in endings]
+            self._hurry = self._hurry or not more_soon
+            if alone or self._hurry or len(self._waiting) >= MOST:
+                self._changed.notify_all()
 
-    def idle(self) -> bool:
-        """Whether nothing waits to be settled."""
+    def wait_until_idle(self, timeout: float) -> bool:
+        """Until nothing waits to be settled, or for a while; gives whether nothing does."""
         with self._changed:
-            return not self._waiting and not self._under_way
+            return self._changed.wait_for(lambda: not self._waiting and not self._under_way, timeout)
 
     def stop(self) -> None:
         """Settle what is there, then no more."""
@@ -90,39 +99,37 @@ class Settler:
         with self._changed:
             while not self._waiting and not self._stopping:
                 self._changed.wait()
-            while self._waiting and len(self._waiting) < MOST and not self._stopping:
+            while self._waiting and len(self._waiting) < MOST and not self._hurry and not self._stopping:
                 left = self._waiting[0].at + LONGEST - monotonic()
                 if left <= 0:
                     break
                 self._changed.wait(left)
             batch, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
             self._under_way = len(batch)
+            self._hurry = self._hurry and bool(self._waiting)
             return batch
 
     def _settle(self, batch: list[Finished]) -> None:
         """A lease that was lost meanwhile is settled all the same: the store says what it thinks of that."""
-        leases = self._heart.remove(finished.run for finished in batch)
-        settlements = [finished.settle(leases.get(finished.run, finished.run.reservation.lease)) for finished in batch]
+        runs = [finished.run for finished in batch]
+        latest = self._heart.remove(runs)
+        leases = [latest.get(run) or run.reservation.lease for run in runs]
+        settlements = [
+            self._decide(finished.run, finished.outcome, lease) for finished, lease in zip(batch, leases, strict=True)
+        ]
         deadline = monotonic() + self._lease_for / SECOND
         while True:
             try:
-                self._keep_last_notes(batch, settlements)
-                answers = self._driver.settle(settlements)
+                keep_last_notes(self._driver, runs, leases, self._lease_for)
+                answers: Sequence[LeaseError | StoreError | None] = self._driver.settle(settlements)
             except StoreError as error:
-                if monotonic() >= deadline:
-                    log.error("settle.failed", extra={"count": len(batch), "error": str(error)})  # noqa: TRY400
-                    for finished, settlement in zip(batch, settlements, strict=True):
-                        self._on_settled(finished.run, settlement, error)
-                    return
-                threading.Event().wait(AGAIN)
-                continue
-            for finished, settlement, refused in zip(batch, settlements, answers, strict=True):
-                self._on_settled(finished.run, settlement, refused)
+                if monotonic() < deadline:
+                    threading.Event().wait(AGAIN)
+                    continue
+                log.error("settle.failed", extra={"count": len(batch), "error": str(error)})  # noqa: TRY400
+                answers = [error] * len(batch)
+            self._on_settled(runs, settlements, answers)
             return
-
-    def _keep_last_notes(self, batch: list[Finished], settlements: list[Settlement]) -> None:
-        leases = [settlement.lease for settlement in settlements]
-        keep_last_notes(self._driver, [finished.run for finished in batch], leases, self._lease_for)
 
 
 def keep_last_notes(driver: Driver, runs: list[Run], leases: list[Lease], lease_for: int) -> None:

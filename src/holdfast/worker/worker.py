@@ -12,27 +12,29 @@ import socket
 import threading
 import types
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 from holdfast.clock import DAY, SECOND, from_timedelta, monotonic
-from holdfast.drivers.contract import Feature, Store
+from holdfast.drivers.contract import Feature, JobFilter, Store
 from holdfast.errors import InvalidInput, LeaseError, StoreError, Unsupported
 from holdfast.model import bounds
-from holdfast.model.job import JobRecord
+from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Lease, Reservation
+from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.model.retry import DEFAULT, RetryPolicy
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
 from holdfast.worker.attempt import attempt
 from holdfast.worker.catalogue import Catalogue, Handler, Resources, handler_of
 from holdfast.worker.decide import decide
 from holdfast.worker.heartbeat import Heart
-from holdfast.worker.isolate import CANCEL, LOST, SHUTDOWN, Children
-from holdfast.worker.limits import Limits
+from holdfast.worker.isolate import CANCEL, LOST, SHUTDOWN, SOON, Children
+from holdfast.worker.limits import Limits, Term
 from holdfast.worker.outcome import Interrupted, Outcome
+from holdfast.worker.policy import policy_of
 from holdfast.worker.run import Run
 from holdfast.worker.settler import Settler, keep_last_notes
 
@@ -49,12 +51,13 @@ REAP_EVERY = 5.0  # seconds, about: queues that nobody reserves from are repaire
 class WorkerOptions:
     """How a worker works; every default is meant to be left alone."""
 
-    queues: tuple[str, ...] = ("default",)
+    queues: tuple[str, ...] | None = None  # those of the app's handlers; without an app, ``default``
     processes: int = field(default_factory=lambda: os.cpu_count() or 1)
+    threads: int = 1  # jobs at a time in each process: more than one only for handlers that mostly wait
     lease: timedelta = timedelta(seconds=15)
     drain: timedelta | None = timedelta(seconds=25)  # how long running jobs may go on after a stop; None: for ever
     grace: timedelta = timedelta(seconds=2)  # between interrupting a handler and killing its process
-    retry: RetryPolicy = DEFAULT  # for handlers that have no policy of their own
+    retry: RetryPolicy = DEFAULT  # for jobs and handlers that have no policy of their own
     until_drained: bool = False
     max_jobs: int | None = None
     limits: Limits = field(default_factory=Limits)  # of each child process
@@ -66,11 +69,12 @@ class WorkerOptions:
 
     def __post_init__(self) -> None:
         """Everything in range."""
-        if not self.queues:
+        if self.queues is not None and not self.queues:
             raise InvalidInput("queues", wanted="at least one", got="none")
-        for queue in self.queues:
+        for queue in self.queues or ():
             bounds.name("queue", queue)
         bounds.integer("processes", self.processes, least=1, most=1024)
+        bounds.integer("threads", self.threads, least=1, most=1024)
         bounds.length("lease", self.lease, least=SECOND // 10)
         bounds.length("grace", self.grace)
         if self.drain is not None:
@@ -99,10 +103,10 @@ class Tally:
     statuses: Counter[str] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def count(self, status: str) -> None:
-        """One more of these."""
+    def count(self, statuses: Iterable[str]) -> None:
+        """One more of each."""
         with self.lock:
-            self.statuses[status] += 1
+            self.statuses.update(statuses)
 
 
 class Worker:
@@ -115,6 +119,7 @@ class Worker:
         self.options = options or WorkerOptions()
         self.catalogue = catalogue or Catalogue()
         self.name = self.options.name or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+        self.queues = list(self.options.queues or (DEFAULT_QUEUE,))
         self.tally = Tally()
         self._lease_for = from_timedelta(self.options.lease)
         self._stop = threading.Event()
@@ -130,10 +135,11 @@ class Worker:
         function: Callable[..., Any],
         *,
         timeout: timedelta | None = None,
+        cpu: timedelta | None = None,
         retry: RetryPolicy | None = None,
     ) -> Handler:
         """Run jobs of this type by ``fn(payload)``, ``fn(payload, ctx)``, or a class with ``handle(ctx)``."""
-        return self.catalogue.add(handler_of(type_, function, timeout=timeout, retry=retry))
+        return self.catalogue.add(handler_of(type_, function, timeout=timeout, cpu=cpu, retry=retry))
 
     def stop(self, *, at_once: bool = False) -> None:
         """Reserve nothing more, let running jobs end within the drain time; or do not even wait for that."""
@@ -149,7 +155,7 @@ class Worker:
 
     def process_once(self, queue: str | None = None) -> WorkerResult:
         """Run one job in this process, if one is due. For tests and scripts: nothing can interrupt the handler."""
-        queues = list(self.options.queues) if queue is None else [queue]
+        queues = self.queues if queue is None else [queue]
         found = self.driver.reserve(
             queues, limit=1, lease_for=self._lease_for, worker=self.name, types=self.catalogue.types
         )
@@ -166,9 +172,13 @@ class Worker:
             heart.stop()
         lease = heart.remove([run]).get(run, reservation.lease)
         keep_last_notes(self.driver, [run], [lease], self._lease_for)
-        settlement = self._decide(run, outcome)(lease)
+        settlement = self._decide(run, outcome, lease)
         [refused] = self.driver.settle([settlement])
-        return self._result(run, settlement, refused)
+        return WorkerResult(
+            status=_status(reservation.job, settlement, refused),
+            job_id=reservation.job.id,
+            error=getattr(settlement, "error", "") if refused is None else str(refused),
+        )
 
     # The loop ---------------------------------------------------------------------------------------------------
 
@@ -188,11 +198,11 @@ class Worker:
         children = Children(
             self.catalogue,
             processes=self.options.processes,
+            threads=self.options.threads,
             grace=self.options.grace.total_seconds(),
-            on_end=lambda run, outcome: settler.add(run, self._decide(run, outcome)),
+            on_end=lambda endings, more_soon: settler.add(endings, more_soon=more_soon),
             limits=self.options.limits,
-            recycle_after=self.options.recycle_after,
-            recycle_above=self.options.recycle_above,
+            term=Term(jobs=self.options.recycle_after, memory=self.options.recycle_above),
         )
         heart = Heart(
             self.driver,
@@ -200,10 +210,10 @@ class Worker:
             on_lost=lambda run, error: self._lost(children, run, error),
             on_cancel=lambda run: children.interrupt(run, CANCEL),
         )
-        settler = Settler(self.driver, heart, lease_for=self._lease_for, on_settled=self._settled)
+        settler = Settler(self.driver, heart, lease_for=self._lease_for, decide=self._decide, on_settled=self._settled)
         heart.start()
         settler.start()
-        log.info("worker.started", extra={"worker": self.name, "queues": self.options.queues})
+        log.info("worker.started", extra={"worker": self.name, "queues": self.queues})
         try:
             self._work(children, heart, settler, stop)
             self._finish(children, settler, stop)
@@ -233,7 +243,7 @@ class Worker:
                 elif not found:
                     if self.options.until_drained and self._drained(children, settler):
                         return
-                    self.driver.wait(list(self.options.queues), timeout=LOOK_AGAIN)
+                    self.driver.wait(self.queues, timeout=LOOK_AGAIN)
             except StoreError as error:
                 log.warning("store.failed", extra={"error": str(error)})
                 self._stop.wait(LOOK_AGAIN)
@@ -252,8 +262,9 @@ class Worker:
 
     def _give_back(self, children: Children, settler: Settler, *, waited: float = 0.0) -> None:
         """Release what no child has got."""
-        for run in children.take_back(waited=waited):
-            settler.add(run, self._decide(run, Interrupted()))
+        runs = children.take_back(waited=waited)
+        if runs:
+            settler.add([(run, Interrupted()) for run in runs], more_soon=False)
 
     def _reserve(self, children: Children, heart: Heart) -> list[Run] | None:
         """Take what there is room for; None if there is none."""
@@ -263,7 +274,7 @@ class Worker:
         if room <= 0:
             return None
         found = self.driver.reserve(
-            list(self.options.queues),
+            self.queues,
             limit=min(room, bounds.MAX_BATCH),
             lease_for=self._lease_for,
             worker=self.name,
@@ -280,18 +291,24 @@ class Worker:
         timeout = reservation.job.timeout
         if timeout is None and handler is not None and handler.timeout is not None:
             timeout = from_timedelta(handler.timeout)
-        return Run(next(self._numbers), reservation, timeout=timeout)
+        cpu = (handler.cpu if handler is not None else None) or self.options.limits.cpu
+        return Run(next(self._numbers), reservation, timeout=timeout, cpu=None if cpu is None else from_timedelta(cpu))
 
     def _enough(self) -> bool:
         return self.options.max_jobs is not None and self._started >= self.options.max_jobs
 
     def _drained(self, children: Children, settler: Settler) -> bool:
         """Nothing runs here, and nothing waits, is scheduled or runs elsewhere in our queues."""
-        if children.busy() or not settler.idle():
+        while children.ends_soon():
+            with children.changed:
+                children.changed.wait(SOON)
+        if children.busy() or not settler.wait_until_idle(SOON):
             return False
-        types = self.catalogue.types
-        counts = [count for count in self.driver.counts(list(self.options.queues)) if count.type in types]
-        return not any(count.ready or count.scheduled or count.inflight for count in counts)
+        left = (
+            self.driver.find(JobFilter(queue=queue, type=type_, states=(State.READY, State.INFLIGHT)), limit=1)
+            for queue, type_ in itertools.product(self.queues, self.catalogue.types)
+        )
+        return not any(page.items for page in left)
 
     def _finish(self, children: Children, settler: Settler, stop: threading.Event) -> None:
         """Let what was begun end by itself; once stopped, only for the drain time, and then interrupt it."""
@@ -310,26 +327,23 @@ class Worker:
 
     # Endings ----------------------------------------------------------------------------------------------------
 
-    def _decide(self, run: Run, outcome: Outcome) -> Callable[[Lease], Settlement]:
+    def _decide(self, run: Run, outcome: Outcome, lease: Lease) -> Settlement:
         job = run.reservation.job
-        handler = self.catalogue.get(job.type)
-        policy = (handler.retry if handler is not None else None) or self.options.retry
-        chance = self._dice.random()
-        return lambda lease: decide(job, lease, outcome, policy, random=chance, started_at=run.started_at)
+        policy = policy_of(job, self.catalogue.get(job.type), self.options.retry)
+        return decide(job, lease, outcome, policy, random=self._dice.random(), started_at=run.started_at)
 
-    def _settled(self, run: Run, settlement: Settlement, refused: LeaseError | StoreError | None) -> None:
-        result = self._result(run, settlement, refused)
-        self.tally.count(result.status)
-        if refused is not None:
-            extra = {"job_id": result.job_id, "verb": settlement.verb, "error": str(refused)}
-            log.warning("settle.refused", extra=extra)
-
-    @staticmethod
-    def _result(run: Run, settlement: Settlement, refused: Exception | None) -> WorkerResult:
-        job = run.reservation.job
-        if refused is not None:
-            return WorkerResult(status="lost", job_id=job.id, error=str(refused))
-        return WorkerResult(status=_status(job, settlement), job_id=job.id, error=getattr(settlement, "error", ""))
+    def _settled(
+        self,
+        runs: Sequence[Run],
+        settlements: Sequence[Settlement],
+        answers: Sequence[LeaseError | StoreError | None],
+    ) -> None:
+        settled = list(zip(runs, settlements, answers, strict=True))
+        self.tally.count(_status(run.reservation.job, settlement, refused) for run, settlement, refused in settled)
+        for run, settlement, refused in settled:
+            if refused is not None:
+                extra = {"job_id": run.reservation.job.id, "verb": settlement.verb, "error": str(refused)}
+                log.warning("settle.refused", extra=extra)
 
     @staticmethod
     def _lost(children: Children, run: Run, error: LeaseError) -> None:
@@ -356,12 +370,15 @@ class Worker:
                 signal.signal(number, handler)
 
 
-def _status(job: JobRecord, settlement: Settlement) -> str:
+def _status(job: JobRecord, settlement: Settlement, refused: Exception | None) -> str:
+    if refused is not None:
+        return "lost"
     match settlement:
         case Ack():
             return "acked"
         case Retry():
-            return "dead" if job.attempts >= job.max_attempts else "retried"
+            poison = settlement.crashed and job.max_crashes is not None and job.crashes + 1 >= job.max_crashes
+            return "dead" if poison or job.attempts >= job.max_attempts else "retried"
         case Release():
             return "released"
         case Fail():

@@ -10,6 +10,7 @@ import pytest
 from holdfast.errors import InvalidInput
 from holdfast.model.definition import JobBuilder, JobDefinition
 from holdfast.model.request import JobRequest
+from holdfast.model.retry import Custom, Fixed, Linear, NoDelay
 
 FULL = JobDefinition(
     type="mail.send",
@@ -18,6 +19,7 @@ FULL = JobDefinition(
     priority=5,
     timeout=timedelta(seconds=30),
     max_attempts=8,
+    retry=Fixed(timedelta(seconds=3)),
     name="welcome mail",
     meta={"team": "growth", "tier": 1},
     webhook="https://example.org/hook",
@@ -32,6 +34,7 @@ def test_a_builder_gathers_a_definition():
         .priority(5)
         .timeout(timedelta(seconds=30))
         .max_attempts(8)
+        .retry(Fixed(timedelta(seconds=3)))
         .named("welcome mail")
         .meta(team="growth")
         .meta(tier=1)
@@ -63,6 +66,8 @@ def test_a_builder_can_go_on_without_changing_what_it_built():
         (FULL.with_priority(9), "priority", 9),
         (FULL.with_timeout(None), "timeout", None),
         (FULL.with_max_attempts(1), "max_attempts", 1),
+        (FULL.with_retry(None), "retry", None),
+        (FULL.with_retry(NoDelay()), "retry", NoDelay()),
         (FULL.with_name(None), "name", None),
         (FULL.with_meta(tier=2, region="eu"), "meta", {"team": "growth", "tier": 2, "region": "eu"}),
         (FULL.with_webhook(None), "webhook", None),
@@ -92,6 +97,7 @@ def test_a_request_has_the_definitions_fields_and_those_of_its_run():
         run_at=at,
         timeout=timedelta(seconds=30),
         max_attempts=8,
+        retry=Fixed(timedelta(seconds=3)),
         idempotency_key="k",
         domain="d",
         offset=3,
@@ -102,13 +108,27 @@ def test_a_request_has_the_definitions_fields_and_those_of_its_run():
     assert FULL.request(delay=timedelta(seconds=1)).delay == timedelta(seconds=1)
 
 
+def test_a_request_brings_its_policy_or_takes_the_definitions():
+    assert FULL.request().retry == Fixed(timedelta(seconds=3))
+    assert FULL.request(retry=Linear(timedelta(seconds=1))).retry == Linear(timedelta(seconds=1))
+    assert FULL.with_retry(None).request().retry is None
+
+
 def test_a_request_brings_its_payload_or_takes_the_definitions():
     assert FULL.request().payload == {"to": "ada"}
     assert FULL.request(None).payload is None
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"type": "a b"}, {"queue": ""}, {"priority": 10}, {"max_attempts": 0}, {"meta": {"holdfast.x": 1}}]
+    "wrong",
+    [
+        {"type": "a b"},
+        {"queue": ""},
+        {"priority": 10},
+        {"max_attempts": 0},
+        {"retry": Custom(lambda _: timedelta())},
+        {"meta": {"holdfast.x": 1}},
+    ],
 )
 def test_a_definition_is_checked_when_it_is_made(wrong: dict[str, object]):
     with pytest.raises(InvalidInput):

@@ -15,12 +15,16 @@ from holdfast.clock import to_timedelta
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.model.request import JobRequest
+from holdfast.model.retry import Custom, Exponential, NoDelay
 
 NAME = "1 to 128 of the characters A-Z a-z 0-9 . _ : -"
 TEXT = "text of 1 to 256 bytes without control characters"
 COUNT = "a whole number from 1 to 2147483647"
 LENGTH = "a whole number from {} to 3162240000000000"
 URL = "an http or https URL of at most 2048 characters"
+POLICY = (
+    "NoDelay, Fixed, Linear or Exponential (a job carries its policy as text; one that is code belongs to the handler)"
+)
 MOST = to_timedelta(bounds.MAX_LENGTH)
 TICK = timedelta(microseconds=1)
 
@@ -54,6 +58,8 @@ def test_a_request_does_not_change():
         {"timeout": MOST},
         {"max_attempts": 1},
         {"max_attempts": 2**31 - 1},
+        {"retry": NoDelay()},
+        {"retry": Exponential(TICK, factor=1.0000000000000002, max_delay=MOST)},
         {"idempotency_key": "é" * 128},
         {"domain": "客户 17"},
         {"domain": "d", "offset": 0},
@@ -102,6 +108,8 @@ def test_the_edges_are_inside(fields: dict[str, object]):
         ({"timeout": 30}, "timeout", "a timedelta", "30"),
         ({"max_attempts": 0}, "max_attempts", COUNT, "0"),
         ({"max_attempts": 2**31}, "max_attempts", COUNT, "2147483648"),
+        ({"retry": Custom(lambda attempt: attempt * TICK)}, "retry", POLICY, None),
+        ({"retry": "fixed(3s)"}, "retry", POLICY, "fixed(3s)"),
         ({"idempotency_key": ""}, "idempotency_key", TEXT, "''"),
         ({"idempotency_key": "é" * 129}, "idempotency_key", TEXT, "258 bytes"),
         ({"domain": "a\x00b"}, "domain", TEXT, "'a\\x00b'"),
@@ -114,6 +122,7 @@ def test_the_edges_are_inside(fields: dict[str, object]):
         ({"meta": {1: 2}}, "meta key", TEXT, "1"),
         ({"meta": {"": 2}}, "meta key", TEXT, "''"),
         ({"meta": {"holdfast.codec": 2}}, "meta key", "a key that does not begin with 'holdfast.'", "holdfast.codec"),
+        ({"meta": {"holdfast.retry": "none"}}, "meta key", "a key that does not begin with 'holdfast.'", None),
         ({"webhook": "ftp://h"}, "webhook", URL, "ftp://h"),
         ({"webhook": "https://h/a b"}, "webhook", URL, "https://h/a b"),
         ({"webhook": "https://é"}, "webhook", URL, "https://é"),

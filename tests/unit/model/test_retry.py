@@ -23,6 +23,7 @@ from holdfast.model.retry import (
     NoDelay,
     RetryPolicy,
     parse,
+    written,
 )
 
 SECOND = timedelta(seconds=1)
@@ -121,7 +122,8 @@ def test_the_default_bridges_a_night_within_the_default_attempts():
 
 @given(policies())
 def test_what_is_written_can_be_read_again(policy: NoDelay | Fixed | Linear | Exponential):
-    assert parse(str(policy)) == policy
+    assert parse(written(policy)) == policy
+    assert len(written(policy)) <= bounds.MAX_TEXT
 
 
 @pytest.mark.parametrize(
@@ -175,6 +177,18 @@ def test_a_policy_checks_what_it_is_made_of():
         Exponential(factor=float("nan"))
     with pytest.raises(InvalidInput, match="function: wanted a function"):
         Custom(SECOND)  # type: ignore[arg-type]
+
+
+class Patient(Exponential):
+    def delay(self, attempt: int, random: float) -> timedelta:
+        return 2 * super().delay(attempt, random)
+
+
+@pytest.mark.parametrize("policy", [Custom(lambda _: SECOND), Patient(SECOND), "fixed(3s)", Fixed, 3, None])
+def test_what_is_code_or_no_policy_is_not_written(policy: object):
+    wanted = r"retry: wanted NoDelay, Fixed, Linear or Exponential \(a job carries its policy as text; .*\), got "
+    with pytest.raises(InvalidInput, match=wanted):
+        written(policy)
 
 
 def test_a_custom_policy_says_which_function_it_asks():

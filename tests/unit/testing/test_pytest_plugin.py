@@ -147,6 +147,7 @@ def test_drain_runs_what_is_due_and_what_comes_of_it(users):
 def test_drain_counts_failures_logs_them_and_ends(users):
     result = users("""
         from datetime import timedelta
+        from holdfast.model.retry import Fixed
         from tasks import Mail, app, fussy, send
 
         @app.handler("again")
@@ -162,6 +163,12 @@ def test_drain_counts_failures_logs_them_and_ends(users):
             assert holdfast_clock.now() - before == 120_000_000
             assert {job.record.dead_reason for job in enqueued()} == {"attempts exhausted", "bad payload"}
 
+        def test_a_policy_of_its_own(drain, holdfast_clock):
+            before = holdfast_clock.now()
+            send.enqueue(Mail("nobody"), retry=Fixed(timedelta(hours=1)))
+            drain(advance=True)
+            assert holdfast_clock.now() - before == 2 * 3_600_000_000
+
         def test_logged(drain):
             send.enqueue(Mail("nobody"))
             assert drain() == {"acked": 1}
@@ -170,7 +177,7 @@ def test_drain_counts_failures_logs_them_and_ends(users):
             again.enqueue()
             drain(limit=10)
     """)
-    result.assert_outcomes(passed=1, failed=2)
+    result.assert_outcomes(passed=2, failed=2)
     result.stdout.fnmatch_lines(
         ["*WARNING*retried: LookupError: there is nobody", "*wanted nothing to be due after 10 runs, got *"]
     )

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from dataclasses import fields, replace
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -16,8 +17,11 @@ from hypothesis import strategies as st
 from holdfast.errors import PayloadError
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
+from holdfast.model.request import META_RETRY, JobRequest
+from holdfast.model.retry import Linear, parse
 from holdfast.wire.codec import JSON
 from holdfast.wire.envelope import META_CODEC, VERSION, Opened, from_envelope, identity_bytes, to_envelope
+from holdfast.wire.records import to_record
 
 NAMES = st.from_regex(r"\A[A-Za-z0-9._:-]{1,20}\Z")
 TEXTS = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=40)
@@ -34,7 +38,9 @@ VALUES = st.recursive(
     max_leaves=12,
 )
 PAYLOADS = st.binary(max_size=60) | VALUES.map(JSON.encode) | VALUES.map(lambda value: json.dumps(value).encode())
-METAS = st.dictionaries(TEXTS, VALUES, max_size=3) | st.just({META_CODEC: "msgpack"})
+METAS = st.dictionaries(TEXTS, VALUES, max_size=3) | st.sampled_from(
+    [{META_CODEC: "msgpack"}, {META_RETRY: "fixed(3s, no jitter)"}]
+)
 
 
 @st.composite
@@ -393,3 +399,14 @@ def test_the_canonical_form_is_the_one_that_the_page_describes(value: object):
     identity = identity_bytes(replace(RECORD, payload=JSON.encode(value)))
     assert identity == by_the_page(msgspec.json.decode(identity)).encode()
     assert f'"payload":{by_the_page(value)},"priority"'.encode() in identity
+
+
+def test_a_jobs_own_retry_policy_travels_in_meta_and_is_signed():
+    policy = Linear(timedelta(seconds=10), max_delay=timedelta(minutes=5))
+    record = to_record(JobRequest(type="t", retry=policy), now=1)
+    envelope = to_envelope(record)
+    assert b'"meta":{"holdfast.retry":"linear(10s, max 5m, no jitter)"}' in envelope
+    read = from_envelope(envelope).job
+    assert read == record
+    assert parse(str(read.meta[META_RETRY])) == policy
+    assert identity_bytes(replace(record, meta={})) != identity_bytes(record)

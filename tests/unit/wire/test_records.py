@@ -11,7 +11,8 @@ from holdfast.errors import InvalidInput, PayloadError
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State, check_new
 from holdfast.model.lease import Lease, Reservation
-from holdfast.model.request import JobRequest
+from holdfast.model.request import META_RETRY, JobRequest
+from holdfast.model.retry import Exponential
 from holdfast.wire import codec as codecs
 from holdfast.wire.envelope import META_CODEC
 from holdfast.wire.records import to_job, to_record
@@ -125,6 +126,15 @@ def test_another_codec_is_named_in_meta_and_hidden_from_the_handler():
     assert record.meta == {"a": 1, META_CODEC: "upper"}
     job = to_job(reserved(record), Upper())
     assert (job.payload, job.meta) == ("abc", {"a": 1})
+
+
+def test_a_policy_of_its_own_is_text_in_meta_and_hidden_from_the_handler():
+    policy = Exponential(timedelta(seconds=1), max_delay=timedelta(minutes=90))
+    record = to_record(JobRequest(type="t", retry=policy), now=NOW)
+    assert record.meta == {"holdfast.retry": "exponential(1s, x2, max 1h30m, full jitter)"}
+    beside = to_record(JobRequest(type="t", payload="abc", retry=policy, meta={"a": 1}), now=NOW, codec=Upper())
+    assert beside.meta == {"a": 1, META_CODEC: "upper", META_RETRY: record.meta[META_RETRY]}
+    assert to_job(reserved(beside), Upper()).meta == {"a": 1}
 
 
 def test_the_codec_of_the_record_counts_not_the_one_at_hand(monkeypatch):

@@ -30,6 +30,7 @@ from holdfast.worker.outcome import (
     Failed,
     Interrupted,
     Outcome,
+    OutOfCpu,
     RetryAsked,
     Snoozed,
     Succeeded,
@@ -69,6 +70,12 @@ EXPECTED: list[tuple[Outcome, Settlement]] = [
     (
         TimedOut(after=90 * SECOND),
         Retry(LEASE, delay=7 * SECOND, error="timed out after 1m30s", started_at=5, detail="timed out"),
+    ),
+    (
+        OutOfCpu(limit=1_500_000),
+        Retry(
+            LEASE, delay=7 * SECOND, error="used up its 1s500ms of processor time", started_at=5, detail="out of cpu"
+        ),
     ),
     (
         Crashed.from_exit(-11),
@@ -142,7 +149,7 @@ def after(store: Store, reservation: Reservation, outcome: Outcome, policy=POLIC
     return record
 
 
-FAILURES = [Failed(error="e"), TimedOut(after=1), Crashed(how="exit code 1"), RetryAsked(error="e")]
+FAILURES = [Failed(error="e"), TimedOut(after=1), OutOfCpu(limit=1), Crashed(how="exit code 1"), RetryAsked(error="e")]
 
 
 @pytest.mark.parametrize("outcome", FAILURES, ids=lambda outcome: type(outcome).__name__)

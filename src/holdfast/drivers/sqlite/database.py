@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from holdfast.clock import SystemClock, monotonic
+from holdfast.drivers.sqlite.ear import Ear, ear_for
 from holdfast.drivers.sqlite.migrate import is_current, migrate, migrations
 from holdfast.drivers.sqlite.statements import sql
 from holdfast.errors import StoreBusy, StoreClosed, StoreError, StoreFull, StoreUnavailable
@@ -69,7 +70,7 @@ class Database:
         self._readers: deque[sqlite3.Connection] = deque()
         self._watcher: sqlite3.Connection | None = None
         self._watching = threading.Lock()
-        self._committed = threading.Condition()
+        self._ears = threading.local()
 
     def check_open(self) -> None:
         """Refuse to go on once it was closed."""
@@ -131,8 +132,6 @@ class Database:
             raise
         else:
             _finish(group, None)
-            with self._committed:
-                self._committed.notify_all()
 
     def _run_one(self, connection: sqlite3.Connection, call: _Call[Any], *, alone: bool) -> None:
         """One call of the group; its failure stays its own, unless SQLite has ended the whole transaction."""
@@ -210,9 +209,12 @@ class Database:
             return int(version)
 
     def wait_for_commit(self, timeout: float) -> None:
-        """Until a commit by this process, or for a while."""
-        with self._committed:
-            self._committed.wait(timeout)
+        """Until there may be a commit by any process, or for a while that is shorter than ``timeout``."""
+        ear: Ear | None = getattr(self._ears, "ear", None)
+        if ear is None:
+            self.version()  # opens the file, so that there is a log
+            ear = self._ears.ear = ear_for(Path(f"{self.path.resolve()}-wal"))
+        ear.listen(timeout)
 
     # Opening, closing -------------------------------------------------------------------------------------------
 
@@ -271,8 +273,6 @@ class Database:
         with self._watching:
             if self._watcher is not None:
                 self._watcher.close()
-        with self._committed:
-            self._committed.notify_all()
 
 
 class _Call(Generic[T]):

@@ -23,8 +23,6 @@ from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation
 from holdfast.model.settlement import Settlement
 
-LOOK_EVERY = 0.002  # seconds between two looks for commits of other processes; a look takes a few microseconds
-
 
 class SqliteDriver(SqliteTools):
     """The embedded default: durable, in one file, for many threads and processes of one machine."""
@@ -107,7 +105,7 @@ class SqliteDriver(SqliteTools):
         return self._write(lambda call: reap(call, names, worker=worker, limit=limit), now)
 
     def wait(self, queues: Sequence[str], *, timeout: float) -> None:
-        """See ``Driver.wait``: woken by this process's commits, looking every few milliseconds for those of others.
+        """See ``Driver.wait``: woken by commits of any process, see ``ear.py``.
 
         Returns when a commit since this thread's last reserve has left a due job, when a scheduled one comes due, and
         when a lease expires.
@@ -125,7 +123,7 @@ class SqliteDriver(SqliteTools):
                     return
                 due_at = deadline if coming is None else monotonic() + coming / SECOND
             else:
-                self._database.wait_for_commit(min(left, LOOK_EVERY))
+                self._database.wait_for_commit(left)
 
     def space(self, name: str) -> SqliteDriver:
         """See ``Driver.space``."""
