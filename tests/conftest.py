@@ -14,7 +14,8 @@ import pytest
 
 from holdfast.testing.servers.postgres import START_WITHIN, VARIABLE
 
-RUN = "HOLDFAST_TEST_RUN"  # a folder that all processes of a run share
+RUN = "TEST_RUN_OF_HOLDFAST"  # a folder that all processes of a run share
+GIVEN = os.environ.get(VARIABLE)  # read once: tests of settings clear what begins with HOLDFAST_
 
 
 def pytest_configure(config):
@@ -46,8 +47,8 @@ def pytest_unconfigure(config):
 @pytest.fixture(scope="session")
 def postgres_server() -> str:
     """The URL of a server on which databases may be made. Without one the tests fail, and say what to install."""
-    if os.environ.get(VARIABLE):
-        return os.environ[VARIABLE]
+    if GIVEN:
+        return GIVEN
     folder = Path(os.environ[RUN])
     place = folder / "url"
     with (folder / "lock").open("w") as lock:
@@ -83,7 +84,7 @@ def postgres_database(postgres_server):
         return f"{postgres_server.rsplit('/', 1)[0]}/{name}"
 
     yield make
-    if os.environ.get(VARIABLE):
+    if GIVEN:
         with psycopg.connect(postgres_server, autocommit=True) as connection:
             for name in made:
                 connection.execute(f"DROP DATABASE {name} WITH (FORCE)")

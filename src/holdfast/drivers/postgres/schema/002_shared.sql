@@ -1,5 +1,6 @@
 -- What several verbs stand on. Functions bear the number of their shape: a later version adds reserve_2 and leaves
--- reserve_1 in place, so that programs of an older Holdfast go on beside newer ones.
+-- reserve_1 in place, so that programs of an older Holdfast go on beside newer ones. What a function sets holds
+-- while it runs, also behind a pooling proxy: plans that cannot drift, and no wait for a lock without an end.
 
 -- The instant that judges a call: the store's own clock, unless the caller brings one.
 CREATE FUNCTION instant_1(_given bigint) RETURNS bigint LANGUAGE sql VOLATILE
@@ -22,7 +23,7 @@ END $$;
 -- The first job of each of these domains gets the turn, unless somebody has it. Relies on jobs_domain.
 CREATE FUNCTION pass_turns_1(_space text, _queues text[], _domains text[]) RETURNS void LANGUAGE plpgsql
 SET search_path FROM CURRENT SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_bitmapscan = off SET jit = off SET lock_timeout = '30s' SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
   PERFORM lock_domains_1(_space, _queues, _domains);
   UPDATE jobs SET turn = true
@@ -45,7 +46,7 @@ CREATE TYPE outcome_1 AS (
 -- Apply outcomes to jobs whose rows this transaction has locked: ledger rows, then the jobs, then the turns.
 CREATE FUNCTION apply_1(_space text, _now bigint, _outcomes outcome_1[]) RETURNS void LANGUAGE plpgsql
 SET search_path FROM CURRENT SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+SET jit = off SET lock_timeout = '30s' SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   _queues text[];
   _domains text[];

@@ -6,7 +6,7 @@ CREATE FUNCTION hint_1(
   _space text, _channel text, _alone boolean, _now bigint, _queues text[], _types text[], _priorities integer[],
   _run_at bigint[]
 ) RETURNS void LANGUAGE plpgsql
-SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET lock_timeout = '30s'
 SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
   IF EXISTS (
@@ -37,7 +37,7 @@ CREATE FUNCTION enqueue_1(
   _signatures text[], _errors text[]
 ) RETURNS TABLE (item integer, existing text, conflict boolean) LANGUAGE plpgsql
 SET search_path FROM CURRENT SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_bitmapscan = off SET jit = off SET lock_timeout = '30s' SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
   _now bigint := instant_1(_given);
@@ -102,10 +102,12 @@ BEGIN
   END IF;
 
   IF cardinality(_ids) > coalesce(cardinality(_made), 0) + coalesce(cardinality(_taken), 0) + cardinality(_skip) THEN
+    -- Known to jobs when it was tried; it may have ended since.
     RETURN QUERY
-    SELECT a.item::integer, j.id, j.payload <> a.payload
+    SELECT a.item::integer, a.id, coalesce(coalesce(j.payload, e.payload) <> a.payload, false)
       FROM unnest(_ids, _payloads) WITH ORDINALITY AS a (id, payload, item)
-      JOIN jobs AS j ON j.space = _space AND j.id = a.id
+      LEFT JOIN jobs AS j ON j.space = _space AND j.id = a.id
+      LEFT JOIN ended AS e ON e.space = _space AND e.id = a.id AND j.id IS NULL
      WHERE a.item NOT IN (SELECT unnest(_skip))
        AND a.id NOT IN (SELECT unnest(coalesce(_made, '{}') || coalesce(_taken, '{}')));
   END IF;
@@ -149,7 +151,7 @@ END $$;
 -- After a COPY into jobs, in the same transaction: an id that has ended is refused as one in jobs would have been, and
 -- the domains are told. The caller then rolls back, and asks enqueue_1.
 CREATE FUNCTION copied_1(_space text, _ids text[], _queues text[], _domains text[]) RETURNS void LANGUAGE plpgsql
-SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET lock_timeout = '30s'
 SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
   IF EXISTS (SELECT FROM ended AS e WHERE e.space = _space AND e.id = ANY (_ids)) THEN

@@ -42,7 +42,7 @@ END $$;
 CREATE FUNCTION reap_1(_space text, _queues text[], _worker text, _limit integer, _given bigint) RETURNS integer
 LANGUAGE plpgsql
 SET search_path FROM CURRENT SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_bitmapscan = off SET jit = off SET lock_timeout = '30s' SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   _now bigint := instant_1(_given);
   _places tid[];

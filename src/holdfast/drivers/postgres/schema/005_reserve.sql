@@ -2,7 +2,7 @@
 -- count are locked until the end of the transaction, so that two reserves cannot use the same room; the caller counts
 -- in a later statement, under a newer snapshot.
 CREATE FUNCTION lock_limits_1(_space text, _queues text[]) RETURNS boolean LANGUAGE plpgsql
-SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off SET lock_timeout = '30s' SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   _limited boolean;
 BEGIN
@@ -27,7 +27,7 @@ RETURN CASE WHEN s.rate IS NULL THEN NULL
 
 CREATE FUNCTION room_1(_space text, _queues text[], _now bigint)
 RETURNS TABLE (queue text, type text, room bigint) LANGUAGE sql
-SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off AS $$
+SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off SET lock_timeout = '30s' AS $$
   SELECT s.queue, s.type,
          CASE WHEN s.paused_until > _now THEN 0 ELSE greatest(0, least(
            10000,
@@ -56,7 +56,7 @@ CREATE FUNCTION reserve_1(
   failed_at bigint, token text, fence bigint, expires_at bigint, checkpoint bytea
 ) LANGUAGE plpgsql ROWS 100
 SET search_path FROM CURRENT SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_bitmapscan = off SET jit = off SET lock_timeout = '30s' SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
   _now bigint := instant_1(_given);
@@ -66,6 +66,7 @@ DECLARE
   _lane_queues text[];
   _lane_types text[];
   _lane_priorities integer[];
+  _lane_heads bigint[];  -- from here on a lane is read: what lies before was taken, and may not be vacuumed yet
   _first integer := 1;   -- lanes of the priority that is looked at
   _last integer;
   _lane integer;
@@ -128,8 +129,8 @@ BEGIN
           ORDER BY j.priority, j.available_at, j.seq LIMIT 1)) AS h
   )
   SELECT array_agg(l.queue ORDER BY l.priority DESC, l.head), array_agg(l.type ORDER BY l.priority DESC, l.head),
-         array_agg(l.priority ORDER BY l.priority DESC, l.head)
-    INTO _lane_queues, _lane_types, _lane_priorities
+         array_agg(l.priority ORDER BY l.priority DESC, l.head), array_agg(l.head ORDER BY l.priority DESC, l.head)
+    INTO _lane_queues, _lane_types, _lane_priorities, _lane_heads
     FROM lanes AS l WHERE l.head <= _now;
 
   WHILE _first <= cardinality(_lane_priorities) AND cardinality(_taken) < _limit LOOP
@@ -151,12 +152,12 @@ BEGIN
                  row_number() OVER (PARTITION BY lane.queue, lane.type ORDER BY h.available_at, h.seq) AS in_type,
                  coalesce((SELECT r.room FROM room AS r WHERE r.queue = lane.queue AND r.type = lane.type), _limit)
                    AS type_room
-            FROM unnest(_lane_queues[_first:_last], _lane_types[_first:_last]) WITH ORDINALITY
-                 AS lane (queue, type, number)
+            FROM unnest(_lane_queues[_first:_last], _lane_types[_first:_last], _lane_heads[_first:_last])
+                 WITH ORDINALITY AS lane (queue, type, head, number)
            CROSS JOIN LATERAL (SELECT j.available_at, j.seq FROM jobs AS j
                                 WHERE j.space = _space AND j.queue = lane.queue AND j.type = lane.type
                                   AND j.priority = _lane_priorities[_first] AND j.state = 'ready' AND j.turn
-                                  AND j.available_at <= _now
+                                  AND j.available_at BETWEEN lane.head AND _now
                                 ORDER BY j.available_at, j.seq LIMIT _missing) AS h
         ), fitting AS (
           SELECT w.number, w.available_at, w.seq,
@@ -179,12 +180,12 @@ BEGIN
         _shares := ARRAY(
           WITH next AS MATERIALIZED (
             SELECT lane.number
-              FROM unnest(_lane_queues[_first:_last], _lane_types[_first:_last]) WITH ORDINALITY
-                   AS lane (queue, type, number)
+              FROM unnest(_lane_queues[_first:_last], _lane_types[_first:_last], _lane_heads[_first:_last])
+                   WITH ORDINALITY AS lane (queue, type, head, number)
              CROSS JOIN LATERAL (SELECT j.available_at, j.seq FROM jobs AS j
                                   WHERE j.space = _space AND j.queue = lane.queue AND j.type = lane.type
                                     AND j.priority = _lane_priorities[_first] AND j.state = 'ready' AND j.turn
-                                    AND j.available_at <= _now
+                                    AND j.available_at BETWEEN lane.head AND _now
                                   ORDER BY j.available_at, j.seq LIMIT _deep) AS h
              ORDER BY h.available_at, h.seq LIMIT _missing
           ), counted AS (
@@ -203,7 +204,8 @@ BEGIN
         _found := ARRAY(
           SELECT j.ctid FROM jobs AS j
            WHERE j.space = _space AND j.queue = _lane_queues[_lane] AND j.type = _lane_types[_lane]
-             AND j.priority = _lane_priorities[_lane] AND j.state = 'ready' AND j.turn AND j.available_at <= _now
+             AND j.priority = _lane_priorities[_lane] AND j.state = 'ready' AND j.turn
+             AND j.available_at BETWEEN _lane_heads[_lane] AND _now
            ORDER BY j.available_at, j.seq LIMIT _share FOR UPDATE SKIP LOCKED);
         _taken := _taken || _found;
       END IF;
@@ -217,7 +219,8 @@ BEGIN
         _found := ARRAY(
           SELECT j.ctid FROM jobs AS j
            WHERE j.space = _space AND j.queue = _lane_queues[_lane] AND j.type = _lane_types[_lane]
-             AND j.priority = _lane_priorities[_lane] AND j.state = 'ready' AND j.turn AND j.available_at <= _now
+             AND j.priority = _lane_priorities[_lane] AND j.state = 'ready' AND j.turn
+             AND j.available_at BETWEEN _lane_heads[_lane] AND _now
              AND j.ctid <> ALL (_taken)
            ORDER BY j.available_at, j.seq LIMIT _missing FOR UPDATE SKIP LOCKED);
         _taken := _taken || _found;

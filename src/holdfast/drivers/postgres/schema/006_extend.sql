@@ -9,7 +9,7 @@ CREATE FUNCTION extend_1(
 ) RETURNS TABLE (item integer, code text, state text, expires_at bigint, cancel_requested boolean, now bigint)
 LANGUAGE plpgsql
 SET search_path FROM CURRENT SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_bitmapscan = off SET jit = off SET lock_timeout = '30s' SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
   _now bigint;

@@ -41,7 +41,7 @@ END $$;
 CREATE FUNCTION write_1(
   _space text, _given bigint, _kinds text[], _keys text[], _values bytea[], _versions bigint[], _ttls bigint[]
 ) RETURNS TABLE (version bigint, expires_at bigint) LANGUAGE plpgsql
-SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off AS $$
+SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off SET lock_timeout = '30s' AS $$
 DECLARE
   _now bigint := instant_1(_given);
   _place integer;

@@ -1,7 +1,7 @@
 -- Make dead or cancelled jobs ready again, in the order asked, at the end of their line. True where it was done.
 CREATE FUNCTION requeue_1(_space text, _given bigint, _ids text[]) RETURNS text[] LANGUAGE plpgsql
 SET search_path FROM CURRENT SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+SET jit = off SET lock_timeout = '30s' SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   _now bigint := instant_1(_given);
   _done text[];
@@ -35,7 +35,7 @@ END $$;
 -- Remove ended jobs for good.
 CREATE FUNCTION purge_1(_space text, _given bigint, _ids text[]) RETURNS text[] LANGUAGE plpgsql
 SET search_path FROM CURRENT SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+SET jit = off SET lock_timeout = '30s' SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   _now bigint := instant_1(_given);
   _done text[];
@@ -61,7 +61,7 @@ END $$;
 -- settle does: two of them never wait for each other in a circle.
 CREATE FUNCTION cancel_1(_space text, _given bigint, _ids text[]) RETURNS TABLE (id text, state text) LANGUAGE plpgsql
 SET search_path FROM CURRENT SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+SET jit = off SET lock_timeout = '30s' SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
   _now bigint;
@@ -110,7 +110,7 @@ CREATE FUNCTION trim_1(
   OUT jobs integer, OUT ledger integer, OUT dedupe integer, OUT registry integer
 ) LANGUAGE plpgsql
 SET search_path FROM CURRENT SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET jit = off AS $$
+SET jit = off SET lock_timeout = '30s' AS $$
 #variable_conflict use_column
 DECLARE
   _now bigint := instant_1(_given);

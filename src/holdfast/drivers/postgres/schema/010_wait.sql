@@ -2,7 +2,7 @@
 -- now; NULL if neither can happen by itself. Reads one head per lane. Relies on jobs_lane, jobs_leased, arrivals_queue.
 CREATE FUNCTION next_due_1(_space text, _queues text[], _given bigint) RETURNS bigint LANGUAGE plpgsql
 SET search_path FROM CURRENT SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_bitmapscan = off SET jit = off SET lock_timeout = '30s' SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
   IF EXISTS (SELECT FROM unnest(_queues) AS q (queue) CROSS JOIN LATERAL (
                SELECT FROM arrivals AS a WHERE a.space = _space AND a.queue = q.queue LIMIT 1) AS arrived) THEN
