@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from huey import SqliteHuey
 
 HUEY_WORKERS = 2
+HANG = "hang"
 
 
 def worker_drain(url: str, processes: str) -> None:
@@ -89,16 +90,16 @@ def worker_listen(url: str, pipe: str) -> None:
 
 
 def worker_hang(url: str, pipe: str, lease: str) -> None:
-    """A worker whose jobs never end at their first attempt."""
+    """A worker of one process; what is to hang never ends at its first attempt."""
 
-    def hang(_payload: object, ctx: Context) -> None:
+    def hang(payload: object, ctx: Context) -> None:
         tell_start(int(pipe))
-        if ctx.job.attempts == 1:
+        if payload == HANG and ctx.attempt == 1:
             threading.Event().wait()
 
     app = Holdfast(url)
     app.handler(TYPE, queue=QUEUE)(hang)
-    app.worker(WorkerOptions(queues=(QUEUE,), lease=timedelta(seconds=float(lease)))).run()
+    app.worker(WorkerOptions(queues=(QUEUE,), processes=1, lease=timedelta(seconds=float(lease)))).run()
 
 
 def huey_listen(path: str, pipe: str, *delay: str) -> None:

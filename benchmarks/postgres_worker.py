@@ -20,6 +20,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import holdfast
+from benchmarks.contender import HANG
 from benchmarks.jobs import fill, make
 from benchmarks.measure import Answer, latency, throughput
 from benchmarks.sides import listener, next_start, seconds, until_start
@@ -164,9 +165,10 @@ def _rerun(url: str) -> Answer:
     for _ in range(KILLS):
         with ExitStack() as stack:
             first, victim = stack.enter_context(listener("contender", "worker-hang", url, LEASE))
-            until_start(lambda: store.enqueue(make(1)), first)
+            until_start(lambda: store.enqueue(make(1, payload=f'"{HANG}"'.encode())), first)
             second, _ = stack.enter_context(listener("contender", "worker-hang", url, LEASE))
-            time.sleep(2 + dice.uniform(0, LEASE))  # it comes up, and the lease is extended now and then
+            until_start(lambda: store.enqueue(make(1)), second)  # it is up
+            time.sleep(dice.uniform(0, LEASE))  # at any moment between two heartbeats
             began = time.monotonic()
             os.killpg(victim.pid, signal.SIGKILL)
             took.append(next_start(second) - began)
