@@ -28,6 +28,7 @@ from holdfast.testing.servers.postgres import PostgresServer
 
 JOBS = 20_000
 ROUNDS = 5
+PEER_ROUNDS = 3  # each has two of both sides
 BATCH = 1000  # the driver loop at its quickest, and PgQueuer's batches: larger ones gain neither of them anything
 SAMPLES = 200
 PAUSE = (0.05, 0.15)  # seconds between two samples, so that everybody is idle again
@@ -84,24 +85,21 @@ def _drain_beside_the_loop(url: str, processes: int) -> Answer:
 def _drain_beside_pgqueuer(url: str, peer: str, processes: int) -> Answer:
     store = holdfast.connect(url)
 
-    def ours() -> float:
+    def once() -> float:
         fill(store, JOBS)
         return seconds("contender", "worker-drain", url, processes)
 
-    def other() -> float:
-        took = []
-        for over in ("pool", "connection"):
-            seconds("contender_pgqueuer", "enqueue", peer, JOBS, BATCH)
-            took.append(seconds("contender_pgqueuer", "drain", peer, JOBS, processes, BATCH, over))
-        return min(took)
+    def theirs(over: str) -> float:
+        seconds("contender_pgqueuer", "enqueue", peer, JOBS, BATCH)
+        return seconds("contender_pgqueuer", "drain", peer, JOBS, processes, BATCH, over)
 
     try:
         return throughput(
             f"PostgreSQL: worker / PgQueuer with {_of(processes)}, no-op jobs",
             jobs=JOBS,
-            rounds=ROUNDS,
-            ours=ours,
-            other=other,
+            rounds=PEER_ROUNDS,
+            ours=lambda: min(once(), once()),  # as many tries as the other side has
+            other=lambda: min(theirs("pool"), theirs("connection")),
             wanted=1.5,
         )
     finally:
