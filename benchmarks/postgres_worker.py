@@ -29,7 +29,8 @@ from holdfast.testing.servers.postgres import PostgresServer
 JOBS = 20_000
 ROUNDS = 5
 PEER_ROUNDS = 3  # each has two of both sides
-BATCH = 1000  # the driver loop at its quickest, and PgQueuer's batches: larger ones gain neither of them anything
+BATCH = 1000  # of the driver loop and of every bulk enqueue
+PEER_BATCHES = {"pool": 1000, "connection": 2000}  # of 500, 1000 and 2000 the quickest, though a busy machine hid much
 SAMPLES = 200
 PAUSE = (0.05, 0.15)  # seconds between two samples, so that everybody is idle again
 LEASE = 2.0  # seconds
@@ -91,7 +92,7 @@ def _drain_beside_pgqueuer(url: str, peer: str, processes: int) -> Answer:
 
     def theirs(over: str) -> float:
         seconds("contender_pgqueuer", "enqueue", peer, JOBS, BATCH)
-        return seconds("contender_pgqueuer", "drain", peer, JOBS, processes, BATCH, over)
+        return seconds("contender_pgqueuer", "drain", peer, JOBS, processes, PEER_BATCHES[over], over)
 
     try:
         return throughput(
