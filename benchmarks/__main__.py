@@ -12,7 +12,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import plot, postgres_growth, postgres_speed, sqlite_growth, sqlite_speed, sqlite_worker
+from benchmarks import (
+    plot,
+    postgres_growth,
+    postgres_speed,
+    postgres_worker,
+    sqlite_growth,
+    sqlite_speed,
+    sqlite_worker,
+)
 from benchmarks.measure import Answer
 
 BENCHMARKS: dict[str, Callable[[Path], Iterator[Answer]]] = {
@@ -21,6 +29,7 @@ BENCHMARKS: dict[str, Callable[[Path], Iterator[Answer]]] = {
     "sqlite-worker": sqlite_worker.answers,
     "postgres-speed": postgres_speed.answers,
     "postgres-growth": postgres_growth.answers,
+    "postgres-worker": postgres_worker.answers,
 }
 
 

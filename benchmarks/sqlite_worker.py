@@ -7,27 +7,22 @@ before running it and keeps nothing of one that returns None, so it writes less 
 from __future__ import annotations
 
 import importlib.util
-import os
 import random
-import select
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import holdfast
-from benchmarks.contender import INSTANT, huey_at, huey_task
+from benchmarks.contender import huey_at, huey_task
 from benchmarks.jobs import PAYLOAD, fill, make
 from benchmarks.measure import Answer, latency, throughput
+from benchmarks.sides import listener, seconds, until_start
 
 JOBS = 20_000
 ROUNDS = 5
 HUEY_ROUNDS = 2  # a round of its takes long, and its time is steady
 K = 1000  # the driver loop at its quickest
-LONGEST = 300  # seconds that a round may take at the most
 SAMPLES = 200
 PAUSE = (0.05, 0.15)  # seconds between two samples, so that everybody is idle again
 POLLING = 0.005  # seconds, for Huey: as often as the SQLite driver looks for commits of other processes
@@ -50,11 +45,11 @@ def _drain_beside_the_loop(path: Path, processes: int) -> Answer:
 
     def ours() -> float:
         fill(store, JOBS)
-        return _seconds("worker-drain", path, processes)
+        return seconds("contender", "worker-drain", f"sqlite:///{path}", processes)
 
     def other() -> float:
         fill(store, JOBS)
-        return _seconds("loop-drain", path, K)
+        return seconds("contender", "loop-drain", f"sqlite:///{path}", K)
 
     return throughput(
         f"SQLite: worker with {processes} process{'es' if processes > 1 else ''} / driver loop, no-op jobs",
@@ -72,11 +67,11 @@ def _drain_beside_huey(folder: Path) -> Answer:
 
     def ours() -> float:
         fill(store, JOBS)
-        return _seconds("worker-drain", path, 2)
+        return seconds("contender", "worker-drain", f"sqlite:///{path}", 2)
 
     def other() -> float:
         _fill_huey(peer, JOBS)
-        return _seconds("huey-drain", peer, JOBS)
+        return seconds("contender", "huey-drain", peer, JOBS)
 
     return throughput(
         "SQLite: worker with 2 processes / Huey with 2 workers, no-op jobs",
@@ -100,15 +95,6 @@ def _noop(_payload: object) -> None:
     """The consumer has the real one; here it is only called to be enqueued."""
 
 
-def _seconds(role: str, *arguments: object) -> float:
-    """What a contender says that it took."""
-    return float(subprocess.check_output(_program(role, *arguments), text=True, timeout=LONGEST))
-
-
-def _program(role: str, *arguments: object) -> list[str]:
-    return [sys.executable, "-m", "benchmarks.contender", role, *map(str, arguments)]
-
-
 # Latency ----------------------------------------------------------------------------------------------------
 
 
@@ -118,9 +104,9 @@ def _starts(folder: Path) -> Iterator[Answer]:
     store = holdfast.connect(f"sqlite:///{path}")
     [first, second] = (huey_task(huey_at(peer), _noop) for peer in (usual, eager))
     with ExitStack() as stack:
-        ours = stack.enter_context(_listener("worker-listen", path))
-        huey = stack.enter_context(_listener("huey-listen", usual))
-        polling = stack.enter_context(_listener("huey-listen", eager, POLLING))
+        ours, _ = stack.enter_context(listener("contender", "worker-listen", f"sqlite:///{path}"))
+        huey, _ = stack.enter_context(listener("contender", "huey-listen", usual))
+        polling, _ = stack.enter_context(listener("contender", "huey-listen", eager, POLLING))
         sides: list[tuple[Callable[[], object], int, list[float]]] = [
             (lambda: store.enqueue(make(1)), ours, []),
             (lambda: first(PAYLOAD), huey, []),
@@ -128,36 +114,12 @@ def _starts(folder: Path) -> Iterator[Answer]:
         ]
         dice = random.Random(1)
         for enqueue, pipe, _ in sides:  # the first one waits for the process to come up
-            _until_start(enqueue, pipe)
+            until_start(enqueue, pipe)
         for _ in range(SAMPLES):
             for enqueue, pipe, taken in sides:
                 time.sleep(dice.uniform(*PAUSE))
-                taken.append(_until_start(enqueue, pipe))
+                taken.append(until_start(enqueue, pipe))
     mine, theirs, hurried = (taken for _, _, taken in sides)
     question = "SQLite: enqueue to start in an idle system, worker / Huey"
     yield latency(question, ours=mine, other=theirs, wanted=1.0, share=0.5)
     yield latency(f"{question} polling every {POLLING * 1000:.0f} ms", ours=mine, other=hurried, wanted=1.0, share=0.5)
-
-
-def _until_start(enqueue: Callable[[], object], pipe: int) -> float:
-    began = time.monotonic()
-    enqueue()
-    ready, _, _ = select.select([pipe], [], [], 60)
-    assert ready, "no handler has started within a minute"
-    (started,) = INSTANT.unpack(os.read(pipe, INSTANT.size))
-    return float(started) - began
-
-
-@contextmanager
-def _listener(role: str, path: Path, *arguments: object) -> Iterator[int]:
-    """A contender that works until the end; gives the pipe it writes to."""
-    ours, theirs = os.pipe()
-    program = _program(role, path, theirs, *arguments)
-    process = subprocess.Popen(program, pass_fds=[theirs], stderr=subprocess.DEVNULL)
-    os.close(theirs)
-    try:
-        yield ours
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(60)
-        os.close(ours)

@@ -7,6 +7,7 @@ import time
 
 import holdfast
 from holdfast import Client, JobRequest
+from tests.soak.crashes import crashes
 
 WORKER = """
 import sys
@@ -46,3 +47,7 @@ def test_a_worker_goes_on_after_a_crash_of_the_server(server):
         _, said = worker.communicate(timeout=60)
     assert worker.returncode == 0, said
     store.close()
+
+
+def test_workers_go_on_after_a_crash_under_load_and_nothing_is_lost_or_ends_twice(tmp_path):
+    crashes(tmp_path, workers=2, count=1)

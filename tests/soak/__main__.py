@@ -19,6 +19,7 @@ from holdfast.drivers.contract import Store
 from holdfast.testing.machine import run_machine
 from holdfast.testing.simulation import simulate
 from tests.soak import postgres
+from tests.soak.crashes import crashes
 from tests.soak.kill import kill
 from tests.soak.poison import poison
 from tests.soak.restarts import restarts
@@ -70,6 +71,10 @@ def restarting(folder: Path, scale: float) -> str:
     return restarts(folder, count=int(50 * scale))
 
 
+def crashing(folder: Path, scale: float) -> str:
+    return crashes(folder, workers=3, count=max(1, int(10 * scale)))
+
+
 def _spaces(name: str, folder: Path) -> Callable[[], Store]:
     if name == "memory":
         return lambda: holdfast.connect("memory://", caller_clock=True)
@@ -87,6 +92,7 @@ PARTS = {
     "zoo": stubborn,
     "restarts": restarting,
     "pg-crashes": lambda _, scale: postgres.crashes(scale),
+    "pg-workers": crashing,
     "pg-sessions": lambda _, scale: postgres.sessions(scale),
     "pg-snapshot": lambda _, scale: postgres.snapshot(scale),
     "pg-fight": lambda _, scale: postgres.fighting(scale),

@@ -30,6 +30,7 @@ from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
 from holdfast.worker.attempt import attempt
 from holdfast.worker.catalogue import Catalogue, Handler, Resources, handler_of
 from holdfast.worker.decide import decide
+from holdfast.worker.heap import garbage_looked_for_rarely, old_values_left_alone
 from holdfast.worker.heartbeat import Heart
 from holdfast.worker.isolate import CANCEL, LOST, SHUTDOWN, SOON, Children
 from holdfast.worker.limits import Limits, Term
@@ -190,7 +191,7 @@ class Worker:
         if alone is not None:
             reason = f"{alone}, and handlers run in others: what they enqueue would be lost; use process_once"
             raise Unsupported(self.driver.capabilities.driver, "a worker", reason)
-        with self._signals():
+        with self._signals(), old_values_left_alone():
             self._run(stop or threading.Event())
         return Counter(self.tally.statuses)
 
@@ -215,8 +216,9 @@ class Worker:
         settler.start()
         log.info("worker.started", extra={"worker": self.name, "queues": self.queues})
         try:
-            self._work(children, heart, settler, stop)
-            self._finish(children, settler, stop)
+            with garbage_looked_for_rarely():
+                self._work(children, heart, settler, stop)
+                self._finish(children, settler, stop)
         finally:
             children.close()
             settler.stop()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 import psycopg
 
@@ -107,7 +108,7 @@ def _lanes(jobs: Sequence[JobRecord], now: int) -> tuple[Array | None, ...]:
 
 def _packed(space: str, jobs: Sequence[JobRecord], now: int) -> tuple[tuple[str, ...], bytes]:
     """The columns that are set, and the rows in the binary form of COPY."""
-    sometimes = [name for name in _SOMETIMES if any(getattr(job, name) for job in jobs)]
+    sometimes = [name for name in _SOMETIMES if any(map(attrgetter(name), jobs))]
     packers = [_SOMETIMES[name] for name in sometimes]
     columns = (*_ALWAYS, *sometimes)
     fields = struct.pack(">h", len(columns))

@@ -1,0 +1,49 @@
+import gc
+import threading
+
+import pytest
+
+from holdfast.worker.heap import RARELY, garbage_looked_for_rarely, old_values_left_alone
+
+
+@pytest.fixture(autouse=True)
+def _as_before():
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+    gc.unfreeze()
+
+
+def test_old_values_are_left_alone_for_as_long_as_a_worker_runs():
+    with old_values_left_alone():
+        assert gc.get_freeze_count() > 0
+    assert gc.get_freeze_count() == 0
+
+
+def test_what_the_app_has_frozen_itself_stays_so():
+    gc.freeze()
+    with old_values_left_alone():
+        pass
+    assert gc.get_freeze_count() > 0
+
+
+@pytest.mark.parametrize(("before", "then"), [(700, RARELY), (2 * RARELY, 2 * RARELY), (0, 0)])
+def test_garbage_is_looked_for_rarely_and_never_if_it_was_never(before, then):
+    gc.set_threshold(before, 11, 12)
+    with garbage_looked_for_rarely():
+        assert gc.get_threshold() == (then, 11, 12)
+    assert gc.get_threshold() == (before, 11, 12)
+
+
+def test_a_worker_in_a_thread_leaves_the_process_as_it_is():
+    seen = []
+
+    def work():
+        with garbage_looked_for_rarely():
+            seen.append(gc.get_threshold())
+
+    before = gc.get_threshold()
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [before]
