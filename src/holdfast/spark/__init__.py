@@ -1,0 +1,9 @@
+"""Jobs on Spark: run in bulk on executors, with per-record leases, retries and dead letters.
+
+pyspark is imported here and nowhere else in the package.
+"""
+
+from holdfast.spark.engine import run_queue
+from holdfast.spark.session import session
+
+__all__ = ["run_queue", "session"]
