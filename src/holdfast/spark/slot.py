@@ -11,6 +11,7 @@ import contextlib
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
@@ -110,6 +111,10 @@ class Slot:
                 yield from self._of_the_dead()
             yield from self._batches(monotonic() + TELL_EVERY)
         yield from self._batches(0.0)
+        patience = monotonic() + 2 * ALIVE_FOR / SECOND
+        while self._earlier and monotonic() < patience:  # what they did is told, also if there was nothing left to do
+            yield from self._of_the_dead()
+            time.sleep(TELL_EVERY)
         if self._error is not None:
             raise self._error
 
