@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import sqlite_growth, sqlite_speed, sqlite_worker
+from benchmarks import plot, sqlite_growth, sqlite_speed, sqlite_worker
 from benchmarks.measure import Answer
 
 BENCHMARKS: dict[str, Callable[[Path], Iterator[Answer]]] = {
@@ -25,11 +25,13 @@ BENCHMARKS: dict[str, Callable[[Path], Iterator[Answer]]] = {
 def main() -> int:
     parser = argparse.ArgumentParser(prog="run bench", description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []], help="which ones; all if none is named")
+    parser.add_argument("--plot", type=Path, metavar="FOLDER", help="also draw the growth of latencies, as SVG")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     arguments = parser.parse_args()
     console = Console(stderr=True)
     found: list[Answer] = []
     for name in arguments.names or BENCHMARKS:
+        before = len(found)
         with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder, console.status(f"measuring {name}"):
             for answer in BENCHMARKS[name](Path(folder)):
                 found.append(answer)
@@ -37,9 +39,21 @@ def main() -> int:
                     print(json.dumps(answer.as_dict()), flush=True)
                 else:
                     console.print(f"  {answer.question}: [bold]{answer.ratio:.2f}[/]", highlight=False)
+        if arguments.plot is not None:
+            _draw(arguments.plot, name, found[before:])
     if not arguments.json:
         Console().print(_table(found))
     return 0 if all(answer.good for answer in found) else 1
+
+
+def _draw(folder: Path, name: str, found: list[Answer]) -> None:
+    """The first situation of all is the one that the others are compared with."""
+    times = {place: pair for answer in found for place, pair in reversed(answer.times.items())}
+    if times:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.svg").write_text(
+            plot.latencies(f"{name}: does reserve stay quick?", times), encoding="utf-8"
+        )
 
 
 def _table(found: list[Answer]) -> Table:

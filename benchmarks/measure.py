@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +16,7 @@ class Answer:
     at_least: bool  # or at most
     ours: str
     other: str
+    times: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # for a plot: median and p99, in seconds
 
     @property
     def good(self) -> bool:
@@ -54,9 +55,15 @@ def throughput(
 
 
 def latency(
-    question: str, *, ours: Sequence[float], other: Sequence[float], wanted: float, share: float = 0.99
+    question: str,
+    *,
+    ours: Sequence[float],
+    other: Sequence[float],
+    wanted: float,
+    share: float = 0.99,
+    names: tuple[str, str] | None = None,
 ) -> Answer:
-    """A percentile of our seconds over the same of the other side's."""
+    """A percentile of our seconds over the same of the other side's; with ``names`` for a plot of both."""
     mine, theirs = percentile(ours, share), percentile(other, share)
     return Answer(
         question=question,
@@ -65,6 +72,10 @@ def latency(
         at_least=False,
         ours=f"p{share * 100:.0f} {mine * 1000:.2f} ms",
         other=f"p{share * 100:.0f} {theirs * 1000:.2f} ms",
+        times={
+            name: (percentile(taken, 0.5), percentile(taken, 0.99))
+            for name, taken in zip(names or (), (ours, other), strict=False)
+        },
     )
 
 

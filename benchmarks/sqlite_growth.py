@@ -37,7 +37,8 @@ def answers(folder: Path, *, scale: int = 1_000_000) -> Iterator[Answer]:
     }
     for crowd, store in crowds.items():
         ours, other = _timed(store, few)
-        yield latency(f"SQLite: reserve with {crowd} / with {FEW:,} ready", ours=ours, other=other, wanted=2.0)
+        question = f"SQLite: reserve with {crowd} / with {FEW:,} ready"
+        yield latency(question, ours=ours, other=other, wanted=2.0, names=(crowd, f"{FEW:,} ready"))
 
 
 def _timed(crowded: Store, few: Store) -> tuple[list[float], list[float]]:

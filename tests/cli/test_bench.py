@@ -10,8 +10,14 @@ from contextlib import closing
 import pytest
 
 from holdfast import Client, JobRequest
+from holdfast.cli import measure
 
-QUICK = ("--jobs", "50", "--for", "2s", "--processes", "2")
+QUICK = ("--jobs", "50", "--for", "2m", "--processes", "2")  # it ends when all have run, long before
+
+
+@pytest.fixture(autouse=True)
+def few_samples(monkeypatch):
+    monkeypatch.setattr(measure, "SAMPLES", 5)
 
 
 @pytest.fixture

@@ -258,6 +258,7 @@ def main() -> None:
         signal.signal(signal.SIGALRM, lambda *_: worker.stop())
         signal.setitimer(signal.ITIMER_REAL, order["seconds"])
     worker.run()
+    signal.setitimer(signal.ITIMER_REAL, 0)  # or it may fire when nobody listens any more
     app.close()
 
 

@@ -1,0 +1,49 @@
+"""Latencies as a picture: one row per situation, a mark for the median and one for the 99th percentile. Plain SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from math import ceil
+
+ROW, LEFT, WIDTH, TOP, RIGHT = 30, 340, 460, 64, 90
+STEPS = (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)  # milliseconds between two lines of the grid
+
+STYLE = """
+  text { font: 13px system-ui, sans-serif; fill: #1f2328 }
+  .small { font-size: 11px; fill: #656d76 } .grid { stroke: #d0d7de } .span { stroke: #9db7d5; stroke-width: 6 }
+  .half { fill: #1f6feb } .most { fill: #bc4c00 } .ground { fill: #ffffff }
+  @media (prefers-color-scheme: dark) {
+    text { fill: #e6edf3 } .small { fill: #8d96a0 } .grid { stroke: #30363d } .span { stroke: #33475f }
+    .half { fill: #58a6ff } .most { fill: #f0883e } .ground { fill: #0d1117 }
+  }
+"""
+
+
+def latencies(title: str, rows: Mapping[str, tuple[float, float]]) -> str:
+    """``rows`` are seconds by name: (median, 99th percentile)."""
+    longest = max(most for _, most in rows.values()) * 1000
+    step = next((step for step in STEPS if longest / step <= 8), ceil(longest / 8))
+    scale = WIDTH / (ceil(longest / step) * step)
+    height = TOP + ROW * len(rows) + 20
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + RIGHT} {height}" role="img">',
+        f"<title>{escape(title)}</title><style>{STYLE}</style>",
+        f'<rect class="ground" width="100%" height="100%"/><text x="16" y="26">{escape(title)}</text>',
+    ]
+    for line in range(ceil(longest / step) + 1):
+        x = LEFT + line * step * scale
+        parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 8}" y2="{height - 16}"/>')
+        parts.append(f'<text class="small" x="{x:.1f}" y="{TOP - 14}" text-anchor="middle">{line * step:g} ms</text>')
+    for place, (name, (half, most)) in enumerate(rows.items()):
+        y = TOP + ROW * place + ROW / 2
+        at, to = (LEFT + seconds * 1000 * scale for seconds in (half, most))
+        parts.append(f'<text x="{LEFT - 12}" y="{y + 4:.1f}" text-anchor="end">{escape(name)}</text>')
+        parts.append(f'<line class="span" x1="{at:.1f}" x2="{to:.1f}" y1="{y}" y2="{y}"/>')
+        parts.append(f'<circle class="half" cx="{at:.1f}" cy="{y}" r="5"/>')
+        parts.append(f'<circle class="most" cx="{to:.1f}" cy="{y}" r="5"/>')
+        parts.append(
+            f'<text class="small" x="{to + 10:.1f}" y="{y + 4:.1f}">{half * 1000:.2f} · {most * 1000:.2f}</text>'
+        )
+    parts.append(f'<text class="small" x="16" y="{TOP - 14}">reserve of 10 jobs: median · 99th percentile</text></svg>')
+    return "\n".join(parts) + "\n"
