@@ -4,6 +4,7 @@ pyspark is imported here and nowhere else in the package.
 """
 
 from holdfast.spark.engine import run_queue
+from holdfast.spark.run import TooManyDead, run
 from holdfast.spark.session import session
 
-__all__ = ["run_queue", "session"]
+__all__ = ["TooManyDead", "run", "run_queue", "session"]

@@ -65,7 +65,7 @@ def run_queue(
     if app.url is None:
         raise InvalidInput("app", wanted="one with a store URL, which slots can open", got="one with a driver")
     store = app.driver
-    _check_reach(store, spark)
+    check_reach(store, spark)
     order = Order(
         run=f"{spark.conf.get('spark.app.id')}-{uuid7()}",
         url=app.url,
@@ -84,7 +84,8 @@ def _slots(spark: SparkSession, slots: int, order: Order) -> DataFrame:
     return spark.range(0, slots, 1, slots).mapInArrow(partial(run_slot, order=order), DDL)
 
 
-def _check_reach(store: Store, spark: SparkSession) -> None:
+def check_reach(store: Store, spark: SparkSession) -> None:
+    """Refuse a store that the executors of this session could not open."""
     gaps = store.capabilities.gaps
     if Feature.PROCESSES in gaps:
         raise Unsupported(store.capabilities.driver, "Spark", gaps[Feature.PROCESSES])
