@@ -12,13 +12,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import plot, sqlite_growth, sqlite_speed, sqlite_worker
+from benchmarks import plot, postgres_growth, postgres_speed, sqlite_growth, sqlite_speed, sqlite_worker
 from benchmarks.measure import Answer
 
 BENCHMARKS: dict[str, Callable[[Path], Iterator[Answer]]] = {
     "sqlite-speed": sqlite_speed.answers,
     "sqlite-growth": sqlite_growth.answers,
     "sqlite-worker": sqlite_worker.answers,
+    "postgres-speed": postgres_speed.answers,
+    "postgres-growth": postgres_growth.answers,
 }
 
 

@@ -25,6 +25,8 @@ class _BuiltIn(NamedTuple):
 _BUILT_IN = {
     "memory": _BuiltIn("holdfast.drivers.memory", "memory://"),
     "sqlite": _BuiltIn("holdfast.drivers.sqlite", "sqlite:///jobs.db"),
+    "postgresql": _BuiltIn("holdfast.drivers.postgres", "postgresql://user@host/database", "postgres"),
+    "postgres": _BuiltIn("holdfast.drivers.postgres", "postgresql://user@host/database", "postgres"),
 }
 
 
@@ -39,6 +41,12 @@ def connect(url: str, *, space: str = "main", caller_clock: bool = False, clock:
     return _opener(url, parts.scheme)(parts, space=space, caller_clock=caller_clock, clock=clock)
 
 
+def package_of(scheme: str) -> str | None:
+    """Where the built-in driver for a scheme lives; None if there is none. Imports nothing."""
+    built_in = _BUILT_IN.get(scheme)
+    return None if built_in is None else built_in.module
+
+
 def _opener(url: str, scheme: str) -> OpenUrl:
     built_in = _BUILT_IN.get(scheme)
     if built_in is not None:
@@ -50,7 +58,7 @@ def _opener(url: str, scheme: str) -> OpenUrl:
             return cast("OpenUrl", entry.load())
         except ImportError as error:
             raise ConnectError(f"the driver for {scheme}:// ({entry.value}) cannot be imported: {error}") from error
-    known = ", ".join(driver.example for driver in _BUILT_IN.values())
+    known = ", ".join(dict.fromkeys(driver.example for driver in _BUILT_IN.values()))
     others = ", ".join(sorted({f"{entry.name}://" for entry in entry_points(group=GROUP)}))
     given = f"{scheme}://" if scheme else "no scheme"
     raise ConnectError(

@@ -10,13 +10,18 @@ from holdfast.testing.harness import Skipped, UrlHarness
 
 HARNESSES = {
     "memory": lambda _: UrlHarness("memory://"),
-    "sqlite": lambda folder: UrlHarness(f"sqlite:///{folder}/conformance.db"),
+    "sqlite": lambda request: UrlHarness(f"sqlite:///{_folder(request)}/conformance.db"),
+    "postgres": lambda request: UrlHarness(request.getfixturevalue("postgres_database")()),
 }
 
 
+def _folder(request):
+    return request.getfixturevalue("tmp_path_factory").mktemp("sqlite")
+
+
 @pytest.fixture(scope="module", params=HARNESSES)
-def harness(request, tmp_path_factory):
-    made = HARNESSES[request.param](tmp_path_factory.mktemp(request.param))
+def harness(request):
+    made = HARNESSES[request.param](request)
     yield made
     made.close()
 

@@ -23,6 +23,15 @@ def test_the_sqlite_driver_answers_as_the_oracle_does(tmp_path):
         store.close()
 
 
+def test_the_postgres_driver_answers_as_the_oracle_does(postgres_database):
+    store = connect(postgres_database(), caller_clock=True)
+    numbers = count()
+    try:
+        run_machine(lambda: store.space(f"game-{next(numbers)}"), max_examples=30, steps=40)
+    finally:
+        store.close()
+
+
 @pytest.mark.parametrize("driver", BROKEN, ids=lambda driver: driver.__name__)
 def test_a_broken_driver_is_found_by_the_machine(driver):
     with pytest.raises((AssertionError, LookupError)):

@@ -26,6 +26,16 @@ def test_no_law_is_broken_on_the_sqlite_driver(tmp_path):
         store.close()
 
 
+def test_no_law_is_broken_on_the_postgres_driver(postgres_database):
+    store = connect(postgres_database(), caller_clock=True)
+    try:
+        for seed in range(20):
+            report = simulate(seed, open_store=partial(store.space, f"seed-{seed}"))
+            assert report.failure is None, f"seed {seed}"
+    finally:
+        store.close()
+
+
 def test_the_same_seed_tells_the_same_story():
     for seed in range(10):
         first, second = simulate(seed), simulate(seed)

@@ -18,6 +18,7 @@ import holdfast
 from holdfast.drivers.contract import Store
 from holdfast.testing.machine import run_machine
 from holdfast.testing.simulation import simulate
+from tests.soak import postgres
 from tests.soak.kill import kill
 from tests.soak.poison import poison
 from tests.soak.restarts import restarts
@@ -85,6 +86,11 @@ PARTS = {
     "poison": poisoning,
     "zoo": stubborn,
     "restarts": restarting,
+    "pg-crashes": lambda _, scale: postgres.crashes(scale),
+    "pg-sessions": lambda _, scale: postgres.sessions(scale),
+    "pg-snapshot": lambda _, scale: postgres.snapshot(scale),
+    "pg-fight": lambda _, scale: postgres.fighting(scale),
+    "pg-games": lambda _, scale: postgres.games(scale),
 }
 
 

@@ -1,4 +1,4 @@
-"""What several processes do to one SQLite file at once. Run as a program: ``python fight.py ROLE URL ...``.
+"""What several processes do to one store at once. Run as a program: ``python fight.py ROLE URL ...``.
 
 Every line a role prints is a fact it was told by the store, flushed at once: whoever kills it knows what was promised.
 """

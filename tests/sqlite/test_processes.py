@@ -52,8 +52,15 @@ class Fighter:
 
 
 def fight(path: Path, *, producers: int, consumers: int, jobs: int, kills: int = 0) -> None:
+    """Over one file, which is whole afterwards."""
+    fight_over(f"sqlite:///{path}", producers=producers, consumers=consumers, jobs=jobs, kills=kills)
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    connection.close()
+
+
+def fight_over(url: str, *, producers: int, consumers: int, jobs: int, kills: int = 0) -> None:
     """Let them fight, killing consumers (and replacing them) on the way; then check every promise they were given."""
-    url = f"sqlite:///{path}"
     store = holdfast.connect(url)
     dice = random.Random(jobs + kills)
     makers = [Fighter("produce", url, jobs) for _ in range(producers)]
@@ -77,9 +84,6 @@ def fight(path: Path, *, producers: int, consumers: int, jobs: int, kills: int =
         fighter.end()
     check(store, [fact for fighter in (*makers, *takers, *killed) for fact in fighter.said])
     store.close()
-    with sqlite3.connect(path) as connection:
-        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    connection.close()
 
 
 def check(store: holdfast.connect, said: list[list[str]]) -> None:

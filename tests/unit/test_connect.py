@@ -134,3 +134,12 @@ def test_a_driver_of_another_package_that_cannot_be_imported_says_so():
     wanted = r"the driver for broken:// \(other_driver_that_is_not_here:open_url\) cannot be imported"
     with pytest.raises(ConnectError, match=wanted):
         connect("broken://")
+
+
+def test_a_driver_whose_package_is_missing_says_what_to_install(monkeypatch):
+    for name in list(sys.modules):
+        if name.startswith("holdfast.drivers.postgres"):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(ConnectError, match=r"needs the package psycopg: pip install 'holdfast\[postgres\]'$"):
+        connect("postgresql://me@127.0.0.1/db")

@@ -25,6 +25,8 @@ from holdfast.settings import NAMES, Settings, masked, unknown_variables
 KIND, KEY = "doctor", "clock"  # a registry row that is written and removed
 APART = SECOND  # clocks that differ by more are worth a look; leases are judged by the store's alone
 FAR_APART = 5 * MINUTE
+MANY_DEAD_ROWS = 50_000
+LONG_TRANSACTION = 5 * MINUTE
 
 
 class Health(StrEnum):
@@ -109,7 +111,7 @@ def _checks(session: Session) -> Iterator[Check]:
         yield Check(name="store", health=Health.WRONG, text=session.shown(str(error)))
         return
     yield Check(name="store", health=Health.OK, text=f"{masked(url)} opened and read in {took}")
-    for look in (_driver, _clock, _room, _counts):
+    for look in (_driver, _clock, _room, _vital_signs, _counts):
         try:
             yield from look(session, store)
         except HoldfastError as error:
@@ -172,6 +174,29 @@ def _room(_: Session, store: Store) -> Iterator[Check]:
         health = Health.WRONG
     text = f"{free >> 20} MiB free, the store takes {size / (1 << 20):.1f} MiB"
     yield Check(name="disk", health=health, text=text + ("" if health is Health.OK else ": new jobs are refused"))
+
+
+def _vital_signs(_: Session, store: Store) -> Iterator[Check]:
+    """Of a database with vacuum: rows it has not removed yet, and the transaction that may be holding it back."""
+    look = getattr(store, "vital_signs", None)
+    if look is None:
+        return
+    signs = look()
+    many = signs.dead_rows > max(MANY_DEAD_ROWS, 2 * signs.live_rows)
+    text = f"{signs.dead_rows:,} dead beside {signs.live_rows:,} live in the hot tables"
+    yield Check(
+        name="rows",
+        health=Health.NOTE if many else Health.OK,
+        text=text + (": is autovacuum on, and no old transaction open?" if many else ""),
+    )
+    if signs.oldest_transaction is not None:
+        old = signs.oldest_transaction > LONG_TRANSACTION
+        yield Check(
+            name="transaction",
+            health=Health.NOTE if old else Health.OK,
+            text=f"the oldest is open for {duration.spelled(signs.oldest_transaction)}"
+            + (": vacuum removes nothing younger, and reserve slows down" if old else ""),
+        )
 
 
 def _counts(session: Session, store: Store) -> Iterator[Check]:

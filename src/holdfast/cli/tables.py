@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import NamedTuple, cast
 from urllib.parse import urlsplit
 
+from holdfast.connect import package_of
 from holdfast.errors import Unsupported
 
 
@@ -40,10 +41,10 @@ def none(url: str) -> Unsupported:
 
 
 def _migrations_of(url: str) -> ModuleType | None:
-    scheme = urlsplit(url).scheme
-    if not scheme.isidentifier():
+    package = package_of(urlsplit(url).scheme)
+    if package is None:
         return None
     try:
-        return importlib.import_module(f"holdfast.drivers.{scheme}.migrate")
+        return importlib.import_module(f"{package}.migrate")
     except ModuleNotFoundError:  # no such driver, no such module in it, or a package to install: connect() says which
         return None

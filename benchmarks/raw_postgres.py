@@ -1,0 +1,90 @@
+"""The other side: bare psycopg loops that write the same rows as the driver, in the fewest statements.
+
+They read the same columns, too: a worker needs the whole job. They know that there is one lane, one worker, no domain,
+no limit, nothing expired and nobody late, and check nothing. Their statements are prepared; the driver's must not be.
+"""
+
+from __future__ import annotations
+
+import psycopg
+
+from benchmarks.jobs import QUEUE, TYPE
+from holdfast.model.job import JobRecord
+
+RESERVE = f"""
+UPDATE holdfast.jobs
+   SET state = 'inflight', attempts = attempts + 1, token = seq || '.' || replace(gen_random_uuid()::text, '-', ''),
+       fence = nextval('holdfast.counter'), expires_at = clock.now + 60000000, check_at = clock.now + 60000000,
+       reserved_at = clock.now, worker = 'raw'
+  FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now) AS clock
+ WHERE ctid = ANY (ARRAY(SELECT ctid FROM holdfast.jobs
+                          WHERE space = 'main' AND queue = '{QUEUE}' AND type = '{TYPE}' AND priority = 0
+                            AND state = 'ready' AND turn
+                            AND available_at <= (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+                          ORDER BY available_at, seq LIMIT %s FOR UPDATE SKIP LOCKED))
+RETURNING id, type, queue, priority, payload, run_at, timeout, created_at, attempts, max_attempts, crashes,
+          max_crashes, idempotency_key, domain, "offset", name, meta, webhook, signature, requested_run_at, last_error,
+          failed_at, token, fence, expires_at
+"""
+ACK = """
+WITH clock AS (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
+), gone AS (DELETE FROM holdfast.jobs WHERE space = 'main' AND id = ANY (%s) RETURNING *
+), kept AS (
+  INSERT INTO holdfast.ended
+    (seq, space, id, queue, type, priority, state, available_at, enqueued_at, ended_at, run_at, attempts, max_attempts,
+     crashes, max_crashes, cancel_requested, noted, last_verb, last_token, created_at, requested_run_at, timeout,
+     idempotency_key, domain, "offset", name, meta, webhook, signature, last_error, failed_at, payload)
+  SELECT seq, space, id, queue, type, priority, 'done', available_at, enqueued_at, now, run_at, attempts, max_attempts,
+         crashes, max_crashes, cancel_requested, noted, 'ack', token, created_at, requested_run_at, timeout,
+         idempotency_key, domain, "offset", name, meta, webhook, signature, last_error, failed_at, payload
+    FROM gone, clock
+)
+INSERT INTO holdfast.ledger
+  (space, job_id, type, queue, domain, "offset", attempt, fence, worker, enqueued_at, available_at, reserved_at,
+   ended_at, ending, state, detail, error)
+SELECT space, id, type, queue, domain, "offset", attempts, fence, worker, enqueued_at, available_at, reserved_at, now,
+       'acked', 'done', '', ''
+  FROM gone, clock
+"""
+COPY = """
+COPY holdfast.jobs (space, id, queue, type, priority, available_at, enqueued_at, max_attempts, max_crashes, created_at,
+                    payload) FROM STDIN (FORMAT BINARY)
+"""
+COPIED = ("text", "text", "text", "text", "int4", "int8", "int8", "int4", "int4", "int8", "bytea")
+
+
+class RawPostgres:
+    """A connection with the same durability as the driver's."""
+
+    def __init__(self, url: str) -> None:
+        self.connection = psycopg.connect(url, autocommit=True, prepare_threshold=0)
+
+    def drain(self, k: int) -> int:
+        """Reserve k and ack k until nothing is left; gives how many there were."""
+        run = self.connection.execute
+        drained = 0
+        while rows := run(RESERVE, [k], binary=True).fetchall():
+            run(ACK, [[row[0] for row in rows]], binary=True)
+            drained += len(rows)
+        return drained
+
+    def enqueue(self, jobs: list[JobRecord]) -> None:
+        """One COPY."""
+        with self.connection.cursor() as cursor, cursor.copy(COPY) as copy:
+            copy.set_types(COPIED)
+            for job in jobs:
+                copy.write_row(
+                    (
+                        "main",
+                        job.id,
+                        job.queue,
+                        job.type,
+                        job.priority,
+                        job.created_at,
+                        job.created_at,
+                        job.max_attempts,
+                        job.max_crashes,
+                        job.created_at,
+                        job.payload,
+                    )
+                )

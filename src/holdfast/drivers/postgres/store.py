@@ -1,0 +1,69 @@
+"""What every verb of the PostgreSQL driver stands on: one space of one database, one round trip per call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import psycopg
+from psycopg.rows import tuple_row
+
+from holdfast.drivers.doors import Doors
+from holdfast.drivers.postgres import arrays
+from holdfast.drivers.postgres.connections import Connection, Connections, OwnConnection
+from holdfast.drivers.postgres.rows import Row
+from holdfast.drivers.postgres.statements import Statements
+from holdfast.errors import CallerClockRefused
+from holdfast.model import bounds
+
+
+class PostgresStore(Doors):
+    """A database seen by one space."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        statements: Statements,
+        channel: str | None,
+        *,
+        caller_clock: bool,
+        space: str,
+    ) -> None:
+        self._connections = connections
+        self._statements = statements
+        self.space_name = space
+        self.channel = channel  # to tell listeners on; None: there are none
+        self.caller_clock = caller_clock
+
+    def given(self, now: int | None) -> int | None:
+        """The caller's instant where it may bring one; None asks the server for its own (law L1)."""
+        if now is None:
+            return None
+        if not self.caller_clock:
+            raise CallerClockRefused
+        return bounds.integer("now", now, most=bounds.MAX_INSTANT)
+
+    def _function(self, name: str, *arguments: object, again: bool = True) -> list[Row]:
+        """Call a function of ``schema/``, which is one transaction. ``again``: it may be carried out twice."""
+        return self._connections.call(lambda connection: self.function_on(connection, name, *arguments), again=again)
+
+    def function_on(self, connection: Connection, name: str, *arguments: object) -> list[Row]:
+        """The same on a given connection, inside whatever transaction it is in."""
+        with psycopg.RawCursor(connection, row_factory=tuple_row) as cursor:
+            if not isinstance(connection, OwnConnection):  # a caller's: it stays as it is, this cursor learns
+                arrays.register(cursor.adapters)
+            cursor.execute(self._statements.call(name, len(arguments)), arguments, prepare=False, binary=True)
+            return cursor.fetchall()
+
+    def copy_statement(self, table: str, columns: Sequence[str]) -> bytes:
+        """COPY into these columns of a table, in its binary form."""
+        return self._statements.copy(table, columns).encode()
+
+    def _query(self, name: str, parameters: Mapping[str, object]) -> list[Row]:
+        """Run a statement of ``queries/``: one that reads, or that may be carried out twice."""
+        text = self._statements.query(name).encode()
+
+        def run(connection: Connection) -> list[Row]:
+            cursor = connection.execute(text, parameters, prepare=False, binary=True)
+            return cursor.fetchall() if cursor.description is not None else []
+
+        return self._connections.call(run, again=True)

@@ -1,0 +1,1 @@
+"""Real servers for tests, benchmarks and soaks, started from installed packages on a free port."""

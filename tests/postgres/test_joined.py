@@ -1,0 +1,126 @@
+"""Enqueue inside the caller's own transaction: the job exists if, and only if, the caller's rows do."""
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+
+from holdfast.errors import InvalidInput, StoreUnavailable, Unsupported
+from tests.postgres.conftest import NOW
+
+
+@pytest.fixture
+def connection(url, store):
+    with psycopg.connect(url, row_factory=dict_row) as made:
+        made.execute("CREATE TABLE orders (id integer PRIMARY KEY)")
+        made.commit()
+        yield made
+
+
+def orders(connection):
+    return connection.execute("SELECT count(*) AS n FROM orders").fetchone()["n"]
+
+
+@pytest.mark.parametrize("count", [1, 600])  # by a function, and by COPY
+def test_a_rollback_takes_the_jobs_with_it(store, connection, job, count):
+    connection.execute("INSERT INTO orders VALUES (1)")
+    jobs = [job(domain="d") for _ in range(count)]
+    assert not any(answer.existed for answer in store.joined(connection).enqueue(jobs, now=NOW))
+    connection.rollback()
+    assert store.counts(now=NOW) == []
+    assert store.reserve(["q"], limit=10, lease_for=1000, now=NOW) == []
+    assert orders(connection) == 0
+
+
+def test_a_rolled_back_key_is_free(store, connection, job):
+    store.joined(connection).enqueue([job(id="a", idempotency_key="k")], now=NOW)
+    connection.rollback()
+    [again] = store.enqueue([job(id="b", idempotency_key="k")], now=NOW)
+    assert (again.id, again.existed) == ("b", False)
+
+
+@pytest.mark.parametrize("count", [3, 600])
+def test_a_commit_makes_both_durable(store, connection, job, count):
+    connection.execute("INSERT INTO orders VALUES (1)")
+    jobs = [job(), *(job(domain="d") for _ in range(count - 1))]
+    store.joined(connection).enqueue(jobs, now=NOW)
+    assert store.reserve(["q"], limit=10, lease_for=1000, now=NOW) == []
+    connection.commit()
+    reserved = store.reserve(["q"], limit=10, lease_for=1000, now=NOW)
+    assert [reservation.job.id for reservation in reserved] == [jobs[0].id, jobs[1].id]
+    assert orders(connection) == 1
+
+
+def test_an_open_transaction_holds_up_nobody(store, connection, job):
+    """Also not in the domain, nor in the lane, in which it has enqueued the first job ever."""
+    store.joined(connection).enqueue([job(domain="d"), job(type="new")], now=NOW)
+    mine = [job(domain="d") for _ in range(2)]
+    store.enqueue(mine, now=NOW)
+    from holdfast.model.settlement import Ack
+
+    for wanted in mine:
+        [reservation] = store.reserve(["q"], limit=5, lease_for=1000, now=NOW)
+        assert reservation.job.id == wanted.id
+        assert store.settle([Ack(reservation.lease)], now=NOW) == [None]
+    connection.commit()
+    assert len(store.reserve(["q"], limit=5, lease_for=1000, now=NOW)) == 2
+
+
+def test_keys_and_ids_that_exist_answer_as_usual(store, connection, job):
+    store.enqueue([job(id="a", idempotency_key="k")], now=NOW)
+    answers = store.joined(connection).enqueue([job(id="a"), job(id="b", idempotency_key="k", payload=b"[]")], now=NOW)
+    connection.commit()
+    assert [(answer.id, answer.existed, answer.conflict) for answer in answers] == [
+        ("a", True, False),
+        ("a", True, True),
+    ]
+
+
+def test_a_bad_record_leaves_the_callers_transaction_as_it_was(store, connection, job):
+    connection.execute("INSERT INTO orders VALUES (1)")
+    with pytest.raises(InvalidInput):
+        store.joined(connection).enqueue([job(id="a"), job(priority=10)], now=NOW)
+    connection.commit()
+    assert store.get("a") is None
+    assert orders(connection) == 1
+
+
+def test_the_callers_connection_stays_as_it_is(store, connection, job):
+    store.joined(connection).enqueue([job()], now=NOW)
+    assert connection.row_factory is dict_row
+    assert connection.execute("SELECT 1 AS one").fetchone() == {"one": 1}
+
+
+def test_a_connection_outside_of_any_transaction_is_refused(store, connection, job):
+    connection.autocommit = True
+    with pytest.raises(InvalidInput, match="inside a transaction"):
+        store.joined(connection).enqueue([job()], now=NOW)
+    with connection.transaction():
+        store.joined(connection).enqueue([job()], now=NOW)
+    assert store.counts(now=NOW)[0].ready == 1
+
+
+def test_what_is_no_connection_is_refused(store):
+    with pytest.raises(InvalidInput, match=r"psycopg\.Connection.*got str"):
+        store.joined("postgresql://")
+
+
+def test_a_broken_transaction_says_so_in_our_words(store, connection, job):
+    with pytest.raises(psycopg.Error):
+        connection.execute("SELECT 1 / 0")
+    with pytest.raises(StoreUnavailable, match="aborted"):
+        store.joined(connection).enqueue([job()], now=NOW)
+
+
+def test_every_other_verb_is_refused(store, connection):
+    joined = store.joined(connection)
+    for call in (
+        lambda: joined.reserve(["q"], limit=1, lease_for=1),
+        lambda: joined.settle([]),
+        lambda: joined.extend([], lease_for=1),
+        joined.reap,
+        lambda: joined.wait(["q"], timeout=1),
+        lambda: joined.space("other"),
+        lambda: joined.joined(connection),
+    ):
+        with pytest.raises(Unsupported, match="enqueue"):
+            call()

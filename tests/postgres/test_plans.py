@@ -1,0 +1,159 @@
+"""The verbs read what they need and nothing else, whatever the tables hold: their plans and their page counts say so.
+
+Functions plan once for all arguments (``plan_cache_mode = force_generic_plan``): what is shown here for one batch is
+what every batch gets. Looked at while the tables are empty and without statistics, when they are full and without,
+and once they are analysed.
+"""
+
+import re
+
+import psycopg
+import pytest
+
+import holdfast
+from holdfast.clock import MINUTE
+from holdfast.drivers.postgres import arrays, batch
+from holdfast.drivers.postgres.arrays import names
+from holdfast.model.settlement import Ack, Retry
+from holdfast.testing.servers.postgres import PostgresServer
+from tests.postgres.conftest import NOW
+
+GROWS = re.compile(r"Seq Scan on (jobs|ended|ledger|dedupe|registry|notes|arrivals)\b")
+PAGES = re.compile(r"Buffers: shared (?:hit=(\d+))?(?: ?read=(\d+))?")
+JOBS = 1_000_000  # half scheduled, most of the rest of a type that nobody asks for, in front of what is due
+FILL = f"""
+INSERT INTO jobs (space, id, queue, type, priority, available_at, enqueued_at, created_at, max_attempts, payload,
+                  domain, turn)
+SELECT 'main', 'full-' || n, 'q',
+       CASE WHEN n > {JOBS // 2} AND n <= {JOBS * 9 // 10} THEN 'unknown' ELSE 't' END,
+       CASE WHEN n <= {JOBS // 2} THEN 9 ELSE 0 END,
+       CASE WHEN n <= {JOBS // 2} THEN {NOW + 10**12} ELSE {NOW - 10**7} + n END, 0, 0, 25, '{{}}',
+       CASE WHEN n > {JOBS - 20_000} THEN 'd' || (n % 100) END, n <= {JOBS - 20_000}
+  FROM generate_series(1, {JOBS}) AS n
+"""
+ENDED = """
+INSERT INTO ended (seq, space, id, queue, type, priority, state, available_at, enqueued_at, ended_at, created_at,
+                   attempts, max_attempts, crashes, cancel_requested, noted, last_error, payload)
+SELECT n, 'main', 'ended-' || n, 'q', 't', 0, 'done', 0, 0, n, 0, 1, 25, 0, false, false, '', '{}'
+  FROM generate_series(1, 200000) AS n
+"""
+
+
+class Watched:
+    """A session whose every statement, also inside functions, tells its plan."""
+
+    def __init__(self, url: str) -> None:
+        self.told: list[str] = []
+        self.connection = psycopg.connect(url, autocommit=True, options="-c search_path=holdfast")
+        arrays.register(self.connection.adapters)
+        self.connection.add_notice_handler(lambda notice: self.told.append(notice.message_primary))
+        for name, value in (
+            ("auto_explain.log_min_duration", "0"),
+            ("auto_explain.log_nested_statements", "on"),
+            ("auto_explain.log_analyze", "on"),
+            ("auto_explain.log_buffers", "on"),
+            ("auto_explain.log_timing", "off"),
+            ("client_min_messages", "log"),
+        ):
+            if name == "auto_explain.log_min_duration":
+                self.connection.execute("LOAD 'auto_explain'")
+            self.connection.execute(f"SET {name} = {value}")
+
+    def call(self, function: str, *arguments: object) -> tuple[list[tuple], int]:
+        """Its rows, and the pages that it touched. No plan may read the whole of a table that grows."""
+        places = ", ".join(f"${place}" for place in range(1, len(arguments) + 1))
+        with psycopg.RawCursor(self.connection) as cursor:
+            for _ in range(2):  # the first one also plans, and reads the catalogue for that
+                self.told.clear()
+                cursor.execute("BEGIN")
+                cursor.execute(f"SELECT * FROM {function}({places})", arguments)
+                rows = cursor.fetchall()
+                cursor.execute("ROLLBACK")
+        plans = "\n".join(self.told)
+        assert not GROWS.search(plans), plans
+        whole = [text for text in self.told if f"FROM {function}(" in text.split("\n", 2)[1]][-1]
+        pages = PAGES.search(whole)
+        return rows, sum(int(count or 0) for count in pages.groups()) if pages else 0
+
+
+@pytest.fixture(scope="module")
+def database():
+    """On a server of its own: filling it is one long transaction, which would hold up every ledger beside it."""
+    with PostgresServer(durable=False) as server:
+        holdfast.connect(server.url).close()
+        yield server.url
+
+
+def acks(store, k):
+    held = store.reserve(["q"], limit=k, lease_for=MINUTE, types=["t"], now=NOW)
+    return [one.lease for one in held]
+
+
+def look(url: str, ks: tuple[int, ...], *, full: bool) -> dict[tuple[str, int], int]:
+    """The pages of each verb for batches of these sizes."""
+    store = holdfast.connect(f"{url}?listen=off", caller_clock=True)
+    watched = Watched(url)
+    types, queues = names(["t"]), names(["q", "other"])
+    pages = {}
+    for k in ks:
+        for asked, verb in ((types, "reserve_1"), (None, "reserve_1 of any type")):
+            arguments = ("main", queues, asked, k, MINUTE, "w", b"\0" * 16 * k, NOW)
+            rows, pages[verb, k] = watched.call("reserve_1", *arguments)
+            assert len(rows) == (k if full else 0)
+        leases = acks(store, k)
+        settlements = [Ack(lease) for lease in leases] or [Ack(_lease())]
+        _, pages["ack_1", k] = watched.call("ack_1", "main", NOW, *batch.acks(settlements))
+        mixed = [Retry(one.lease, delay=5) if place % 2 else one for place, one in enumerate(settlements)]
+        _, pages["settle_1", k] = watched.call("settle_1", "main", NOW, *batch.endings(mixed))
+        ids = names([one.lease.job_id for one in settlements])
+        tokens = names([one.lease.token for one in settlements])
+        _, pages["extend_1", k] = watched.call("extend_1", "main", NOW, MINUTE, ids, tokens, None, None, None)
+        _, pages["cancel_1", k] = watched.call("cancel_1", "main", NOW, ids)
+        _, pages["reap_1", k] = watched.call("reap_1", "main", None, None, k, NOW + 2 * MINUTE)
+        _, pages["next_due_1", k] = watched.call("next_due_1", "main", queues, NOW)
+        new = [_record(n) for n in range(k)]
+        _, pages["enqueue_1", k] = watched.call("enqueue_1", "main", NOW, "c", True, 1, *batch.jobs(new))
+        _, pages["purge_1", k] = watched.call("purge_1", "main", NOW, names([f"ended-{n}" for n in range(1, k + 1)]))
+        _, pages["trim_1", k] = watched.call("trim_1", "main", NOW, 1, 1, k)
+        if leases:
+            store.settle([Ack(lease) for lease in leases], now=NOW)
+    watched.connection.close()
+    store.close()
+    return pages
+
+
+def _lease():
+    return holdfast.Lease(job_id="nobody", token="1.0", fence=1, expires_at=1)
+
+
+def _record(number: int, **fields):
+    plain = {"id": f"new-{number}", "type": "t", "queue": "q", "payload": b"{}", "created_at": NOW}
+    return holdfast.JobRecord(**{**plain, "idempotency_key": f"k{number}", "domain": f"d{number % 5}", **fields})
+
+
+def test_no_verb_reads_a_whole_table_at_any_time_and_pages_follow_the_batch(database):
+    look(database, (1,), full=False)
+    with psycopg.connect(database, autocommit=True, options="-c search_path=holdfast") as connection:
+        definitions = connection.execute(
+            "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'holdfast' AND indexname LIKE 'jobs\\_%' "
+            "AND indexname <> 'jobs_pkey'"
+        ).fetchall()
+        for name, _ in definitions:
+            connection.execute(f"DROP INDEX {name}")
+        connection.execute("ALTER TABLE jobs SET (autovacuum_enabled = off)")
+        connection.execute(FILL)
+        connection.execute(ENDED)
+        for _, definition in definitions:
+            connection.execute(definition)
+        connection.execute(
+            "UPDATE jobs SET turn = true "
+            "WHERE id IN (SELECT min(id) FROM jobs WHERE domain IS NOT NULL GROUP BY domain)"
+        )
+    blind = look(database, (1, 100, 1000), full=True)
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("ANALYZE")
+    seeing = look(database, (1, 100, 1000), full=True)
+    assert all(count > 0 for count in seeing.values())
+    for pages in (blind, seeing):
+        for (verb, k), count in pages.items():
+            assert count <= 400 + 60 * k, f"{verb} of {k} touched {count} pages"

@@ -1,0 +1,48 @@
+"""A worker on PostgreSQL: it runs its jobs, and goes on by itself when the server has crashed and come back."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import holdfast
+from holdfast import Client, JobRequest
+
+WORKER = """
+import sys
+from datetime import timedelta
+from holdfast.app import Holdfast
+from holdfast.worker.worker import WorkerOptions
+
+app = Holdfast(sys.argv[1])
+app.handler("t", queue="q")(lambda payload: None)
+app.worker(WorkerOptions(queues=("q",), processes=2, lease=timedelta(seconds=3))).run()
+app.close()
+"""
+
+
+def all_done(store, count, within=60):
+    deadline = time.monotonic() + within
+    while sum(row.done for row in store.counts()) < count:
+        assert time.monotonic() < deadline, store.counts()
+        time.sleep(0.05)
+
+
+def test_a_worker_goes_on_after_a_crash_of_the_server(server):
+    url = server.create_database("worker")
+    store = holdfast.connect(url)
+    client = Client(store)
+    worker = subprocess.Popen([sys.executable, "-c", WORKER, url], stderr=subprocess.PIPE, text=True)
+    try:
+        client.enqueue([JobRequest(type="t", queue="q") for _ in range(200)])
+        all_done(store, 200)
+        server.kill()
+        server.start()
+        client.enqueue([JobRequest(type="t", queue="q") for _ in range(200)])
+        all_done(store, 400)
+        assert worker.poll() is None
+    finally:
+        worker.send_signal(signal.SIGTERM)
+        _, said = worker.communicate(timeout=60)
+    assert worker.returncode == 0, said
+    store.close()
