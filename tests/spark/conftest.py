@@ -32,3 +32,15 @@ def app(tmp_path):
     made = Holdfast(f"sqlite:///{tmp_path}/jobs.db")
     yield made
     made.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def any_app(request, tmp_path):
+    """On each store that Spark can work with."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path}/jobs.db"
+    else:
+        url = request.getfixturevalue("postgres_database")()
+    made = Holdfast(url)
+    yield made
+    made.close()

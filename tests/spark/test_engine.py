@@ -32,7 +32,9 @@ def python_worker_of_this_child() -> int:
     return int(Path(f"/proc/{nursery}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def test_a_queue_is_drained_with_one_row_for_each_attempt(spark, app):
+def test_a_queue_is_drained_with_one_row_for_each_attempt(spark, any_app):
+    app = any_app
+
     @app.handler("t")
     def handle(payload, ctx):
         if payload % 10 == 0 and ctx.attempt == 1:
@@ -64,7 +66,9 @@ def test_rows_are_kept_and_nothing_runs_again_when_they_are_read_twice(spark, ap
     assert [count.ready for count in app.driver.counts()] == [5]
 
 
-def test_a_killed_python_worker_loses_nothing_and_its_attempts_are_told(spark, app):
+def test_a_killed_python_worker_loses_nothing_and_its_attempts_are_told(spark, any_app):
+    app = any_app
+
     @app.handler("deadly", max_attempts=5)
     def deadly(payload, ctx):
         if payload == 30 and ctx.attempt == 1:
