@@ -21,6 +21,7 @@
     ├── ConnectError                   a URL that no driver can open
     ├── CallerClockRefused             ``now`` was passed to a store that reads its own clock
     ├── LedgerTrimmed                  the ledger no longer holds what follows this cursor
+    ├── SparkUnavailable               there is no Spark, or no Java, that could be started here
     └── Unsupported                    this driver cannot do it, and says so (see ``capabilities``)
 
 Facts travel as attributes, so that callers never parse a message. All of them survive pickling.
@@ -215,6 +216,10 @@ class LedgerTrimmed(HoldfastError):
         super().__init__(
             f"the ledger was trimmed past cursor {cursor!r}; start again from after=None (the oldest row kept)"
         )
+
+
+class SparkUnavailable(HoldfastError):
+    """There is no Spark, or no Java, that could be started here; the text says what to install."""
 
 
 class Unsupported(HoldfastError):

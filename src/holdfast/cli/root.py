@@ -15,6 +15,7 @@ from holdfast.cli.ledger import ledger
 from holdfast.cli.queue import queue
 from holdfast.cli.schema import schema
 from holdfast.cli.session import Root
+from holdfast.cli.spark import spark
 from holdfast.cli.upkeep import reap, trim
 from holdfast.cli.work import work
 
@@ -32,5 +33,5 @@ def root() -> None:
     """  # noqa: D301 - \b keeps click from filling the lines
 
 
-for command in (init, work, enqueue, job, queue, dead, ledger, reap, trim, doctor, schema, conform, bench):
+for command in (init, work, enqueue, job, queue, dead, ledger, reap, trim, doctor, schema, conform, bench, spark):
     root.add_command(command)

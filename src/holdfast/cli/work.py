@@ -31,6 +31,9 @@ class _Drain(click.ParamType):  # type: ignore[type-arg] # generic in new versio
         return None if value == FOREVER else LENGTH.convert(value, param, ctx)
 
 
+DRAIN = _Drain()
+
+
 @click.command(cls=Command)
 @click.argument("app_path", metavar="MODULE:APP")
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Repeatable; by default those of the handlers.")
@@ -40,7 +43,7 @@ class _Drain(click.ParamType):  # type: ignore[type-arg] # generic in new versio
 )
 @click.option("--lease", type=LENGTH, default="15s", show_default=True, help="Extended every third of it.")
 @click.option(
-    "--drain", type=_Drain(), default="25s", show_default=True, help="For running jobs after a stop, or 'forever'."
+    "--drain", type=DRAIN, default="25s", show_default=True, help="For running jobs after a stop, or 'forever'."
 )
 @click.option(
     "--grace", type=LENGTH, default="2s", show_default=True, help="From interrupting a handler to killing it."
@@ -76,7 +79,7 @@ def work(
     SIGTERM and SIGINT stop it: nothing more is reserved, running jobs get the drain time, what is left is given back
     with its attempt refunded. A second signal does not wait.
     """
-    app = _app(app_path, session)
+    app = app_of(app_path, session)
     options = WorkerOptions(
         queues=tuple(dict.fromkeys(queues)) or None,
         processes=processes or os.cpu_count() or 1,
@@ -108,7 +111,7 @@ def work(
         session.screen.line(", ".join(f"{count} {status}" for status, count in sorted(tally.items())) or "nothing done")
 
 
-def _app(path: str, session: Session) -> Holdfast:
+def app_of(path: str, session: Session) -> Holdfast:
     """The app that MODULE:APP names; found from the working directory too, as ``python -m`` would."""
     module, colon, name = path.partition(":")
     if not (module and colon and name):

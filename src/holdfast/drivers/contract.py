@@ -73,6 +73,7 @@ class Feature(StrEnum):
     CALLER_CLOCK = "a caller's clock"
     JOINED = "enqueue in the caller's transaction"
     PROCESSES = "use by several processes at once"
+    MACHINES = "use by several machines at once"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,6 +301,10 @@ class Admin(Protocol):
 
         The page's cursor always leads on, also from an empty page. Raises ``LedgerTrimmed`` rather than skip rows.
         """
+        ...
+
+    def ledger_end(self) -> str:
+        """The cursor from which ``ledger`` gives what has not ended yet: for those who want only what follows."""
         ...
 
     def trim(

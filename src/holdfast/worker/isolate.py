@@ -72,19 +72,15 @@ class Children:
         processes: int,
         threads: int = 1,
         grace: float,
-        on_end: Callable[[list[Ending], bool], None],
         limits: Limits | None = None,
         term: Term | None = None,
     ) -> None:
-        """Forks the nursery: call it before starting threads.
-
-        ``on_end`` gets all that has ended at a moment, and whether more will end in the next one.
-        """
+        """Forks the nursery: call it before starting threads."""
         self._nursery = Nursery(server(catalogue, limits or Limits(), term or Term(), threads=threads))
         self._threads = threads  # jobs at a time in each child
         self._slots = processes * threads
         self._grace = grace
-        self._on_end = on_end
+        self._on_end: Callable[[list[Ending], bool], None] = lambda _endings, _more_soon: None
         self._children: dict[int, _Child] = {}
         self._pending: deque[Run] = deque()
         self._usual: float | None = None  # seconds that a run takes, lately
@@ -102,9 +98,13 @@ class Children:
         for _ in range(processes):
             self._nursery.ask_for_child()
         self._thread = threading.Thread(target=self._watch, name="holdfast-children", daemon=True)
-        self._thread.start()
 
     # For the worker ---------------------------------------------------------------------------------------------
+
+    def start(self, on_end: Callable[[list[Ending], bool], None]) -> None:
+        """Begin. ``on_end`` gets all that has ended at a moment, and whether more will end in the next one."""
+        self._on_end = on_end
+        self._thread.start()
 
     def room(self) -> int:
         """How many more runs are useful now: what can start at once, and what waits only a moment.

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.clock import DAY, SECOND, from_timedelta, monotonic
 from holdfast.drivers.contract import Feature, JobFilter, Store
@@ -97,6 +97,15 @@ class WorkerResult:
     error: str = ""
 
 
+class Settled(NamedTuple):
+    """An attempt, how the worker ended it, and what the store said to that."""
+
+    run: Run
+    settlement: Settlement
+    refused: LeaseError | StoreError | None
+    status: str
+
+
 @dataclass(slots=True)
 class Tally:
     """What a worker has done so far."""
@@ -114,8 +123,14 @@ class Worker:
     """Runs the jobs of some queues by the handlers it knows. ``run`` may be called off the main thread, too."""
 
     def __init__(
-        self, driver: Store, options: WorkerOptions | None = None, *, catalogue: Catalogue | None = None
+        self,
+        driver: Store,
+        options: WorkerOptions | None = None,
+        *,
+        catalogue: Catalogue | None = None,
+        on_settled: Callable[[Sequence[Settled]], None] | None = None,
     ) -> None:
+        """``on_settled`` is told of every attempt, in batches, from a thread of the worker."""
         self.driver = driver
         self.options = options or WorkerOptions()
         self.catalogue = catalogue or Catalogue()
@@ -123,6 +138,8 @@ class Worker:
         self.queues = list(self.options.queues or (DEFAULT_QUEUE,))
         self.tally = Tally()
         self._lease_for = from_timedelta(self.options.lease)
+        self._on_settled = on_settled
+        self._children: Children | None = None
         self._stop = threading.Event()
         self._now = threading.Event()
         self._numbers = itertools.count(1)
@@ -183,28 +200,37 @@ class Worker:
 
     # The loop ---------------------------------------------------------------------------------------------------
 
-    def run(self, stop: threading.Event | None = None) -> Counter[str]:
-        """Work until stopped (or drained, or done with ``max_jobs``); gives how many jobs ended how."""
+    def prepare(self) -> None:
+        """Make the child processes that ``run`` will use: in the main thread, if ``run`` is called in another.
+
+        A process should be forked while it has no other threads.
+        """
         if not self.catalogue.types:
             raise InvalidInput("handlers", wanted="at least one registered handler", got="none")
         alone = self.driver.capabilities.gaps.get(Feature.PROCESSES)
         if alone is not None:
             reason = f"{alone}, and handlers run in others: what they enqueue would be lost; use process_once"
             raise Unsupported(self.driver.capabilities.driver, "a worker", reason)
-        with self._signals(), old_values_left_alone():
-            self._run(stop or threading.Event())
-        return Counter(self.tally.statuses)
-
-    def _run(self, stop: threading.Event) -> None:
-        children = Children(
+        self._children = Children(
             self.catalogue,
             processes=self.options.processes,
             threads=self.options.threads,
             grace=self.options.grace.total_seconds(),
-            on_end=lambda endings, more_soon: settler.add(endings, more_soon=more_soon),
             limits=self.options.limits,
             term=Term(jobs=self.options.recycle_after, memory=self.options.recycle_above),
         )
+
+    def run(self, stop: threading.Event | None = None) -> Counter[str]:
+        """Work until stopped (or drained, or done with ``max_jobs``); gives how many jobs ended how."""
+        with self._signals(), old_values_left_alone():
+            if self._children is None:
+                self.prepare()
+            children, self._children = self._children, None
+            assert children is not None
+            self._run(children, stop or threading.Event())
+        return Counter(self.tally.statuses)
+
+    def _run(self, children: Children, stop: threading.Event) -> None:
         heart = Heart(
             self.driver,
             lease_for=self._lease_for,
@@ -214,6 +240,7 @@ class Worker:
         settler = Settler(self.driver, heart, lease_for=self._lease_for, decide=self._decide, on_settled=self._settled)
         heart.start()
         settler.start()
+        children.start(lambda endings, more_soon: settler.add(endings, more_soon=more_soon))
         log.info("worker.started", extra={"worker": self.name, "queues": self.queues})
         try:
             with garbage_looked_for_rarely():
@@ -341,7 +368,10 @@ class Worker:
         answers: Sequence[LeaseError | StoreError | None],
     ) -> None:
         settled = list(zip(runs, settlements, answers, strict=True))
-        self.tally.count(_status(run.reservation.job, settlement, refused) for run, settlement, refused in settled)
+        statuses = [_status(run.reservation.job, settlement, refused) for run, settlement, refused in settled]
+        self.tally.count(statuses)
+        if self._on_settled is not None:
+            self._on_settled([Settled(*one, status) for one, status in zip(settled, statuses, strict=True)])
         for run, settlement, refused in settled:
             if refused is not None:
                 extra = {"job_id": run.reservation.job.id, "verb": settlement.verb, "error": str(refused)}

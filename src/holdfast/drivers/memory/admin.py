@@ -156,6 +156,12 @@ class MemoryAdmin(Doors):
             rows = space.ledger[start : start + limit]
             return Page(rows, str(position + len(rows)))
 
+    def ledger_end(self) -> str:
+        """See ``Admin.ledger_end``."""
+        with self._changed:
+            space = self._open()
+            return str(space.ledger_trimmed + len(space.ledger))
+
     def trim(
         self,
         *,

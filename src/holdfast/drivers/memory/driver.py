@@ -47,6 +47,7 @@ class MemoryDriver(MemoryAdmin):
             Feature.HALT: "a domain goes on when its head fails for good",
             Feature.JOINED: "there is no transaction to join",
             Feature.PROCESSES: "the store lives in one process",
+            Feature.MACHINES: "the store lives in one process",
         },
     )
 

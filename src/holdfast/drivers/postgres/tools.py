@@ -167,6 +167,15 @@ class PostgresTools(PostgresStore):
         last = page[-1][4:6] if page else position or (trimmed_xid, trimmed_seq)
         return Page([rows.ledger_row(row[6:]) for row in page], f"{last[0]}-{last[1]}")
 
+    def ledger_end(self) -> str:
+        """See ``Admin.ledger_end``. What older transactions hold back is given a moment, as in ``ledger``."""
+        deadline = monotonic() + LEDGER_PATIENCE
+        while True:
+            [(xid, seq, held_back)] = self._function("ledger_end_1", self.space_name)
+            if not held_back or monotonic() > deadline:
+                return f"{xid}-{seq}"
+            threading.Event().wait(0.005)
+
     def trim(
         self,
         *,

@@ -48,6 +48,7 @@ class SqliteDriver(SqliteTools):
             gaps={
                 Feature.OFFSETS: "domains run in order of arrival",
                 Feature.HALT: "a domain goes on when its head fails for good",
+                Feature.MACHINES: "the file is on one machine",
             },
         )
 

@@ -80,6 +80,10 @@ class SqliteTools(SqliteStore):
         self.check_page(limit)
         return self._read(lambda call: admin.ledger(call, after, limit))
 
+    def ledger_end(self) -> str:
+        """See ``Admin.ledger_end``."""
+        return self._read(lambda call: str(call.ledger_end()))
+
     def trim(
         self,
         *,

@@ -57,6 +57,18 @@ def a_new_space_has_an_empty_ledger(h: Harness) -> None:
 
 
 @case("L13", needs=LEDGER)
+def the_end_of_the_ledger_leads_to_what_follows(h: Harness) -> None:
+    store = h.store
+    first, second = _held(h), _held(h, domain="other")
+    equal(store.ledger(store.ledger_end()).items, [], "what follows the end of an empty ledger")
+    h.settled(Ack(first.lease))
+    end = store.ledger_end()
+    equal(store.ledger(end).items, [], "what follows the end")
+    h.settled(Ack(second.lease))
+    equal([row.job_id for row in store.ledger(end)], [second.job.id], "what followed")
+
+
+@case("L13", needs=LEDGER)
 def an_ack_has_its_row(h: Harness) -> None:
     held = _held(h)
     h.settled(Ack(held.lease, started_at=h.now - 5, detail="fine ü"))

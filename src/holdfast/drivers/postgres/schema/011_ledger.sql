@@ -56,3 +56,19 @@ BEGIN
        ORDER BY l.xid, l.seq LIMIT _limit) AS l ON true
    ORDER BY l.row_xid, l.row_seq;
 END $$;
+
+-- The last row that is decided, or where the ledger was trimmed: what follows it has not ended yet, or not for all.
+CREATE FUNCTION ledger_end_1(_space text) RETURNS TABLE (row_xid bigint, row_seq bigint, held_back boolean)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off AS $$
+DECLARE
+  _horizon xid8 := horizon_1();
+BEGIN
+  RETURN QUERY
+  SELECT coalesce(l.xid, s.trimmed_xid, '0')::text::bigint, coalesce(l.seq, s.trimmed_seq, 0),
+         EXISTS (SELECT FROM ledger AS late WHERE late.space = _space AND late.xid >= _horizon)
+    FROM (SELECT 1) AS one
+    LEFT JOIN spaces AS s ON s.space = _space
+    LEFT JOIN LATERAL (
+      SELECT l.xid, l.seq FROM ledger AS l WHERE l.space = _space AND l.xid < _horizon
+       ORDER BY l.xid DESC, l.seq DESC LIMIT 1) AS l ON true;
+END $$;

@@ -1,0 +1,85 @@
+"""``holdfast spark``: the same jobs, run on a Spark cluster or on local Spark."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.cli.session import Code, Command, Session, Stop, pass_session
+from holdfast.cli.values import LENGTH
+from holdfast.cli.work import DRAIN, app_of
+from holdfast.worker.worker import WorkerOptions
+
+if TYPE_CHECKING:
+    from holdfast.spark.engine import Progress
+
+ENDED = ("acked", "dead", "rejected")  # attempts after which a job runs no more
+NEEDED = ("pyarrow", "pyspark")
+
+
+@click.group()
+def spark() -> None:
+    """Run jobs on Spark."""
+
+
+@spark.command("work", cls=Command)
+@click.argument("app_path", metavar="MODULE:APP")
+@click.option("--queue", "queues", multiple=True, metavar="NAME", help="Repeatable; by default those of the handlers.")
+@click.option("--slots", type=click.IntRange(1, 100_000), help="Spark tasks that work; by default one for each core.")
+@click.option("--for", "stop_after", type=LENGTH, help="Stop after so long; by default when nothing is left to do.")
+@click.option("--master", metavar="URL", help="Of the cluster; by default local Spark, or what spark-submit says.")
+@click.option("--lease", type=LENGTH, default="15s", show_default=True, help="Extended every third of it.")
+@click.option("--drain", type=DRAIN, default="25s", show_default=True, help="For running jobs after a stop.")
+@click.option(
+    "--grace", type=LENGTH, default="2s", show_default=True, help="From interrupting a handler to killing it."
+)
+@click.option("--json", "as_json", is_flag=True, help='JSON at the end: {"acked": ..., ...}.')
+@pass_session
+def work(
+    session: Session,
+    app_path: str,
+    *,
+    queues: tuple[str, ...],
+    slots: int | None,
+    stop_after: timedelta | None,
+    master: str | None,
+    lease: timedelta,
+    drain: timedelta | None,
+    grace: timedelta,
+    as_json: bool,
+) -> None:
+    """Drain the queues of an app on Spark.
+
+    Every slot is a Spark task that reserves, runs and settles on its own; a Spark task that is killed or retried loses
+    nothing. Ctrl-C lets the slots drain first.
+    """
+    try:
+        from holdfast import spark as engine  # noqa: PLC0415 - an extra that may not be there
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in NEEDED:
+            raise
+        raise Stop(
+            Code.USAGE, f"there is no {error.name} here: pip install 'holdfast[spark-local]', or use a Spark that is"
+        ) from error
+    app = app_of(app_path, session)
+    options = WorkerOptions(queues=tuple(dict.fromkeys(queues)) or None, lease=lease, drain=drain, grace=grace)
+    waiting = sum(count.ready + count.scheduled + count.inflight for count in app.driver.counts())
+    with session.screen.bar("run on Spark", waiting, shown=not as_json) as step:
+
+        def show(progress: Progress) -> None:
+            step(sum(progress.settled[status] for status in ENDED), waiting)
+
+        running = engine.session(master)
+        try:
+            rows = engine.run_queue(
+                app, spark=running, slots=slots, options=options, stop_after=stop_after, on_progress=show
+            )
+            tally = {row["ending"]: row["count"] for row in rows.groupBy("ending").count().collect()}
+        finally:
+            app.close()
+    if as_json:
+        session.screen.document(dict(sorted(tally.items())))
+    else:
+        session.screen.line(", ".join(f"{count} {ending}" for ending, count in sorted(tally.items())) or "nothing done")

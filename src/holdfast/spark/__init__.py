@@ -1,0 +1,10 @@
+"""Jobs on Spark: run in bulk on executors, with per-record leases, retries and dead letters.
+
+pyspark is imported here and nowhere else in the package.
+"""
+
+from holdfast.spark.engine import run_queue
+from holdfast.spark.run import TooManyDead, run
+from holdfast.spark.session import session
+
+__all__ = ["TooManyDead", "run", "run_queue", "session"]

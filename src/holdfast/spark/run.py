@@ -1,0 +1,197 @@
+"""A DataFrame through a handler: every row is a job with leases, retries, backoff and a dead letter of its own.
+
+    ok, dead = holdfast.spark.run(df, fetch, key="url", run="fetch-2026-11", url="postgresql://...")
+
+Rows become jobs once, by their key and the name of the run: a rerun after the whole application was killed finds what
+has ended, and works on what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+from uuid_utils import uuid7
+
+from holdfast.app import Holdfast, Task
+from holdfast.clock import SystemClock
+from holdfast.drivers.contract import JobFilter
+from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.model import bounds
+from holdfast.model.job import JobRecord, State
+from holdfast.model.retry import RetryPolicy
+from holdfast.settings import read as settings
+from holdfast.spark.engine import OnProgress, Progress, check_reach, run_queue
+from holdfast.spark.slot import store_of
+from holdfast.worker.worker import WorkerOptions
+
+TYPE = "spark.row"
+KEY, PAYLOAD = "_holdfast_key", "_holdfast_payload"
+ENOUGH = 100  # rows that must have ended before a share of dead ones says anything
+OUTCOME = "key string, state string, result string, reason string, error string, attempts int"
+ENDED = (State.DONE, State.DEAD, State.CANCELLED)
+
+
+class TooManyDead(HoldfastError):
+    """A run was stopped because more of its rows failed for good than ``max_dead_ratio`` allows."""
+
+    def __init__(self, dead: int, ended: int, most: float) -> None:
+        self.dead, self.ended, self.most = dead, ended, most
+        super().__init__(f"wanted at most {most:.1%} of the rows to fail for good, got {dead} of {ended} so far")
+
+
+def run(
+    df: DataFrame,
+    handler: Callable[..., Any],
+    *,
+    key: str | Sequence[str],
+    url: str | None = None,
+    run: str | None = None,
+    max_attempts: int = 3,
+    timeout: timedelta | None = None,
+    retry: RetryPolicy | None = None,
+    max_dead_ratio: float | None = None,
+    slots: int | None = None,
+    options: WorkerOptions | None = None,
+    on_progress: OnProgress | None = None,
+) -> tuple[DataFrame, DataFrame]:
+    """``(ok, dead)``: the rows of ``df`` that succeeded, with ``result``; and those that did not, with why.
+
+    ``handler`` is ``fn(row)`` or ``fn(row, ctx)`` where ``row`` is a dict, or a handler of an app. ``key`` names the
+    columns that tell rows apart; rows that are equal in all columns share one job. ``run`` names the run: the same name
+    goes on where it ended, without one every call is a run of its own.
+    """
+    spark = df.sparkSession
+    where = url or settings().url
+    if where is None:
+        raise InvalidInput("url", wanted="a store, as an argument or as HOLDFAST_URL", got="none")
+    if max_dead_ratio is not None and not 0 <= max_dead_ratio <= 1:
+        raise InvalidInput("max_dead_ratio", wanted="a share from 0 to 1", got=max_dead_ratio)
+    columns = [key] if isinstance(key, str) else list(key)
+    missing = [column for column in columns if column not in df.columns]
+    if missing or not columns:
+        wanted = f"columns of the frame ({', '.join(df.columns)})"
+        raise InvalidInput("key", wanted=wanted, got=", ".join(missing) or "none")
+    queue = bounds.name("run", f"run:{run or uuid7()}")
+    app = _app(where, handler, queue, max_attempts=max_attempts, timeout=timeout, retry=retry)
+    try:
+        check_reach(app.driver, spark)
+        rows = df.withColumn(KEY, _key_of(columns)).persist()
+        _enqueue(rows, where, queue, max_attempts)
+        watch = on_progress if max_dead_ratio is None else _limited(max_dead_ratio, on_progress)
+        run_queue(app, spark=spark, slots=slots, options=_on(options, queue), on_progress=watch).unpersist()
+        return _joined(rows, _outcomes(spark, where, queue))
+    finally:
+        app.close()
+
+
+def _app(url: str, handler: Callable[..., Any], queue: str, **options: Any) -> Holdfast:
+    app = Holdfast(url)
+    app.handler(TYPE, queue=queue, **options)(handler.function if isinstance(handler, Task) else handler)
+    return app
+
+
+def _on(options: WorkerOptions | None, queue: str) -> WorkerOptions:
+    return replace(options or WorkerOptions(), queues=(queue,))
+
+
+# In ---------------------------------------------------------------------------------------------------------
+
+
+def _key_of(columns: Sequence[str]) -> Column:
+    """What tells a row from others: the same for the same values, in any application."""
+    return f.sha2(f.to_json(f.struct(*(f.col(f"`{name}`") for name in columns)), {"ignoreNullFields": "false"}), 256)
+
+
+def _enqueue(rows: DataFrame, url: str, queue: str, max_attempts: int) -> None:
+    names = [name for name in rows.columns if name != KEY]
+    payload = f.to_json(f.struct(*(f.col(f"`{name}`") for name in names)), {"ignoreNullFields": "false"})
+    jobs = rows.select(f.col(KEY), payload.alias(PAYLOAD)).distinct()
+    store = partial(_store_rows, url=url, queue=queue, max_attempts=max_attempts)
+    refused = jobs.mapInArrow(store, "key string").limit(1).collect()
+    if refused:
+        got = f"two rows with the key {refused[0]['key']} and different values, here or in an earlier run of this name"
+        raise InvalidInput("key", wanted="columns that tell all rows apart", got=got)
+
+
+def _store_rows(
+    batches: Iterator[pa.RecordBatch], *, url: str, queue: str, max_attempts: int
+) -> Iterator[pa.RecordBatch]:
+    """A Spark task: rows into the store; gives the keys that were known with another payload."""
+    store, clock = store_of(url, "main"), SystemClock()
+    for batch in batches:
+        for start in range(0, batch.num_rows, bounds.MAX_BATCH):
+            part, now = batch.slice(start, bounds.MAX_BATCH), clock.now()
+            jobs = [
+                JobRecord(
+                    id=str(uuid7()),
+                    type=TYPE,
+                    queue=queue,
+                    payload=payload.encode(),
+                    created_at=now,
+                    max_attempts=max_attempts,
+                    idempotency_key=key,
+                )
+                for key, payload in zip(part.column(0).to_pylist(), part.column(1).to_pylist(), strict=True)
+            ]
+            answers = store.enqueue(jobs)
+            known = [job.idempotency_key for job, answer in zip(jobs, answers, strict=True) if answer.conflict]
+            yield pa.RecordBatch.from_pydict({"key": pa.array(known, pa.string())})
+
+
+# Out --------------------------------------------------------------------------------------------------------
+
+
+def _limited(most: float, on_progress: OnProgress | None) -> OnProgress:
+    def watch(progress: Progress) -> None:
+        if on_progress is not None:
+            on_progress(progress)
+        dead = progress.settled["dead"] + progress.settled["rejected"]
+        ended = dead + progress.settled["acked"]
+        if ended >= ENOUGH and dead > most * ended:
+            raise TooManyDead(dead, ended, most)
+
+    return watch
+
+
+def _outcomes(spark: SparkSession, url: str, queue: str) -> DataFrame:
+    """How each job of the run has ended, read once and kept: the store may forget it later."""
+    read = partial(_read_outcomes, url=url, queue=queue)
+    return spark.range(0, 1, 1, 1).mapInArrow(read, OUTCOME).localCheckpoint(eager=True)
+
+
+def _read_outcomes(_: Iterator[pa.RecordBatch], *, url: str, queue: str) -> Iterator[pa.RecordBatch]:
+    store, after = store_of(url, "main"), None
+    while True:
+        page = store.find(JobFilter(queue=queue, states=ENDED), limit=bounds.MAX_BATCH, after=after)
+        yield _arrow(page.items)
+        after = page.cursor
+        if after is None:
+            return
+
+
+def _arrow(jobs: Sequence[JobRecord]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(
+        {
+            "key": pa.array([job.idempotency_key for job in jobs], pa.string()),
+            "state": pa.array([str(job.state) for job in jobs], pa.string()),
+            "result": pa.array([None if job.result is None else job.result.decode() for job in jobs], pa.string()),
+            "reason": pa.array([job.dead_reason for job in jobs], pa.string()),
+            "error": pa.array([job.last_error or None for job in jobs], pa.string()),
+            "attempts": pa.array([job.attempts for job in jobs], pa.int32()),
+        }
+    )
+
+
+def _joined(rows: DataFrame, outcomes: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Every row of the input is in exactly one of the two."""
+    both = rows.join(outcomes, rows[KEY] == outcomes["key"]).drop(KEY, "key")
+    ok = both.where(f.col("state") == str(State.DONE)).drop("state", "reason", "error")
+    dead = both.where(f.col("state") != str(State.DONE)).drop("result")
+    return ok, dead

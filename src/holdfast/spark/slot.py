@@ -1,0 +1,202 @@
+"""What runs on an executor: a slot is a Spark task that works like a worker, and tells what it did row by row.
+
+It reserves for itself, so that no lease ever travels: one that the Spark driver handed out would run twice under one
+token when its Spark task is retried. Heartbeats come from the Spark task's own Python process and handlers run in a
+child of it, by the same machinery as in ``holdfast work``: nothing that a handler does can fail the Spark task.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from queue import Empty, SimpleQueue
+from typing import Self
+
+import msgspec
+import pyarrow as pa
+from pyspark import TaskContext
+
+from holdfast.clock import SECOND, SystemClock, from_timedelta, monotonic
+from holdfast.connect import connect
+from holdfast.drivers.contract import Store
+from holdfast.errors import StoreError
+from holdfast.model.registry import Change
+from holdfast.spark.outcomes import Outcome, from_ledger, from_settled, to_arrow
+from holdfast.worker.catalogue import Catalogue
+from holdfast.worker.worker import Settled, Worker, WorkerOptions
+
+ROWS = 1000  # outcomes in a batch
+TELL_EVERY = 0.5  # seconds in which a batch is given on, however small; and in which a slot looks for orders
+PRESENCE = "spark.slot"  # registry: a slot that is alive, and how it stands
+RUN = "spark.run"  # registry: orders for all slots of a run
+ALIVE_FOR = 5 * SECOND  # without news from a slot, after which it is thought dead
+STOP = b"stop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What the Spark driver sends to every slot. Travels inside the task's closure, which no page or log shows."""
+
+    run: str
+    url: str
+    space: str
+    catalogue: Catalogue
+    options: WorkerOptions
+    stop_after: float | None = None  # seconds
+    ledger_from: str | None = None  # where the ledger ended when the run began
+
+    def __repr__(self) -> str:
+        return f"Order(run={self.run!r})"  # a URL may hold a password
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """How a slot stands, for whoever watches."""
+
+    settled: dict[str, int]
+    alive: bool = True
+
+
+def run_slot(_: Iterator[pa.RecordBatch], order: Order) -> Iterator[pa.RecordBatch]:
+    """The body of the Spark task."""
+    context = TaskContext.get()
+    assert context is not None
+    place, number, try_ = context.partitionId(), context.stageId(), context.attemptNumber()
+    names = [f"{order.run}/{number}/{place}/{earlier}" for earlier in range(try_ + 1)]
+    with Slot(order, place, names) as slot:
+        yield from slot.outcomes()
+
+
+class Slot:
+    """One Spark task at work."""
+
+    def __init__(self, order: Order, place: int, names: Sequence[str]) -> None:
+        *self._earlier, self.name = names
+        self._order = order
+        self._place = place
+        self._executor = f"{socket.gethostname()}:{os.getpid()}"
+        self._clock = SystemClock()
+        self._store = store_of(order.url, order.space)
+        options = replace(order.options, name=self.name)
+        self._lease_for = from_timedelta(options.lease)
+        self._worker = Worker(self._store, options, catalogue=order.catalogue, on_settled=self._settled)
+        self._told: SimpleQueue[Outcome] = SimpleQueue()
+        self._stop = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, name="holdfast-slot", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._worker.prepare()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Also when Spark wants no more rows: a Python worker is used again, so nothing may go on behind its back."""
+        self._worker.stop(at_once=True)
+        self._thread.join()
+        with contextlib.suppress(StoreError):
+            self._tell(alive=False)
+
+    def outcomes(self) -> Iterator[pa.RecordBatch]:
+        """What was done, as it is done, until there is no more to do."""
+        ends_at = None if self._order.stop_after is None else monotonic() + self._order.stop_after
+        while self._thread.is_alive():
+            with contextlib.suppress(StoreError):  # the worker goes on trying; so does this
+                self._tell()
+                self._obey(ends_at)
+                yield from self._of_the_dead()
+            yield from self._batches(monotonic() + TELL_EVERY)
+        yield from self._batches(0.0)
+        patience = monotonic() + 2 * ALIVE_FOR / SECOND
+        while self._earlier and monotonic() < patience:  # what they did is told, also if there was nothing left to do
+            yield from self._of_the_dead()
+            time.sleep(TELL_EVERY)
+        if self._error is not None:
+            raise self._error
+
+    def _work(self) -> None:
+        try:
+            self._worker.run(self._stop)
+        except BaseException as error:  # noqa: BLE001 - raised again where Spark sees it
+            self._error = error
+
+    def _settled(self, settled: Sequence[Settled]) -> None:
+        now = self._clock.now()
+        for one in settled:
+            self._told.put(
+                from_settled(one, slot=self._place, executor=self._executor, lease_for=self._lease_for, now=now)
+            )
+
+    def _batches(self, until: float) -> Iterator[pa.RecordBatch]:
+        rows: list[Outcome] = []
+        while True:
+            left = until - monotonic()
+            try:
+                rows.append(self._told.get(timeout=left) if left > 0 else self._told.get_nowait())
+            except Empty:
+                break
+            if len(rows) == ROWS:
+                yield to_arrow(rows)
+                rows = []
+        if rows:
+            yield to_arrow(rows)
+
+    # Others -----------------------------------------------------------------------------------------------------
+
+    def _tell(self, *, alive: bool = True) -> None:
+        standing = msgspec.json.encode(Standing(dict(self._worker.tally.statuses), alive))
+        ttl = ALIVE_FOR if alive else 60 * SECOND
+        self._store.write([Change(kind=PRESENCE, key=self.name, value=standing, ttl=ttl)])
+
+    def _obey(self, ends_at: float | None) -> None:
+        [order] = self._store.read(RUN, [self._order.run])
+        if (order is not None and order.value == STOP) or (ends_at is not None and monotonic() >= ends_at):
+            self._stop.set()
+
+    def _of_the_dead(self) -> Iterator[pa.RecordBatch]:
+        """End the leases of earlier tries of this Spark task once they are dead, and tell what they could not.
+
+        One that still shows signs of life (speculation, or a kill of a moment ago) is left alone until they stop.
+        """
+        if not self._earlier:
+            return
+        seen = self._store.read(PRESENCE, self._earlier)
+        dead = [
+            name
+            for name, entry in zip(self._earlier, seen, strict=True)
+            if entry is None or not msgspec.json.decode(entry.value or b"{}", type=Standing).alive
+        ]
+        for name in dead:
+            while self._store.reap(worker=name):
+                pass
+            self._earlier.remove(name)
+        if dead:
+            yield from self._from_ledger(set(dead))
+
+    def _from_ledger(self, names: set[str]) -> Iterator[pa.RecordBatch]:
+        cursor = self._order.ledger_from
+        while True:
+            page = self._store.ledger(cursor, limit=ROWS)
+            rows = [
+                from_ledger(row, slot=self._place, executor=row.worker) for row in page.items if row.worker in names
+            ]
+            if rows:
+                yield to_arrow(rows)
+            if not page.items:
+                return
+            cursor = page.cursor
+
+
+_stores: dict[tuple[int, str, str], Store] = {}
+
+
+def store_of(url: str, space: str) -> Store:
+    """One connection per Python worker, which serves many Spark tasks, one after the other."""
+    key = (os.getpid(), url, space)
+    if key not in _stores:
+        _stores[key] = connect(url, space=space)
+    return _stores[key]

@@ -1,0 +1,161 @@
+"""Jobs on local Spark: slots, and what happens to them."""
+
+import os
+import signal
+import threading
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast.app import Holdfast
+from holdfast.errors import InvalidInput, Unsupported
+from holdfast.model.job import State
+from holdfast.spark import run_queue
+from holdfast.worker.control import Unrecoverable
+from tests.spark.conftest import OPTIONS
+
+
+def ledger(app):
+    rows, cursor = [], None
+    while page := app.driver.ledger(cursor):
+        rows += page.items
+        cursor = page.cursor
+    return rows
+
+
+def python_worker_of_this_child() -> int:
+    """A handler's process is a child of the nursery, which is a child of the Spark task's Python process."""
+    nursery = os.getppid()
+    return int(Path(f"/proc/{nursery}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_a_queue_is_drained_with_one_row_for_each_attempt(spark, any_app):
+    app = any_app
+
+    @app.handler("t")
+    def handle(payload, ctx):
+        if payload % 10 == 0 and ctx.attempt == 1:
+            raise ValueError("at first")
+        if payload % 50 == 7:
+            raise Unrecoverable("never")
+        if payload == 13 and ctx.attempt == 1:
+            os._exit(3)
+        return payload
+
+    app.client.enqueue([handle.request(number) for number in range(200)])
+    seen = []
+    rows = run_queue(app, spark=spark, slots=2, options=OPTIONS, on_progress=seen.append).collect()
+    assert [(count.done, count.dead) for count in app.driver.counts()] == [(196, 4)]
+    ends = [(row["job_id"], row["attempt"], row["fence"], row["ending"]) for row in rows]
+    assert sorted(ends) == sorted((row.job_id, row.attempt, row.fence, row.ending) for row in ledger(app))
+    assert {row["error_class"] for row in rows} == {None, "ValueError", "never", "crashed"}
+    assert {row["slot"] for row in rows} <= {0, 1}
+    assert all(row["reserved_at"] <= row["started_at"] <= row["ended_at"] for row in rows)
+    assert seen[-1].settled["acked"] == 196
+
+
+def test_rows_are_kept_and_nothing_runs_again_when_they_are_read_twice(spark, app):
+    handle = app.handler("t")(lambda payload: payload)
+    app.client.enqueue([handle.request(number) for number in range(20)])
+    rows = run_queue(app, spark=spark, slots=1, options=OPTIONS)
+    app.client.enqueue([handle.request(number) for number in range(5)])
+    assert rows.count() == rows.count() == 20
+    assert [count.ready for count in app.driver.counts()] == [5]
+
+
+def test_a_killed_python_worker_loses_nothing_and_its_attempts_are_told(spark, any_app):
+    app = any_app
+
+    @app.handler("deadly", max_attempts=5)
+    def deadly(payload, ctx):
+        if payload == 30 and ctx.attempt == 1:
+            os.kill(python_worker_of_this_child(), signal.SIGKILL)
+            time.sleep(60)
+        return os.getpid()
+
+    app.client.enqueue([deadly.request(number) for number in range(100)])
+    rows = run_queue(app, spark=spark, slots=2, options=OPTIONS).collect()
+    assert [(count.done, count.dead) for count in app.driver.counts()] == [(100, 0)]
+    told = sorted((row["job_id"], row["attempt"], row["fence"], row["ending"]) for row in rows)
+    assert told == sorted((row.job_id, row.attempt, row.fence, row.ending) for row in ledger(app))
+    acked = [row["job_id"] for row in rows if row["ending"] == "acked"]
+    assert len(acked) == len(set(acked)) == 100
+
+
+def test_leases_outlive_a_handler_that_holds_the_gil(spark, app):
+    @app.handler("long")
+    def long(_payload, ctx):
+        import ctypes
+
+        ctypes.PyDLL(None).sleep(7)  # more than two leases
+        return ctx.attempt
+
+    answer = long.enqueue(None)
+    run_queue(app, spark=spark, slots=1, options=OPTIONS)
+    assert app.client.result(answer.id) == 1
+
+
+def test_a_timeout_stops_a_handler_and_not_the_spark_task(spark, app):
+    @app.handler("stuck", timeout=timedelta(milliseconds=100), max_attempts=1)
+    def stuck(_payload):
+        while True:
+            pass
+
+    answer = stuck.enqueue(None)
+    [row] = run_queue(app, spark=spark, slots=1, options=OPTIONS).collect()
+    assert (row["ending"], row["error_class"]) == ("retried", "timed out")
+    assert app.client.get(answer.id).state is State.DEAD
+
+
+def test_a_run_that_is_interrupted_gives_back_what_it_holds(spark, app):
+    @app.handler("slow")
+    def slow(_payload):
+        time.sleep(60)
+
+    answers = [slow.enqueue(number) for number in range(2)]
+
+    def interrupt(progress):
+        if sum(count.inflight for count in app.driver.counts()) == 2:
+            raise KeyboardInterrupt
+
+    from dataclasses import replace
+
+    options = replace(OPTIONS, drain=timedelta(milliseconds=100))
+    with pytest.raises(KeyboardInterrupt):
+        run_queue(app, spark=spark, slots=2, options=options, on_progress=interrupt)
+    records = [app.client.get(answer.id) for answer in answers]
+    assert [(record.state, record.attempts) for record in records] == [(State.READY, 0)] * 2
+
+
+def test_a_run_for_some_time_ends_in_time(spark, app):
+    stop = threading.Event()
+    handle = app.handler("t")(lambda payload: payload)
+
+    def feed():
+        while not stop.wait(0.02):
+            handle.enqueue(1)
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    try:
+        rows = run_queue(app, spark=spark, slots=1, options=OPTIONS, stop_after=timedelta(seconds=2))
+    finally:
+        stop.set()
+        feeder.join()
+    assert rows.count() > 0
+
+
+def test_a_store_that_slots_cannot_reach_is_refused(spark):
+    app = Holdfast("memory://")
+    app.handler("t")(lambda payload: payload)
+    with pytest.raises(Unsupported, match="one process"):
+        run_queue(app, spark=spark)
+    app.close()
+    with holdfast.connect("memory://") as store:
+        app = Holdfast(driver=store)
+        app.handler("t")(lambda payload: payload)
+        with pytest.raises(InvalidInput, match="store URL"):
+            run_queue(app, spark=spark)

@@ -1,0 +1,78 @@
+"""A DataFrame through a handler."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import InvalidInput
+from holdfast.spark import TooManyDead, run
+from holdfast.worker.control import Unrecoverable
+from tests.spark.conftest import OPTIONS
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"sqlite:///{tmp_path}/jobs.db"
+
+
+def test_every_row_has_exactly_one_outcome(spark, url):
+    def halve(row, ctx):
+        if row["n"] % 10 == 3:
+            raise Unrecoverable("odd luck")
+        if row["n"] % 10 == 5 and ctx.attempt == 1:
+            raise ValueError("at first")
+        if row["n"] == 17 and ctx.attempt == 1:
+            os._exit(1)
+        return {"half": row["n"] / 2, "word": row["word"]}
+
+    df = spark.range(60).selectExpr("id AS n", "concat('w', id) AS word", "CAST(NULL AS string) AS nothing")
+    ok, dead = run(df, halve, key="n", url=url, slots=2, options=OPTIONS)
+    assert ok.columns == ["n", "word", "nothing", "result", "attempts"]
+    assert dead.columns == ["n", "word", "nothing", "state", "reason", "error", "attempts"]
+    good = {row["n"]: row for row in ok.collect()}
+    bad = {row["n"]: row for row in dead.collect()}
+    assert sorted([*good, *bad]) == list(range(60))
+    assert sorted(bad) == [3, 13, 23, 33, 43, 53]
+    assert good[8]["result"] == '{"half":4.0,"word":"w8"}'
+    assert (good[5]["attempts"], good[17]["attempts"], good[8]["attempts"]) == (2, 2, 1)
+    assert (bad[13]["reason"], bad[13]["attempts"]) == ("odd luck", 1)
+
+
+def test_a_run_of_the_same_name_goes_on_where_it_ended(spark, url, tmp_path):
+    def note(row):
+        with Path(tmp_path, "ran").open("a") as file:
+            file.write(f"{row['n']}\n")
+        return row["n"]
+
+    first, more = spark.range(10).toDF("n"), spark.range(15).toDF("n")
+    run(first, note, key="n", url=url, run="nightly", slots=1, options=OPTIONS)
+    ok, dead = run(more, note, key="n", url=url, run="nightly", slots=1, options=OPTIONS)
+    assert (ok.count(), dead.count()) == (15, 0)
+    assert sorted(Path(tmp_path, "ran").read_text().split(), key=int) == [str(n) for n in range(15)]
+
+
+def test_keys_that_do_not_tell_rows_apart_are_refused(spark, url):
+    df = spark.createDataFrame([(1, "a"), (1, "b")], "n int, word string")
+    with pytest.raises(InvalidInput, match="tell all rows apart"):
+        run(df, len, key="n", url=url, options=OPTIONS)
+    with pytest.raises(InvalidInput, match="columns of the frame"):
+        run(df, len, key="other", url=url)
+
+
+def test_a_run_of_which_too_much_dies_is_stopped(spark, url):
+    def fail(_row):
+        raise Unrecoverable("never")
+
+    with pytest.raises(TooManyDead) as caught:
+        run(spark.range(3000).toDF("n"), fail, key="n", url=url, max_dead_ratio=0.1, slots=1, options=OPTIONS)
+    assert caught.value.dead == caught.value.ended >= 100
+
+
+def test_a_handler_of_an_app_will_do(spark, app, url):
+    @app.handler("double")
+    def double(row):
+        return row["n"] * 2
+
+    ok, _ = run(spark.range(3).toDF("n"), double, key=["n"], url=url, slots=1, options=OPTIONS)
+    assert sorted(row["result"] for row in ok.collect()) == ["0", "2", "4"]
