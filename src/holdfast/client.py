@@ -78,7 +78,7 @@ class Client:
         if not isinstance(requests, Sequence):
             raise InvalidInput("request", wanted="a JobRequest or a list of them", got=requests)
         records = [self._record(one) for one in requests]
-        answers = [answer for batch in _batches(records) for answer in driver.enqueue(batch)]
+        answers = [answer for batch in batches(records) for answer in driver.enqueue(batch)]
         if on_conflict == "raise":
             _no_conflict(records, answers)
         return answers[0] if single else answers
@@ -150,7 +150,7 @@ def _no_conflict(records: Sequence[JobRecord], answers: Sequence[Enqueued]) -> N
             raise EnqueueConflict(answer.id, record.idempotency_key, answers)
 
 
-def _batches(records: Sequence[JobRecord]) -> Iterator[Sequence[JobRecord]]:
+def batches(records: Sequence[JobRecord]) -> Iterator[Sequence[JobRecord]]:
     """The records in order, in pieces bounded by count and size; a very large one is a piece of its own."""
     start = size = 0
     for index, record in enumerate(records):

@@ -27,7 +27,13 @@ PAGES = [page for page in (ROOT / "README.md", *sorted(DOCS.glob("*.md"))) if pa
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def page_of(path: Path) -> object:
+    """Pages about Spark run in the process that has a Spark session already."""
+    marks = [pytest.mark.xdist_group("spark")] if "holdfast.spark" in path.read_text(encoding="utf-8") else []
+    return pytest.param(path, id=path.name, marks=marks)
+
+
+@pytest.mark.parametrize("page", [page_of(path) for path in PAGES])
 def test_every_python_snippet_of_a_page_runs(page: Path, tmp_path, monkeypatch):
     text = page.read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -162,6 +168,18 @@ def test_the_page_tells_the_numbers_of_the_worker():
     assert f"{isolate.SHORT * 1000:.0f} ms of short jobs waiting in it ({isolate.MOST_AHEAD} at the most)" in page
     assert f"the parent up to {isolate.A_WHILE * 1000:.0f} ms of them ({isolate.MOST_WAITING})" in page
     assert f"is tried again every {heartbeat.AGAIN} s" in page
+
+
+# docs/spark.md ----------------------------------------------------------------------------------------------
+
+
+def test_the_tables_of_spark_options_are_those_of_the_code():
+    from holdfast.spark import options
+
+    assert [row[0].strip("`") for row in table("spark.md", "option of the sink")] == list(options.SINK)
+    assert [row[0].strip("`") for row in table("spark.md", "option of a source")] == [
+        name for name in options.STREAM if name != "path"
+    ]
 
 
 # docs/envelope.md -------------------------------------------------------------------------------------------

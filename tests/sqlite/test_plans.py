@@ -28,10 +28,22 @@ LOOKS_FOR = {  # statement -> the index that each table must be searched by
     "trim_ended": {"holdfast_ended_when"},
     "trim_dedupe": {"holdfast_dedupe_until", "holdfast_jobs_id", "holdfast_ended_id"},
     "ledger": {"PRIMARY KEY"},
+    "ledger_mark": {"PRIMARY KEY"},
+    "ledger_rest": {"PRIMARY KEY"},
     "registry_read": {"sqlite_autoindex_holdfast_registry_1"},
     "registry_scan": {"sqlite_autoindex_holdfast_registry_1"},
 }
-IN_ORDER = {"due", "held_expired", "held_of_worker", "find_hot", "find_done", "trim_ended", "ledger", "registry_scan"}
+IN_ORDER = {
+    "due",
+    "held_expired",
+    "held_of_worker",
+    "find_hot",
+    "find_done",
+    "trim_ended",
+    "ledger",
+    "ledger_mark",
+    "registry_scan",
+}
 READS_EVERYTHING = {"counts", "dedupe_windows"}  # a person asked, or a table of a few rows
 SMALL = re.compile(r"SCAN (holdfast_acking|holdfast_settling|a|s|queues|asked|taken|json_each|CONSTANT)\b")
 

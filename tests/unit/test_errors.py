@@ -25,6 +25,7 @@ from holdfast.errors import (
     LedgerTrimmed,
     PayloadError,
     SchemaMismatch,
+    SparkUnavailable,
     StoreBusy,
     StoreClosed,
     StoreError,
@@ -59,6 +60,7 @@ ALL = [
     ConnectError("no such driver"),
     CallerClockRefused(),
     LedgerTrimmed("17"),
+    SparkUnavailable("there is no Java"),
     Unsupported("memory", "joined", "there is no transaction"),
 ]
 

@@ -33,6 +33,7 @@ __all__ = [
     "Feature",
     "Inspection",
     "JobFilter",
+    "LedgerScan",
     "OnExhausted",
     "Page",
     "QueueCounts",
@@ -318,6 +319,22 @@ class Admin(Protocol):
         """Retention: forget done and cancelled jobs, ledger rows, keys and registry rows that are old enough.
 
         Dead letters are never trimmed: only ``purge`` removes them. ``ended_for`` is at least a day (L6).
+        """
+        ...
+
+
+@runtime_checkable
+class LedgerScan(Protocol):
+    """What a driver may offer beside ``Admin.ledger``, for those who read by the million: the same rows and cursors."""
+
+    def ledger_columns(self, after: str | None, limit: int) -> tuple[Sequence[Sequence[object]], str]:
+        """A page, column by column in the order of ``LedgerRow``'s fields, without a value for each row."""
+        ...
+
+    def ledger_marks(self, after: str | None, *, every: int, most: int) -> list[tuple[str, int]]:
+        """Cursors ``every`` so many rows, each with the number of rows since the one before, without reading them.
+
+        Ends ``most`` rows on, or at the last row; the last stretch may be shorter.
         """
         ...
 

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from holdfast.spark.java import java_home
 
 LOCAL = "local[*,4]"  # four tries of a Spark task, as on a cluster: plain local mode has one
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 LOG4J = Path(__file__).with_name("log4j2.properties")
 
 # Short compilation and the simplest collector: a local driver lives for minutes, and half of its start is warming up.
@@ -31,14 +32,14 @@ CONF = {
 
 
 def session(master: str | None = None, **conf: Any) -> SparkSession:
-    """The active session as it is; else the one of ``sc://...``; else a local or cluster one of its own.
+    """The active session; else the one of ``sc://...``; else a local or cluster one. It knows the format ``holdfast``.
 
     ``conf`` are settings of Spark with ``_`` for ``.``, as in ``spark_sql_shuffle_partitions=4``; they are for a new
     session, an active one is not changed.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
-        return active
+        return registered(active)
     settings = {key.replace("_", "."): str(value) for key, value in conf.items()}
     builder: Any = SparkSession.builder
     remote = master if master and master.startswith("sc://") else os.environ.get("SPARK_REMOTE")
@@ -49,8 +50,18 @@ def session(master: str | None = None, **conf: Any) -> SparkSession:
         settings = {**_local(master), **settings}
     for key, value in settings.items():
         builder = builder.config(key, value)
-    made: SparkSession = builder.getOrCreate()
-    return made
+    return registered(builder.getOrCreate())
+
+
+def registered(spark: SparkSession) -> SparkSession:
+    """The same session, knowing the format ``holdfast``; one of Spark 3 has no formats in Python, and goes without."""
+    try:
+        from holdfast.spark.datasource import HoldfastSource  # noqa: PLC0415 - pyspark 4
+    except ImportError:
+        return spark
+    spark.dataSource.register(HoldfastSource)
+    spark.conf.set(PUSHDOWN, "true")  # or Spark refuses a source that knows what to do with filters
+    return spark
 
 
 def _local(master: str | None) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from itertools import islice, takewhile
 
 from holdfast.drivers import doors
@@ -135,11 +135,42 @@ def _first_time(job_ids: Sequence[str], chosen: dict[str, Found]) -> list[bool]:
 
 def ledger(call: Call, after: str | None, limit: int) -> Page[LedgerRow]:
     """See ``Admin.ledger``. A cursor is the number of the last row read."""
+    position = _ledger_position(call, after)
+    found = call.run("ledger", (call.space, position, limit)).fetchall()
+    return Page([rows.ledger_row(row) for row in found], str(found[-1][0] if found else position))
+
+
+def ledger_columns(call: Call, after: str | None, limit: int) -> tuple[Sequence[Sequence[object]], str]:
+    """See ``LedgerScan.ledger_columns``."""
+    position = _ledger_position(call, after)
+    found = call.run("ledger", (call.space, position, limit)).fetchall()
+    if not found:
+        return [()] * len(fields(LedgerRow)), str(position)
+    numbers, *columns = zip(*found, strict=True)
+    return columns, str(numbers[-1])
+
+
+def ledger_marks(call: Call, after: str | None, every: int, most: int) -> list[tuple[str, int]]:
+    """See ``LedgerScan.ledger_marks``."""
+    position = _ledger_position(call, after)
+    marks: list[tuple[str, int]] = []
+    while most > 0:
+        asked = min(every, most)
+        row = call.run("ledger_mark", (call.space, position, asked - 1)).fetchone()
+        if row is None:
+            end, rest = call.run("ledger_rest", (call.space, position)).fetchone()
+            return [*marks, (str(end), rest)] if rest else marks
+        position = row[0]
+        marks.append((str(position), asked))
+        most -= asked
+    return marks
+
+
+def _ledger_position(call: Call, after: str | None) -> int:
     position = call.ledger_trimmed if after is None else doors.ledger_position(after, call.ledger_end())
     if position < call.ledger_trimmed:
         raise LedgerTrimmed(str(after))
-    found = call.run("ledger", (call.space, position, limit)).fetchall()
-    return Page([rows.ledger_row(row) for row in found], str(found[-1][0] if found else position))
+    return position
 
 
 def trim(call: Call, *, ended_for: int, ledger_for: int, limit: int) -> Trimmed:

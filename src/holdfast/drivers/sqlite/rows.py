@@ -151,27 +151,38 @@ def record(row: Row) -> JobRecord:
     )
 
 
+_LedgerDraft = draft_of(LedgerRow)
+_ENDINGS = {ending.value: ending for ending in Ending}
+_STATES: dict[str | None, State | None] = {None: None, **{state.value: state for state in State}}
+
+
 def ledger_row(row: Row) -> LedgerRow:
     """From a row of ``ledger.sql``, whose first column is its number."""
-    return LedgerRow(
-        job_id=row[1],
-        type=row[2],
-        queue=row[3],
-        domain=row[4],
-        offset=row[5],
-        attempt=row[6],
-        fence=row[7],
-        worker=row[8],
-        enqueued_at=row[9],
-        available_at=row[10],
-        reserved_at=row[11],
-        started_at=row[12],
-        ended_at=row[13],
-        ending=Ending(row[14]),
-        state=None if row[15] is None else State(row[15]),
-        detail=row[16],
-        error=row[17],
-    )
+    made = _LedgerDraft()
+    (
+        _,
+        made.job_id,
+        made.type,
+        made.queue,
+        made.domain,
+        made.offset,
+        made.attempt,
+        made.fence,
+        made.worker,
+        made.enqueued_at,
+        made.available_at,
+        made.reserved_at,
+        made.started_at,
+        made.ended_at,
+        ending,
+        state,
+        made.detail,
+        made.error,
+    ) = row
+    made.ending = _ENDINGS[ending]
+    made.state = _STATES[state]
+    made.__class__ = LedgerRow
+    return cast("LedgerRow", made)
 
 
 def settings(row: Row) -> QueueSettings:

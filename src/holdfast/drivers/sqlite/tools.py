@@ -80,6 +80,16 @@ class SqliteTools(SqliteStore):
         self.check_page(limit)
         return self._read(lambda call: admin.ledger(call, after, limit))
 
+    def ledger_columns(self, after: str | None, limit: int) -> tuple[Sequence[Sequence[object]], str]:
+        """See ``LedgerScan.ledger_columns``."""
+        self.check_page(limit)
+        return self._read(lambda call: admin.ledger_columns(call, after, limit))
+
+    def ledger_marks(self, after: str | None, *, every: int, most: int) -> list[tuple[str, int]]:
+        """See ``LedgerScan.ledger_marks``."""
+        self.check_page(every)
+        return self._read(lambda call: admin.ledger_marks(call, after, every, most))
+
     def ledger_end(self) -> str:
         """See ``Admin.ledger_end``."""
         return self._read(lambda call: str(call.ledger_end()))

@@ -1,0 +1,215 @@
+"""Rows become jobs: what they are made of, that none is made twice, and what happens to bad ones."""
+
+import json
+
+import pytest
+from pyspark.sql.types import LongType, StringType, StructType, VariantType
+
+import holdfast
+from holdfast.errors import HoldfastError
+from holdfast.spark.datasource import HoldfastSource
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"sqlite:///{tmp_path}/jobs.db"
+
+
+def jobs(url):
+    with holdfast.connect(url) as store:
+        return store.find(limit=10_000).items
+
+
+def save(df, url, **options):
+    df.write.format("holdfast").options(url=url, **{"type": "t", **options}).mode("append").save()
+
+
+def test_a_row_becomes_a_job_with_the_row_as_its_payload(spark, url):
+    df = spark.sql("select id, 'x' as s, map('k', 1.5D) as m, timestamp'2026-01-02 03:04:05' as at from range(3)")
+    save(df, url, queue="q")
+    found = jobs(url)
+    assert sorted(json.loads(job.payload)["id"] for job in found) == [0, 1, 2]
+    assert {(job.type, job.queue, job.priority, job.max_attempts) for job in found} == {("t", "q", 0, 25)}
+    at = "2026-01-02T03:04:05.000000Z"
+    assert {"id": 0, "s": "x", "m": {"k": 1.5}, "at": at} in [json.loads(job.payload) for job in found]
+
+
+def test_equal_rows_are_jobs_of_their_own_and_two_saves_are_two_sets(spark, url):
+    df = spark.range(0, 10, 1, 2).selectExpr("1 as x")
+    save(df, url)
+    assert len(jobs(url)) == 10
+    save(df, url)
+    assert len(jobs(url)) == 20
+
+
+def test_columns_become_the_fields_of_a_job(spark, url):
+    df = spark.sql(
+        """select id, 'a' || id as who, int(id) as urgent, timestamp'2030-01-01 00:00:00' as later, 90 as seconds,
+                  named_struct('n', id) as body, if(id = 0, 'bulk', null) as lane, 'k.' || id as kind,
+                  map('source', 'spark') as tags from range(2)"""
+    )
+    options = {
+        "type_column": "kind",
+        "queue": "rest",
+        "queue_column": "lane",
+        "payload": "body",
+        "priority": "urgent",
+        "run_at": "later",
+        "timeout": "seconds",
+        "domain": "who",
+        "name": "who",
+        "meta": "tags",
+        "max_attempts": "7",
+        "key": "who",
+    }
+    df.write.format("holdfast").options(url=url, **options).mode("append").save()
+    first, second = sorted(jobs(url), key=lambda job: job.type)
+    assert (first.type, first.queue, first.payload, first.priority) == ("k.0", "bulk", b'{"n":0}', 0)
+    assert (second.type, second.queue, second.payload, second.priority) == ("k.1", "rest", b'{"n":1}', 1)
+    assert first.run_at == first.requested_run_at == 1_893_456_000_000_000
+    assert (second.timeout, second.domain, second.name) == (90_000_000, "a1", "a1")
+    assert (second.meta, second.max_attempts, second.idempotency_key) == ({"source": "spark"}, 7, "a1")
+
+
+def test_a_payload_is_a_json_column_or_some_of_the_columns(spark, url):
+    df = spark.sql("""select id, ' {"deep": [1, null]} ' as text, 1 as x, 'k' || id as k from range(1)""")
+    save(df, url, payload="text")
+    save(df, url, payload="x, k", delay="1h")
+    first, second = jobs(url)
+    assert (first.payload, first.run_at) == (b'{"deep": [1, null]}', None)
+    assert second.payload == b'{"x":1,"k":"k0"}'
+    assert second.run_at == second.created_at + 3_600_000_000
+
+
+def test_a_key_of_columns_is_one_job_in_any_number_of_saves(spark, url):
+    df = spark.sql("select id, id % 2 as half, 'n' as word from range(4)")
+    save(df.select("half", "word"), url, key="half,word")
+    save(df.select("half", "word"), url, key="half,word")
+    assert sorted(job.idempotency_key for job in jobs(url)) == ['[0,"n"]', '[1,"n"]']
+
+
+def test_the_same_run_twice_adds_nothing(spark, url):
+    df = spark.range(0, 100, 1, 3).selectExpr("id % 7 as x")
+    save(df, url, run="nightly-1")
+    save(df, url, run="nightly-1")
+    assert len(jobs(url)) == 100
+    save(df, url, run="nightly-2")
+    assert len(jobs(url)) == 200
+
+
+def test_a_spark_task_that_dies_half_way_is_run_again_without_a_second_job(spark, url, tmp_path):
+    died = tmp_path / "died"
+
+    def dies_once(batches):
+        import os
+        import signal
+
+        for number, batch in enumerate(batches):
+            yield batch
+            if number == 5 and not died.exists():
+                died.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "50")
+    try:
+        df = spark.range(0, 1000, 1, 1).selectExpr("id % 3 as x").mapInArrow(dies_once, "x long")
+        save(df, url)
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    assert died.exists()
+    assert len(jobs(url)) == 1000
+
+
+def test_a_micro_batch_that_is_replayed_adds_nothing(spark, url, tmp_path):
+    spark.range(0, 50, 1, 2).selectExpr("id % 5 as x").write.parquet(str(tmp_path / "in"))
+
+    def run():
+        rows = spark.readStream.schema("x long").parquet(str(tmp_path / "in"))
+        query = (
+            rows.writeStream.format("holdfast")
+            .options(url=url, type="t")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(60)
+        assert query.exception() is None
+        return query.lastProgress
+
+    run()
+    assert len(jobs(url)) == 50
+    for commit in (tmp_path / "checkpoint" / "commits").iterdir():
+        commit.unlink()  # as if the Spark driver had died before it wrote down that the batch was done
+    assert run()["numInputRows"] == 50
+    assert len(jobs(url)) == 50
+
+
+BAD = """select id, case id when 3 then 'not json' else '{}' end as body, if(id = 5, 10, 1) as urgent,
+                if(id = 6, double('NaN'), 1D) as number from range(0, 8, 1, 1)"""
+
+
+def test_a_bad_row_fails_the_write_and_says_why(spark, url):
+    with pytest.raises(Exception, match=r"body: wanted JSON in UTF-8, got 8 bytes"):
+        save(spark.sql(BAD), url, payload="body")
+    assert jobs(url) == []
+
+
+def test_bad_rows_are_diverted_with_their_reasons_and_the_others_are_stored(spark, url, tmp_path):
+    bad = str(tmp_path / "bad")
+    for _ in range(2):  # the same run again: the same table
+        save(spark.sql(BAD), url, payload="body,number", meta="body", priority="urgent", bad_rows=bad, run="r")
+        assert len(jobs(url)) == 5
+        kept = spark.read.parquet(bad).orderBy("id").collect()
+        assert [(row["id"], row["holdfast_run"]) for row in kept] == [(3, "r"), (5, "r"), (6, "r")]
+        assert "meta: wanted JSON" in kept[0]["holdfast_reason"]
+        assert "priority: wanted a whole number" in kept[1]["holdfast_reason"]
+        assert "number: wanted a finite number" in kept[2]["holdfast_reason"]
+
+
+def test_a_key_with_another_payload_is_a_bad_row(spark, url, tmp_path):
+    df = spark.sql("select 'k' as k, id from range(0, 3, 1, 1)")
+    save(df, url, key="k", bad_rows=f"file://{tmp_path}/bad")
+    assert [json.loads(job.payload)["id"] for job in jobs(url)] == [0]
+    assert [
+        (row["id"], row["holdfast_reason"]) for row in spark.read.parquet(f"{tmp_path}/bad").orderBy("id").collect()
+    ] == [
+        (1, "key: wanted one payload for a key, got another payload for 'k'"),
+        (2, "key: wanted one payload for a key, got another payload for 'k'"),
+    ]
+
+
+SCHEMA = StructType().add("id", LongType()).add("s", StringType()).add("v", VariantType())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"queu": "q"}, r"option queu: wanted an option of the sink: url, .*, got another"),
+        ({"type": "no spaces"}, r"option type: wanted 1 to 128 of the characters"),
+        ({"type_column": "s"}, r"option type: wanted the type of all jobs, or type_column .*, got both"),
+        ({"payload": "bdy"}, r"option payload: wanted a column of id, s, v, got bdy"),
+        ({"key": ","}, r"option key: wanted columns of id, s, v, got nothing"),
+        ({"priority": "urgent"}, r"option priority: wanted a whole number, or a column of id, s, v, got urgent"),
+        ({"delay": "soon"}, r"option delay: wanted a length such as 5m, or a column of id, s, v, got soon"),
+        ({"run_at": "s"}, r"option run_at: wanted a column with a timestamp, got s string"),
+        ({"payload": "v"}, r"option payload: wanted a column with a type that JSON can hold .*, got v variant"),
+        ({"offset": "id"}, r"option offset: wanted a domain beside it"),
+        ({"offset": "id", "domain": "s"}, r"sqlite driver does not offer domains in order of explicit offsets"),
+        ({"url": "memory://"}, r"memory .*one process"),
+        ({"url": ""}, r"option url: wanted a store URL such as .*, here or in HOLDFAST_URL"),
+        ({"url": "nothing://"}, r"wanted a store URL such as"),
+        ({"bad_rows": "relative"}, r"option bad_rows: wanted fail, or the absolute path"),
+    ],
+)
+def test_an_option_that_does_not_fit_is_refused(url, options, said):
+    given = {"url": url, "type": "t", "payload": "s", **options}
+    with pytest.raises(HoldfastError, match=said):
+        HoldfastSource(given).writer(SCHEMA, overwrite=False)
+
+
+def test_a_write_is_refused_before_any_spark_task_runs(spark, url):
+    with pytest.raises(Exception, match="option queu: wanted an option of the sink: url,") as refused:
+        save(spark.range(1), url, queu="q")
+    assert "stage" not in str(refused.value)
+    with pytest.raises(Exception, match="mode: wanted append"):
+        spark.range(1).write.format("holdfast").options(url=url, type="t").mode("overwrite").save()
