@@ -25,23 +25,25 @@ class MadeKeys:
 
     def __init__(self, run: str, partition: int) -> None:
         self._of_run = hashlib.blake2b(f"{run}\0{partition}\0".encode(), digest_size=16)
+        # The keys of a partition are neighbours in a store's index, where those of all runs would be all over it.
+        self._prefix = f"spark:{self._of_run.hexdigest()[:8]}:"
         self._seen: set[bytes] = set()
         self._again: Counter[bytes] = Counter()  # few, so that the first of each row costs a set's entry only
 
     def keys(self, contents: Iterable[bytes]) -> list[str]:
         """One key for each row, in order."""
         made = []
-        seen, start = self._seen, self._of_run.copy
+        seen, start, prefix = self._seen, self._of_run.copy, self._prefix
         for content in contents:
             hashed = start()
             hashed.update(content)
             digest = hashed.digest()
             if digest in seen:
                 self._again[digest] += 1
-                made.append(f"spark:{digest.hex()}.{self._again[digest]}")
+                made.append(f"{prefix}{digest.hex()}.{self._again[digest]}")
             else:
                 seen.add(digest)
-                made.append(f"spark:{digest.hex()}")
+                made.append(f"{prefix}{digest.hex()}")
         return made
 
 

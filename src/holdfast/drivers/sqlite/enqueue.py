@@ -37,7 +37,7 @@ def enqueue(call: Call, jobs: Sequence[JobRecord]) -> list[Enqueued]:
         new.append(job)
         answers.append(Enqueued(id=job.id, existed=False))
     if new:
-        _insert(call, new)
+        _insert(call, new, keys)
     return answers
 
 
@@ -50,7 +50,7 @@ def _known_keys(call: Call, jobs: Sequence[JobRecord]) -> dict[Key, tuple[str, b
     return {(queue, key): (job_id, digest) for queue, key, job_id, digest in found}
 
 
-def _insert(call: Call, jobs: list[JobRecord]) -> None:
+def _insert(call: Call, jobs: list[JobRecord], keys: dict[Key, tuple[str, bytes]]) -> None:
     space, now = call.space, call.now
     call.run_many("enqueue", [insertion(job, space, now) for job in jobs])
     call.run_many("open_lane", [(space, *lane) for lane in {(job.queue, job.type, job.priority) for job in jobs}])
@@ -61,17 +61,9 @@ def _insert(call: Call, jobs: list[JobRecord]) -> None:
     if keyed:
         windows: dict[str, int] = dict(call.run("dedupe_windows", (space,)).fetchall())
         default = QueueSettings().dedupe_window
-        rows = [
-            (
-                space,
-                job.queue,
-                job.idempotency_key,
-                job.id,
-                digest_of(job.payload),
-                now + windows.get(job.queue, default),
-            )
-            for job in keyed
-        ]
+        pairs = [(job.queue, str(job.idempotency_key)) for job in keyed]
+        # In the order of the table: keys are often hashes, and neighbours share a page.
+        rows = [(space, *key, *keys[key], now + windows.get(key[0], default)) for key in sorted(pairs)]
         call.run_many("remember_key", rows)
 
 
