@@ -26,12 +26,6 @@ def ledger(app):
     return rows
 
 
-def python_worker_of_this_child() -> int:
-    """A handler's process is a child of the nursery, which is a child of the Spark task's Python process."""
-    nursery = os.getppid()
-    return int(Path(f"/proc/{nursery}/stat").read_text().rpartition(")")[2].split()[1])
-
-
 def test_a_queue_is_drained_with_one_row_for_each_attempt(spark, any_app):
     app = any_app
 
@@ -72,7 +66,9 @@ def test_a_killed_python_worker_loses_nothing_and_its_attempts_are_told(spark, a
     @app.handler("deadly", max_attempts=5)
     def deadly(payload, ctx):
         if payload == 30 and ctx.attempt == 1:
-            os.kill(python_worker_of_this_child(), signal.SIGKILL)
+            # This process is a child of the nursery, which is a child of the Spark task's Python process.
+            of_nursery = Path(f"/proc/{os.getppid()}/stat").read_text()
+            os.kill(int(of_nursery.rpartition(")")[2].split()[1]), signal.SIGKILL)
             time.sleep(60)
         return os.getpid()
 
