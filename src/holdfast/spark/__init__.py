@@ -4,6 +4,7 @@ pyspark is imported here and nowhere else in the package.
 """
 
 from holdfast.spark.engine import run_queue
+from holdfast.spark.pipelines import History, audit_store, compact, sync
 from holdfast.spark.session import session
 
-__all__ = ["run_queue", "session"]
+__all__ = ["History", "audit_store", "compact", "run_queue", "session", "sync"]
