@@ -27,7 +27,12 @@ PAGES = [page for page in (ROOT / "README.md", *sorted(DOCS.glob("*.md"))) if pa
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def in_their_process(page: Path):
+    """Pages that need Spark run where its tests do: a session of their own would take as long as all the others."""
+    return pytest.param(page, marks=[pytest.mark.xdist_group("spark")] if page.name == "history.md" else [])
+
+
+@pytest.mark.parametrize("page", [in_their_process(page) for page in PAGES], ids=lambda page: page.name)
 def test_every_python_snippet_of_a_page_runs(page: Path, tmp_path, monkeypatch):
     text = page.read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)

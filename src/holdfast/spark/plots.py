@@ -24,10 +24,18 @@ class Series:
     shape: str = "line"  # or "area", or "bar": bars are stacked
 
 
-def plot(series: Sequence[Series], *, labels: Sequence[str], written: Callable[[float], str]) -> str:
-    """One plot: ``labels`` say what each step is, ``written`` how a value is."""
+def plot(
+    series: Sequence[Series],
+    *,
+    labels: Sequence[str],
+    written: Callable[[float], str],
+    units: Sequence[float] = (),
+) -> str:
+    """One plot: ``labels`` say what each step is, ``written`` how a value is, in the largest of ``units`` that fits."""
     steps = max(len(labels), 1)
-    ticks = _ticks(_highest(series))
+    highest = _highest(series)
+    unit = max((unit for unit in units if 2 * unit <= highest), default=1.0)
+    ticks = [tick * unit for tick in _ticks(highest / unit)]
     scale = _Scale(steps, ticks[-1])
     parts = [
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">',

@@ -28,6 +28,7 @@ LENGTHS = tuple(
     )
     for count in counts
 )
+UNITS = (60.0, 3600.0)  # in which lengths are written once they are twice as long
 STYLE = Path(__file__).with_name("page.css")
 
 
@@ -45,14 +46,13 @@ class Figures:
 
 def figures(leases: DataFrame, jobs: DataFrame, failures: DataFrame, certificate: Certificate) -> Figures:
     """Collect what is shown: some rows for each step of time, queue and failure, however large the history is."""
-    first, last = certificate.first or 0, certificate.last or 0
-    [(came,)] = jobs.selectExpr("unix_micros(min(coalesce(enqueued_at, created_at)))").collect()
-    first = min(first, came) if came is not None and certificate.rows else (came or first)
+    [(came,)] = jobs.selectExpr("unix_micros(min(enqueued_at))").collect()
+    last = certificate.last or 0
+    first = min(certificate.first or 0, came or last)
     step = next((length for length in LENGTHS if (last - first) // length < STEPS), LENGTHS[-1])
     start = first // step * step
-    rows = query(
-        leases.sparkSession, "report_buckets", leases=leases, jobs=jobs, start=f"{start:d}L", step=f"{step:d}L"
-    ).collect()
+    literals = {"start": f"{start:d}L", "step": f"{step:d}L", "last": f"{(last - start) // step:d}L"}
+    rows = query(leases.sparkSession, "report_buckets", leases=leases, jobs=jobs, **literals).collect()
     by_queue = (
         jobs.groupBy("queue", "type")
         .pivot("state", ["ready", "inflight", "done", "dead", "cancelled"])
@@ -205,8 +205,9 @@ def _plots(shown: Figures) -> list[str]:
     labels = _labels(shown)
     return [
         f'<section class="card"><h2>{title} <span class="soft small" style="font-weight:400">{says}</span></h2>'
-        f"{legend(series)}{plot(series, labels=labels, written=written)}</section>"
+        f"{legend(series)}{plot(series, labels=labels, written=written, units=units)}</section>"
         for title, says, series, written in plots
+        for units in [UNITS if written is _length else ()]
     ]
 
 

@@ -1,7 +1,9 @@
 -- A history in equal steps of time: what came and ended in each, how long jobs waited and ran, how busy the slots were.
--- Steps are counted from {start} and are {step} microseconds long; only those in which something happened are here.
+-- Steps are {step} microseconds long, from {start} to the one numbered {last}; those in which nothing happened are left
+-- out. A job that has not run is known only by its producer's clock, which may tell any time: it is put in the nearest.
 WITH came AS (
-  SELECT (unix_micros(coalesce(enqueued_at, created_at)) - {start}) DIV {step} AS bucket, count(*) AS arrivals
+  SELECT greatest(0L, least({last}, (unix_micros(coalesce(enqueued_at, created_at)) - {start}) DIV {step})) AS bucket,
+         count(*) AS arrivals
     FROM {jobs}
    WHERE coalesce(enqueued_at, created_at) IS NOT NULL
    GROUP BY bucket
