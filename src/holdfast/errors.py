@@ -21,6 +21,7 @@
     ├── ConnectError                   a URL that no driver can open
     ├── CallerClockRefused             ``now`` was passed to a store that reads its own clock
     ├── LedgerTrimmed                  the ledger no longer holds what follows this cursor
+    ├── HistoryConflict                another sync has written into this history meanwhile; nothing was added
     ├── SparkUnavailable               there is no Spark, or no Java, that could be started here
     └── Unsupported                    this driver cannot do it, and says so (see ``capabilities``)
 
@@ -220,6 +221,14 @@ class LedgerTrimmed(HoldfastError):
 
 class SparkUnavailable(HoldfastError):
     """There is no Spark, or no Java, that could be started here; the text says what to install."""
+
+
+class HistoryConflict(HoldfastError):
+    """Somebody else has made the next commit of a history; what this sync has read, the next one reads again."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(f"commit {number} of the history was made by another sync meanwhile; nothing was added")
 
 
 class Unsupported(HoldfastError):

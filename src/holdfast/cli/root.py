@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import click
 
+from holdfast.cli.audit import audit
 from holdfast.cli.bench import bench
 from holdfast.cli.conform import conform
 from holdfast.cli.dead import dead
 from holdfast.cli.doctor import doctor
 from holdfast.cli.enqueue import enqueue
+from holdfast.cli.history import history
 from holdfast.cli.init import init
 from holdfast.cli.job import job
 from holdfast.cli.ledger import ledger
 from holdfast.cli.queue import queue
+from holdfast.cli.report import report
 from holdfast.cli.schema import schema
 from holdfast.cli.session import Root
 from holdfast.cli.spark import spark
@@ -33,5 +36,23 @@ def root() -> None:
     """  # noqa: D301 - \b keeps click from filling the lines
 
 
-for command in (init, work, enqueue, job, queue, dead, ledger, reap, trim, doctor, schema, conform, bench, spark):
+for command in (
+    init,
+    work,
+    enqueue,
+    job,
+    queue,
+    dead,
+    ledger,
+    reap,
+    trim,
+    doctor,
+    schema,
+    conform,
+    bench,
+    spark,
+    history,
+    audit,
+    report,
+):
     root.add_command(command)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.session import Code, Command, Session, Stop, pass_session
+from holdfast.cli.extras import master_option, spark_engine
+from holdfast.cli.session import Command, Session, pass_session
 from holdfast.cli.values import LENGTH
 from holdfast.cli.work import DRAIN, app_of
 from holdfast.worker.worker import WorkerOptions
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from holdfast.spark.engine import Progress
 
 ENDED = ("acked", "dead", "rejected")  # attempts after which a job runs no more
-NEEDED = ("pyarrow", "pyspark")
 
 
 @click.group()
@@ -29,7 +29,7 @@ def spark() -> None:
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Repeatable; by default those of the handlers.")
 @click.option("--slots", type=click.IntRange(1, 100_000), help="Spark tasks that work; by default one for each core.")
 @click.option("--for", "stop_after", type=LENGTH, help="Stop after so long; by default when nothing is left to do.")
-@click.option("--master", metavar="URL", help="Of the cluster; by default local Spark, or what spark-submit says.")
+@master_option
 @click.option("--lease", type=LENGTH, default="15s", show_default=True, help="Extended every third of it.")
 @click.option("--drain", type=DRAIN, default="25s", show_default=True, help="For running jobs after a stop.")
 @click.option(
@@ -55,14 +55,7 @@ def work(
     Every slot is a Spark task that reserves, runs and settles on its own; a Spark task that is killed or retried loses
     nothing. Ctrl-C lets the slots drain first.
     """
-    try:
-        from holdfast import spark as engine  # noqa: PLC0415 - an extra that may not be there
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in NEEDED:
-            raise
-        raise Stop(
-            Code.USAGE, f"there is no {error.name} here: pip install 'holdfast[spark-local]', or use a Spark that is"
-        ) from error
+    engine = spark_engine()
     app = app_of(app_path, session)
     options = WorkerOptions(queues=tuple(dict.fromkeys(queues)) or None, lease=lease, drain=drain, grace=grace)
     waiting = sum(count.ready + count.scheduled + count.inflight for count in app.driver.counts())

@@ -1,0 +1,42 @@
+-- What happened in each minute to the jobs of each queue and type: who came, how leases ended, how long jobs had waited
+-- for them and had run under them, in seconds.
+WITH came AS (
+  SELECT queue, type, date_trunc('minute', coalesce(enqueued_at, created_at)) AS minute, count(*) AS arrivals
+    FROM {jobs}
+   WHERE coalesce(enqueued_at, created_at) IS NOT NULL
+   GROUP BY ALL
+),
+timed AS (
+  SELECT *, date_trunc('minute', ended_at) AS minute,
+         greatest(unix_micros(reserved_at) - unix_micros(available_at), 0L) / 1e6D AS wait,
+         greatest(unix_micros(ended_at) - unix_micros(coalesce(started_at, reserved_at)), 0L) / 1e6D AS run
+    FROM {leases}
+),
+ended AS (
+  SELECT queue, type, minute,
+         count_if(fence IS NOT NULL) AS leases,
+         count_if(ending = 'acked') AS acked,
+         count_if(ending = 'retried') AS retried,
+         count_if(ending = 'failed') AS failed,
+         count_if(ending = 'released') AS released,
+         count_if(ending = 'expired') AS expired,
+         count_if(ending = 'cancelled') AS cancelled,
+         count_if(state = 'dead') AS dead,
+         percentile_approx(wait, array(0.5D, 0.95D, 0.99D)) AS wait,
+         percentile_approx(CASE WHEN fence IS NOT NULL THEN run END, array(0.5D, 0.95D, 0.99D)) AS run
+    FROM timed
+   GROUP BY ALL
+)
+SELECT queue, type, minute, CAST(minute AS DATE) AS day,
+       coalesce(arrivals, 0L) AS arrivals,
+       coalesce(leases, 0L) AS leases,
+       coalesce(acked, 0L) AS acked,
+       coalesce(retried, 0L) AS retried,
+       coalesce(failed, 0L) AS failed,
+       coalesce(released, 0L) AS released,
+       coalesce(expired, 0L) AS expired,
+       coalesce(cancelled, 0L) AS cancelled,
+       coalesce(dead, 0L) AS dead,
+       wait[0] AS wait_p50, wait[1] AS wait_p95, wait[2] AS wait_p99,
+       run[0] AS run_p50, run[1] AS run_p95, run[2] AS run_p99
+  FROM came FULL JOIN ended USING (queue, type, minute)

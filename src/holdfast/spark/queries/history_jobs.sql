@@ -1,0 +1,29 @@
+-- One row a job: its newest record, brought up to date by its last ledger row, whichever is newer. A job whose record
+-- was gone before it could be read is here as well, with what the ledger knows of it.
+WITH record AS (
+  SELECT job_id, max(position) AS read_at,
+         max_by(struct(type, queue, domain, offset, name, priority, idempotency_key, attempts, max_attempts,
+                       max_crashes, created_at, run_at, state, dead_at, dead_reason, error, fingerprint), position) AS r
+    FROM (SELECT * FROM {records} UNION ALL SELECT * FROM {waiting})
+   GROUP BY job_id
+),
+told AS (
+  SELECT job_id, max(position) AS told_at, min(enqueued_at) AS enqueued_at, min(reserved_at) AS first_reserved_at,
+         count(fence) AS leases,
+         max_by(struct(type, queue, domain, offset, attempt, state, ending, ended_at), position) AS l
+    FROM {leases}
+   GROUP BY job_id
+)
+SELECT job_id,
+       coalesce(r.type, l.type) AS type,
+       coalesce(r.queue, l.queue) AS queue,
+       coalesce(r.domain, l.domain) AS domain,
+       coalesce(r.offset, l.offset) AS offset,
+       CASE WHEN l.ending = 'purged' THEN 'purged' WHEN told_at >= read_at OR r IS NULL THEN l.state
+            ELSE r.state END AS state,
+       CASE WHEN told_at >= read_at OR r IS NULL THEN l.attempt ELSE r.attempts END AS attempts,
+       coalesce(leases, 0L) AS leases,
+       r.max_attempts, r.max_crashes, r.name, r.priority, r.idempotency_key, r.created_at, r.run_at,
+       enqueued_at, first_reserved_at, l.ended_at, l.ending,
+       r.dead_at, r.dead_reason, r.error, r.fingerprint
+  FROM record FULL JOIN told USING (job_id)

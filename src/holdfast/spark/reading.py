@@ -1,0 +1,82 @@
+"""A store's ledger and jobs, read piece by piece in the Spark driver's process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from holdfast.drivers.contract import JobFilter, Store
+from holdfast.model import bounds
+from holdfast.model.job import JobRecord, State
+from holdfast.model.ledger import LedgerRow
+
+PAGE = bounds.MAX_BATCH
+CHUNK = 200_000  # ledger rows that are held in memory at a time
+
+_LIVE = JobFilter(states=(State.READY, State.INFLIGHT))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Ledger rows that follow one another, and the jobs that ended in them; in the last one, those that wait."""
+
+    rows: list[LedgerRow]
+    records: list[JobRecord]
+    cursor: str | None
+    waiting: list[JobRecord] | None = None
+    snapshot: int | None = None  # rows of this and of earlier chunks that were read before the waiting jobs
+
+
+def chunks(store: Store, after: str | None, *, size: int = CHUNK) -> Iterator[Chunk]:
+    """All that the ledger has behind a cursor, to its end.
+
+    The waiting jobs are read when the ledger has been read to its end, and then the ledger is read to its end again:
+    so a job that ended before its turn to be looked at has its ending in these rows, and one that is neither among
+    those that wait nor ended here, though earlier rows know it, is lost.
+    """
+    reader = _Reader(store, after, size)
+    yield from reader.to_the_end()
+    snapshot = reader.read
+    waiting = _waiting(store)
+    yield from reader.to_the_end()
+    yield reader.chunk(waiting, snapshot)
+
+
+class _Reader:
+    def __init__(self, store: Store, cursor: str | None, size: int) -> None:
+        self.read = 0
+        self._store = store
+        self._cursor = cursor
+        self._size = size
+        self._rows: list[LedgerRow] = []
+
+    def to_the_end(self) -> Iterator[Chunk]:
+        """Full chunks; what is left over is kept for the next. A page that is not full is the end, at that moment."""
+        while True:
+            page = self._store.ledger(self._cursor, PAGE)
+            self._cursor = page.cursor
+            self._rows += page.items
+            self.read += len(page.items)
+            if len(self._rows) >= self._size:
+                yield self.chunk()
+            if len(page.items) < PAGE:
+                return
+
+    def chunk(self, waiting: list[JobRecord] | None = None, snapshot: int | None = None) -> Chunk:
+        """What is left over."""
+        rows, self._rows = self._rows, []
+        last = {row.job_id: row.state for row in rows}
+        ended = (self._store.get(job_id) for job_id, state in last.items() if state is not None and state.ended)
+        records = [record for record in ended if record is not None]  # some are purged or trimmed by now
+        return Chunk(rows=rows, records=records, cursor=self._cursor, waiting=waiting, snapshot=snapshot)
+
+
+def _waiting(store: Store) -> list[JobRecord]:
+    found: list[JobRecord] = []
+    after: str | None = None
+    while True:
+        page = store.find(_LIVE, limit=PAGE, after=after)
+        found += page.items
+        after = page.cursor
+        if after is None:
+            return found

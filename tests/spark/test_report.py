@@ -1,0 +1,106 @@
+"""The page and the commands around it: what is on it, that it stands alone, and how the commands end."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from click.testing import CliRunner
+
+from holdfast import Client, JobRequest, ack, fail
+from holdfast.cli.root import root
+from holdfast.clock import MINUTE
+from holdfast.connect import connect
+from holdfast.spark.plots import Series, plot
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    url = f"sqlite:///{tmp_path_factory.mktemp('report')}/jobs.db"
+    with connect(url) as store:
+        Client(store).enqueue([JobRequest(type="mail", queue="q") for _ in range(5)])
+        for number, one in enumerate(store.reserve(["q"], limit=4, lease_for=MINUTE, worker="w")):
+            if number:
+                ack(store, one.lease)
+            else:
+                fail(store, one.lease, reason="bad & <b>worse</b>", error="550 no such user 'u1'")
+    return url
+
+
+@pytest.fixture
+def run(spark):
+    def run(*arguments, code=0):
+        ran = CliRunner().invoke(root, [str(argument) for argument in arguments])
+        assert ran.exit_code == code, (ran.stdout, ran.stderr)
+        return ran
+
+    return run
+
+
+class Balanced(HTMLParser):
+    """Every element that is opened is closed, in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.open = []
+        self.seen = set()
+
+    def handle_starttag(self, tag, _attrs):
+        self.seen.add(tag)
+        if tag not in {"meta", "br"}:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, _attrs):
+        self.seen.add(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_a_store_becomes_a_history_a_certificate_and_a_page(run, url, tmp_path):
+    folder, out = tmp_path / "history", tmp_path / "report.html"
+    assert "no history at" in run("audit", "--history", folder, code=4).stderr
+    added = json.loads(run("history", "sync", "--to", folder, "--url", url, "--json").stdout)
+    assert (added["rows"], added["jobs"], added["waiting"]) == (4, 5, 1)
+    assert "0 ledger rows" in run("history", "sync", "--to", folder, "--url", url).stdout
+    certificate = json.loads(run("audit", "--history", folder, "--json").stdout)
+    assert certificate["holds"]
+    assert certificate["states"] == {"dead": 1, "done": 3, "waiting": 1}
+    told = run("report", "--history", folder, "--out", out, "--title", "Mail & more").stdout
+    assert "5 jobs, every law held" in told
+    page = out.read_text(encoding="utf-8")
+    balanced = Balanced()
+    balanced.feed(page)
+    assert balanced.open == []
+    assert "script" not in balanced.seen
+    assert not re.search(r"(src|href)=|https?://|url\(|@import", page)
+    assert page.count("<svg") == 6
+    assert "<title>Mail &amp; more</title>" in page
+    assert "bad &amp; &lt;b&gt;worse&lt;/b&gt;" in page
+    assert "every job seen is done, dead, cancelled or waiting" in page
+
+
+def test_a_broken_store_gets_no_certificate(run, url, tmp_path):
+    import shutil
+    import sqlite3
+
+    broken = tmp_path / "broken.db"
+    shutil.copy(url.removeprefix("sqlite:///"), broken)
+    with sqlite3.connect(broken) as database:
+        database.execute(
+            "UPDATE holdfast_ledger SET ended_at = reserved_at - 1 WHERE seq = (SELECT max(seq) FROM holdfast_ledger)"
+        )
+    database.close()
+    ran = run("audit", "--url", f"sqlite:///{broken}", code=1)
+    assert ran.stdout.startswith("NO CERTIFICATE\n")
+    assert re.search(r"\n +1  overlap ", ran.stdout)
+    assert "reserved_at 20" in ran.stdout
+    assert "1 violations" in ran.stderr
+
+
+def test_plots_have_gaps_round_lines_and_no_holes_at_nothing():
+    labels = ["a", "b", "c", "d"]
+    drawn = plot([Series(name="n", colour=1, values=[1, 2, None, 37])], labels=labels, written="{:g}".format)
+    assert re.findall(r'text-anchor="end">([0-9.]+)<', drawn) == ["0", "10", "20", "30", "40"]
+    assert (drawn.count("<polyline"), drawn.count("<circle")) == (1, 1)
+    assert "<svg" in plot([Series(name="n", colour=1, values=[], shape="bar")], labels=[], written=str)
