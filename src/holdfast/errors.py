@@ -23,6 +23,7 @@
     ├── LedgerTrimmed                  the ledger no longer holds what follows this cursor
     ├── HistoryConflict                another sync has written into this history meanwhile; nothing was added
     ├── SparkUnavailable               there is no Spark, or no Java, that could be started here
+    ├── TooManyDead                    a frame's run was stopped: too many of its rows have failed for good
     └── Unsupported                    this driver cannot do it, and says so (see ``capabilities``)
 
 Facts travel as attributes, so that callers never parse a message. All of them survive pickling.
@@ -229,6 +230,14 @@ class HistoryConflict(HoldfastError):
     def __init__(self, number: int) -> None:
         self.number = number
         super().__init__(f"commit {number} of the history was made by another sync meanwhile; nothing was added")
+
+
+class TooManyDead(HoldfastError):
+    """A run was stopped because more of its rows failed for good than ``max_dead_ratio`` allows."""
+
+    def __init__(self, dead: int, ended: int, most: float) -> None:
+        self.dead, self.ended, self.most = dead, ended, most
+        super().__init__(f"wanted at most {most:.1%} of the rows to fail for good, got {dead} of {ended} so far")
 
 
 class Unsupported(HoldfastError):

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import InvalidInput
-from holdfast.spark import TooManyDead, run
+from holdfast.errors import InvalidInput, TooManyDead
+from holdfast.spark import run
 from holdfast.worker.control import Unrecoverable
 from tests.spark.conftest import OPTIONS
 

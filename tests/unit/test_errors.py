@@ -14,6 +14,7 @@ from holdfast.errors import (
     CallerClockRefused,
     ConnectError,
     EnqueueConflict,
+    HistoryConflict,
     HoldfastError,
     InvalidInput,
     JobNotDone,
@@ -31,6 +32,7 @@ from holdfast.errors import (
     StoreError,
     StoreFull,
     StoreUnavailable,
+    TooManyDead,
     Unsupported,
     WaitTimeout,
     WriteRefused,
@@ -60,7 +62,9 @@ ALL = [
     ConnectError("no such driver"),
     CallerClockRefused(),
     LedgerTrimmed("17"),
+    HistoryConflict(7),
     SparkUnavailable("there is no Java"),
+    TooManyDead(40, 200, 0.1),
     Unsupported("memory", "joined", "there is no transaction"),
 ]
 

@@ -22,7 +22,7 @@ from uuid_utils import uuid7
 from holdfast.app import Holdfast, Task
 from holdfast.clock import SystemClock
 from holdfast.drivers.contract import JobFilter
-from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.errors import InvalidInput, TooManyDead
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
 from holdfast.model.retry import RetryPolicy
@@ -36,14 +36,6 @@ KEY, PAYLOAD = "_holdfast_key", "_holdfast_payload"
 ENOUGH = 100  # rows that must have ended before a share of dead ones says anything
 OUTCOME = "key string, state string, result string, reason string, error string, attempts int"
 ENDED = (State.DONE, State.DEAD, State.CANCELLED)
-
-
-class TooManyDead(HoldfastError):
-    """A run was stopped because more of its rows failed for good than ``max_dead_ratio`` allows."""
-
-    def __init__(self, dead: int, ended: int, most: float) -> None:
-        self.dead, self.ended, self.most = dead, ended, most
-        super().__init__(f"wanted at most {most:.1%} of the rows to fail for good, got {dead} of {ended} so far")
 
 
 def run(
