@@ -17,11 +17,14 @@ from holdfast import JobRecord, JobRequest, connect
 from holdfast.app import Holdfast
 from holdfast.clock import DAY, SECOND, SystemClock
 from holdfast.errors import StoreBusy, Unsupported
+from holdfast.model import bounds
 from holdfast.model.ledger import Ending
 from holdfast.model.request import META_RETRY
 from holdfast.model.retry import Fixed
 from holdfast.model.settlement import Ack, Fail
+from holdfast.worker.heartbeat import Heart
 from holdfast.worker.limits import Limits, most_memory_so_far
+from holdfast.worker.run import Run
 from holdfast.worker.worker import WorkerOptions
 from tests.worker import zoo
 from tests.worker.conftest import QUICK, ended
@@ -102,6 +105,52 @@ def test_a_child_that_dies_fails_only_its_own_attempt(app, drain, handler):
     record = ended(app, answer)
     assert record.dead_reason == "poison"  # it took down three processes in a row
     assert (record.attempts, record.crashes) == (3, 3)
+
+
+def test_a_store_that_settles_slowly_is_not_asked_for_more_and_more(app, drain, monkeypatch):
+    """Jobs that are done and not settled are leases that must be kept alive, and work that a crash would repeat."""
+    store, held, most = app.driver, 0, 0
+    reserve, settle = store.reserve, store.settle
+
+    def counting_reserve(*args, **kwargs):
+        nonlocal held, most
+        found = reserve(*args, **kwargs)
+        held += len(found)
+        most = max(most, held)
+        return found
+
+    def slow_settle(settlements, **kwargs):
+        nonlocal held
+        time.sleep(0.05)
+        answers = settle(settlements, **kwargs)
+        held -= len(answers)
+        return answers
+
+    monkeypatch.setattr(store, "reserve", counting_reserve)
+    monkeypatch.setattr(store, "settle", slow_settle)
+    quick = app.handler("quick")(lambda _payload: None)
+    for start in range(0, 12_000, 1000):
+        app.client.enqueue([quick.request(start + number) for number in range(1000)])
+    assert drain(processes=2) == {"acked": 12_000}
+    assert most < 6000
+
+
+def test_a_heartbeat_for_more_leases_than_a_call_takes_is_several_calls(app, monkeypatch):
+    monkeypatch.setattr(bounds, "MAX_BATCH", 3)
+    app.handler("t")(lambda payload: payload)
+    for number in range(7):
+        app.client.enqueue(JobRequest(type="t", payload=number))
+    found = [one for _ in range(3) for one in app.driver.reserve(["default"], limit=3, lease_for=SECOND)]
+    lost = []
+    heart = Heart(app.driver, lease_for=60 * SECOND, on_lost=lambda *one: lost.append(one), on_cancel=lost.append)
+    runs = [Run(number, one) for number, one in enumerate(found)]
+    heart.add(runs)
+    heart.beat()
+    assert len(runs) == 7
+    assert not lost
+    assert {heart.remove([run])[run].expires_at - run.reservation.lease.expires_at > 50 * SECOND for run in runs} == {
+        True
+    }
 
 
 def test_poison_is_counted_as_dead(app, drain):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from holdfast.clock import SECOND
 from holdfast.drivers.contract import Driver
 from holdfast.errors import LeaseError, StoreError
+from holdfast.model import bounds
 from holdfast.model.lease import Lease, Note
 from holdfast.worker.run import Run
 
@@ -81,7 +82,12 @@ class Heart:
                 return
             told = {run: run.note for run, _ in held}
             notes = {run.reservation.job.id: _with_start(run, note) for run, note in told.items()}
-            answers = self._driver.extend([lease for _, lease in held], lease_for=self._lease_for, notes=notes)
+            leases = [lease for _, lease in held]
+            answers: list[Lease | LeaseError] = []
+            for start in range(0, len(leases), bounds.MAX_BATCH):
+                part = leases[start : start + bounds.MAX_BATCH]
+                told_now = {lease.job_id: notes[lease.job_id] for lease in part}
+                answers += self._driver.extend(part, lease_for=self._lease_for, notes=told_now)
         for run, note in told.items():
             if run.note is note:  # told once; what has come meanwhile is for the next time
                 run.note = None

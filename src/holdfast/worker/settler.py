@@ -19,6 +19,7 @@ from holdfast.worker.run import Run
 log = logging.getLogger("holdfast.worker")
 
 MOST = 500  # settlements in a batch
+BEHIND = 2 * MOST  # settlements that may wait, before no more work is begun
 LONGEST = 0.050  # seconds that finished work may wait for its batch
 AGAIN = 0.1  # seconds until a batch is tried again that the store could not take
 
@@ -74,8 +75,15 @@ class Settler:
 
     def wait_until_idle(self, timeout: float) -> bool:
         """Until nothing waits to be settled, or for a while; gives whether nothing does."""
+        return self._wait(0, timeout)
+
+    def wait_until_abreast(self, timeout: float) -> bool:
+        """The same, until no more waits than may: a store that settles slower than it reserves sets the pace."""
+        return self._wait(BEHIND, timeout)
+
+    def _wait(self, most: int, timeout: float) -> bool:
         with self._changed:
-            return self._changed.wait_for(lambda: not self._waiting and not self._under_way, timeout)
+            return self._changed.wait_for(lambda: len(self._waiting) + self._under_way <= most, timeout)
 
     def stop(self) -> None:
         """Settle what is there, then no more."""

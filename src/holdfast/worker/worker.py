@@ -263,6 +263,8 @@ class Worker:
                 if monotonic() >= next_trim:
                     next_trim = self._in_about(TRIM_EVERY if not self._trim() else 0.0)
                 self._give_back(children, settler, waited=TOO_LONG)
+                if not settler.wait_until_abreast(LOOK_AGAIN):
+                    continue
                 found = self._reserve(children, heart)
                 if self._enough():
                     return
