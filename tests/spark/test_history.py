@@ -139,11 +139,11 @@ def test_compaction_keeps_every_row_and_retention_only_young_ones(spark, store, 
     monkeypatch.setattr(pipelines, "SystemClock", lambda: clock)
     monkeypatch.setattr(pipelines, "WASTE_AFTER", 10_000 * DAY)
     done = compact(folder, spark=spark)
-    assert (done.before, done.after, done.forgotten, done.waste) == (6, 4, 0, 0)
+    assert (done.before, done.after, done.forgotten, done.waste) == (9, 6, 0, 0)
     assert kept(spark, folder) == ledger(store)
     monkeypatch.setattr(pipelines, "WASTE_AFTER", 0)
     done = compact(folder, spark=spark, keep=timedelta(days=2))
-    assert (done.before, done.after, done.waste) == (4, 2, 6)
+    assert (done.before, done.after, done.waste) == (6, 3, 9)
     history = History(spark, folder)
     assert {str(day) for (day,) in history.leases.select("day").collect()} == {"2027-01-18"}
     assert history.audit().holds

@@ -19,10 +19,11 @@ def history() -> None:
 
 @history.command("sync", cls=Command)
 @click.option("--to", "folder", required=True, metavar="DIR", help="A folder on any filesystem that Spark reaches.")
+@click.option("--payloads/--no-payloads", default=True, show_default=True, help="What `replay` needs.")
 @master_option
 @click.option("--json", "as_json", is_flag=True, help="JSON: what was added.")
 @pass_session
-def sync(session: Session, *, folder: str, master: str | None, as_json: bool) -> None:
+def sync(session: Session, *, folder: str, payloads: bool, master: str | None, as_json: bool) -> None:
     """Add what has happened since the last sync, exactly once.
 
     A sync that is interrupted has added nothing or whole pieces, and the next one goes on from there.
@@ -33,7 +34,12 @@ def sync(session: Session, *, folder: str, master: str | None, as_json: bool) ->
     store = session.store()
     with session.screen.bar("ledger rows", None, shown=not as_json) as step:
         added = pipelines.sync(
-            store, folder, spark=engine.session(master), space=session.settings.space, on_progress=step
+            store,
+            folder,
+            spark=engine.session(master),
+            space=session.settings.space,
+            payloads=payloads,
+            on_progress=step,
         )
     if as_json:
         session.screen.document(asdict(added))

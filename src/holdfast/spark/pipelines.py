@@ -21,9 +21,10 @@ from holdfast.spark.audit import Certificate, audit
 from holdfast.spark.manifest import Commit, Folder, Part, commit, newest
 from holdfast.spark.reading import CHUNK, Chunk, chunks
 from holdfast.spark.report import figures, page
-from holdfast.spark.rows import JOBS, LEASES, ddl, jobs_table, leases_table
+from holdfast.spark.rows import JOBS, LEASES, PAYLOADS, ddl, jobs_table, leases_table, payloads_table
 
-STORED = {"leases": LEASES, "jobs": JOBS, "waiting": JOBS}
+STORED = {"leases": LEASES, "jobs": JOBS, "payloads": PAYLOADS, "waiting": JOBS}
+OF_JOBS = ("jobs", "payloads")  # tables with versions of a job, of which the newest counts
 WASTE_AFTER = 24 * HOUR  # no sync takes as long: parts that no commit names by then belong to one that died
 
 
@@ -39,7 +40,7 @@ class History:
         self.commit = newest(self._folder)
 
     def stored(self, table: str) -> DataFrame:
-        """``leases``, ``jobs`` (records, some in several versions) or ``waiting``, as they were written."""
+        """``leases``, ``waiting``, or ``jobs`` and ``payloads`` (some in several versions), as they were written."""
         return _read(self._spark, self._folder, table, self.commit.of(table))
 
     @property
@@ -51,6 +52,11 @@ class History:
     def jobs(self) -> DataFrame:
         """One row a job."""
         return history.jobs(self.leases, self.stored("jobs"), self.stored("waiting"))
+
+    @property
+    def payloads(self) -> DataFrame:
+        """What a job was enqueued with beside what ``jobs`` says; of some there is none."""
+        return newest_of(self.stored("payloads"), PAYLOADS)
 
     @property
     def health(self) -> DataFrame:
@@ -126,6 +132,7 @@ def sync(
     *,
     spark: SparkSession,
     space: str = "main",
+    payloads: bool = True,
     size: int = CHUNK,
     on_progress: Callable[[int], None] | None = None,
 ) -> Synced:
@@ -133,7 +140,8 @@ def sync(
 
     Rows become part of the history together with the cursor behind them, by one commit, some hundred thousand at a
     time; whatever was not committed is read again by the next sync. Raises ``LedgerTrimmed`` if the store has
-    forgotten rows that this history does not have, ``HistoryConflict`` if another sync was faster.
+    forgotten rows that this history does not have, ``HistoryConflict`` if another sync was faster. Without ``payloads``
+    jobs can be looked at, but not replayed.
     """
     place = Folder(spark, folder)
     before = state = newest(place)
@@ -142,7 +150,7 @@ def sync(
     start = state.position
     jobs = waiting = 0
     for chunk in chunks(store, state.cursor, size=size):
-        added = _added(spark, place, state, chunk, start)
+        added = _added(spark, place, state, chunk, start, payloads=payloads)
         if not added and not chunk.rows and not state.of("waiting") and state.number:
             break  # nothing is new
         state = _advanced(state, added, chunk, start, space)
@@ -160,18 +168,27 @@ def sync(
     )
 
 
-def _added(spark: SparkSession, place: Folder, state: Commit, chunk: Chunk, start: int) -> list[Part]:
+def _added(
+    spark: SparkSession, place: Folder, state: Commit, chunk: Chunk, start: int, *, payloads: bool
+) -> list[Part]:
     position = state.position + len(chunk.rows)
     added = _write(spark, place, "leases", leases_table(chunk.rows, position=state.position))
-    records = [jobs_table(chunk.records, position=position)]
+    records = list(chunk.records)
     if chunk.waiting is not None:
         assert chunk.snapshot is not None
-        waits = jobs_table(chunk.waiting, position=start + chunk.snapshot)
-        added += _write(spark, place, "waiting", waits)
+        added += _write(spark, place, "waiting", jobs_table(chunk.waiting, position=start + chunk.snapshot))
         # Once more among the jobs, when first seen: what waits is replaced by the next sync, and must not be forgotten.
         seen = _read(spark, place, "waiting", state.of("waiting")).select("job_id").toArrow().column(0)
-        records.append(waits.filter(pc.invert(pc.is_in(waits.column("job_id"), value_set=seen.combine_chunks()))))
-    return added + _write(spark, place, "jobs", pa.concat_tables(records))
+        known = frozenset(seen.to_pylist())
+        waits = [job for job in chunk.waiting if job.id not in known]
+    else:
+        waits = []
+    read_at = start + (chunk.snapshot or 0)
+    tables = {"jobs": jobs_table, "payloads": payloads_table} if payloads else {"jobs": jobs_table}
+    for table, made in tables.items():
+        rows = [made(records, position=position), made(waits, position=read_at)]
+        added += _write(spark, place, table, pa.concat_tables(rows))
+    return added
 
 
 def _advanced(state: Commit, added: list[Part], chunk: Chunk, start: int, space: str) -> Commit:
@@ -212,7 +229,7 @@ def compact(folder: str, *, spark: SparkSession, keep: timedelta | None = None) 
     first = "" if keep is None else str(to_datetime(now - from_timedelta(keep)).date())
     kept = [part for part in state.parts if part.table == "waiting" or part.day >= first]
     parts = [part for part in kept if part.table == "waiting"]
-    for table in ("leases", "jobs"):
+    for table in ("leases", *OF_JOBS):
         parts += _compacted(spark, place, table, [part for part in kept if part.table == table])
     forgotten = sum(part.rows for part in state.parts) - sum(part.rows for part in kept)
     if tuple(parts) != state.parts:
@@ -234,14 +251,19 @@ def _compacted(spark: SparkSession, place: Folder, table: str, parts: list[Part]
         return parts
     frame = _read(spark, place, table, many)
     days = {day: sum(part.rows for part in of_day) for day, of_day in by_day.items() if len(of_day) > 1}
-    if table == "jobs":
-        names = [field.name for field in JOBS]
-        newest_of = f"max_by(struct({', '.join(f'`{name}`' for name in names)}), position) AS newest"
-        frame = frame.groupBy("job_id").agg(F.expr(newest_of)).selectExpr("newest.*").cache()
+    if table in OF_JOBS:
+        frame = newest_of(frame, STORED[table]).cache()
         days = {str(row["day"]): row["count"] for row in frame.groupBy("day").count().collect()}
     made = _put(place, table, frame.repartition("day").sortWithinPartitions("day", "position"), days)
     frame.unpersist()
     return [part for part in parts if part not in many] + made
+
+
+def newest_of(versions: DataFrame, schema: pa.Schema) -> DataFrame:
+    """Of each job the version that was read last."""
+    columns = ", ".join(f"`{field.name}`" for field in schema)
+    newest = F.expr(f"max_by(struct({columns}), position) AS newest")
+    return versions.groupBy("job_id").agg(newest).selectExpr("newest.*")
 
 
 def _swept(place: Folder, named: set[str], now: int) -> int:

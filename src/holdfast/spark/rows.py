@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
 import pyarrow as pa
 
 from holdfast.clock import DAY
@@ -70,13 +71,31 @@ JOBS = pa.schema(
     ]
 )
 
+# What else it takes to enqueue a job again is in ``payloads``, a folder of its own: audits and reports never read it,
+# who may is a matter of that folder's rights, and a sync can leave it out.
+PAYLOADS = pa.schema(
+    [
+        ("position", pa.int64()),
+        ("job_id", pa.string()),
+        ("payload", pa.binary()),
+        ("meta", pa.string()),
+        ("timeout", pa.int64()),  # microseconds
+        ("webhook", pa.string()),
+        ("day", pa.date32()),  # of the job's creation
+    ]
+)
+
 _SPARK = {
     pa.int64(): "bigint",
     pa.int32(): "int",
     pa.string(): "string",
+    pa.binary(): "binary",
     pa.date32(): "date",
     INSTANT: "timestamp",
 }
+
+
+_encode = msgspec.json.Encoder().encode
 
 
 def ddl(schema: pa.Schema) -> str:
@@ -143,6 +162,17 @@ def _job(job: JobRecord, position: int) -> tuple[object, ...]:
         normalised(job.last_error) if dead else None,
         fingerprint(type=job.type, reason=job.dead_reason, error=job.last_error) if dead else None,
         job.created_at // DAY,
+    )
+
+
+def payloads_table(jobs: Iterable[JobRecord], *, position: int) -> pa.Table:
+    """What a record in ``jobs`` leaves out, of the same jobs."""
+    return _table(
+        PAYLOADS,
+        [
+            (position, job.id, job.payload, _encode(job.meta).decode(), job.timeout, job.webhook, job.created_at // DAY)
+            for job in jobs
+        ],
     )
 
 
