@@ -48,6 +48,7 @@ def run(
     max_attempts: int = 3,
     timeout: timedelta | None = None,
     retry: RetryPolicy | None = None,
+    chunk: int | None = None,
     max_dead_ratio: float | None = None,
     slots: int | None = None,
     options: WorkerOptions | None = None,
@@ -57,7 +58,8 @@ def run(
 
     ``handler`` is ``fn(row)`` or ``fn(row, ctx)`` where ``row`` is a dict, or a handler of an app. ``key`` names the
     columns that tell rows apart; rows that are equal in all columns share one job. ``run`` names the run: the same name
-    goes on where it ended, without one every call is a run of its own.
+    goes on where it ended, without one every call is a run of its own. With ``chunk`` the handler takes a list of up to
+    so many rows, and gives a list of as many results or exceptions.
     """
     spark = df.sparkSession
     where = url or settings().url
@@ -71,7 +73,7 @@ def run(
         wanted = f"columns of the frame ({', '.join(df.columns)})"
         raise InvalidInput("key", wanted=wanted, got=", ".join(missing) or "none")
     queue = bounds.name("run", f"run:{run or uuid7()}")
-    app = _app(where, handler, queue, max_attempts=max_attempts, timeout=timeout, retry=retry)
+    app = _app(where, handler, queue, max_attempts=max_attempts, timeout=timeout, retry=retry, chunk=chunk)
     try:
         check_reach(app.driver, spark)
         rows = df.withColumn(KEY, _key_of(columns)).persist()
