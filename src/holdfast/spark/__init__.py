@@ -3,8 +3,9 @@
 pyspark is imported here and nowhere else in the package.
 """
 
+from holdfast.spark.compaction import compact
 from holdfast.spark.engine import run_queue
-from holdfast.spark.pipelines import History, audit_store, compact, sync
+from holdfast.spark.pipelines import History, audit_store, sync
 from holdfast.spark.resend import Replay, replay
 from holdfast.spark.run import run
 from holdfast.spark.session import session

@@ -85,11 +85,40 @@ PAYLOADS = pa.schema(
     ]
 )
 
+# Summaries, as ``history_health.sql`` and ``history_failures.sql`` give them.
+HEALTH = pa.schema(
+    [
+        ("queue", pa.string()),
+        ("type", pa.string()),
+        ("minute", INSTANT),
+        *((name, pa.int64()) for name in ("arrivals", "leases", "acked", "retried", "failed", "released", "expired")),
+        *((name, pa.int64()) for name in ("cancelled", "dead")),
+        *((f"{what}_p{share}", pa.float64()) for what in ("wait", "run") for share in (50, 95, 99)),  # seconds
+        ("day", pa.date32()),
+    ]
+)
+FAILURES = pa.schema(
+    [
+        ("fingerprint", pa.string()),
+        ("type", pa.string()),
+        ("reason", pa.string()),
+        ("error", pa.string()),
+        ("dead", pa.int64()),
+        ("first_at", INSTANT),
+        ("last_at", INSTANT),
+        ("queues", pa.list_(pa.string())),
+        ("forgotten", pa.int64()),  # dead letters whose records this history no longer has
+        ("day", pa.date32()),  # of the last one
+    ]
+)
+
 _SPARK = {
     pa.int64(): "bigint",
     pa.int32(): "int",
     pa.string(): "string",
     pa.binary(): "binary",
+    pa.float64(): "double",
+    pa.list_(pa.string()): "array<string>",
     pa.date32(): "date",
     INSTANT: "timestamp",
 }
