@@ -85,7 +85,7 @@ class Canvas:
         self._take(colour)
         width = float(self._pen.getFontMetrics().stringWidth(text))
         x -= {"start": 0.0, "middle": width / 2, "end": width}[align]
-        self._pen.drawString(text, self._jvm.java.lang.Float(x).floatValue(), float(y))
+        self._pen.drawString(text, float(x), float(y))
         return x + width
 
     def drawing(self, svg: str, x: float, y: float, scale: float) -> None:

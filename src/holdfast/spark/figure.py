@@ -20,8 +20,8 @@ def figure(spark: SparkSession, shown: Figures, *, title: str) -> bytes:
     letters = shown.failures[:LETTERS]
     rows = -(-len(drawn) // 2)
     below = HEAD + TILE + GAP + rows * (PANEL + GAP)
-    foot = 56 + LETTER * len(letters) if letters else 0
-    canvas = Canvas(spark, WIDTH, below + foot + MARGIN - (0 if letters else GAP), STYLE.read_text(encoding="utf-8"))
+    foot = 46 + LETTER * len(letters) if letters else -GAP
+    canvas = Canvas(spark, WIDTH, below + foot + MARGIN, STYLE.read_text(encoding="utf-8"))
     _head(canvas, shown, title)
     _tiles(canvas, shown)
     width = (WIDTH - 2 * MARGIN - GAP) / 2
