@@ -57,7 +57,7 @@ def replay(
         history_at(source, master)
     if target is not None or is_store(source):
         session.given["url"] = target or source
-    store = session.store()
+    store = session.store(create=target is not None)
     engine = spark_engine()
     from holdfast.spark.resend import Replay  # noqa: PLC0415 - an extra that may not be there
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from holdfast.errors import SparkUnavailable
@@ -35,7 +34,7 @@ class Canvas:
             self._pen.setRenderingHint(hints.KEY_STROKE_CONTROL, hints.VALUE_STROKE_PURE)
             self._pen.scale(float(SHARP), float(SHARP))
             self._pen.getFontMetrics()
-        except Py4JError as error:
+        except Exception as error:  # py4j's own kind, which a client of Spark Connect does not even have
             raise SparkUnavailable(
                 "wanted a Java that can draw text, this one finds no fonts: install fontconfig and a font, "
                 "or write the report as HTML"
