@@ -13,7 +13,7 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from holdfast.clock import HOUR, SystemClock, from_timedelta, to_datetime
-from holdfast.spark.manifest import Commit, Folder, Part, commit, newest
+from holdfast.spark.manifest import Commit, Folder, Part, commit
 from holdfast.spark.pipelines import History
 from holdfast.spark.tables import OF_JOBS, STORED, newest_of, put_frame, read_parts
 
@@ -36,13 +36,13 @@ def compact(folder: str, *, spark: SparkSession, keep: timedelta | None = None) 
 
     Parts that are replaced stay for a day, for whoever reads them; then the next compaction removes them.
     """
-    place = Folder(spark, folder)
-    before = after = newest(place)
+    place, history = Folder(spark, folder), History(spark, folder)
+    before = after = history.commit
     now = SystemClock().now()
     asked = "" if keep is None else str(to_datetime(now - from_timedelta(keep)).date())
     first = max(asked, before.complete_from)
     if before.number != before.summarised or first != before.complete_from:
-        after = _next(History(spark, folder), spark, place, first)
+        after = _next(history, spark, place, first)
         commit(place, after)
     return Compacted(
         before=len(before.parts),
@@ -72,7 +72,7 @@ def _summarised(history: History, place: Folder, first: str) -> list[Part]:
     """Both summaries as new parts, made of all that is still there: days before ``first`` are so for the last time."""
     made: list[Part] = []
     for table, frame in (("health", history.health), ("failures", history.failures_from(first))):
-        rows = frame.coalesce(1).cache()
+        rows = frame.repartition("day").cache()  # a file for each
         days = {str(row["day"]): row["count"] for row in rows.groupBy("day").count().collect()}
         if days:
             made += put_frame(place, table, rows.select(*(field.name for field in STORED[table])), days)
