@@ -179,14 +179,9 @@ def test_a_compaction_that_dies_has_changed_nothing(spark, store, clock, folder,
         calls.append(arguments[1])
         return gone() if len(calls) == 2 else put(*arguments)
 
-    def dies_after_the_summaries(*arguments):
-        made = put(*arguments)
-        return gone() if arguments[1] == "failures" else made
-
     monkeypatch.setattr(compaction, "WASTE_AFTER", 0)
     for place, name, death in (
         (compaction, "put_frame", dies_at_the_second_part),
-        (compaction, "put_frame", dies_after_the_summaries),
         (compaction, "commit", gone),
         (manifest.Folder, "remove", gone),
     ):
