@@ -34,7 +34,7 @@ from holdfast.wire.codec import JSON
 
 KIND = "replay"  # registry: how far each has come
 REMEMBERED = 366 * DAY  # that a replay has been done
-PIECE = 1000  # jobs of one call
+PIECE = 5_000  # jobs of one call
 SORTED = 100_000  # jobs of which this process holds one portion at a time
 
 
