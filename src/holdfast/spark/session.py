@@ -14,6 +14,7 @@ from holdfast.spark.reach import on_one_machine
 
 LOCAL = "local[*,4]"  # four tries of a Spark task, as on a cluster: plain local mode has one
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+PYTHON = "spark.pyspark.python"
 LOG4J = Path(__file__).with_name("log4j2.properties")
 
 # Short compilation and the simplest collector: a local driver lives for minutes, and half of its start is warming up.
@@ -52,12 +53,14 @@ def session(master: str | SparkSession | None = None, **conf: Any) -> SparkSessi
         return registered(there)
     wanted = master or _said_elsewhere()
     builder: Any = SparkSession.builder
-    settings = {key.replace("_", "."): str(value) for key, value in conf.items()}
+    settings = {_setting(key): str(value) for key, value in conf.items()}
     if wanted is not None and wanted.startswith("sc://"):
         builder = builder.remote(wanted)
     else:
         if wanted is not None:
             builder = builder.master(wanted)
+        if PYTHON in settings:  # spark-submit reads it; a session that Python starts reads the variable alone
+            os.environ["PYSPARK_PYTHON"] = settings[PYTHON]
         settings = {**_ours(wanted), **settings}
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -79,6 +82,11 @@ def _default_session() -> SparkSession | None:
     """What another thread has made: Spark calls a session active only in the threads that used it."""
     made = getattr(SparkSession, "_instantiatedSession", None)
     return made if made is not None and made._sc._jsc is not None else None  # noqa: SLF001 - a stopped one stays there
+
+
+def _setting(key: str) -> str:
+    """``spark_executor_memory`` is a setting's name where dots cannot be; ``spark.executorEnv.MY_VARIABLE`` is one."""
+    return key if "." in key else key.replace("_", ".")
 
 
 def _said_elsewhere() -> str | None:

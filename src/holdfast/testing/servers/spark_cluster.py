@@ -49,7 +49,8 @@ class SparkCluster:
             master.wait_until(lambda: self.state() is not None)
             sizes = ("--cores", str(self._cores), "--memory", self._memory, "--work-dir", str(self.folder / "work"))
             for number in range(self._workers):
-                self._start(f"worker-{number}", "worker.Worker", 0, *sizes, self.master)
+                # A host name of its own: Spark starts no speculative copy on the host of the original.
+                self._start(f"worker-{number}", "worker.Worker", 0, *sizes, self.master, host=f"127.0.0.{number + 1}")
             self._processes[-1].wait_until(self._complete)
         except BaseException:
             self.close()
@@ -88,10 +89,10 @@ class SparkCluster:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _start(self, name: str, program: str, page: int, *arguments: str) -> SparkProcess:
-        command = [f"{PACKAGE}.{program}", "--host", LOOPBACK, "--webui-port", str(page), *arguments]
+    def _start(self, name: str, program: str, page: int, *arguments: str, host: str = LOOPBACK) -> SparkProcess:
+        command = [f"{PACKAGE}.{program}", "--host", host, "--webui-port", str(page), *arguments]
         options = f"{LEAN} -Dspark.master.rest.enabled=false"  # a second port that nobody here needs
-        environment = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": options}
+        environment = {"SPARK_LOCAL_IP": host, "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": options}
         self._processes.append(SparkProcess(name, self.folder, command, environment))
         return self._processes[-1]
 
