@@ -3,11 +3,14 @@
 Spark drivers are processes of their own here, because the process of the tests has a local session already.
 """
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import time
 import venv
 from pathlib import Path
@@ -23,6 +26,7 @@ LEAN = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
 }
 
 
@@ -52,35 +56,52 @@ def environment(**more):
     return kept | {"PYTHONWARNINGS": "ignore"} | more
 
 
-def start(*command, folder, **variables):
-    """Python, doing something; its output is kept."""
-    return subprocess.Popen(
-        [sys.executable, *map(str, command)],
-        cwd=folder,
-        env=environment(**variables),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+class Program:
+    """Python, doing something; ended when the block is left, so that it holds no part of the cluster any longer."""
 
+    def __init__(self, *command, folder, **variables):
+        self._out = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed when the block is left
+        self._err = tempfile.TemporaryFile("w+")  # noqa: SIM115 - the same
+        self._process = subprocess.Popen(
+            [sys.executable, *map(str, command)],
+            cwd=folder,
+            env=environment(**variables),
+            stdin=subprocess.DEVNULL,
+            stdout=self._out,
+            stderr=self._err,
+        )
 
-def output(process, code=0):
-    """What it said, once it has ended as it should."""
-    try:
-        said, complained = process.communicate(timeout=PATIENCE)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        said, complained = process.communicate()
-    assert process.returncode == code, complained[-6000:]
-    return said
+    def __enter__(self):
+        return self
 
+    def __exit__(self, *_):
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        self._out.close()
+        self._err.close()
 
-def until(what, process):
-    """Wait for something to be so, while a process runs; gives what it was."""
-    deadline = time.monotonic() + PATIENCE
-    while not (found := what()):
-        assert process.poll() is None, process.communicate()[1][-6000:]
-        assert time.monotonic() < deadline, "waited for too long"
-        time.sleep(0.05)
-    return found
+    def interrupt(self):
+        """Ctrl-C."""
+        self._process.send_signal(signal.SIGINT)
+
+    def until(self, what):
+        """Wait for something to be so, while it runs; gives what it was."""
+        deadline = time.monotonic() + PATIENCE
+        while not (found := what()):
+            assert self._process.poll() is None, self._complaint()
+            assert time.monotonic() < deadline, self._complaint()
+            time.sleep(0.05)
+        return found
+
+    def output(self, code=0):
+        """What it said, once it has ended as it should."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(PATIENCE)
+        assert self._process.poll() == code, self._complaint()
+        self._out.seek(0)
+        return self._out.read()
+
+    def _complaint(self):
+        self._err.seek(0)
+        return self._err.read()[-6000:]

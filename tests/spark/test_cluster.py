@@ -10,7 +10,7 @@ import holdfast
 from holdfast.spark.pipelines import audit_store
 from holdfast.testing.servers.spark_cluster import SparkCluster
 from holdfast.testing.servers.spark_process import children
-from tests.spark.clusters import PROGRAMS, output, packed_environment, settings, start, until
+from tests.spark.clusters import PROGRAMS, Program, packed_environment, settings
 
 ROOT = PROGRAMS.parents[2]
 PASSWORD = "hunter2-of-the-store"
@@ -61,16 +61,16 @@ def shipped(archive):
 def test_an_executor_and_a_python_worker_are_killed_and_the_history_is_clean(cluster, archive, store, spark):
     enqueue(store, "ship", range(300))
     command = (*WORK, "--master", cluster.master, "--slots", "2", *shipped(archive))
-    work = start(*command, folder=SHOP.parent, SHOP_URL=store.address)
-    until(lambda: count(store, "done") > 20, work)
-    killed = cluster.executors()[0]
-    os.kill(killed, signal.SIGKILL)
-    until(lambda: killed not in cluster.executors() and len(cluster.executors()) == 2, work)
-    before = count(store, "done")
-    until(lambda: count(store, "done") > before + 20, work)
-    busy = until(lambda: [pid for pid in cluster.python_workers() if children(pid)], work)
-    os.kill(busy[0], signal.SIGKILL)
-    tally = json.loads(output(work))
+    with Program(*command, folder=SHOP.parent, SHOP_URL=store.address) as work:
+        work.until(lambda: count(store, "done") > 20)
+        killed = cluster.executors()[0]
+        os.kill(killed, signal.SIGKILL)
+        work.until(lambda: killed not in cluster.executors() and len(cluster.executors()) == 2)
+        before = count(store, "done")
+        work.until(lambda: count(store, "done") > before + 20)
+        busy = work.until(lambda: [pid for pid in cluster.python_workers() if children(pid)])
+        os.kill(busy[0], signal.SIGKILL)
+        tally = json.loads(work.output())
     assert (count(store, "done"), count(store, "dead")) == (294, 6)
     assert (tally["acked"], tally["failed"], tally["expired"] > 0) == (294, 6, True)
     certificate = audit_store(store, spark=spark)
@@ -81,10 +81,10 @@ def test_an_executor_and_a_python_worker_are_killed_and_the_history_is_clean(clu
 def test_an_interrupt_on_a_cluster_gives_back_what_slots_hold(cluster, archive, store):
     answers = enqueue(store, "wait", [60, 60])
     command = (*WORK, "--drain", "100ms", "--master", cluster.master, "--slots", "2", *shipped(archive))
-    work = start(*command, folder=SHOP.parent, SHOP_URL=store.address)
-    until(lambda: count(store, "inflight") == 2, work)
-    work.send_signal(signal.SIGINT)
-    output(work, 130)
+    with Program(*command, folder=SHOP.parent, SHOP_URL=store.address) as work:
+        work.until(lambda: count(store, "inflight") == 2)
+        work.interrupt()
+        work.output(130)
     records = [store.get(answer.id) for answer in answers]
     assert [(record.state, record.attempts) for record in records] == [("ready", 0)] * 2
 
@@ -97,8 +97,9 @@ def speculated(cluster, postgres_database, tmp_path_factory):
     """What the program found, its folder, and the URL that it was given."""
     folder = tmp_path_factory.mktemp("speculated")
     url = postgres_database().replace("//postgres@", f"//postgres:{PASSWORD}@")
-    program = start(PROGRAMS / "speculation.py", cluster.master, url, folder, folder=ROOT, PYTHONPATH=str(ROOT))
-    return json.loads(output(program)), folder, url
+    arguments = (PROGRAMS / "speculation.py", cluster.master, url, folder)
+    with Program(*arguments, folder=ROOT, PYTHONPATH=str(ROOT)) as program:
+        return json.loads(program.output()), folder, url
 
 
 def test_under_speculation_no_job_is_lost_or_ended_twice_and_all_outcomes_are_told(speculated, spark):
@@ -137,8 +138,9 @@ def test_no_page_and_no_log_of_spark_shows_the_password_of_a_store(speculated):
 
 
 def test_the_example_of_a_cluster_proves_itself_and_leaves_nothing_behind(tmp_path):
-    example = start("-W", "error", ROOT / "examples" / "standalone_cluster.py", folder=tmp_path, TMPDIR=str(tmp_path))
-    said = output(example)
+    script = ROOT / "examples" / "standalone_cluster.py"
+    with Program("-W", "error", script, folder=tmp_path, TMPDIR=str(tmp_path)) as example:
+        said = example.output()
     assert "was killed" in said
     assert "all laws held" in said
     assert [place.name for place in tmp_path.iterdir() if place.name.startswith("holdfast-")] == []

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from holdfast.testing.servers.spark_connect import ConnectServer
-from tests.spark.clusters import PROGRAMS, output, start
+from tests.spark.clusters import PROGRAMS, Program
 
 ROOT = PROGRAMS.parents[2]
 pytestmark = pytest.mark.timeout(600)  # the first one starts the server and runs the client
@@ -15,8 +15,11 @@ pytestmark = pytest.mark.timeout(600)  # the first one starts the server and run
 def found(postgres_database, tmp_path_factory):
     """What the client found."""
     folder = tmp_path_factory.mktemp("connect")
-    with ConnectServer() as server:
-        return json.loads(output(start(PROGRAMS / "client.py", server.url, postgres_database(), folder, folder=ROOT)))
+    with (
+        ConnectServer() as server,
+        Program(PROGRAMS / "client.py", server.url, postgres_database(), folder, folder=ROOT) as client,
+    ):
+        return json.loads(client.output())
 
 
 def test_a_session_is_taken_as_it_is_and_its_server_is_known(found):
