@@ -16,12 +16,23 @@ from datetime import timedelta
 from holdfast.app import Holdfast
 from holdfast.spark import audit_store, run_queue, session
 from holdfast.spark.engine import Progress
+from holdfast.spark.session import JAVA_OPTIONS
 from holdfast.testing.servers.postgres import PostgresServer
 from holdfast.testing.servers.spark_cluster import SparkCluster
 from holdfast.worker.worker import WorkerOptions
 
 ORDERS = 300
-SMALL = {"spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.ui.enabled": "false"}
+SETTINGS = {
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": JAVA_OPTIONS,  # quick to start, and quiet
+    "spark.driver.host": "127.0.0.1",  # here everything is on one machine; else a name that executors can reach
+    "spark.pyspark.python": sys.executable,  # the Python of executors, which has Holdfast
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
 
 
 def main() -> None:
@@ -34,7 +45,7 @@ def main() -> None:
             return f"order {order} shipped"
 
         app.client.enqueue([ship.request(order) for order in range(ORDERS)])
-        spark = session(cluster.master, **SMALL, **{"spark.pyspark.python": sys.executable})
+        spark = session(cluster.master, **SETTINGS)
         spark.sparkContext.setLogLevel("OFF")  # a killed executor is worth many lines to Spark
         killed: list[int] = []
 

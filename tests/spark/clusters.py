@@ -16,6 +16,7 @@ import venv
 from pathlib import Path
 
 import holdfast
+from holdfast.spark.session import JAVA_OPTIONS
 
 PROGRAMS = Path(__file__).with_name("programs")
 PATIENCE = 240  # seconds for what takes twenty on a machine that does nothing else
@@ -23,6 +24,8 @@ LEAN = {
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+    "spark.sql.shuffle.partitions": "2",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",

@@ -78,17 +78,6 @@ def test_an_executor_and_a_python_worker_are_killed_and_the_history_is_clean(clu
     assert sum(tally.values()) == certificate.leases
 
 
-def test_an_interrupt_on_a_cluster_gives_back_what_slots_hold(cluster, archive, store):
-    answers = enqueue(store, "wait", [60, 60])
-    command = (*WORK, "--drain", "100ms", "--master", cluster.master, "--slots", "2", *shipped(archive))
-    with Program(*command, folder=SHOP.parent, SHOP_URL=store.address) as work:
-        work.until(lambda: count(store, "inflight") == 2)
-        work.interrupt()
-        work.output(130)
-    records = [store.get(answer.id) for answer in answers]
-    assert [(record.state, record.attempts) for record in records] == [("ready", 0)] * 2
-
-
 # Speculation: one Spark application, in which everything that takes a second is done twice ---------------------------
 
 
@@ -119,6 +108,11 @@ def test_under_speculation_the_sink_makes_no_second_job(speculated):
     found, _, _ = speculated
     jobs, tries = found["saved"]
     assert (jobs, tries) == (200, 2)
+
+
+def test_an_interrupt_on_a_cluster_gives_back_what_slots_hold(speculated):
+    found, _, _ = speculated
+    assert found["stopped"] == ["ready", 0]
 
 
 def test_on_a_cluster_a_file_is_refused_by_every_way_in(speculated):

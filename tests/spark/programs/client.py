@@ -17,7 +17,7 @@ from holdfast.spark.reach import on_one_machine
 from holdfast.worker.control import Unrecoverable
 from holdfast.worker.worker import WorkerOptions
 
-OPTIONS = WorkerOptions(lease=timedelta(seconds=5), drain=timedelta(), grace=timedelta(milliseconds=200))
+OPTIONS = WorkerOptions(lease=timedelta(seconds=5), drain=timedelta(), grace=timedelta(seconds=10))
 
 
 def main(server, url, folder):
@@ -68,7 +68,7 @@ def through(spark, url):
 
 
 def stopped(spark, url):
-    """An interrupt; the handler listens to nothing, and is killed."""
+    """How a job stands that was running when somebody pressed Ctrl-C."""
     app = Holdfast(url)
 
     @app.handler("stuck", queue="stuck")

@@ -9,6 +9,7 @@ import json
 import sys
 import time
 import urllib.request
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from holdfast.spark.slot import TRY
 from holdfast.worker.worker import WorkerOptions
 from tests.spark.clusters import LEAN
 
-OPTIONS = WorkerOptions(lease=timedelta(seconds=5), grace=timedelta(seconds=1))
+OPTIONS = WorkerOptions(lease=timedelta(seconds=5), grace=timedelta(seconds=10))
 SPECULATION = {
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
@@ -54,6 +55,7 @@ def main(master, url, folder):
         found = {
             "queue": drained(spark, url),
             "rows": through(spark, url),
+            "stopped": stopped(spark, url),
             "saved": saved(spark, url, folder),
             "read": spark.read.format("holdfast").option("url", url).load("ledger").count(),
             "refused": refused(spark, folder),
@@ -86,6 +88,30 @@ def through(spark, url):
 
     ok, dead = run(spark.range(80), slow, key="id", url=url, run="speculated", slots=1, options=OPTIONS)
     return [ok.count(), dead.count()]
+
+
+def stopped(spark, url):
+    """How a job stands that was running when somebody pressed Ctrl-C."""
+    app = Holdfast(url)
+
+    @app.handler("stuck", queue="stuck")
+    def stuck(_):
+        time.sleep(600)
+
+    answer = stuck.enqueue(None)
+
+    def interrupt(_):
+        if any(count.inflight for count in app.driver.counts()):
+            raise KeyboardInterrupt
+
+    try:
+        run_queue(app, spark=spark, slots=1, options=replace(OPTIONS, drain=timedelta()), on_progress=interrupt)
+    except KeyboardInterrupt:
+        record = app.client.get(answer.id)
+        app.driver.cancel([answer.id])
+        return [record.state, record.attempts]
+    finally:
+        app.close()
 
 
 def saved(spark, url, folder):
