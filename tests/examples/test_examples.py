@@ -23,7 +23,8 @@ from holdfast.model.settlement import Ack, Fail, Retry
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DEMO = EXAMPLES / "demo.py"
-SMALL = sorted(path.name for path in EXAMPLES.glob("*.py") if not path.name.startswith("_") and path != DEMO)
+ALL = sorted(path for path in EXAMPLES.glob("*.py") if not path.name.startswith("_"))
+SMALL = [path.name for path in ALL if "holdfast.spark" not in path.read_text("utf-8") and path != DEMO]
 
 
 def run(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -46,7 +47,7 @@ def test_example_runs_prints_and_leaves_nothing_behind(name, tmp_path):
 
 def test_every_example_stands_in_the_readme():
     readme = (EXAMPLES / "README.md").read_text("utf-8")
-    assert [name for name in [*SMALL, "demo.py"] if f"[`{name}`]({name})" not in readme] == []
+    assert [path.name for path in ALL if f"[`{path.name}`]({path.name})" not in readme] == []
 
 
 # The demo -------------------------------------------------------------------------------------------------------

@@ -126,6 +126,25 @@ def test_a_run_that_is_interrupted_gives_back_what_it_holds(spark, app):
     assert [(record.state, record.attempts) for record in records] == [(State.READY, 0)] * 2
 
 
+def test_a_spark_job_that_somebody_cancels_loses_nothing(spark, app):
+    @app.handler("slow")
+    def slow(payload):
+        time.sleep(0.05)
+        return payload
+
+    app.client.enqueue([slow.request(number) for number in range(60)])
+
+    def cancel(progress):
+        if progress.settled["acked"] > 5:
+            spark.sparkContext.cancelAllJobs()
+
+    with pytest.raises(Exception, match="cancelled"):
+        run_queue(app, spark=spark, slots=2, options=OPTIONS, on_progress=cancel)
+    run_queue(app, spark=spark, slots=2, options=OPTIONS)
+    acked = [row.job_id for row in ledger(app) if row.ending == "acked"]
+    assert len(acked) == len(set(acked)) == 60
+
+
 def test_a_run_for_some_time_ends_in_time(spark, app):
     stop = threading.Event()
     handle = app.handler("t")(lambda payload: payload)

@@ -9,7 +9,7 @@ import click
 
 from holdfast.cli.extras import master_option, spark_engine
 from holdfast.cli.session import Command, Session, pass_session
-from holdfast.cli.values import LENGTH
+from holdfast.cli.values import LENGTH, SETTING
 from holdfast.cli.work import DRAIN, app_of
 from holdfast.worker.worker import WorkerOptions
 
@@ -30,6 +30,7 @@ def spark() -> None:
 @click.option("--slots", type=click.IntRange(1, 100_000), help="Spark tasks that work; by default one for each core.")
 @click.option("--for", "stop_after", type=LENGTH, help="Stop after so long; by default when nothing is left to do.")
 @master_option
+@click.option("--conf", type=SETTING, multiple=True, metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
 @click.option("--lease", type=LENGTH, default="15s", show_default=True, help="Extended every third of it.")
 @click.option("--drain", type=DRAIN, default="25s", show_default=True, help="For running jobs after a stop.")
 @click.option(
@@ -45,6 +46,7 @@ def work(
     slots: int | None,
     stop_after: timedelta | None,
     master: str | None,
+    conf: tuple[tuple[str, str], ...],
     lease: timedelta,
     drain: timedelta | None,
     grace: timedelta,
@@ -64,7 +66,7 @@ def work(
         def show(progress: Progress) -> None:
             step(sum(progress.settled[status] for status in ENDED), waiting)
 
-        running = engine.session(master)
+        running = engine.session(master, **dict(conf))
         try:
             rows = engine.run_queue(
                 app, spark=running, slots=slots, options=options, stop_after=stop_after, on_progress=show

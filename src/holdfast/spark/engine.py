@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from typing import Any
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
@@ -17,11 +16,14 @@ from uuid_utils import uuid7
 
 from holdfast.app import Holdfast
 from holdfast.clock import DAY, monotonic
-from holdfast.drivers.contract import Feature, Store
-from holdfast.errors import InvalidInput, Unsupported
+from holdfast.drivers.contract import Store
+from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.model.registry import Change
+from holdfast.spark.flavours import cancel, cores, tag
 from holdfast.spark.outcomes import DDL
+from holdfast.spark.reach import check_reach
+from holdfast.spark.retold import is_untold, retold
 from holdfast.spark.session import session
 from holdfast.spark.slot import PRESENCE, RUN, STOP, Order, Standing, run_slot
 from holdfast.worker.worker import WorkerOptions
@@ -75,27 +77,14 @@ def run_queue(
         stop_after=None if stop_after is None else stop_after.total_seconds(),
         ledger_from=store.ledger_end(),
     )
-    frame = _slots(spark, slots or _cores(spark), order)
-    return _Watch(spark, store, order).until_done(frame, on_progress)
+    many = slots or cores(spark)
+    rows = _Watch(spark, store, order).until_done(_slots(spark, many, order), on_progress)
+    return retold(spark, order) if is_untold(store, order.run, many) else rows
 
 
 def _slots(spark: SparkSession, slots: int, order: Order) -> DataFrame:
     """A frame that is the work itself: whoever computes it works. It is computed once, and its rows are kept."""
     return spark.range(0, slots, 1, slots).mapInArrow(partial(run_slot, order=order), DDL)
-
-
-def check_reach(store: Store, spark: SparkSession) -> None:
-    """Refuse a store that the executors of this session could not open."""
-    gaps = store.capabilities.gaps
-    if Feature.PROCESSES in gaps:
-        raise Unsupported(store.capabilities.driver, "Spark", gaps[Feature.PROCESSES])
-    master = str(spark.conf.get("spark.master", "local"))
-    if Feature.MACHINES in gaps and not master.startswith("local"):
-        raise Unsupported(store.capabilities.driver, "a Spark cluster", gaps[Feature.MACHINES])
-
-
-def _cores(spark: SparkSession) -> int:
-    return int(getattr(spark, "sparkContext").defaultParallelism)  # noqa: B009 - a Connect session has none
 
 
 class _Watch:
@@ -127,11 +116,8 @@ class _Watch:
         return self._rows
 
     def _run(self, frame: DataFrame) -> None:
-        tag = self._order.run
-        context: Any = self._spark.sparkContext
-        context.addJobTag(tag)
-        context.setLocalProperty("spark.speculation", "false")
         try:
+            tag(self._spark, self._order.run)
             self._rows = frame.localCheckpoint(eager=True)
         except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
             self._error = error
@@ -146,8 +132,7 @@ class _Watch:
         with contextlib.suppress(KeyboardInterrupt):  # the second one does not wait
             thread.join(patience)
         if thread.is_alive():
-            context: Any = self._spark.sparkContext
-            context.cancelJobsWithTag(self._order.run)
+            cancel(self._spark, self._order.run)
             thread.join(CLEAN_UP)
 
     def _progress(self, elapsed: float) -> Progress:

@@ -27,7 +27,8 @@ from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
 from holdfast.model.retry import RetryPolicy
 from holdfast.settings import read as settings
-from holdfast.spark.engine import OnProgress, Progress, check_reach, run_queue
+from holdfast.spark.engine import OnProgress, Progress, run_queue
+from holdfast.spark.reach import check_reach
 from holdfast.spark.slot import store_of
 from holdfast.worker.worker import WorkerOptions
 

@@ -11,7 +11,6 @@ import contextlib
 import os
 import socket
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
@@ -21,18 +20,19 @@ import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
 
-from holdfast.clock import SECOND, SystemClock, from_timedelta, monotonic
+from holdfast.clock import DAY, SECOND, SystemClock, from_timedelta, monotonic
 from holdfast.connect import connect
 from holdfast.drivers.contract import Store
 from holdfast.errors import StoreError
 from holdfast.model.registry import Change
-from holdfast.spark.outcomes import Outcome, from_ledger, from_settled, to_arrow
+from holdfast.spark.outcomes import Outcome, from_settled, to_arrow
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.worker import Settled, Worker, WorkerOptions
 
 ROWS = 1000  # outcomes in a batch
 TELL_EVERY = 0.5  # seconds in which a batch is given on, however small; and in which a slot looks for orders
 PRESENCE = "spark.slot"  # registry: a slot that is alive, and how it stands
+TRY = "spark.try"  # registry: a try of a slot that has begun; its name is run/stage/slot/try
 RUN = "spark.run"  # registry: orders for all slots of a run
 ALIVE_FOR = 5 * SECOND  # without news from a slot, after which it is thought dead
 STOP = b"stop"
@@ -91,6 +91,7 @@ class Slot:
 
     def __enter__(self) -> Self:
         self._worker.prepare()
+        self._store.write([Change(kind=TRY, key=self.name, value=b"", ttl=DAY)])  # before it has done anything
         self._thread.start()
         return self
 
@@ -108,13 +109,9 @@ class Slot:
             with contextlib.suppress(StoreError):  # the worker goes on trying; so does this
                 self._tell()
                 self._obey(ends_at)
-                yield from self._of_the_dead()
+                self._bury_the_dead()
             yield from self._batches(monotonic() + TELL_EVERY)
         yield from self._batches(0.0)
-        patience = monotonic() + 2 * ALIVE_FOR / SECOND
-        while self._earlier and monotonic() < patience:  # what they did is told, also if there was nothing left to do
-            yield from self._of_the_dead()
-            time.sleep(TELL_EVERY)
         if self._error is not None:
             raise self._error
 
@@ -157,38 +154,19 @@ class Slot:
         if (order is not None and order.value == STOP) or (ends_at is not None and monotonic() >= ends_at):
             self._stop.set()
 
-    def _of_the_dead(self) -> Iterator[pa.RecordBatch]:
-        """End the leases of earlier tries of this Spark task once they are dead, and tell what they could not.
+    def _bury_the_dead(self) -> None:
+        """End the leases of earlier tries of this Spark task, once they are dead: their jobs need not wait.
 
         One that still shows signs of life (speculation, or a kill of a moment ago) is left alone until they stop.
         """
         if not self._earlier:
             return
         seen = self._store.read(PRESENCE, self._earlier)
-        dead = [
-            name
-            for name, entry in zip(self._earlier, seen, strict=True)
-            if entry is None or not msgspec.json.decode(entry.value or b"{}", type=Standing).alive
-        ]
-        for name in dead:
-            while self._store.reap(worker=name):
-                pass
-            self._earlier.remove(name)
-        if dead:
-            yield from self._from_ledger(set(dead))
-
-    def _from_ledger(self, names: set[str]) -> Iterator[pa.RecordBatch]:
-        cursor = self._order.ledger_from
-        while True:
-            page = self._store.ledger(cursor, limit=ROWS)
-            rows = [
-                from_ledger(row, slot=self._place, executor=row.worker) for row in page.items if row.worker in names
-            ]
-            if rows:
-                yield to_arrow(rows)
-            if not page.items:
-                return
-            cursor = page.cursor
+        for name, entry in list(zip(self._earlier, seen, strict=True)):
+            if entry is None or not msgspec.json.decode(entry.value or b"{}", type=Standing).alive:
+                while self._store.reap(worker=name):
+                    pass
+                self._earlier.remove(name)
 
 
 _stores: dict[tuple[int, str, str], Store] = {}
