@@ -106,8 +106,10 @@ class _Watch:
         try:
             while thread.is_alive():
                 thread.join(LOOK_EVERY)
-                if gauge is not None:
-                    _show(gauge, on_progress, bar, last=not thread.is_alive())
+                if gauge is not None and thread.is_alive():
+                    _show(gauge, on_progress, bar)
+            if gauge is not None:
+                _show(gauge, on_progress, bar, last=True)
         except BaseException:
             self._stop(thread)
             raise
@@ -141,9 +143,9 @@ class _Watch:
             thread.join(CLEAN_UP)
 
 
-def _show(gauge: Gauge, on_progress: OnProgress | None, bar: Bar | None, *, last: bool) -> None:
+def _show(gauge: Gauge, on_progress: OnProgress | None, bar: Bar | None, *, last: bool = False) -> None:
     try:
-        seen = gauge.look()
+        seen = gauge.look(last=last)
     except StoreError:
         return  # the slots go on trying, and so does whoever watches them
     if bar is not None:

@@ -65,19 +65,22 @@ class Gauge:
         self._told: Counter[str] = Counter()  # by the slots, when the store last counted
         self._ends: deque[tuple[float, int]] = deque([(self._began, 0)])  # (when, jobs ended by then)
 
-    def look(self) -> Progress:
-        """How it stands now."""
+    def look(self, *, last: bool = False) -> Progress:
+        """How it stands now; the last look is exact."""
         standings = self._standings()
         settled: Counter[str] = Counter()
         for standing in standings:
             settled.update(standing.settled)
-        if monotonic() >= self._count_at:
+        if last or monotonic() >= self._count_at:
             self._counted, self._told = self._count(), settled
-        # Between two counts the slots say what has ended. One that died takes its own with it, until the next count.
-        since = settled - self._told
-        done = max(0, self._counted.done - self._first.done) + since["acked"]
-        dead = max(0, self._counted.dead - self._first.dead) + since["dead"] + since["rejected"]
-        waiting = max(0, self._counted.waiting - since["acked"] - since["dead"] - since["rejected"])
+        # Between two counts the slots say what has ended since. They tell it a little late, and one that died takes
+        # its own with it: this is an estimate, until the next count.
+        since, waiting = settled - self._told, self._counted.waiting
+        done = min(since["acked"], waiting)
+        dead = min(since["dead"] + since["rejected"], waiting - done)
+        waiting -= done + dead
+        done += max(0, self._counted.done - self._first.done)
+        dead += max(0, self._counted.dead - self._first.dead)
         inflight = min(self._counted.inflight, waiting)
         return Progress(
             ready=waiting - inflight,
