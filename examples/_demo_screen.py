@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 
 from rich.console import Console
 from rich.markup import escape
@@ -31,12 +32,14 @@ class Screen:
         """One line of a section; longer than the screen only if it is one word, which can be copied then."""
         self._console.print(f"  {escape(text)}", soft_wrap=True)
 
-    def claim(self, text: str, violations: int) -> None:
-        """What should hold, and whether it does."""
-        if violations:
-            self._console.print(f"  [bold red]{self._bad} {violations:,} times not so: {escape(text)}[/]")
-        else:
-            self._console.print(f"  [green]{self._good}[/] {escape(text)}")
+    def waiting(self, text: str) -> AbstractContextManager[object]:
+        """Something that moves while a step takes its time; where nothing can move, nothing."""
+        return self._console.status(f"[dim]{escape(text)}[/]", spinner="dots")
+
+    def claim(self, text: str, *, holds: bool) -> None:
+        """What should be so, and whether it is."""
+        mark = f"[green]{self._good}[/]" if holds else f"[bold red]{self._bad} not so:[/]"
+        self._console.print(f"  {mark} {escape(text)}")
 
     def table(self, texts: Sequence[str], numbers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         """Columns of texts, then columns of numbers."""
