@@ -8,6 +8,7 @@ everything that happened is a history in Parquet, and every law is checked again
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -166,9 +167,10 @@ class Demo:
             return
         slot = max(progress.slots, key=lambda slot: slot.held)
         pid = int(slot.executor.rpartition(":")[2])
-        os.kill(pid, signal.SIGKILL)
-        self.screen.line(f"{progress.elapsed:.1f} s: killed Python worker {pid} (SIGKILL), which held {slot.held} jobs")
-        self.facts["killed"] = slot.held
+        with contextlib.suppress(ProcessLookupError):  # gone by itself: then another one, at the next look
+            os.kill(pid, signal.SIGKILL)
+            self.facts["killed"] = slot.held
+            self.screen.line(f"{progress.elapsed:.1f} s: killed Python worker {pid} (SIGKILL), holding {slot.held} jobs")
 
     def outcome(self, spark: SparkSession) -> None:
         """What became of the orders, by a query over the jobs."""
