@@ -170,7 +170,7 @@ class Demo:
         with contextlib.suppress(ProcessLookupError):  # gone by itself: then another one, at the next look
             os.kill(pid, signal.SIGKILL)
             self.facts["killed"] = slot.held
-            self.screen.line(f"{progress.elapsed:.1f} s: killed Python worker {pid} (SIGKILL), holding {slot.held} jobs")
+            self.screen.line(f"{progress.elapsed:.1f} s: Python worker {pid} killed (SIGKILL) with {slot.held} jobs")
 
     def outcome(self, spark: SparkSession) -> None:
         """What became of the orders, by a query over the jobs."""
