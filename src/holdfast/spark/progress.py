@@ -62,7 +62,6 @@ class Gauge:
         self._began = monotonic()
         self._count_at = 0.0
         self._counted = self._first = self._count()
-        self._told: Counter[str] = Counter()  # by the slots, when the store last counted
         self._ends: deque[tuple[float, int]] = deque([(self._began, 0)])  # (when, jobs ended by then)
 
     def look(self, *, last: bool = False) -> Progress:
@@ -72,15 +71,12 @@ class Gauge:
         for standing in standings:
             settled.update(standing.settled)
         if last or monotonic() >= self._count_at:
-            self._counted, self._told = self._count(), settled
-        # Between two counts the slots say what has ended since. They tell it a little late, and one that died takes
-        # its own with it: this is an estimate, until the next count.
-        since, waiting = settled - self._told, self._counted.waiting
-        done = min(since["acked"], waiting)
-        dead = min(since["dead"] + since["rejected"], waiting - done)
-        waiting -= done + dead
-        done += max(0, self._counted.done - self._first.done)
-        dead += max(0, self._counted.dead - self._first.dead)
+            self._counted = self._count()
+        # Neither says more than is true: a count grows old, slots tell late, and one that dies takes its own with it.
+        counted_done, counted_dead = self._counted.done - self._first.done, self._counted.dead - self._first.dead
+        done = max(0, counted_done, settled["acked"])
+        dead = max(0, counted_dead, settled["dead"] + settled["rejected"])
+        waiting = max(0, self._counted.waiting - (done - counted_done) - (dead - counted_dead))
         inflight = min(self._counted.inflight, waiting)
         return Progress(
             ready=waiting - inflight,
