@@ -23,7 +23,8 @@ def run(spark, tmp_path, monkeypatch):
         monkeypatch.setattr(sys, "argv", [str(path), *map(str, arguments)])
         runpy.run_path(str(path), run_name="__main__")
 
-    return run
+    yield run
+    spark.sparkContext.setLogLevel("ERROR")  # the demo had turned it off
 
 
 @pytest.mark.parametrize("path", [path for path in ON_SPARK if path != DEMO], ids=lambda path: path.name)
