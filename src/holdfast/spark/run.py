@@ -27,7 +27,8 @@ from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
 from holdfast.model.retry import RetryPolicy
 from holdfast.settings import read as settings
-from holdfast.spark.engine import OnProgress, Progress, run_queue
+from holdfast.spark.engine import run_queue
+from holdfast.spark.progress import OnProgress, Progress
 from holdfast.spark.reach import check_reach
 from holdfast.spark.slot import store_of
 from holdfast.worker.worker import WorkerOptions
@@ -53,12 +54,13 @@ def run(
     slots: int | None = None,
     options: WorkerOptions | None = None,
     on_progress: OnProgress | None = None,
+    progress: bool | None = None,
 ) -> tuple[DataFrame, DataFrame]:
     """``(ok, dead)``: the rows of ``df`` that succeeded, with ``result``; and those that did not, with why.
 
     ``handler`` is ``fn(row)`` or ``fn(row, ctx)`` where ``row`` is a dict, or a handler of an app. ``key`` names the
     columns that tell rows apart; rows that are equal in all columns share one job. ``run`` names the run: the same name
-    goes on where it ended, without one every call is a run of its own.
+    goes on where it ended, without one every call is a run of its own. ``progress`` is the bar of ``run_queue``.
     """
     spark = df.sparkSession
     where = url or settings().url
@@ -78,7 +80,9 @@ def run(
         rows = df.withColumn(KEY, _key_of(columns)).persist()
         _enqueue(rows, where, queue, max_attempts)
         watch = on_progress if max_dead_ratio is None else _limited(max_dead_ratio, on_progress)
-        run_queue(app, spark=spark, slots=slots, options=_on(options, queue), on_progress=watch).unpersist()
+        run_queue(
+            app, spark=spark, slots=slots, options=_on(options, queue), on_progress=watch, progress=progress
+        ).unpersist()
         return _joined(rows, _outcomes(spark, where, queue))
     finally:
         app.close()

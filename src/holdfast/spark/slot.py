@@ -59,6 +59,8 @@ class Standing(msgspec.Struct, frozen=True):
 
     settled: dict[str, int]
     alive: bool = True
+    held: int = 0  # jobs that it has reserved and not yet settled
+    executor: str = ""  # host and process
 
 
 def run_slot(_: Iterator[pa.RecordBatch], order: Order) -> Iterator[pa.RecordBatch]:
@@ -145,7 +147,8 @@ class Slot:
     # Others -----------------------------------------------------------------------------------------------------
 
     def _tell(self, *, alive: bool = True) -> None:
-        standing = msgspec.json.encode(Standing(dict(self._worker.tally.statuses), alive))
+        worker = self._worker
+        standing = msgspec.json.encode(Standing(dict(worker.tally.statuses), alive, worker.held, self._executor))
         ttl = ALIVE_FOR if alive else 60 * SECOND
         self._store.write([Change(kind=PRESENCE, key=self.name, value=standing, ttl=ttl)])
 
