@@ -20,6 +20,7 @@ from holdfast.testing.machine import run_machine
 from holdfast.testing.simulation import simulate
 from tests.soak import postgres
 from tests.soak.crashes import crashes
+from tests.soak.history import history
 from tests.soak.kill import kill
 from tests.soak.poison import poison
 from tests.soak.restarts import restarts
@@ -75,6 +76,10 @@ def crashing(folder: Path, scale: float) -> str:
     return crashes(folder, workers=3, count=max(1, int(10 * scale)))
 
 
+def remembering(folder: Path, scale: float) -> str:
+    return history(folder, kills=max(1, int(20 * scale)))
+
+
 def _spaces(name: str, folder: Path) -> Callable[[], Store]:
     if name == "memory":
         return lambda: holdfast.connect("memory://", caller_clock=True)
@@ -91,6 +96,7 @@ PARTS = {
     "poison": poisoning,
     "zoo": stubborn,
     "restarts": restarting,
+    "history": remembering,
     "pg-crashes": lambda _, scale: postgres.crashes(scale),
     "pg-workers": crashing,
     "pg-sessions": lambda _, scale: postgres.sessions(scale),

@@ -24,6 +24,7 @@ from holdfast.clock import SystemClock
 from holdfast.drivers.contract import JobFilter
 from holdfast.errors import InvalidInput, TooManyDead
 from holdfast.model import bounds
+from holdfast.model.alike import Alike
 from holdfast.model.job import JobRecord, State
 from holdfast.model.retry import RetryPolicy
 from holdfast.settings import read as settings
@@ -50,6 +51,7 @@ def run(
     max_attempts: int = 3,
     timeout: timedelta | None = None,
     retry: RetryPolicy | None = None,
+    chunk: int | None = None,
     max_dead_ratio: float | None = None,
     slots: int | None = None,
     options: WorkerOptions | None = None,
@@ -60,7 +62,8 @@ def run(
 
     ``handler`` is ``fn(row)`` or ``fn(row, ctx)`` where ``row`` is a dict, or a handler of an app. ``key`` names the
     columns that tell rows apart; rows that are equal in all columns share one job. ``run`` names the run: the same name
-    goes on where it ended, without one every call is a run of its own. ``progress`` is the bar of ``run_queue``.
+    goes on where it ended, without one every call is a run of its own. With ``chunk`` the handler takes a list of up to
+    so many rows, and gives a list of as many results or exceptions. ``progress`` is the bar of ``run_queue``.
     """
     spark = df.sparkSession
     where = url or settings().url
@@ -74,7 +77,7 @@ def run(
         wanted = f"columns of the frame ({', '.join(df.columns)})"
         raise InvalidInput("key", wanted=wanted, got=", ".join(missing) or "none")
     queue = bounds.name("run", f"run:{run or uuid7()}")
-    app = _app(where, handler, queue, max_attempts=max_attempts, timeout=timeout, retry=retry)
+    app = _app(where, handler, queue, max_attempts=max_attempts, timeout=timeout, retry=retry, chunk=chunk)
     try:
         check_reach(app.driver, spark)
         rows = df.withColumn(KEY, _key_of(columns)).persist()
@@ -124,21 +127,14 @@ def _store_rows(
     store, clock = store_of(url, "main"), SystemClock()
     for batch in batches:
         for start in range(0, batch.num_rows, bounds.MAX_BATCH):
-            part, now = batch.slice(start, bounds.MAX_BATCH), clock.now()
-            jobs = [
-                JobRecord(
-                    id=str(uuid7()),
-                    type=TYPE,
-                    queue=queue,
-                    payload=payload.encode(),
-                    created_at=now,
-                    max_attempts=max_attempts,
-                    idempotency_key=key,
-                )
-                for key, payload in zip(part.column(0).to_pylist(), part.column(1).to_pylist(), strict=True)
-            ]
-            answers = store.enqueue(jobs)
-            known = [job.idempotency_key for job, answer in zip(jobs, answers, strict=True) if answer.conflict]
+            part = batch.slice(start, bounds.MAX_BATCH)
+            keys = part.column(0).to_pylist()
+            payloads = [payload.encode() for payload in part.column(1).to_pylist()]
+            like = JobRecord(
+                id="-", type=TYPE, queue=queue, payload=b"", created_at=clock.now(), max_attempts=max_attempts
+            )
+            answers = store.enqueue(Alike(like, [str(uuid7()) for _ in keys], payloads, keys))
+            known = [key for key, answer in zip(keys, answers, strict=True) if answer.conflict]
             yield pa.RecordBatch.from_pydict({"key": pa.array(known, pa.string())})
 
 

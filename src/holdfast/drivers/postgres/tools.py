@@ -186,6 +186,7 @@ class PostgresTools(PostgresStore):
     ) -> Trimmed:
         """See ``Admin.trim``."""
         self.check_trim(ended_for, ledger_for, limit)
+        ended_for, ledger_for = self.kept_for(ended_for, ledger_for, now)
         [counted] = self._function("trim_1", self.space_name, self.given(now), ended_for, ledger_for, limit)
         jobs, ledger, dedupe, registry = counted
         return Trimmed(jobs=jobs, ledger=ledger, dedupe=dedupe, registry=registry, more=limit in counted)
