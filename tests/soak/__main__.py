@@ -19,6 +19,7 @@ from holdfast.drivers.contract import Store
 from holdfast.testing.machine import run_machine
 from holdfast.testing.simulation import simulate
 from tests.soak import postgres
+from tests.soak.audit import audits
 from tests.soak.crashes import crashes
 from tests.soak.kill import kill
 from tests.soak.poison import poison
@@ -75,6 +76,10 @@ def crashing(folder: Path, scale: float) -> str:
     return crashes(folder, workers=3, count=max(1, int(10 * scale)))
 
 
+def auditing(folder: Path, scale: float) -> str:
+    return audits(folder, rows=int(10_000_000 * scale))
+
+
 def _spaces(name: str, folder: Path) -> Callable[[], Store]:
     if name == "memory":
         return lambda: holdfast.connect("memory://", caller_clock=True)
@@ -97,6 +102,7 @@ PARTS = {
     "pg-snapshot": lambda _, scale: postgres.snapshot(scale),
     "pg-fight": lambda _, scale: postgres.fighting(scale),
     "pg-games": lambda _, scale: postgres.games(scale),
+    "audit": auditing,
 }
 
 

@@ -26,7 +26,7 @@ from holdfast.connect import connect
 from holdfast.drivers.contract import Store
 from holdfast.errors import StoreError
 from holdfast.model.registry import Change
-from holdfast.spark.outcomes import Outcome, from_ledger, from_settled, to_arrow
+from holdfast.spark.outcomes import from_ledger, from_settled
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.worker import Settled, Worker, WorkerOptions
 
@@ -84,7 +84,7 @@ class Slot:
         options = replace(order.options, name=self.name)
         self._lease_for = from_timedelta(options.lease)
         self._worker = Worker(self._store, options, catalogue=order.catalogue, on_settled=self._settled)
-        self._told: SimpleQueue[Outcome] = SimpleQueue()
+        self._told: SimpleQueue[tuple[Sequence[Settled], int]] = SimpleQueue()
         self._stop = threading.Event()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._work, name="holdfast-slot", daemon=True)
@@ -125,25 +125,28 @@ class Slot:
             self._error = error
 
     def _settled(self, settled: Sequence[Settled]) -> None:
-        now = self._clock.now()
-        for one in settled:
-            self._told.put(
-                from_settled(one, slot=self._place, executor=self._executor, lease_for=self._lease_for, now=now)
-            )
+        """In a thread of the worker, which has more to do: rows are made by the one that tells them."""
+        self._told.put((settled, self._clock.now()))
 
     def _batches(self, until: float) -> Iterator[pa.RecordBatch]:
-        rows: list[Outcome] = []
+        settled: list[Settled] = []
+        ended: list[int] = []
         while True:
             left = until - monotonic()
             try:
-                rows.append(self._told.get(timeout=left) if left > 0 else self._told.get_nowait())
+                batch, now = self._told.get(timeout=left) if left > 0 else self._told.get_nowait()
             except Empty:
                 break
-            if len(rows) == ROWS:
-                yield to_arrow(rows)
-                rows = []
-        if rows:
-            yield to_arrow(rows)
+            settled += batch
+            ended += [now] * len(batch)
+            if len(settled) >= ROWS:
+                yield self._rows(settled, ended)
+                settled, ended = [], []
+        if settled:
+            yield self._rows(settled, ended)
+
+    def _rows(self, settled: Sequence[Settled], ended: Sequence[int]) -> pa.RecordBatch:
+        return from_settled(settled, ended, slot=self._place, executor=self._executor, lease_for=self._lease_for)
 
     # Others -----------------------------------------------------------------------------------------------------
 
@@ -181,11 +184,9 @@ class Slot:
         cursor = self._order.ledger_from
         while True:
             page = self._store.ledger(cursor, limit=ROWS)
-            rows = [
-                from_ledger(row, slot=self._place, executor=row.worker) for row in page.items if row.worker in names
-            ]
+            rows = [row for row in page.items if row.worker in names]
             if rows:
-                yield to_arrow(rows)
+                yield from_ledger(rows, slot=self._place)
             if not page.items:
                 return
             cursor = page.cursor
