@@ -18,6 +18,7 @@ from benchmarks import (
     postgres_speed,
     postgres_worker,
     spark_audit,
+    spark_costs,
     spark_data,
     spark_slots,
     sqlite_growth,
@@ -36,6 +37,7 @@ BENCHMARKS: dict[str, Callable[[Path], Iterator[Answer]]] = {
     "spark-slots": spark_slots.answers,
     "spark-data": spark_data.answers,
     "spark-audit": spark_audit.answers,
+    "spark-costs": spark_costs.answers,
 }
 
 
