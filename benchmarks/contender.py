@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import holdfast
-from benchmarks.jobs import QUEUE, TYPE, make
+from benchmarks.jobs import QUEUE, TYPE, alike
 from benchmarks.sides import tell_start
 from benchmarks.sqlite_speed import drain
 from holdfast.app import Holdfast
@@ -51,11 +51,11 @@ def loop_drain(url: str, k: str) -> None:
 
 
 def bulk_enqueue(url: str, count: str, batch: str) -> None:
-    """From payloads to stored jobs: the making of ids and records counts."""
+    """From encoded payloads to stored jobs, as ``Client.enqueue_many`` does it: the making of ids counts."""
     store = holdfast.connect(url)
     started = time.perf_counter()
     for _ in range(0, int(count), int(batch)):
-        store.enqueue(make(int(batch)))
+        store.enqueue(alike(int(batch)))
     print(time.perf_counter() - started)
     store.close()
 

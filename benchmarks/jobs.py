@@ -6,6 +6,7 @@ import uuid_utils
 
 from holdfast.clock import SystemClock
 from holdfast.drivers.contract import Driver
+from holdfast.model.alike import Alike
 from holdfast.model.job import JobRecord
 
 QUEUE = "bench"
@@ -18,6 +19,11 @@ def make(count: int, **fields: object) -> list[JobRecord]:
     now = SystemClock().now()
     plain: dict[str, object] = {"type": TYPE, "queue": QUEUE, "payload": PAYLOAD, "created_at": now, **fields}
     return [JobRecord(id=str(uuid_utils.uuid7()), **plain) for _ in range(count)]  # type: ignore[arg-type]
+
+
+def alike(count: int) -> Alike:
+    """The same as columns, as ``Client.enqueue_many`` hands them to the driver."""
+    return Alike(make(1)[0], [str(uuid_utils.uuid7()) for _ in range(count)], [PAYLOAD] * count)
 
 
 def fill(driver: Driver, count: int, **fields: object) -> None:

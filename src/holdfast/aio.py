@@ -7,7 +7,7 @@ still take effect: enqueue with an idempotency key, and send it again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Self, overload
 
 from holdfast.client import Client, OnConflict, Timeout, ended, pauses
@@ -59,6 +59,20 @@ class AsyncClient:
     ) -> Enqueued | list[Enqueued]:
         """See ``Client.enqueue``. A ``sqlite3.Connection`` must be made with ``check_same_thread=False``."""
         return await asyncio.to_thread(self._client.enqueue, request, connection=connection, on_conflict=on_conflict)
+
+    async def enqueue_many(
+        self,
+        like: JobRequest,
+        payloads: Iterable[object],
+        *,
+        keys: Iterable[str | None] | None = None,
+        connection: object = None,
+        on_conflict: OnConflict = "raise",
+    ) -> list[Enqueued]:
+        """See ``Client.enqueue_many``. The payloads are read and encoded in the thread, too."""
+        return await asyncio.to_thread(
+            self._client.enqueue_many, like, payloads, keys=keys, connection=connection, on_conflict=on_conflict
+        )
 
     async def get(self, job_id: str) -> JobRecord | None:
         """See ``Client.get``."""

@@ -13,7 +13,7 @@ app.worker().run()                          # usually: holdfast work module:app
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -61,7 +61,7 @@ class Task(Generic[P, R]):
     ) -> JobRequest:
         """A request for one run, to be enqueued with others; with ``retry``, under a policy of its own."""
         return self.definition.request(
-            payload.model_dump(mode="json") if hasattr(payload, "model_dump") else payload,
+            _plain(payload),
             run_at=run_at,
             delay=delay,
             retry=retry,
@@ -93,6 +93,25 @@ class Task(Generic[P, R]):
             offset=offset,
         )
         return self._app.client.enqueue(request, connection=connection)
+
+    def enqueue_many(
+        self,
+        payloads: Iterable[object],
+        *,
+        keys: Iterable[str | None] | None = None,
+        run_at: datetime | None = None,
+        delay: timedelta | None = None,
+        domain: str | None = None,
+        connection: object = None,
+    ) -> list[Enqueued]:
+        """Store a job for each payload, as quickly as the store takes them; ``keys`` are idempotency keys."""
+        like = self.request(run_at=run_at, delay=delay, domain=domain)
+        return self._app.client.enqueue_many(like, map(_plain, payloads), keys=keys, connection=connection)
+
+
+def _plain(payload: object) -> object:
+    """What pydantic's models are made of; every other value is encoded as it is."""
+    return payload.model_dump(mode="json") if hasattr(payload, "model_dump") else payload
 
 
 class Holdfast:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
-from typing import Literal, TypeAlias, overload
+from typing import Literal, TypeAlias, TypedDict, overload
 
 from holdfast.clock import Clock, SystemClock, monotonic
 from holdfast.drivers.contract import Driver, Store
 from holdfast.errors import EnqueueConflict, InvalidInput, JobNotDone, JobNotFound, Unsupported, WaitTimeout
 from holdfast.model import bounds
+from holdfast.model.alike import Alike
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued
 from holdfast.model.request import JobRequest
 from holdfast.wire import codec as codecs
 from holdfast.wire.codec import Codec
-from holdfast.wire.records import to_record
+from holdfast.wire.records import to_record, to_records
 
 BATCH = 5_000  # records in one transaction
 BATCH_BYTES = 16 << 20  # of payload in one transaction: a store holds its lock, or its buffers, for that long
@@ -70,18 +71,30 @@ class Client:
         A key that is known answers ``existed``. If its payload is another one, ``EnqueueConflict`` is raised after
         everything else was stored, and carries all answers; ``on_conflict="return"`` answers ``conflict`` instead.
         """
-        if on_conflict not in ("raise", "return"):
-            raise InvalidInput("on_conflict", wanted="'raise' or 'return'", got=on_conflict)
-        driver = self.driver if connection is None else self.driver.joined(connection)
+        driver = self._driver(connection, on_conflict)
         single = isinstance(request, JobRequest)
         requests = [request] if isinstance(request, JobRequest) else request
         if not isinstance(requests, Sequence):
             raise InvalidInput("request", wanted="a JobRequest or a list of them", got=requests)
-        records = [self._record(one) for one in requests]
-        answers = [answer for batch in batches(records) for answer in driver.enqueue(batch)]
-        if on_conflict == "raise":
-            _no_conflict(records, answers)
+        answers = _store(driver, [self._record(one) for one in requests], on_conflict)
         return answers[0] if single else answers
+
+    def enqueue_many(
+        self,
+        like: JobRequest,
+        payloads: Iterable[object],
+        *,
+        keys: Iterable[str | None] | None = None,
+        connection: object = None,
+        on_conflict: OnConflict = "raise",
+    ) -> list[Enqueued]:
+        """Store a job for each payload, and with a key of each if ``keys`` are given; all else is as in ``like``.
+
+        The quickest way in for very many jobs: what they share is looked at once. Otherwise it is ``enqueue``.
+        """
+        driver = self._driver(connection, on_conflict)
+        records = to_records(_request(like), payloads, keys, **self._how())
+        return _store(driver, records, on_conflict)
 
     def get(self, job_id: str) -> JobRecord | None:
         """The job as it is stored now, or None if this space does not know it. A joined driver cannot look."""
@@ -126,6 +139,11 @@ class Client:
             raise JobNotFound(job_id)
         return state
 
+    def _driver(self, connection: object, on_conflict: OnConflict) -> Driver:
+        if on_conflict not in ("raise", "return"):
+            raise InvalidInput("on_conflict", wanted="'raise' or 'return'", got=on_conflict)
+        return self.driver if connection is None else self.driver.joined(connection)
+
     @property
     def _store(self) -> Store:
         if not isinstance(self.driver, Store):
@@ -139,25 +157,42 @@ class Client:
         return record
 
     def _record(self, request: JobRequest) -> JobRecord:
-        if not isinstance(request, JobRequest):
-            raise InvalidInput("request", wanted="a JobRequest", got=request)
-        return to_record(request, now=self._clock.now(), codec=self._codec, max_payload=self._max_payload)
+        return to_record(_request(request), **self._how())
+
+    def _how(self) -> _How:
+        return {"now": self._clock.now(), "codec": self._codec, "max_payload": self._max_payload}
 
 
-def _no_conflict(records: Sequence[JobRecord], answers: Sequence[Enqueued]) -> None:
-    for record, answer in zip(records, answers, strict=True):
-        if answer.conflict:
-            raise EnqueueConflict(answer.id, record.idempotency_key, answers)
+class _How(TypedDict):
+    now: int
+    codec: Codec
+    max_payload: int
+
+
+def _request(given: object) -> JobRequest:
+    if not isinstance(given, JobRequest):
+        raise InvalidInput("request", wanted="a JobRequest", got=given)
+    return given
+
+
+def _store(driver: Driver, records: Sequence[JobRecord], on_conflict: OnConflict) -> list[Enqueued]:
+    answers = [answer for batch in batches(records) for answer in driver.enqueue(batch)]
+    if on_conflict == "raise":
+        for place, answer in enumerate(answers):
+            if answer.conflict:
+                raise EnqueueConflict(answer.id, records[place].idempotency_key, answers)
+    return answers
 
 
 def batches(records: Sequence[JobRecord]) -> Iterator[Sequence[JobRecord]]:
     """The records in order, in pieces bounded by count and size; a very large one is a piece of its own."""
+    payloads = records.payloads if isinstance(records, Alike) else [record.payload for record in records]
     start = size = 0
-    for index, record in enumerate(records):
-        if index > start and (index - start == BATCH or size + len(record.payload) > BATCH_BYTES):
+    for index, payload in enumerate(payloads):
+        if index > start and (index - start == BATCH or size + len(payload) > BATCH_BYTES):
             yield records[start:index]
             start, size = index, 0
-        size += len(record.payload)
+        size += len(payload)
     if records:
         yield records[start:]
 

@@ -72,6 +72,7 @@ def test_enqueue_get_wait_and_result(store: Store):
         answer = await client.enqueue(JobRequest(type="t", payload=1))
         assert answer == Enqueued(id=answer.id, existed=False)
         answers = await client.enqueue([JobRequest(type="t")] * 3)
+        assert len(await client.enqueue_many(JobRequest(type="u"), range(3))) == 3
         assert len({answer.id for answer in answers}) == 3
         record = await client.get(answer.id)
         assert record is not None

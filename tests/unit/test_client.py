@@ -145,6 +145,45 @@ def test_a_long_list_is_stored_in_bounded_pieces():
     assert module.BATCH <= bounds.MAX_BATCH
 
 
+def test_many_payloads_become_jobs_that_are_alike_in_all_else(client: Client):
+    like = JobRequest(type="page.fetch", queue="pages", priority=3, meta={"source": "a list"})
+    answers = client.enqueue_many(like, ({"page": number} for number in range(3)))
+    records = [client.get(answer.id) for answer in answers]
+    assert [record.payload for record in records if record] == [b'{"page":0}', b'{"page":1}', b'{"page":2}']
+    assert {(r.type, r.queue, r.priority, r.meta["source"]) for r in records if r} == {
+        ("page.fetch", "pages", 3, "a list")
+    }
+
+
+def test_each_of_many_has_its_own_key(client: Client):
+    like = JobRequest(type="page.fetch")
+    first = client.enqueue_many(like, [1, 2], keys=["a", "b"])
+    with pytest.raises(EnqueueConflict) as caught:
+        client.enqueue_many(like, [1, 3, 4], keys=["a", "b", "c"])
+    assert [answer.existed for answer in caught.value.answers] == [True, True, False]
+    assert [answer.id for answer in caught.value.answers[:2]] == [answer.id for answer in first]
+
+
+def test_one_bad_payload_or_key_of_many_stores_nothing(client: Client):
+    like = JobRequest(type="page.fetch")
+    for wrong in (
+        lambda: client.enqueue_many(like, [1, float("nan")]),
+        lambda: client.enqueue_many(like, [1, 2], keys=["a"]),
+        lambda: client.enqueue_many(like, [1, 2], keys=["a", "\n"]),
+        lambda: client.enqueue_many(JobRequest(type="page.fetch", idempotency_key="all"), [1]),
+        lambda: client.enqueue_many("page.fetch", [1]),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(InvalidInput):
+            wrong()
+    assert not client.driver.find().items  # type: ignore[attr-defined]
+
+
+def test_many_are_stored_in_bounded_pieces():
+    driver = Recording()
+    Client(driver).enqueue_many(JobRequest(type="t"), range(module.BATCH + 1))
+    assert driver.batches == [module.BATCH, 1]
+
+
 def test_large_payloads_make_smaller_pieces():
     driver = Recording()
     third = "x" * (module.BATCH_BYTES // 3 - 2)

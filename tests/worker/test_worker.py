@@ -35,7 +35,7 @@ def test_many_jobs_run_each_once(app, drain):
     def square(payload):
         return payload * payload
 
-    answers = app.client.enqueue([square.request(number) for number in range(500)])
+    answers = square.enqueue_many(range(500))
     assert drain() == {"acked": 500}
     assert [app.client.result(answer.id) for answer in answers] == [number * number for number in range(500)]
     assert len(app.driver.ledger(limit=1000)) == 500

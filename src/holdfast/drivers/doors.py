@@ -9,6 +9,7 @@ from holdfast.clock import DAY
 from holdfast.drivers.contract import Capabilities, Feature
 from holdfast.errors import CallerClockRefused, InvalidInput, Unsupported
 from holdfast.model import bounds
+from holdfast.model.alike import Alike
 from holdfast.model.job import JobRecord, check_new
 from holdfast.model.lease import Lease
 from holdfast.model.registry import Change
@@ -56,6 +57,9 @@ class Doors:
     def check_enqueue(self, jobs: Sequence[JobRecord]) -> None:
         """Every record acceptable, or none is stored."""
         bounds.batch("jobs", len(jobs))
+        if isinstance(jobs, Alike):
+            jobs.check()
+            jobs = jobs[:1]  # for what they share
         for job in jobs:
             check_new(job)
             if job.meta != {}:

@@ -46,6 +46,13 @@ def name(field: str, value: object) -> str:
     raise InvalidInput(field, wanted=_NAME_WANTED, got=value)
 
 
+def new_name(field: str, value: object) -> str:
+    """A name that was never seen before, and is not worth remembering."""
+    if type(value) is str and _NAME.fullmatch(value) is not None:
+        return value
+    raise InvalidInput(field, wanted=_NAME_WANTED, got=value)
+
+
 def text(field: str, value: object, *, empty: bool = False) -> str:
     """A short text that people chose: any script, no control characters, at most 256 bytes."""
     wanted = f"text of {'0' if empty else '1'} to {MAX_TEXT} bytes without control characters"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from holdfast.model import bounds
+from holdfast.model.draft import draft_of
 from holdfast.model.job import JobRecord
 
 RANDOM_BYTES = 16
@@ -38,6 +40,21 @@ class Enqueued:
     id: str
     existed: bool
     conflict: bool = False
+
+
+_EnqueuedDraft = draft_of(Enqueued)
+
+
+def added(job_ids: Iterable[str]) -> list[Enqueued]:
+    """The answer to a batch of which every record made a new job."""
+    answers = []
+    for job_id in job_ids:
+        answer = _EnqueuedDraft()
+        answer.id = job_id
+        answer.existed = answer.conflict = False
+        answer.__class__ = Enqueued
+        answers.append(answer)
+    return answers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

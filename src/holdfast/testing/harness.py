@@ -21,6 +21,7 @@ from holdfast.clock import SECOND
 from holdfast.connect import connect
 from holdfast.drivers.contract import REAP_LIMIT, Capabilities, Feature, Inspection, Store
 from holdfast.errors import LeaseError
+from holdfast.model.alike import Alike
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation
 from holdfast.model.ledger import LedgerRow
@@ -163,6 +164,10 @@ class Harness(ABC):
             "created_at": self._now,
         }
         return JobRecord(**{**defaults, **fields})
+
+    def alike(self, payloads: Sequence[bytes], keys: Sequence[str | None] | None = None, **fields: Any) -> Alike:
+        """Many such records that differ only in id, payload and key."""
+        return Alike(self.job(**fields), [self.job().id for _ in payloads], payloads, keys)
 
     def enqueue(self, *jobs: JobRecord) -> list[Enqueued]:
         """Enqueue records now."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import cast
 
 from uuid_utils import uuid7
 
 from holdfast.clock import from_datetime, from_timedelta, to_datetime, to_timedelta
 from holdfast.model import bounds
+from holdfast.model.alike import Alike
 from holdfast.model.draft import draft_of
 from holdfast.model.job import Job, JobRecord
 from holdfast.model.lease import Reservation
@@ -50,6 +52,21 @@ def to_record(
         webhook=request.webhook,
         requested_run_at=run_at,
     )
+
+
+def to_records(
+    like: JobRequest,
+    payloads: Iterable[object],
+    keys: Iterable[str | None] | None = None,
+    *,
+    now: int,
+    codec: Codec = JSON,
+    max_payload: int = bounds.MAX_PAYLOAD,
+) -> Alike:
+    """The same for many payloads at once, with everything else like ``like``."""
+    shared = to_record(like, now=now, codec=codec, max_payload=max_payload)
+    data = [encoded(codec, payload, most=max_payload) for payload in payloads]
+    return Alike(shared, [str(uuid7()) for _ in data], data, None if keys is None else list(keys))
 
 
 def to_job(reservation: Reservation, codec: Codec = JSON) -> Job:

@@ -1,25 +1,30 @@
 """Large batches by COPY, which writes rows a page at a time: more than twice as quick as any INSERT.
 
-It costs a few round trips (the store's now, the rows, a look at what has ended, the commit), and cannot answer for jobs
-that exist: then, and for idempotency keys, ``enqueue_1`` takes the batch instead.
+It costs a few round trips (the store's now, the keys, the rows, a look at what has ended, the commit), and cannot
+answer for jobs that exist: if an id or a key of the batch is known, ``enqueue_1`` takes the batch instead.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
+from typing import TypeAlias
 
 import psycopg
 
-from holdfast.drivers.postgres.arrays import Array, integers, names
+from holdfast.drivers.postgres.arrays import Array, bigints, integers, names
+from holdfast.drivers.postgres.batch import WINDOW, digest_of
 from holdfast.drivers.postgres.connections import Connection
 from holdfast.drivers.postgres.rows import pack_meta
 from holdfast.drivers.postgres.store import PostgresStore
+from holdfast.model.alike import Alike
 from holdfast.model.job import JobRecord
-from holdfast.model.lease import Enqueued
+from holdfast.model.lease import Enqueued, added
 
 COPY_FROM = 500  # jobs; below, one round trip is worth more
+BLOCK = 500  # jobs that are packed and sent at a time
+Packer: TypeAlias = Callable[[JobRecord], bytes]
 _START = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
 _END = struct.pack(">h", -1)
 _NULL = struct.pack(">i", -1)
@@ -49,7 +54,7 @@ def _number(value: int | None) -> bytes:
 
 
 # Columns that most batches do not set at all: copied only if one of the jobs does.
-_SOMETIMES: dict[str, Callable[[JobRecord], bytes]] = {
+_SOMETIMES: dict[str, Packer] = {
     "run_at": lambda job: _number(job.run_at),
     "requested_run_at": lambda job: _number(job.requested_run_at),
     "timeout": lambda job: _number(job.timeout),
@@ -63,57 +68,110 @@ _SOMETIMES: dict[str, Callable[[JobRecord], bytes]] = {
     "signature": lambda job: _text(job.signature),
     "last_error": lambda job: _text(job.last_error),
     "failed_at": lambda job: _number(job.failed_at),
+    "idempotency_key": lambda job: _text(job.idempotency_key),  # the last: it is the one that alike jobs do not share
 }
+_KEY_COLUMNS = ("space", "queue", "until", "key", "job_id", "digest")
 
 
 def copy_on(
     store: PostgresStore, connection: Connection, jobs: Sequence[JobRecord], given: int | None, *, alone: bool
 ) -> list[Enqueued] | None:
-    """All of them stored, or none and None: some exist, or are too few, or have keys."""
-    if len(jobs) < COPY_FROM or any(job.idempotency_key is not None for job in jobs):
+    """All of them stored, or none and None: they are too few, or some id or key is known."""
+    if len(jobs) < COPY_FROM:
         return None
     space = store.space_name
-    domains = {(job.queue, job.domain) for job in jobs if job.domain is not None}
+    ids = jobs.ids if isinstance(jobs, Alike) else [job.id for job in jobs]
+    kinds = jobs[:1] if isinstance(jobs, Alike) else jobs  # in everything but id, payload and key
+    lanes = _lanes(kinds)
+    domains = {(job.queue, job.domain) for job in kinds if job.domain is not None}
+    told_of = names([queue for queue, _ in domains]), names([str(domain) for _, domain in domains])
+    columns = (*_ALWAYS, *(name for name in _SOMETIMES if any(map(attrgetter(name), kinds))))
+    keyed = isinstance(jobs, Alike) and jobs.keys is not None
+    if keyed and "idempotency_key" not in columns:
+        columns = (*columns, "idempotency_key")
     try:
         with connection.transaction():
-            [(now,)] = store.function_on(connection, "instant_1", given)
-            if store.channel is not None:
-                store.function_on(connection, "hint_1", space, store.channel, alone, now, *_lanes(jobs, now))
-            columns, block = _packed(space, jobs, now)
-            with connection.cursor() as cursor, cursor.copy(store.copy_statement("jobs", columns)) as copy:
-                copy.write(block)
-            store.function_on(
-                connection,
-                "copied_1",
-                space,
-                names([job.id for job in jobs]),
-                names([queue for queue, _ in domains]),
-                names([str(domain) for _, domain in domains]),
-            )
+            asked = (space, given, store.channel, alone, WINDOW, *_columns(lanes))
+            [(now, windows)] = store.function_on(connection, "copying_1", *asked)
+            if "idempotency_key" in columns:  # first, because it is what fails if a batch is sent again
+                until = {queue: now + window for (queue, _, _), window in zip(lanes, windows, strict=True)}
+                _copy(store, connection, "dedupe", _KEY_COLUMNS, [_packed_keys(space, jobs, until)])
+            _copy(store, connection, "jobs", columns, _packed(space, jobs, columns, now))
+            [(doubtful,)] = store.function_on(connection, "copied_2", space, min(ids), max(ids), *told_of)
+            if doubtful:
+                store.function_on(connection, "copied_1", space, names(ids), None, None)
     except psycopg.errors.UniqueViolation:
         return None
-    return [Enqueued(id=job.id, existed=False) for job in jobs]
+    return added(ids)
 
 
-def _lanes(jobs: Sequence[JobRecord], now: int) -> tuple[Array | None, ...]:
-    """The lanes in which a job is due at once."""
-    due = {(job.queue, job.type, job.priority) for job in jobs if job.run_at is None or job.run_at <= now}
+def _copy(
+    store: PostgresStore, connection: Connection, table: str, columns: Sequence[str], blocks: Iterable[bytes]
+) -> None:
+    with connection.cursor() as cursor, cursor.copy(store.copy_statement(table, columns)) as copy:
+        copy.write(_START)
+        for block in blocks:
+            copy.write(block)
+        copy.write(_END)
+
+
+Lanes = dict[tuple[str, str, int], int | None]
+
+
+def _lanes(jobs: Sequence[JobRecord]) -> Lanes:
+    """The lanes, and when the first job of each may run: None is at once."""
+    first: Lanes = {}
+    for job in jobs:
+        lane = job.queue, job.type, job.priority
+        other = first.get(lane, job.run_at)
+        first[lane] = None if job.run_at is None or other is None else min(job.run_at, other)
+    return first
+
+
+def _columns(lanes: Lanes) -> tuple[Array | None, ...]:
     return (
-        names([queue for queue, _, _ in due]),
-        names([type_ for _, type_, _ in due]),
-        integers([priority for _, _, priority in due]),
-        None,
+        names([queue for queue, _, _ in lanes]),
+        names([type_ for _, type_, _ in lanes]),
+        integers([priority for _, _, priority in lanes]),
+        bigints(list(lanes.values())),
     )
 
 
-def _packed(space: str, jobs: Sequence[JobRecord], now: int) -> tuple[tuple[str, ...], bytes]:
-    """The columns that are set, and the rows in the binary form of COPY."""
-    sometimes = [name for name in _SOMETIMES if any(map(attrgetter(name), jobs))]
-    packers = [_SOMETIMES[name] for name in sometimes]
-    columns = (*_ALWAYS, *sometimes)
+def _packed_keys(space: str, jobs: Sequence[JobRecord], until: Mapping[str, int]) -> bytes:
+    """The rows of the keys. Sorted, so that two calls wait for each other in one direction."""
+    if isinstance(jobs, Alike):
+        rows = [
+            (jobs.like.queue, key, job_id, payload)
+            for key, job_id, payload in zip(jobs.keys or (), jobs.ids, jobs.payloads, strict=True)
+            if key is not None
+        ]
+    else:
+        rows = [
+            (job.queue, job.idempotency_key, job.id, job.payload) for job in jobs if job.idempotency_key is not None
+        ]
+    rows.sort()
+    head = struct.pack(">h", len(_KEY_COLUMNS)) + _text(space)
+    heads = {queue: head + _text(queue) + _bigint(8, end) for queue, end in until.items()}
+    return b"".join(
+        [heads[queue] + _text(key) + _text(job_id) + _blob(digest_of(payload)) for queue, key, job_id, payload in rows]
+    )
+
+
+def _packed(space: str, jobs: Sequence[JobRecord], columns: Sequence[str], now: int) -> Iterator[bytes]:
+    """The rows of the jobs, a block at a time: the server stores one while the next is packed."""
+    packers = [_SOMETIMES[name] for name in columns[len(_ALWAYS) :]]
     fields = struct.pack(">h", len(columns))
+    for start in range(0, len(jobs), BLOCK):
+        block = jobs[start : start + BLOCK]
+        if isinstance(block, Alike):
+            yield b"".join(_pack_alike(fields, space, block, packers, now))
+        else:
+            yield b"".join(_pack(fields, space, block, packers, now))
+
+
+def _pack(fields: bytes, space: str, jobs: Sequence[JobRecord], packers: list[Packer], now: int) -> list[bytes]:
+    parts: list[bytes] = []
     heads: dict[tuple[object, ...], bytes] = {}
-    parts = [_START]
     for job in jobs:
         shape = (job.queue, job.type, job.priority, job.max_attempts, job.max_crashes, job.domain is None)
         head = heads.get(shape)
@@ -130,8 +188,30 @@ def _packed(space: str, jobs: Sequence[JobRecord], now: int) -> tuple[tuple[str,
         )
         if packers:
             parts += [pack(job) for pack in packers]
-    parts.append(_END)
-    return columns, b"".join(parts)
+    return parts
+
+
+def _pack_alike(fields: bytes, space: str, jobs: Alike, packers: list[Packer], now: int) -> list[bytes]:
+    """The same of jobs that share everything else: it is packed once. Their keys are the last column, if any."""
+    like = jobs.like
+    before = fields + _head(space, like, now)
+    shared = packers[:-1] if jobs.keys is not None else packers
+    after = b"".join(pack(like) for pack in shared)
+    available_at = now if like.run_at is None else like.run_at
+    parts: list[bytes] = []
+    for job_id, payload in zip(jobs.ids, jobs.payloads, strict=True):
+        identity = job_id.encode()
+        parts += (
+            before,
+            _length(len(identity)),
+            identity,
+            _instants(8, available_at, 8, like.created_at, len(payload)),
+            payload,
+            after,
+        )
+    if jobs.keys is not None:
+        parts[5::6] = [after + _text(key) for key in jobs.keys]
+    return parts
 
 
 def _head(space: str, job: JobRecord, now: int) -> bytes:

@@ -188,7 +188,7 @@ class PostgresDriver(PostgresScan):
             due = left if coming is None else coming / SECOND
             self._sleep(heard, min(left, due, pause))
             if self._listener is not None and self._listener.count(self.space_name) != heard:
-                pause = LOOK_FIRST
+                return  # a reserve that finds nothing costs no more than another look
             rarest = LOOK_RARELY if self._listener is not None and self._listener.is_alive else LOOK_AT_LEAST_EVERY
             pause = min(2 * pause, rarest)
 

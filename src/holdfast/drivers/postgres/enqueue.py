@@ -10,9 +10,6 @@ from holdfast.drivers.postgres.copying import copy_on
 from holdfast.drivers.postgres.store import PostgresStore
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued
-from holdfast.model.settings import QueueSettings
-
-WINDOW = QueueSettings().dedupe_window
 
 
 def enqueue_on(
@@ -44,7 +41,7 @@ def _runs(jobs: Sequence[JobRecord]) -> Iterator[list[JobRecord]]:
 def _enqueue(
     store: PostgresStore, connection: Connection, jobs: list[JobRecord], given: int | None, *, alone: bool
 ) -> list[Enqueued]:
-    arguments = (store.space_name, given, store.channel, alone, WINDOW, *batch.jobs(jobs))
+    arguments = (store.space_name, given, store.channel, alone, batch.WINDOW, *batch.jobs(jobs))
     rows = store.function_on(connection, "enqueue_1", *arguments)
     existed = {item: Enqueued(id=job_id, existed=True, conflict=conflict) for item, job_id, conflict in rows}
     return [existed.get(item) or Enqueued(id=job.id, existed=False) for item, job in enumerate(jobs, 1)]

@@ -56,6 +56,32 @@ def jobs_without_a_key_are_never_the_same(h: Harness) -> None:
 
 
 @case("L12", needs=KEYS)
+def jobs_alike_have_a_key_each(h: Harness) -> None:
+    many = 600
+    keys = [f"key {number}" for number in range(many)]
+    jobs = h.alike([key.encode() for key in keys], keys)
+    first = h.store.enqueue(jobs, now=h.stamp)
+    equal([answer.existed for answer in first], [False] * many, "existed, of new keys")
+    again = h.alike([b"another", *jobs.payloads[1:], b"new", b"new"], [*keys, "new", "new"])
+    answers = h.store.enqueue(again, now=h.stamp)
+    equal([answer.existed for answer in answers], [True] * many + [False, True], "existed, of known keys and a new one")
+    equal([answer.conflict for answer in answers], [True] + [False] * (many + 1), "conflict")
+    equal([answer.id for answer in answers[:many]], list(jobs.ids), "the jobs of the known keys")
+
+
+@case("L12", needs=KEYS)
+def the_window_of_a_key_among_many_is_that_of_its_queue(h: Harness) -> None:
+    h.store.configure(QUEUE, QueueSettings(dedupe_window=MINUTE))
+    keys = [f"key {number}" for number in range(600)]
+    h.store.enqueue(h.alike([b"1"] * 600, keys), now=h.stamp)
+    for held in h.reserve(600):
+        h.settled(Ack(held.lease))
+    h.advance(MINUTE)
+    answers = h.store.enqueue(h.alike([b"1"] * 600, keys), now=h.stamp)
+    equal([answer.existed for answer in answers], [False] * 600, "existed, after the window")
+
+
+@case("L12", needs=KEYS)
 def a_key_twice_in_one_batch_makes_one_job(h: Harness) -> None:
     first, second, third = h.job(idempotency_key="k"), h.job(idempotency_key="k"), h.job(idempotency_key="l")
     wanted = [

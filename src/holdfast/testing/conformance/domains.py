@@ -19,6 +19,16 @@ def _pair(h: Harness, **fields: object) -> tuple[str, str]:
 
 
 @case("L11", needs=DOMAINS)
+def many_jobs_alike_of_a_domain_run_one_at_a_time(h: Harness) -> None:
+    jobs = h.alike([b"1"] * 600, domain="d")
+    h.store.enqueue(jobs, now=h.stamp)
+    for job_id in jobs.ids[:3]:
+        [held] = h.reserve(10)
+        equal(held.job.id, job_id, "the only job that may run")
+        h.settled(Ack(held.lease))
+
+
+@case("L11", needs=DOMAINS)
 def one_job_of_a_domain_is_in_flight_at_a_time(h: Harness) -> None:
     first, _ = _pair(h)
     equal(h.taken(1), [first], "the head")

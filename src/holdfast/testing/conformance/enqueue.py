@@ -8,12 +8,15 @@ from holdfast.clock import SECOND
 from holdfast.drivers.contract import Feature
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
+from holdfast.model.alike import Alike
 from holdfast.model.job import State
 from holdfast.model.lease import Enqueued
 from holdfast.model.settlement import Ack
 from holdfast.testing.conformance.case import case
 from holdfast.testing.conformance.expect import equal, raising
 from holdfast.testing.harness import Harness
+
+MANY = 600  # enough for whatever a driver does with large batches alone
 
 
 @case("L9")
@@ -134,6 +137,40 @@ def a_batch_beyond_the_bound_is_refused_whole(h: Harness) -> None:
     with raising(InvalidInput):
         h.enqueue(*[job] * (bounds.MAX_BATCH + 1))
     equal(h.store.get(job.id), None, "the job")
+
+
+@case("L9")
+def jobs_alike_are_kept_as_if_each_had_been_given_alone(h: Harness) -> None:
+    payloads = [str(number).encode() for number in range(MANY)]
+    jobs = h.alike(payloads, priority=3, max_attempts=4, name="one of many", meta={"source": "a file"})
+    answers = h.store.enqueue(jobs, now=h.stamp)
+    equal(answers, [Enqueued(id=job_id, existed=False) for job_id in jobs.ids], "the answers")
+    equal(h.store.find(limit=1000).items, list(jobs), "the stored jobs")
+    equal(h.take().job.payload, b"0", "the payload of the first")
+
+
+@case("L6")
+def jobs_alike_that_are_given_again_are_known(h: Harness) -> None:
+    jobs = h.alike([b"1"] * MANY)
+    h.store.enqueue(jobs[: MANY // 2], now=h.stamp)
+    ended = h.take()
+    h.settled(Ack(ended.lease))
+    answers = h.store.enqueue(jobs, now=h.stamp)
+    equal([answer.existed for answer in answers], [True] * (MANY // 2) + [False] * (MANY - MANY // 2), "existed")
+    equal(len(h.store.find(limit=1000).items), MANY, "how many jobs there are")
+
+
+@case("L9")
+def one_bad_job_among_many_alike_and_none_is_stored(h: Harness) -> None:
+    good = h.alike([b"1"] * MANY)
+    for bad in (
+        h.alike(good.payloads, priority=10),
+        h.alike([*good.payloads[1:], "text"]),  # type: ignore[list-item]
+        Alike(good.like, [*good.ids[1:], "not an id"], good.payloads),
+    ):
+        with raising(InvalidInput):
+            h.store.enqueue(bad, now=h.stamp)
+    equal(h.store.find(limit=1000).items, [], "the stored jobs")
 
 
 @case("L7")
