@@ -12,6 +12,8 @@ import heapq
 import random
 from dataclasses import dataclass
 
+SESSIONS = 5  # of a slot at the most: its worker's loop, its settler, its heart, its teller, and one that listens
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
@@ -41,9 +43,9 @@ def slots_to_fill(cluster: Cluster, costs: Costs) -> float:
     return cluster.store_cores * (costs.store + costs.slot + cluster.handler) / costs.store
 
 
-def connections(*, slots: int, spares: int = 0, listeners: bool = True) -> int:
-    """Open sessions of the store: each slot's Python worker has one for its calls and one that listens."""
-    return (slots + spares) * (2 if listeners else 1)
+def connections(*, slots: int, each: int = SESSIONS) -> int:
+    """Open sessions of the store."""
+    return slots * each
 
 
 def simulate(cluster: Cluster, costs: Costs, *, jobs: int, seed: int = 1) -> float:

@@ -24,6 +24,7 @@ from holdfast.clock import SystemClock
 from holdfast.drivers.contract import JobFilter
 from holdfast.errors import InvalidInput, TooManyDead
 from holdfast.model import bounds
+from holdfast.model.alike import Alike
 from holdfast.model.job import JobRecord, State
 from holdfast.model.retry import RetryPolicy
 from holdfast.settings import read as settings
@@ -120,20 +121,13 @@ def _store_rows(
     for batch in batches:
         for start in range(0, batch.num_rows, bounds.MAX_BATCH):
             part, now = batch.slice(start, bounds.MAX_BATCH), clock.now()
-            jobs = [
-                JobRecord(
-                    id=str(uuid7()),
-                    type=TYPE,
-                    queue=queue,
-                    payload=payload.encode(),
-                    created_at=now,
-                    max_attempts=max_attempts,
-                    idempotency_key=key,
-                )
-                for key, payload in zip(part.column(0).to_pylist(), part.column(1).to_pylist(), strict=True)
-            ]
-            answers = store.enqueue(jobs)
-            known = [job.idempotency_key for job, answer in zip(jobs, answers, strict=True) if answer.conflict]
+            keys, payloads = part.column(0).to_pylist(), part.column(1).cast(pa.binary()).to_pylist()
+            ids = [str(uuid7()) for _ in keys]
+            like = JobRecord(
+                id=ids[0], type=TYPE, queue=queue, payload=payloads[0], created_at=now, max_attempts=max_attempts
+            )
+            answers = store.enqueue(Alike(like, ids, payloads, keys))
+            known = [key for key, answer in zip(keys, answers, strict=True) if answer.conflict]
             yield pa.RecordBatch.from_pydict({"key": pa.array(known, pa.string())})
 
 
