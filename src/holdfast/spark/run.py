@@ -29,7 +29,7 @@ from holdfast.model.job import JobRecord, State
 from holdfast.model.retry import RetryPolicy
 from holdfast.settings import read as settings
 from holdfast.spark.engine import OnProgress, Progress, check_reach, run_queue
-from holdfast.spark.slot import store_of
+from holdfast.spark.slot import read_out, store_of
 from holdfast.worker.worker import WorkerOptions
 
 TYPE = "spark.row"
@@ -152,7 +152,8 @@ def _outcomes(spark: SparkSession, url: str, queue: str) -> DataFrame:
     return spark.range(0, 1, 1, 1).mapInArrow(read, OUTCOME).localCheckpoint(eager=True)
 
 
-def _read_outcomes(_: Iterator[pa.RecordBatch], *, url: str, queue: str) -> Iterator[pa.RecordBatch]:
+def _read_outcomes(rows: Iterator[pa.RecordBatch], *, url: str, queue: str) -> Iterator[pa.RecordBatch]:
+    read_out(rows)
     store, after = store_of(url, "main"), None
     while True:
         page = store.find(JobFilter(queue=queue, states=ENDED), limit=bounds.MAX_BATCH, after=after)

@@ -61,8 +61,9 @@ class Standing(msgspec.Struct, frozen=True):
     alive: bool = True
 
 
-def run_slot(_: Iterator[pa.RecordBatch], order: Order) -> Iterator[pa.RecordBatch]:
+def run_slot(rows: Iterator[pa.RecordBatch], order: Order) -> Iterator[pa.RecordBatch]:
     """The body of the Spark task."""
+    read_out(rows)
     context = TaskContext.get()
     assert context is not None
     place, number, try_ = context.partitionId(), context.stageId(), context.attemptNumber()
@@ -190,6 +191,12 @@ class Slot:
             if not page.items:
                 return
             cursor = page.cursor
+
+
+def read_out(rows: Iterator[pa.RecordBatch]) -> None:
+    """To the end, for nothing: Spark ends a Python worker that leaves input unread, and the next would connect anew."""
+    for _ in rows:
+        pass
 
 
 _stores: dict[tuple[int, str, str], Store] = {}
