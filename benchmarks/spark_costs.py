@@ -33,7 +33,7 @@ WANTED = 1.4  # times the processor time of a plain worker
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """Microseconds of a processor for each job."""
+    """Seconds of a processor."""
 
     server: float
     python: float
@@ -44,9 +44,17 @@ class Spent:
         """Of the whole machine."""
         return self.server + self.python + self.java
 
+    def beyond(self, nothing: Spent, jobs: int) -> Spent:
+        """For each of the jobs, what goes beyond a run without any."""
+        return Spent(
+            server=(self.server - nothing.server) / jobs,
+            python=(self.python - nothing.python) / jobs,
+            java=(self.java - nothing.java) / jobs,
+        )
+
     def __str__(self) -> str:
         parts = {"server": self.server, "Python": self.python, "Java": self.java}
-        return " + ".join(f"{name} {value:.0f}" for name, value in parts.items() if value) + " µs"
+        return " + ".join(f"{name} {value * 1e6:.0f}" for name, value in parts.items() if value) + " µs"
 
 
 def answers(folder: Path) -> Iterator[Answer]:
@@ -64,14 +72,27 @@ def answers(folder: Path) -> Iterator[Answer]:
 def _beside(spark: SparkSession, name: str, url: str, server: int | None) -> Answer:
     context: Any = spark.sparkContext
     java = int(context._jvm.java.lang.ProcessHandle.current().pid())
-    with holdfast.connect(url) as store:
+
+    def slots() -> Spent:
+        before = _of(server), below(java), own(java)
         drained_by_slots(url, "noop")
-        rounds = []
-        for _ in range(ROUNDS):
+        return Spent(server=_of(server) - before[0], python=below(java) - before[1], java=own(java) - before[2])
+
+    def pair() -> Spent:
+        before = _of(server), _waited_for()
+        seconds("contender_pair", "pair", url, "noop")
+        return Spent(server=_of(server) - before[0], python=_waited_for() - before[1])
+
+    with holdfast.connect(url) as store:
+
+        def each(run: Callable[[], Spent]) -> Spent:
+            """Beyond what a run without jobs takes, which imports and starts processes."""
+            nothing = run()
             fill(store, JOBS)
-            slots = _slots(url, server, java)
-            fill(store, JOBS)
-            rounds.append((slots, _pair(url, server)))
+            return run().beyond(nothing, JOBS)
+
+        drained_by_slots(url, "noop")
+        rounds = [(each(slots), each(pair)) for _ in range(ROUNDS)]
     mine, theirs = (min(side, key=lambda spent: spent.total) for side in zip(*rounds, strict=True))
     return Answer(
         question=f"{name}: processor time of a no-op job, slots / plain workers",
@@ -83,20 +104,6 @@ def _beside(spark: SparkSession, name: str, url: str, server: int | None) -> Ans
     )
 
 
-def _slots(url: str, server: int | None, java: int) -> Spent:
-    before = _of(server), below(java), own(java)
-    drained_by_slots(url, "noop")
-    return Spent(
-        server=_each(_of(server), before[0]), python=_each(below(java), before[1]), java=_each(own(java), before[2])
-    )
-
-
-def _pair(url: str, server: int | None) -> Spent:
-    before = _of(server), _waited_for()
-    seconds("contender_pair", "pair", url, "noop")
-    return Spent(server=_each(_of(server), before[0]), python=_each(_waited_for(), before[1]))
-
-
 def _of(server: int | None) -> float:
     return 0.0 if server is None else spent(server)
 
@@ -105,10 +112,6 @@ def _waited_for() -> float:
     """Of children that have ended: the Java of the session, which is one, has not."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
-
-
-def _each(after: float, before: float) -> float:
-    return (after - before) / JOBS * 1e6
 
 
 # Connections ------------------------------------------------------------------------------------------------

@@ -85,7 +85,8 @@ class Slot:
         options = replace(order.options, name=self.name)
         self._lease_for = from_timedelta(options.lease)
         self._worker = Worker(self._store, options, catalogue=order.catalogue, on_settled=self._settled)
-        self._told: SimpleQueue[tuple[Sequence[Settled], int]] = SimpleQueue()
+        self._told: SimpleQueue[tuple[Sequence[Settled], int] | None] = SimpleQueue()  # None: there will be no more
+        self._done = threading.Event()
         self._stop = threading.Event()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._work, name="holdfast-slot", daemon=True)
@@ -105,7 +106,7 @@ class Slot:
     def outcomes(self) -> Iterator[pa.RecordBatch]:
         """What was done, as it is done, until there is no more to do."""
         ends_at = None if self._order.stop_after is None else monotonic() + self._order.stop_after
-        while self._thread.is_alive():
+        while not self._done.is_set():
             with contextlib.suppress(StoreError):  # the worker goes on trying; so does this
                 self._tell()
                 self._obey(ends_at)
@@ -124,6 +125,9 @@ class Slot:
             self._worker.run(self._stop)
         except BaseException as error:  # noqa: BLE001 - raised again where Spark sees it
             self._error = error
+        finally:
+            self._done.set()
+            self._told.put(None)  # ends a wait for more
 
     def _settled(self, settled: Sequence[Settled]) -> None:
         """In a thread of the worker, which has more to do: rows are made by the one that tells them."""
@@ -135,9 +139,12 @@ class Slot:
         while True:
             left = until - monotonic()
             try:
-                batch, now = self._told.get(timeout=left) if left > 0 else self._told.get_nowait()
+                told = self._told.get(timeout=left) if left > 0 else self._told.get_nowait()
             except Empty:
                 break
+            if told is None:
+                break
+            batch, now = told
             settled += batch
             ended += [now] * len(batch)
             if len(settled) >= ROWS:
