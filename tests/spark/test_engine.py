@@ -63,6 +63,16 @@ def test_a_run_shows_its_own_jobs_and_not_those_of_an_earlier_one(spark, app, ca
         assert last.endswith(f"ready 0  in flight 0  done {count}  dead 0")
 
 
+def test_a_python_worker_serves_one_slot_after_the_other(spark, app):
+    handle = app.handler("t")(lambda payload: payload)
+    served_by = set()
+    for number in range(4):
+        app.client.enqueue(handle.request(number))
+        [row] = run_queue(app, spark=spark, slots=1, options=OPTIONS).collect()
+        served_by.add(row["executor"])
+    assert len(served_by) <= 2  # as many as the session has cores
+
+
 def test_rows_are_kept_and_nothing_runs_again_when_they_are_read_twice(spark, app):
     handle = app.handler("t")(lambda payload: payload)
     app.client.enqueue([handle.request(number) for number in range(20)])

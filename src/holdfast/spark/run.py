@@ -31,7 +31,7 @@ from holdfast.settings import read as settings
 from holdfast.spark.engine import run_queue
 from holdfast.spark.progress import OnProgress, Progress
 from holdfast.spark.reach import check_reach
-from holdfast.spark.slot import store_of
+from holdfast.spark.slot import read_out, store_of
 from holdfast.worker.worker import WorkerOptions
 
 TYPE = "spark.row"
@@ -128,8 +128,7 @@ def _store_rows(
     for batch in batches:
         for start in range(0, batch.num_rows, bounds.MAX_BATCH):
             part = batch.slice(start, bounds.MAX_BATCH)
-            keys = part.column(0).to_pylist()
-            payloads = [payload.encode() for payload in part.column(1).to_pylist()]
+            keys, payloads = part.column(0).to_pylist(), part.column(1).cast(pa.binary()).to_pylist()
             like = JobRecord(
                 id="-", type=TYPE, queue=queue, payload=b"", created_at=clock.now(), max_attempts=max_attempts
             )
@@ -159,7 +158,8 @@ def _outcomes(spark: SparkSession, url: str, queue: str) -> DataFrame:
     return spark.range(0, 1, 1, 1).mapInArrow(read, OUTCOME).localCheckpoint(eager=True)
 
 
-def _read_outcomes(_: Iterator[pa.RecordBatch], *, url: str, queue: str) -> Iterator[pa.RecordBatch]:
+def _read_outcomes(rows: Iterator[pa.RecordBatch], *, url: str, queue: str) -> Iterator[pa.RecordBatch]:
+    read_out(rows)
     store, after = store_of(url, "main"), None
     while True:
         page = store.find(JobFilter(queue=queue, states=ENDED), limit=bounds.MAX_BATCH, after=after)
