@@ -19,6 +19,7 @@ from holdfast.drivers.contract import Store
 from holdfast.testing.machine import run_machine
 from holdfast.testing.simulation import simulate
 from tests.soak import postgres
+from tests.soak.audit import audits
 from tests.soak.crashes import crashes
 from tests.soak.history import history
 from tests.soak.kill import kill
@@ -80,6 +81,10 @@ def remembering(folder: Path, scale: float) -> str:
     return history(folder, kills=max(1, int(20 * scale)))
 
 
+def auditing(folder: Path, scale: float) -> str:
+    return audits(folder, rows=int(10_000_000 * scale))
+
+
 def _spaces(name: str, folder: Path) -> Callable[[], Store]:
     if name == "memory":
         return lambda: holdfast.connect("memory://", caller_clock=True)
@@ -103,6 +108,7 @@ PARTS = {
     "pg-snapshot": lambda _, scale: postgres.snapshot(scale),
     "pg-fight": lambda _, scale: postgres.fighting(scale),
     "pg-games": lambda _, scale: postgres.games(scale),
+    "audit": auditing,
 }
 
 

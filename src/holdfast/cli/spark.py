@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import click
 
 from holdfast.cli.extras import master_option, spark_engine
 from holdfast.cli.session import Command, Session, pass_session
-from holdfast.cli.values import LENGTH
+from holdfast.cli.values import LENGTH, SETTING
 from holdfast.cli.work import DRAIN, app_of
 from holdfast.worker.worker import WorkerOptions
-
-if TYPE_CHECKING:
-    from holdfast.spark.engine import Progress
-
-ENDED = ("acked", "dead", "rejected")  # attempts after which a job runs no more
 
 
 @click.group()
@@ -30,6 +24,7 @@ def spark() -> None:
 @click.option("--slots", type=click.IntRange(1, 100_000), help="Spark tasks that work; by default one for each core.")
 @click.option("--for", "stop_after", type=LENGTH, help="Stop after so long; by default when nothing is left to do.")
 @master_option
+@click.option("--conf", type=SETTING, multiple=True, metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
 @click.option("--lease", type=LENGTH, default="15s", show_default=True, help="Extended every third of it.")
 @click.option("--drain", type=DRAIN, default="25s", show_default=True, help="For running jobs after a stop.")
 @click.option(
@@ -45,6 +40,7 @@ def work(
     slots: int | None,
     stop_after: timedelta | None,
     master: str | None,
+    conf: tuple[tuple[str, str], ...],
     lease: timedelta,
     drain: timedelta | None,
     grace: timedelta,
@@ -58,20 +54,18 @@ def work(
     engine = spark_engine()
     app = app_of(app_path, session)
     options = WorkerOptions(queues=tuple(dict.fromkeys(queues)) or None, lease=lease, drain=drain, grace=grace)
-    waiting = sum(count.ready + count.scheduled + count.inflight for count in app.driver.counts())
-    with session.screen.bar("run on Spark", waiting, shown=not as_json) as step:
-
-        def show(progress: Progress) -> None:
-            step(sum(progress.settled[status] for status in ENDED), waiting)
-
-        running = engine.session(master)
-        try:
-            rows = engine.run_queue(
-                app, spark=running, slots=slots, options=options, stop_after=stop_after, on_progress=show
-            )
-            tally = {row["ending"]: row["count"] for row in rows.groupBy("ending").count().collect()}
-        finally:
-            app.close()
+    try:
+        rows = engine.run_queue(
+            app,
+            spark=engine.session(master, **dict(conf)),
+            slots=slots,
+            options=options,
+            stop_after=stop_after,
+            progress=not as_json,
+        )
+        tally = {row["ending"]: row["count"] for row in rows.groupBy("ending").count().collect()}
+    finally:
+        app.close()
     if as_json:
         session.screen.document(dict(sorted(tally.items())))
     else:

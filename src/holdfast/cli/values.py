@@ -45,6 +45,19 @@ class Length(_Value):
         return duration.parse("length", text)
 
 
+class Setting(_Value):
+    """``spark.executor.memory=2g`` becomes a pair."""
+
+    name = "setting"
+
+    def read(self, text: str) -> tuple[str, str]:
+        """The name and the value, which may be empty."""
+        key, equals, value = text.partition("=")
+        if not (equals and key.startswith("spark.")):
+            raise InvalidInput("setting", wanted="a setting such as spark.executor.memory=2g", got=text)
+        return key, value
+
+
 class Instant(_Value):
     """ISO 8601 with a time zone becomes an aware datetime."""
 
@@ -105,7 +118,7 @@ class OrNone(_Value):
         return False if value == "none" else self._other.convert(value, param, ctx)
 
 
-LENGTH, INSTANT, PAST, RATE, POLICY = Length(), Instant(), Past(), Rate(), Policy()
+LENGTH, INSTANT, PAST, RATE, POLICY, SETTING = Length(), Instant(), Past(), Rate(), Policy(), Setting()
 
 
 def instant(field: str, text: str) -> datetime:

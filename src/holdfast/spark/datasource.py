@@ -17,6 +17,7 @@ from holdfast.drivers.contract import Feature, Store
 from holdfast.errors import InvalidInput, SparkUnavailable, Unsupported
 from holdfast.spark import columns, jobs, ledger, options
 from holdfast.spark.divert import place_of
+from holdfast.spark.reach import check
 from holdfast.spark.slot import store_of
 from holdfast.spark.source import JobsReader, LedgerReader
 
@@ -35,6 +36,8 @@ NEEDS = {  # column of a field: what the store must keep for it
 
 class HoldfastSource(DataSource):
     """``spark.read``, ``df.write``, ``spark.readStream`` and ``df.writeStream`` with ``.format("holdfast")``."""
+
+    one_machine = True  # Spark does not say where it runs in the process that asks this; whoever registers knows
 
     @classmethod
     def name(cls) -> str:
@@ -65,7 +68,7 @@ class HoldfastSource(DataSource):
         """For ``spark.read``."""
         asked = options.source(self.options, stream=False)
         _as_it_is(schema, jobs.SCHEMA.names if asked.table == "jobs" else ledger.SCHEMA.names)
-        reachable(asked.place)
+        self._store(asked.place)
         return JobsReader(asked) if asked.table == "jobs" else LedgerReader(asked)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - so Spark calls it
@@ -76,8 +79,14 @@ class HoldfastSource(DataSource):
             raise SparkUnavailable("wanted pyspark 4.2 or newer, which tells a stream where to go on") from error
         asked = options.source(self.options, stream=True)
         _as_it_is(schema, ledger.SCHEMA.names)
-        reachable(asked.place)
+        self._store(asked.place)
         return LedgerStreamReader(asked)
+
+    def _store(self, place: options.Place) -> Store:
+        """The store, open; refuses one that the Python processes of this Spark cannot share."""
+        store = store_of(place.url, place.space)
+        check(store, one_machine=self.one_machine)
+        return store
 
     def _sink(self, schema: StructType, *, overwrite: bool) -> options.Sink:
         if overwrite:
@@ -86,22 +95,19 @@ class HoldfastSource(DataSource):
         columns.check(schema, asked)
         if asked.bad_rows != options.FAIL:
             place_of(asked.bad_rows)
-        kept = reachable(asked.place).capabilities
+        kept = self._store(asked.place).capabilities
         for field, feature in NEEDS.items():
             if field in asked.columns and not kept.has(feature):
                 raise Unsupported(kept.driver, feature, kept.gaps[feature])
         return asked
 
 
+class ClusterSource(HoldfastSource):
+    """The same on a cluster, where a store must be one for all machines."""
+
+    one_machine = False
+
+
 def _as_it_is(schema: StructType, names: list[str]) -> None:
     if schema.fieldNames() != names:
         raise InvalidInput("schema", wanted=f"the columns {', '.join(names)}", got=", ".join(schema.fieldNames()))
-
-
-def reachable(place: options.Place) -> Store:
-    """The store, open; refuses one that Spark's Python processes cannot share."""
-    store = store_of(place.url, place.space)
-    gaps = store.capabilities.gaps
-    if Feature.PROCESSES in gaps:
-        raise Unsupported(store.capabilities.driver, "Spark", gaps[Feature.PROCESSES])
-    return store

@@ -28,8 +28,10 @@ from holdfast.model.alike import Alike
 from holdfast.model.job import JobRecord, State
 from holdfast.model.retry import RetryPolicy
 from holdfast.settings import read as settings
-from holdfast.spark.engine import OnProgress, Progress, check_reach, run_queue
-from holdfast.spark.slot import store_of
+from holdfast.spark.engine import run_queue
+from holdfast.spark.progress import OnProgress, Progress
+from holdfast.spark.reach import check_reach
+from holdfast.spark.slot import read_out, store_of
 from holdfast.worker.worker import WorkerOptions
 
 TYPE = "spark.row"
@@ -54,13 +56,14 @@ def run(
     slots: int | None = None,
     options: WorkerOptions | None = None,
     on_progress: OnProgress | None = None,
+    progress: bool | None = None,
 ) -> tuple[DataFrame, DataFrame]:
     """``(ok, dead)``: the rows of ``df`` that succeeded, with ``result``; and those that did not, with why.
 
     ``handler`` is ``fn(row)`` or ``fn(row, ctx)`` where ``row`` is a dict, or a handler of an app. ``key`` names the
     columns that tell rows apart; rows that are equal in all columns share one job. ``run`` names the run: the same name
     goes on where it ended, without one every call is a run of its own. With ``chunk`` the handler takes a list of up to
-    so many rows, and gives a list of as many results or exceptions.
+    so many rows, and gives a list of as many results or exceptions. ``progress`` is the bar of ``run_queue``.
     """
     spark = df.sparkSession
     where = url or settings().url
@@ -80,7 +83,9 @@ def run(
         rows = df.withColumn(KEY, _key_of(columns)).persist()
         _enqueue(rows, where, queue, max_attempts)
         watch = on_progress if max_dead_ratio is None else _limited(max_dead_ratio, on_progress)
-        run_queue(app, spark=spark, slots=slots, options=_on(options, queue), on_progress=watch).unpersist()
+        run_queue(
+            app, spark=spark, slots=slots, options=_on(options, queue), on_progress=watch, progress=progress
+        ).unpersist()
         return _joined(rows, _outcomes(spark, where, queue))
     finally:
         app.close()
@@ -123,8 +128,7 @@ def _store_rows(
     for batch in batches:
         for start in range(0, batch.num_rows, bounds.MAX_BATCH):
             part = batch.slice(start, bounds.MAX_BATCH)
-            keys = part.column(0).to_pylist()
-            payloads = [payload.encode() for payload in part.column(1).to_pylist()]
+            keys, payloads = part.column(0).to_pylist(), part.column(1).cast(pa.binary()).to_pylist()
             like = JobRecord(
                 id="-", type=TYPE, queue=queue, payload=b"", created_at=clock.now(), max_attempts=max_attempts
             )
@@ -154,7 +158,8 @@ def _outcomes(spark: SparkSession, url: str, queue: str) -> DataFrame:
     return spark.range(0, 1, 1, 1).mapInArrow(read, OUTCOME).localCheckpoint(eager=True)
 
 
-def _read_outcomes(_: Iterator[pa.RecordBatch], *, url: str, queue: str) -> Iterator[pa.RecordBatch]:
+def _read_outcomes(rows: Iterator[pa.RecordBatch], *, url: str, queue: str) -> Iterator[pa.RecordBatch]:
+    read_out(rows)
     store, after = store_of(url, "main"), None
     while True:
         page = store.find(JobFilter(queue=queue, states=ENDED), limit=bounds.MAX_BATCH, after=after)

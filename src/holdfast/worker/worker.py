@@ -173,6 +173,11 @@ class Worker:
         """Close the resources that ``process_once`` has made. ``run`` cleans up behind itself."""
         self._resources.close()
 
+    @property
+    def held(self) -> int:
+        """Jobs that ``run`` has reserved and not yet settled."""
+        return max(0, self._started - self.tally.statuses.total())
+
     # One job, here and now --------------------------------------------------------------------------------------
 
     def process_once(self, queue: str | None = None) -> WorkerResult:

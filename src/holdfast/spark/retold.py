@@ -1,0 +1,49 @@
+"""The outcomes of a run once more, from the ledger.
+
+Spark keeps the rows of one try of each Spark task. What others have done is then told by nobody: of a try that was
+killed, of the loser when speculation made two, of one whose executor took its rows along. So every try signs the
+register when it begins; if there are more of them than slots, the ledger tells instead: it has every lease that ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from holdfast.drivers.contract import Store
+from holdfast.model import bounds
+from holdfast.spark.outcomes import DDL, from_ledger
+from holdfast.spark.slot import TRY, Order, read_out, store_of
+
+PAGE = 100
+
+
+def is_untold(store: Store, run: str, slots: int) -> bool:
+    """Whether some slot of a run was tried more than once."""
+    tries, after = 0, ""
+    while entries := store.scan(TRY, prefix=f"{run}/", after=after, limit=PAGE):
+        tries += len(entries)
+        after = entries[-1].key
+    return tries > slots
+
+
+def retold(spark: SparkSession, order: Order) -> DataFrame:
+    """One row per attempt, as the ledger has it; kept by Spark's executors."""
+    told = spark.range(0, 1, 1, 1).mapInArrow(partial(_of_run, order=order), DDL)
+    return told.localCheckpoint(eager=True)
+
+
+def _of_run(empty: Iterator[pa.RecordBatch], order: Order) -> Iterator[pa.RecordBatch]:
+    read_out(empty)
+    store, cursor = store_of(order.url, order.space), order.ledger_from
+    while True:
+        page = store.ledger(cursor, limit=bounds.MAX_BATCH)
+        if not page.items:
+            return
+        rows = [row for row in page.items if row.worker.startswith(f"{order.run}/")]
+        if rows:
+            yield from_ledger(rows)
+        cursor = page.cursor

@@ -1,0 +1,172 @@
+"""A Spark driver on a cluster that starts a second copy of every lone Spark task that takes a second.
+
+    speculation.py MASTER URL FOLDER
+
+The URL has a password in it: what Spark's pages and event log say is kept in FOLDER, for whoever looks for it there.
+"""
+
+import json
+import sys
+import time
+import urllib.request
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+from pyspark import TaskContext
+
+import holdfast
+from holdfast.app import Holdfast
+from holdfast.errors import Unsupported
+from holdfast.spark import run, run_queue, session
+from holdfast.spark.slot import TRY
+from holdfast.worker.worker import WorkerOptions
+from tests.spark.clusters import LEAN
+
+OPTIONS = WorkerOptions(lease=timedelta(seconds=5), grace=timedelta(seconds=10))
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.task.duration.threshold": "1s",
+}
+PAGES = (
+    "environment",
+    "jobs",
+    "executors",
+    "stages?details=true",
+    "sql?details=true&planDescription=true&length=1000",
+)
+
+
+def main(master, url, folder):
+    shown = {
+        "spark.ui.enabled": "true",
+        "spark.ui.port": "0",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": (folder / "events").as_uri(),
+        "spark.executorEnv.SHOP_URL": url,
+        "spark.pyspark.python": sys.executable,
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "10",
+    }
+    (folder / "events").mkdir()
+    spark = session(master, **(LEAN | SPECULATION | shown))
+    with holdfast.connect(url) as store:
+        found = {
+            "queue": drained(spark, url),
+            "rows": through(spark, url),
+            "stopped": stopped(spark, url),
+            "saved": saved(spark, url, folder),
+            "read": spark.read.format("holdfast").option("url", url).load("ledger").count(),
+            "refused": refused(spark, folder),
+            "tries": len(store.scan(TRY, limit=100)),
+            "counts": {count.queue: count.done for count in store.counts()},
+        }
+    keep_pages(spark, folder)
+    spark.stop()
+    print(json.dumps(found))
+
+
+def drained(spark, url):
+    app = Holdfast(url)
+
+    @app.handler("slow", queue="slow")
+    def slow(number):
+        time.sleep(0.05)
+        return number
+
+    app.client.enqueue([slow.request(number) for number in range(80)])
+    rows = run_queue(app, spark=spark, slots=1, options=OPTIONS).collect()
+    app.close()
+    return [[row["job_id"], row["ending"]] for row in rows]
+
+
+def through(spark, url):
+    def slow(row):
+        time.sleep(0.05)
+        return row["id"]
+
+    ok, dead = run(spark.range(80), slow, key="id", url=url, run="speculated", slots=1, options=OPTIONS)
+    return [ok.count(), dead.count()]
+
+
+def stopped(spark, url):
+    """How a job stands that was running when somebody pressed Ctrl-C."""
+    app = Holdfast(url)
+
+    @app.handler("stuck", queue="stuck")
+    def stuck(_):
+        time.sleep(600)
+
+    answer = stuck.enqueue(None)
+
+    def interrupt(_):
+        if any(count.inflight for count in app.driver.counts()):
+            raise KeyboardInterrupt
+
+    try:
+        run_queue(app, spark=spark, slots=1, options=replace(OPTIONS, drain=timedelta()), on_progress=interrupt)
+    except KeyboardInterrupt:
+        record = app.client.get(answer.id)
+        app.driver.cancel([answer.id])
+        return [record.state, record.attempts]
+    finally:
+        app.close()
+
+
+def saved(spark, url, folder):
+    notes = folder / "tries"
+    notes.mkdir()
+
+    def slowly(batches):
+        (notes / str(TaskContext.get().attemptNumber())).touch()
+        for batch in batches:
+            time.sleep(0.3)
+            yield batch
+
+    df = spark.range(0, 200, 1, 1).mapInArrow(slowly, "id long")
+    df.write.format("holdfast").option("url", url).options(type="t", queue="saved").mode("append").save()
+    jobs = spark.read.format("holdfast").option("url", url).load("jobs")
+    return [jobs.where("queue = 'saved'").count(), len(list(notes.iterdir()))]
+
+
+def refused(spark, folder):
+    """What is said of a file, on a cluster."""
+    url = f"sqlite:///{folder}/jobs.db"
+    app = Holdfast(url)
+    app.handler("t")(len)
+    frame, read = spark.range(1), spark.read.format("holdfast").option("url", url)
+    attempts = {
+        "run_queue": lambda: run_queue(app, spark=spark),
+        "run": lambda: run(frame, len, key="id", url=url),
+        "sink": lambda: frame.write.format("holdfast").options(url=url, type="t").mode("append").save(),
+        "jobs": lambda: read.load("jobs").count(),
+        "ledger": lambda: read.load("ledger").count(),
+    }
+    return {name: told(attempt) for name, attempt in attempts.items()}
+
+
+def told(attempt):
+    try:
+        attempt()
+    except Unsupported as error:
+        return str(error)
+    except Exception as error:
+        return str(error)
+    return "nothing"
+
+
+def keep_pages(spark, folder):
+    context = spark.sparkContext
+    (folder / "pages").mkdir()
+    for number, page in enumerate(PAGES):
+        place = f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/{page}"
+        with urllib.request.urlopen(place, timeout=30) as answer:
+            (folder / "pages" / f"{number}.json").write_bytes(answer.read())
+    for page in ("environment/", "SQL/execution/?id=0", "stages/"):
+        with urllib.request.urlopen(f"{context.uiWebUrl}/{page}", timeout=30) as answer:
+            (folder / "pages" / f"{page.partition('/')[0]}.html").write_bytes(answer.read())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))

@@ -1,0 +1,51 @@
+"""Spark Connect: a server, and a client that has neither a JVM nor a SparkContext."""
+
+import json
+
+import pytest
+
+from holdfast.testing.servers.spark_connect import ConnectServer
+from tests.spark.clusters import PROGRAMS, Program
+
+ROOT = PROGRAMS.parents[2]
+pytestmark = pytest.mark.timeout(600)  # the first one starts the server and runs the client
+
+
+@pytest.fixture(scope="module")
+def found(postgres_database, tmp_path_factory):
+    """What the client found."""
+    folder = tmp_path_factory.mktemp("connect")
+    with (
+        ConnectServer() as server,
+        Program(PROGRAMS / "client.py", server.url, postgres_database(), folder, folder=ROOT) as client,
+    ):
+        return json.loads(client.output())
+
+
+def test_a_session_is_taken_as_it_is_and_its_server_is_known(found):
+    assert (found["again"], found["one_machine"]) == (True, True)
+
+
+def test_rows_become_jobs_once_over_connect(found):
+    assert found["saved"] == 20
+
+
+def test_a_queue_is_drained_over_connect(found):
+    assert found["drained"] == {"acked": 20}
+
+
+def test_a_frame_goes_through_a_handler_over_connect(found):
+    assert found["rows"] == [9, ["odd"]]
+
+
+def test_an_interrupt_over_connect_gives_back_what_slots_hold(found):
+    assert found["stopped"] == ["ready", 0]
+
+
+def test_the_ledger_streams_into_jobs_over_connect(found):
+    assert found["streamed"] == 20
+
+
+def test_a_store_is_audited_over_connect_and_a_history_is_refused(found):
+    assert found["audit"] is True
+    assert "its clients have no filesystem" in found["history"]
