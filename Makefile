@@ -11,7 +11,7 @@ help:  ## this list
 	@echo
 	@echo '  Arguments go in ARGS: make test ARGS="-k lease"'
 
-demo:  ## see it work: a short tour on this machine
+demo:  ## see it work on Spark: a tour of a minute or two
 	@$(PYTHON) run demo $(ARGS)
 
 test:  ## the tests (ARGS go to pytest)

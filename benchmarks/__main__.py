@@ -17,6 +17,10 @@ from benchmarks import (
     postgres_growth,
     postgres_speed,
     postgres_worker,
+    spark_audit,
+    spark_costs,
+    spark_data,
+    spark_slots,
     sqlite_growth,
     sqlite_speed,
     sqlite_worker,
@@ -30,6 +34,10 @@ BENCHMARKS: dict[str, Callable[[Path], Iterator[Answer]]] = {
     "postgres-speed": postgres_speed.answers,
     "postgres-growth": postgres_growth.answers,
     "postgres-worker": postgres_worker.answers,
+    "spark-slots": spark_slots.answers,
+    "spark-data": spark_data.answers,
+    "spark-audit": spark_audit.answers,
+    "spark-costs": spark_costs.answers,
 }
 
 

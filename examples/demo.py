@@ -1,8 +1,8 @@
-"""See Holdfast work: an app, its workers, real faults, and at the end the proof. `python3 run demo`.
+"""See Holdfast work on Spark: `python3 run demo`.
 
-Thousands of jobs go into a SQLite file; `holdfast work` drains it while some jobs fail, one takes its process down, one
-worker sleeps through its leases and another one is killed. Then everything that was promised is checked against the
-ledger.
+A DataFrame of orders is written as jobs, and local Spark runs them. Some orders fail at first, some can never succeed,
+a few kill the process that handles them; and half way the demo kills one of Spark's Python workers. At the end
+everything that happened is a history in Parquet, and every law is checked against it.
 """
 
 from __future__ import annotations
@@ -10,282 +10,291 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import random
+import os
+import shutil
 import signal
 import sys
-import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 try:
     from _demo_screen import Screen
+    from pyspark.sql import DataFrame, SparkSession
+
+    from holdfast.spark import History, run_queue, session, sync
 except ImportError as missing:
-    sys.exit(f"The demo draws with rich, and {missing.name} is not installed; `python3 run demo` brings it along.")
+    sys.exit(f"The demo needs {missing.name}, which is not installed; `python3 run demo` brings it along.")
 
-from _demo_certificate import LOST, Claim, Evidence, certify
-from _demo_crew import Crew, Worker, WorkerLost
-from _demo_jobs import CURRENCIES, UNKNOWN_CURRENCY, app, one_job, requests, with_keys
-from _demo_watch import Watch
+from holdfast.app import Holdfast
+from holdfast.model.retry import Fixed
+from holdfast.spark.audit import CHECKS
+from holdfast.spark.progress import Progress
+from holdfast.worker.context import Context
+from holdfast.worker.control import Unrecoverable
+from holdfast.worker.worker import WorkerOptions
 
-from holdfast import Enqueued, State
-from holdfast.clock import SECOND
-from holdfast.drivers.contract import Change, JobFilter
+OUT = Path(__file__).parents[1] / "build" / "demo"
+LEASE = timedelta(seconds=5)  # short, so that lost leases are noticed while you watch
+CORES = min(4, os.cpu_count() or 1)  # a few are enough to see it, and leave room for others
+AT_LEAST = 10.0  # seconds that Spark shall be busy shipping, so that there is a half way
 
-DEADLINE = 120.0  # seconds after which the demo gives up
-LOOK_EVERY = 0.05  # seconds between two looks at the workers and the ledger
-BATCH = 1_000  # jobs in one transaction
-LEASE_FOR = 2 * SECOND  # short, so that lost workers are noticed while you watch
-PROCESSES = 2  # of each worker
-STOP_AT, KILL_AT = 0.05, 0.2  # of the work done when one worker is stopped, and when another one is killed
-PROGRESS_WITHIN = 0.3  # seconds in which others end a job, or the stopped worker is in their way; well below a lease
+# One order in so many has this fate, and what is said of it; the first one that fits.
+FATES = {
+    "deadly": (5_000, "kill the process that handles them"),
+    "lost cause": (200, "can never be delivered"),
+    "flaky": (25, "fail twice, then work"),
+    "fine": (1, "just work"),
+}
+LETHAL = {"deadly", "lost cause"}
 
 
-class GaveUp(Exception):
-    """Something did not happen in time."""
+def ship(order: dict[str, Any], ctx: Context) -> str:
+    """The handler: what is to be done with one order."""
+    time.sleep(order["seconds"])
+    match order["fate"]:
+        case "flaky" if ctx.attempt <= 2:
+            raise ConnectionError("the carrier answered 503")
+        case "lost cause":
+            raise Unrecoverable("no carrier goes there")
+        case "deadly":
+            os.kill(os.getpid(), signal.SIGKILL)
+    return f"{order['order']} is on its way to {order['customer']}"
 
 
 def main() -> int:
     options = parsed()
-    for number in (signal.SIGTERM, signal.SIGHUP):  # also when its terminal is closed, the workers are ended in order
+    for number in (signal.SIGTERM, signal.SIGHUP):  # also when its terminal is closed, Spark is ended in order
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     try:
-        with place(options.keep) as (app.url, folder), contextlib.closing(app):
-            lease = f"{LEASE_FOR // SECOND}s"
-            with Crew(app.url, folder, workers=options.workers, processes=PROCESSES, lease=lease) as crew:
-                return Demo(options, crew).run()
-    except (GaveUp, WorkerLost) as error:
-        print(f"demo: {error}", file=sys.stderr)
-        return 1
+        return Demo(options).run()
     except KeyboardInterrupt:
-        print("demo: interrupted; its workers are gone", file=sys.stderr)
+        print("demo: interrupted", file=sys.stderr)
         return 128 + signal.SIGINT
 
 
 class Demo:
     """The story, step by step, and what is learnt on the way."""
 
-    def __init__(self, options: argparse.Namespace, crew: Crew) -> None:
+    def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
-        self.crew = crew
-        self.screen = Screen(quiet=options.json)
         self.began = time.monotonic()
-        self.screen.title("Holdfast", "a lease-based job queue, here on one SQLite file (synchronous=FULL)")
-        self.store = app.driver
-        self.watch = Watch(self.store, crew)
-        self.accepted: list[tuple[str, str | None]] = []
-        self.resent: list[tuple[str, Enqueued]] = []
-        self.facts: dict[str, object] = {"jobs": options.jobs, "workers": options.workers, "seed": options.seed}
+        self.screen = Screen(quiet=options.json)
+        self.out: Path = options.out
+        self.url = f"sqlite:///{quote(str(self.out / 'jobs.db'))}"
+        self.app = Holdfast(self.url)
+        self.app.handler("order.ship", queue="orders", retry=Fixed(timedelta(milliseconds=100)))(ship)
+        self.facts: dict[str, Any] = {"orders": options.orders}
 
     def run(self) -> int:
         """All of it; gives the exit code."""
-        self.enqueue()
-        self.work()
-        self.outcome()
-        self.dead_letters()
-        self.crew.end()
-        self.watch.look()
-        claims = self.prove()
-        self.what_next()
-        holds = all(claim.holds for claim in claims)
-        if self.options.json:
-            print(json.dumps(self.facts | {"ok": holds, "seconds": self.seconds()}, indent=2))
-        return 0 if holds else 1
+        self.introduce()
+        spark = self.start()
+        try:
+            self.write(orders_of(spark, self.options.orders))
+            self.work(spark)
+            self.outcome(spark)
+            self.prove(spark)
+        finally:
+            self.app.close()
+        return self.end()
 
-    def enqueue(self) -> None:
-        """Jobs go in by the batch; those with a key are sent a second time, as a producer does after a lost answer."""
-        self.screen.section("Enqueue", f"{BATCH:,} jobs in a transaction")
-        self.store.write([Change(kind="shop", key=CURRENCIES, value=b"EUR USD")])
-        asked = requests(self.options.jobs, self.options.seed)
+    def introduce(self) -> None:
+        """The first screen: what is going to happen. Nothing has been started yet."""
+        self.screen.title("Holdfast", "a lease-based job queue whose data pipeline runs on Spark")
+        self.screen.line(f"{self.options.orders:,} orders become jobs, and Spark ships them. Of these")
+        for fate, number in expected(self.options.orders).items():
+            self.screen.line(f"  {number:>7,}  {FATES[fate][1]}")
+        self.screen.line("Half way, one of Spark's Python workers is killed as well.")
+
+    def start(self) -> SparkSession:
+        """Local Spark, in this process: nothing to set up."""
+        self.screen.section("Spark", f'session("local[{CORES},4]")')
         began = time.monotonic()
-        answers = [
-            answer
-            for start in range(0, len(asked), BATCH)
-            for answer in app.client.enqueue(asked[start : start + BATCH])
-        ]
-        seconds = time.monotonic() - began
-        self.accepted = [(answer.id, request.domain) for answer, request in zip(answers, asked, strict=True)]
-        self.watch.accepted = len(self.accepted)
-        self.screen.line(f"{len(asked):,} jobs stored in {seconds:.1f} s: {len(asked) / seconds:,.0f} per second")
+        self.screen.line("starting, which takes some seconds")
+        spark = session(f"local[{CORES},4]")
+        spark.sparkContext.setLogLevel("OFF")  # of what is going to be broken on purpose, the screen tells
+        cores = spark.sparkContext.defaultParallelism
+        self.screen.line(f"Spark {spark.version} with {cores} cores, started in {time.monotonic() - began:.1f} s")
+        return spark
 
-        again = with_keys(asked)
-        second = app.client.enqueue([asked[place] for place in again])
-        self.resent = [(answers[place].id, answer) for place, answer in zip(again, second, strict=True)]
-        made = sum(not answer.existed for answer in second)
-        self.screen.line(f"{len(again):,} of them sent again with their idempotency keys: {made} new jobs")
-        self.facts |= {"enqueued_per_second": round(len(asked) / seconds), "resent": len(again), "resent_made": made}
-
-    def work(self) -> None:
-        """The workers drain the queue while two of them suffer."""
-        crew = f"{self.options.workers} x holdfast work --processes {PROCESSES} --lease {LEASE_FOR // SECOND}s"
-        self.screen.section("Work", f"{crew}, jobs of {one_job(self.options.jobs) * 1000:.1f} ms")
-        with self.screen.work():
-            self.screen.show(self.watch.last_counts())
-            began = time.monotonic()
-            self.crew.start()
-            sleeper, victim, *_ = self.crew.workers
-            slept = self.stop_one(sleeper)
-            killed = self.kill_one(victim)
-            refused = self.wake(sleeper, slept)
-            self.until(self.drained, "all jobs to end")
-            seconds = time.monotonic() - began
-            again = self.watch.run_again(sleeper.name) + self.watch.run_again(victim.name)
-            self.screen.event(f"all jobs ended; {again:,} ran again, because their leases had expired")
-            self.screen.show(self.watch.last_counts(), last=True)
-        self.facts |= {
-            "worked_per_second": round(len(self.accepted) / seconds),
-            "killed_holding": killed,
-            "stale_refused": refused,
-            "run_again": again,
-            "endings": dict(self.watch.endings),
-        }
-
-    def stop_one(self, worker: Worker) -> int:
-        """Freeze a worker that holds leases: it will not notice that they expire. Gives how many."""
-        self.until(lambda: len(self.watch.ended) >= STOP_AT * len(self.accepted), "the first jobs to end")
-        while (held := self.frozen(worker)) < self.enough() or not self.others_go_on(worker):
-            worker.wake()
-            self.pause()
-        self.screen.event(f"{worker.name} stopped (SIGSTOP) with {held:,} leases")
-        return held
-
-    def kill_one(self, worker: Worker) -> int:
-        """Kill a worker that holds leases: nobody will settle them. Gives how many."""
-        self.until(lambda: len(self.watch.ended) >= KILL_AT * len(self.accepted), "more jobs to end")
-        while (held := self.frozen(worker)) < self.enough():
-            worker.wake()
-            self.pause()
-        worker.kill()
-        self.screen.event(f"{worker.name} killed (SIGKILL) with {held:,} leases")
-        return held
-
-    def enough(self) -> int:
-        """Leases that a worker has at least when something happens to it: as many as it usually has."""
-        return max(PROCESSES, min(50, self.options.jobs // 200))
-
-    def frozen(self, worker: Worker) -> int:
-        """Stop a worker where it stands; gives how many leases it has there."""
-        worker.freeze()
-        return self.watch.held_by(worker.name)
-
-    def others_go_on(self, worker: Worker) -> bool:
-        """Whether work goes on without it. It may have been stopped in a transaction, and then everybody waits."""
-        before = self.watch.written.total() - self.watch.written[worker.name]
-        patience = time.monotonic() + PROGRESS_WITHIN
-        while time.monotonic() < patience:
-            self.pause()
-            if self.watch.written.total() - self.watch.written[worker.name] > before:
-                return True
-        return False
-
-    def wake(self, worker: Worker, held: int) -> int:
-        """When all its leases have expired, let the frozen worker settle what it believes it still holds."""
-        self.until(lambda: len(self.watch.expired[worker.name]) >= held, "the stopped worker's leases to expire")
-        worker.wake()
-        self.until(lambda: worker.logged("settle.refused") >= held, "the woken worker to settle")
-        refused = worker.logged("settle.refused")
-        self.screen.event(f"{worker.name} woken (SIGCONT), settles what it held: {refused:,} refused")
-        return refused
-
-    def outcome(self) -> None:
-        """What became of each kind."""
-        self.screen.section("Outcome", "wait: median from being due to being reserved")
-        self.screen.kinds(self.watch.kinds())
-
-    def dead_letters(self) -> None:
-        """Why jobs died; and an operator removes a cause, and sends its dead letters round again."""
-        letters = self.watch.letters()
-        self.screen.section("Dead letters", "kept until somebody requeues or purges them")
-        self.screen.letters(letters)
-        curable = [job.id for job in self.watch.jobs(JobFilter(states=(State.DEAD,), reason=UNKNOWN_CURRENCY))]
-        self.store.write([Change(kind="shop", key=CURRENCIES, value=b"EUR USD XTS")])
-        requeued = sum(self.store.requeue(curable))
-        self.until(lambda: self.watch.endings["requeued"] == requeued and self.drained(), "the requeued jobs to end")
-        states = Counter(job.state for job in map(self.store.get, curable) if job is not None)
-        self.screen.line(f"XTS made known, its {requeued:,} letters requeued: {states[State.DONE]:,} done")
-        counts = self.watch.last_counts()
-        self.facts |= {
-            "dead_letters": {one.reason: one.jobs for one in letters},
-            "requeued": requeued,
-            "done": counts.done,
-            "dead": counts.dead,
-        }
-
-    def prove(self) -> list[Claim]:
-        """Check every claim against the whole ledger."""
-        watch, told = self.watch, self.crew.told()
-        self.screen.section("Proof", f"{len(watch.ledger):,} ledger rows, read by one cursor while the workers wrote")
-        claims = certify(
-            Evidence(accepted=self.accepted, resent=self.resent, ledger=watch.ledger, lease_for=LEASE_FOR, told=told)
+    def write(self, orders: DataFrame) -> None:
+        """Each row becomes a job. Saved once more, as after a lost answer, the rows are known by their key."""
+        self.screen.section("Write", 'orders.write.format("holdfast")')
+        sink = (
+            orders.write.format("holdfast")
+            .option("url", self.url)
+            .option("queue", "orders")
+            .option("type", "order.ship")
+            .option("key", "order")
+            .option("domain", "in_order_for")
+            .mode("append")
         )
-        self.screen.certificate(claims)
-        self.facts["lost"] = sum(tally[LOST] for tally in told.values())
-        self.facts["certificate"] = [{"claim": claim.text, "violations": claim.violations} for claim in claims]
-        return claims
+        began = time.monotonic()
+        with self.screen.waiting("writing"):
+            sink.save()
+        written = self.ready()
+        self.screen.line(f"{written:,} jobs stored in {time.monotonic() - began:.1f} s")
+        with self.screen.waiting("writing again"):
+            sink.save()
+        again = self.ready() - written
+        self.screen.line(f"saved a second time, as after a lost answer: {again} new jobs")
+        self.facts |= {"written": written, "written_again": again}
 
-    def what_next(self) -> None:
-        """Where to go from here."""
-        kept = f", database kept in {self.options.keep}" if self.options.keep else ""
-        self.screen.section("Next", f"{self.seconds():.1f} s in all{kept}")
-        self.screen.line("README.md              what Holdfast is, in a page")
-        self.screen.line("docs/worker.md         handlers, and how they end; the demo's are in examples/")
-        self.screen.line("python3 run test       the same promises, examined")
+    def ready(self) -> int:
+        """Jobs that wait in the store."""
+        return sum(count.ready for count in self.app.driver.counts())
 
-    def drained(self) -> bool:
-        """Whether every accepted job has ended."""
-        return len(self.watch.ended) == len(self.accepted)
+    def work(self, spark: SparkSession) -> None:
+        """Spark drains the queue, and loses a Python worker on the way."""
+        self.screen.section("Run", "run_queue(app)")
+        outcomes = run_queue(
+            self.app,
+            spark=spark,
+            options=WorkerOptions(lease=LEASE),
+            on_progress=self.kill_one_half_way,
+            progress=not self.options.json,
+        )
+        endings = {row["ending"]: row["count"] for row in outcomes.groupBy("ending").count().collect()}
+        self.screen.line("attempts: " + ", ".join(f"{number:,} {ending}" for ending, number in sorted(endings.items())))
+        self.facts["endings"] = endings
 
-    def until(self, happened: Callable[[], bool], what: str) -> None:
-        """Look, draw, and wait until it happened. Raises ``GaveUp`` at the deadline."""
-        self.look()
-        while not happened():
-            self.pause(what)
+    def kill_one_half_way(self, progress: Progress) -> None:
+        """Told twice a second how the run stands, this kills the Python worker that holds most jobs, once."""
+        if "killed" in self.facts or not progress.busy or progress.ended < progress.total / 2:
+            return
+        slot = max(progress.slots, key=lambda slot: slot.held)
+        pid = int(slot.executor.rpartition(":")[2])
+        with contextlib.suppress(ProcessLookupError):  # gone by itself: then another one, at the next look
+            os.kill(pid, signal.SIGKILL)
+            self.facts["killed"] = slot.held
+            self.screen.line(f"{progress.elapsed:.1f} s: Python worker {pid} killed (SIGKILL) with {slot.held} jobs")
 
-    def pause(self, what: str = "a moment at which a worker can be stopped") -> None:
-        """Draw, wait a little, look again. Raises ``GaveUp`` at the deadline."""
-        self.screen.show(self.watch.counts())
-        if self.seconds() > DEADLINE:
-            ended = f"{len(self.watch.ended):,} of {len(self.accepted):,} jobs have ended"
-            raise GaveUp(f"waited for {what}, but the {DEADLINE:.0f} seconds are over; {ended}")
-        time.sleep(LOOK_EVERY * random.uniform(0.5, 1.5))
-        self.look()
+    def outcome(self, spark: SparkSession) -> None:
+        """What became of the orders, by a query over the jobs."""
+        self.screen.section("Outcome", 'spark.read.format("holdfast").load("jobs")')
+        jobs = spark.read.format("holdfast").option("url", self.url).option("partitions", 4).load("jobs")
+        with self.screen.waiting("reading"):
+            rows = spark.sql(OUTCOME, jobs=jobs).collect()
+        self.screen.table(
+            ["fate"],
+            ["orders", "attempts", "done", "dead"],
+            [(row.fate, row.orders, row.attempts, row.done, row.dead) for row in rows],
+        )
+        self.facts["fates"] = {row.fate: {"done": row.done, "dead": row.dead} for row in rows}
 
-    def look(self) -> None:
-        """Read on in the ledger, and tell what is worth telling."""
-        known = len(self.watch.poison)
-        self.watch.look()
-        for row in self.watch.poison[known:]:
-            self.screen.event(f"{row.type} took its process down {row.attempt} times: poison, a dead letter")
+    def prove(self, spark: SparkSession) -> None:
+        """All that happened becomes a history in Parquet; why jobs died, and whether any law was broken."""
+        folder = str(self.out / "history")
+        self.screen.section("History", "sync(store, folder), History(spark, folder)")
+        with self.screen.waiting("syncing"):
+            added = sync(self.app.driver, folder, spark=spark)
+        self.screen.line(f"{added.rows:,} ledger rows and {added.jobs:,} jobs in Parquet")
+        history = History(spark, folder)
 
-    def seconds(self) -> float:
-        """Since the beginning."""
-        return round(time.monotonic() - self.began, 2)
+        self.screen.section("Dead letters", "history.failures; kept until somebody requeues or purges them")
+        with self.screen.waiting("reading"):
+            letters = history.failures.orderBy("dead", ascending=False).collect()
+        told = [(row.reason, row.error.removeprefix("holdfast.worker.control."), row.dead) for row in letters]
+        self.screen.table(["reason", "last error"], ["jobs"], told)
+
+        self.screen.section("Audit", "history.page(): the certificate, and a report with plots")
+        with self.screen.waiting("judging every lease"):
+            page, certificate = history.page("Holdfast demo")
+        (self.out / "report.html").write_text(page, encoding="utf-8")
+        for check, says in CHECKS.items():
+            self.screen.claim(says, holds=not certificate.found[check])
+        self.facts |= {
+            "leases": certificate.leases,
+            "letters": {row.reason: row.dead for row in letters},
+            "states": dict(certificate.states),
+            "violations": {check: found for check, found in certificate.found.items() if found},
+        }
+
+    def end(self) -> int:
+        """Whether it all adds up, and where to go from here."""
+        claims = sums(self.facts)
+        wrong = [claim for claim, holds in claims.items() if not holds]
+        seconds = round(time.monotonic() - self.began, 1)
+        if self.options.json:
+            print(json.dumps(self.facts | {"wrong": wrong, "seconds": seconds}, indent=2))
+        self.screen.section("Sum", f"{self.facts['leases']:,} leases judged, {seconds:.0f} s in all")
+        for claim, holds in claims.items():
+            self.screen.claim(claim, holds=holds)
+        self.screen.section("Look", "at what was made, until the next demo replaces it")
+        made = self.out.relative_to(Path.cwd()) if self.out.is_relative_to(Path.cwd()) else self.out
+        self.screen.line((self.out / "report.html").as_uri())
+        self.screen.line(f".venv/bin/holdfast dead groups --url sqlite:///{quote(str(made))}/jobs.db")
+        self.screen.line(f".venv/bin/holdfast audit --history {made}/history")
+        self.screen.line("examples/demo.py, docs/spark.md")
+        return 1 if wrong else 0
 
 
-@contextlib.contextmanager
-def place(keep: Path | None) -> Iterator[tuple[str, Path]]:
-    """The URL of a database, and a folder; both are gone afterwards, but a database that shall be kept."""
-    with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
-        path = Path(folder, "demo.db") if keep is None else keep.absolute()
-        yield f"sqlite:///{quote(str(path))}", Path(folder)
+# Orders -----------------------------------------------------------------------------------------------------
+
+OUTCOME = """
+    SELECT from_json(CAST(payload AS string), 'fate string').fate AS fate, count(*) AS orders,
+           sum(attempts) AS attempts, count_if(state = 'done') AS done, count_if(state = 'dead') AS dead
+      FROM {jobs} GROUP BY 1 ORDER BY 2 DESC
+"""
+
+
+def orders_of(spark: SparkSession, count: int) -> DataFrame:
+    """Each with its fate and how long it takes; every tenth for a customer who gets them one after the other."""
+    seconds = AT_LEAST * spark.sparkContext.defaultParallelism / count
+    fates = " ".join(f"WHEN id % {every} = 0 THEN '{fate}'" for fate, (every, _) in FATES.items())
+    return spark.range(1, count + 1).selectExpr(
+        "id AS order",
+        "concat('customer-', id % 331) AS customer",
+        "CASE WHEN id % 10 = 0 THEN concat('customer-', id % 331) END AS in_order_for",
+        f"CASE {fates} END AS fate",
+        f"{seconds:f}D AS seconds",
+    )
+
+
+def expected(count: int) -> dict[str, int]:
+    """How many orders have which fate."""
+    numbers: dict[str, int] = {}
+    for fate, (every, _) in FATES.items():
+        numbers[fate] = count // every - sum(numbers.values())
+    return numbers
+
+
+def sums(facts: dict[str, Any]) -> dict[str, bool]:
+    """What should be so, and whether it is."""
+    fates = {
+        fate: {"done": 0, "dead": number} if fate in LETHAL else {"done": number, "dead": 0}
+        for fate, number in expected(facts["orders"]).items()
+        if number
+    }
+    ended = facts["endings"].get("acked", 0) + sum(facts["letters"].values())
+    return {
+        "every order became one job": (facts["written"], facts["written_again"]) == (facts["orders"], 0),
+        "every order ended as its fate was": facts["fates"] == fates,
+        "every order was acked once, or is a dead letter": ended == facts["orders"],
+        "a Python worker was killed on the way": "killed" in facts,
+        "no law was broken": not facts["violations"],
+    }
 
 
 def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python3 run demo", description=(__doc__ or "").split("`")[0])
-    parser.add_argument("--jobs", type=int, default=10_000, metavar="N", help="jobs to enqueue (100 to 100000)")
-    parser.add_argument("--workers", type=int, default=3, metavar="N", help="workers, each of two processes (3 to 16)")
-    parser.add_argument("--seed", type=int, default=1, help="decides which jobs there are")
+    parser = argparse.ArgumentParser(prog="python3 run demo", description=(__doc__ or "").partition("`")[0].strip())
+    parser.add_argument("--orders", type=int, default=20_000, metavar="N", help="200 to 1000000")
     parser.add_argument("--json", action="store_true", help="print only a summary, as JSON")
-    parser.add_argument("--keep", type=Path, metavar="PATH", help="keep the database in this new file")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="a new folder for what is made; by default build/demo")
     options = parser.parse_args()
-    if not 100 <= options.jobs <= 100_000:
-        parser.error(f"--jobs: wanted 100 to 100000, got {options.jobs}")
-    if not 3 <= options.workers <= 16:
-        parser.error(f"--workers: wanted 3 to 16 (one is stopped, one is killed), got {options.workers}")
-    if options.keep is not None and (options.keep.exists() or not options.keep.absolute().parent.is_dir()):
-        parser.error(f"--keep: wanted a new file in a folder that exists, got {options.keep}")
+    if not 200 <= options.orders <= 1_000_000:
+        parser.error(f"--orders: wanted 200 to 1000000, got {options.orders}")
+    if options.out is None:
+        options.out = OUT
+        shutil.rmtree(OUT, ignore_errors=True)  # of an earlier demo
+    options.out = options.out.absolute()
+    try:
+        options.out.mkdir(parents=True)
+    except OSError as error:
+        parser.error(f"--out: wanted a new folder, got {options.out} ({error.strerror})")
     return options
 
 

@@ -169,12 +169,14 @@ class Holdfast:
         timeout: timedelta | None = None,
         cpu: timedelta | None = None,
         retry: RetryPolicy | None = None,
+        chunk: int | None = None,
         name: str | None = None,
         meta: Mapping[str, object] | None = None,
     ) -> Callable[[Callable[P, R]], Task[P, R]]:
         """Run jobs of this type by the decorated ``fn(payload)``, ``fn(payload, ctx)`` or class with ``handle``.
 
-        ``timeout`` and ``cpu`` limit one attempt, by the clock and by the processor time that it uses.
+        ``timeout`` and ``cpu`` limit one attempt, by the clock and by the processor time that it uses. With ``chunk``
+        the function takes a list of up to so many payloads, and gives a list of as many results or exceptions.
         """
         definition = JobDefinition(
             type=type,
@@ -187,7 +189,7 @@ class Holdfast:
         )
 
         def register(function: Callable[P, R]) -> Task[P, R]:
-            self.catalogue.add(handler_of(type, function, timeout=timeout, cpu=cpu, retry=retry))
+            self.catalogue.add(handler_of(type, function, timeout=timeout, cpu=cpu, retry=retry, chunk=chunk))
             self.queues[queue] = None
             return Task(self, definition, function)
 

@@ -47,6 +47,16 @@ def package_of(scheme: str) -> str | None:
     return None if built_in is None else built_in.module
 
 
+def is_store(place: str) -> bool:
+    """Whether this names a store that could be opened, rather than a folder: ``hdfs://...`` is one of those."""
+    scheme = urlsplit(place).scheme
+    if scheme in _BUILT_IN:
+        return True
+    from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import, and built-in drivers do not need it
+
+    return bool(scheme) and bool(entry_points(group=GROUP, name=scheme))
+
+
 def _opener(url: str, scheme: str) -> OpenUrl:
     built_in = _BUILT_IN.get(scheme)
     if built_in is not None:

@@ -22,6 +22,7 @@
     ├── CallerClockRefused             ``now`` was passed to a store that reads its own clock
     ├── LedgerTrimmed                  the ledger no longer holds what follows this cursor
     ├── HistoryConflict                another sync has written into this history meanwhile; nothing was added
+    ├── ReplayConflict                 the same replay is under way somewhere else
     ├── SparkUnavailable               there is no Spark, or no Java, that could be started here
     ├── TooManyDead                    a frame's run was stopped: too many of its rows have failed for good
     └── Unsupported                    this driver cannot do it, and says so (see ``capabilities``)
@@ -230,6 +231,14 @@ class HistoryConflict(HoldfastError):
     def __init__(self, number: int) -> None:
         self.number = number
         super().__init__(f"commit {number} of the history was made by another sync meanwhile; nothing was added")
+
+
+class ReplayConflict(HoldfastError):
+    """Somebody else is at the same replay; what either of them has enqueued is there once."""
+
+    def __init__(self, replay_id: str) -> None:
+        self.replay_id = replay_id
+        super().__init__(f"replay {replay_id} is under way somewhere else; run it again when that one has ended")
 
 
 class TooManyDead(HoldfastError):

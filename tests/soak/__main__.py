@@ -19,7 +19,9 @@ from holdfast.drivers.contract import Store
 from holdfast.testing.machine import run_machine
 from holdfast.testing.simulation import simulate
 from tests.soak import postgres
+from tests.soak.audit import audits
 from tests.soak.crashes import crashes
+from tests.soak.history import history
 from tests.soak.kill import kill
 from tests.soak.poison import poison
 from tests.soak.restarts import restarts
@@ -75,6 +77,14 @@ def crashing(folder: Path, scale: float) -> str:
     return crashes(folder, workers=3, count=max(1, int(10 * scale)))
 
 
+def remembering(folder: Path, scale: float) -> str:
+    return history(folder, kills=max(1, int(20 * scale)))
+
+
+def auditing(folder: Path, scale: float) -> str:
+    return audits(folder, rows=int(10_000_000 * scale))
+
+
 def _spaces(name: str, folder: Path) -> Callable[[], Store]:
     if name == "memory":
         return lambda: holdfast.connect("memory://", caller_clock=True)
@@ -91,12 +101,14 @@ PARTS = {
     "poison": poisoning,
     "zoo": stubborn,
     "restarts": restarting,
+    "history": remembering,
     "pg-crashes": lambda _, scale: postgres.crashes(scale),
     "pg-workers": crashing,
     "pg-sessions": lambda _, scale: postgres.sessions(scale),
     "pg-snapshot": lambda _, scale: postgres.snapshot(scale),
     "pg-fight": lambda _, scale: postgres.fighting(scale),
     "pg-games": lambda _, scale: postgres.games(scale),
+    "audit": auditing,
 }
 
 

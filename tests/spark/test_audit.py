@@ -114,8 +114,8 @@ PLANTED_JOBS = [job("p7"), job("p18", key="x"), job("p19", key="x"), job("p20", 
 GUILTY = {"two at a time": "p13", "overtaken": "p15", "late comer first": "p17", "key": "p19", "never run": "p20"}
 
 
-def frames(spark, rows, jobs, waiting):
-    tables = leases_table(rows, position=0), jobs_table(jobs, position=0), jobs_table(waiting, position=0)
+def frames(spark, rows, jobs, waiting, position=0):
+    tables = leases_table(rows, position=position), jobs_table(jobs, position=0), jobs_table(waiting, position=0)
     return [spark.createDataFrame(table) for table in tables]
 
 
@@ -143,6 +143,13 @@ def test_nothing_else_is_found(found):
     assert not [violation for violation in found.violations if violation.job_id in innocent]
     planted = {check for _, checks in PLANTED.values() for check in checks.split()}
     assert {check for check, count in found.found.items() if count} == planted == set(CHECKS)
+
+
+def test_one_of_each_kind_is_found_among_many_rows(spark):
+    """The soak does the same in ten million."""
+    from tests.soak.audit import check, needles
+
+    check(*needles(spark, 20_000))
 
 
 def test_what_was_looked_at_is_counted(found):

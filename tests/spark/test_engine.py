@@ -49,6 +49,28 @@ def test_a_queue_is_drained_with_one_row_for_each_attempt(spark, any_app):
     assert {row["slot"] for row in rows} <= {0, 1}
     assert all(row["reserved_at"] <= row["started_at"] <= row["ended_at"] for row in rows)
     assert seen[-1].settled["acked"] == 196
+    assert (seen[-1].ready, seen[-1].inflight, seen[-1].done, seen[-1].dead) == (0, 0, 196, 4)
+    assert all(look.total == 200 for look in seen)
+
+
+def test_a_run_shows_its_own_jobs_and_not_those_of_an_earlier_one(spark, app, capsys):
+    handle = app.handler("t")(lambda payload: payload)
+    for count in (30, 20):
+        app.client.enqueue([handle.request(number) for number in range(count)])
+        run_queue(app, spark=spark, slots=1, options=OPTIONS, progress=True)
+        *_, last = capsys.readouterr().err.splitlines()
+        assert last.startswith("100 %")
+        assert last.endswith(f"ready 0  in flight 0  done {count}  dead 0")
+
+
+def test_a_python_worker_serves_one_slot_after_the_other(spark, app):
+    handle = app.handler("t")(lambda payload: payload)
+    served_by = set()
+    for number in range(4):
+        app.client.enqueue(handle.request(number))
+        [row] = run_queue(app, spark=spark, slots=1, options=OPTIONS).collect()
+        served_by.add(row["executor"])
+    assert len(served_by) <= 2  # as many as the session has cores
 
 
 def test_rows_are_kept_and_nothing_runs_again_when_they_are_read_twice(spark, app):
@@ -114,7 +136,7 @@ def test_a_run_that_is_interrupted_gives_back_what_it_holds(spark, app):
     answers = [slow.enqueue(number) for number in range(2)]
 
     def interrupt(progress):
-        if sum(count.inflight for count in app.driver.counts()) == 2:
+        if progress.inflight == progress.busy == 2:
             raise KeyboardInterrupt
 
     from dataclasses import replace

@@ -10,8 +10,8 @@ from holdfast.clock import DAY, SECOND, ManualClock
 from holdfast.drivers.memory import MemoryDriver
 from holdfast.errors import HistoryConflict, InvalidInput, LedgerTrimmed
 from holdfast.model.settlement import Ack, Fail, Retry
-from holdfast.spark import manifest, pipelines
-from holdfast.spark.pipelines import History, compact, sync
+from holdfast.spark import compact, compaction, manifest, pipelines, tables
+from holdfast.spark.pipelines import History, sync
 from holdfast.wire.records import to_record
 
 
@@ -136,17 +136,88 @@ def test_compaction_keeps_every_row_and_retention_only_young_ones(spark, store, 
     clock.advance(3 * DAY)
     work(store, clock, jobs=3)
     sync(store, folder, spark=spark)
-    monkeypatch.setattr(pipelines, "SystemClock", lambda: clock)
-    monkeypatch.setattr(pipelines, "WASTE_AFTER", 10_000 * DAY)
+    monkeypatch.setattr(compaction, "SystemClock", lambda: clock)
+    monkeypatch.setattr(compaction, "WASTE_AFTER", 10_000 * DAY)
+    health, failures = summaries(History(spark, folder))
     done = compact(folder, spark=spark)
-    assert (done.before, done.after, done.forgotten, done.waste) == (6, 4, 0, 0)
+    assert (done.before, done.after, done.forgotten, done.waste) == (9, 9, 0, 0)  # three of them are summaries
     assert kept(spark, folder) == ledger(store)
-    monkeypatch.setattr(pipelines, "WASTE_AFTER", 0)
+    assert compact(folder, spark=spark) == compaction.Compacted(before=9, after=9, forgotten=0, waste=0)
+    monkeypatch.setattr(compaction, "WASTE_AFTER", 0)
     done = compact(folder, spark=spark, keep=timedelta(days=2))
-    assert (done.before, done.after, done.waste) == (4, 2, 6)
+    assert (done.before, done.after, done.forgotten, done.waste) == (9, 6, 20, 12)
     history = History(spark, folder)
     assert {str(day) for (day,) in history.leases.select("day").collect()} == {"2027-01-18"}
     assert history.audit().holds
+    assert summaries(history) == (health, failures)  # also of the days that are gone
+    assert History(spark, folder).stored("health").count() == len(health)
+
+
+def summaries(history):
+    health = sorted(
+        (row["minute"], row["arrivals"], row["acked"], row["dead"], row["run_p50"]) for row in history.health.collect()
+    )
+    failures = sorted(
+        (row["fingerprint"], row["dead"], row["first_at"], row["last_at"]) for row in history.failures.collect()
+    )
+    assert health
+    assert failures
+    return health, failures
+
+
+def test_a_compaction_that_dies_has_changed_nothing(spark, store, clock, folder, monkeypatch):
+    for _ in range(2):
+        work(store, clock, jobs=3)
+        sync(store, folder, spark=spark)
+    before = History(spark, folder).commit
+    put, calls = compaction.put_frame, []
+
+    def gone(*_):
+        raise OSError("the power is gone")
+
+    def dies_at_the_second_part(*arguments):
+        calls.append(arguments[1])
+        return gone() if len(calls) == 2 else put(*arguments)
+
+    monkeypatch.setattr(compaction, "WASTE_AFTER", 0)
+    for place, name, death in (
+        (compaction, "put_frame", dies_at_the_second_part),
+        (compaction, "commit", gone),
+        (manifest.Folder, "remove", gone),
+    ):
+        with monkeypatch.context() as crash:
+            crash.setattr(place, name, death)
+            with pytest.raises(OSError, match="power"):
+                compact(folder, spark=spark)
+        assert (History(spark, folder).commit == before) is (name != "remove")
+    assert kept(spark, folder) == ledger(store)
+    done = compact(folder, spark=spark)
+    assert (done.before, done.after) == (5, 5)
+    assert kept(spark, folder) == ledger(store)
+    assert {path.name for path in Path(folder).glob("*/*/part=*")} == {
+        part.path.rsplit("/", 1)[1] for part in History(spark, folder).commit.parts
+    }
+
+
+def test_trimming_waits_for_the_next_sync_up_to_a_limit(spark, store, clock, folder):
+    work(store, clock, jobs=3)
+    sync(store, folder, spark=spark)
+    read = len(ledger(store))
+    clock.advance(DAY)
+    work(store, clock, jobs=3)
+    unread = len(ledger(store)) - read
+    clock.advance(28 * DAY)
+    assert store.trim(ledger_for=7 * DAY).ledger == 0
+    assert sync(store, folder, spark=spark).rows == unread
+    clock.advance(29 * DAY)
+    assert store.trim(ledger_for=7 * DAY).ledger == read
+    sync(store, folder, spark=spark)  # nothing is new, and the wait begins again
+    clock.advance(29 * DAY)
+    assert store.trim(ledger_for=7 * DAY).ledger == 0
+    clock.advance(DAY)
+    assert store.trim(ledger_for=7 * DAY).ledger == unread
+    sync(store, folder, spark=spark, hold=None)
+    assert store.scan("ledger.reader") == []
 
 
 def test_a_folder_says_what_it_cannot_take(spark, store, clock, folder):
@@ -170,6 +241,6 @@ def test_a_column_that_old_files_do_not_have_is_null(spark, store, clock, folder
 
     work(store, clock, jobs=1)
     sync(store, folder, spark=spark)
-    monkeypatch.setitem(pipelines.STORED, "leases", pipelines.LEASES.append(pa.field("shade", pa.string())))
+    monkeypatch.setitem(tables.STORED, "leases", tables.LEASES.append(pa.field("shade", pa.string())))
     [(rows, shades)] = History(spark, folder).leases.selectExpr("count(*)", "count(shade)").collect()
     assert (rows > 0, shades) == (True, 0)

@@ -76,3 +76,17 @@ def test_a_handler_of_an_app_will_do(spark, app, url):
 
     ok, _ = run(spark.range(3).toDF("n"), double, key=["n"], url=url, slots=1, options=OPTIONS)
     assert sorted(row["result"] for row in ok.collect()) == ["0", "2", "4"]
+
+
+def test_a_handler_for_chunks_gives_every_row_its_own_outcome(spark, url):
+    def score(rows):
+        if any(row["n"] == 77 for row in rows):
+            raise RuntimeError("poison")
+        return [Unrecoverable("odd luck") if row["n"] % 10 == 3 else len(rows) for row in rows]
+
+    df = spark.range(100).toDF("n")
+    ok, dead = run(df, score, key="n", url=url, chunk=20, max_attempts=2, slots=1, options=OPTIONS)
+    together = {row["n"]: int(row["result"]) for row in ok.collect()}
+    assert max(together.values()) > 1
+    assert sorted(row["n"] for row in dead.collect()) == [3, 13, 23, 33, 43, 53, 63, 73, 77, 83, 93]
+    assert len(together) == 89

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import psycopg
 import pytest
 from pyspark.sql import datasource as ds
 from pyspark.sql.types import StringType, StructField, StructType
@@ -174,6 +175,30 @@ def test_the_ledger_streams_each_row_once_and_in_order_across_restarts_in_bounde
     assert stream(spark, url, tmp_path) == {}
     told = [row for number in range(4) for row in {**first, **second}[number]]
     assert told == [(row.fence, row.job_id, row.ending) for row in every_ending(store)]
+
+
+def test_no_row_of_a_transaction_that_is_held_open_is_passed_over(spark, postgres_database, tmp_path):
+    """On PostgreSQL, with restarts in between: what commits late comes late, in its order, and once."""
+    url = postgres_database()
+    told = {}
+    with holdfast.connect(url) as store, psycopg.connect(url) as late:
+        end_some(store, 12)
+        Client(store).enqueue([JobRequest(type="t", queue="q") for _ in range(3)])
+        slow, *quick = store.reserve(["q"], limit=3, lease_for=10 * MINUTE)
+        acked = [slow.job.id], [slow.lease.token]
+        late.execute("SELECT * FROM holdfast.ack_1('main', NULL, %s, %s, NULL, NULL, NULL)", acked)
+        store.settle([Ack(one.lease) for one in quick])  # later, and committed before
+        end_some(store, 6)
+        told |= stream(spark, url, tmp_path, max_rows="5")
+        assert sum(map(len, told.values())) == 12
+        assert stream(spark, url, tmp_path) == {}
+        late.commit()
+        end_some(store, 4)
+        told |= stream(spark, url, tmp_path, max_rows="5")
+        rows = [row for number in sorted(told) for row in told[number]]
+        assert rows == [(row.fence, row.job_id, row.ending) for row in every_ending(store)]
+        assert rows[12][1] == slow.job.id
+        assert len(rows) == 25
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from holdfast.errors import (
     LeaseMismatch,
     LedgerTrimmed,
     PayloadError,
+    ReplayConflict,
     SchemaMismatch,
     SparkUnavailable,
     StoreBusy,
@@ -64,6 +65,7 @@ ALL = [
     LedgerTrimmed("17"),
     HistoryConflict(7),
     SparkUnavailable("there is no Java"),
+    ReplayConflict("r-1"),
     TooManyDead(40, 200, 0.1),
     Unsupported("memory", "joined", "there is no transaction"),
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -15,14 +14,13 @@ from holdfast.cli.job import known, show_one
 from holdfast.cli.screen import Column, Screen
 from holdfast.cli.session import Code, Group, Session, Stop, pass_session
 from holdfast.cli.values import RATE
-from holdfast.clock import monotonic
 from holdfast.drivers.contract import JobFilter, Store
 from holdfast.model import bounds
 from holdfast.model.fingerprint import normalised
 from holdfast.model.job import JobRecord, State
+from holdfast.pace import Pace
 
 BATCH = 500  # letters in one transaction
-TICKS = 10  # batches per second under a rate
 SHOWN = 5  # groups in a preview
 
 _FINGERPRINT = click.option("--fingerprint", metavar="HEX", help="Of this group (see `dead groups`).")
@@ -310,13 +308,12 @@ def _paced(
     session: Session, verb: str, ids: Sequence[str], act: Callable[[Sequence[str]], list[bool]], rate: float | None
 ) -> int:
     """Act on the ids in batches, at a rate if one was given; gives on how many."""
-    size = BATCH if rate is None else max(1, min(BATCH, int(rate / TICKS)))
+    pace = Pace(rate)
+    size = pace.size(BATCH)
     done = 0
-    began = monotonic()
     with session.screen.bar(verb, len(ids)) as step:
         for start in range(0, len(ids), size):
-            if rate is not None:
-                time.sleep(max(0.0, began + start / rate - monotonic()))
+            pace.wait(size)
             done += sum(act(ids[start : start + size]))
             step(min(start + size, len(ids)), len(ids))
     return done

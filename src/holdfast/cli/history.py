@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import timedelta
+from typing import Literal
 
 import click
 
 from holdfast.cli.extras import master_option, spark_engine
 from holdfast.cli.session import Command, Group, Session, pass_session
-from holdfast.cli.values import LENGTH
+from holdfast.cli.values import LENGTH, OrNone
 
 
 @click.group(cls=Group)
@@ -19,10 +20,22 @@ def history() -> None:
 
 @history.command("sync", cls=Command)
 @click.option("--to", "folder", required=True, metavar="DIR", help="A folder on any filesystem that Spark reaches.")
+@click.option("--payloads/--no-payloads", default=True, show_default=True, help="What `replay` needs.")
+@click.option(
+    "--hold", type=OrNone(LENGTH), default="30d", show_default=True, help="How long `trim` waits for the next sync."
+)
 @master_option
 @click.option("--json", "as_json", is_flag=True, help="JSON: what was added.")
 @pass_session
-def sync(session: Session, *, folder: str, master: str | None, as_json: bool) -> None:
+def sync(
+    session: Session,
+    *,
+    folder: str,
+    payloads: bool,
+    hold: timedelta | Literal[False],
+    master: str | None,
+    as_json: bool,
+) -> None:
     """Add what has happened since the last sync, exactly once.
 
     A sync that is interrupted has added nothing or whole pieces, and the next one goes on from there.
@@ -33,7 +46,13 @@ def sync(session: Session, *, folder: str, master: str | None, as_json: bool) ->
     store = session.store()
     with session.screen.bar("ledger rows", None, shown=not as_json) as step:
         added = pipelines.sync(
-            store, folder, spark=engine.session(master), space=session.settings.space, on_progress=step
+            store,
+            folder,
+            spark=engine.session(master),
+            space=session.settings.space,
+            payloads=payloads,
+            hold=hold or None,
+            on_progress=step,
         )
     if as_json:
         session.screen.document(asdict(added))
@@ -56,9 +75,9 @@ def compact(session: Session, folder: str, *, keep: timedelta | None, master: st
     Files that were replaced, or left behind by a sync that died, are removed by the first compaction a day later.
     """
     engine = spark_engine()
-    from holdfast.spark import pipelines  # noqa: PLC0415 - an extra that may not be there
+    from holdfast.spark import compaction  # noqa: PLC0415 - an extra that may not be there
 
-    done = pipelines.compact(folder, spark=engine.session(master), keep=keep)
+    done = compaction.compact(folder, spark=engine.session(master), keep=keep)
     if as_json:
         session.screen.document(asdict(done))
     else:

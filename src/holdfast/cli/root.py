@@ -15,6 +15,7 @@ from holdfast.cli.init import init
 from holdfast.cli.job import job
 from holdfast.cli.ledger import ledger
 from holdfast.cli.queue import queue
+from holdfast.cli.replay import replay
 from holdfast.cli.report import report
 from holdfast.cli.schema import schema
 from holdfast.cli.session import Root
@@ -53,6 +54,7 @@ for command in (
     spark,
     history,
     audit,
+    replay,
     report,
 ):
     root.add_command(command)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import click
 
@@ -12,11 +11,6 @@ from holdfast.cli.session import Command, Session, pass_session
 from holdfast.cli.values import LENGTH, SETTING
 from holdfast.cli.work import DRAIN, app_of
 from holdfast.worker.worker import WorkerOptions
-
-if TYPE_CHECKING:
-    from holdfast.spark.engine import Progress
-
-ENDED = ("acked", "dead", "rejected")  # attempts after which a job runs no more
 
 
 @click.group()
@@ -60,20 +54,18 @@ def work(
     engine = spark_engine()
     app = app_of(app_path, session)
     options = WorkerOptions(queues=tuple(dict.fromkeys(queues)) or None, lease=lease, drain=drain, grace=grace)
-    waiting = sum(count.ready + count.scheduled + count.inflight for count in app.driver.counts())
-    with session.screen.bar("run on Spark", waiting, shown=not as_json) as step:
-
-        def show(progress: Progress) -> None:
-            step(sum(progress.settled[status] for status in ENDED), waiting)
-
-        running = engine.session(master, **dict(conf))
-        try:
-            rows = engine.run_queue(
-                app, spark=running, slots=slots, options=options, stop_after=stop_after, on_progress=show
-            )
-            tally = {row["ending"]: row["count"] for row in rows.groupBy("ending").count().collect()}
-        finally:
-            app.close()
+    try:
+        rows = engine.run_queue(
+            app,
+            spark=engine.session(master, **dict(conf)),
+            slots=slots,
+            options=options,
+            stop_after=stop_after,
+            progress=not as_json,
+        )
+        tally = {row["ending"]: row["count"] for row in rows.groupBy("ending").count().collect()}
+    finally:
+        app.close()
     if as_json:
         session.screen.document(dict(sorted(tally.items())))
     else:

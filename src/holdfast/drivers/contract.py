@@ -318,7 +318,8 @@ class Admin(Protocol):
     ) -> Trimmed:
         """Retention: forget done and cancelled jobs, ledger rows, keys and registry rows that are old enough.
 
-        Dead letters are never trimmed: only ``purge`` removes them. ``ended_for`` is at least a day (L6).
+        Dead letters are never trimmed: only ``purge`` removes them. ``ended_for`` is at least a day (L6). What a
+        registered reader has not read is kept until it has, or until its registration expires (``model/reader.py``).
         """
         ...
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Self, get_args
+from typing import Self, cast, get_args
 
 from holdfast.clock import DAY
-from holdfast.drivers.contract import Capabilities, Feature
+from holdfast.drivers.contract import Capabilities, Feature, Registry
 from holdfast.errors import CallerClockRefused, InvalidInput, Unsupported
-from holdfast.model import bounds
+from holdfast.model import bounds, reader
 from holdfast.model.alike import Alike
 from holdfast.model.job import JobRecord, check_new
 from holdfast.model.lease import Lease
@@ -148,6 +148,20 @@ class Doors:
         bounds.integer("ended_for", ended_for, least=DAY, most=bounds.MAX_LENGTH)
         bounds.integer("ledger_for", ledger_for, least=1, most=bounds.MAX_LENGTH)
         bounds.integer("limit", limit, least=1, most=bounds.MAX_BATCH)
+
+    def kept_for(self, ended_for: int, ledger_for: int, now: int | None) -> tuple[int, int]:
+        """How long ended jobs and ledger rows are kept: as asked, or until every registered reader has read them (L13).
+
+        Looked up before the transaction that removes: a reader that comes in between has begun at the oldest row left.
+        """
+        if not self.capabilities.has(Feature.REGISTRY):
+            return ended_for, ledger_for
+        registry = cast("Registry", self)
+        read_until = reader.read_until(registry.scan(reader.KIND, limit=reader.MOST, now=now))
+        if read_until is None:
+            return ended_for, ledger_for
+        unread_for = min(self.now(now) - read_until + 1, bounds.MAX_LENGTH)
+        return max(ended_for, unread_for), max(ledger_for, unread_for)
 
     def check_read(self, kind: str, keys: Sequence[str]) -> None:
         """A kind and a bounded list of keys."""

@@ -3,9 +3,11 @@
 pyspark is imported here and nowhere else in the package.
 """
 
+from holdfast.spark.compaction import compact
 from holdfast.spark.engine import run_queue
-from holdfast.spark.pipelines import History, audit_store, compact, sync
+from holdfast.spark.pipelines import History, audit_store, sync
+from holdfast.spark.resend import Replay, replay
 from holdfast.spark.run import run
 from holdfast.spark.session import session
 
-__all__ = ["History", "audit_store", "compact", "run", "run_queue", "session", "sync"]
+__all__ = ["History", "Replay", "audit_store", "compact", "replay", "run", "run_queue", "session", "sync"]

@@ -4,44 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
-import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from uuid_utils import uuid7
 
 from holdfast.app import Holdfast
-from holdfast.clock import DAY, monotonic
+from holdfast.clock import DAY
 from holdfast.drivers.contract import Store
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, StoreError
 from holdfast.model import bounds
 from holdfast.model.registry import Change
+from holdfast.spark.bar import Bar, bar_of
 from holdfast.spark.flavours import cancel, cores, tag
 from holdfast.spark.outcomes import DDL
+from holdfast.spark.progress import Gauge, OnProgress
 from holdfast.spark.reach import check_reach
 from holdfast.spark.retold import is_untold, retold
 from holdfast.spark.session import session
-from holdfast.spark.slot import PRESENCE, RUN, STOP, Order, Standing, run_slot
+from holdfast.spark.slot import RUN, STOP, Order, run_slot
 from holdfast.worker.worker import WorkerOptions
 
 LOOK_EVERY = 0.5  # seconds between two looks at how the slots stand
 CLEAN_UP = 5.0  # seconds beyond drain and grace that slots have, once stopped, to tell their last rows
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """How a run stands, as its slots tell."""
-
-    settled: Counter[str]  # how many attempts ended how
-    slots: int  # that are alive
-    elapsed: float
-
-
-OnProgress = Callable[[Progress], None]
 
 
 def run_queue(
@@ -52,11 +39,14 @@ def run_queue(
     options: WorkerOptions | None = None,
     stop_after: timedelta | None = None,
     on_progress: OnProgress | None = None,
+    progress: bool | None = None,
 ) -> DataFrame:
     """Drain the queues of an app on Spark; gives one row per attempt (see ``outcomes.py``), each run exactly once.
 
     Ends when nothing of the app's types waits, is scheduled or runs in its queues; or after ``stop_after``; or, on
     Ctrl-C, once the slots have drained. The rows are kept by Spark's executors: write them somewhere to keep them.
+    ``progress`` is a live bar on stderr or in the notebook: by default where it can move, with True also as lines
+    elsewhere. ``on_progress`` is told the same, about twice a second.
     """
     spark = spark or session()
     asked = replace(options or WorkerOptions(), processes=1, until_drained=stop_after is None)
@@ -78,7 +68,7 @@ def run_queue(
         ledger_from=store.ledger_end(),
     )
     many = slots or cores(spark)
-    rows = _Watch(spark, store, order).until_done(_slots(spark, many, order), on_progress)
+    rows = _Watch(spark, store, order).until_done(_slots(spark, many, order), on_progress, bar_of(progress))
     return retold(spark, order) if is_untold(store, order.run, many) else rows
 
 
@@ -97,16 +87,18 @@ class _Watch:
         self._rows: DataFrame | None = None
         self._error: BaseException | None = None
 
-    def until_done(self, frame: DataFrame, on_progress: OnProgress | None) -> DataFrame:
+    def until_done(self, frame: DataFrame, on_progress: OnProgress | None, bar: Bar | None) -> DataFrame:
         """Run it in a thread, so that this one can watch, and be interrupted."""
-        began = monotonic()
+        gauge = None if on_progress is None and bar is None else Gauge(self._store, self._order)
         thread = threading.Thread(target=self._run, args=(frame,), name="holdfast-spark", daemon=True)
         thread.start()
         try:
             while thread.is_alive():
                 thread.join(LOOK_EVERY)
-                if on_progress is not None:
-                    on_progress(self._progress(monotonic() - began))
+                if gauge is not None and thread.is_alive():
+                    _show(gauge, on_progress, bar)
+            if gauge is not None:
+                _show(gauge, on_progress, bar, last=True)
         except BaseException:
             self._stop(thread)
             raise
@@ -135,14 +127,15 @@ class _Watch:
             cancel(self._spark, self._order.run)
             thread.join(CLEAN_UP)
 
-    def _progress(self, elapsed: float) -> Progress:
-        settled: Counter[str] = Counter()
-        alive = 0
-        after = ""
-        while entries := self._store.scan(PRESENCE, prefix=f"{self._order.run}/", after=after, limit=100):
-            for entry in entries:
-                standing = msgspec.json.decode(entry.value or b"{}", type=Standing)
-                settled.update(standing.settled)
-                alive += standing.alive
-            after = entries[-1].key
-        return Progress(settled=settled, slots=alive, elapsed=elapsed)
+
+def _show(gauge: Gauge, on_progress: OnProgress | None, bar: Bar | None, *, last: bool = False) -> None:
+    try:
+        seen = gauge.look(last=last)
+    except StoreError:
+        return  # the slots go on trying, and so does whoever watches them
+    if bar is not None:
+        bar.wipe()  # what the other one prints stands above it
+    if on_progress is not None:
+        on_progress(seen)
+    if bar is not None:
+        bar.show(seen, last=last)

@@ -40,6 +40,9 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     cursor: str | None = None
     position: int = 0  # ledger rows that were ever read into it
     snapshot: int | None = None  # how many had been when the waiting jobs were looked at
+    read_until: int | None = None  # what ended before this instant has been read
+    complete_from: str = ""  # of days before this one, only summaries are left
+    summarised: int = 0  # the number of the commit with the newest summaries
     parts: tuple[Part, ...] = ()
 
     def of(self, table: str) -> list[Part]:

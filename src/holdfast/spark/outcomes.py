@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -38,43 +37,26 @@ ENDINGS = {"ack": "acked", "retry": "retried", "fail": "failed", "release": "rel
 LOST = "lost"  # the store refused the settlement: the attempt has ended otherwise, and the ledger says how
 
 
-class Outcome(NamedTuple):
-    """A row, in the order of the schema."""
-
-    job_id: str
-    type: str
-    queue: str
-    attempt: int
-    fence: int
-    slot: int
-    executor: str
-    reserved_at: int | None
-    started_at: int | None
-    ended_at: int
-    ending: str
-    error_class: str | None
-    error: str | None
-
-
-def from_settled(settled: Settled, *, slot: int, executor: str, lease_for: int, now: int) -> Outcome:
-    """As the slot itself saw it. The lease began when the store said, not when the answer came."""
-    job, lease = settled.run.reservation.job, settled.run.reservation.lease
-    settlement = settled.settlement
-    error = str(settled.refused) if settled.refused is not None else getattr(settlement, "error", "")
-    return Outcome(
-        job_id=job.id,
-        type=job.type,
-        queue=job.queue,
-        attempt=job.attempts,
-        fence=lease.fence,
-        slot=slot,
-        executor=executor,
-        reserved_at=lease.expires_at - lease_for,
-        started_at=settled.run.started_at,
-        ended_at=now,
-        ending=LOST if settled.refused is not None else ENDINGS[settlement.verb],
-        error_class=_class_of(settled),
-        error=error or None,
+def from_settled(
+    settled: Sequence[Settled], ended: Sequence[int], *, slot: int, executor: str, lease_for: int
+) -> pa.RecordBatch:
+    """As the slot itself saw them and when; their leases began when the store said, not when its answer came."""
+    reserved = [one.run.reservation for one in settled]
+    jobs, leases = [each.job for each in reserved], [each.lease for each in reserved]
+    return _batch(
+        slot=[slot] * len(settled),
+        job_id=[job.id for job in jobs],
+        type=[job.type for job in jobs],
+        queue=[job.queue for job in jobs],
+        attempt=[job.attempts for job in jobs],
+        fence=[lease.fence for lease in leases],
+        executor=[executor] * len(settled),
+        reserved_at=[lease.expires_at - lease_for for lease in leases],
+        started_at=[one.run.started_at for one in settled],
+        ended_at=ended,
+        ending=[LOST if one.refused is not None else ENDINGS[one.settlement.verb] for one in settled],
+        error_class=[_class_of(one) for one in settled],
+        error=[_error_of(one) for one in settled],
     )
 
 
@@ -90,27 +72,36 @@ def _class_of(settled: Settled) -> str | None:
             return None
 
 
-def from_ledger(row: LedgerRow, *, slot: int, executor: str) -> Outcome:
-    """As the ledger has it: for attempts whose slot died before it could tell."""
-    return Outcome(
-        job_id=row.job_id,
-        type=row.type,
-        queue=row.queue,
-        attempt=row.attempt,
-        fence=row.fence or 0,
-        slot=slot,
-        executor=executor,
-        reserved_at=row.reserved_at,
-        started_at=row.started_at,
-        ended_at=row.ended_at,
-        ending=row.ending,
-        error_class=row.detail or None,
-        error=row.error or None,
+def _error_of(settled: Settled) -> str | None:
+    if settled.refused is not None:
+        return str(settled.refused)
+    match settled.settlement:
+        case Retry() | Fail() as ending:
+            return ending.error or None
+        case _:
+            return None
+
+
+def from_ledger(rows: Sequence[LedgerRow]) -> pa.RecordBatch:
+    """As the ledger has them. It knows their worker only, whose name is run/stage/slot/try."""
+    return _batch(
+        slot=[int(row.worker.split("/")[-2]) for row in rows],
+        job_id=[row.job_id for row in rows],
+        type=[row.type for row in rows],
+        queue=[row.queue for row in rows],
+        attempt=[row.attempt for row in rows],
+        fence=[row.fence or 0 for row in rows],
+        executor=[row.worker for row in rows],
+        reserved_at=[row.reserved_at for row in rows],
+        started_at=[row.started_at for row in rows],
+        ended_at=[row.ended_at for row in rows],
+        ending=[row.ending for row in rows],
+        error_class=[row.detail or None for row in rows],
+        error=[row.error or None for row in rows],
     )
 
 
-def to_arrow(outcomes: Iterable[Outcome]) -> pa.RecordBatch:
-    """Rows as a batch."""
-    columns = list(zip(*outcomes, strict=True)) or [()] * len(SCHEMA)
-    arrays = [pa.array(column, type=field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+def _batch(**columns: Sequence[object]) -> pa.RecordBatch:
+    """Column by column: a value for each row in between would cost as much as the rest of a slot's telling."""
+    arrays = [pa.array(columns[field.name], type=field.type) for field in SCHEMA]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-from uuid_utils import uuid7
 
-from holdfast.clock import HOUR, SystemClock, from_timedelta, to_datetime
-from holdfast.drivers.contract import Store
+from holdfast.clock import HOUR, from_timedelta
+from holdfast.drivers.contract import Feature, Store
 from holdfast.errors import InvalidInput
+from holdfast.model import reader
 from holdfast.spark import history
 from holdfast.spark.audit import Certificate, audit
+from holdfast.spark.figure import figure
 from holdfast.spark.manifest import Commit, Folder, Part, commit, newest
 from holdfast.spark.reading import CHUNK, Chunk, chunks
-from holdfast.spark.report import figures, page
-from holdfast.spark.rows import JOBS, LEASES, ddl, jobs_table, leases_table
+from holdfast.spark.report import Figures, figures, page
+from holdfast.spark.rows import PAYLOADS, jobs_table, leases_table, payloads_table
+from holdfast.spark.tables import newest_of, read_parts, write_rows
 
-STORED = {"leases": LEASES, "jobs": JOBS, "waiting": JOBS}
-WASTE_AFTER = 24 * HOUR  # no sync takes as long: parts that no commit names by then belong to one that died
+HOLD = timedelta(days=30)  # that trimming waits for the next sync
+OVERTAKEN = HOUR  # by which a row that is not read yet may have ended before one that is: its transaction was open
 
 
 # A folder ---------------------------------------------------------------------------------------------------
@@ -39,8 +40,8 @@ class History:
         self.commit = newest(self._folder)
 
     def stored(self, table: str) -> DataFrame:
-        """``leases``, ``jobs`` (records, some in several versions) or ``waiting``, as they were written."""
-        return _read(self._spark, self._folder, table, self.commit.of(table))
+        """A table as it was written: of ``jobs`` and ``payloads`` some rows in several versions."""
+        return read_parts(self._spark, self._folder, table, self.commit.of(table))
 
     @property
     def leases(self) -> DataFrame:
@@ -53,14 +54,24 @@ class History:
         return history.jobs(self.leases, self.stored("jobs"), self.stored("waiting"))
 
     @property
+    def payloads(self) -> DataFrame:
+        """What a job was enqueued with beside what ``jobs`` says; of some there is none."""
+        return newest_of(self.stored("payloads"), PAYLOADS)
+
+    @property
     def health(self) -> DataFrame:
         """One row for each queue, type and minute."""
-        return history.health(self.leases, self.jobs)
+        stored, first = self.stored("health"), self.commit.complete_from
+        return history.health(self.leases, self.jobs, stored, first=first)
 
     @property
     def failures(self) -> DataFrame:
         """Dead letters by fingerprint."""
-        return history.failures(self.jobs)
+        return self.failures_from(self.commit.complete_from)
+
+    def failures_from(self, first: str) -> DataFrame:
+        """The same, for a history that is about to forget the jobs of before a day."""
+        return history.failures(self.jobs, self.stored("failures"), first=first)
 
     def audit(self) -> Certificate:
         """Judge all of it."""
@@ -68,42 +79,21 @@ class History:
 
     def page(self, title: str) -> tuple[str, Certificate]:
         """Everything on one page, and the certificate that is on it."""
+        shown = self._figures()
+        return page(shown, title=title), shown.certificate
+
+    def figure(self, title: str) -> tuple[bytes, Certificate]:
+        """The same as one picture, in PNG."""
+        shown = self._figures()
+        return figure(self._spark, shown, title=title), shown.certificate
+
+    def _figures(self) -> Figures:
         jobs = self.jobs.cache()
         try:
-            certificate = self.audit()
-            shown = figures(self.leases, jobs, history.failures(jobs), certificate)
+            failures = history.failures(jobs, self.stored("failures"), first=self.commit.complete_from)
+            return figures(self.leases, jobs, failures, self.audit())
         finally:
             jobs.unpersist()
-        return page(shown, title=title), certificate
-
-
-def _read(spark: SparkSession, folder: Folder, table: str, parts: Iterable[Part]) -> DataFrame:
-    """Rows by the names of today's columns: older files have nulls in those that they do not know."""
-    schema = ddl(STORED[table])
-    paths = [folder.at(part.path) for part in parts]
-    if not paths:
-        return spark.createDataFrame([], schema)
-    reader = spark.read.schema(f"{schema}, part string").option("basePath", folder.at(table))
-    return reader.parquet(*paths).drop("part")
-
-
-def _write(spark: SparkSession, folder: Folder, table: str, rows: pa.Table) -> list[Part]:
-    """New parts, a folder for each day: ``leases/day=2026-11-15/part=01a1.../*.parquet``."""
-    if not rows.num_rows:
-        return []
-    days = pc.value_counts(rows.column("day")).to_pylist()
-    frame = spark.createDataFrame(rows).coalesce(1)
-    return _put(folder, table, frame, {str(each["values"]): each["counts"] for each in days})
-
-
-def _put(folder: Folder, table: str, frame: DataFrame, days: dict[str, int]) -> list[Part]:
-    name = f"p{uuid7()}"
-    named = frame.selectExpr("*", f"'{name}' AS part")
-    named.write.mode("append").partitionBy("day", "part").parquet(folder.at(table))
-    return [
-        Part(table=table, path=f"{table}/day={day}/part={name}", day=day, rows=count)
-        for day, count in sorted(days.items())
-    ]
 
 
 # A store into it --------------------------------------------------------------------------------------------
@@ -126,6 +116,8 @@ def sync(
     *,
     spark: SparkSession,
     space: str = "main",
+    payloads: bool = True,
+    hold: timedelta | None = HOLD,
     size: int = CHUNK,
     on_progress: Callable[[int], None] | None = None,
 ) -> Synced:
@@ -133,7 +125,8 @@ def sync(
 
     Rows become part of the history together with the cursor behind them, by one commit, some hundred thousand at a
     time; whatever was not committed is read again by the next sync. Raises ``LedgerTrimmed`` if the store has
-    forgotten rows that this history does not have, ``HistoryConflict`` if another sync was faster.
+    forgotten rows that this history does not have, ``HistoryConflict`` if another sync was faster. Without ``payloads``
+    jobs can be looked at, but not replayed. Trimming the store waits ``hold`` for the next sync; not at all without.
     """
     place = Folder(spark, folder)
     before = state = newest(place)
@@ -142,11 +135,13 @@ def sync(
     start = state.position
     jobs = waiting = 0
     for chunk in chunks(store, state.cursor, size=size):
-        added = _added(spark, place, state, chunk, start)
+        added = _added(spark, place, state, chunk, start, payloads=payloads)
         if not added and not chunk.rows and not state.of("waiting") and state.number:
+            _hold(store, place, state, hold)
             break  # nothing is new
         state = _advanced(state, added, chunk, start, space)
         commit(place, state)
+        _hold(store, place, state, hold)
         jobs += sum(part.rows for part in added if part.table == "jobs")
         waiting = sum(part.rows for part in state.of("waiting"))
         if on_progress is not None:
@@ -160,18 +155,27 @@ def sync(
     )
 
 
-def _added(spark: SparkSession, place: Folder, state: Commit, chunk: Chunk, start: int) -> list[Part]:
+def _added(
+    spark: SparkSession, place: Folder, state: Commit, chunk: Chunk, start: int, *, payloads: bool
+) -> list[Part]:
     position = state.position + len(chunk.rows)
-    added = _write(spark, place, "leases", leases_table(chunk.rows, position=state.position))
-    records = [jobs_table(chunk.records, position=position)]
+    added = write_rows(spark, place, "leases", leases_table(chunk.rows, position=state.position))
+    records = list(chunk.records)
     if chunk.waiting is not None:
         assert chunk.snapshot is not None
-        waits = jobs_table(chunk.waiting, position=start + chunk.snapshot)
-        added += _write(spark, place, "waiting", waits)
+        added += write_rows(spark, place, "waiting", jobs_table(chunk.waiting, position=start + chunk.snapshot))
         # Once more among the jobs, when first seen: what waits is replaced by the next sync, and must not be forgotten.
-        seen = _read(spark, place, "waiting", state.of("waiting")).select("job_id").toArrow().column(0)
-        records.append(waits.filter(pc.invert(pc.is_in(waits.column("job_id"), value_set=seen.combine_chunks()))))
-    return added + _write(spark, place, "jobs", pa.concat_tables(records))
+        seen = read_parts(spark, place, "waiting", state.of("waiting")).select("job_id").toArrow().column(0)
+        known = frozenset(seen.to_pylist())
+        waits = [job for job in chunk.waiting if job.id not in known]
+    else:
+        waits = []
+    read_at = start + (chunk.snapshot or 0)
+    tables = {"jobs": jobs_table, "payloads": payloads_table} if payloads else {"jobs": jobs_table}
+    for table, made in tables.items():
+        rows = [made(records, position=position), made(waits, position=read_at)]
+        added += write_rows(spark, place, table, pa.concat_tables(rows))
+    return added
 
 
 def _advanced(state: Commit, added: list[Part], chunk: Chunk, start: int, space: str) -> Commit:
@@ -183,80 +187,22 @@ def _advanced(state: Commit, added: list[Part], chunk: Chunk, start: int, space:
         space=space,
         cursor=chunk.cursor,
         position=state.position + len(chunk.rows),
+        read_until=chunk.rows[-1].ended_at - OVERTAKEN if chunk.rows else state.read_until,
         snapshot=state.snapshot if chunk.snapshot is None else start + chunk.snapshot,
         parts=(*kept, *added),
     )
 
 
-# Keeping it small -------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compacted:
-    """What a compaction has done."""
-
-    before: int  # parts
-    after: int
-    forgotten: int  # rows that were too old
-    waste: int  # parts that no commit named
-
-
-def compact(folder: str, *, spark: SparkSession, keep: timedelta | None = None) -> Compacted:
-    """One part for each day of a table, of every job the newest record; and nothing that is older than ``keep``.
-
-    Parts that are replaced stay for a day, for whoever reads them; then the next compaction removes them.
-    """
-    place = Folder(spark, folder)
-    state = newest(place)
-    now = SystemClock().now()
-    first = "" if keep is None else str(to_datetime(now - from_timedelta(keep)).date())
-    kept = [part for part in state.parts if part.table == "waiting" or part.day >= first]
-    parts = [part for part in kept if part.table == "waiting"]
-    for table in ("leases", "jobs"):
-        parts += _compacted(spark, place, table, [part for part in kept if part.table == table])
-    forgotten = sum(part.rows for part in state.parts) - sum(part.rows for part in kept)
-    if tuple(parts) != state.parts:
-        commit(place, msgspec.structs.replace(state, number=state.number + 1, parts=tuple(parts)))
-    return Compacted(
-        before=len(state.parts),
-        after=len(parts),
-        forgotten=forgotten,
-        waste=_swept(place, {p.path for p in parts}, now),
-    )
-
-
-def _compacted(spark: SparkSession, place: Folder, table: str, parts: list[Part]) -> list[Part]:
-    by_day: dict[str, list[Part]] = {}
-    for part in parts:
-        by_day.setdefault(part.day, []).append(part)
-    many = [part for of_day in by_day.values() if len(of_day) > 1 for part in of_day]
-    if not many:
-        return parts
-    frame = _read(spark, place, table, many)
-    days = {day: sum(part.rows for part in of_day) for day, of_day in by_day.items() if len(of_day) > 1}
-    if table == "jobs":
-        names = [field.name for field in JOBS]
-        newest_of = f"max_by(struct({', '.join(f'`{name}`' for name in names)}), position) AS newest"
-        frame = frame.groupBy("job_id").agg(F.expr(newest_of)).selectExpr("newest.*").cache()
-        days = {str(row["day"]): row["count"] for row in frame.groupBy("day").count().collect()}
-    made = _put(place, table, frame.repartition("day").sortWithinPartitions("day", "position"), days)
-    frame.unpersist()
-    return [part for part in parts if part not in many] + made
-
-
-def _swept(place: Folder, named: set[str], now: int) -> int:
-    """Remove what no commit names and nobody can be writing or reading any more."""
-    waste = [
-        path
-        for table in STORED
-        for day in place.names(table)
-        if day.startswith("day=")
-        for part in place.names(f"{table}/{day}")
-        if (path := f"{table}/{day}/{part}") not in named and place.age(path, now) >= WASTE_AFTER
-    ]
-    for path in waste:
-        place.remove(path)
-    return len(waste)
+def _hold(store: Store, place: Folder, state: Commit, wait_for: timedelta | None) -> None:
+    """Register how far this history has read, or that nobody needs to wait for it."""
+    if not store.capabilities.has(Feature.REGISTRY) or state.read_until is None:
+        return
+    name = f"history:{hashlib.blake2b(place.root.encode(), digest_size=8).hexdigest()}"
+    if wait_for is None:
+        store.write([reader.forgotten(name)])
+    else:
+        until = max(state.read_until, 0)
+        store.write([reader.registered(name, read_until=until, wait_for=from_timedelta(wait_for))])
 
 
 # A store without a folder -----------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from uuid_utils import uuid7
 
 from holdfast.errors import PayloadError
 from holdfast.model import bounds
+from holdfast.model.alike import Alike
 from holdfast.model.draft import draft_of
 from holdfast.model.job import DEFAULT_MAX_CRASHES, JobRecord, State
 from holdfast.model.request import check_meta
@@ -36,7 +37,7 @@ class Recorder:
         self._row = row_of(self._whole)
         self._made = MadeKeys(run, partition)
 
-    def records(self, batch: pa.RecordBatch, *, now: int) -> list[JobRecord]:
+    def records(self, batch: pa.RecordBatch, *, now: int) -> Sequence[JobRecord]:
         """A record for each row. Raises ``InvalidInput``, without remembering anything, if one of them is bad."""
         asked = self._asked
         payloads = self._payloads(batch)
@@ -46,7 +47,10 @@ class Recorder:
         if asked.queue_column is not None:
             fields["queue"] = _named("queue", values(batch.column(asked.queue_column), "queue"))
         keys = self._keys(batch, payloads, fields)
-        return self._filled(payloads, keys, fields, now)
+        if fields or not payloads:
+            return self._filled(payloads, keys, fields, now)
+        [like] = self._filled(payloads[:1], keys[:1], fields, now)
+        return Alike(like, [str(uuid7()) for _ in payloads], payloads, keys)
 
     def _payloads(self, batch: pa.RecordBatch) -> list[bytes]:
         if len(self._asked.payload) == 1:

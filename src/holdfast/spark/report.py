@@ -91,24 +91,35 @@ def _whole(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def page(shown: Figures, *, title: str = "Holdfast report") -> str:
     """The whole page, as one text."""
-    certificate = shown.certificate
-    cards = [_certificate(certificate), *_plots(shown), _failures(shown), _queues(shown)]
-    span = f"{_instant(certificate.first)} to {_instant(certificate.last)}" if certificate.rows else "nothing has ended"
+    cards = [_certificate(shown), *_plots(shown), _failures(shown), _queues(shown)]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{STYLE.read_text(encoding='utf-8')}</style></head><body><main>"
-        f'<header><h1>{escape(title)}</h1><p class="soft">{span}</p></header>'
+        f'<header><h1>{escape(title)}</h1><p class="soft">{span(shown)}</p></header>'
         f"{_tiles(shown)}"
         f'<div class="cards">{"".join(cards)}</div></main></body></html>\n'
     )
 
 
-def _tiles(shown: Figures) -> str:
+def span(shown: Figures) -> str:
+    """From when to when."""
+    certificate = shown.certificate
+    return f"{_instant(certificate.first)} to {_instant(certificate.last)}" if certificate.rows else "nothing has ended"
+
+
+def verdict(shown: Figures) -> str:
+    """What the audit found, in a few words."""
+    count = sum(shown.certificate.found.values())
+    return "✓ Every law held" if shown.certificate.holds else f"✗ {count:,} violation{'s' * (count != 1)}"
+
+
+def tiles(shown: Figures) -> list[tuple[str, str]]:
+    """The numbers at the top, each with its name."""
     certificate = shown.certificate
     states = certificate.states
     length = max((certificate.last or 0) - (certificate.first or 0), 1) / SECOND
-    tiles = [
+    return [
         ("jobs", f"{certificate.jobs:,}"),
         ("done", f"{states.get('done', 0):,}"),
         ("dead", f"{states.get('dead', 0):,}"),
@@ -117,17 +128,17 @@ def _tiles(shown: Figures) -> str:
         ("leases", f"{certificate.leases:,}"),
         ("done a second", _number(states.get("done", 0) / length)),
     ]
-    told = (f'<div class="tile"><b>{value}</b><span class="soft small">{name}</span></div>' for name, value in tiles)
+
+
+def _tiles(shown: Figures) -> str:
+    each = tiles(shown)
+    told = (f'<div class="tile"><b>{value}</b><span class="soft small">{name}</span></div>' for name, value in each)
     return f'<div class="tiles">{"".join(told)}</div>'
 
 
-def _certificate(certificate: Certificate) -> str:
-    count = sum(certificate.found.values())
-    verdict = (
-        '<p class="verdict good">✓ Every law held</p>'
-        if certificate.holds
-        else f'<p class="verdict bad">✗ {count:,} violation{"s" * (count != 1)}</p>'
-    )
+def _certificate(shown: Figures) -> str:
+    certificate = shown.certificate
+    judged = f'<p class="verdict {"good" if certificate.holds else "bad"}">{verdict(shown)}</p>'
     lines = (
         f"<li>{escape(says)}</li>"
         if not certificate.found[check]
@@ -145,12 +156,23 @@ def _certificate(certificate: Certificate) -> str:
     )
     table = f"<table><tr><th>check</th><th>job</th><th>evidence</th></tr>{evidence}</table>" if evidence else ""
     return (
-        f'<section class="card wide">{verdict}<ul class="checks">{"".join(lines)}</ul>'
+        f'<section class="card wide">{judged}<ul class="checks">{"".join(lines)}</ul>'
         f'<p class="soft small" style="margin-top:8px">{looked}</p><div class="scroll">{table}</div></section>'
     )
 
 
-def _plots(shown: Figures) -> list[str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """One plot with its words."""
+
+    title: str
+    says: str
+    series: Sequence[Series]
+    svg: str
+
+
+def panels(shown: Figures) -> list[Panel]:
+    """The plots, in their order."""
     rows = shown.buckets
     seconds = shown.step / SECOND
 
@@ -204,10 +226,21 @@ def _plots(shown: Figures) -> list[str]:
     ]
     labels = _labels(shown)
     return [
-        f'<section class="card"><h2>{title} <span class="soft small" style="font-weight:400">{says}</span></h2>'
-        f"{legend(series)}{plot(series, labels=labels, written=written, units=units)}</section>"
+        Panel(
+            title=title,
+            says=says,
+            series=series,
+            svg=plot(series, labels=labels, written=written, units=UNITS if written is _length else ()),
+        )
         for title, says, series, written in plots
-        for units in [UNITS if written is _length else ()]
+    ]
+
+
+def _plots(shown: Figures) -> list[str]:
+    return [
+        f'<section class="card"><h2>{panel.title} <span class="soft small" style="font-weight:400">{panel.says}'
+        f"</span></h2>{legend(panel.series)}{panel.svg}</section>"
+        for panel in panels(shown)
     ]
 
 

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.drivers.contract import Store
 from holdfast.model import bounds
-from holdfast.spark.outcomes import DDL, from_ledger, to_arrow
-from holdfast.spark.slot import TRY, Order, store_of
+from holdfast.spark.outcomes import DDL, from_ledger
+from holdfast.spark.slot import TRY, Order, read_out, store_of
 
 PAGE = 100
 
@@ -36,17 +36,14 @@ def retold(spark: SparkSession, order: Order) -> DataFrame:
     return told.localCheckpoint(eager=True)
 
 
-def _of_run(_: Iterator[pa.RecordBatch], order: Order) -> Iterator[pa.RecordBatch]:
+def _of_run(empty: Iterator[pa.RecordBatch], order: Order) -> Iterator[pa.RecordBatch]:
+    read_out(empty)
     store, cursor = store_of(order.url, order.space), order.ledger_from
     while True:
         page = store.ledger(cursor, limit=bounds.MAX_BATCH)
         if not page.items:
             return
-        rows = [
-            from_ledger(row, slot=int(row.worker.split("/")[-2]), executor=row.worker)
-            for row in page.items
-            if row.worker.startswith(f"{order.run}/")
-        ]
+        rows = [row for row in page.items if row.worker.startswith(f"{order.run}/")]
         if rows:
-            yield to_arrow(rows)
+            yield from_ledger(rows)
         cursor = page.cursor

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
 import pyarrow as pa
 
 from holdfast.clock import DAY
@@ -70,13 +71,60 @@ JOBS = pa.schema(
     ]
 )
 
+# What else it takes to enqueue a job again is in ``payloads``, a folder of its own: audits and reports never read it,
+# who may is a matter of that folder's rights, and a sync can leave it out.
+PAYLOADS = pa.schema(
+    [
+        ("position", pa.int64()),
+        ("job_id", pa.string()),
+        ("payload", pa.binary()),
+        ("meta", pa.string()),
+        ("timeout", pa.int64()),  # microseconds
+        ("webhook", pa.string()),
+        ("day", pa.date32()),  # of the job's creation
+    ]
+)
+
+# Summaries, as ``history_health.sql`` and ``history_failures.sql`` give them.
+HEALTH = pa.schema(
+    [
+        ("queue", pa.string()),
+        ("type", pa.string()),
+        ("minute", INSTANT),
+        *((name, pa.int64()) for name in ("arrivals", "leases", "acked", "retried", "failed", "released", "expired")),
+        *((name, pa.int64()) for name in ("cancelled", "dead")),
+        *((f"{what}_p{share}", pa.float64()) for what in ("wait", "run") for share in (50, 95, 99)),  # seconds
+        ("day", pa.date32()),
+    ]
+)
+FAILURES = pa.schema(
+    [
+        ("fingerprint", pa.string()),
+        ("type", pa.string()),
+        ("reason", pa.string()),
+        ("error", pa.string()),
+        ("dead", pa.int64()),
+        ("first_at", INSTANT),
+        ("last_at", INSTANT),
+        ("queues", pa.list_(pa.string())),
+        ("forgotten", pa.int64()),  # dead letters whose records this history no longer has
+        ("day", pa.date32()),  # of the last one
+    ]
+)
+
 _SPARK = {
     pa.int64(): "bigint",
     pa.int32(): "int",
     pa.string(): "string",
+    pa.binary(): "binary",
+    pa.float64(): "double",
+    pa.list_(pa.string()): "array<string>",
     pa.date32(): "date",
     INSTANT: "timestamp",
 }
+
+
+_encode = msgspec.json.Encoder().encode
 
 
 def ddl(schema: pa.Schema) -> str:
@@ -143,6 +191,17 @@ def _job(job: JobRecord, position: int) -> tuple[object, ...]:
         normalised(job.last_error) if dead else None,
         fingerprint(type=job.type, reason=job.dead_reason, error=job.last_error) if dead else None,
         job.created_at // DAY,
+    )
+
+
+def payloads_table(jobs: Iterable[JobRecord], *, position: int) -> pa.Table:
+    """What a record in ``jobs`` leaves out, of the same jobs."""
+    return _table(
+        PAYLOADS,
+        [
+            (position, job.id, job.payload, _encode(job.meta).decode(), job.timeout, job.webhook, job.created_at // DAY)
+            for job in jobs
+        ],
     )
 
 

@@ -24,12 +24,14 @@ from holdfast.clock import SystemClock
 from holdfast.drivers.contract import JobFilter
 from holdfast.errors import InvalidInput, TooManyDead
 from holdfast.model import bounds
+from holdfast.model.alike import Alike
 from holdfast.model.job import JobRecord, State
 from holdfast.model.retry import RetryPolicy
 from holdfast.settings import read as settings
-from holdfast.spark.engine import OnProgress, Progress, run_queue
+from holdfast.spark.engine import run_queue
+from holdfast.spark.progress import OnProgress, Progress
 from holdfast.spark.reach import check_reach
-from holdfast.spark.slot import store_of
+from holdfast.spark.slot import read_out, store_of
 from holdfast.worker.worker import WorkerOptions
 
 TYPE = "spark.row"
@@ -49,16 +51,19 @@ def run(
     max_attempts: int = 3,
     timeout: timedelta | None = None,
     retry: RetryPolicy | None = None,
+    chunk: int | None = None,
     max_dead_ratio: float | None = None,
     slots: int | None = None,
     options: WorkerOptions | None = None,
     on_progress: OnProgress | None = None,
+    progress: bool | None = None,
 ) -> tuple[DataFrame, DataFrame]:
     """``(ok, dead)``: the rows of ``df`` that succeeded, with ``result``; and those that did not, with why.
 
     ``handler`` is ``fn(row)`` or ``fn(row, ctx)`` where ``row`` is a dict, or a handler of an app. ``key`` names the
     columns that tell rows apart; rows that are equal in all columns share one job. ``run`` names the run: the same name
-    goes on where it ended, without one every call is a run of its own.
+    goes on where it ended, without one every call is a run of its own. With ``chunk`` the handler takes a list of up to
+    so many rows, and gives a list of as many results or exceptions. ``progress`` is the bar of ``run_queue``.
     """
     spark = df.sparkSession
     where = url or settings().url
@@ -72,13 +77,15 @@ def run(
         wanted = f"columns of the frame ({', '.join(df.columns)})"
         raise InvalidInput("key", wanted=wanted, got=", ".join(missing) or "none")
     queue = bounds.name("run", f"run:{run or uuid7()}")
-    app = _app(where, handler, queue, max_attempts=max_attempts, timeout=timeout, retry=retry)
+    app = _app(where, handler, queue, max_attempts=max_attempts, timeout=timeout, retry=retry, chunk=chunk)
     try:
         check_reach(app.driver, spark)
         rows = df.withColumn(KEY, _key_of(columns)).persist()
         _enqueue(rows, where, queue, max_attempts)
         watch = on_progress if max_dead_ratio is None else _limited(max_dead_ratio, on_progress)
-        run_queue(app, spark=spark, slots=slots, options=_on(options, queue), on_progress=watch).unpersist()
+        run_queue(
+            app, spark=spark, slots=slots, options=_on(options, queue), on_progress=watch, progress=progress
+        ).unpersist()
         return _joined(rows, _outcomes(spark, where, queue))
     finally:
         app.close()
@@ -120,21 +127,13 @@ def _store_rows(
     store, clock = store_of(url, "main"), SystemClock()
     for batch in batches:
         for start in range(0, batch.num_rows, bounds.MAX_BATCH):
-            part, now = batch.slice(start, bounds.MAX_BATCH), clock.now()
-            jobs = [
-                JobRecord(
-                    id=str(uuid7()),
-                    type=TYPE,
-                    queue=queue,
-                    payload=payload.encode(),
-                    created_at=now,
-                    max_attempts=max_attempts,
-                    idempotency_key=key,
-                )
-                for key, payload in zip(part.column(0).to_pylist(), part.column(1).to_pylist(), strict=True)
-            ]
-            answers = store.enqueue(jobs)
-            known = [job.idempotency_key for job, answer in zip(jobs, answers, strict=True) if answer.conflict]
+            part = batch.slice(start, bounds.MAX_BATCH)
+            keys, payloads = part.column(0).to_pylist(), part.column(1).cast(pa.binary()).to_pylist()
+            like = JobRecord(
+                id="-", type=TYPE, queue=queue, payload=b"", created_at=clock.now(), max_attempts=max_attempts
+            )
+            answers = store.enqueue(Alike(like, [str(uuid7()) for _ in keys], payloads, keys))
+            known = [key for key, answer in zip(keys, answers, strict=True) if answer.conflict]
             yield pa.RecordBatch.from_pydict({"key": pa.array(known, pa.string())})
 
 
@@ -159,7 +158,8 @@ def _outcomes(spark: SparkSession, url: str, queue: str) -> DataFrame:
     return spark.range(0, 1, 1, 1).mapInArrow(read, OUTCOME).localCheckpoint(eager=True)
 
 
-def _read_outcomes(_: Iterator[pa.RecordBatch], *, url: str, queue: str) -> Iterator[pa.RecordBatch]:
+def _read_outcomes(rows: Iterator[pa.RecordBatch], *, url: str, queue: str) -> Iterator[pa.RecordBatch]:
+    read_out(rows)
     store, after = store_of(url, "main"), None
     while True:
         page = store.find(JobFilter(queue=queue, states=ENDED), limit=bounds.MAX_BATCH, after=after)

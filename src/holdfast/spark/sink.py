@@ -19,6 +19,7 @@ from holdfast.clock import SystemClock
 from holdfast.drivers.contract import Driver
 from holdfast.errors import InvalidInput
 from holdfast.model.job import JobRecord, check_new
+from holdfast.model.lease import Enqueued
 from holdfast.spark.divert import Diverted
 from holdfast.spark.options import FAIL, Sink
 from holdfast.spark.records import Recorder
@@ -82,8 +83,8 @@ def _write(
     clock = SystemClock()
     written = Written()
     for batch in rows:
-        jobs, bad = _records(recorder, batch, clock.now())
-        _store(store, jobs, bad, written, stop=diverted is None)
+        places, jobs, bad = _records(recorder, batch, clock.now())
+        _store(store, places, jobs, bad, written, stop=diverted is None)
         if bad:
             if diverted is None:
                 place, error = min(bad.items())
@@ -98,51 +99,58 @@ def _write(
     return written
 
 
-Jobs = dict[int, JobRecord]  # by the place of the row in its batch
-Bad = dict[int, InvalidInput]
+Places = Sequence[int]  # of rows in their batch
+Bad = dict[int, InvalidInput]  # by place
 
 
-def _records(recorder: Recorder, batch: pa.RecordBatch, now: int) -> tuple[Jobs, Bad]:
+def _records(recorder: Recorder, batch: pa.RecordBatch, now: int) -> tuple[Places, Sequence[JobRecord], Bad]:
     try:
-        return dict(enumerate(recorder.records(batch, now=now))), {}
+        return range(batch.num_rows), recorder.records(batch, now=now), {}
     except InvalidInput:
         pass  # one of them, or more: find out which
-    jobs: Jobs = {}
+    jobs: dict[int, JobRecord] = {}
     bad: Bad = {}
     for place in range(batch.num_rows):
         try:
             [jobs[place]] = recorder.records(batch.slice(place, 1), now=now)
         except InvalidInput as error:
             bad[place] = error
-    return jobs, bad
+    return list(jobs), list(jobs.values()), bad
 
 
-def _store(store: Driver, jobs: Jobs, bad: Bad, written: Written, *, stop: bool) -> None:
+def _store(store: Driver, places: Places, jobs: Sequence[JobRecord], bad: Bad, written: Written, *, stop: bool) -> None:
     """Enqueue them. What the driver refuses, and keys that are known with another payload, become bad rows."""
     if bad and stop:
         return  # nothing of a batch with a bad row
-    places = list(jobs)
     start = 0
-    for piece in batches(list(jobs.values())):
-        of_piece = places[start : start + len(piece)]
-        start += len(piece)
+    for whole in batches(jobs):
+        piece, of_piece = whole, places[start : start + len(whole)]
+        start += len(whole)
         try:
             answers = store.enqueue(piece)
         except InvalidInput:
-            refused = {place: error for place in of_piece if (error := _refused(jobs[place])) is not None}
+            refused = {
+                place: error for place, job in zip(of_piece, piece, strict=True) if (error := _refused(job)) is not None
+            }
             if not refused:
                 raise
             bad.update(refused)
             if stop:
                 return
-            of_piece = [place for place in of_piece if place not in refused]
-            answers = store.enqueue([jobs[place] for place in of_piece])
-        for place, answer in zip(of_piece, answers, strict=True):
+            left = [(place, job) for place, job in zip(of_piece, piece, strict=True) if place not in refused]
+            of_piece, piece = [place for place, _ in left], [job for _, job in left]
+            answers = store.enqueue(piece)
+        for place, job, answer in zip(of_piece, piece, answers, strict=True) if _are_some_known(answers) else ():
             if answer.conflict:
-                key = jobs[place].idempotency_key
-                bad[place] = InvalidInput("key", wanted="one payload for a key", got=f"another payload for {key!r}")
+                wanted, got = "one payload for a key", f"another payload for {job.idempotency_key!r}"
+                bad[place] = InvalidInput("key", wanted=wanted, got=got)
             written.existed += answer.existed
         written.added += sum(not answer.existed for answer in answers)
+
+
+def _are_some_known(answers: Sequence[Enqueued]) -> bool:
+    """Mostly none: then no record need be made of what went in as columns."""
+    return any(answer.existed for answer in answers)
 
 
 def _refused(job: JobRecord) -> InvalidInput | None:

@@ -25,7 +25,7 @@ from holdfast.connect import connect
 from holdfast.drivers.contract import Store
 from holdfast.errors import StoreError
 from holdfast.model.registry import Change
-from holdfast.spark.outcomes import Outcome, from_settled, to_arrow
+from holdfast.spark.outcomes import from_settled
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.worker import Settled, Worker, WorkerOptions
 
@@ -59,10 +59,13 @@ class Standing(msgspec.Struct, frozen=True):
 
     settled: dict[str, int]
     alive: bool = True
+    held: int = 0  # jobs that it has reserved and not yet settled
+    executor: str = ""  # host and process
 
 
-def run_slot(_: Iterator[pa.RecordBatch], order: Order) -> Iterator[pa.RecordBatch]:
+def run_slot(rows: Iterator[pa.RecordBatch], order: Order) -> Iterator[pa.RecordBatch]:
     """The body of the Spark task."""
+    read_out(rows)
     context = TaskContext.get()
     assert context is not None
     place, number, try_ = context.partitionId(), context.stageId(), context.attemptNumber()
@@ -84,7 +87,8 @@ class Slot:
         options = replace(order.options, name=self.name)
         self._lease_for = from_timedelta(options.lease)
         self._worker = Worker(self._store, options, catalogue=order.catalogue, on_settled=self._settled)
-        self._told: SimpleQueue[Outcome] = SimpleQueue()
+        self._told: SimpleQueue[tuple[Sequence[Settled], int] | None] = SimpleQueue()  # None: there will be no more
+        self._done = threading.Event()
         self._stop = threading.Event()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._work, name="holdfast-slot", daemon=True)
@@ -105,7 +109,7 @@ class Slot:
     def outcomes(self) -> Iterator[pa.RecordBatch]:
         """What was done, as it is done, until there is no more to do."""
         ends_at = None if self._order.stop_after is None else monotonic() + self._order.stop_after
-        while self._thread.is_alive():
+        while not self._done.is_set():
             with contextlib.suppress(StoreError):  # the worker goes on trying; so does this
                 self._tell()
                 self._obey(ends_at)
@@ -120,32 +124,42 @@ class Slot:
             self._worker.run(self._stop)
         except BaseException as error:  # noqa: BLE001 - raised again where Spark sees it
             self._error = error
+        finally:
+            self._done.set()
+            self._told.put(None)  # ends a wait for more
 
     def _settled(self, settled: Sequence[Settled]) -> None:
-        now = self._clock.now()
-        for one in settled:
-            self._told.put(
-                from_settled(one, slot=self._place, executor=self._executor, lease_for=self._lease_for, now=now)
-            )
+        """In a thread of the worker, which has more to do: rows are made by the one that tells them."""
+        self._told.put((settled, self._clock.now()))
 
     def _batches(self, until: float) -> Iterator[pa.RecordBatch]:
-        rows: list[Outcome] = []
+        settled: list[Settled] = []
+        ended: list[int] = []
         while True:
             left = until - monotonic()
             try:
-                rows.append(self._told.get(timeout=left) if left > 0 else self._told.get_nowait())
+                told = self._told.get(timeout=left) if left > 0 else self._told.get_nowait()
             except Empty:
                 break
-            if len(rows) == ROWS:
-                yield to_arrow(rows)
-                rows = []
-        if rows:
-            yield to_arrow(rows)
+            if told is None:
+                break
+            batch, now = told
+            settled += batch
+            ended += [now] * len(batch)
+            if len(settled) >= ROWS:
+                yield self._rows(settled, ended)
+                settled, ended = [], []
+        if settled:
+            yield self._rows(settled, ended)
+
+    def _rows(self, settled: Sequence[Settled], ended: Sequence[int]) -> pa.RecordBatch:
+        return from_settled(settled, ended, slot=self._place, executor=self._executor, lease_for=self._lease_for)
 
     # Others -----------------------------------------------------------------------------------------------------
 
     def _tell(self, *, alive: bool = True) -> None:
-        standing = msgspec.json.encode(Standing(dict(self._worker.tally.statuses), alive))
+        worker = self._worker
+        standing = msgspec.json.encode(Standing(dict(worker.tally.statuses), alive, worker.held, self._executor))
         ttl = ALIVE_FOR if alive else 60 * SECOND
         self._store.write([Change(kind=PRESENCE, key=self.name, value=standing, ttl=ttl)])
 
@@ -167,6 +181,12 @@ class Slot:
                 while self._store.reap(worker=name):
                     pass
                 self._earlier.remove(name)
+
+
+def read_out(rows: Iterator[pa.RecordBatch]) -> None:
+    """To the end, for nothing: Spark ends a Python worker that leaves input unread, and the next would connect anew."""
+    for _ in rows:
+        pass
 
 
 _stores: dict[tuple[int, str, str], Store] = {}

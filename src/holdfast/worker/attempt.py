@@ -7,10 +7,12 @@ value, and the effect happens elsewhere, in batches.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeAlias
 
 from holdfast.errors import PayloadError
+from holdfast.model.job import JobRecord
 from holdfast.model.lease import Reservation
 from holdfast.wire.records import to_job
 from holdfast.worker.catalogue import Catalogue, Handler, Middleware, Resources, encode_result
@@ -49,10 +51,10 @@ def attempt(
     handler = catalogue.get(reservation.job.type)
     if handler is None:
         return UnknownType()
+    if handler.chunk is not None:
+        return together(handler, resources, [(reservation, note, began)], complete=complete)[0]
     try:
-        job = to_job(reservation)
-        payload = handler.decode(job.payload)
-        context = Context(job, checkpoint=reservation.checkpoint, resources=resources, note=note)
+        payload, context = _read(handler, resources, reservation, note)
     except PayloadError as error:
         return BadPayload(error=str(error))
     began(context)
@@ -60,6 +62,12 @@ def attempt(
         return _matched(_chained(catalogue.middleware, handler, payload, context, complete))
     except Exception as error:  # noqa: BLE001 - whatever a handler raises is how its attempt ended
         return _matched(error)
+
+
+def _read(handler: Handler, resources: Resources, reservation: Reservation, note: KeepNote) -> tuple[object, Context]:
+    """What the handler is called with."""
+    job = to_job(reservation)
+    return handler.decode(job.payload), Context(job, checkpoint=reservation.checkpoint, resources=resources, note=note)
 
 
 def _chained(
@@ -97,3 +105,63 @@ def _matched(answer: object) -> Outcome:
                 return Succeeded(result=encode_result(answer))
             except PayloadError as error:
                 return Unrecovered(reason="bad result", error=str(error))
+
+
+# Several at a time -------------------------------------------------------------------------------------------
+
+Member: TypeAlias = tuple[Reservation, KeepNote, Callable[[Context], None]]
+
+
+def goes_together(job: JobRecord) -> bool:
+    """Whether a job may share a call: one that was tried before, whatever came of it, is alone with its second try."""
+    return job.attempts == 1 and job.crashes == 0
+
+
+def together(
+    handler: Handler, resources: Resources, members: Sequence[Member], *, complete: Complete = asyncio.run
+) -> list[Outcome]:
+    """Run jobs of one type by one call of a handler for chunks; gives the outcome of each, in order."""
+    outcomes: list[Outcome] = [NOTHING] * len(members)
+    places, payloads, contexts = [], [], []
+    for place, (reservation, note, began) in enumerate(members):
+        try:
+            payload, context = _read(handler, resources, reservation, note)
+        except PayloadError as error:
+            outcomes[place] = BadPayload(error=str(error))
+            continue
+        began(context)
+        places.append(place)
+        payloads.append(payload)
+        contexts.append(context)
+    answers = _in_halves(partial(_call_many, handler, complete), payloads, contexts) if places else []
+    for place, answer in zip(places, answers, strict=True):
+        outcomes[place] = _matched(answer)
+    return outcomes
+
+
+def _in_halves(
+    call: Callable[[list[object], list[Context]], list[object]], payloads: list[object], contexts: list[Context]
+) -> list[object]:
+    """Call it for all; if that raises, for each half of them, and so on: what is wrong with one is soon its own.
+
+    A wish to be called later is about all of them. Those that had been done when it raised are done again, which any
+    job must bear.
+    """
+    try:
+        return call(payloads, contexts)
+    except (Retry, Snooze) as wish:
+        return [wish] * len(payloads)
+    except Exception as error:  # noqa: BLE001 - whatever a handler raises is how its attempts ended
+        half = len(payloads) // 2
+        if not half:
+            return [error]
+        return _in_halves(call, payloads[:half], contexts[:half]) + _in_halves(call, payloads[half:], contexts[half:])
+
+
+def _call_many(handler: Handler, complete: Complete, payloads: list[object], contexts: list[Context]) -> list[object]:
+    answer = handler.function(payloads, contexts) if handler.wants_context else handler.function(payloads)
+    answers = complete(answer) if handler.is_async else answer
+    if not isinstance(answers, list | tuple) or len(answers) != len(payloads):
+        got = f"{len(answers)}" if isinstance(answers, list | tuple) else type(answers).__name__
+        raise TypeError(f"a handler for chunks gives a list of outcomes: wanted {len(payloads)}, got {got}")
+    return list(answers)

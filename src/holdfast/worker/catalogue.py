@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 
@@ -16,6 +16,8 @@ from holdfast.errors import InvalidInput, PayloadError
 from holdfast.model import bounds
 from holdfast.model.retry import RetryPolicy
 from holdfast.wire.codec import JSON
+
+MOST_TOGETHER = 10_000  # jobs of one chunk: as many as one reserve can give
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +29,7 @@ class Handler:
     wants_context: bool
     is_async: bool
     payload_type: object = None  # None: the plain JSON value
+    chunk: int | None = None  # it takes a list of up to so many payloads, and gives a list of as many outcomes
     timeout: timedelta | None = None
     cpu: timedelta | None = None
     retry: RetryPolicy | None = None
@@ -57,14 +60,22 @@ def handler_of(
     timeout: timedelta | None = None,
     cpu: timedelta | None = None,
     retry: RetryPolicy | None = None,
+    chunk: int | None = None,
 ) -> Handler:
-    """Describe ``fn(payload)``, ``fn(payload, ctx)``, either of them async, or a class with ``handle(ctx)``."""
+    """Describe ``fn(payload)``, ``fn(payload, ctx)``, either of them async, or a class with ``handle(ctx)``.
+
+    With ``chunk`` it is ``fn(payloads)`` or ``fn(payloads, contexts)``, for up to so many jobs at a time.
+    """
     bounds.name("type", type_)
     if timeout is not None:
         bounds.length("timeout", timeout, least=1)
     if cpu is not None:
         bounds.length("cpu", cpu, least=1)
+    if chunk is not None:
+        bounds.integer("chunk", chunk, least=1, most=MOST_TOGETHER)
     if inspect.isclass(function):
+        if chunk is not None:
+            raise InvalidInput("handler", wanted="fn(payloads) or fn(payloads, contexts) for chunks", got=function)
         made: Any = function()
         return Handler(
             type=type_,
@@ -81,7 +92,8 @@ def handler_of(
         function=function,
         wants_context=len(parameters) == 2,
         is_async=inspect.iscoroutinefunction(function),
-        payload_type=_payload_type(function, parameters[0].name),
+        payload_type=_payload_type(function, parameters[0].name, many=chunk is not None),
+        chunk=chunk,
         timeout=timeout,
         cpu=cpu,
         retry=retry,
@@ -103,12 +115,14 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     return wanted
 
 
-def _payload_type(function: Callable[..., Any], parameter: str) -> object:
-    """What the payload is annotated with, if that is more than plain JSON."""
+def _payload_type(function: Callable[..., Any], parameter: str, *, many: bool) -> object:
+    """What the payload, or each of a list of them, is annotated with, if that is more than plain JSON."""
     try:
         hint = get_type_hints(function).get(parameter)
     except NameError:  # an annotation that only a type checker can resolve
         return None
+    if many:
+        hint = next(iter(get_args(hint)), None)
     return None if hint in (None, Any, object, dict, list, str, int, float, bool) else hint
 
 
@@ -138,6 +152,19 @@ class Catalogue:
     def types(self) -> frozenset[str]:
         """Every type with a handler: a worker reserves no others."""
         return frozenset(self._handlers)
+
+    @property
+    def chunk(self) -> int:
+        """How many jobs the largest chunk of any handler has."""
+        return max((handler.chunk or 1 for handler in self), default=1)
+
+    def check_chunks(self, *, threads: int) -> None:
+        """Refuse what cannot be kept for several jobs at a time."""
+        for handler in self:
+            if handler.chunk is not None and self.middleware:
+                raise InvalidInput("chunk", wanted="no middleware beside it, which wraps one job", got=handler.type)
+            if handler.chunk is not None and threads > 1:
+                raise InvalidInput("chunk", wanted="threads=1", got=f"threads={threads} and {handler.type}")
 
     def __iter__(self) -> Iterator[Handler]:
         return iter(self._handlers.values())

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from holdfast.clock import SystemClock, monotonic
 from holdfast.model.lease import Lease, Reservation
 from holdfast.worker import frames
-from holdfast.worker.attempt import attempt
+from holdfast.worker.attempt import Member, attempt, goes_together, together
 from holdfast.worker.catalogue import Catalogue, Resources
 from holdfast.worker.context import Context
 from holdfast.worker.frames import Began, Ended, GivenBack, Interrupt, Noted, Stop, Work
@@ -24,6 +24,7 @@ from holdfast.worker.loop import Complete, OwnLoop
 
 INTERRUPT = getattr(signal, "SIGUSR1", signal.SIGTERM)  # without it there is no worker, but a producer can import this
 READ = 1 << 16
+OF_ALL = ("timeout", "cpu")  # what ends the jobs of a chunk together; by anything else the others are given back
 LOOK_EVERY = 0.001  # seconds: a stop is seen between two jobs, without asking the kernel after each
 
 
@@ -90,6 +91,7 @@ class Child:
         self._present: dict[int, Present] = {}
         self._clock = SystemClock()
         self._loop = OwnLoop()
+        self._chunks = {handler.type: handler.chunk for handler in catalogue if handler.chunk is not None}
         signal.signal(INTERRUPT, self._interrupted)
 
     # The loop ---------------------------------------------------------------------------------------------------
@@ -131,8 +133,12 @@ class Child:
 
     def _run_next(self) -> None:
         work = self._waiting.popleft()
-        self._unsaid.append(self._run_one(work, self._loop.complete))
-        self._finished += 1
+        mates = self._mates(work) if work.job.type in self._chunks else ()
+        if mates:
+            self._unsaid += self._run_together([work, *mates])
+        else:
+            self._unsaid.append(self._run_one(work, self._loop.complete))
+        self._finished += 1 + len(mates)
         if self._term.is_over(self._finished):
             self._stopping = True  # what is left is given back
         self._look()
@@ -141,17 +147,12 @@ class Child:
 
     def _run_one(self, work: Work, complete: Complete) -> Ended:
         """One attempt, whatever it does. It can be interrupted from before its beginning is told until it has ended."""
-        lease = Lease(job_id=work.job.id, token="", fence=work.fence, expires_at=0)  # the token stays with the parent
-        reservation = Reservation(job=work.job, lease=lease, checkpoint=work.checkpoint)
-
-        def note(progress: bytes | None, checkpoint: bytes | None) -> None:
-            self._say(Noted(work.run, progress, checkpoint))
-
         present = self._present[work.run] = Present(threading.get_ident())
+        reservation, note, enter = self._member(work, present)
         began = monotonic()
         try:
             self._say(Began(work.run, self._clock.now()))
-            outcome = attempt(self._catalogue, self._resources, reservation, note, present.enter, complete=complete)
+            outcome = attempt(self._catalogue, self._resources, reservation, note, enter, complete=complete)
             ended = frames.ended(work.run, outcome)
             self._leave(work.run)
         except Interruption:
@@ -161,9 +162,58 @@ class Child:
             ended = Ended(work.run, kind="failed", error=f"{type(error).__name__}: {error}")
         self._leave(work.run)
         ended.took = monotonic() - began
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):
-                stream.flush()  # what a handler prints is seen, even if its process is killed later
+        _flush()
+        return ended
+
+    def _member(self, work: Work, present: Present) -> Member:
+        """What an attempt needs to know of one job."""
+        lease = Lease(job_id=work.job.id, token="", fence=work.fence, expires_at=0)  # the token stays with the parent
+
+        def note(progress: bytes | None, checkpoint: bytes | None) -> None:
+            self._say(Noted(work.run, progress, checkpoint))
+
+        return Reservation(job=work.job, lease=lease, checkpoint=work.checkpoint), note, present.enter
+
+    # Several at a time ------------------------------------------------------------------------------------------
+
+    def _mates(self, first: Work) -> list[Work]:
+        """Those behind it that can share its call."""
+        mates: list[Work] = []
+        most = self._chunks[first.job.type] if goes_together(first.job) else 1
+        while (
+            self._waiting
+            and 1 + len(mates) < most
+            and self._waiting[0].job.type == first.job.type
+            and goes_together(self._waiting[0].job)
+        ):
+            mates.append(self._waiting.popleft())
+        return mates
+
+    def _run_together(self, works: list[Work]) -> list[Ended]:
+        """The same as ``_run_one`` for a chunk: it begins and ends as one, and is interrupted as one."""
+        presents = {work.run: Present(threading.get_ident()) for work in works}
+        self._present.update(presents)
+        members = [self._member(work, presents[work.run]) for work in works]
+        handler = self._catalogue.get(works[0].job.type)
+        assert handler is not None
+        began = monotonic()
+        try:
+            now = self._clock.now()
+            self._say(*(Began(work.run, now) for work in works))
+            outcomes = together(handler, self._resources, members, complete=self._loop.complete)
+            ended = [frames.ended(work.run, outcome) for work, outcome in zip(works, outcomes, strict=True)]
+            self._present.clear()
+        except Interruption:
+            why = next((present.why for present in presents.values() if present.why is not None), "")
+            of_all = why if why in OF_ALL else ""
+            ended = [Ended(run, kind="interrupted", reason=one.why or of_all) for run, one in presents.items()]
+        except BaseException as error:  # noqa: BLE001 - SystemExit and the like end the attempts, not the process
+            self._present.clear()
+            ended = [Ended(run, kind="failed", error=f"{type(error).__name__}: {error}") for run in presents]
+        self._present.clear()
+        for one in ended:
+            one.took = (monotonic() - began) / len(ended)
+        _flush()
         return ended
 
     # Interruptions ----------------------------------------------------------------------------------------------
@@ -184,6 +234,7 @@ class Child:
         present = self._present.pop(frame.run, None)  # once: a handler that is cleaning up is not interrupted again
         if present is None:
             return
+        self._present.clear()  # a chunk is interrupted as one, and once
         present.stop(frame.why)
         if self._saying:
             self._owed = True
@@ -201,3 +252,10 @@ class Child:
         if self._owed:
             self._owed = False
             raise Interruption
+
+
+def _flush() -> None:
+    """What a handler prints is seen, even if its process is killed later."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()

@@ -79,6 +79,7 @@ class Children:
         self._nursery = Nursery(server(catalogue, limits or Limits(), term or Term(), threads=threads))
         self._threads = threads  # jobs at a time in each child
         self._slots = processes * threads
+        self._chunk = catalogue.chunk  # jobs that one call may take, at the most
         self._grace = grace
         self._on_end: Callable[[list[Ending], bool], None] = lambda _endings, _more_soon: None
         self._children: dict[int, _Child] = {}
@@ -114,7 +115,7 @@ class Children:
         with self._lock:
             if self._broken is not None:
                 raise self._broken
-            room = self._slots * (1 + self._ahead()) - self.busy()
+            room = self._slots * max(1 + self._ahead(), self._chunk) - self.busy()
             waiting = min(MOST_WAITING, self._slots * int(A_WHILE / self._pace()))
             if waiting <= self._slots:
                 return room
@@ -241,7 +242,7 @@ class Children:
 
     def _may_run(self, child: _Child) -> list[Run]:
         """The runs of a child that can have begun."""
-        return list(islice(child.runs.values(), self._threads))
+        return list(islice(child.runs.values(), self._threads * self._chunk))
 
     def _keep_deadlines(self, now: float) -> None:
         for child in self._children.values():
@@ -277,12 +278,19 @@ class Children:
         """The next runs for this child. Some share it with nobody."""
         given: list[Run] = []
         alone = any(self._alone(run) for run in islice(reversed(child.runs.values()), 1))
-        while self._pending and len(given) < most and not alone:
+        while self._pending and not alone and (len(given) < most or self._fills(child, given)):
             alone = self._alone(self._pending[0])
             if alone and (given or child.runs):
                 break
             given.append(self._pending.popleft())
         return given
+
+    def _fills(self, child: _Child, given: list[Run]) -> bool:
+        """Whether the next run belongs into the chunk that an idle child is about to begin."""
+        run = self._pending[0]
+        if run.chunk == 1 or child.runs or not given:
+            return False
+        return len(given) < run.chunk and given[0].reservation.job.type == run.reservation.job.type
 
     def _alone(self, run: Run) -> bool:
         """A job that has crashed before; and one whose processor time is measured, where threads would share it."""

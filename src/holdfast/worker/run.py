@@ -15,6 +15,7 @@ class Run:
     reservation: Reservation
     timeout: int | None = None
     cpu: int | None = None  # processor time that it may use
+    chunk: int = 1  # how many of its type may share a call with it, itself among them
     started_at: int | None = None  # by the child's wall clock: for the ledger
     note: Note | None = None  # what the handler left since the last heartbeat
     why: str | None = None  # it was asked to stop

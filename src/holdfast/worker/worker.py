@@ -27,7 +27,7 @@ from holdfast.model.lease import Lease, Reservation
 from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.model.retry import DEFAULT, RetryPolicy
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
-from holdfast.worker.attempt import attempt
+from holdfast.worker.attempt import attempt, goes_together
 from holdfast.worker.catalogue import Catalogue, Handler, Resources, handler_of
 from holdfast.worker.decide import decide
 from holdfast.worker.heap import garbage_looked_for_rarely, old_values_left_alone
@@ -155,9 +155,13 @@ class Worker:
         timeout: timedelta | None = None,
         cpu: timedelta | None = None,
         retry: RetryPolicy | None = None,
+        chunk: int | None = None,
     ) -> Handler:
-        """Run jobs of this type by ``fn(payload)``, ``fn(payload, ctx)``, or a class with ``handle(ctx)``."""
-        return self.catalogue.add(handler_of(type_, function, timeout=timeout, cpu=cpu, retry=retry))
+        """Run jobs of this type by ``fn(payload)``, ``fn(payload, ctx)``, or a class with ``handle(ctx)``.
+
+        With ``chunk`` by ``fn(payloads)`` or ``fn(payloads, contexts)``, up to so many at a time.
+        """
+        return self.catalogue.add(handler_of(type_, function, timeout=timeout, cpu=cpu, retry=retry, chunk=chunk))
 
     def stop(self, *, at_once: bool = False) -> None:
         """Reserve nothing more, let running jobs end within the drain time; or do not even wait for that."""
@@ -169,10 +173,16 @@ class Worker:
         """Close the resources that ``process_once`` has made. ``run`` cleans up behind itself."""
         self._resources.close()
 
+    @property
+    def held(self) -> int:
+        """Jobs that ``run`` has reserved and not yet settled."""
+        return max(0, self._started - self.tally.statuses.total())
+
     # One job, here and now --------------------------------------------------------------------------------------
 
     def process_once(self, queue: str | None = None) -> WorkerResult:
         """Run one job in this process, if one is due. For tests and scripts: nothing can interrupt the handler."""
+        self.catalogue.check_chunks(threads=1)
         queues = self.queues if queue is None else [queue]
         found = self.driver.reserve(
             queues, limit=1, lease_for=self._lease_for, worker=self.name, types=self.catalogue.types
@@ -207,6 +217,7 @@ class Worker:
         """
         if not self.catalogue.types:
             raise InvalidInput("handlers", wanted="at least one registered handler", got="none")
+        self.catalogue.check_chunks(threads=self.options.threads)
         alone = self.driver.capabilities.gaps.get(Feature.PROCESSES)
         if alone is not None:
             reason = f"{alone}, and handlers run in others: what they enqueue would be lost; use process_once"
@@ -323,7 +334,14 @@ class Worker:
         if timeout is None and handler is not None and handler.timeout is not None:
             timeout = from_timedelta(handler.timeout)
         cpu = (handler.cpu if handler is not None else None) or self.options.limits.cpu
-        return Run(next(self._numbers), reservation, timeout=timeout, cpu=None if cpu is None else from_timedelta(cpu))
+        chunk = handler.chunk if handler is not None and goes_together(reservation.job) else None
+        return Run(
+            next(self._numbers),
+            reservation,
+            timeout=timeout,
+            cpu=None if cpu is None else from_timedelta(cpu),
+            chunk=chunk or 1,
+        )
 
     def _enough(self) -> bool:
         return self.options.max_jobs is not None and self._started >= self.options.max_jobs

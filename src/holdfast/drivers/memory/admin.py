@@ -172,6 +172,7 @@ class MemoryAdmin(Doors):
     ) -> Trimmed:
         """See ``Admin.trim``."""
         self.check_trim(ended_for, ledger_for, limit)
+        ended_for, ledger_for = self.kept_for(ended_for, ledger_for, now)
         with self._changed:
             space, at = self._open(), self.now(now)
             jobs = [row for row in space.rows.values() if _forgettable(row, at - ended_for)][:limit]

@@ -19,8 +19,8 @@ from holdfast.drivers.postgres.failures import translated
 from holdfast.drivers.postgres.joined import JoinedPostgres
 from holdfast.drivers.postgres.listen import Listener
 from holdfast.drivers.postgres.rows import Row, reservation
+from holdfast.drivers.postgres.scan import PostgresScan
 from holdfast.drivers.postgres.statements import Statements
-from holdfast.drivers.postgres.tools import PostgresTools
 from holdfast.drivers.postgres.url import OFF, read
 from holdfast.errors import (
     JobNotInflight,
@@ -51,7 +51,7 @@ PROMISES = Capabilities(
 )
 
 
-class PostgresDriver(PostgresTools):
+class PostgresDriver(PostgresScan):
     """For any number of processes and machines."""
 
     def __init__(

@@ -150,7 +150,7 @@ class PostgresTools(PostgresStore):
         behind a reader. Where that leaves an empty page although rows are there, it is given a moment.
         """
         self.check_page(limit)
-        position = None if after is None else _position(after)
+        position = None if after is None else position_of(after)
         xid, seq = position or (None, None)
         deadline = monotonic() + LEDGER_PATIENCE
         while True:
@@ -159,7 +159,7 @@ class PostgresTools(PostgresStore):
             if position is not None and position < (trimmed_xid, trimmed_seq):
                 raise LedgerTrimmed(str(after))
             if position is not None and position[0] >= next_xid:
-                raise _strange(str(after))
+                raise strange(str(after))
             page = [row for row in found if row[4] is not None]
             if page or not held_back or monotonic() > deadline:
                 break
@@ -186,6 +186,7 @@ class PostgresTools(PostgresStore):
     ) -> Trimmed:
         """See ``Admin.trim``."""
         self.check_trim(ended_for, ledger_for, limit)
+        ended_for, ledger_for = self.kept_for(ended_for, ledger_for, now)
         [counted] = self._function("trim_1", self.space_name, self.given(now), ended_for, ledger_for, limit)
         jobs, ledger, dedupe, registry = counted
         return Trimmed(jobs=jobs, ledger=ledger, dedupe=dedupe, registry=registry, more=limit in counted)
@@ -249,12 +250,14 @@ def _entry(row: Row) -> Entry:
     return Entry(key=key, value=value, version=version, expires_at=expires_at)
 
 
-def _position(cursor: str) -> tuple[int, int]:
+def position_of(cursor: str) -> tuple[int, int]:
+    """The transaction and the number that a cursor of the ledger means."""
     parts = cursor.split("-")
     if len(parts) == 2 and all(part.isascii() and part.isdecimal() and int(part) <= LARGEST for part in parts):
         return int(parts[0]), int(parts[1])
-    raise _strange(cursor)
+    raise strange(cursor)
 
 
-def _strange(cursor: str) -> InvalidInput:
+def strange(cursor: str) -> InvalidInput:
+    """What is said of a cursor that this ledger never gave."""
     return InvalidInput("after", wanted="a cursor that this ledger gave (no other store, no older copy)", got=cursor)

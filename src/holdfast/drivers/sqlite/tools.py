@@ -104,6 +104,7 @@ class SqliteTools(SqliteStore):
     ) -> Trimmed:
         """See ``Admin.trim``."""
         self.check_trim(ended_for, ledger_for, limit)
+        ended_for, ledger_for = self.kept_for(ended_for, ledger_for, now)
         return self._write(lambda call: admin.trim(call, ended_for=ended_for, ledger_for=ledger_for, limit=limit), now)
 
     def read(self, kind: str, keys: Sequence[str], *, now: int | None = None) -> list[Entry | None]:

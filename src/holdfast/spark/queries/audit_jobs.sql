@@ -20,9 +20,9 @@ WITH seen AS (
          lead(fence) OVER job AS next_fence,
          lead(ended_at) OVER job AS next_ended_at
     FROM {together}
-  WINDOW job AS (PARTITION BY job_id ORDER BY position),
-         so_far AS (PARTITION BY job_id ORDER BY position ROWS UNBOUNDED PRECEDING),
-         earlier AS (PARTITION BY job_id ORDER BY position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+  WINDOW job AS (PARTITION BY spread, job_id ORDER BY position),
+         so_far AS (PARTITION BY spread, job_id ORDER BY position ROWS UNBOUNDED PRECEDING),
+         earlier AS (PARTITION BY spread, job_id ORDER BY position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ),
 lives AS (
   SELECT *,
@@ -46,14 +46,14 @@ counted AS (
          CASE WHEN ends THEN ended_at
               WHEN next_ending = 'cancelled' AND next_fence IS NULL THEN next_ended_at END AS turn_until
     FROM lives
-  WINDOW so_far AS (PARTITION BY job_id ORDER BY position ROWS UNBOUNDED PRECEDING)
+  WINDOW so_far AS (PARTITION BY spread, job_id ORDER BY position ROWS UNBOUNDED PRECEDING)
 ),
 judged AS (
   SELECT *,
          is_row AND had_ended AND NOT opens AND ending <> 'purged' AS is_late,
          runs_ever - coalesce(max(CASE WHEN opens THEN runs_ever - run END) OVER so_far, 0) AS runs
     FROM counted
-  WINDOW so_far AS (PARTITION BY job_id ORDER BY position ROWS UNBOUNDED PRECEDING)
+  WINDOW so_far AS (PARTITION BY spread, job_id ORDER BY position ROWS UNBOUNDED PRECEDING)
 )
 SELECT job_id, position, queue, domain, offset, attempt, fence, enqueued_at, reserved_at, ended_at, ending, state,
        is_row, is_lease, is_last, ends, allowed, runs, arrived_at, turn_until, held_until, last_fence, last_ending,

@@ -1,5 +1,5 @@
 -- What happened in each minute to the jobs of each queue and type: who came, how leases ended, how long jobs had waited
--- for them and had run under them, in seconds.
+-- for them and had run under them, in seconds. Of days before {first} only what was stored of them is known.
 WITH came AS (
   SELECT queue, type, date_trunc('minute', coalesce(enqueued_at, created_at)) AS minute, count(*) AS arrivals
     FROM {jobs}
@@ -27,7 +27,7 @@ ended AS (
     FROM timed
    GROUP BY ALL
 )
-SELECT queue, type, minute, CAST(minute AS DATE) AS day,
+SELECT queue, type, minute,
        coalesce(arrivals, 0L) AS arrivals,
        coalesce(leases, 0L) AS leases,
        coalesce(acked, 0L) AS acked,
@@ -38,5 +38,9 @@ SELECT queue, type, minute, CAST(minute AS DATE) AS day,
        coalesce(cancelled, 0L) AS cancelled,
        coalesce(dead, 0L) AS dead,
        wait[0] AS wait_p50, wait[1] AS wait_p95, wait[2] AS wait_p99,
-       run[0] AS run_p50, run[1] AS run_p95, run[2] AS run_p99
+       run[0] AS run_p50, run[1] AS run_p95, run[2] AS run_p99,
+       date_from_unix_date(CAST(unix_micros(minute) DIV 86400000000 AS INT)) AS day
   FROM came FULL JOIN ended USING (queue, type, minute)
+ WHERE date_from_unix_date(CAST(unix_micros(minute) DIV 86400000000 AS INT)) >= DATE {first}
+ UNION ALL
+SELECT * FROM {stored} WHERE day < DATE {first}

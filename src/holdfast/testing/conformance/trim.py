@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.clock import DAY, SECOND
 from holdfast.drivers.contract import Feature, QueueSettings, Trimmed
 from holdfast.errors import InvalidInput, JobNotInflight, LedgerTrimmed
+from holdfast.model import reader
 from holdfast.model.job import State
 from holdfast.model.lease import Enqueued
 from holdfast.model.registry import Change
@@ -146,6 +147,35 @@ def a_ledger_trimmed_empty_goes_on(h: Harness) -> None:
     equal(page.items, [], "rows kept")
     last = _done(h)
     equal([row.job_id for row in h.store.ledger(after=page.cursor).items], [last], "rows that follow")
+
+
+@case("L13", needs={Feature.LEDGER, Feature.REGISTRY})
+def what_a_registered_reader_has_not_read_is_kept(h: Harness) -> None:
+    read = _done(h)
+    h.advance(SECOND)
+    unread = _done(h)
+    h.store.write([reader.registered("history", read_until=h.now, wait_for=100 * DAY)], now=h.stamp)
+    h.advance(60 * DAY)
+    trimmed = _trim(h)
+    equal((trimmed.jobs, trimmed.ledger), (1, 1), "jobs and rows trimmed")
+    equal([row.job_id for row in h.ledger()], [unread], "the rows kept")
+    equal((h.store.get(read), h.store.get(unread) is not None), (None, True), "the jobs kept")
+    h.store.write([reader.registered("history", read_until=h.now, wait_for=100 * DAY)], now=h.stamp)
+    trimmed = _trim(h)
+    equal((trimmed.jobs, trimmed.ledger), (1, 1), "jobs and rows trimmed once it has read on")
+
+
+@case("L13", needs={Feature.LEDGER, Feature.REGISTRY})
+def the_slowest_reader_counts_and_none_for_longer_than_its_registration(h: Harness) -> None:
+    _done(h)
+    slow = reader.registered("slow", read_until=h.now - 1, wait_for=40 * DAY)
+    quick = reader.registered("quick", read_until=h.now + SECOND, wait_for=100 * DAY)
+    h.store.write([slow, quick], now=h.stamp)
+    h.advance(40 * DAY - 1)
+    equal(_trim(h), Trimmed(), "trimmed a microsecond before it is forgotten")
+    h.advance(1)
+    trimmed = _trim(h)
+    equal((trimmed.jobs, trimmed.ledger, trimmed.registry), (1, 1, 1), "jobs, rows and registrations trimmed then")
 
 
 @case("L12", needs={Feature.IDEMPOTENCY})

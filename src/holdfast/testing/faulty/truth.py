@@ -171,6 +171,14 @@ class LedgerTrimmedSilently(Faulty):
             return super().ledger(None, limit)
 
 
+class TrimDoesNotWait(Faulty):
+    """Retention removes what a registered reader has not read."""
+
+    def kept_for(self, ended_for: int, ledger_for: int, now: int | None) -> tuple[int, int]:
+        """As asked, whoever reads."""
+        return ended_for, ledger_for
+
+
 # Cancels, notes, spaces, the door --------------------------------------------------------------------------------
 
 
@@ -294,6 +302,7 @@ FAULTY: tuple[type[Faulty], ...] = (
     LedgerSkips,
     LedgerEnds,
     LedgerTrimmedSilently,
+    TrimDoesNotWait,
     CancelEndsTheRunning,
     CancelUntold,
     CancelBeatsAck,

@@ -1,0 +1,39 @@
+"""A DataFrame through a handler: every row has a lease, retries and, if nothing helps, a dead letter of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from pyspark.sql import functions as f
+
+from holdfast.spark import run, session
+from holdfast.worker.context import Context
+from holdfast.worker.control import Unrecoverable
+
+
+def locate(row: dict[str, Any], ctx: Context) -> dict[str, float]:
+    """Called on an executor, in a child process of its own: it may raise, hang or crash, and only its row suffers."""
+    if row["city"] == "Atlantis":
+        raise Unrecoverable("no such city")
+    if row["id"] % 50 == 0 and ctx.attempt == 1:
+        raise TimeoutError("the map did not answer")
+    return {"lat": 50 + row["id"] / 1000, "lon": 8.5}
+
+
+with TemporaryDirectory() as folder:
+    spark = session()
+    visits = spark.range(200).selectExpr("id", "if(id % 40 = 7, 'Atlantis', concat('city-', id)) AS city")
+
+    # The name of the run makes it resumable: called again, also by another application, it finds what has ended.
+    url = f"sqlite:///{Path(folder, 'jobs.db')}"
+    ok, dead = run(visits, locate, key="id", url=url, run="visits-2026-11", max_attempts=3)
+
+    located = ok.select("id", "city", "attempts", f.from_json("result", "lat double, lon double").alias("place"))
+    located.orderBy("id").show(3, truncate=False)
+    dead.select("id", "city", "reason", "attempts").orderBy("id").show(truncate=False)
+
+    assert (ok.count(), dead.count()) == (195, 5)
+    assert ok.where("attempts = 2").count() == 4
+    assert {row["reason"] for row in dead.collect()} == {"no such city"}

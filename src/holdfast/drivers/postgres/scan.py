@@ -1,0 +1,80 @@
+"""The ledger for those who read by the million: pages as columns, and marks that cut it into stretches.
+
+A row is decided once every older transaction is over. That is asked first, and the rows are read under a later
+snapshot; how far the ledger was trimmed is asked again behind them, because then it tells whether any were missing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import NamedTuple
+
+from holdfast.clock import monotonic
+from holdfast.drivers.postgres import tools
+from holdfast.drivers.postgres.tools import PostgresTools, position_of, strange
+from holdfast.errors import LedgerTrimmed
+from holdfast.model.ledger import LedgerRow
+
+LOOK_EVERY = 0.005  # seconds between two looks for rows that an older transaction holds back
+NOTHING: Sequence[Sequence[object]] = [()] * len(fields(LedgerRow))
+
+
+class _Limits(NamedTuple):
+    """A row of ``ledger_limits.sql``."""
+
+    horizon: int
+    trimmed_xid: int
+    trimmed_seq: int
+    next_xid: int
+    held_back: bool
+
+
+class PostgresScan(PostgresTools):
+    """``LedgerScan``."""
+
+    def ledger_columns(self, after: str | None, limit: int) -> tuple[Sequence[Sequence[object]], str]:
+        """See ``LedgerScan.ledger_columns``. An empty page is given a moment, as in ``Admin.ledger``."""
+        self.check_page(limit)
+        deadline = monotonic() + tools.LEDGER_PATIENCE
+        while True:
+            limits, (xid, seq) = self._start(after)
+            asked = {"space": self.space_name, "horizon": limits.horizon, "xid": xid, "seq": seq, "limit": limit}
+            found = self._query("ledger_rows", asked)
+            self._start(after)
+            if found:
+                xids, seqs, *columns = zip(*found, strict=True)
+                return columns, f"{xids[-1]}-{seqs[-1]}"
+            if not limits.held_back or monotonic() > deadline:
+                return NOTHING, f"{xid}-{seq}"
+            threading.Event().wait(LOOK_EVERY)
+
+    def ledger_marks(self, after: str | None, *, every: int, most: int) -> list[tuple[str, int]]:
+        """See ``LedgerScan.ledger_marks``."""
+        self.check_page(every)
+        limits, (xid, seq) = self._start(after)
+        asked = {"space": self.space_name, "horizon": limits.horizon}
+        first = {**asked, "xid": xid, "seq": seq, "every": every, "marks": most // every}
+        whole = self._query("ledger_marks", first)
+        marks = [(f"{xid}-{seq}", every) for xid, seq in whole]
+        xid, seq = whole[-1] if whole else (xid, seq)
+        left = {**asked, "xid": xid, "seq": seq, "most": min(every, most - every * len(whole))}
+        for rows, last_xid, last_seq in self._query("ledger_rest", left):
+            marks.append((f"{last_xid}-{last_seq}", rows))
+        self._start(after)
+        return marks
+
+    def _start(self, after: str | None) -> tuple[_Limits, tuple[int, int]]:
+        """What is decided, and the place behind which to read. Raises ``LedgerTrimmed`` if rows behind it are gone."""
+        [row] = self._query("ledger_limits", {"space": self.space_name})
+        limits = _Limits(*row)
+        trimmed = (limits.trimmed_xid, limits.trimmed_seq)
+        if after is None:
+            return limits, trimmed
+        position = position_of(after)
+        if position < trimmed:
+            raise LedgerTrimmed(after)
+        if position[0] >= limits.next_xid:
+            raise strange(after)
+        return limits, position

@@ -1,0 +1,94 @@
+"""A scan of the ledger gives the rows and cursors that pages give, and passes no transaction that is not over."""
+
+from dataclasses import fields
+
+import psycopg
+import pytest
+
+from holdfast.drivers.contract import LedgerScan
+from holdfast.drivers.postgres import tools
+from holdfast.errors import InvalidInput, LedgerTrimmed
+from holdfast.model.ledger import LedgerRow
+from holdfast.model.settlement import Ack, Fail
+from tests.postgres.conftest import NOW
+
+MINUTE = 60_000_000
+NAMES = [field.name for field in fields(LedgerRow)]
+ACK = "SELECT * FROM holdfast.ack_1('main', %s, %s, %s, NULL, NULL, NULL)"
+
+
+def end(store, job, count, *, each=3):
+    """So many endings, a few in each transaction."""
+    store.enqueue([job() for _ in range(count)], now=NOW)
+    reserved = store.reserve(["q"], limit=count, lease_for=MINUTE, now=NOW)
+    for start in range(0, count, each):
+        one, *others = (each.lease for each in reserved[start : start + each])
+        store.settle([Fail(one, reason='it said "no",\nand "" meant it', error="é"), *map(Ack, others)], now=NOW)
+
+
+def columns_of(rows):
+    return [[getattr(row, name) for row in rows] for name in NAMES]
+
+
+def test_columns_are_the_rows_of_a_page(store, job):
+    end(store, job, 20)
+    assert isinstance(store, LedgerScan)
+    page = store.ledger(None, 7)
+    columns, cursor = store.ledger_columns(None, 7)
+    assert ([list(column) for column in columns], cursor) == (columns_of(page.items), page.cursor)
+    rest, end_of_it = store.ledger_columns(cursor, 1000)
+    assert [list(column) for column in rest] == columns_of(store.ledger(cursor, 1000).items)
+    nothing, same = store.ledger_columns(end_of_it, 10)
+    assert ([list(column) for column in nothing], same) == ([[]] * len(NAMES), end_of_it)
+
+
+@pytest.mark.parametrize(("every", "most"), [(3, 100), (3, 7), (7, 7), (7, 5), (5, 20), (100, 100), (20, 1)])
+def test_marks_are_the_cursors_of_pages(store, job, every, most):
+    end(store, job, 20)
+    wanted, cursor, left = [], None, most
+    while left and (page := store.ledger(cursor, min(every, left))).items:
+        cursor, left = page.cursor, left - len(page.items)
+        wanted.append((cursor, len(page.items)))
+    assert store.ledger_marks(None, every=every, most=most) == wanted
+
+
+def test_an_empty_ledger_has_no_marks(store):
+    assert store.ledger_marks(None, every=10, most=100) == []
+    assert store.ledger_columns(None, 10)[0][0] == ()
+
+
+def test_a_transaction_that_is_not_over_ends_the_scan(url, store, job, monkeypatch):
+    monkeypatch.setattr(tools, "LEDGER_PATIENCE", 0.05)
+    end(store, job, 3)
+    store.enqueue([job() for _ in range(2)], now=NOW)
+    slow, quick = store.reserve(["q"], limit=2, lease_for=MINUTE, now=NOW)
+    [(before, _)] = store.ledger_marks(None, every=10, most=100)
+    with psycopg.connect(url) as late:
+        late.execute(ACK, [NOW, [slow.job.id], [slow.lease.token]])
+        store.settle([Ack(quick.lease)], now=NOW)  # later, and committed before
+        assert store.ledger_marks(before, every=10, most=100) == []
+        assert store.ledger_columns(before, 10) == ([()] * len(NAMES), before)
+        late.commit()
+    assert [rows for _, rows in store.ledger_marks(before, every=10, most=100)] == [2]
+    assert list(store.ledger_columns(before, 10)[0][0]) == [slow.job.id, quick.job.id]
+
+
+def test_rows_that_retention_took_are_not_passed_over(store, job):
+    end(store, job, 6)
+    [(first, _), *_] = store.ledger_marks(None, every=2, most=100)
+    store.trim(ledger_for=1, now=NOW + 10**12)
+    for scan in (lambda: store.ledger_columns(first, 10), lambda: store.ledger_marks(first, every=10, most=10)):
+        with pytest.raises(LedgerTrimmed):
+            scan()
+    assert store.ledger_marks(None, every=10, most=10) == []
+
+
+def test_a_cursor_of_another_server_is_refused(store):
+    for strange in ("7", "-", "999999999999-1"):
+        with pytest.raises(InvalidInput):
+            store.ledger_columns(strange, 10)
+
+
+def test_each_space_has_a_ledger_of_its_own(store, job):
+    end(store, job, 4)
+    assert store.space("other").ledger_marks(None, every=10, most=10) == []

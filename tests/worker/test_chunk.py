@@ -1,0 +1,204 @@
+"""Handlers for several jobs at a time: one call, and still an outcome, a lease and a retry for each of them."""
+
+import os
+import threading
+import time
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from holdfast.errors import InvalidInput
+from holdfast.worker.control import Retry, Snooze, Unrecoverable
+from tests.worker.conftest import ended
+
+
+class Parcel(msgspec.Struct):
+    weight: float
+
+
+@pytest.fixture
+def calls(tmp_path):
+    """What handlers were called with, in any process: a line for each call."""
+    file = Path(tmp_path, "calls")
+
+    def noted():
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [[int(number) for number in line.split()] for line in lines]
+
+    def note(payloads):
+        with file.open("a") as lines:
+            lines.write(" ".join(map(str, payloads)) + "\n")
+
+    noted.note = note
+    return noted
+
+
+def test_a_call_takes_as_many_as_wait_up_to_its_chunk(app, drain, calls):
+    @app.handler("double", chunk=50)
+    def double(payloads):
+        calls.note(payloads)
+        time.sleep(0.02)  # so long that a worker would not hand on a second job, if it were for one job each
+        return [payload * 2 for payload in payloads]
+
+    answers = app.client.enqueue([double.request(number) for number in range(200)])
+    assert drain(processes=1) == {"acked": 200}
+    assert [app.client.result(answer.id) for answer in answers] == [number * 2 for number in range(200)]
+    assert max(map(len, calls())) == 50
+    assert len(calls()) <= 20
+    assert sorted(number for call in calls() for number in call) == list(range(200))
+
+
+def test_each_has_an_outcome_of_its_own(app, drain, calls):
+    @app.handler("mixed", chunk=10, max_attempts=2)
+    def mixed(payloads, contexts):
+        calls.note(payloads)
+        made = {
+            1: Unrecoverable("never"),
+            2: ValueError("again") if contexts[0].attempt == 1 else "better",
+            3: Retry(after=timedelta(0)),
+            4: KeyError("always"),
+        }
+        return [made.get(payload, contexts[place].job.id) for place, payload in enumerate(payloads)]
+
+    answers = [mixed.enqueue(number) for number in range(5)]
+    assert drain(processes=1) == {"acked": 2, "dead": 3, "retried": 3}
+    states = [str(ended(app, answer).state) for answer in answers]
+    assert states == ["done", "dead", "done", "dead", "dead"]
+    assert app.client.result(answers[0].id) == answers[0].id
+    assert ended(app, answers[4]).dead_reason == "attempts exhausted"
+    assert calls()[0] == [0, 1, 2, 3, 4]
+    assert sorted(calls()[1:]) == [[2], [3], [4]]  # a second attempt is alone
+
+
+def test_a_poison_record_takes_no_neighbour_with_it_though_each_may_run_once(app, drain, calls):
+    @app.handler("fragile", chunk=16, max_attempts=1)
+    def fragile(payloads):
+        calls.note(payloads)
+        if 11 in payloads:
+            raise RuntimeError("poison")
+        return payloads
+
+    for number in range(16):
+        fragile.enqueue(number)
+    assert drain(processes=1) == {"acked": 15, "dead": 1}
+    assert len(calls()) == 9  # 16, two of 8, of 4, of 2, of 1
+
+
+def test_a_wish_to_be_called_later_is_about_all_of_them(app, calls):
+    @app.handler("busy", chunk=4)
+    def busy(payloads):
+        calls.note(payloads)
+        raise Snooze(timedelta(hours=1))
+
+    answer = busy.enqueue(1)
+    assert app.worker().process_once().status == "released"
+    assert app.client.get(answer.id).attempts == 0
+    assert calls() == [[1]]
+
+
+def test_a_crash_is_counted_for_all_and_then_each_is_alone(app, drain, calls):
+    @app.handler("deadly", chunk=8)
+    def deadly(payloads):
+        calls.note(payloads)
+        if 3 in payloads:
+            os._exit(1)
+        return payloads
+
+    answers = [deadly.enqueue(number) for number in range(8)]
+    assert drain(processes=1)["acked"] == 7
+    records = [ended(app, answer) for answer in answers]
+    assert [str(record.state) for record in records] == ["dead" if n == 3 else "done" for n in range(8)]
+    assert Counter(map(len, calls())) == {8: 1, 1: 9}  # the deadly one twice more
+
+
+def test_a_timeout_ends_the_whole_call_and_then_each_is_alone(app, drain, calls):
+    @app.handler("slow", chunk=4, timeout=timedelta(milliseconds=500), max_attempts=2)
+    def slow(payloads):
+        calls.note(payloads)
+        if 2 in payloads:
+            threading.Event().wait(60)
+        return payloads
+
+    answers = [slow.enqueue(number) for number in range(4)]
+    assert drain(processes=1) == {"retried": 4, "acked": 3, "dead": 1}
+    assert [str(ended(app, answer).state) for answer in answers] == ["done", "done", "dead", "done"]
+    assert "timed out" in ended(app, answers[2]).last_error
+
+
+def test_who_cancels_one_gives_the_others_back(app, drain, calls):
+    @app.handler("long", chunk=3)
+    def long(payloads, contexts):
+        calls.note(payloads)
+        if len(payloads) == 3:
+            threading.Event().wait(60)
+        return payloads
+
+    answers = [long.enqueue(number) for number in range(3)]
+
+    def cancel():
+        while not calls():
+            time.sleep(0.01)
+        app.driver.cancel([answers[1].id])
+
+    thread = threading.Thread(target=cancel)
+    thread.start()
+    tally = drain(processes=1)
+    thread.join()
+    assert (tally["acked"], tally["released"] >= 2) == (2, True)
+    assert [str(ended(app, answer).state) for answer in answers] == ["done", "cancelled", "done"]
+
+
+def test_other_types_do_not_wait_inside_a_child_for_a_chunk(app, drain, calls):
+    @app.handler("many", chunk=5)
+    def many(payloads):
+        calls.note(payloads)
+        return payloads
+
+    @app.handler("one")
+    def one(payload):
+        return payload
+
+    requests = [(many if number % 7 else one).request(number) for number in range(70)]
+    answers = app.client.enqueue(requests)
+    assert drain() == {"acked": 70}
+    assert [app.client.result(answer.id) for answer in answers] == list(range(70))
+    assert max(map(len, calls())) <= 5
+
+
+def test_each_payload_is_read_by_itself(app, drain):
+    @app.handler("weigh", chunk=5)
+    def weigh(parcels: list[Parcel]):
+        return [parcel.weight for parcel in parcels]
+
+    answers = [weigh.enqueue(payload) for payload in ({"weight": 2.5}, {"colour": "red"}, {"weight": 1})]
+    assert drain(processes=1) == {"acked": 2, "rejected": 1}
+    assert app.client.result(answers[0].id) == 2.5
+    assert ended(app, answers[1]).dead_reason == "bad payload"
+
+
+def test_an_answer_that_is_not_one_for_each_is_a_failure(app):
+    @app.handler("short", chunk=5)
+    async def short(payloads):
+        return payloads[1:]
+
+    answer = short.enqueue(1, retry=None)
+    assert app.worker().process_once().status == "retried"
+    assert "wanted 1, got 0" in app.client.get(answer.id).last_error
+
+
+def test_what_cannot_be_kept_for_chunks_is_refused(app, drain):
+    with pytest.raises(InvalidInput, match="chunk"):
+        app.handler("none", chunk=0)(len)
+
+    @app.handler("fine", chunk=2)
+    def fine(payloads):
+        return payloads
+
+    with pytest.raises(InvalidInput, match="threads=1"):
+        drain(threads=2)
+    app.middleware(lambda _ctx, call_next: call_next())
+    with pytest.raises(InvalidInput, match="middleware"):
+        drain()
