@@ -19,7 +19,7 @@ import holdfast
 from holdfast.spark.session import JAVA_OPTIONS
 
 PROGRAMS = Path(__file__).with_name("programs")
-PATIENCE = 240  # seconds for what takes twenty on a machine that does nothing else
+PATIENCE = 500  # seconds for what takes twenty on a machine that does nothing else
 LEAN = {
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",

@@ -14,7 +14,7 @@ from tests.spark.clusters import PROGRAMS, Program, packed_environment, settings
 
 ROOT = PROGRAMS.parents[2]
 PASSWORD = "hunter2-of-the-store"
-pytestmark = pytest.mark.timeout(600)  # one of them may start a cluster, and then a Spark application on it
+pytestmark = pytest.mark.timeout(1200)  # one of them may start a cluster, and then a Spark application on it
 SHOP = PROGRAMS / "shop.py"
 WORK = ("-m", "holdfast", "spark", "work", "shop:app", "--lease", "3s", "--grace", "1s", "--json")
 

@@ -8,7 +8,7 @@ from holdfast.testing.servers.spark_connect import ConnectServer
 from tests.spark.clusters import PROGRAMS, Program
 
 ROOT = PROGRAMS.parents[2]
-pytestmark = pytest.mark.timeout(600)  # the first one starts the server and runs the client
+pytestmark = pytest.mark.timeout(1200)  # the first one starts the server and runs the client
 
 
 @pytest.fixture(scope="module")

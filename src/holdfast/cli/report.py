@@ -28,7 +28,7 @@ from holdfast.cli.session import Code, Command, Session, Stop, pass_session
 def report(
     session: Session, *, folder: str, out: Path, form: str, title: str, master: str | None, as_json: bool
 ) -> None:
-    """Write plots and the certificate of a history to one HTML page, or to one picture.
+    """Write plots and the certificate of a history to a page or a picture.
 
     The page needs no other file, no script and no network. A law that was broken is on the page, and is no failure of
     the report.

@@ -215,12 +215,15 @@ def panels(shown: Figures) -> list[Panel]:
             _number,
         ),
         (
+            "In flight",
+            "jobs that were leased at a time, on average",
+            [Series(name="leased", colour=4, values=values("busy"), shape="area")],
+            _number,
+        ),
+        (
             "Slots",
-            "jobs that ran at a time, on average",
-            [
-                Series(name="busy", colour=4, values=values("busy"), shape="area"),
-                Series(name="workers", colour=6, values=values("workers")),
-            ],
+            "slots and workers that ended something",
+            [Series(name="at work", colour=6, values=values("workers"), shape="area")],
             _number,
         ),
     ]
