@@ -87,8 +87,10 @@ def test_a_missing_extra_is_named(monkeypatch):
     assert isinstance(refused.value.__cause__, ImportError)
 
 
-def test_a_built_in_driver_that_cannot_be_imported_is_a_bug_not_a_missing_extra(monkeypatch):
-    monkeypatch.setitem(module._BUILT_IN, "blue", module._BuiltIn("holdfast.drivers.not_here", "blue://host"))
+@pytest.mark.parametrize("extra", [None, "blue"])
+def test_a_built_in_driver_that_cannot_be_imported_is_a_bug_not_a_missing_extra(monkeypatch, extra):
+    broken = module._BuiltIn("holdfast.drivers.not_here", "blue://host", extra=extra)
+    monkeypatch.setitem(module._BUILT_IN, "blue", broken)
     with pytest.raises(ImportError):
         connect("blue://host")
 

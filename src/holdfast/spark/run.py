@@ -114,9 +114,9 @@ def _enqueue(rows: DataFrame, url: str, queue: str, max_attempts: int) -> None:
     payload = f.to_json(f.struct(*(f.col(f"`{name}`") for name in names)), {"ignoreNullFields": "false"})
     jobs = rows.select(f.col(KEY), payload.alias(PAYLOAD)).distinct()
     store = partial(_store_rows, url=url, queue=queue, max_attempts=max_attempts)
-    refused = jobs.mapInArrow(store, "key string").limit(1).collect()
-    if refused:
-        got = f"two rows with the key {refused[0]['key']} and different values, here or in an earlier run of this name"
+    [(refused,)] = jobs.mapInArrow(store, "key string").agg(f.min("key")).collect()
+    if refused is not None:
+        got = f"two rows with the key {refused} and different values, here or in an earlier run of this name"
         raise InvalidInput("key", wanted="columns that tell all rows apart", got=got)
 
 
