@@ -75,7 +75,7 @@ def test_a_store_becomes_a_history_a_certificate_and_a_page(run, url, tmp_path):
     assert balanced.open == []
     assert "script" not in balanced.seen
     assert not re.search(r"(src|href)=|https?://|url\(|@import", page)
-    assert page.count("<svg") == 6
+    assert page.count("<svg") == 7
     assert "<title>Mail &amp; more</title>" in page
     assert "bad &amp; &lt;b&gt;worse&lt;/b&gt;" in page
     assert "every job seen is done, dead, cancelled or waiting" in page
@@ -84,7 +84,7 @@ def test_a_store_becomes_a_history_a_certificate_and_a_page(run, url, tmp_path):
     data = picture.read_bytes()
     assert told["bytes"] == len(data) > 100_000  # an empty one of this size is much smaller
     assert data.startswith(b"\x89PNG\r\n\x1a\n")
-    assert struct.unpack(">II", data[16:24]) == (2560, 2 * (100 + 74 + 14 + 3 * 310 + 46 + 26 + 36))
+    assert struct.unpack(">II", data[16:24]) == (2560, 2 * (100 + 74 + 14 + 4 * 310 + 46 + 26 + 36))
 
 
 def test_a_broken_store_gets_no_certificate(run, url, tmp_path):
