@@ -92,3 +92,29 @@ def test_a_cursor_of_another_server_is_refused(store):
 def test_each_space_has_a_ledger_of_its_own(store, job):
     end(store, job, 4)
     assert store.space("other").ledger_marks(None, every=10, most=10) == []
+
+
+def test_a_page_costs_the_same_wherever_it_stands(store, session):
+    """Every statement of a scan walks the primary key: none sorts, and none reads the whole table."""
+    session.execute(
+        "INSERT INTO ledger (space, job_id, type, queue, attempt, worker, enqueued_at, available_at, ended_at, ending, "
+        "detail, error) SELECT 'main', n, 't', 'q', 1, '', 0, 0, 0, 'purged', '', '' FROM generate_series(1, 20000) AS n"
+    )
+    session.execute("ANALYZE ledger")
+    [(cursor, _), *_] = store.ledger_marks(None, every=10_000, most=10_000)
+    xid, seq = map(int, cursor.split("-"))
+    asked = {
+        "space": "main",
+        "horizon": xid + 1,
+        "xid": xid,
+        "seq": seq,
+        "limit": 100,
+        "every": 10,
+        "marks": 3,
+        "most": 9,
+    }
+    for name in ("ledger_limits", "ledger_rows", "ledger_marks", "ledger_rest"):
+        text = store._statements.query(name)
+        plan = "\n".join(row[0] for row in session.execute(f"EXPLAIN {text}", asked))
+        assert "Seq Scan on ledger" not in plan, plan
+        assert name in {"ledger_marks", "ledger_rest"} or "Sort" not in plan, plan

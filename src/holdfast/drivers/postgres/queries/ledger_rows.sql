@@ -1,7 +1,8 @@
 -- A page of the ledger: the place of a row, then the columns of LedgerRow. Read as it stands, without the cursor's
--- judgement in every row that ledger_1 gives: a scan asks for that apart. Relies on the primary key.
-SELECT xid::text::bigint, seq, job_id, type, queue, domain, "offset", attempt, fence, worker, enqueued_at, available_at,
-       reserved_at, started_at, ended_at, ending, state, detail, error
-  FROM holdfast.ledger
- WHERE space = %(space)s AND xid < %(horizon)s::text::xid8 AND (xid, seq) > (%(xid)s::text::xid8, %(seq)s)
- ORDER BY xid, seq LIMIT %(limit)s
+-- judgement in every row that ledger_1 gives: a scan asks for that apart. Relies on the primary key, in whose order the
+-- table's columns are asked for by name: an unqualified xid would be the one of the answer, and be sorted.
+SELECT l.xid::text::bigint, l.seq, l.job_id, l.type, l.queue, l.domain, l."offset", l.attempt, l.fence, l.worker,
+       l.enqueued_at, l.available_at, l.reserved_at, l.started_at, l.ended_at, l.ending, l.state, l.detail, l.error
+  FROM holdfast.ledger AS l
+ WHERE l.space = %(space)s AND l.xid < %(horizon)s::text::xid8 AND (l.xid, l.seq) > (%(xid)s::text::xid8, %(seq)s)
+ ORDER BY l.xid, l.seq LIMIT %(limit)s
