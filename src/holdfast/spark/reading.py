@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from holdfast.drivers.contract import JobFilter, Store
 from holdfast.model import bounds
@@ -13,6 +15,9 @@ from holdfast.model.ledger import LedgerRow
 PAGE = bounds.MAX_BATCH
 CHUNK = 200_000  # ledger rows that are held in memory at a time
 
+FIRST_PAGE = 100  # ended jobs
+
+_ENDED = JobFilter(states=(State.DONE, State.DEAD, State.CANCELLED))
 _LIVE = JobFilter(states=(State.READY, State.INFLIGHT))
 
 
@@ -66,9 +71,35 @@ class _Reader:
         """What is left over."""
         rows, self._rows = self._rows, []
         last = {row.job_id: row.state for row in rows}
-        ended = (self._store.get(job_id) for job_id, state in last.items() if state is not None and state.ended)
-        records = [record for record in ended if record is not None]  # some are purged or trimmed by now
+        records = _ended(self._store, [job_id for job_id, state in last.items() if state is not None and state.ended])
         return Chunk(rows=rows, records=records, cursor=self._cursor, waiting=waiting, snapshot=snapshot)
+
+
+def _ended(store: Store, wanted: Sequence[str]) -> list[JobRecord]:
+    """The records of these ids, in the order of ids; some are purged or trimmed by now.
+
+    Jobs that ended together mostly came together, and ids grow with time: so pages of ended jobs are read, as large as
+    the last one was of use, from one wanted id to the next that no page has brought.
+    """
+    found: list[JobRecord] = []
+    left = deque(sorted(wanted))
+    size = FIRST_PAGE
+    while left:
+        first = left.popleft()
+        record = store.get(first)
+        found += [] if record is None else [record]
+        if not left:
+            break
+        page = store.find(_ENDED, limit=size, after=first)
+        known = set(islice(left, size))  # a page cannot bring more of them
+        hits = [record for record in page.items if record.id in known]
+        found += hits
+        if page.cursor is None:
+            break
+        while left and left[0] <= page.cursor:
+            left.popleft()
+        size = min(PAGE, max(FIRST_PAGE // 10, 4 * len(hits)))
+    return found
 
 
 def _waiting(store: Store) -> list[JobRecord]:
