@@ -98,7 +98,7 @@ def test_a_page_costs_the_same_wherever_it_stands(store, session):
     """Every statement of a scan walks the primary key: none sorts, and none reads the whole table."""
     session.execute(
         "INSERT INTO ledger (space, job_id, type, queue, attempt, worker, enqueued_at, available_at, ended_at, ending, "
-        "detail, error) SELECT 'main', n, 't', 'q', 1, '', 0, 0, 0, 'purged', '', '' FROM generate_series(1, 20000) AS n"
+        "detail, error) SELECT 'main', n, 't', 'q', 1, '', 0, 0, 0, 'purged', '', '' FROM generate_series(1, 20000) n"
     )
     session.execute("ANALYZE ledger")
     [(cursor, _), *_] = store.ledger_marks(None, every=10_000, most=10_000)
