@@ -157,3 +157,19 @@ def test_no_verb_reads_a_whole_table_at_any_time_and_pages_follow_the_batch(data
     for pages in (blind, seeing):
         for (verb, k), count in pages.items():
             assert count <= 400 + 60 * k, f"{verb} of {k} touched {count} pages"
+
+
+def test_keyed_batches_are_not_compared_with_every_key_there_is_while_there_are_no_statistics(url):
+    """A plan is made for the empty table, and kept: it must be right for the full one."""
+    store = holdfast.connect(f"{url}?listen=off")
+    watched = Watched(url)
+    with psycopg.connect(url, autocommit=True) as session:
+        session.execute("ALTER TABLE holdfast.dedupe SET (autovacuum_enabled = off)")
+    for start in range(0, 3000, 1000):
+        new = [_record(start + n, domain=None) for n in range(1000)]
+        watched.call("enqueue_1", "main", None, None, True, 1, *batch.jobs(new))
+        store.enqueue(new)
+    compared = [int(count) for count in re.findall(r"Rows Removed by Join Filter: (\d+)", "\n".join(watched.told))]
+    assert max(compared, default=0) < 10_000
+    watched.connection.close()
+    store.close()

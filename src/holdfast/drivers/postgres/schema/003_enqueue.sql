@@ -28,7 +28,9 @@ END $$;
 --
 -- Every id is named once in a call. A row is inserted first and looked up in ended afterwards, under a newer snapshot:
 -- the other way round, a job that ends between the two would be stored a second time. Lists are searched by
--- `IN (SELECT unnest(...))`, which hashes them; `= ANY` over a parameter compares one by one.
+-- `IN (SELECT unnest(...))`, which hashes them; `= ANY` over a parameter compares one by one. A key is looked up from inside
+-- LATERAL ... OFFSET 0, which the planner must leave alone: a plain join is turned round while the table is empty and
+-- without statistics, and then compares every key of the batch with every key there is.
 CREATE FUNCTION enqueue_1(
   _space text, _given bigint, _channel text, _alone boolean, _window bigint, _ids text[], _queues text[], _types text[], _priorities integer[],
   _payloads bytea[], _created bigint[], _max_attempts integer[], _max_crashes integer[], _attempts integer[],
@@ -54,14 +56,16 @@ BEGIN
     RETURN QUERY
     SELECT a.item::integer, d.job_id, d.digest <> a.digest
       FROM unnest(_ids, _queues, _keys, _digests) WITH ORDINALITY AS a (id, queue, key, digest, item)
-      JOIN dedupe AS d ON d.space = _space AND d.queue = a.queue AND d.key = a.key
+      CROSS JOIN LATERAL (
+        SELECT * FROM dedupe AS d WHERE d.space = _space AND d.queue = a.queue AND d.key = a.key OFFSET 0) AS d
      WHERE (d.until > _now OR EXISTS (SELECT FROM jobs AS j WHERE j.space = _space AND j.id = d.job_id))
        AND NOT EXISTS (SELECT FROM jobs AS j WHERE j.space = _space AND j.id = a.id)
        AND NOT EXISTS (SELECT FROM ended AS e WHERE e.space = _space AND e.id = a.id);
     IF FOUND THEN
       SELECT array_agg(a.item) INTO _skip
         FROM unnest(_ids, _queues, _keys) WITH ORDINALITY AS a (id, queue, key, item)
-        JOIN dedupe AS d ON d.space = _space AND d.queue = a.queue AND d.key = a.key
+        CROSS JOIN LATERAL (
+        SELECT * FROM dedupe AS d WHERE d.space = _space AND d.queue = a.queue AND d.key = a.key OFFSET 0) AS d
        WHERE (d.until > _now OR EXISTS (SELECT FROM jobs AS j WHERE j.space = _space AND j.id = d.job_id))
          AND NOT EXISTS (SELECT FROM jobs AS j WHERE j.space = _space AND j.id = a.id)
          AND NOT EXISTS (SELECT FROM ended AS e WHERE e.space = _space AND e.id = a.id);
@@ -127,14 +131,16 @@ BEGIN
 
     SELECT array_agg(a.id) INTO _taken
       FROM unnest(_ids, _queues, _keys) AS a (id, queue, key)
-      JOIN dedupe AS d ON d.space = _space AND d.queue = a.queue AND d.key = a.key
+      CROSS JOIN LATERAL (
+        SELECT * FROM dedupe AS d WHERE d.space = _space AND d.queue = a.queue AND d.key = a.key OFFSET 0) AS d
      WHERE d.job_id <> a.id AND (a.id IN (SELECT unnest(_made))) IS TRUE;
     IF _taken IS NOT NULL THEN
       DELETE FROM jobs AS j WHERE j.space = _space AND j.id = ANY (_taken);
       RETURN QUERY
       SELECT a.item::integer, d.job_id, d.digest <> a.digest
         FROM unnest(_ids, _queues, _keys, _digests) WITH ORDINALITY AS a (id, queue, key, digest, item)
-        JOIN dedupe AS d ON d.space = _space AND d.queue = a.queue AND d.key = a.key
+        CROSS JOIN LATERAL (
+        SELECT * FROM dedupe AS d WHERE d.space = _space AND d.queue = a.queue AND d.key = a.key OFFSET 0) AS d
        WHERE (a.id IN (SELECT unnest(_taken))) IS TRUE;
       _made := ARRAY(SELECT unnest(_made) EXCEPT SELECT unnest(_taken));
     END IF;
