@@ -69,7 +69,7 @@ def jobs_alike_have_a_key_each(h: Harness) -> None:
     equal([answer.id for answer in answers[:many]], list(jobs.ids), "the jobs of the known keys")
 
 
-@case("L12", needs=KEYS)
+@case("L12", needs=KEYS | {Feature.LIMITS})
 def the_window_of_a_key_among_many_is_that_of_its_queue(h: Harness) -> None:
     h.store.configure(QUEUE, QueueSettings(dedupe_window=MINUTE))
     keys = [f"key {number}" for number in range(600)]
