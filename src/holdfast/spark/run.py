@@ -29,11 +29,13 @@ from holdfast.model.job import JobRecord, State
 from holdfast.model.retry import RetryPolicy
 from holdfast.settings import read as settings
 from holdfast.spark.engine import run_queue
+from holdfast.spark.flavours import cores
 from holdfast.spark.progress import OnProgress, Progress
 from holdfast.spark.reach import check_reach
-from holdfast.spark.slot import read_out, store_of
+from holdfast.spark.slot import store_of
 from holdfast.worker.worker import WorkerOptions
 
+EACH = 1000  # jobs of which the id of one is remembered, to read them later in parts
 TYPE = "spark.row"
 KEY, PAYLOAD = "_holdfast_key", "_holdfast_payload"
 ENOUGH = 100  # rows that must have ended before a share of dead ones says anything
@@ -81,12 +83,12 @@ def run(
     try:
         check_reach(app.driver, spark)
         rows = df.withColumn(KEY, _key_of(columns)).persist()
-        _enqueue(rows, where, queue, max_attempts)
+        ids = _enqueue(rows, where, queue, max_attempts)
         watch = on_progress if max_dead_ratio is None else _limited(max_dead_ratio, on_progress)
         run_queue(
             app, spark=spark, slots=slots, options=_on(options, queue), on_progress=watch, progress=progress
         ).unpersist()
-        return _joined(rows, _outcomes(spark, where, queue))
+        return _joined(rows, _outcomes(spark, where, queue, ids))
     finally:
         app.close()
 
@@ -109,21 +111,24 @@ def _key_of(columns: Sequence[str]) -> Column:
     return f.sha2(f.to_json(f.struct(*(f.col(f"`{name}`") for name in columns)), {"ignoreNullFields": "false"}), 256)
 
 
-def _enqueue(rows: DataFrame, url: str, queue: str, max_attempts: int) -> None:
+def _enqueue(rows: DataFrame, url: str, queue: str, max_attempts: int) -> list[str]:
+    """Store a job for each row that has none; gives some of their ids in order, among them the first and the last."""
     names = [name for name in rows.columns if name != KEY]
     payload = f.to_json(f.struct(*(f.col(f"`{name}`") for name in names)), {"ignoreNullFields": "false"})
     jobs = rows.select(f.col(KEY), payload.alias(PAYLOAD)).distinct()
     store = partial(_store_rows, url=url, queue=queue, max_attempts=max_attempts)
-    [(refused,)] = jobs.mapInArrow(store, "key string").agg(f.min("key")).collect()
+    told = jobs.mapInArrow(store, "refused string, id string").collect()
+    refused = next((row["refused"] for row in told if row["refused"] is not None), None)
     if refused is not None:
         got = f"two rows with the key {refused} and different values, here or in an earlier run of this name"
         raise InvalidInput("key", wanted="columns that tell all rows apart", got=got)
+    return sorted({row["id"] for row in told if row["id"] is not None})
 
 
 def _store_rows(
     batches: Iterator[pa.RecordBatch], *, url: str, queue: str, max_attempts: int
 ) -> Iterator[pa.RecordBatch]:
-    """A Spark task: rows into the store; gives the keys that were known with another payload."""
+    """A Spark task: rows into the store; gives one of the keys that were known with another payload, and some ids."""
     store, clock = store_of(url, "main"), SystemClock()
     for batch in batches:
         for start in range(0, batch.num_rows, bounds.MAX_BATCH):
@@ -133,8 +138,15 @@ def _store_rows(
                 id="-", type=TYPE, queue=queue, payload=b"", created_at=clock.now(), max_attempts=max_attempts
             )
             answers = store.enqueue(Alike(like, [str(uuid7()) for _ in keys], payloads, keys))
-            known = [key for key, answer in zip(keys, answers, strict=True) if answer.conflict]
-            yield pa.RecordBatch.from_pydict({"key": pa.array(known, pa.string())})
+            refused = [key for key, answer in zip(keys, answers, strict=True) if answer.conflict][:1]
+            ids = sorted(answer.id for answer in answers)
+            some = [*ids[::EACH], ids[-1]]
+            yield pa.RecordBatch.from_pydict(
+                {
+                    "refused": pa.array([*refused, *[None] * (len(some) - len(refused))], pa.string()),
+                    "id": pa.array(some, pa.string()),
+                }
+            )
 
 
 # Out --------------------------------------------------------------------------------------------------------
@@ -152,21 +164,31 @@ def _limited(most: float, on_progress: OnProgress | None) -> OnProgress:
     return watch
 
 
-def _outcomes(spark: SparkSession, url: str, queue: str) -> DataFrame:
-    """How each job of the run has ended, read once and kept: the store may forget it later."""
-    read = partial(_read_outcomes, url=url, queue=queue)
-    return spark.range(0, 1, 1, 1).mapInArrow(read, OUTCOME).localCheckpoint(eager=True)
+def _outcomes(spark: SparkSession, url: str, queue: str, ids: Sequence[str]) -> DataFrame:
+    """How each job of the run has ended, read once and kept: the store may forget it later.
+
+    Ids grow with time, so the jobs of a run lie close together among all that the store has; each Spark task reads from
+    one of the ids to another.
+    """
+    parts = max(1, min(cores(spark), len(ids) - 1))
+    ends = [ids[place * (len(ids) - 1) // parts] for place in range(parts + 1)] if ids else []
+    read = partial(_read_outcomes, url=url, queue=queue, ends=ends)
+    return spark.range(0, max(0, len(ends) - 1), 1, parts).mapInArrow(read, OUTCOME).localCheckpoint(eager=True)
 
 
-def _read_outcomes(rows: Iterator[pa.RecordBatch], *, url: str, queue: str) -> Iterator[pa.RecordBatch]:
-    read_out(rows)
-    store, after = store_of(url, "main"), None
-    while True:
-        page = store.find(JobFilter(queue=queue, states=ENDED), limit=bounds.MAX_BATCH, after=after)
-        yield _arrow(page.items)
-        after = page.cursor
-        if after is None:
-            return
+def _read_outcomes(
+    parts: Iterator[pa.RecordBatch], *, url: str, queue: str, ends: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    store, where = store_of(url, "main"), JobFilter(queue=queue, states=ENDED)
+    for part in [number for batch in parts for number in batch.column(0).to_pylist()]:
+        after: str | None = ends[part]
+        if part == 0:
+            first = store.get(ends[0])
+            yield _arrow([first] if first is not None and first.state.ended else [])
+        while after is not None and after < ends[part + 1]:
+            page = store.find(where, limit=bounds.MAX_BATCH, after=after)
+            yield _arrow([job for job in page.items if job.id <= ends[part + 1]])
+            after = page.cursor
 
 
 def _arrow(jobs: Sequence[JobRecord]) -> pa.RecordBatch:
