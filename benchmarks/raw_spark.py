@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable, Iterator
 
 import psycopg
@@ -22,11 +23,22 @@ COPY holdfast.jobs (id, payload, idempotency_key, space, queue, type, priority, 
                     max_attempts, max_crashes) FROM STDIN (FORMAT csv)
 """
 KEYS = "COPY holdfast.dedupe (key, job_id, space, queue, until, digest) FROM STDIN (FORMAT csv)"
+ENDED = """
+COPY holdfast.ended (id, payload, idempotency_key, result, last_token, space, queue, type, state, last_verb, last_error,
+                     seq, available_at, enqueued_at, ended_at, created_at, priority, attempts, max_attempts, crashes,
+                     max_crashes, cancel_requested, noted) FROM STDIN (FORMAT csv, FORCE_NOT_NULL (last_error))
+"""
+LEDGER = """
+COPY holdfast.ledger (job_id, space, queue, type, worker, ending, state, detail, error, attempt, fence, enqueued_at,
+                      available_at, reserved_at, started_at, ended_at)
+  FROM STDIN (FORMAT csv, FORCE_NOT_NULL (detail, error))
+"""
 ROWS = "COPY raw_rows FROM STDIN (FORMAT csv)"
 SCAN = f"""
 SELECT {", ".join(f'"{name}"' for name in SCHEMA.names)} FROM holdfast.ledger
  WHERE ctid >= %s::tid AND ctid < %s::tid
 """
+DIGEST = "0123456789abcdef"  # as long as one
 PAGE = 10_000  # rows that are held in Python at a time
 
 
@@ -57,6 +69,19 @@ def copied_as_jobs(batches: Batches, *, url: str) -> Batches:
     yield pa.RecordBatch.from_pydict({"rows": pa.array([count], pa.int64())})
 
 
+def copied_as_ended(batches: Batches, *, url: str, handle: Callable[[dict[str, object]], object]) -> Batches:
+    """What ``run`` leaves in the store, written once: keys, ended jobs with a function's results, and ledger rows."""
+    count = 0
+    with psycopg.connect(url) as connection, connection.cursor() as cursor:
+        for batch in batches:
+            results = pa.array([json.dumps(handle(row)) for row in batch.to_pylist()], pa.string())
+            for statement, table in zip((KEYS, ENDED, LEDGER), _as_ended(batch, results), strict=True):
+                with cursor.copy(statement) as copy:
+                    copy.write(_text(table))
+            count += batch.num_rows
+    yield pa.RecordBatch.from_pydict({"rows": pa.array([count], pa.int64())})
+
+
 def scanned(places: Batches, *, url: str, pages: int) -> Batches:
     """An Arrow scan: each Spark task reads its share of the table's pages, in the order of the disk."""
     with psycopg.connect(url) as connection:
@@ -72,13 +97,28 @@ def scanned(places: Batches, *, url: str, pages: int) -> Batches:
 
 
 def _as_jobs(batch: pa.RecordBatch) -> tuple[pa.Table, pa.Table]:
+    ids, keys, payload = _identified(batch)
+    now = SystemClock().now()
+    jobs = _table(ids, payload, keys, "main", "bench", "bench.noop", 0, now, now, now, 25, 3)
+    return jobs, _table(keys, ids, "main", "bench", now, DIGEST)
+
+
+def _as_ended(batch: pa.RecordBatch, results: pa.Array) -> tuple[pa.Table, pa.Table, pa.Table]:
+    ids, keys, payload = _identified(batch)
+    now = SystemClock().now()
+    names, times = ("main", "bench", "bench.noop"), (now, now, now)
+    counted = (0, 1, 25, 0, 3, "false", "false")
+    ended = _table(ids, payload, keys, results, ids, *names, "done", "ack", "", now, *times, now, *counted)
+    ledger = _table(ids, *names, "worker", "acked", "done", "", "", 1, 1, *times, now, now)
+    return _table(keys, ids, "main", "bench", now, DIGEST), ended, ledger
+
+
+def _identified(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Ids, keys and payloads for rows."""
     customer, action, note = (column.cast(pa.string()) for column in batch.columns)
     payload = _joined('{"customer":', customer, ',"action":"', action, '","note":"', note, '"}')
     prefix = uuid7()
-    ids, keys = _joined(f"{prefix}-", customer), _joined(f"spark:{prefix}:", customer)
-    now = SystemClock().now()
-    jobs = _table(ids, payload, keys, "main", "bench", "bench.noop", 0, now, now, now, 25, 3)
-    return jobs, _table(keys, ids, "main", "bench", now, str(prefix)[:16])
+    return _joined(f"{prefix}-", customer), _joined(f"spark:{prefix}:", customer), payload
 
 
 def _joined(*parts: str | pa.Array) -> pa.Array:
