@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import holdfast
-from benchmarks.jobs import fill, make
+from benchmarks.jobs import alike, fill, make
 from benchmarks.measure import Answer, throughput
 from benchmarks.raw_postgres import RawPostgres
 from benchmarks.sqlite_speed import drain
+from holdfast.client import BATCH
 from holdfast.testing.servers.postgres import PostgresServer
 
 JOBS = 20_000
@@ -52,22 +53,22 @@ def _enqueue(url: str) -> Answer:
     store, raw = holdfast.connect(url), RawPostgres(url)
 
     def ours() -> float:
-        jobs = make(JOBS)
+        jobs = [alike(BATCH) for _ in range(0, JOBS, BATCH)]  # as Client.enqueue_many hands them over
         started = time.perf_counter()
-        for start in range(0, JOBS, 1000):
-            store.enqueue(jobs[start : start + 1000])
+        for batch in jobs:
+            store.enqueue(batch)
         return time.perf_counter() - started
 
     def other() -> float:
-        jobs = make(JOBS)
+        jobs = [make(BATCH) for _ in range(0, JOBS, BATCH)]
         started = time.perf_counter()
-        for start in range(0, JOBS, 1000):
-            raw.enqueue(jobs[start : start + 1000])
+        for batch in jobs:
+            raw.enqueue(batch)
         return time.perf_counter() - started
 
     try:
         return throughput(
-            "PostgreSQL: bulk enqueue / bare COPY, 1000 a batch",
+            f"PostgreSQL: bulk enqueue / bare COPY, {BATCH:,} a batch",
             jobs=JOBS,
             rounds=ROUNDS,
             ours=ours,
