@@ -4,6 +4,7 @@ import fcntl
 import io
 import os
 import pty
+import select
 import struct
 import sys
 import termios
@@ -38,7 +39,14 @@ def terminal(columns=80):
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     with os.fdopen(master, "rb", buffering=0) as ours, os.fdopen(slave, "w", encoding="utf-8") as theirs:
-        yield theirs, lambda: ours.read(65536).decode().replace("\r\n", "\n")
+
+        def written():
+            text = ours.read(65536)
+            while select.select([ours], [], [], 0.1)[0]:  # a terminal may hand it over in pieces
+                text += ours.read(65536)
+            return text.decode().replace("\r\n", "\n")
+
+        yield theirs, written
 
 
 def visible(text):

@@ -22,6 +22,7 @@ from holdfast.model import duration
 from holdfast.spark.progress import Progress
 
 LINE_EVERY = 5.0  # seconds between two lines where nothing can be redrawn
+AWAY = "\x1b[2A\r\x1b[J"  # two lines up, and nothing below
 WIDEST = 100  # columns of both lines
 NARROWEST = 8  # columns of the bar itself; where there is less room, numbers must do
 GREEN, RED, CYAN, GREY = "32", "31", "36", "90"  # done, dead, in flight, ready; colours of terminals
@@ -105,7 +106,7 @@ class TerminalBar:
     def wipe(self) -> None:
         """Take both lines away."""
         if self._drawn:
-            self._out.write("\x1b[2A\r\x1b[J")
+            self._out.write(AWAY)
             self._out.flush()
         self._drawn = False
 
@@ -116,8 +117,7 @@ class TerminalBar:
         counts = "   ".join(_counts(progress, last=last))[: width - 2]
         room = width - len(speed) - 4
         bar = f"{self._bar(progress, room)}  " if room >= NARROWEST else ""
-        self.wipe()
-        self._out.write(f"  {bar}{speed}\n  {counts}\n")
+        self._out.write(f"{AWAY if self._drawn else ''}  {bar}{speed}\n  {counts}\n")  # at once: it does not flicker
         self._out.flush()
         self._drawn = not last
 
