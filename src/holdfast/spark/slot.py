@@ -34,6 +34,7 @@ TELL_EVERY = 0.5  # seconds in which a batch is given on, however small; and in 
 PRESENCE = "spark.slot"  # registry: a slot that is alive, and how it stands
 TRY = "spark.try"  # registry: a try of a slot that has begun; its name is run/stage/slot/try
 RUN = "spark.run"  # registry: orders for all slots of a run
+ALL_KNOW = 2 * TELL_EVERY  # seconds in which every slot has looked for orders
 ALIVE_FOR = 5 * SECOND  # without news from a slot, after which it is thought dead
 STOP = b"stop"
 
@@ -90,12 +91,15 @@ class Slot:
         self._told: SimpleQueue[tuple[Sequence[Settled], int] | None] = SimpleQueue()  # None: there will be no more
         self._done = threading.Event()
         self._stop = threading.Event()
+        self._stopped_at: float | None = None  # when the order to stop was first seen
+        self._ends_at = None if order.stop_after is None else monotonic() + order.stop_after
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._work, name="holdfast-slot", daemon=True)
 
     def __enter__(self) -> Self:
         self._worker.prepare()
         self._store.write([Change(kind=TRY, key=self.name, value=b"", ttl=DAY)])  # before it has done anything
+        self._obey()  # Spark may start one more copy of a slot when all others are about to leave
         self._thread.start()
         return self
 
@@ -108,11 +112,10 @@ class Slot:
 
     def outcomes(self) -> Iterator[pa.RecordBatch]:
         """What was done, as it is done, until there is no more to do."""
-        ends_at = None if self._order.stop_after is None else monotonic() + self._order.stop_after
         while not self._done.is_set():
             with contextlib.suppress(StoreError):  # the worker goes on trying; so does this
                 self._tell()
-                self._obey(ends_at)
+                self._obey()
                 self._bury_the_dead()
             yield from self._batches(monotonic() + TELL_EVERY)
         yield from self._batches(0.0)
@@ -163,9 +166,20 @@ class Slot:
         ttl = ALIVE_FOR if alive else 60 * SECOND
         self._store.write([Change(kind=PRESENCE, key=self.name, value=standing, ttl=ttl)])
 
-    def _obey(self, ends_at: float | None) -> None:
+    def _obey(self) -> None:
+        """Once stopped, reserve nothing more; but give nothing back before every other slot has been told, too.
+
+        One that has not would take it, and may be ended by Spark with the job in its hands: of two copies of a slot
+        only the first to end is let live.
+        """
+        now = monotonic()
         [order] = self._store.read(RUN, [self._order.run])
-        if (order is not None and order.value == STOP) or (ends_at is not None and monotonic() >= ends_at):
+        if order is not None and order.value == STOP:
+            self._worker.hold()
+            self._stopped_at = self._stopped_at or now
+            if now - self._stopped_at >= ALL_KNOW:
+                self._stop.set()
+        if self._ends_at is not None and now >= self._ends_at:
             self._stop.set()
 
     def _bury_the_dead(self) -> None:

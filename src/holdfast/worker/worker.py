@@ -140,6 +140,7 @@ class Worker:
         self._lease_for = from_timedelta(self.options.lease)
         self._on_settled = on_settled
         self._children: Children | None = None
+        self._holding = threading.Event()
         self._stop = threading.Event()
         self._now = threading.Event()
         self._numbers = itertools.count(1)
@@ -168,6 +169,10 @@ class Worker:
         self._stop.set()
         if at_once:
             self._now.set()
+
+    def hold(self) -> None:
+        """Reserve nothing more, and go on with what is held, until ``stop``."""
+        self._holding.set()
 
     def close(self) -> None:
         """Close the resources that ``process_once`` has made. ``run`` cleans up behind itself."""
@@ -310,7 +315,7 @@ class Worker:
 
     def _reserve(self, children: Children, heart: Heart) -> list[Run] | None:
         """Take what there is room for; None if there is none."""
-        room = children.room()
+        room = 0 if self._holding.is_set() else children.room()
         if self.options.max_jobs is not None:
             room = min(room, self.options.max_jobs - self._started)
         if room <= 0:
