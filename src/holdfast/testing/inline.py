@@ -25,7 +25,7 @@ from holdfast.model.definition import JobDefinition
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Lease, Reservation
 from holdfast.wire.codec import JSON
-from holdfast.wire.records import to_job, to_record
+from holdfast.wire.records import brief, to_job, to_record
 from holdfast.worker.attempt import attempt as run_attempt
 from holdfast.worker.catalogue import Catalogue, Middleware, Resources, encode_result, handler_of
 from holdfast.worker.control import Control
@@ -237,7 +237,7 @@ class Inline:
 def _run(catalogue: Catalogue, reservation: Reservation) -> Outcome:
     resources = Resources(catalogue.resources)
     try:
-        return run_attempt(catalogue, resources, reservation, lambda *_: None)
+        return run_attempt(catalogue, resources, brief(reservation), lambda *_: None)
     finally:
         resources.close()
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import cast
 
+import msgspec
 from uuid_utils import uuid7
 
 from holdfast.clock import from_datetime, from_timedelta, to_datetime, to_timedelta
@@ -19,6 +20,7 @@ from holdfast.wire.codec import JSON, Codec, codec, decoded, encoded
 from holdfast.wire.envelope import META_CODEC
 
 _JobDraft = draft_of(Job)
+_NO_META: Mapping[str, object] = {}
 
 
 def to_record(
@@ -69,27 +71,72 @@ def to_records(
     return Alike(shared, [str(uuid7()) for _ in data], data, None if keys is None else list(keys))
 
 
-def to_job(reservation: Reservation, codec: Codec = JSON) -> Job:
+class Brief(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What of a reservation the process needs that runs its handler. No token: whoever has that can settle the job."""
+
+    id: str
+    type: str
+    queue: str
+    payload: bytes
+    attempt: int
+    max_attempts: int
+    crashes: int
+    fence: int
+    created_at: int
+    run_at: int | None  # as requested
+    timeout: int | None
+    domain: str | None
+    offset: int | None
+    name: str | None
+    meta: bytes | None  # JSON; most jobs have none
+    checkpoint: bytes | None
+
+
+def brief(reservation: Reservation) -> Brief:
+    """The reservation, for whoever runs it."""
+    record = reservation.job
+    return Brief(
+        record.id,
+        record.type,
+        record.queue,
+        record.payload,
+        record.attempts,
+        record.max_attempts,
+        record.crashes,
+        reservation.lease.fence,
+        record.created_at,
+        record.requested_run_at,
+        record.timeout,
+        record.domain,
+        record.offset,
+        record.name,
+        JSON.encode(record.meta, field="meta") if record.meta else None,
+        reservation.checkpoint,
+    )
+
+
+def to_job(reserved: Reservation | Brief, codec: Codec = JSON) -> Job:
     """What a handler sees of a reserved job. Raises ``PayloadError`` if its payload cannot be read.
 
     The record names the codec of its payload: that is ``codec`` if the names agree, else a registered one.
     """
-    record, lease = reservation.job, reservation.lease
+    told = reserved if isinstance(reserved, Brief) else brief(reserved)
+    meta = _NO_META if told.meta is None else cast("dict[str, object]", JSON.decode(told.meta, field="meta"))
     job = _JobDraft()
-    job.id = record.id
-    job.type = record.type
-    job.name = record.name
-    job.payload = decoded(_codec_of(record, codec), record.payload)
-    job.queue = record.queue
-    job.attempt = record.attempts
-    job.max_attempts = record.max_attempts
-    job.fence = lease.fence
-    job.created_at = to_datetime(record.created_at)
-    job.run_at = None if record.requested_run_at is None else to_datetime(record.requested_run_at)
-    job.timeout = None if record.timeout is None else to_timedelta(record.timeout)
-    job.domain = record.domain
-    job.offset = record.offset
-    job.meta = {key: value for key, value in record.meta.items() if not key.startswith(RESERVED_META)}
+    job.id = told.id
+    job.type = told.type
+    job.name = told.name
+    job.payload = decoded(_codec_of(meta, codec), told.payload)
+    job.queue = told.queue
+    job.attempt = told.attempt
+    job.max_attempts = told.max_attempts
+    job.fence = told.fence
+    job.created_at = to_datetime(told.created_at)
+    job.run_at = None if told.run_at is None else to_datetime(told.run_at)
+    job.timeout = None if told.timeout is None else to_timedelta(told.timeout)
+    job.domain = told.domain
+    job.offset = told.offset
+    job.meta = {key: value for key, value in meta.items() if not key.startswith(RESERVED_META)} if meta else {}
     job.__class__ = Job
     return cast("Job", job)
 
@@ -111,6 +158,6 @@ def _meta(request: JobRequest, codec: Codec) -> dict[str, object]:
     return cast("dict[str, object]", JSON.decode(bounds.blob("meta", data, most=bounds.MAX_META)))
 
 
-def _codec_of(record: JobRecord, given: Codec) -> Codec:
-    name = record.meta.get(META_CODEC, JSON.name)
+def _codec_of(meta: Mapping[str, object], given: Codec) -> Codec:
+    name = meta.get(META_CODEC, JSON.name)
     return given if name == given.name else codec(str(name))

@@ -12,9 +12,7 @@ from functools import partial
 from typing import TypeAlias
 
 from holdfast.errors import PayloadError
-from holdfast.model.job import JobRecord
-from holdfast.model.lease import Reservation
-from holdfast.wire.records import to_job
+from holdfast.wire.records import Brief, to_job
 from holdfast.worker.catalogue import Catalogue, Handler, Middleware, Resources, encode_result
 from holdfast.worker.context import Context
 from holdfast.worker.control import Retry, Snooze, Unrecoverable
@@ -38,7 +36,7 @@ KeepNote = Callable[[bytes | None, bytes | None], None]  # progress, checkpoint
 def attempt(
     catalogue: Catalogue,
     resources: Resources,
-    reservation: Reservation,
+    told: Brief,
     note: KeepNote,
     began: Callable[[Context], None] = lambda _: None,
     *,
@@ -48,13 +46,13 @@ def attempt(
 
     ``complete`` runs what an async handler gives to its end.
     """
-    handler = catalogue.get(reservation.job.type)
+    handler = catalogue.get(told.type)
     if handler is None:
         return UnknownType()
     if handler.chunk is not None:
-        return together(handler, resources, [(reservation, note, began)], complete=complete)[0]
+        return together(handler, resources, [(told, note, began)], complete=complete)[0]
     try:
-        payload, context = _read(handler, resources, reservation, note)
+        payload, context = _read(handler, resources, told, note)
     except PayloadError as error:
         return BadPayload(error=str(error))
     began(context)
@@ -64,10 +62,10 @@ def attempt(
         return _matched(error)
 
 
-def _read(handler: Handler, resources: Resources, reservation: Reservation, note: KeepNote) -> tuple[object, Context]:
+def _read(handler: Handler, resources: Resources, told: Brief, note: KeepNote) -> tuple[object, Context]:
     """What the handler is called with."""
-    job = to_job(reservation)
-    return handler.decode(job.payload), Context(job, checkpoint=reservation.checkpoint, resources=resources, note=note)
+    job = to_job(told)
+    return handler.decode(job.payload), Context(job, checkpoint=told.checkpoint, resources=resources, note=note)
 
 
 def _chained(
@@ -109,12 +107,12 @@ def _matched(answer: object) -> Outcome:
 
 # Several at a time -------------------------------------------------------------------------------------------
 
-Member: TypeAlias = tuple[Reservation, KeepNote, Callable[[Context], None]]
+Member: TypeAlias = tuple[Brief, KeepNote, Callable[[Context], None]]
 
 
-def goes_together(job: JobRecord) -> bool:
+def goes_together(attempt: int, crashes: int) -> bool:
     """Whether a job may share a call: one that was tried before, whatever came of it, is alone with its second try."""
-    return job.attempts == 1 and job.crashes == 0
+    return attempt == 1 and crashes == 0
 
 
 def together(
@@ -123,9 +121,9 @@ def together(
     """Run jobs of one type by one call of a handler for chunks; gives the outcome of each, in order."""
     outcomes: list[Outcome] = [NOTHING] * len(members)
     places, payloads, contexts = [], [], []
-    for place, (reservation, note, began) in enumerate(members):
+    for place, (told, note, began) in enumerate(members):
         try:
-            payload, context = _read(handler, resources, reservation, note)
+            payload, context = _read(handler, resources, told, note)
         except PayloadError as error:
             outcomes[place] = BadPayload(error=str(error))
             continue

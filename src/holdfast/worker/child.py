@@ -11,9 +11,9 @@ import types
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from holdfast.clock import SystemClock, monotonic
-from holdfast.model.lease import Lease, Reservation
 from holdfast.worker import frames
 from holdfast.worker.attempt import Member, attempt, goes_together, together
 from holdfast.worker.catalogue import Catalogue, Resources
@@ -148,11 +148,10 @@ class Child:
     def _run_one(self, work: Work, complete: Complete) -> Ended:
         """One attempt, whatever it does. It can be interrupted from before its beginning is told until it has ended."""
         present = self._present[work.run] = Present(threading.get_ident())
-        reservation, note, enter = self._member(work, present)
         began = monotonic()
         try:
             self._say(Began(work.run, self._clock.now()))
-            outcome = attempt(self._catalogue, self._resources, reservation, note, enter, complete=complete)
+            outcome = attempt(self._catalogue, self._resources, *self._member(work, present), complete=complete)
             ended = frames.ended(work.run, outcome)
             self._leave(work.run)
         except Interruption:
@@ -167,24 +166,22 @@ class Child:
 
     def _member(self, work: Work, present: Present) -> Member:
         """What an attempt needs to know of one job."""
-        lease = Lease(job_id=work.job.id, token="", fence=work.fence, expires_at=0)  # the token stays with the parent
+        return work.job, partial(self._note, work.run), present.enter
 
-        def note(progress: bytes | None, checkpoint: bytes | None) -> None:
-            self._say(Noted(work.run, progress, checkpoint))
-
-        return Reservation(job=work.job, lease=lease, checkpoint=work.checkpoint), note, present.enter
+    def _note(self, run: int, progress: bytes | None, checkpoint: bytes | None) -> None:
+        self._say(Noted(run, progress, checkpoint))
 
     # Several at a time ------------------------------------------------------------------------------------------
 
     def _mates(self, first: Work) -> list[Work]:
         """Those behind it that can share its call."""
         mates: list[Work] = []
-        most = self._chunks[first.job.type] if goes_together(first.job) else 1
+        most = self._chunks[first.job.type] if _goes_together(first) else 1
         while (
             self._waiting
             and 1 + len(mates) < most
             and self._waiting[0].job.type == first.job.type
-            and goes_together(self._waiting[0].job)
+            and _goes_together(self._waiting[0])
         ):
             mates.append(self._waiting.popleft())
         return mates
@@ -254,8 +251,14 @@ class Child:
             raise Interruption
 
 
+def _goes_together(work: Work) -> bool:
+    return goes_together(work.job.attempt, work.job.crashes)
+
+
 def _flush() -> None:
     """What a handler prints is seen, even if its process is killed later."""
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):
+        try:  # noqa: SIM105 - a context for each of two streams after each job would cost more than they do
             stream.flush()
+        except Exception:  # noqa: BLE001, S110 - closed, full, or anybody's object
+            pass

@@ -1,16 +1,16 @@
-"""What parent and child say to each other: a line of JSON each, never pickle.
+"""What parent and child say to each other: lists of frames in MessagePack, each behind its length; never pickle.
 
-Lines, because many of them are written and read by one call: with very short jobs that is where the time goes.
+Lists, because many frames are written and read by one call: with very short jobs that is where the time goes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import msgspec
 
-from holdfast.model.job import JobRecord
+from holdfast.wire.records import Brief
 from holdfast.worker.outcome import (
     BadPayload,
     Failed,
@@ -25,27 +25,25 @@ from holdfast.worker.outcome import (
 _PLAIN = Succeeded()  # most end like this
 
 
-class Work(msgspec.Struct, tag=True, frozen=True):
+class Work(msgspec.Struct, array_like=True, tag=True, frozen=True):
     """Run this job; ``run`` numbers the attempt between these two."""
 
     run: int
-    job: JobRecord
-    fence: int
-    checkpoint: bytes | None = None
+    job: Brief
 
 
-class Stop(msgspec.Struct, tag=True, frozen=True):
+class Stop(msgspec.Struct, array_like=True, tag=True, frozen=True):
     """Finish what is running, give back the rest, and go."""
 
 
-class Began(msgspec.Struct, tag=True, frozen=True):
+class Began(msgspec.Struct, array_like=True, tag=True, frozen=True):
     """The handler of this run starts now."""
 
     run: int
     at: int
 
 
-class Noted(msgspec.Struct, tag=True, frozen=True):
+class Noted(msgspec.Struct, array_like=True, tag=True, frozen=True):
     """Something for the next heartbeat."""
 
     run: int
@@ -53,7 +51,7 @@ class Noted(msgspec.Struct, tag=True, frozen=True):
     checkpoint: bytes | None = None
 
 
-class Ended(msgspec.Struct, tag=True):
+class Ended(msgspec.Struct, array_like=True, tag=True):
     """How a run ended; the parent makes an outcome of it."""
 
     run: int
@@ -66,13 +64,13 @@ class Ended(msgspec.Struct, tag=True):
     took: float = 0.0  # seconds
 
 
-class GivenBack(msgspec.Struct, tag=True, frozen=True):
+class GivenBack(msgspec.Struct, array_like=True, tag=True, frozen=True):
     """This run was never started."""
 
     run: int
 
 
-class Interrupt(msgspec.Struct, tag=True, frozen=True):
+class Interrupt(msgspec.Struct, array_like=True, tag=True, frozen=True):
     """Stop this run, if it is still the one: sent beside a signal, on a socket of its own."""
 
     run: int
@@ -81,13 +79,15 @@ class Interrupt(msgspec.Struct, tag=True, frozen=True):
 
 Frame: TypeAlias = Work | Stop | Began | Noted | Ended | GivenBack | Interrupt
 
-_encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Frame)
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[Frame]).decode
+_LENGTH = 4  # bytes, in front of each list
 
 
-def packed(frames: Iterable[Frame]) -> bytes:
-    """Frames as bytes, one line each."""
-    return _encoder.encode_lines(frames)
+def packed(frames: Sequence[Frame]) -> bytes:
+    """A list of frames as bytes."""
+    data = _encode(frames)
+    return len(data).to_bytes(_LENGTH) + data
 
 
 class Buffer:
@@ -98,9 +98,14 @@ class Buffer:
 
     def feed(self, data: bytes) -> list[Frame]:
         """Every frame that is complete now."""
-        whole, end, rest = (self._left + data).rpartition(b"\n")
-        self._left = rest
-        return _decoder.decode_lines(whole) if end else []
+        data = self._left + data
+        frames: list[Frame] = []
+        at = 0
+        while (start := at + _LENGTH) <= len(data) and (end := start + int.from_bytes(data[at:start])) <= len(data):
+            frames += _decode(data[start:end])
+            at = end
+        self._left = data[at:]
+        return frames
 
 
 def ended(run: int, outcome: Outcome) -> Ended:

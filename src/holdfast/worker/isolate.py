@@ -20,6 +20,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from holdfast.clock import SECOND, monotonic, processor_time
+from holdfast.wire.records import brief
 from holdfast.worker import frames
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.child import INTERRUPT, READ, server
@@ -271,7 +272,7 @@ class Children:
             given = self._take_for(child, min(share, most - len(child.runs)))
             if given:
                 child.runs.update((run.number, run) for run in given)
-                child.outgoing += frames.packed(_work(run) for run in given)
+                child.outgoing += frames.packed([Work(run.number, brief(run.reservation)) for run in given])
                 self._flush(child)
 
     def _take_for(self, child: _Child, most: int) -> list[Run]:
@@ -416,11 +417,6 @@ class Children:
             interest = selectors.EVENT_READ | (selectors.EVENT_WRITE if waits else 0)
             with contextlib.suppress(KeyError, ValueError):
                 self._selector.modify(child.born.frames, interest, lambda: self._converse(child))
-
-
-def _work(run: Run) -> Work:
-    job, lease, checkpoint = run.reservation.job, run.reservation.lease, run.reservation.checkpoint
-    return Work(run.number, job, lease.fence, checkpoint)
 
 
 def _deadline(run: Run) -> float | None:

@@ -27,6 +27,7 @@ from holdfast.model.lease import Lease, Reservation
 from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.model.retry import DEFAULT, RetryPolicy
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
+from holdfast.wire.records import brief
 from holdfast.worker.attempt import attempt, goes_together
 from holdfast.worker.catalogue import Catalogue, Handler, Resources, handler_of
 from holdfast.worker.decide import decide
@@ -200,7 +201,7 @@ class Worker:
         heart.start()
         heart.add([run])
         try:
-            outcome = attempt(self.catalogue, self._resources, reservation, run.keep)
+            outcome = attempt(self.catalogue, self._resources, brief(reservation), run.keep)
         finally:
             heart.stop()
         lease = heart.remove([run]).get(run, reservation.lease)
@@ -339,7 +340,11 @@ class Worker:
         if timeout is None and handler is not None and handler.timeout is not None:
             timeout = from_timedelta(handler.timeout)
         cpu = (handler.cpu if handler is not None else None) or self.options.limits.cpu
-        chunk = handler.chunk if handler is not None and goes_together(reservation.job) else None
+        chunk = (
+            handler.chunk
+            if handler is not None and goes_together(reservation.job.attempts, reservation.job.crashes)
+            else None
+        )
         return Run(
             next(self._numbers),
             reservation,
