@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from benchmarks.sides import tell_start
 from benchmarks.sqlite_speed import drain
 from holdfast.app import Holdfast
 from holdfast.worker.context import Context
-from holdfast.worker.worker import WorkerOptions
+from holdfast.worker.worker import Settled, Worker, WorkerOptions
 
 if TYPE_CHECKING:
     from huey import SqliteHuey
@@ -38,6 +38,26 @@ def worker_drain(url: str, processes: str) -> None:
     tally = worker.run()
     print(time.perf_counter() - started)
     assert set(tally) <= {"acked", "released"}, tally  # a machine that stands still for a second makes it give back
+    app.close()
+
+
+def worker_work(url: str, processes: str) -> None:
+    """The same as PgQueuer's side counts it: from its call, with processes and connections there, to the last ack."""
+    app = Holdfast(url)
+    app.handler(TYPE, queue=QUEUE)(lambda _payload: None)
+    last = 0.0
+
+    def told(_settled: Sequence[Settled]) -> None:
+        nonlocal last
+        last = time.perf_counter()
+
+    options = WorkerOptions(queues=(QUEUE,), processes=int(processes), until_drained=True)
+    worker = Worker(app.driver, options, catalogue=app.catalogue, on_settled=told)
+    worker.prepare()
+    started = time.perf_counter()
+    tally = worker.run()
+    print(last - started)
+    assert set(tally) <= {"acked", "released"}, tally
     app.close()
 
 
@@ -126,6 +146,7 @@ def huey_task(queue: SqliteHuey, function: Callable[[object], None]) -> Callable
 
 ROLES = {
     "worker-drain": worker_drain,
+    "worker-work": worker_work,
     "loop-drain": loop_drain,
     "bulk-enqueue": bulk_enqueue,
     "huey-drain": huey_drain,

@@ -89,7 +89,7 @@ def _drain_beside_pgqueuer(url: str, peer: str, processes: int) -> Answer:
 
     def once() -> float:
         fill(store, JOBS)
-        return seconds("contender", "worker-drain", url, processes)
+        return seconds("contender", "worker-work", url, processes)
 
     def theirs(over: str) -> float:
         seconds("contender_pgqueuer", "enqueue", peer, JOBS, PEER_ENQUEUES[0])

@@ -121,7 +121,7 @@ def to_job(reserved: Reservation | Brief, codec: Codec = JSON) -> Job:
     The record names the codec of its payload: that is ``codec`` if the names agree, else a registered one.
     """
     told = reserved if isinstance(reserved, Brief) else brief(reserved)
-    meta = _NO_META if told.meta is None else cast("dict[str, object]", JSON.decode(told.meta, field="meta"))
+    meta = _meta_of(told)
     job = _JobDraft()
     job.id = told.id
     job.type = told.type
@@ -139,6 +139,15 @@ def to_job(reserved: Reservation | Brief, codec: Codec = JSON) -> Job:
     job.meta = {key: value for key, value in meta.items() if not key.startswith(RESERVED_META)} if meta else {}
     job.__class__ = Job
     return cast("Job", job)
+
+
+def payload_of(told: Brief, codec: Codec = JSON) -> object:
+    """The payload alone. Raises ``PayloadError`` if it cannot be read."""
+    return decoded(_codec_of(_meta_of(told), codec), told.payload)
+
+
+def _meta_of(told: Brief) -> Mapping[str, object]:
+    return _NO_META if told.meta is None else cast("dict[str, object]", JSON.decode(told.meta, field="meta"))
 
 
 def _run_at(request: JobRequest, now: int) -> int | None:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TypeAlias
 
 from holdfast.errors import PayloadError
-from holdfast.wire.records import Brief, to_job
+from holdfast.wire.records import Brief, payload_of, to_job
 from holdfast.worker.catalogue import Catalogue, Handler, Middleware, Resources, encode_result
 from holdfast.worker.context import Context
 from holdfast.worker.control import Retry, Snooze, Unrecoverable
@@ -44,20 +44,26 @@ def attempt(
 ) -> Outcome:
     """Run the job once. Only what interrupts the process itself comes out as an exception.
 
-    ``complete`` runs what an async handler gives to its end.
+    ``complete`` runs what an async handler gives to its end. ``began`` is told the context, if anybody looks at it.
     """
     handler = catalogue.get(told.type)
     if handler is None:
         return UnknownType()
     if handler.chunk is not None:
         return together(handler, resources, [(told, note, began)], complete=complete)[0]
+    context = None
     try:
-        payload, context = _read(handler, resources, told, note)
+        if handler.wants_context or catalogue.middleware:
+            payload, context = _read(handler, resources, told, note)
+            began(context)
+        else:  # the payload is all that it is called with
+            payload = handler.decode(payload_of(told))
     except PayloadError as error:
         return BadPayload(error=str(error))
-    began(context)
     try:
-        return _matched(_chained(catalogue.middleware, handler, payload, context, complete))
+        if context is not None and catalogue.middleware:
+            return _matched(_chained(catalogue.middleware, handler, payload, context, complete))
+        return _matched(_call(handler, payload, context, complete))
     except Exception as error:  # noqa: BLE001 - whatever a handler raises is how its attempt ended
         return _matched(error)
 
@@ -72,15 +78,13 @@ def _chained(
     middleware: list[Middleware], handler: Handler, payload: object, context: Context, complete: Complete
 ) -> object:
     """The handler inside its middleware; what that raises or returns counts as the handler's own."""
-    if not middleware:
-        return _call(handler, payload, context, complete)
     call = partial(_call, handler, payload, context, complete)
     for wrapper in reversed(middleware):
         call = partial(wrapper, context, call)
     return call()
 
 
-def _call(handler: Handler, payload: object, context: Context, complete: Complete) -> object:
+def _call(handler: Handler, payload: object, context: Context | None, complete: Complete) -> object:
     answer = handler.function(payload, context) if handler.wants_context else handler.function(payload)
     return complete(answer) if handler.is_async else answer
 

@@ -32,13 +32,14 @@ from holdfast.worker.run import Run
 
 TIMEOUT, CPU, SHUTDOWN, CANCEL, LOST = "timeout", "cpu", "shutdown", "cancel", "lease lost"
 
-MOST_AHEAD = 256  # jobs that may wait inside a child behind the running ones
+MOST_AHEAD = 768  # jobs that may wait inside a child behind the running ones
 SHORT = 0.010  # seconds of work that may wait there: enough to keep the child busy, too little to be missed
-MOST_WAITING = 1000  # jobs that may wait here, in front of all children, and be released if need be
+MOST_WAITING = 3000  # jobs that may wait here, in front of all children, and be released if need be
+AT_ONCE = 1000  # jobs that are asked for by one call
 SOON = 0.050  # seconds in which a job is expected to end, for those that would rather wait for it
 A_WHILE = 0.100  # seconds of work that may wait here: long jobs are not hoarded
-BREATH = 0.001  # seconds in which children with plenty of very short jobs are left alone, and heard all at once
-PLENTY = 32  # jobs that last a child for longer than that
+BREATH = 0.004  # seconds in which children with plenty of very short jobs are left alone, and heard all at once
+PLENTY = 384  # jobs that last a child for longer than that
 CPU_LOOK = 0.050  # seconds between two looks at a run that has less processor time left than this
 UNKNOWN = 1.0  # seconds that a run is thought to take before one has ended
 HASTY = 1.0  # a child that dies younger than this, having run nothing, is replaced only after this long
@@ -111,7 +112,8 @@ class Children:
     def room(self) -> int:
         """How many more runs are useful now: what can start at once, and what waits only a moment.
 
-        Short jobs are asked for by the half store: many small batches would cost more than the jobs.
+        Short jobs are asked for by the thousand: many small batches would cost more than the jobs, and children would
+        wait for a larger one.
         """
         with self._lock:
             if self._broken is not None:
@@ -120,7 +122,8 @@ class Children:
             waiting = min(MOST_WAITING, self._slots * int(A_WHILE / self._pace()))
             if waiting <= self._slots:
                 return room
-            return room + waiting if len(self._pending) <= waiting // 2 else 0
+            room += waiting
+            return min(room, AT_ONCE) if room >= min(waiting // 2, AT_ONCE) else 0
 
     def busy(self) -> int:
         """How many runs are handed over and have not ended."""

@@ -35,7 +35,7 @@ from holdfast.worker.heap import garbage_looked_for_rarely, old_values_left_alon
 from holdfast.worker.heartbeat import Heart
 from holdfast.worker.isolate import CANCEL, LOST, SHUTDOWN, SOON, Children
 from holdfast.worker.limits import Limits, Term
-from holdfast.worker.outcome import Interrupted, Outcome
+from holdfast.worker.outcome import Interrupted, Outcome, Succeeded
 from holdfast.worker.policy import policy_of
 from holdfast.worker.run import Run
 from holdfast.worker.settler import Settler, keep_last_notes
@@ -335,23 +335,20 @@ class Worker:
         return runs
 
     def _run_of(self, reservation: Reservation) -> Run:
-        handler = self.catalogue.get(reservation.job.type)
-        timeout = reservation.job.timeout
-        if timeout is None and handler is not None and handler.timeout is not None:
-            timeout = from_timedelta(handler.timeout)
-        cpu = (handler.cpu if handler is not None else None) or self.options.limits.cpu
-        chunk = (
-            handler.chunk
-            if handler is not None and goes_together(reservation.job.attempts, reservation.job.crashes)
-            else None
-        )
-        return Run(
-            next(self._numbers),
-            reservation,
-            timeout=timeout,
-            cpu=None if cpu is None else from_timedelta(cpu),
-            chunk=chunk or 1,
-        )
+        run, job = Run(next(self._numbers), reservation), reservation.job
+        handler = self.catalogue.get(job.type)
+        cpu = self.options.limits.cpu
+        if job.timeout is not None:
+            run.timeout = job.timeout
+        if handler is not None:
+            if job.timeout is None and handler.timeout is not None:
+                run.timeout = from_timedelta(handler.timeout)
+            if handler.chunk is not None and goes_together(job.attempts, job.crashes):
+                run.chunk = handler.chunk
+            cpu = handler.cpu or cpu
+        if cpu is not None:
+            run.cpu = from_timedelta(cpu)
+        return run
 
     def _enough(self) -> bool:
         return self.options.max_jobs is not None and self._started >= self.options.max_jobs
@@ -388,7 +385,9 @@ class Worker:
 
     def _decide(self, run: Run, outcome: Outcome, lease: Lease) -> Settlement:
         job = run.reservation.job
-        policy = policy_of(job, self.catalogue.get(job.type), self.options.retry)
+        policy = self.options.retry
+        if not isinstance(outcome, Succeeded):  # most need none
+            policy = policy_of(job, self.catalogue.get(job.type), policy)
         return decide(job, lease, outcome, policy, random=self._dice.random(), started_at=run.started_at)
 
     def _settled(
