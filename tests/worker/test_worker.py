@@ -23,6 +23,7 @@ from holdfast.model.request import META_RETRY
 from holdfast.model.retry import Fixed
 from holdfast.model.settlement import Ack, Fail
 from holdfast.worker.heartbeat import Heart
+from holdfast.worker.isolate import Children
 from holdfast.worker.limits import Limits
 from holdfast.worker.run import Run
 from holdfast.worker.worker import WorkerOptions
@@ -599,3 +600,56 @@ def test_a_worker_forgets_what_is_old_and_no_dead_letter(app, drain, monkeypatch
 
 def _record(name, created_at):
     return JobRecord(id=name, type="one", queue="default", payload=b"1", created_at=created_at)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_short_jobs_do_not_wait_behind_a_long_one_in_its_process(app, drain, tmp_path, threads):
+    """Whether they came before it was known to be long, or after."""
+
+    @app.handler("mixed")
+    def mixed(payload):
+        if payload != "long":
+            return
+        waited = 0
+        while not (tmp_path / "all done").exists() and waited < 1000:  # ten seconds
+            waited += 1
+            time.sleep(0.01)
+        assert waited < 1000, "the short ones have not ended"
+
+    payloads = ["short"] * 500 + ["long"] * threads + ["short"] * 1500
+
+    def watch():
+        while app.driver.counts()[0].done < 2000:
+            time.sleep(0.05)
+        (tmp_path / "all done").touch()
+
+    app.client.enqueue([mixed.request(payload) for payload in payloads])
+    watching = threading.Thread(target=watch)
+    watching.start()
+    tally = drain(processes=2, threads=threads, lease=timedelta(seconds=15))
+    watching.join()
+    assert tally["acked"] == len(payloads)
+    assert tally["retried"] == 0
+
+
+def test_a_handler_that_never_ends_does_not_outlive_the_processes_above_it(app, tmp_path):
+    @app.handler("endless")
+    def endless(_payload):
+        (tmp_path / "new").write_text(str(os.getpid()))
+        (tmp_path / "new").rename(tmp_path / "pid")
+        while True:
+            time.sleep(60)
+
+    endless.enqueue()
+    children = Children(app.catalogue, processes=1, grace=1.0)
+    children.start(lambda _endings, _more_soon: None)
+    children.submit([Run(1, *app.driver.reserve(["default"], limit=1, lease_for=SECOND))])
+    while not (tmp_path / "pid").exists():
+        time.sleep(0.01)
+    os.kill(children._nursery.pid, signal.SIGKILL)
+    status = Path("/proc", (tmp_path / "pid").read_text(), "stat")
+    deadline = time.monotonic() + 10
+    while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    children.close()

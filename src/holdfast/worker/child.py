@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import socket
 import sys
@@ -18,9 +19,10 @@ from holdfast.worker import frames
 from holdfast.worker.attempt import Member, attempt, goes_together, together
 from holdfast.worker.catalogue import Catalogue, Resources
 from holdfast.worker.context import Context
-from holdfast.worker.frames import Began, Ended, GivenBack, Interrupt, Noted, Stop, Work
+from holdfast.worker.frames import Began, Ended, GivenBack, Interrupt, Noted, Recall, Stop, Work
 from holdfast.worker.limits import Limits, Term
 from holdfast.worker.loop import Complete, OwnLoop
+from holdfast.worker.nursery import Serve
 
 INTERRUPT = getattr(signal, "SIGUSR1", signal.SIGTERM)  # without it there is no worker, but a producer can import this
 READ = 1 << 16
@@ -32,19 +34,17 @@ class Interruption(BaseException):
     """Raised in the handler when its attempt is to stop. No ``Exception``: a handler's own nets should not catch it."""
 
 
-def server(
-    catalogue: Catalogue, limits: Limits, term: Term, *, threads: int
-) -> Callable[[socket.socket, socket.socket], None]:
+def server(catalogue: Catalogue, limits: Limits, term: Term, *, threads: int) -> Serve:
     """What the nursery calls in each new child."""
 
-    def serve(line: socket.socket, interrupts: socket.socket) -> None:
+    def serve(line: socket.socket, interrupts: socket.socket, says: int) -> None:
         limits.apply()
         if threads == 1:
-            Child(catalogue, line, interrupts, term).run()
+            Child(catalogue, line, interrupts, says, term).run()
         else:
             from holdfast.worker.threads import ThreadedChild  # noqa: PLC0415 - it is a child itself
 
-            ThreadedChild(catalogue, line, interrupts, term, threads=threads).run()
+            ThreadedChild(catalogue, line, interrupts, says, term, threads=threads).run()
 
     return serve
 
@@ -72,11 +72,14 @@ class Present:
 class Child:
     """One process that runs jobs."""
 
-    def __init__(self, catalogue: Catalogue, line: socket.socket, interrupts: socket.socket, term: Term) -> None:
+    def __init__(
+        self, catalogue: Catalogue, line: socket.socket, interrupts: socket.socket, says: int, term: Term
+    ) -> None:
         self._catalogue = catalogue
         self._resources = Resources(catalogue.resources)
         self._line = line
         self._interrupts = interrupts
+        self._says = says
         self._interrupts.setblocking(False)  # noqa: FBT003 - so does socket call it
         self._term = term
         self._finished = 0
@@ -127,6 +130,9 @@ class Child:
         if self._waiting and now - self._looked < LOOK_EVERY:
             return
         self._looked = now
+        self._take_all()
+
+    def _take_all(self) -> None:
         with contextlib.suppress(BlockingIOError):
             while data := self._line.recv(READ, socket.MSG_DONTWAIT):
                 self._take(data)
@@ -225,6 +231,17 @@ class Child:
             for frame in self._urgent.feed(self._interrupts.recv(READ)):
                 if isinstance(frame, Interrupt):
                     self._interrupt(frame)
+                elif isinstance(frame, Recall):
+                    self._give_up_waiting()
+
+    def _give_up_waiting(self) -> None:
+        """Only in the middle of a handler: elsewhere this very thread may be looking at what waits, or be speaking.
+
+        Then nothing happens, and if need be the parent asks again.
+        """
+        if self._present and not self._saying:
+            self._take_all()
+            self._say(*(GivenBack(self._waiting.popleft().run) for _ in range(len(self._waiting))))
 
     def _interrupt(self, frame: Interrupt) -> None:
         """If it concerns the present run: that is what this very thread was doing. Never in half a sentence."""
@@ -243,12 +260,16 @@ class Child:
     def _say(self, *said: frames.Frame) -> None:
         self._saying = True
         self._unsaid += said
-        self._line.sendall(frames.packed(self._unsaid))
+        self._write(frames.packed(self._unsaid))
         self._unsaid.clear()
         self._saying = False
         if self._owed:
             self._owed = False
             raise Interruption
+
+    def _write(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._says, data) :]
 
 
 def _goes_together(work: Work) -> bool:

@@ -70,6 +70,10 @@ class GivenBack(msgspec.Struct, array_like=True, tag=True, frozen=True):
     run: int
 
 
+class Recall(msgspec.Struct, array_like=True, tag=True, frozen=True):
+    """Give back what has not begun: what runs takes long, and another child may be idle. Sent like an interrupt."""
+
+
 class Interrupt(msgspec.Struct, array_like=True, tag=True, frozen=True):
     """Stop this run, if it is still the one: sent beside a signal, on a socket of its own."""
 
@@ -77,7 +81,7 @@ class Interrupt(msgspec.Struct, array_like=True, tag=True, frozen=True):
     why: str
 
 
-Frame: TypeAlias = Work | Stop | Began | Noted | Ended | GivenBack | Interrupt
+Frame: TypeAlias = Work | Stop | Began | Noted | Ended | GivenBack | Recall | Interrupt
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Frame]).decode

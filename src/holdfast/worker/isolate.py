@@ -8,6 +8,7 @@ and replaced.
 from __future__ import annotations
 
 import contextlib
+import os
 import selectors
 import signal
 import socket
@@ -24,7 +25,7 @@ from holdfast.wire.records import brief
 from holdfast.worker import frames
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.child import INTERRUPT, READ, server
-from holdfast.worker.frames import Began, Ended, GivenBack, Interrupt, Noted, Stop, Work
+from holdfast.worker.frames import Began, Ended, GivenBack, Interrupt, Noted, Recall, Stop, Work
 from holdfast.worker.limits import Limits, Term
 from holdfast.worker.nursery import Born, Gone, Nursery
 from holdfast.worker.outcome import Cancelled, Crashed, Interrupted, Outcome, OutOfCpu, TimedOut
@@ -42,6 +43,7 @@ BREATH = 0.004  # seconds in which children with plenty of very short jobs are l
 PLENTY = 384  # jobs that last a child for longer than that
 CPU_LOOK = 0.050  # seconds between two looks at a run that has less processor time left than this
 UNKNOWN = 1.0  # seconds that a run is thought to take before one has ended
+STUCK = 0.5  # seconds that a run takes until those behind it in its child are called back, and again if need be
 HASTY = 1.0  # a child that dies younger than this, having run nothing, is replaced only after this long
 
 
@@ -54,6 +56,7 @@ class _Child:
     outgoing: bytearray = field(default_factory=bytearray)
     waits: bool = False  # the child does not read as fast as we write
     finished: int = 0
+    recalled: float = 0.0  # when what waits in it was last called back
     killed: bool = False  # by us, because one of its runs would not stop
 
 
@@ -118,8 +121,9 @@ class Children:
         with self._lock:
             if self._broken is not None:
                 raise self._broken
-            room = self._slots * max(1 + self._ahead(), self._chunk) - self.busy()
-            waiting = min(MOST_WAITING, self._slots * int(A_WHILE / self._pace()))
+            pace = self._pace()
+            room = self._slots * max(1 + self._ahead(pace), self._chunk) - self.busy()
+            waiting = min(MOST_WAITING, self._slots * int(A_WHILE / pace))
             if waiting <= self._slots:
                 return room
             room += waiting
@@ -198,8 +202,7 @@ class Children:
             with self._lock:
                 while self._children:
                     _, child = self._children.popitem()
-                    child.born.frames.close()
-                    child.born.interrupts.close()
+                    child.born.close()
             self._nursery.close()
             self._awake.close()
             self._wake.close()
@@ -237,6 +240,7 @@ class Children:
             now = monotonic()
             due = [now + 0.05] if self._closing else [now + 1.0]
             due += self._births
+            due += [now + STUCK for child in self._children.values() if len(child.runs) > self._threads * self._chunk]
             for child in self._children.values():
                 for run in self._may_run(child):
                     due += [instant for instant in (run.kill_at, _deadline(run)) if instant is not None]
@@ -260,18 +264,27 @@ class Children:
                 if run.kill_at is not None and now >= run.kill_at:
                     child.killed = True
                     self._nursery.signal(child.born.pid, signal.SIGKILL)
+            if self._is_stuck(child, now):
+                child.recalled = now
+                self._tell_now(child, Recall())
         while self._births and self._births[0] <= now:
             self._births.pop(0)
             self._nursery.ask_for_child()
+
+    def _is_stuck(self, child: _Child, now: float) -> bool:
+        """Whether jobs wait in it, though those in front of them turned out to be long."""
+        waiting = len(child.runs) > self._threads * self._chunk
+        return waiting and self._busy_for(child, now) > STUCK and now - child.recalled > STUCK
 
     def _dispatch(self) -> None:
         """Spread what is pending, those first that have least to do; then write to each child once."""
         if not self._pending:
             return
-        most = self._threads + self._ahead()
+        now, usual = monotonic(), self._pace()
         ready = sorted(self._children.values(), key=lambda child: len(child.runs))
         for place, child in enumerate(ready):
             share = -(-len(self._pending) // (len(ready) - place))
+            most = self._threads + self._ahead(max(usual, self._busy_for(child, now)))
             given = self._take_for(child, min(share, most - len(child.runs)))
             if given:
                 child.runs.update((run.number, run) for run in given)
@@ -300,19 +313,25 @@ class Children:
         """A job that has crashed before; and one whose processor time is measured, where threads would share it."""
         return run.reservation.job.crashes > 0 or (self._threads > 1 and run.cpu is not None)
 
-    def _ahead(self) -> int:
+    def _ahead(self, pace: float) -> int:
         """How many more than it can run at once a child gets."""
-        return min(MOST_AHEAD, int(self._threads * SHORT / self._pace()))
+        return min(MOST_AHEAD, int(self._threads * SHORT / pace))
 
     def _pace(self) -> float:
         """Seconds that a run takes: as lately, or as long as the youngest of the present ones has taken already."""
         now = monotonic()
-        begun = [[now - run.began for run in self._may_run(child) if run.began] for child in self._children.values()]
         return max(
             1e-6,
             UNKNOWN if self._usual is None else self._usual,
-            min((min(taken, default=0.0) for taken in begun), default=0.0),
+            min((self._busy_for(child, now) for child in self._children.values()), default=0.0),
         )
+
+    def _busy_for(self, child: _Child, now: float) -> float:
+        """Seconds that the youngest of a child's runs has taken already; 0 if one can begin in it now."""
+        runs = self._may_run(child)
+        if len(runs) < self._threads:
+            return 0.0
+        return min(now - run.began if run.began else 0.0 for run in runs)
 
     # News -------------------------------------------------------------------------------------------------------
 
@@ -320,9 +339,8 @@ class Children:
         match self._nursery.news():
             case Born() as born:
                 child = _Child(born, monotonic())
-                born.frames.setblocking(False)  # noqa: FBT003 - so does socket call it
                 self._children[born.pid] = child
-                self._selector.register(born.frames, selectors.EVENT_READ, lambda: self._converse(child))
+                self._selector.register(born.said, selectors.EVENT_READ, lambda: self._listen(child))
                 if self._closing:
                     self._send(child, Stop())
             case Gone(pid=pid, code=code):
@@ -330,16 +348,21 @@ class Children:
             case None:
                 raise RuntimeError("the nursery process has ended")
 
-    def _converse(self, child: _Child) -> None:
-        """Read what a child says, write what it did not take yet."""
+    def _listen(self, child: _Child) -> None:
+        """Read what a child says."""
         if child.born.pid not in self._children:
             return  # it was buried by an earlier event of the same moment
-        self._flush(child)
-        with contextlib.suppress(BlockingIOError, ConnectionResetError):
-            while data := child.born.frames.recv(READ):
+        if self._read(child):
+            self._selector.unregister(child.born.said)  # its end is near: the nursery will tell
+
+    def _read(self, child: _Child) -> bool:
+        """All that there is; gives whether there will be no more."""
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(child.born.said, READ):
                 for frame in child.incoming.feed(data):
                     self._heard(child, frame)
-            self._selector.unregister(child.born.frames)  # its end is near: the nursery will tell
+            return True
+        return False
 
     def _heard(self, child: _Child, frame: frames.Frame) -> None:
         match frame:
@@ -369,25 +392,20 @@ class Children:
 
     def _bury(self, child: _Child, code: int) -> None:
         """A child is gone: what it had begun has ended with it, what it had not begun goes to another."""
-        self._converse_last(child)
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(child.born.said)
+        self._read(child)
         for run in child.runs.values():
             if run.began is not None:
                 self._over.append(Ending(run, _died_with(child, run, code)))
         self._pending.extendleft(run for run in reversed(child.runs.values()) if run.began is None)
-        child.born.frames.close()
-        child.born.interrupts.close()
+        if child.waits:
+            self._selector.unregister(child.born.work)
+        child.born.close()
         if not self._closing:
             hasty = not child.finished and monotonic() - child.at < HASTY
             self._births.append(monotonic() + (HASTY if hasty and not child.runs else 0.0))
             self._births.sort()
-
-    def _converse_last(self, child: _Child) -> None:
-        with contextlib.suppress(KeyError, ValueError):
-            self._selector.unregister(child.born.frames)
-        with contextlib.suppress(BlockingIOError, ConnectionResetError):
-            while data := child.born.frames.recv(READ):
-                for frame in child.incoming.feed(data):
-                    self._heard(child, frame)
 
     # Acting -----------------------------------------------------------------------------------------------------
 
@@ -400,9 +418,13 @@ class Children:
         run.kill_at = monotonic() + self._grace
         for child in self._children.values():
             if run.number in child.runs:
-                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                    child.born.interrupts.send(frames.packed([Interrupt(run.number, run.why)]))
-                self._nursery.signal(child.born.pid, INTERRUPT)
+                self._tell_now(child, Interrupt(run.number, run.why))
+
+    def _tell_now(self, child: _Child, frame: frames.Frame) -> None:
+        """Whatever it is doing. One that has not listened for long may be full of it: if need be it is killed."""
+        with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
+            child.born.interrupts.send(frames.packed([frame]))
+        self._nursery.signal(child.born.pid, INTERRUPT)
 
     def _send(self, child: _Child, frame: frames.Frame) -> None:
         child.outgoing += frames.packed([frame])
@@ -410,16 +432,22 @@ class Children:
 
     def _flush(self, child: _Child) -> None:
         """Write without waiting; the selector says when a slow reader has room again."""
-        with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
+        if child.born.pid not in self._children:
+            return
+        try:
             while child.outgoing:
-                sent = child.born.frames.send(child.outgoing)
+                sent = child.born.work.send(child.outgoing)
                 del child.outgoing[:sent]
+        except BlockingIOError:
+            pass
+        except (BrokenPipeError, ConnectionResetError):  # it is gone: what it has not begun will go to another
+            child.outgoing.clear()
         waits = bool(child.outgoing)
-        if waits is not child.waits:
-            child.waits = waits
-            interest = selectors.EVENT_READ | (selectors.EVENT_WRITE if waits else 0)
-            with contextlib.suppress(KeyError, ValueError):
-                self._selector.modify(child.born.frames, interest, lambda: self._converse(child))
+        if waits and not child.waits:
+            self._selector.register(child.born.work, selectors.EVENT_WRITE, lambda: self._flush(child))
+        elif child.waits and not waits:
+            self._selector.unregister(child.born.work)
+        child.waits = waits
 
 
 def _deadline(run: Run) -> float | None:

@@ -8,6 +8,7 @@ has said that the child is gone.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import select
 import signal
@@ -20,7 +21,13 @@ from typing import NamedTuple
 import msgspec
 
 ENDING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-CHILD_SOCKETS = 2  # one for frames, one for interrupts
+CHILD_ENDS = 3  # a socket for work, one for interrupts, and a pipe for what the child says
+PR_SET_PDEATHSIG = 1  # of Linux: the signal that a process gets when its parent ends
+
+Serve = Callable[[socket.socket, socket.socket, int], None]  # what a child does with its ends
+
+
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 class _Order(msgspec.Struct, frozen=True):
@@ -38,11 +45,18 @@ class _News(msgspec.Struct, frozen=True):
 
 
 class Born(NamedTuple):
-    """A child and our ends of its sockets."""
+    """A child and our ends of what leads to it, and from it. A pipe is written to at half the price of a socket."""
 
     pid: int
-    frames: socket.socket
+    work: socket.socket
     interrupts: socket.socket
+    said: int
+
+    def close(self) -> None:
+        """All of them."""
+        self.work.close()
+        self.interrupts.close()
+        os.close(self.said)
 
 
 class Gone(NamedTuple):
@@ -55,7 +69,7 @@ class Gone(NamedTuple):
 class Nursery:
     """The parent's side. ``fileno`` is readable when there is news."""
 
-    def __init__(self, serve: Callable[[socket.socket, socket.socket], None]) -> None:
+    def __init__(self, serve: Serve) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with warnings.catch_warnings():
             # Python 3.12 and later warn if there are threads already. Those are the caller's; ours start after this.
@@ -87,13 +101,15 @@ class Nursery:
 
     def news(self) -> Born | Gone | None:
         """The next piece of news; None when the nursery itself is gone."""
-        data, descriptors, _, _ = socket.recv_fds(self._control, 4096, CHILD_SOCKETS)
+        data, descriptors, _, _ = socket.recv_fds(self._control, 4096, CHILD_ENDS)
         if not data:
             return None
         news = msgspec.msgpack.decode(data, type=_News)
         if news.status is None:
-            frames, interrupts = (socket.socket(fileno=descriptor) for descriptor in descriptors)
-            return Born(news.pid, frames, interrupts)
+            for descriptor in descriptors:
+                os.set_blocking(descriptor, False)
+            work, interrupts, said = descriptors
+            return Born(news.pid, socket.socket(fileno=work), socket.socket(fileno=interrupts), said)
         return Gone(news.pid, os.waitstatus_to_exitcode(news.status))
 
     def close(self) -> None:
@@ -102,7 +118,7 @@ class Nursery:
         os.waitpid(self.pid, 0)
 
 
-def _nurse(control: socket.socket, serve: Callable[[socket.socket, socket.socket], None]) -> None:
+def _nurse(control: socket.socket, serve: Serve) -> None:
     """The nursery's own loop: orders from the parent, deaths of children. Ends when the parent does."""
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)  # a terminal sends these to everyone; only the parent decides
@@ -125,7 +141,7 @@ def _nurse(control: socket.socket, serve: Callable[[socket.socket, socket.socket
 def _obey(
     control: socket.socket,
     bell: tuple[socket.socket, socket.socket],
-    serve: Callable[[socket.socket, socket.socket], None],
+    serve: Serve,
     children: set[int],
 ) -> bool:
     """Wait for one thing and do it; False when the parent is gone."""
@@ -177,21 +193,25 @@ def _bury(control: socket.socket, children: set[int]) -> None:
 def _bear(
     control: socket.socket,
     own: tuple[socket.socket, ...],
-    serve: Callable[[socket.socket, socket.socket], None],
+    serve: Serve,
 ) -> int:
-    ours, theirs = zip(*(socket.socketpair() for _ in range(CHILD_SOCKETS)), strict=True)
+    ours, theirs = zip(socket.socketpair(), socket.socketpair(), strict=True)
+    said, says = os.pipe()
+    nursery = os.getpid()
     pid = os.fork()
     if pid == 0:
         code = 1
         try:
             os.setpgid(0, 0)
+            _die_with(nursery)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             for number in ENDING:  # ignored here, but not by what a handler starts: an exec resets handlers
                 signal.signal(number, lambda *_: None)
             for end in (control, *own, *ours):
                 end.close()
-            serve(*theirs)
+            os.close(said)
+            serve(*theirs, says)
             code = 0
         finally:
             _flush()
@@ -199,7 +219,17 @@ def _bear(
     with contextlib.suppress(OSError):  # the child does the same: whoever comes first
         os.setpgid(pid, pid)
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        socket.send_fds(control, [msgspec.msgpack.encode(_News(pid))], [end.fileno() for end in ours])
+        socket.send_fds(control, [msgspec.msgpack.encode(_News(pid))], [*(end.fileno() for end in ours), said])
     for end in (*ours, *theirs):
         end.close()
+    os.close(said)
+    os.close(says)
     return pid
+
+
+def _die_with(nursery: int) -> None:
+    """Somebody may kill the nursery, too: then nobody would ever end a handler that does not end by itself."""
+    if _libc is not None:
+        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != nursery:  # it was quicker
+            os._exit(1)

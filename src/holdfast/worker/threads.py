@@ -7,6 +7,7 @@ Its neighbours are given back, uncounted.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import socket
@@ -14,7 +15,7 @@ import threading
 from collections.abc import Coroutine
 from concurrent.futures import CancelledError
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from holdfast.worker import frames
@@ -31,11 +32,19 @@ class ThreadedChild(Child):
     """Takes work in its main thread, and hands it to others."""
 
     def __init__(
-        self, catalogue: Catalogue, line: socket.socket, interrupts: socket.socket, term: Term, *, threads: int
+        self,
+        catalogue: Catalogue,
+        line: socket.socket,
+        interrupts: socket.socket,
+        says: int,
+        term: Term,
+        *,
+        threads: int,
     ) -> None:
-        super().__init__(catalogue, line, interrupts, term)
+        super().__init__(catalogue, line, interrupts, says, term)
         self._handed: SimpleQueue[Work | None] = SimpleQueue()
         self._mouth = threading.Lock()
+        self._ending = False
         self._leaving = threading.RLock()  # held while an exception is put into a thread, or taken back out of it
         self._shared = SharedLoop()
         self._threads = [
@@ -50,6 +59,7 @@ class ThreadedChild(Child):
             while not self._stopping and self._receive():
                 while self._waiting:
                     self._handed.put(self._waiting.popleft())
+            self._ending = True
             self._give_back()
             for _ in self._threads:
                 self._handed.put(None)
@@ -63,6 +73,19 @@ class ThreadedChild(Child):
             work = self._handed.get()
             if work is not None:
                 self._say(frames.GivenBack(work.run))
+
+    def _give_up_waiting(self) -> None:
+        """In the main thread, in the middle of anything; if somebody is speaking, the parent will ask again."""
+        if self._ending or not self._mouth.acquire(blocking=False):
+            return
+        try:
+            given: list[frames.Frame] = []
+            with contextlib.suppress(Empty):
+                while work := self._handed.get_nowait():
+                    given.append(frames.GivenBack(work.run))
+            self._write(frames.packed(given))
+        finally:
+            self._mouth.release()
 
     def _run_on(self) -> None:
         """One thread, until there is no more work. If it fails itself the process goes: the parent sees to the rest."""
@@ -112,4 +135,4 @@ class ThreadedChild(Child):
     def _say(self, *said: frames.Frame) -> None:
         data = frames.packed(said)
         with self._mouth:
-            self._line.sendall(data)
+            self._write(data)
