@@ -5,9 +5,10 @@ from dataclasses import fields
 import psycopg
 import pytest
 
-from holdfast.drivers.contract import LedgerScan
+from holdfast.drivers.contract import JobFilter, JobScan, LedgerScan
 from holdfast.drivers.postgres import tools
 from holdfast.errors import InvalidInput, LedgerTrimmed
+from holdfast.model.job import JobRecord, State
 from holdfast.model.ledger import LedgerRow
 from holdfast.model.settlement import Ack, Fail
 from tests.postgres.conftest import NOW
@@ -50,6 +51,31 @@ def test_marks_are_the_cursors_of_pages(store, job, every, most):
         cursor, left = page.cursor, left - len(page.items)
         wanted.append((cursor, len(page.items)))
     assert store.ledger_marks(None, every=every, most=most) == wanted
+
+
+@pytest.mark.parametrize(
+    "where", [JobFilter(), JobFilter(queue="q", states=(State.DONE, State.DEAD)), JobFilter(queue="no")]
+)
+@pytest.mark.parametrize("limit", [1, 7, 12, 1000])
+def test_columns_of_jobs_are_those_that_a_filter_finds(store, job, where, limit):
+    end(store, job, 20)
+    store.enqueue([job(meta={"a": [1]}, idempotency_key="k"), job(queue="other", name="é", run_at=NOW)], now=NOW)
+    assert isinstance(store, JobScan)
+    names = [field.name for field in fields(JobRecord)]
+    after: str | None = None
+    while True:
+        page = store.find(where, limit=limit, after=after)
+        columns, cursor = store.job_columns(where, names, limit=limit, after=after)
+        assert [list(column) for column in columns] == [[getattr(one, name) for one in page.items] for name in names]
+        assert cursor == page.cursor
+        if cursor is None:
+            break
+        after = cursor
+
+
+def test_columns_of_jobs_are_fields_of_a_record(store):
+    with pytest.raises(InvalidInput, match="wanted fields of a JobRecord, got token"):
+        store.job_columns(JobFilter(), ["id", "token"], limit=1)
 
 
 def test_an_empty_ledger_has_no_marks(store):

@@ -340,6 +340,17 @@ class LedgerScan(Protocol):
         ...
 
 
+@runtime_checkable
+class JobScan(Protocol):
+    """What a driver may offer beside ``Admin.find``, for those who read by the million: the same jobs and cursors."""
+
+    def job_columns(
+        self, where: JobFilter, names: Sequence[str], *, limit: int, after: str | None = None
+    ) -> tuple[Sequence[Sequence[object]], str | None]:
+        """A page, only these fields of ``JobRecord``, column by column, without a value for each job."""
+        ...
+
+
 class Registry(Protocol):
     """Small rows (at most 64 KiB) that are not jobs; the only other storage. By compare-and-set, never by locks."""
 

@@ -16,6 +16,7 @@ from holdfast.clock import from_datetime
 from holdfast.drivers.contract import JobFilter, Store
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
+from holdfast.spark.reading import pages
 
 PAGE = 5_000  # jobs, with their payloads
 
@@ -87,21 +88,15 @@ def read(store: Store, wanted: Wanted, within: Range) -> Iterator[pa.RecordBatch
         if found:
             yield _to_arrow(found)
         return
-    after = within.after
-    while True:
-        page = store.find(wanted.where, limit=PAGE, after=after)
-        jobs = page.items
-        if within.upto is not None and jobs and jobs[-1].id > within.upto:
-            jobs = [job for job in jobs if job.id <= within.upto]
-        if jobs:
-            yield _to_arrow(jobs)
-        after = page.cursor
-        if after is None or len(jobs) < len(page.items):
-            return
+    for columns in pages(store, wanted.where, SCHEMA.names, limit=PAGE, after=within.after, upto=within.upto):
+        yield _batch(columns)
 
 
 def _to_arrow(jobs: Sequence[JobRecord]) -> pa.RecordBatch:
-    columns = [[getattr(job, name) for job in jobs] for name in SCHEMA.names]
+    return _batch([[getattr(job, name) for job in jobs] for name in SCHEMA.names])
+
+
+def _batch(columns: list[Sequence[object]]) -> pa.RecordBatch:
     columns[_META] = [_encode(meta).decode() for meta in columns[_META]]
     arrays = [pa.array(column, kind) for column, kind in zip(columns, SCHEMA.types, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)

@@ -1,13 +1,15 @@
-"""A store's ledger and jobs, read piece by piece in the Spark driver's process."""
+"""A store's ledger and jobs, read piece by piece."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
-from holdfast.drivers.contract import JobFilter, Store
+from holdfast.drivers.contract import JobFilter, JobScan, Store
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
 from holdfast.model.ledger import LedgerRow
@@ -111,3 +113,30 @@ def _waiting(store: Store) -> list[JobRecord]:
         after = page.cursor
         if after is None:
             return found
+
+
+# In columns -----------------------------------------------------------------------------------------------------
+
+
+def pages(
+    store: Store, where: JobFilter, names: Sequence[str], *, limit: int, after: str | None, upto: str | None
+) -> Iterator[list[Sequence[object]]]:
+    """These fields of the jobs that a filter finds in a range of ids, in order, some columns at a time."""
+    cursor = after
+    while True:
+        columns, cursor = _page(store, where, ["id", *names], limit, cursor)
+        ids: Any = columns[0]
+        inside = len(ids) if upto is None else bisect_right(ids, upto)
+        if inside:
+            yield [column[:inside] for column in columns[1:]]
+        if cursor is None or inside < len(ids):
+            return
+
+
+def _page(
+    store: Store, where: JobFilter, names: Sequence[str], limit: int, after: str | None
+) -> tuple[Sequence[Sequence[object]], str | None]:
+    if isinstance(store, JobScan):
+        return store.job_columns(where, names, limit=limit, after=after)
+    page = store.find(where, limit=limit, after=after)
+    return [[getattr(job, name) for job in page.items] for name in names], page.cursor

@@ -32,6 +32,7 @@ from holdfast.spark.engine import run_queue
 from holdfast.spark.flavours import cores
 from holdfast.spark.progress import OnProgress, Progress
 from holdfast.spark.reach import check_reach
+from holdfast.spark.reading import pages
 from holdfast.spark.slot import store_of
 from holdfast.worker.worker import WorkerOptions
 
@@ -40,6 +41,7 @@ TYPE = "spark.row"
 KEY, PAYLOAD = "_holdfast_key", "_holdfast_payload"
 ENOUGH = 100  # rows that must have ended before a share of dead ones says anything
 OUTCOME = "key string, state string, result string, reason string, error string, attempts int"
+FIELDS = ("idempotency_key", "state", "result", "dead_reason", "last_error", "attempts")  # what it is made of
 ENDED = (State.DONE, State.DEAD, State.CANCELLED)
 
 
@@ -181,25 +183,24 @@ def _read_outcomes(
 ) -> Iterator[pa.RecordBatch]:
     store, where = store_of(url, "main"), JobFilter(queue=queue, states=ENDED)
     for part in [number for batch in parts for number in batch.column(0).to_pylist()]:
-        after: str | None = ends[part]
-        if part == 0:
+        if part == 0:  # the others begin behind the end of the one before
             first = store.get(ends[0])
-            yield _arrow([first] if first is not None and first.state.ended else [])
-        while after is not None and after < ends[part + 1]:
-            page = store.find(where, limit=bounds.MAX_BATCH, after=after)
-            yield _arrow([job for job in page.items if job.id <= ends[part + 1]])
-            after = page.cursor
+            if first is not None and first.state.ended:
+                yield _arrow([[getattr(first, name)] for name in FIELDS])
+        for columns in pages(store, where, FIELDS, limit=bounds.MAX_BATCH, after=ends[part], upto=ends[part + 1]):
+            yield _arrow(columns)
 
 
-def _arrow(jobs: Sequence[JobRecord]) -> pa.RecordBatch:
+def _arrow(columns: Sequence[Sequence[Any]]) -> pa.RecordBatch:
+    keys, states, results, reasons, errors, attempts = columns
     return pa.RecordBatch.from_pydict(
         {
-            "key": pa.array([job.idempotency_key for job in jobs], pa.string()),
-            "state": pa.array([str(job.state) for job in jobs], pa.string()),
-            "result": pa.array([None if job.result is None else job.result.decode() for job in jobs], pa.string()),
-            "reason": pa.array([job.dead_reason for job in jobs], pa.string()),
-            "error": pa.array([job.last_error or None for job in jobs], pa.string()),
-            "attempts": pa.array([job.attempts for job in jobs], pa.int32()),
+            "key": pa.array(keys, pa.string()),
+            "state": pa.array(states, pa.string()),
+            "result": pa.array(results, pa.binary()).cast(pa.string()),
+            "reason": pa.array(reasons, pa.string()),
+            "error": pa.array([error or None for error in errors], pa.string()),
+            "attempts": pa.array(attempts, pa.int32()),
         }
     )
 

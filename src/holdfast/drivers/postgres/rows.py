@@ -79,36 +79,71 @@ def reservation(row: Row) -> Reservation:
     return cast("Reservation", made)
 
 
+RECORD = (  # the columns of get.sql, inspect.sql and find.sql that a job is made of
+    "id",
+    "type",
+    "queue",
+    "payload",
+    "priority",
+    "run_at",
+    "timeout",
+    "created_at",
+    "attempts",
+    "max_attempts",
+    "crashes",
+    "max_crashes",
+    "idempotency_key",
+    "domain",
+    "offset",
+    "name",
+    "meta",
+    "webhook",
+    "signature",
+    "requested_run_at",
+    "state",
+    "last_error",
+    "failed_at",
+    "dead_reason",
+    "dead_at",
+    "result",
+)
+
+
 def record(row: Row) -> JobRecord:
-    """The job in a row of ``get.sql``, ``inspect.sql`` or ``find.sql``, in any state."""
-    return JobRecord(
-        id=row[0],
-        type=row[1],
-        queue=row[2],
-        payload=row[3],
-        priority=row[4],
-        run_at=row[5],
-        timeout=row[6],
-        created_at=row[7],
-        attempts=row[8],
-        max_attempts=row[9],
-        crashes=row[10],
-        max_crashes=row[11],
-        idempotency_key=row[12],
-        domain=row[13],
-        offset=row[14],
-        name=row[15],
-        meta=unpack_meta(row[16]),
-        webhook=row[17],
-        signature=row[18],
-        requested_run_at=row[19],
-        state=State(row[20]),
-        last_error=row[21],
-        failed_at=row[22],
-        dead_reason=row[23],
-        dead_at=row[24],
-        result=row[25],
-    )
+    """The job in a row that begins with these columns, in any state."""
+    job = JobDraft()
+    (
+        job.id,
+        job.type,
+        job.queue,
+        job.payload,
+        job.priority,
+        job.run_at,
+        job.timeout,
+        job.created_at,
+        job.attempts,
+        job.max_attempts,
+        job.crashes,
+        job.max_crashes,
+        job.idempotency_key,
+        job.domain,
+        job.offset,
+        job.name,
+        meta,
+        job.webhook,
+        job.signature,
+        job.requested_run_at,
+        state,
+        job.last_error,
+        job.failed_at,
+        job.dead_reason,
+        job.dead_at,
+        job.result,
+    ) = row[: len(RECORD)]
+    job.meta = {} if meta is None else _decode_meta(meta)
+    job.state = State(state)
+    job.__class__ = JobRecord
+    return cast("JobRecord", job)
 
 
 def ledger_row(row: Row) -> LedgerRow:

@@ -1,7 +1,7 @@
-"""The ledger for those who read by the million: pages as columns, and marks that cut it into stretches.
+"""For those who read by the million: pages of jobs and of the ledger as columns, and marks that cut it into stretches.
 
-A row is decided once every older transaction is over. That is asked first, and the rows are read under a later
-snapshot; how far the ledger was trimmed is asked again behind them, because then it tells whether any were missing.
+A row of the ledger is decided once every older transaction is over. That is asked first, and the rows are read under a
+later snapshot; how far the ledger was trimmed is asked again behind them: then that tells whether any were missing.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from dataclasses import fields
 from typing import NamedTuple
 
 from holdfast.clock import monotonic
+from holdfast.drivers.contract import JobFilter
 from holdfast.drivers.postgres import tools
+from holdfast.drivers.postgres.rows import RECORD, unpack_meta
 from holdfast.drivers.postgres.tools import PostgresTools, position_of, strange
-from holdfast.errors import LedgerTrimmed
+from holdfast.errors import InvalidInput, LedgerTrimmed
 from holdfast.model.ledger import LedgerRow
 
 LOOK_EVERY = 0.005  # seconds between two looks for rows that an older transaction holds back
@@ -32,7 +34,25 @@ class _Limits(NamedTuple):
 
 
 class PostgresScan(PostgresTools):
-    """``LedgerScan``."""
+    """``JobScan`` and ``LedgerScan``."""
+
+    def job_columns(
+        self, where: JobFilter, names: Sequence[str], *, limit: int, after: str | None = None
+    ) -> tuple[Sequence[Sequence[object]], str | None]:
+        """See ``JobScan.job_columns``."""
+        asked = self.asked_for(where, limit, after)
+        for name in names:
+            if name not in RECORD:
+                raise InvalidInput("names", wanted="fields of a JobRecord", got=name)
+        found = self._run(self._statements.columns("find", RECORD, ["id", *names]), asked)
+        if not found:
+            return [()] * len(names), None
+        ids, *columns = zip(*found[:limit], strict=True)
+        told = [
+            [unpack_meta(meta) for meta in columns[place]] if name == "meta" else columns[place]
+            for place, name in enumerate(names)
+        ]
+        return told, ids[-1] if len(found) > limit else None
 
     def ledger_columns(self, after: str | None, limit: int) -> tuple[Sequence[Sequence[object]], str]:
         """See ``LedgerScan.ledger_columns``. An empty page is given a moment, as in ``Admin.ledger``."""

@@ -35,6 +35,12 @@ class Statements:
         """The statement in ``queries/<name>.sql``; its parameters are named."""
         return self._queries[name]
 
+    def columns(self, name: str, has: Sequence[str], wanted: Sequence[str]) -> str:
+        """Only some of the columns of a statement, which has these and is in the order of the first."""
+        some = ", ".join(f'found."{column}"' for column in wanted)
+        named = ", ".join(f'"{column}"' for column in has)
+        return f'SELECT {some} FROM ({self.query(name)}) AS found ({named}) ORDER BY found."{has[0]}"'  # noqa: S608
+
     def call(self, function: str, arguments: int) -> str:
         """A call of one of the functions in ``schema/``; its parameters are numbered."""
         places = ", ".join(f"${place}" for place in range(1, arguments + 1))

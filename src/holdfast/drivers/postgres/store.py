@@ -65,7 +65,10 @@ class PostgresStore(Doors):
 
     def _query(self, name: str, parameters: Mapping[str, object]) -> list[Row]:
         """Run a statement of ``queries/``: one that reads, or that may be carried out twice."""
-        text = self._statements.query(name).encode()
+        return self._run(self._statements.query(name), parameters)
+
+    def _run(self, statement: str, parameters: Mapping[str, object]) -> list[Row]:
+        text = statement.encode()
 
         def run(connection: Connection) -> list[Row]:
             cursor = connection.execute(text, parameters, prepare=False, binary=True)

@@ -68,10 +68,15 @@ class PostgresTools(PostgresStore):
 
     def find(self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None) -> Page[JobRecord]:
         """See ``Admin.find``."""
+        found = self._query("find", self.asked_for(where or JobFilter(), limit, after))
+        jobs = [rows.record(row) for row in found[:limit]]
+        return Page(jobs, jobs[-1].id if len(found) > limit else None)
+
+    def asked_for(self, where: JobFilter, limit: int, after: str | None) -> dict[str, object]:
+        """The parameters of ``find.sql``; it looks for one more, to see whether there is one."""
         self.check_find(limit, after)
-        where = where or JobFilter()
         states = set(State if where.states is None else where.states)
-        asked: dict[str, object] = {
+        return {
             **{key: _asked(value) for key, value in asdict(where).items()},
             "space": self.space_name,
             "after": after or "",
@@ -82,9 +87,6 @@ class PostgresTools(PostgresStore):
             "dead": State.DEAD in states,
             "cancelled": State.CANCELLED in states,
         }
-        found = self._query("find", asked)
-        jobs = [rows.record(row) for row in found[:limit]]
-        return Page(jobs, jobs[-1].id if len(found) > limit else None)
 
     def counts(self, queues: Sequence[str] | None = None, *, now: int | None = None) -> list[QueueCounts]:
         """See ``Admin.counts``."""
