@@ -5,7 +5,8 @@ own. How PgQueuer is set up stands in ``contender_pgqueuer``: by its own guide t
 connection, of which the quicker round counts. It runs handlers on the event loop of the process that asks for jobs, and
 keeps of a job that ended one narrow row; here they run in child processes, and the job and its ledger row are kept.
 
-Oban for Python is not compared: it needs Python 3.12, and these benchmarks run on 3.11, too.
+Oban for Python needs Python 3.12, and the locked packages are for 3.11, too: it is asked only where somebody has
+installed it beside them.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ PEER_ROUNDS = 3  # each has two of both sides
 BATCH = 1000  # of the driver loop
 PEER_ENQUEUES = (500, 1000, 2000)  # at a time; larger ones are slower
 PEER_BATCHES = {"pool": 1000, "connection": 2000}  # of 500, 1000 and 2000 the quickest, though a busy machine hid much
+OBAN_LIMIT = 1000  # of 50, 200 and 1000 the quickest with one process, and as quick as 200 with two
 SAMPLES = 200
 PAUSE = (0.05, 0.15)  # seconds between two samples, so that everybody is idle again
 LEASE = 2.0  # seconds
@@ -52,6 +54,9 @@ def answers(_: Path) -> Iterator[Answer]:
             yield _drain_beside_the_loop(url, processes)
         for processes in (1, 2):
             yield _drain_beside_pgqueuer(url, peer, processes)
+        if importlib.util.find_spec("oban") is not None:
+            for processes in (1, 2):
+                yield _drain_beside_oban(url, server.create_database(f"oban_{processes}"), processes)
         yield _enqueue(server)
         yield _starts(server)
         yield _rerun(server.create_database("killed"))
@@ -104,6 +109,24 @@ def _drain_beside_pgqueuer(url: str, peer: str, processes: int) -> Answer:
             other=lambda: min(theirs("pool"), theirs("connection")),
             wanted=1.5,
         )
+    finally:
+        store.close()
+
+
+def _drain_beside_oban(url: str, peer: str, processes: int) -> Answer:
+    store = holdfast.connect(url)
+
+    def ours() -> float:
+        fill(store, JOBS)
+        return seconds("contender", "worker-work", url, processes)
+
+    def other() -> float:
+        seconds("contender_oban", "enqueue", peer, JOBS, PEER_ENQUEUES[0])
+        return seconds("contender_oban", "drain", peer, processes, OBAN_LIMIT)
+
+    try:
+        question = f"PostgreSQL: worker / Oban with {_of(processes)}, no-op jobs"
+        return throughput(question, jobs=JOBS, rounds=PEER_ROUNDS, ours=ours, other=other, wanted=1.5)
     finally:
         store.close()
 
