@@ -103,7 +103,7 @@ def reservation(
     ) = row
     job.queue, job.type, job.priority = lane
     job.attempts = attempts + 1
-    job.meta = unpack_meta(meta)
+    job.meta = {} if meta is None else unpack_meta(meta)
     job.state = State.INFLIGHT
     job.dead_reason = job.dead_at = job.result = None
     job.__class__ = JobRecord

@@ -128,6 +128,25 @@ class _Acks(NamedTuple):
 
 def _plain_acks(settlements: Sequence[Settlement]) -> _Acks:
     """Acks without writes whose token fits its field (a token that does not could not be valid either)."""
+    return _all_plain(settlements) or _those_plain(settlements)
+
+
+def _all_plain(settlements: Sequence[Settlement]) -> _Acks | None:
+    """Most batches, column by column."""
+    acks = [one for one in settlements if isinstance(one, Ack) and not one.writes]
+    tokens = [one.lease.token for one in acks]
+    text = "".join(tokens)
+    if len(acks) < len(settlements) or not text.isascii() or " " in text or max(map(len, tokens), default=0) > FIELD:
+        return None
+    return _Acks(
+        [one.lease.job_id for one in acks],
+        [token.ljust(FIELD) for token in tokens],
+        [NO_FIELD if one.started_at is None else str(one.started_at).ljust(FIELD) for one in acks],
+        [(one.result, one.detail, item) for item, one in enumerate(acks, 1) if one.result is not None or one.detail],
+    )
+
+
+def _those_plain(settlements: Sequence[Settlement]) -> _Acks:
     acks = _Acks([], [], [], [])
     for item, settlement in enumerate(settlements, 1):
         token = settlement.lease.token
