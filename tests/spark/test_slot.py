@@ -59,3 +59,21 @@ def test_what_a_slot_gives_back_at_a_stop_no_other_slot_takes(app, stuck, order)
             one.result(timeout=30)
     assert endings(app) == ["released"]
     assert app.client.get(answer.id).attempts == 0
+
+
+def test_a_copy_without_jobs_is_not_done_before_the_other_has_let_go_of_its_own(app, stuck, order):
+    """When one copy is done, Spark ends the other at once."""
+    answer = stuck.enqueue(None)
+    with ThreadPoolExecutor() as threads, Slot(order, 0, ["r/0/0/0"]) as first:
+        while not first._worker.held:
+            time.sleep(0.01)
+        first._tell()
+        stop(app)
+        with Slot(order, 0, ["r/0/0/0", "r/0/0/1"]) as second:
+            copy = threads.submit(list, second.outcomes())
+            with pytest.raises(TimeoutError):
+                copy.result(timeout=2.5)  # it has known of the stop for long enough
+            list(first.outcomes())
+            copy.result(timeout=30)
+    assert endings(app) == ["released"]
+    assert app.client.get(answer.id).attempts == 0

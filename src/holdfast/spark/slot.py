@@ -24,7 +24,7 @@ from holdfast.clock import DAY, SECOND, SystemClock, from_timedelta, monotonic
 from holdfast.connect import connect
 from holdfast.drivers.contract import Store
 from holdfast.errors import StoreError
-from holdfast.model.registry import Change
+from holdfast.model.registry import Change, Entry
 from holdfast.spark.outcomes import from_settled
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.heap import garbage_looked_for_rarely
@@ -36,6 +36,8 @@ PRESENCE = "spark.slot"  # registry: a slot that is alive, and how it stands
 TRY = "spark.try"  # registry: a try of a slot that has begun; its name is run/stage/slot/try
 RUN = "spark.run"  # registry: orders for all slots of a run
 ALL_KNOW = 2 * TELL_EVERY  # seconds in which every slot has looked for orders
+LOOK_AGAIN = 0.1  # seconds between two looks at the other tries, once this one is done
+MOST_TRIES = 100  # of one slot
 ALIVE_FOR = 5 * SECOND  # without news from a slot, after which it is thought dead
 STOP = b"stop"
 
@@ -120,6 +122,8 @@ class Slot:
                 self._bury_the_dead()
             yield from self._batches(monotonic() + TELL_EVERY)
         yield from self._batches(0.0)
+        if self._stopped_at is not None:
+            self._await_other_tries()
         if self._error is not None:
             raise self._error
 
@@ -183,6 +187,18 @@ class Slot:
         if self._ends_at is not None and now >= self._ends_at:
             self._stop.set()
 
+    def _await_other_tries(self) -> None:
+        """Of two copies of a slot Spark ends the other as soon as one is done: not before it has let go of its jobs."""
+        slot = self.name.rpartition("/")[0]
+        while True:
+            with contextlib.suppress(StoreError):
+                self._tell()
+                tries = [entry.key for entry in self._store.scan(TRY, prefix=f"{slot}/", limit=MOST_TRIES)]
+                others = self._store.read(PRESENCE, [name for name in tries if name != self.name])
+                if not any(_standing(entry).held for entry in others if entry is not None):
+                    return
+            threading.Event().wait(LOOK_AGAIN)
+
     def _bury_the_dead(self) -> None:
         """End the leases of earlier tries of this Spark task, once they are dead: their jobs need not wait.
 
@@ -192,10 +208,14 @@ class Slot:
             return
         seen = self._store.read(PRESENCE, self._earlier)
         for name, entry in list(zip(self._earlier, seen, strict=True)):
-            if entry is None or not msgspec.json.decode(entry.value or b"{}", type=Standing).alive:
+            if entry is None or not _standing(entry).alive:
                 while self._store.reap(worker=name):
                     pass
                 self._earlier.remove(name)
+
+
+def _standing(entry: Entry) -> Standing:
+    return msgspec.json.decode(entry.value or b"{}", type=Standing)
 
 
 def read_out(rows: Iterator[pa.RecordBatch]) -> None:
