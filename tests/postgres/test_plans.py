@@ -102,7 +102,7 @@ def look(url: str, ks: tuple[int, ...], *, full: bool) -> dict[tuple[str, int], 
             assert len(rows) == (k if full else 0)
         leases = acks(store, k)
         settlements = [Ack(lease) for lease in leases] or [Ack(_lease())]
-        _, pages["ack_1", k] = watched.call("ack_1", "main", NOW, *batch.acks(settlements))
+        _, pages["ack_2", k] = watched.call("ack_2", "main", NOW, *batch.acks(settlements))
         mixed = [Retry(one.lease, delay=5) if place % 2 else one for place, one in enumerate(settlements)]
         _, pages["settle_1", k] = watched.call("settle_1", "main", NOW, *batch.endings(mixed))
         ids = names([one.lease.job_id for one in settlements])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from operator import attrgetter
 
 from holdfast.drivers.postgres.arrays import Array, bigints, blobs, booleans, integers, names, texts
 from holdfast.drivers.postgres.rows import pack_meta
@@ -50,17 +51,19 @@ def digest_of(payload: bytes) -> bytes:
 
 
 def are_plain_acks(settlements: Sequence[Settlement]) -> bool:
-    """Whether every one is an ack without writes, each of another job: then ``ack_1`` takes them all at once."""
-    return all(isinstance(one, Ack) and not one.writes for one in settlements) and len(
-        {one.lease.job_id for one in settlements}
-    ) == len(settlements)
+    """Whether every one is an ack without writes, each of another job: then ``ack_2`` takes them all at once."""
+    return (
+        set(map(type, settlements)) == {Ack}
+        and not any(map(attrgetter("writes"), settlements))
+        and len({one.lease.job_id for one in settlements}) == len(settlements)
+    )
 
 
 def acks(settlements: Sequence[Settlement]) -> Columns:
-    """The columns of ``ack_1``."""
+    """The columns of ``ack_2``."""
     return [
-        names([storable(one.lease.job_id) for one in settlements]),
-        names([storable(one.lease.token) for one in settlements]),
+        names(all_storable([one.lease.job_id for one in settlements])),
+        names(all_storable([one.lease.token for one in settlements])),
         bigints([one.started_at for one in settlements]),
         blobs([one.result if isinstance(one, Ack) else None for one in settlements]),
         texts([one.detail or None for one in settlements]),
@@ -84,8 +87,8 @@ def endings(settlements: Sequence[Settlement]) -> Columns:
     ]
     return [
         integers(runs),
-        names([storable(one.lease.job_id) for one in settlements]),
-        names([storable(one.lease.token) for one in settlements]),
+        names(all_storable([one.lease.job_id for one in settlements])),
+        names(all_storable([one.lease.token for one in settlements])),
         names([one.verb for one in settlements]),
         bigints([one.started_at for one in settlements]),
         texts([one.detail or None for one in settlements]),
@@ -103,6 +106,12 @@ def endings(settlements: Sequence[Settlement]) -> Columns:
         bigints([write.version for _, write in writes_of]),
         bigints([write.ttl for _, write in writes_of]),
     ]
+
+
+def all_storable(texts: list[str]) -> list[str]:
+    """See ``storable``; nearly always all of them are, and one look is enough."""
+    together = "".join(texts)
+    return texts if together.isascii() and "\0" not in together else [storable(text) for text in texts]
 
 
 def storable(text: str) -> str:

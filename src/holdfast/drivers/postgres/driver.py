@@ -143,7 +143,7 @@ class PostgresDriver(PostgresScan):
             self._connections.check_open()
             return answers
         if batch.are_plain_acks(settlements):
-            refused = self._function("ack_1", self.space_name, given, *batch.acks(settlements))
+            refused = self._function("ack_2", self.space_name, given, *batch.acks(settlements))
         else:
             refused = self._function("settle_1", self.space_name, given, *batch.endings(settlements))
         for row in refused:
