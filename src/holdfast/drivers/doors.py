@@ -17,7 +17,7 @@ from holdfast.model.settings import OnExhausted, QueueSettings
 from holdfast.model.settlement import Settlement
 from holdfast.wire.codec import JSON
 
-_SETTLEMENTS = get_args(Settlement)
+_SETTLEMENTS = frozenset(get_args(Settlement))
 
 
 class Doors:
@@ -93,12 +93,13 @@ class Doors:
         """A bounded batch of nothing but settlements."""
         bounds.batch("settlements", len(settlements))
         for settlement in settlements:
-            if not isinstance(settlement, _SETTLEMENTS):
+            if type(settlement) not in _SETTLEMENTS:
                 raise InvalidInput("settlement", wanted="Ack, Retry, Fail or Release", got=settlement)
-            if not isinstance(settlement.lease, Lease):
+            if type(settlement.lease) is not Lease:
                 raise InvalidInput("lease", wanted="a Lease", got=settlement.lease)
-            if settlement.started_at is not None:
-                bounds.integer("started_at", settlement.started_at, least=1, most=bounds.MAX_INSTANT)
+            started_at = settlement.started_at
+            if started_at is not None and not (type(started_at) is int and 1 <= started_at <= bounds.MAX_INSTANT):
+                bounds.integer("started_at", started_at, least=1, most=bounds.MAX_INSTANT)
 
     def check_reap(self, queues: Sequence[str] | None, worker: str | None, limit: int) -> list[str] | None:
         """The queues, each once; None is all of them."""

@@ -124,13 +124,11 @@ class Child:
             elif isinstance(frame, Stop):
                 self._stopping = True
 
-    def _look(self) -> None:
+    def _look(self, now: float) -> None:
         """Take what has come meanwhile without waiting."""
-        now = monotonic()
-        if self._waiting and now - self._looked < LOOK_EVERY:
-            return
-        self._looked = now
-        self._take_all()
+        if not self._waiting or now - self._looked >= LOOK_EVERY:
+            self._looked = now
+            self._take_all()
 
     def _take_all(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -147,25 +145,26 @@ class Child:
         self._finished += 1 + len(mates)
         if self._term.is_over(self._finished):
             self._stopping = True  # what is left is given back
-        self._look()
+        self._look(monotonic())
         if not self._waiting or self._stopping:  # else it is said together with the next beginning
             self._say()
 
     def _run_one(self, work: Work, complete: Complete) -> Ended:
         """One attempt, whatever it does. It can be interrupted from before its beginning is told until it has ended."""
-        present = self._present[work.run] = Present(threading.get_ident())
+        run = work.run
+        present = self._present[run] = Present(threading.get_ident())
         began = monotonic()
         try:
-            self._say(Began(work.run, self._clock.now()))
+            self._say(Began(run, self._clock.now()))
             outcome = attempt(self._catalogue, self._resources, *self._member(work, present), complete=complete)
-            ended = frames.ended(work.run, outcome)
-            self._leave(work.run)
+            ended = frames.ended(run, outcome)
+            self._leave(run)
         except Interruption:
-            ended = Ended(work.run, kind="interrupted", reason=present.why or "")
+            ended = Ended(run, kind="interrupted", reason=present.why or "")
+            self._leave(run)
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like end the attempt, not the process
-            self._leave(work.run)
-            ended = Ended(work.run, kind="failed", error=f"{type(error).__name__}: {error}")
-        self._leave(work.run)
+            self._leave(run)
+            ended = Ended(run, kind="failed", error=f"{type(error).__name__}: {error}")
         ended.took = monotonic() - began
         _flush()
         return ended

@@ -23,7 +23,7 @@ from holdfast.model import bounds, duration
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease
 from holdfast.model.retry import DEFAULT, RetryPolicy
-from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
+from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement, plain_ack
 from holdfast.worker.outcome import (
     BadPayload,
     Cancelled,
@@ -62,6 +62,8 @@ def decide(
 ) -> Settlement:
     """The settlement of an attempt. Never fails: a policy that does is replaced by the default one, and reported."""
     match outcome:
+        case Succeeded(writes=(), detail=""):
+            return plain_ack(lease, started_at, outcome.result)
         case Succeeded():
             return Ack(
                 lease,

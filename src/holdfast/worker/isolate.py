@@ -141,9 +141,12 @@ class Children:
 
     def submit(self, runs: list[Run]) -> None:
         """Hand over runs; each ends in exactly one call of ``on_end``."""
-        now = monotonic()
+        now, share = monotonic(), self._threads > 1
         for run in runs:
             run.handed = now
+            # It has crashed before; or its processor time is measured, which the threads of a child have in common.
+            if run.reservation.job.crashes or (share and run.cpu is not None):
+                run.alone = True
         with self._lock:
             self._pending.extend(runs)
             self._dispatch()  # what can start now does not wait for the other thread
@@ -294,12 +297,15 @@ class Children:
     def _take_for(self, child: _Child, most: int) -> list[Run]:
         """The next runs for this child. Some share it with nobody."""
         given: list[Run] = []
-        alone = any(self._alone(run) for run in islice(reversed(child.runs.values()), 1))
-        while self._pending and not alone and (len(given) < most or self._fills(child, given)):
-            alone = self._alone(self._pending[0])
+        if any(run.alone for run in islice(reversed(child.runs.values()), 1)):
+            return given
+        while self._pending and (len(given) < most or self._fills(child, given)):
+            alone = self._pending[0].alone
             if alone and (given or child.runs):
                 break
             given.append(self._pending.popleft())
+            if alone:
+                break
         return given
 
     def _fills(self, child: _Child, given: list[Run]) -> bool:
@@ -308,10 +314,6 @@ class Children:
         if run.chunk == 1 or child.runs or not given:
             return False
         return len(given) < run.chunk and given[0].reservation.job.type == run.reservation.job.type
-
-    def _alone(self, run: Run) -> bool:
-        """A job that has crashed before; and one whose processor time is measured, where threads would share it."""
-        return run.reservation.job.crashes > 0 or (self._threads > 1 and run.cpu is not None)
 
     def _ahead(self, pace: float) -> int:
         """How many more than it can run at once a child gets."""
@@ -359,12 +361,13 @@ class Children:
         """All that there is; gives whether there will be no more."""
         with contextlib.suppress(BlockingIOError):
             while data := os.read(child.born.said, READ):
+                now = monotonic()
                 for frame in child.incoming.feed(data):
-                    self._heard(child, frame)
+                    self._heard(child, frame, now)
             return True
         return False
 
-    def _heard(self, child: _Child, frame: frames.Frame) -> None:
+    def _heard(self, child: _Child, frame: frames.Frame, now: float) -> None:
         match frame:
             case Ended():
                 run = child.runs.pop(frame.run)
@@ -375,8 +378,9 @@ class Children:
                 self._over.append(Ending(run, _stopped(run, frame.reason) if stopped else frames.outcome_of(frame)))
             case Began():
                 run = child.runs[frame.run]
-                run.began, run.started_at = monotonic(), frame.at
-                run.cpu_before = 0.0 if run.cpu is None else processor_time(child.born.pid)
+                run.began, run.started_at = now, frame.at
+                if run.cpu is not None:
+                    run.cpu_before = processor_time(child.born.pid)
                 if run.why is not None:
                     self._stop_run(run, run.why)
             case Noted():

@@ -16,6 +16,7 @@ class Run:
     timeout: int | None = field(default=None, init=False)
     cpu: int | None = field(default=None, init=False)  # processor time that it may use
     chunk: int = field(default=1, init=False)  # how many of its type may share a call with it, itself among them
+    alone: bool = field(default=False, init=False)  # shares its child with nobody
     started_at: int | None = field(default=None, init=False)  # by the child's wall clock: for the ledger
     note: Note | None = field(default=None, init=False)  # what the handler left since the last heartbeat
     why: str | None = field(default=None, init=False)  # it was asked to stop

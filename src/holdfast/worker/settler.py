@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 from holdfast.clock import SECOND, monotonic
 from holdfast.drivers.contract import Driver
@@ -27,14 +26,6 @@ Decide = Callable[[Run, Outcome, Lease], Settlement]
 OnSettled = Callable[[Sequence[Run], Sequence[Settlement], Sequence[LeaseError | StoreError | None]], None]
 
 
-class Finished(NamedTuple):
-    """A run that has ended, and how."""
-
-    run: Run
-    outcome: Outcome
-    at: float
-
-
 class Settler:
     """One thread that ends leases. What becomes of a job is decided here, from its latest lease."""
 
@@ -53,7 +44,8 @@ class Settler:
         self._decide = decide
         self._on_settled = on_settled
         self._hurry = False
-        self._waiting: list[Finished] = []
+        self._waiting: list[tuple[Run, Outcome]] = []
+        self._since = 0.0  # when the oldest of them came
         self._under_way = 0
         self._changed = threading.Condition()
         self._stopping = False
@@ -65,10 +57,11 @@ class Settler:
 
     def add(self, endings: Iterable[tuple[Run, Outcome]], *, more_soon: bool) -> None:
         """These runs have ended. They wait for others a moment if there will be any, else they are settled now."""
-        now = monotonic()
         with self._changed:
             alone = not self._waiting
-            self._waiting += [Finished(run, outcome, now) for run, outcome in endings]
+            if alone:
+                self._since = monotonic()
+            self._waiting += endings
             self._hurry = self._hurry or not more_soon
             if alone or self._hurry or len(self._waiting) >= MOST:
                 self._changed.notify_all()
@@ -102,29 +95,28 @@ class Settler:
                 self._under_way = 0
                 self._changed.notify_all()
 
-    def _next_batch(self) -> list[Finished]:
+    def _next_batch(self) -> list[tuple[Run, Outcome]]:
         """Wait until there is a full batch, or one has waited long enough; empty at the end."""
         with self._changed:
             while not self._waiting and not self._stopping:
                 self._changed.wait()
             while self._waiting and len(self._waiting) < MOST and not self._hurry and not self._stopping:
-                left = self._waiting[0].at + LONGEST - monotonic()
+                left = self._since + LONGEST - monotonic()
                 if left <= 0:
                     break
                 self._changed.wait(left)
             batch, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
+            self._since = monotonic()  # those that are left came while there were more than enough: not long ago
             self._under_way = len(batch)
             self._hurry = self._hurry and bool(self._waiting)
             return batch
 
-    def _settle(self, batch: list[Finished]) -> None:
+    def _settle(self, batch: list[tuple[Run, Outcome]]) -> None:
         """A lease that was lost meanwhile is settled all the same: the store says what it thinks of that."""
-        runs = [finished.run for finished in batch]
+        runs = [run for run, _ in batch]
         latest = self._heart.remove(runs)
         leases = [latest.get(run) or run.reservation.lease for run in runs]
-        settlements = [
-            self._decide(finished.run, finished.outcome, lease) for finished, lease in zip(batch, leases, strict=True)
-        ]
+        settlements = [self._decide(run, outcome, lease) for (run, outcome), lease in zip(batch, leases, strict=True)]
         deadline = monotonic() + self._lease_for / SECOND
         while True:
             try:

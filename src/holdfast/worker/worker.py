@@ -396,12 +396,15 @@ class Worker:
         settlements: Sequence[Settlement],
         answers: Sequence[LeaseError | StoreError | None],
     ) -> None:
-        settled = list(zip(runs, settlements, answers, strict=True))
-        statuses = [_status(run.reservation.job, settlement, refused) for run, settlement, refused in settled]
+        if not any(answers) and set(map(type, settlements)) == {Ack}:  # nearly always
+            statuses = ["acked"] * len(settlements)
+        else:
+            ended = zip(runs, settlements, answers, strict=True)
+            statuses = [_status(run.reservation.job, settlement, refused) for run, settlement, refused in ended]
         self.tally.count(statuses)
         if self._on_settled is not None:
-            self._on_settled([Settled(*one, status) for one, status in zip(settled, statuses, strict=True)])
-        for run, settlement, refused in settled:
+            self._on_settled(list(map(Settled, runs, settlements, answers, statuses)))
+        for run, settlement, refused in zip(runs, settlements, answers, strict=True):
             if refused is not None:
                 extra = {"job_id": run.reservation.job.id, "verb": settlement.verb, "error": str(refused)}
                 log.warning("settle.refused", extra=extra)

@@ -90,20 +90,26 @@ def booleans(values: Sequence[bool]) -> Booleans | None:
     return _packed(Booleans, [b"\1" if value else b"\0" for value in values])
 
 
+def _length_of(value: bytes) -> bytes:
+    length = len(value)
+    return _LENGTHS[length] if length < len(_LENGTHS) else struct.pack(">i", length)
+
+
 def _packed(kind: type[A], values: Sequence[bytes | None]) -> A | None:
-    parts: list[bytes] = [b""]
-    nulls = 0
+    given = [value for value in values if value is not None]
+    nulls = len(values) - len(given)
+    if not nulls and len(set(map(len, given))) == 1:  # ids and tokens are like this: one join for all
+        length = _length_of(given[0])
+        return kind(_header(kind, len(given), nulls=False) + length + length.join(given))
+    if not given:
+        return None
+    parts = [_header(kind, len(values), nulls=nulls > 0)]
     for value in values:
         if value is None:
             parts.append(_NULL)
-            nulls += 1
         else:
-            length = len(value)
-            parts.append(_LENGTHS[length] if length < 1024 else struct.pack(">i", length))
+            parts.append(_length_of(value))
             parts.append(value)
-    if nulls == len(values):
-        return None
-    parts[0] = _header(kind, len(values), nulls=nulls > 0)
     return kind(b"".join(parts))
 
 
