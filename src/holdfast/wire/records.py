@@ -71,13 +71,19 @@ def to_records(
     return Alike(shared, [str(uuid7()) for _ in data], data, None if keys is None else list(keys))
 
 
-class Brief(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What of a reservation the process needs that runs its handler. No token: whoever has that can settle the job."""
+class Gist(msgspec.Struct, array_like=True, tag_field="kind", tag=1, frozen=True, gc=False):
+    """What of a reservation a handler is called with that takes the payload alone: most do."""
+
+    type: str
+    payload: bytes
+    meta: bytes | None  # JSON; most jobs have none
+
+
+class Brief(Gist, array_like=True, tag_field="kind", tag=2, frozen=True, gc=False):
+    """All of a reservation that any handler may see. No token: whoever has that can settle the job."""
 
     id: str
-    type: str
     queue: str
-    payload: bytes
     attempt: int
     max_attempts: int
     crashes: int
@@ -88,18 +94,24 @@ class Brief(msgspec.Struct, array_like=True, frozen=True, gc=False):
     domain: str | None
     offset: int | None
     name: str | None
-    meta: bytes | None  # JSON; most jobs have none
     checkpoint: bytes | None
+
+
+def gist(reservation: Reservation) -> Gist:
+    """The reservation, for a handler that sees no more of it than the payload."""
+    record = reservation.job
+    return Gist(record.type, record.payload, _meta_bytes(record) if record.meta else None)
 
 
 def brief(reservation: Reservation) -> Brief:
     """The reservation, for whoever runs it."""
     record = reservation.job
     return Brief(
-        record.id,
         record.type,
-        record.queue,
         record.payload,
+        _meta_bytes(record) if record.meta else None,
+        record.id,
+        record.queue,
         record.attempts,
         record.max_attempts,
         record.crashes,
@@ -110,9 +122,12 @@ def brief(reservation: Reservation) -> Brief:
         record.domain,
         record.offset,
         record.name,
-        JSON.encode(record.meta, field="meta") if record.meta else None,
         reservation.checkpoint,
     )
+
+
+def _meta_bytes(record: JobRecord) -> bytes:
+    return JSON.encode(record.meta, field="meta")
 
 
 def to_job(reserved: Reservation | Brief, codec: Codec = JSON) -> Job:
@@ -141,14 +156,14 @@ def to_job(reserved: Reservation | Brief, codec: Codec = JSON) -> Job:
     return cast("Job", job)
 
 
-def payload_of(told: Brief, codec: Codec = JSON) -> object:
+def payload_of(told: Gist, codec: Codec = JSON) -> object:
     """The payload alone. Raises ``PayloadError`` if it cannot be read."""
     if told.meta is None and codec is JSON:  # nearly always
         return JSON.decode(told.payload)
     return decoded(_codec_of(_meta_of(told), codec), told.payload)
 
 
-def _meta_of(told: Brief) -> Mapping[str, object]:
+def _meta_of(told: Gist) -> Mapping[str, object]:
     return _NO_META if told.meta is None else cast("dict[str, object]", JSON.decode(told.meta, field="meta"))
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TypeAlias
 
 from holdfast.errors import PayloadError
-from holdfast.wire.records import Brief, payload_of, to_job
+from holdfast.wire.records import Brief, Gist, payload_of, to_job
 from holdfast.worker.catalogue import Catalogue, Handler, Middleware, Resources, encode_result
 from holdfast.worker.context import Context
 from holdfast.worker.control import Retry, Snooze, Unrecoverable
@@ -36,7 +36,7 @@ KeepNote = Callable[[bytes | None, bytes | None], None]  # progress, checkpoint
 def attempt(
     catalogue: Catalogue,
     resources: Resources,
-    told: Brief,
+    told: Gist,
     note: KeepNote,
     began: Callable[[Context], None] = lambda _: None,
     *,
@@ -68,8 +68,9 @@ def attempt(
         return _matched(error)
 
 
-def _read(handler: Handler, resources: Resources, told: Brief, note: KeepNote) -> tuple[object, Context]:
+def _read(handler: Handler, resources: Resources, told: Gist, note: KeepNote) -> tuple[object, Context]:
     """What the handler is called with."""
+    assert isinstance(told, Brief), told  # ``Catalogue.plain_types`` and ``attempt`` agree on who needs it
     job = to_job(told)
     return handler.decode(job.payload), Context(job, checkpoint=told.checkpoint, resources=resources, note=note)
 
@@ -111,7 +112,7 @@ def _matched(answer: object) -> Outcome:
 
 # Several at a time -------------------------------------------------------------------------------------------
 
-Member: TypeAlias = tuple[Brief, KeepNote, Callable[[Context], None]]
+Member: TypeAlias = tuple[Gist, KeepNote, Callable[[Context], None]]
 
 
 def goes_together(attempt: int, crashes: int) -> bool:

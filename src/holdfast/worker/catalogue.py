@@ -154,6 +154,12 @@ class Catalogue:
         return frozenset(self._handlers)
 
     @property
+    def plain_types(self) -> frozenset[str]:
+        """Those whose handlers see nothing of a job but its payload."""
+        plain = (one.type for one in self if not one.wants_context and one.chunk is None)
+        return frozenset() if self.middleware else frozenset(plain)
+
+    @property
     def chunk(self) -> int:
         """How many jobs the largest chunk of any handler has."""
         return max((handler.chunk or 1 for handler in self), default=1)

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from holdfast.clock import SystemClock, monotonic
+from holdfast.wire.records import Brief
 from holdfast.worker import frames
 from holdfast.worker.attempt import Member, attempt, goes_together, together
 from holdfast.worker.catalogue import Catalogue, Resources
 from holdfast.worker.context import Context
-from holdfast.worker.frames import Began, Ended, GivenBack, Interrupt, Noted, Recall, Stop, Work
+from holdfast.worker.frames import Began, Done, Ended, GivenBack, Interrupt, Noted, Recall, Stop, Work
 from holdfast.worker.limits import Limits, Term
 from holdfast.worker.loop import Complete, OwnLoop
 from holdfast.worker.nursery import Serve
@@ -149,7 +150,7 @@ class Child:
         if not self._waiting or self._stopping:  # else it is said together with the next beginning
             self._say()
 
-    def _run_one(self, work: Work, complete: Complete) -> Ended:
+    def _run_one(self, work: Work, complete: Complete) -> Done | Ended:
         """One attempt, whatever it does. It can be interrupted from before its beginning is told until it has ended."""
         run = work.run
         present = self._present[run] = Present(threading.get_ident())
@@ -157,7 +158,7 @@ class Child:
         try:
             self._say(Began(run, self._clock.now()))
             outcome = attempt(self._catalogue, self._resources, *self._member(work, present), complete=complete)
-            ended = frames.ended(run, outcome)
+            ended: Done | Ended = frames.ended(run, outcome)
             self._leave(run)
         except Interruption:
             ended = Ended(run, kind="interrupted", reason=present.why or "")
@@ -191,7 +192,7 @@ class Child:
             mates.append(self._waiting.popleft())
         return mates
 
-    def _run_together(self, works: list[Work]) -> list[Ended]:
+    def _run_together(self, works: list[Work]) -> list[Done | Ended]:
         """The same as ``_run_one`` for a chunk: it begins and ends as one, and is interrupted as one."""
         presents = {work.run: Present(threading.get_ident()) for work in works}
         self._present.update(presents)
@@ -203,7 +204,9 @@ class Child:
             now = self._clock.now()
             self._say(*(Began(work.run, now) for work in works))
             outcomes = together(handler, self._resources, members, complete=self._loop.complete)
-            ended = [frames.ended(work.run, outcome) for work, outcome in zip(works, outcomes, strict=True)]
+            ended: list[Done | Ended] = [
+                frames.ended(work.run, outcome) for work, outcome in zip(works, outcomes, strict=True)
+            ]
             self._present.clear()
         except Interruption:
             why = next((present.why for present in presents.values() if present.why is not None), "")
@@ -272,7 +275,7 @@ class Child:
 
 
 def _goes_together(work: Work) -> bool:
-    return goes_together(work.job.attempt, work.job.crashes)
+    return isinstance(work.job, Brief) and goes_together(work.job.attempt, work.job.crashes)
 
 
 def _flush() -> None:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from holdfast.wire.records import Brief
+from holdfast.wire.records import Brief, Gist
 from holdfast.worker.outcome import (
     BadPayload,
     Failed,
@@ -29,7 +29,7 @@ class Work(msgspec.Struct, array_like=True, tag=True, frozen=True):
     """Run this job; ``run`` numbers the attempt between these two."""
 
     run: int
-    job: Brief
+    job: Brief | Gist
 
 
 class Stop(msgspec.Struct, array_like=True, tag=True, frozen=True):
@@ -51,8 +51,16 @@ class Noted(msgspec.Struct, array_like=True, tag=True, frozen=True):
     checkpoint: bytes | None = None
 
 
+class Done(msgspec.Struct, array_like=True, tag=True):
+    """A run succeeded, as most do."""
+
+    run: int
+    result: bytes | None = None
+    took: float = 0.0  # seconds
+
+
 class Ended(msgspec.Struct, array_like=True, tag=True):
-    """How a run ended; the parent makes an outcome of it."""
+    """How a run ended otherwise; the parent makes an outcome of it."""
 
     run: int
     kind: str
@@ -60,7 +68,6 @@ class Ended(msgspec.Struct, array_like=True, tag=True):
     reason: str = ""
     after: int | None = None
     budget: int = 0
-    result: bytes | None = None
     took: float = 0.0  # seconds
 
 
@@ -81,7 +88,7 @@ class Interrupt(msgspec.Struct, array_like=True, tag=True, frozen=True):
     why: str
 
 
-Frame: TypeAlias = Work | Stop | Began | Noted | Ended | GivenBack | Recall | Interrupt
+Frame: TypeAlias = Work | Stop | Began | Noted | Done | Ended | GivenBack | Recall | Interrupt
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Frame]).decode
@@ -112,11 +119,11 @@ class Buffer:
         return frames
 
 
-def ended(run: int, outcome: Outcome) -> Ended:
+def ended(run: int, outcome: Outcome) -> Done | Ended:
     """An outcome as it travels; ``outcome`` is one that a handler can bring about."""
     match outcome:
         case Succeeded():
-            return Ended(run, kind="ok", result=outcome.result, reason=outcome.detail)
+            return Done(run, outcome.result)
         case Failed():
             return Ended(run, kind="failed", error=outcome.error, reason=outcome.kind)
         case Unrecovered():
@@ -133,12 +140,11 @@ def ended(run: int, outcome: Outcome) -> Ended:
             raise AssertionError(f"no handler ends like this: {outcome!r}")
 
 
-def outcome_of(frame: Ended) -> Outcome:
+def outcome_of(frame: Done | Ended) -> Outcome:
     """The outcome again, in the parent."""
+    if isinstance(frame, Done):
+        return _PLAIN if frame.result is None else Succeeded(result=frame.result)
     match frame.kind:
-        case "ok":
-            plain = frame.result is None and not frame.reason
-            return _PLAIN if plain else Succeeded(result=frame.result, detail=frame.reason)
         case "unrecoverable":
             return Unrecovered(reason=frame.reason, error=frame.error)
         case "retry":

@@ -21,11 +21,11 @@ from itertools import islice
 from typing import NamedTuple
 
 from holdfast.clock import SECOND, monotonic, processor_time
-from holdfast.wire.records import brief
+from holdfast.wire.records import brief, gist
 from holdfast.worker import frames
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.child import INTERRUPT, READ, server
-from holdfast.worker.frames import Began, Ended, GivenBack, Interrupt, Noted, Recall, Stop, Work
+from holdfast.worker.frames import Began, Done, Ended, GivenBack, Interrupt, Noted, Recall, Stop, Work
 from holdfast.worker.limits import Limits, Term
 from holdfast.worker.nursery import Born, Gone, Nursery
 from holdfast.worker.outcome import Cancelled, Crashed, Interrupted, Outcome, OutOfCpu, TimedOut
@@ -84,6 +84,7 @@ class Children:
         self._nursery = Nursery(server(catalogue, limits or Limits(), term or Term(), threads=threads))
         self._threads = threads  # jobs at a time in each child
         self._slots = processes * threads
+        self._plain = catalogue.plain_types
         self._chunk = catalogue.chunk  # jobs that one call may take, at the most
         self._grace = grace
         self._on_end: Callable[[list[Ending], bool], None] = lambda _endings, _more_soon: None
@@ -290,8 +291,11 @@ class Children:
             most = self._threads + self._ahead(max(usual, self._busy_for(child, now)))
             given = self._take_for(child, min(share, most - len(child.runs)))
             if given:
-                child.runs.update((run.number, run) for run in given)
-                child.outgoing += frames.packed([Work(run.number, brief(run.reservation)) for run in given])
+                child.runs.update({run.number: run for run in given})
+                told = [(run.number, run.reservation) for run in given]
+                child.outgoing += frames.packed(
+                    [Work(number, gist(one) if one.job.type in self._plain else brief(one)) for number, one in told]
+                )
                 self._flush(child)
 
     def _take_for(self, child: _Child, most: int) -> list[Run]:
@@ -369,13 +373,16 @@ class Children:
 
     def _heard(self, child: _Child, frame: frames.Frame, now: float) -> None:
         match frame:
-            case Ended():
+            case Done() | Ended():
                 run = child.runs.pop(frame.run)
                 child.finished += 1
                 usual = frame.took if self._usual is None else self._usual
                 self._usual = usual + (frame.took - usual) * (0.5 if frame.took > usual else 0.2)
-                stopped = frame.kind == "interrupted"
-                self._over.append(Ending(run, _stopped(run, frame.reason) if stopped else frames.outcome_of(frame)))
+                if isinstance(frame, Ended) and frame.kind == "interrupted":
+                    outcome = _stopped(run, frame.reason)
+                else:
+                    outcome = frames.outcome_of(frame)
+                self._over.append(Ending(run, outcome))
             case Began():
                 run = child.runs[frame.run]
                 run.began, run.started_at = now, frame.at
