@@ -14,6 +14,7 @@ from uuid_utils import uuid7
 
 from holdfast.clock import SystemClock
 from holdfast.spark.ledger import SCHEMA
+from holdfast.spark.run import KEY_LENGTH
 
 Batches = Iterator[pa.RecordBatch]
 QUOTED = csv.WriteOptions(include_header=False, quoting_style="needed")
@@ -104,13 +105,14 @@ def _as_jobs(batch: pa.RecordBatch) -> tuple[pa.Table, pa.Table]:
 
 
 def _as_ended(batch: pa.RecordBatch, results: pa.Array) -> tuple[pa.Table, pa.Table, pa.Table]:
-    ids, keys, payload = _identified(batch)
-    now = SystemClock().now()
-    names, times = ("main", "bench", "bench.noop"), (now, now, now)
+    ids, _, payload = _identified(batch)
+    keys = pc.utf8_reverse(pc.utf8_lpad(batch.column(0).cast(pa.string()), KEY_LENGTH, "0"))  # all over their index
+    now, queue = SystemClock().now(), f"run:{uuid7()}"
+    names, times = ("main", queue, "spark.row"), (now, now, now)
     counted = (0, 1, 25, 0, 3, "false", "false")
     ended = _table(ids, payload, keys, results, ids, *names, "done", "ack", "", now, *times, now, *counted)
     ledger = _table(ids, *names, "worker", "acked", "done", "", "", 1, 1, *times, now, now)
-    return _table(keys, ids, "main", "bench", now, DIGEST), ended, ledger
+    return _table(keys, ids, "main", queue, now, DIGEST), ended, ledger
 
 
 def _identified(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array, pa.Array]:

@@ -139,9 +139,8 @@ def _run(frame: DataFrame, url: str) -> Iterator[Answer]:
 
     def ours() -> float:
         def work() -> None:
-            ok, dead = run(frame, lambda row: row["action"], key="customer", url=url, slots=PARTITIONS)
-            assert ok.count() == ROWS
-            assert dead.isEmpty()
+            ok, _ = run(frame, lambda row: row["action"], key="customer", url=url, slots=PARTITIONS)
+            assert ok.count() == ROWS  # so none is among the dead
 
         return timed(work)
 

@@ -12,11 +12,14 @@ import pytest
 
 import holdfast
 from holdfast.clock import MINUTE
+from holdfast.drivers.contract import JobFilter
 from holdfast.drivers.postgres import arrays, batch
 from holdfast.drivers.postgres.arrays import names
+from holdfast.model.job import State
 from holdfast.model.settlement import Ack, Retry
 from holdfast.testing.servers.postgres import PostgresServer
 from tests.postgres.conftest import NOW
+from tests.postgres.test_wait import wait_until
 
 GROWS = re.compile(r"Seq Scan on (jobs|ended|ledger|dedupe|registry|notes|arrivals)\b")
 PAGES = re.compile(r"Buffers: shared (?:hit=(\d+))?(?: ?read=(\d+))?")
@@ -173,3 +176,50 @@ def test_keyed_batches_are_not_compared_with_every_key_there_is_while_there_are_
     assert max(compared, default=0) < 10_000
     watched.connection.close()
     store.close()
+
+
+def test_pages_of_jobs_are_read_in_the_order_of_ids_while_there_are_no_statistics(url):
+    """Else each page would read and sort all that is behind it, to throw most of it away."""
+    holdfast.connect(url).close()
+    with psycopg.connect(url, autocommit=True, options="-c search_path=holdfast") as session:
+        session.execute("ALTER TABLE ended SET (autovacuum_enabled = off)")
+        session.execute(ENDED)
+        where, limit = JobFilter(queue="q", states=tuple(State)), 1000
+
+        def fetched() -> int:
+            counted = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables WHERE relname = 'ended'"
+            row = session.execute(counted).fetchone()
+            assert row is not None
+            return int(row[0])
+
+        reads = (
+            lambda store: store.find(where, limit=limit),
+            lambda store: store.job_columns(where, ["id", "state"], limit=limit),
+        )
+        for read in reads:
+            before = fetched()
+            with holdfast.connect(f"{url}?listen=off") as store:  # a session tells what it has read when it ends
+                read(store)
+            wait_until(lambda before=before: fetched() > before)
+            assert fetched() - before <= 2 * limit
+
+
+def test_an_enqueue_looks_at_the_heads_of_its_lanes_and_not_at_all_that_waits(url):
+    """In a session that began with an empty table, too: it keeps the plans that it made then."""
+    count, each = 20_000, 1000
+    with holdfast.connect(url) as store, psycopg.connect(url, autocommit=True) as session:
+        session.execute("ALTER TABLE holdfast.jobs SET (autovacuum_enabled = off)")
+        for start in range(0, count, each):
+            queue = "a" if start < count // 2 else "q"  # what waits in the one is nothing to the other
+            plain = {"domain": None, "idempotency_key": None, "queue": queue}
+            store.enqueue([_record(start + n, **plain) for n in range(each)])
+    with psycopg.connect(url, autocommit=True) as session:
+        looked = "SELECT idx_scan, idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'jobs_lane'"
+
+        def read() -> tuple[int, int]:
+            row = session.execute(looked).fetchone()
+            assert row is not None
+            return row[0], row[1]
+
+        wait_until(lambda: read()[0] >= count // each)
+        assert read()[1] <= count // each

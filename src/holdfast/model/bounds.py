@@ -55,11 +55,11 @@ def new_name(field: str, value: object) -> str:
 
 def text(field: str, value: object, *, empty: bool = False) -> str:
     """A short text that people chose: any script, no control characters, at most 256 bytes."""
+    if isinstance(value, str) and 0 < len(value) <= MAX_TEXT and value.isascii() and value.isprintable():
+        return value  # nearly always
     wanted = f"text of {'0' if empty else '1'} to {MAX_TEXT} bytes without control characters"
     if not isinstance(value, str) or (not value and not empty):
         raise InvalidInput(field, wanted=wanted, got=value)
-    if value.isascii() and value.isprintable() and len(value) <= MAX_TEXT:
-        return value
     if any(unicodedata.category(character) in {"Cc", "Cs"} for character in value):
         raise InvalidInput(field, wanted=wanted, got=repr(value))
     if len(value.encode()) > MAX_TEXT:

@@ -49,6 +49,36 @@ def run_queue(
     elsewhere. ``on_progress`` is told the same, about twice a second.
     """
     spark = spark or session()
+    order = _order(app, spark, slots, options, stop_after, tell=True)
+    many = slots or cores(spark)
+    rows = _Watch(spark, app.driver, order).until_done(_slots(spark, many, order), on_progress, bar_of(progress))
+    return retold(spark, order) if is_untold(app.driver, order.run, many) else rows
+
+
+def drain(
+    app: Holdfast,
+    spark: SparkSession,
+    *,
+    slots: int | None,
+    options: WorkerOptions | None,
+    on_progress: OnProgress | None,
+    progress: bool | None,
+) -> None:
+    """The same without its rows, for those who ask the jobs themselves how they ended."""
+    order = _order(app, spark, slots, options, None, tell=False)
+    frame = _slots(spark, slots or cores(spark), order)
+    _Watch(spark, app.driver, order).until_done(frame, on_progress, bar_of(progress)).unpersist()
+
+
+def _order(
+    app: Holdfast,
+    spark: SparkSession,
+    slots: int | None,
+    options: WorkerOptions | None,
+    stop_after: timedelta | None,
+    *,
+    tell: bool,
+) -> Order:
     asked = replace(options or WorkerOptions(), processes=1, until_drained=stop_after is None)
     if asked.queues is None and app.queues:
         asked = replace(asked, queues=tuple(app.queues))
@@ -58,7 +88,7 @@ def run_queue(
         raise InvalidInput("app", wanted="one with a store URL, which slots can open", got="one with a driver")
     store = app.driver
     check_reach(store, spark)
-    order = Order(
+    return Order(
         run=f"{spark.conf.get('spark.app.id')}-{uuid7()}",
         url=app.url,
         space=app.space,
@@ -66,10 +96,8 @@ def run_queue(
         options=asked,
         stop_after=None if stop_after is None else stop_after.total_seconds(),
         ledger_from=store.ledger_end(),
+        tell=tell,
     )
-    many = slots or cores(spark)
-    rows = _Watch(spark, store, order).until_done(_slots(spark, many, order), on_progress, bar_of(progress))
-    return retold(spark, order) if is_untold(store, order.run, many) else rows
 
 
 def _slots(spark: SparkSession, slots: int, order: Order) -> DataFrame:

@@ -28,7 +28,7 @@ from holdfast.model.alike import Alike
 from holdfast.model.job import JobRecord, State
 from holdfast.model.retry import RetryPolicy
 from holdfast.settings import read as settings
-from holdfast.spark.engine import run_queue
+from holdfast.spark.engine import drain
 from holdfast.spark.flavours import cores
 from holdfast.spark.progress import OnProgress, Progress
 from holdfast.spark.reach import check_reach
@@ -39,6 +39,7 @@ from holdfast.worker.worker import WorkerOptions
 EACH = 1000  # jobs of which the id of one is remembered, to read them later in parts
 TYPE = "spark.row"
 KEY, PAYLOAD = "_holdfast_key", "_holdfast_payload"
+KEY_LENGTH = 32  # hexadecimal digits: every store keeps the key of a row four times
 ENOUGH = 100  # rows that must have ended before a share of dead ones says anything
 OUTCOME = "key string, state string, result string, reason string, error string, attempts int"
 FIELDS = ("idempotency_key", "state", "result", "dead_reason", "last_error", "attempts")  # what it is made of
@@ -87,9 +88,7 @@ def run(
         rows = df.withColumn(KEY, _key_of(columns)).persist()
         ids = _enqueue(rows, where, queue, max_attempts)
         watch = on_progress if max_dead_ratio is None else _limited(max_dead_ratio, on_progress)
-        run_queue(
-            app, spark=spark, slots=slots, options=_on(options, queue), on_progress=watch, progress=progress
-        ).unpersist()
+        drain(app, spark, slots=slots, options=_on(options, queue), on_progress=watch, progress=progress)
         return _joined(rows, _outcomes(spark, where, queue, ids))
     finally:
         app.close()
@@ -110,14 +109,15 @@ def _on(options: WorkerOptions | None, queue: str) -> WorkerOptions:
 
 def _key_of(columns: Sequence[str]) -> Column:
     """What tells a row from others: the same for the same values, in any application."""
-    return f.sha2(f.to_json(f.struct(*(f.col(f"`{name}`") for name in columns)), {"ignoreNullFields": "false"}), 256)
+    values = f.to_json(f.struct(*(f.col(f"`{name}`") for name in columns)), {"ignoreNullFields": "false"})
+    return f.substring(f.sha2(values, 256), 1, KEY_LENGTH)
 
 
 def _enqueue(rows: DataFrame, url: str, queue: str, max_attempts: int) -> list[str]:
     """Store a job for each row that has none; gives some of their ids in order, among them the first and the last."""
     names = [name for name in rows.columns if name != KEY]
     payload = f.to_json(f.struct(*(f.col(f"`{name}`") for name in names)), {"ignoreNullFields": "false"})
-    jobs = rows.select(f.col(KEY), payload.alias(PAYLOAD)).distinct()
+    jobs = rows.select(f.col(KEY), payload.alias(PAYLOAD))
     store = partial(_store_rows, url=url, queue=queue, max_attempts=max_attempts)
     told = jobs.mapInArrow(store, "refused string, id string").collect()
     refused = next((row["refused"] for row in told if row["refused"] is not None), None)
@@ -135,7 +135,8 @@ def _store_rows(
     for batch in batches:
         for start in range(0, batch.num_rows, bounds.MAX_BATCH):
             part = batch.slice(start, bounds.MAX_BATCH)
-            keys, payloads = part.column(0).to_pylist(), part.column(1).cast(pa.binary()).to_pylist()
+            rows = zip(part.column(0).to_pylist(), part.column(1).cast(pa.binary()).to_pylist(), strict=True)
+            keys, payloads = zip(*dict.fromkeys(rows), strict=True)  # equal rows are one job
             like = JobRecord(
                 id="-", type=TYPE, queue=queue, payload=b"", created_at=clock.now(), max_attempts=max_attempts
             )

@@ -53,6 +53,7 @@ class Order:
     options: WorkerOptions
     stop_after: float | None = None  # seconds
     ledger_from: str | None = None  # where the ledger ended when the run began
+    tell: bool = True  # a row for each attempt; a pipeline that goes on from the jobs' own endings needs none
 
     def __repr__(self) -> str:
         return f"Order(run={self.run!r})"  # a URL may hold a password
@@ -90,7 +91,8 @@ class Slot:
         self._store = store_of(order.url, order.space)
         options = replace(order.options, name=self.name)
         self._lease_for = from_timedelta(options.lease)
-        self._worker = Worker(self._store, options, catalogue=order.catalogue, on_settled=self._settled)
+        told = self._settled if order.tell else None
+        self._worker = Worker(self._store, options, catalogue=order.catalogue, on_settled=told)
         self._told: SimpleQueue[tuple[Sequence[Settled], int] | None] = SimpleQueue()  # None: there will be no more
         self._done = threading.Event()
         self._stop = threading.Event()

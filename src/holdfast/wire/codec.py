@@ -48,6 +48,8 @@ class JsonCodec:
 
     def encode(self, value: object, *, field: str = "payload") -> bytes:
         """The value as compact JSON; ``field`` is the word by which errors call it."""
+        if type(value) is str and value.isascii():  # nothing of what follows can be wrong with it
+            return _encode(value)
         # msgspec writes NaN as null, the key 1 as "1", and numbers of any length. Reading back what it wrote
         # and comparing finds all of that at the speed of C; a walk in Python takes several times as long.
         try:

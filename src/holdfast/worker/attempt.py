@@ -27,6 +27,7 @@ from holdfast.worker.outcome import (
     UnknownType,
     Unrecovered,
     error_text,
+    succeeded,
 )
 
 NOTHING = Succeeded()  # what most handlers return
@@ -105,7 +106,7 @@ def _matched(answer: object) -> Outcome:
             return Failed(error=error_text(answer), kind=type(answer).__name__)
         case _:
             try:
-                return Succeeded(result=encode_result(answer))
+                return succeeded(encode_result(answer))
             except PayloadError as error:
                 return Unrecovered(reason="bad result", error=str(error))
 

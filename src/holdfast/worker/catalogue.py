@@ -208,6 +208,6 @@ class Resources:
         self._stack.close()
 
 
-def encode_result(value: object) -> bytes | None:
-    """What a handler returned, as it is kept with the job; nothing for None."""
-    return None if value is None else bounds.blob("result", JSON.encode(value, field="result"), most=bounds.MAX_PAYLOAD)
+def encode_result(value: object) -> bytes:
+    """What a handler returned, as it is kept with the job."""
+    return bounds.blob("result", JSON.encode(value, field="result"), most=bounds.MAX_PAYLOAD)

@@ -20,6 +20,7 @@ from holdfast.worker.outcome import (
     Succeeded,
     UnknownType,
     Unrecovered,
+    succeeded,
 )
 
 _PLAIN = Succeeded()  # most end like this
@@ -143,7 +144,7 @@ def ended(run: int, outcome: Outcome) -> Done | Ended:
 def outcome_of(frame: Done | Ended) -> Outcome:
     """The outcome again, in the parent."""
     if isinstance(frame, Done):
-        return _PLAIN if frame.result is None else Succeeded(result=frame.result)
+        return _PLAIN if frame.result is None else succeeded(frame.result)
     match frame.kind:
         case "unrecoverable":
             return Unrecovered(reason=frame.reason, error=frame.error)

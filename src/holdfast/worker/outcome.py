@@ -9,10 +9,11 @@ import signal
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from holdfast.clock import DAY
 from holdfast.model import bounds
+from holdfast.model.draft import draft_of
 from holdfast.model.registry import Change
 
 MAX_MESSAGE = 1 << 10  # characters of an exception's own text
@@ -32,6 +33,21 @@ class Succeeded:
         """Refuse a result that no store would keep, here, where the attempt can still end otherwise."""
         if self.result is not None:
             bounds.blob("result", self.result, most=bounds.MAX_STORED_PAYLOAD)
+
+
+_SucceededDraft = draft_of(Succeeded)
+
+
+def succeeded(result: bytes) -> Succeeded:
+    """The same for a result and nothing else, made in a quarter of the time."""
+    if len(result) > bounds.MAX_STORED_PAYLOAD:
+        return Succeeded(result=result)  # refused
+    made = _SucceededDraft()
+    made.result = result
+    made.writes = ()
+    made.detail = ""
+    made.__class__ = Succeeded
+    return cast("Succeeded", made)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

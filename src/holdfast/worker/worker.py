@@ -43,6 +43,7 @@ from holdfast.worker.settler import Settler, keep_last_notes
 log = logging.getLogger("holdfast.worker")
 
 LOOK_AGAIN = 0.25  # seconds after which an idle worker looks for itself, whatever the store's hints say
+LOOK_SOON = 0.02  # the same at first, doubled each time, where the end of what others run is waited for
 TOO_LONG = 1.0  # seconds after which a reserved job that could not start is given back for others
 TRIM_EVERY = 60.0  # seconds, about
 TRIM_LIMIT = 1000  # rows of each kind at a time: retention never holds up a reserve for long
@@ -272,6 +273,7 @@ class Worker:
     def _work(self, children: Children, heart: Heart, settler: Settler, stop: threading.Event) -> None:
         """Until told to stop, or until there is no more to do."""
         next_reap, next_trim = self._in_about(REAP_EVERY), self._in_about(TRIM_EVERY)
+        patience = LOOK_SOON
         while not self._stopping(stop):
             try:
                 if monotonic() >= next_reap:
@@ -291,7 +293,10 @@ class Worker:
                 elif not found:
                     if self.options.until_drained and self._drained(children, settler):
                         return
-                    self.driver.wait(self.queues, timeout=LOOK_AGAIN)
+                    self.driver.wait(self.queues, timeout=patience if self.options.until_drained else LOOK_AGAIN)
+                    patience = min(2 * patience, LOOK_AGAIN)
+                else:
+                    patience = LOOK_SOON
             except StoreError as error:
                 log.warning("store.failed", extra={"error": str(error)})
                 self._stop.wait(LOOK_AGAIN)

@@ -14,6 +14,7 @@ from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
 
 Columns = list[Array | None]
 WINDOW = QueueSettings().dedupe_window
+DIGEST_SIZE = 16  # bytes
 
 
 def jobs(records: Sequence[JobRecord]) -> Columns:
@@ -47,7 +48,7 @@ def jobs(records: Sequence[JobRecord]) -> Columns:
 
 def digest_of(payload: bytes) -> bytes:
     """Enough to tell one payload from another, long after its row is gone."""
-    return hashlib.blake2b(payload, digest_size=16).digest()
+    return hashlib.blake2b(payload, digest_size=DIGEST_SIZE).digest()
 
 
 def are_plain_acks(settlements: Sequence[Settlement]) -> bool:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import psycopg
 
 from holdfast.drivers.postgres.arrays import Array, bigints, integers, names
-from holdfast.drivers.postgres.batch import WINDOW, digest_of
+from holdfast.drivers.postgres.batch import DIGEST_SIZE, WINDOW, digest_of
 from holdfast.drivers.postgres.connections import Connection
 from holdfast.drivers.postgres.rows import pack_meta
 from holdfast.drivers.postgres.store import PostgresStore
@@ -35,6 +35,7 @@ _ALWAYS = (
 _length = struct.Struct(">i").pack
 _bigint = struct.Struct(">iq").pack
 _integer = struct.Struct(">ii").pack
+_digest_head = _length(DIGEST_SIZE)
 _instants = struct.Struct(">iqiqi").pack  # available_at, created_at and the length of the payload
 
 
@@ -152,9 +153,11 @@ def _packed_keys(space: str, jobs: Sequence[JobRecord], until: Mapping[str, int]
     rows.sort()
     head = struct.pack(">h", len(_KEY_COLUMNS)) + _text(space)
     heads = {queue: head + _text(queue) + _bigint(8, end) for queue, end in until.items()}
-    return b"".join(
-        [heads[queue] + _text(key) + _text(job_id) + _blob(digest_of(payload)) for queue, key, job_id, payload in rows]
-    )
+    parts: list[bytes] = []
+    for queue, key, job_id, payload in rows:
+        told, named = key.encode(), job_id.encode()
+        parts += (heads[queue], _length(len(told)), told, _length(len(named)), named, _digest_head, digest_of(payload))
+    return b"".join(parts)
 
 
 def _packed(space: str, jobs: Sequence[JobRecord], columns: Sequence[str], now: int) -> Iterator[bytes]:

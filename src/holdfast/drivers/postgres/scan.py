@@ -44,7 +44,7 @@ class PostgresScan(PostgresTools):
         for name in names:
             if name not in RECORD:
                 raise InvalidInput("names", wanted="fields of a JobRecord", got=name)
-        found = self._run(self._statements.columns("find", RECORD, ["id", *names]), asked)
+        found = self._page(self._statements.columns("find", RECORD, ["id", *names]), asked)
         if not found:
             return [()] * len(names), None
         ids, *columns = zip(*found[:limit], strict=True)
@@ -61,7 +61,7 @@ class PostgresScan(PostgresTools):
         while True:
             limits, (xid, seq) = self._start(after)
             asked = {"space": self.space_name, "horizon": limits.horizon, "xid": xid, "seq": seq, "limit": limit}
-            found = self._query("ledger_rows", asked)
+            found = self._page(self._statements.query("ledger_rows"), asked)
             self._start(after)
             if found:
                 xids, seqs, *columns = zip(*found, strict=True)
@@ -76,11 +76,11 @@ class PostgresScan(PostgresTools):
         limits, (xid, seq) = self._start(after)
         asked = {"space": self.space_name, "horizon": limits.horizon}
         first = {**asked, "xid": xid, "seq": seq, "every": every, "marks": most // every}
-        whole = self._query("ledger_marks", first)
+        whole = self._page(self._statements.query("ledger_marks"), first)
         marks = [(f"{xid}-{seq}", every) for xid, seq in whole]
         xid, seq = whole[-1] if whole else (xid, seq)
         left = {**asked, "xid": xid, "seq": seq, "most": min(every, most - every * len(whole))}
-        for rows, last_xid, last_seq in self._query("ledger_rest", left):
+        for rows, last_xid, last_seq in self._page(self._statements.query("ledger_rest"), left):
             marks.append((f"{last_xid}-{last_seq}", rows))
         self._start(after)
         return marks

@@ -68,10 +68,25 @@ class PostgresStore(Doors):
         return self._run(self._statements.query(name), parameters)
 
     def _run(self, statement: str, parameters: Mapping[str, object]) -> list[Row]:
-        text = statement.encode()
+        return self._connections.call(lambda connection: _rows_of(connection, statement, parameters), again=True)
+
+    def _page(self, statement: str, parameters: Mapping[str, object]) -> list[Row]:
+        """The same for a page that an index has in its order: it is read from there, whatever the planner thinks.
+
+        Without statistics it thinks that few rows match, and sorts them: all that are behind the page, for each page.
+        """
 
         def run(connection: Connection) -> list[Row]:
-            cursor = connection.execute(text, parameters, prepare=False, binary=True)
-            return cursor.fetchall() if cursor.description is not None else []
+            with connection.transaction():
+                connection.execute(_IN_ORDER)
+                return _rows_of(connection, statement, parameters)
 
         return self._connections.call(run, again=True)
+
+
+_IN_ORDER = b"SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off"
+
+
+def _rows_of(connection: Connection, statement: str, parameters: Mapping[str, object]) -> list[Row]:
+    cursor = connection.execute(statement.encode(), parameters, prepare=False, binary=True)
+    return cursor.fetchall() if cursor.description is not None else []

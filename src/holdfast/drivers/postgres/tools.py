@@ -68,7 +68,7 @@ class PostgresTools(PostgresStore):
 
     def find(self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None) -> Page[JobRecord]:
         """See ``Admin.find``."""
-        found = self._query("find", self.asked_for(where or JobFilter(), limit, after))
+        found = self._page(self._statements.query("find"), self.asked_for(where or JobFilter(), limit, after))
         jobs = [rows.record(row) for row in found[:limit]]
         return Page(jobs, jobs[-1].id if len(found) > limit else None)
 
