@@ -21,9 +21,9 @@ DECLARE
 BEGIN
   WITH gone AS (
     DELETE FROM jobs AS j
-     USING unnest(_ids, _tokens, _started, _results, _details) WITH ORDINALITY
-           AS a (id, token, started_at, result, detail, item)
-     WHERE j.space = _space AND j.id = a.id AND j.token = a.token AND j.expires_at > _now
+     USING (SELECT _space AS space, u.* FROM unnest(_ids, _tokens, _started, _results, _details) WITH ORDINALITY
+                   AS u (id, token, started_at, result, detail, item) OFFSET 0) AS a  -- see 014_plans
+     WHERE j.space = a.space AND j.id = a.id AND j.token = a.token AND j.expires_at > _now
     RETURNING j.*, a.item, a.started_at AS began_at, a.result, coalesce(a.detail, '') AS detail
   ), kept AS (
     INSERT INTO ended (seq, space, id, queue, type, priority, state, available_at, enqueued_at, ended_at, run_at,
