@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import threading
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
-from uuid_utils import uuid7
 
 from holdfast.app import Holdfast
 from holdfast.clock import DAY
@@ -89,7 +89,7 @@ def _order(
     store = app.driver
     check_reach(store, spark)
     return Order(
-        run=f"{spark.conf.get('spark.app.id')}-{uuid7()}",
+        run=f"{spark.conf.get('spark.app.id')}-{secrets.token_hex(4)}",
         url=app.url,
         space=app.space,
         catalogue=app.catalogue,
