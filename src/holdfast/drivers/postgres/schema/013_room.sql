@@ -1,8 +1,6 @@
 -- Room for the second version of a row: every job is written twice in its life here, once as it arrives and once as it is
--- leased. With less, the index of ids splits its pages or cleans them up in the middle of a reserve, and the lease is
--- written to another page than the job.
+-- leased. With less, the index of ids splits its pages or cleans them up in the middle of a reserve.
 ALTER INDEX jobs_pkey SET (fillfactor = 50);
-ALTER TABLE jobs SET (fillfactor = 50);
 
 -- ack_1 without its sort: the ledger's numbers are drawn before the jobs are deleted, in whatever order that happens.
 CREATE FUNCTION ack_2(
