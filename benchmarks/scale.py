@@ -68,7 +68,7 @@ def simulate(cluster: Cluster, costs: Costs, *, jobs: int, seed: int = 1) -> flo
     return jobs / last
 
 
-MEASURED = Costs(store=60e-6, slot=85e-6)  # PostgreSQL, no-op jobs; docs/scale.md says where from
+MEASURED = Costs(store=40e-6, slot=28e-6)  # PostgreSQL, no-op jobs; docs/scale.md says where from
 
 
 def main() -> None:
