@@ -1,8 +1,9 @@
 """Numbered migrations: each file under ``schema/`` once, in order, with its checksum kept in the store.
 
-A migration only adds. It says in its first line which code may still use the tables after it (``-- oldest: 3``, the
-number of that code's newest migration; 1 if it says nothing), and functions bear the number of their shape: so an older
-Holdfast goes on working on newer tables until a migration says that it cannot.
+A migration only adds, or gives a function a better body of the same meaning. It says in its first line which code may
+still use the tables after it (``-- oldest: 3``, the number of that code's newest migration; 1 if it says nothing), and
+functions bear the number of their shape: so an older Holdfast goes on working on newer tables until a migration says
+that it cannot.
 """
 
 from __future__ import annotations
