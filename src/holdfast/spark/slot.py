@@ -27,7 +27,7 @@ from holdfast.errors import StoreError
 from holdfast.model.registry import Change, Entry
 from holdfast.spark.outcomes import from_settled
 from holdfast.worker.catalogue import Catalogue
-from holdfast.worker.heap import garbage_looked_for_rarely
+from holdfast.worker.interpreter import rarely_disturbed
 from holdfast.worker.worker import Settled, Worker, WorkerOptions
 
 ROWS = 1000  # outcomes in a batch
@@ -75,7 +75,7 @@ def run_slot(rows: Iterator[pa.RecordBatch], order: Order) -> Iterator[pa.Record
     assert context is not None
     place, number, try_ = context.partitionId(), context.stageId(), context.attemptNumber()
     names = [f"{order.run}/{number}/{place}/{earlier}" for earlier in range(try_ + 1)]
-    with Slot(order, place, names) as slot, garbage_looked_for_rarely():  # it does no other work meanwhile
+    with Slot(order, place, names) as slot, rarely_disturbed():  # it does no other work meanwhile
         yield from slot.outcomes()
 
 

@@ -39,7 +39,8 @@ MOST_WAITING = 3000  # jobs that may wait here, in front of all children, and be
 AT_ONCE = 1000  # jobs that are asked for by one call
 SOON = 0.050  # seconds in which a job is expected to end, for those that would rather wait for it
 A_WHILE = 0.100  # seconds of work that may wait here: long jobs are not hoarded
-BREATH = 0.004  # seconds in which children with plenty of very short jobs are left alone, and heard all at once
+BREATH = 0.004  # seconds in which children with very short jobs are left alone, and heard all at once
+MANY = 128  # jobs under way, from which on that is worth while
 PLENTY = 384  # jobs that last a child for longer than that
 CPU_LOOK = 0.050  # seconds between two looks at a run that has less processor time left than this
 UNKNOWN = 1.0  # seconds that a run is thought to take before one has ended
@@ -229,9 +230,15 @@ class Children:
                             self._nursery.signal(pid, signal.SIGKILL)
                 self._keep_deadlines(now)
                 self._dispatch()
-                calm = self._pace() < BREATH and all(len(child.runs) > PLENTY for child in self._children.values())
+                calm = self._is_calm()
             if calm:  # to be woken for each of very many very short jobs would cost more than the jobs
                 time.sleep(BREATH)
+
+    def _is_calm(self) -> bool:
+        """Whether very short jobs are under way, many of them, and none waits for a child that may be idle soon."""
+        if self._pace() >= BREATH or self.busy() < MANY:
+            return False
+        return not self._pending or all(len(child.runs) > PLENTY for child in self._children.values())
 
     def _tell_endings(self) -> None:
         if self._over:

@@ -17,7 +17,7 @@ from holdfast.worker.run import Run
 
 log = logging.getLogger("holdfast.worker")
 
-MOST = 500  # settlements in a batch
+MOST = 1000  # settlements in a batch
 BEHIND = 4 * MOST  # settlements that may wait, before no more work is begun
 LONGEST = 0.050  # seconds that finished work may wait for its batch
 AGAIN = 0.1  # seconds until a batch is tried again that the store could not take

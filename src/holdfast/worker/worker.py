@@ -31,8 +31,8 @@ from holdfast.wire.records import brief
 from holdfast.worker.attempt import attempt, goes_together
 from holdfast.worker.catalogue import Catalogue, Handler, Resources, handler_of
 from holdfast.worker.decide import decide
-from holdfast.worker.heap import garbage_looked_for_rarely, old_values_left_alone
 from holdfast.worker.heartbeat import Heart
+from holdfast.worker.interpreter import old_values_left_alone, rarely_disturbed
 from holdfast.worker.isolate import CANCEL, LOST, SHUTDOWN, SOON, Children
 from holdfast.worker.limits import Limits, Term
 from holdfast.worker.outcome import Interrupted, Outcome, Succeeded
@@ -261,7 +261,7 @@ class Worker:
         children.start(lambda endings, more_soon: settler.add(endings, more_soon=more_soon))
         log.info("worker.started", extra={"worker": self.name, "queues": self.queues})
         try:
-            with garbage_looked_for_rarely():
+            with rarely_disturbed():
                 self._work(children, heart, settler, stop)
                 self._finish(children, settler, stop)
         finally:
