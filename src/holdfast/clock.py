@@ -43,6 +43,11 @@ class SystemClock:
             return self._latest
 
 
+def wall_clock() -> int:
+    """The host's wall clock as it is, for a note of when something was: nothing is decided by it."""
+    return time.time_ns() // 1000
+
+
 class ManualClock:
     """A clock that moves only when told to: for tests and simulations."""
 

@@ -97,8 +97,9 @@ class Doors:
                 raise InvalidInput("settlement", wanted="Ack, Retry, Fail or Release", got=settlement)
             if type(settlement.lease) is not Lease:
                 raise InvalidInput("lease", wanted="a Lease", got=settlement.lease)
-            if settlement.started_at is not None:
-                bounds.integer("started_at", settlement.started_at, least=1, most=bounds.MAX_INSTANT)
+            started_at = settlement.started_at
+            if started_at is not None and not (type(started_at) is int and 1 <= started_at <= bounds.MAX_INSTANT):
+                bounds.integer("started_at", started_at, least=1, most=bounds.MAX_INSTANT)
 
     def check_reap(self, queues: Sequence[str] | None, worker: str | None, limit: int) -> list[str] | None:
         """The queues, each once; None is all of them."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from holdfast.clock import SystemClock, monotonic
+from holdfast.clock import monotonic, wall_clock
 from holdfast.wire.records import Brief
 from holdfast.worker import frames
 from holdfast.worker.attempt import Member, attempt, goes_together, together
@@ -93,7 +93,6 @@ class Child:
         self._looked = 0.0
         self._stopping = False
         self._present: dict[int, Present] = {}
-        self._clock = SystemClock()
         self._loop = OwnLoop()
         self._chunks = {handler.type: handler.chunk for handler in catalogue if handler.chunk is not None}
         signal.signal(INTERRUPT, self._interrupted)
@@ -156,8 +155,11 @@ class Child:
         present = self._present[run] = Present(threading.get_ident())
         began = monotonic()
         try:
-            self._say(Began(run, self._clock.now()))
-            outcome = attempt(self._catalogue, self._resources, *self._member(work, present), complete=complete)
+            self._say(Began(run, wall_clock()))
+            if isinstance(work.job, Brief):
+                outcome = attempt(self._catalogue, self._resources, *self._member(work, present), complete=complete)
+            else:  # its handler sees the payload alone, and can leave no note
+                outcome = attempt(self._catalogue, self._resources, work.job, _no_note, complete=complete)
             ended: Done | Ended = frames.ended(run, outcome)
             self._leave(run)
         except Interruption:
@@ -201,7 +203,7 @@ class Child:
         assert handler is not None
         began = monotonic()
         try:
-            now = self._clock.now()
+            now = wall_clock()
             self._say(*(Began(work.run, now) for work in works))
             outcomes = together(handler, self._resources, members, complete=self._loop.complete)
             ended: list[Done | Ended] = [
@@ -272,6 +274,10 @@ class Child:
     def _write(self, data: bytes) -> None:
         while data:
             data = data[os.write(self._says, data) :]
+
+
+def _no_note(_progress: bytes | None, _checkpoint: bytes | None) -> None:
+    raise AssertionError("a handler that gets no context has left a note")
 
 
 def _goes_together(work: Work) -> bool:

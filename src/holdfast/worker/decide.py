@@ -62,16 +62,8 @@ def decide(
 ) -> Settlement:
     """The settlement of an attempt. Never fails: a policy that does is replaced by the default one, and reported."""
     match outcome:
-        case Succeeded(writes=(), detail=""):
-            return plain_ack(lease, started_at, outcome.result)
         case Succeeded():
-            return Ack(
-                lease,
-                result=outcome.result,
-                writes=outcome.writes,
-                started_at=started_at,
-                detail=outcome.detail,
-            )
+            return acked(lease, outcome, started_at)
         case Failed() | TimedOut() | OutOfCpu() | Crashed() | RetryAsked():
             delay = _delay(job, outcome, policy, random)
             error, detail = _trouble(outcome)
@@ -85,6 +77,13 @@ def decide(
             return Release(lease, delay=given.delay, budget=given.budget, started_at=started_at, detail=given.reason)
         case _:
             assert_never(outcome)
+
+
+def acked(lease: Lease, outcome: Succeeded, started_at: int | None) -> Ack:
+    """The settlement of one that went well: it depends on nothing else."""
+    if not outcome.writes and not outcome.detail:
+        return plain_ack(lease, started_at, outcome.result)
+    return Ack(lease, result=outcome.result, writes=outcome.writes, started_at=started_at, detail=outcome.detail)
 
 
 def _trouble(outcome: _Failure) -> tuple[str, str]:

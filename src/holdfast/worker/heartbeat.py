@@ -48,10 +48,10 @@ class Heart:
         with self._guard:
             self._held.update((run, run.reservation.lease) for run in runs)
 
-    def remove(self, runs: Iterable[Run]) -> dict[Run, Lease]:
-        """Stop keeping these; gives their latest leases, once no extend of theirs is under way."""
+    def remove(self, runs: Iterable[Run]) -> list[Lease]:
+        """Stop keeping these; gives their latest leases, lost or not, once no extend of theirs is under way."""
         with self._beating, self._guard:
-            return {run: lease for run in runs if (lease := self._held.pop(run, None)) is not None}
+            return [self._held.pop(run, run.reservation.lease) for run in runs]
 
     def stop(self) -> None:
         """Beat no more."""

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import NamedTuple
+from typing import TypeAlias
 
 from holdfast.clock import SECOND, monotonic, processor_time
 from holdfast.wire.records import brief, gist
@@ -61,11 +61,7 @@ class _Child:
     killed: bool = False  # by us, because one of its runs would not stop
 
 
-class Ending(NamedTuple):
-    """A run that is over."""
-
-    run: Run
-    outcome: Outcome
+Ending: TypeAlias = tuple[Run, Outcome]  # a run that is over
 
 
 class Children:
@@ -158,7 +154,7 @@ class Children:
         with self._lock:
             if run in self._pending:
                 self._pending.remove(run)
-                self._over.append(Ending(run, Interrupted()))
+                self._over.append((run, Interrupted()))
             else:
                 self._stop_run(run, why)
         self._poke()
@@ -380,6 +376,13 @@ class Children:
 
     def _heard(self, child: _Child, frame: frames.Frame, now: float) -> None:
         match frame:
+            case Began():
+                run = child.runs[frame.run]
+                run.began, run.started_at = now, frame.at
+                if run.cpu is not None:
+                    run.cpu_before = processor_time(child.born.pid)
+                if run.why is not None:
+                    self._stop_run(run, run.why)
             case Done() | Ended():
                 run = child.runs.pop(frame.run)
                 child.finished += 1
@@ -389,20 +392,13 @@ class Children:
                     outcome = _stopped(run, frame.reason)
                 else:
                     outcome = frames.outcome_of(frame)
-                self._over.append(Ending(run, outcome))
-            case Began():
-                run = child.runs[frame.run]
-                run.began, run.started_at = now, frame.at
-                if run.cpu is not None:
-                    run.cpu_before = processor_time(child.born.pid)
-                if run.why is not None:
-                    self._stop_run(run, run.why)
+                self._over.append((run, outcome))
             case Noted():
                 child.runs[frame.run].keep(frame.progress, frame.checkpoint)
             case GivenBack():
                 run = child.runs.pop(frame.run)
                 if self._closing:
-                    self._over.append(Ending(run, Interrupted()))
+                    self._over.append((run, Interrupted()))
                 else:
                     self._pending.append(run)  # the child has served its term; another takes it
             case _:
@@ -415,7 +411,7 @@ class Children:
         self._read(child)
         for run in child.runs.values():
             if run.began is not None:
-                self._over.append(Ending(run, _died_with(child, run, code)))
+                self._over.append((run, _died_with(child, run, code)))
         self._pending.extendleft(run for run in reversed(child.runs.values()) if run.began is None)
         if child.waits:
             self._selector.unregister(child.born.work)

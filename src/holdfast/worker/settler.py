@@ -114,8 +114,7 @@ class Settler:
     def _settle(self, batch: list[tuple[Run, Outcome]]) -> None:
         """A lease that was lost meanwhile is settled all the same: the store says what it thinks of that."""
         runs = [run for run, _ in batch]
-        latest = self._heart.remove(runs)
-        leases = [latest.get(run) or run.reservation.lease for run in runs]
+        leases = self._heart.remove(runs)
         settlements = [self._decide(run, outcome, lease) for (run, outcome), lease in zip(batch, leases, strict=True)]
         deadline = monotonic() + self._lease_for / SECOND
         while True:

@@ -30,7 +30,7 @@ from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
 from holdfast.wire.records import brief
 from holdfast.worker.attempt import attempt, goes_together
 from holdfast.worker.catalogue import Catalogue, Handler, Resources, handler_of
-from holdfast.worker.decide import decide
+from holdfast.worker.decide import acked, decide
 from holdfast.worker.heartbeat import Heart
 from holdfast.worker.interpreter import old_values_left_alone, rarely_disturbed
 from holdfast.worker.isolate import CANCEL, LOST, SHUTDOWN, SOON, Children
@@ -205,7 +205,7 @@ class Worker:
             outcome = attempt(self.catalogue, self._resources, brief(reservation), run.keep)
         finally:
             heart.stop()
-        lease = heart.remove([run]).get(run, reservation.lease)
+        [lease] = heart.remove([run])
         keep_last_notes(self.driver, [run], [lease], self._lease_for)
         settlement = self._decide(run, outcome, lease)
         [refused] = self.driver.settle([settlement])
@@ -389,10 +389,10 @@ class Worker:
     # Endings ----------------------------------------------------------------------------------------------------
 
     def _decide(self, run: Run, outcome: Outcome, lease: Lease) -> Settlement:
+        if isinstance(outcome, Succeeded):  # most do, and need no policy
+            return acked(lease, outcome, run.started_at)
         job = run.reservation.job
-        policy = self.options.retry
-        if not isinstance(outcome, Succeeded):  # most need none
-            policy = policy_of(job, self.catalogue.get(job.type), policy)
+        policy = policy_of(job, self.catalogue.get(job.type), self.options.retry)
         return decide(job, lease, outcome, policy, random=self._dice.random(), started_at=run.started_at)
 
     def _settled(
