@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import selectors
 import signal
 import socket
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -147,7 +147,10 @@ class Children:
                 run.alone = True
         with self._lock:
             self._pending.extend(runs)
-            self._dispatch()  # what can start now does not wait for the other thread
+            if len(runs) < MANY:
+                self._dispatch()  # what can start now does not wait for the other thread
+                return
+        self._poke()  # many take a while to be handed out: meanwhile the caller may ask for the next ones
 
     def interrupt(self, run: Run, why: str) -> None:
         """Ask one run to stop; the answer is its end."""
@@ -228,7 +231,7 @@ class Children:
                 self._dispatch()
                 calm = self._is_calm()
             if calm:  # to be woken for each of very many very short jobs would cost more than the jobs
-                time.sleep(BREATH)
+                select.select([self._awake], [], [], BREATH)
 
     def _is_calm(self) -> bool:
         """Whether very short jobs are under way, many of them, and none waits for a child that may be idle soon."""
