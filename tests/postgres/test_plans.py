@@ -229,6 +229,26 @@ def test_pages_of_jobs_are_read_in_the_order_of_ids_while_there_are_no_statistic
             assert fetched() - before <= 2 * limit
 
 
+def test_whether_anything_is_left_in_a_queue_is_not_looked_for_in_others(url):
+    with holdfast.connect(url) as store, psycopg.connect(url, autocommit=True) as session:
+        session.execute("ALTER TABLE holdfast.jobs SET (autovacuum_enabled = off)")
+        session.execute("SET search_path = holdfast")
+        session.execute(filled(20_000))
+
+        def fetched() -> int:
+            counted = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables WHERE relname = 'jobs'"
+            row = session.execute(counted).fetchone()
+            assert row is not None
+            return int(row[0])
+
+        before = fetched()
+        with holdfast.connect(f"{url}?listen=off") as one:  # a session tells what it has read when it ends
+            assert [one.any_open(["q"], ["t"]), one.any_open(["other"], ["t"])] == [True, False]
+        wait_until(lambda: fetched() > before)
+        assert fetched() - before < 100
+        assert not store.any_open(["other"], ["t", "unknown"])
+
+
 def test_an_enqueue_looks_at_the_heads_of_its_lanes_and_not_at_all_that_waits(url):
     """In a session that began with an empty table, too: it keeps the plans that it made then."""
     count, each = 20_000, 1000

@@ -266,6 +266,10 @@ class Admin(Protocol):
         """Jobs that fit, in order of their ids; go on with ``after=page.cursor`` until that is None."""
         ...
 
+    def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
+        """Whether a job of these types waits, is scheduled or runs in these queues: cheap, whatever else there is."""
+        ...
+
     def counts(self, queues: Sequence[str] | None = None, *, now: int | None = None) -> list[QueueCounts]:
         """One row per queue and type that has jobs, ordered by both."""
         ...

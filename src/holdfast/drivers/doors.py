@@ -139,6 +139,10 @@ class Doors:
         if after is not None:
             bounds.name("after", after)
 
+    def check_any_open(self, queues: Sequence[str], types: Collection[str]) -> tuple[list[str], list[str]]:
+        """The queues and the types, each once."""
+        return self._names("queue", queues), self._names("type", types)
+
     def check_counts(self, queues: Sequence[str] | None) -> None:
         """The queues to count; None is all of them."""
         if queues is not None:

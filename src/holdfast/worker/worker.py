@@ -19,10 +19,10 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from holdfast.clock import DAY, SECOND, from_timedelta, monotonic
-from holdfast.drivers.contract import Feature, JobFilter, Store
+from holdfast.drivers.contract import Feature, Store
 from holdfast.errors import InvalidInput, LeaseError, StoreError, Unsupported
 from holdfast.model import bounds
-from holdfast.model.job import JobRecord, State
+from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease, Reservation
 from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.model.retry import DEFAULT, RetryPolicy
@@ -365,11 +365,7 @@ class Worker:
                 children.changed.wait(SOON)
         if children.busy() or not settler.wait_until_idle(SOON):
             return False
-        left = (
-            self.driver.find(JobFilter(queue=queue, type=type_, states=(State.READY, State.INFLIGHT)), limit=1)
-            for queue, type_ in itertools.product(self.queues, self.catalogue.types)
-        )
-        return not any(page.items for page in left)
+        return not self.driver.any_open(self.queues, self.catalogue.types)
 
     def _finish(self, children: Children, settler: Settler, stop: threading.Event) -> None:
         """Let what was begun end by itself; once stopped, only for the drain time, and then interrupt it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -69,6 +69,13 @@ class MemoryAdmin(Doors):
             )
         page = found[:limit]
         return Page(page, page[-1].id if len(found) > limit else None)
+
+    def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
+        """See ``Admin.any_open``."""
+        in_queues, of_types = self.check_any_open(queues, types)
+        with self._changed:
+            jobs = (row.job for row in self._open().rows.values())
+            return any(not job.state.ended and job.queue in in_queues and job.type in of_types for job in jobs)
 
     def counts(self, queues: Sequence[str] | None = None, *, now: int | None = None) -> list[QueueCounts]:
         """See ``Admin.counts``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import NamedTuple
 
@@ -71,6 +71,13 @@ class PostgresTools(PostgresStore):
         found = self._page(self._statements.query("find"), self.asked_for(where or JobFilter(), limit, after))
         jobs = [rows.record(row) for row in found[:limit]]
         return Page(jobs, jobs[-1].id if len(found) > limit else None)
+
+    def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
+        """See ``Admin.any_open``."""
+        in_queues, of_types = self.check_any_open(queues, types)
+        asked = {"space": self.space_name, "queues": in_queues, "types": of_types}
+        [(found,)] = self._page(self._statements.query("any_open"), asked)
+        return bool(found)
 
     def asked_for(self, where: JobFilter, limit: int, after: str | None) -> dict[str, object]:
         """The parameters of ``find.sql``; it looks for one more, to see whether there is one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from holdfast.clock import DAY
 from holdfast.drivers.contract import Inspection, JobFilter, Page, QueueCounts, Trimmed
@@ -32,6 +32,12 @@ class SqliteTools(SqliteStore):
         """See ``Admin.find``."""
         self.check_find(limit, after)
         return self._read(lambda call: admin.find(call, where or JobFilter(), limit=limit, after=after))
+
+    def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
+        """See ``Admin.any_open``."""
+        in_queues, of_types = self.check_any_open(queues, types)
+        asked = {"space": self._space, "queues": rows.as_json(in_queues), "types": rows.as_json(of_types)}
+        return bool(self._read(lambda call: call.run("any_open", asked).fetchone()[0]))
 
     def counts(self, queues: Sequence[str] | None = None, *, now: int | None = None) -> list[QueueCounts]:
         """See ``Admin.counts``."""

@@ -149,6 +149,56 @@ def every_list_has_a_limit(h: Harness) -> None:
 
 
 @case("L9")
+def a_job_is_open_until_it_has_ended(h: Harness) -> None:
+    seen = [h.store.any_open([QUEUE], [TYPE])]
+    h.put()
+    seen.append(h.store.any_open([QUEUE], [TYPE]))
+    held = h.take()
+    seen.append(h.store.any_open([QUEUE], [TYPE]))
+    h.advance(LEASE)
+    seen.append(h.store.any_open([QUEUE], [TYPE]))  # expired, but nobody has ended it
+    h.reap()
+    held = h.take()
+    h.settled(Ack(held.lease))
+    seen.append(h.store.any_open([QUEUE], [TYPE]))
+    equal(seen, [False, True, True, True, False], "whether there is one: none, ready, running, expired, done")
+
+
+@case("L9", needs={Feature.SCHEDULING})
+def a_job_in_the_future_is_open(h: Harness) -> None:
+    h.put(run_at=h.now + SECOND)
+    assert h.store.any_open([QUEUE], [TYPE]), "wanted the scheduled job to be open"
+
+
+@case("L9", needs={Feature.DOMAINS})
+def a_job_that_waits_for_its_turn_is_open(h: Harness) -> None:
+    h.put(domain="d", type="first")
+    h.put(domain="d", type="second")
+    seen = [h.store.any_open([QUEUE], ["second"])]
+    [held] = h.reserve(5)
+    seen.append(h.store.any_open([QUEUE], ["second"]))
+    h.settled(Ack(held.lease))
+    seen.append(h.store.any_open([QUEUE], ["first"]))
+    equal(seen, [True, True, False], "whether there is one: behind another, behind one that runs, of the type that ran")
+
+
+@case("L9")
+def open_jobs_are_those_of_the_queues_and_types_asked_for(h: Harness) -> None:
+    h.put(queue="a", type="x")
+    h.held(queue="b", type="y")
+    asked = {(queue, type_): h.store.any_open([queue], [type_]) for queue in "ab" for type_ in "xy"}
+    wanted = {("a", "x"): True, ("a", "y"): False, ("b", "x"): False, ("b", "y"): True}
+    equal(asked, wanted, "whether there is one, by queue and type")
+    assert h.store.any_open(["c", "b", "b"], ["z", "y"]), "wanted one of several queues and types"
+
+
+@case("L9", needs={Feature.SPACES})
+def open_jobs_are_those_of_one_space(h: Harness) -> None:
+    h.put()
+    assert not h.store.space("other").any_open([QUEUE], [TYPE]), "wanted no open job in another space"
+
+
+@case("L9")
 def counts_tell_where_jobs_stand(h: Harness) -> None:
     _one_of_each_state(h)
     h.put(run_at=h.now + SECOND)

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from holdfast.clock import Clock
-from holdfast.drivers.contract import Feature, Inspection, Page
+from holdfast.drivers.contract import Feature, Inspection, JobFilter, Page
 from holdfast.drivers.memory.driver import Memory
 from holdfast.drivers.memory.space import Dedupe, Row, Space
 from holdfast.errors import InvalidInput, LeaseError, LedgerTrimmed
@@ -242,6 +242,15 @@ class ShowsTokens(Faulty):
         return replace(found, note=replace(found.note, progress=(found.note.progress or b"") + token.encode()))
 
 
+class OpenMeansWaiting(Faulty):
+    """A job that runs does not count as open: who waits for the last one leaves too early."""
+
+    def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
+        """Only those that nobody has."""
+        asked = (JobFilter(queue=queue, type=type_, states=(State.READY,)) for queue in queues for type_ in types)
+        return any(self.find(where, limit=1).items for where in asked)
+
+
 class SpacesLeak(Faulty):
     """All spaces are one."""
 
@@ -309,6 +318,7 @@ FAULTY: tuple[type[Faulty], ...] = (
     LosesNotes,
     LosesResults,
     ShowsTokens,
+    OpenMeansWaiting,
     SpacesLeak,
     TrustsEveryClock,
     NeverCloses,
