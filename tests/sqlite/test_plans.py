@@ -45,7 +45,7 @@ IN_ORDER = {
     "registry_scan",
 }
 READS_EVERYTHING = {"counts", "dedupe_windows"}  # a person asked, or a table of a few rows
-SMALL = re.compile(r"SCAN (holdfast_acking|holdfast_settling|a|s|queues|asked|taken|json_each|CONSTANT)\b")
+SMALL = re.compile(r"SCAN (holdfast_acking|holdfast_settling|a|s|queues|types|asked|taken|json_each|CONSTANT)\b")
 
 
 @pytest.fixture
