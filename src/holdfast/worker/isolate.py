@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import selectors
 import signal
 import socket
@@ -99,6 +98,8 @@ class Children:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._nursery, selectors.EVENT_READ, self._read_news)
         self._selector.register(self._awake, selectors.EVENT_READ, lambda: self._awake.recv(READ))
+        self._calls = selectors.DefaultSelector()  # hears none of the children, only who calls this thread
+        self._calls.register(self._awake, selectors.EVENT_READ)
         for _ in range(processes):
             self._nursery.ask_for_child()
         self._thread = threading.Thread(target=self._watch, name="holdfast-children", daemon=True)
@@ -203,6 +204,7 @@ class Children:
                 self.changed.notify_all()
         finally:
             self._selector.close()
+            self._calls.close()
             with self._lock:
                 while self._children:
                     _, child = self._children.popitem()
@@ -231,7 +233,7 @@ class Children:
                 self._dispatch()
                 calm = self._is_calm()
             if calm:  # to be woken for each of very many very short jobs would cost more than the jobs
-                select.select([self._awake], [], [], BREATH)
+                self._calls.select(BREATH)
 
     def _is_calm(self) -> bool:
         """Whether very short jobs are under way, many of them, and none waits for a child that may be idle soon."""
