@@ -39,6 +39,17 @@ def test_every_row_has_exactly_one_outcome(spark, url):
     assert (bad[13]["reason"], bad[13]["attempts"]) == ("odd luck", 1)
 
 
+def test_spark_knows_how_large_the_outcomes_are_before_it_sends_them_to_every_executor(spark, url):
+    before = spark.conf.get("spark.sql.autoBroadcastJoinThreshold")
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "10KB")
+    try:
+        ok, _ = run(spark.range(1000).toDF("n"), lambda row: "x" * 100, key="n", url=url, slots=1, options=OPTIONS)
+        assert "BroadcastHashJoin" not in ok._jdf.queryExecution().executedPlan().toString()
+        assert ok.count() == 1000
+    finally:
+        spark.conf.set("spark.sql.autoBroadcastJoinThreshold", before)
+
+
 def test_a_run_of_the_same_name_goes_on_where_it_ended(spark, url, tmp_path):
     def note(row):
         with Path(tmp_path, "ran").open("a") as file:

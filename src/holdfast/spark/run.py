@@ -168,15 +168,19 @@ def _limited(most: float, on_progress: OnProgress | None) -> OnProgress:
 
 
 def _outcomes(spark: SparkSession, url: str, queue: str, ids: Sequence[str]) -> DataFrame:
-    """How each job of the run has ended, read once and kept: the store may forget it later.
+    """How each job of the run has ended, read now and kept by Spark: the store may forget it later.
 
     Ids grow with time, so the jobs of a run lie close together among all that the store has; each Spark task reads from
-    one of the ids to another.
+    one of the ids to another. Kept as a cached frame, because only of that Spark knows the size: of a checkpointed one
+    it thinks that it is as small as the handful of numbers it was made from, and would send millions of rows to every
+    executor for a join.
     """
     parts = max(1, min(cores(spark), len(ids) - 1))
     ends = [ids[place * (len(ids) - 1) // parts] for place in range(parts + 1)] if ids else []
     read = partial(_read_outcomes, url=url, queue=queue, ends=ends)
-    return spark.range(0, max(0, len(ends) - 1), 1, parts).mapInArrow(read, OUTCOME).localCheckpoint(eager=True)
+    outcomes = spark.range(0, max(0, len(ends) - 1), 1, parts).mapInArrow(read, OUTCOME).persist()
+    outcomes.count()
+    return outcomes
 
 
 def _read_outcomes(
