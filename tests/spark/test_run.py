@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import InvalidInput, TooManyDead
-from holdfast.spark import run
+from holdfast.spark import run, run_queue
 from holdfast.worker.control import Unrecoverable
 from tests.spark.conftest import OPTIONS
 
@@ -39,15 +39,30 @@ def test_every_row_has_exactly_one_outcome(spark, url):
     assert (bad[13]["reason"], bad[13]["attempts"]) == ("odd luck", 1)
 
 
-def test_spark_knows_how_large_the_outcomes_are_before_it_sends_them_to_every_executor(spark, url):
+@pytest.fixture
+def small(spark):
+    """Whatever is larger than this is not sent to every executor for a join."""
     before = spark.conf.get("spark.sql.autoBroadcastJoinThreshold")
     spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "10KB")
-    try:
-        ok, _ = run(spark.range(1000).toDF("n"), lambda row: "x" * 100, key="n", url=url, slots=1, options=OPTIONS)
-        assert "BroadcastHashJoin" not in ok._jdf.queryExecution().executedPlan().toString()
-        assert ok.count() == 1000
-    finally:
-        spark.conf.set("spark.sql.autoBroadcastJoinThreshold", before)
+    yield
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", before)
+
+
+@pytest.mark.usefixtures("small")
+def test_spark_knows_how_large_the_outcomes_of_a_run_are(spark, url):
+    ok, _ = run(spark.range(1000).toDF("n"), lambda row: [row] * 5, key="n", url=url, slots=1, options=OPTIONS)
+    assert "BroadcastHashJoin" not in ok._jdf.queryExecution().executedPlan().toString()
+    assert ok.count() == 1000
+
+
+@pytest.mark.usefixtures("small")
+def test_spark_knows_how_large_the_outcomes_of_a_queue_are(spark, app):
+    handle = app.handler("t")(lambda payload: payload)
+    app.client.enqueue([handle.request(number) for number in range(1000)])
+    outcomes = run_queue(app, spark=spark, slots=1, options=OPTIONS)
+    both = outcomes.join(outcomes.select("job_id"), "job_id")
+    assert "BroadcastHashJoin" not in both._jdf.queryExecution().executedPlan().toString()
+    assert both.count() == 1000
 
 
 def test_a_run_of_the_same_name_goes_on_where_it_ended(spark, url, tmp_path):

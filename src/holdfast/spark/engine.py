@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import secrets
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from typing import Generic, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -22,11 +24,12 @@ from holdfast.spark.flavours import cancel, cores, tag
 from holdfast.spark.outcomes import DDL
 from holdfast.spark.progress import Gauge, OnProgress
 from holdfast.spark.reach import check_reach
-from holdfast.spark.retold import is_untold, retold
+from holdfast.spark.retold import is_untold, keep, retold
 from holdfast.spark.session import session
 from holdfast.spark.slot import RUN, STOP, Order, run_slot
 from holdfast.worker.worker import WorkerOptions
 
+T = TypeVar("T")
 LOOK_EVERY = 0.5  # seconds between two looks at how the slots stand
 CLEAN_UP = 5.0  # seconds beyond drain and grace that slots have, once stopped, to tell their last rows
 
@@ -51,7 +54,7 @@ def run_queue(
     spark = spark or session()
     order = _order(app, spark, slots, options, stop_after, tell=True)
     many = slots or cores(spark)
-    rows = _Watch(spark, app.driver, order).until_done(_slots(spark, many, order), on_progress, bar_of(progress))
+    rows = _Watch(spark, app.driver, order, keep).until_done(_slots(spark, many, order), on_progress, bar_of(progress))
     return retold(spark, order) if is_untold(app.driver, order.run, many) else rows
 
 
@@ -67,7 +70,7 @@ def drain(
     """The same without its rows, for those who ask the jobs themselves how they ended."""
     order = _order(app, spark, slots, options, None, tell=False)
     frame = _slots(spark, slots or cores(spark), order)
-    _Watch(spark, app.driver, order).until_done(frame, on_progress, bar_of(progress)).unpersist()
+    _Watch(spark, app.driver, order, DataFrame.count).until_done(frame, on_progress, bar_of(progress))
 
 
 def _order(
@@ -105,17 +108,18 @@ def _slots(spark: SparkSession, slots: int, order: Order) -> DataFrame:
     return spark.range(0, slots, 1, slots).mapInArrow(partial(run_slot, order=order), DDL)
 
 
-class _Watch:
-    """From the start of the Spark job to its end."""
+class _Watch(Generic[T]):
+    """From the start of the Spark job, which ``compute`` runs, to its end."""
 
-    def __init__(self, spark: SparkSession, store: Store, order: Order) -> None:
+    def __init__(self, spark: SparkSession, store: Store, order: Order, compute: Callable[[DataFrame], T]) -> None:
         self._spark = spark
         self._store = store
         self._order = order
-        self._rows: DataFrame | None = None
+        self._compute = compute
+        self._answers: list[T] = []
         self._error: BaseException | None = None
 
-    def until_done(self, frame: DataFrame, on_progress: OnProgress | None, bar: Bar | None) -> DataFrame:
+    def until_done(self, frame: DataFrame, on_progress: OnProgress | None, bar: Bar | None) -> T:
         """Run it in a thread, so that this one can watch, and be interrupted."""
         gauge = None if on_progress is None and bar is None else Gauge(self._store, self._order)
         thread = threading.Thread(target=self._run, args=(frame,), name="holdfast-spark", daemon=True)
@@ -132,13 +136,13 @@ class _Watch:
             raise
         if self._error is not None:
             raise self._error
-        assert self._rows is not None
-        return self._rows
+        [answer] = self._answers
+        return answer
 
     def _run(self, frame: DataFrame) -> None:
         try:
             tag(self._spark, self._order.run)
-            self._rows = frame.localCheckpoint(eager=True)
+            self._answers.append(self._compute(frame))
         except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
             self._error = error
 

@@ -32,8 +32,21 @@ def is_untold(store: Store, run: str, slots: int) -> bool:
 
 def retold(spark: SparkSession, order: Order) -> DataFrame:
     """One row per attempt, as the ledger has it; kept by Spark's executors."""
-    told = spark.range(0, 1, 1, 1).mapInArrow(partial(_of_run, order=order), DDL)
-    return told.localCheckpoint(eager=True)
+    return keep(spark.range(0, 1, 1, 1).mapInArrow(partial(_of_run, order=order), DDL))
+
+
+def keep(frame: DataFrame) -> DataFrame:
+    """Its rows, computed once and kept by Spark's executors.
+
+    Cached on the way, because only of a cached frame Spark knows the size, and a checkpointed one remembers it: else it
+    thinks that the rows are as few as the numbers of the slots, and would send millions of them to every executor for
+    a join.
+    """
+    cached = frame.persist()
+    cached.count()
+    kept = cached.localCheckpoint(eager=True)
+    cached.unpersist()
+    return kept
 
 
 def _of_run(empty: Iterator[pa.RecordBatch], order: Order) -> Iterator[pa.RecordBatch]:
