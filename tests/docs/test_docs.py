@@ -165,6 +165,7 @@ def test_the_page_tells_the_numbers_of_the_worker():
     seconds = WorkerOptions().lease.total_seconds() / 3
     assert f"every third of the lease ({seconds:.0f} s)" in page
     assert f"at most {settler.LONGEST * 1000:.0f} ms, and a batch has at most {settler.MOST}." in page
+    assert f"No more is reserved while {settler.BEHIND} wait for it." in page
     assert f"{isolate.SHORT * 1000:.0f} ms of short jobs waiting in it ({isolate.MOST_AHEAD} at the most)" in page
     assert f"the parent up to {isolate.A_WHILE * 1000:.0f} ms of them ({isolate.MOST_WAITING})" in page
     assert f"is tried again every {heartbeat.AGAIN} s" in page
