@@ -70,7 +70,7 @@ def drain(
     """The same without its rows, for those who ask the jobs themselves how they ended."""
     order = _order(app, spark, slots, options, None, tell=False)
     frame = _slots(spark, slots or cores(spark), order)
-    _Watch(spark, app.driver, order, DataFrame.count).until_done(frame, on_progress, bar_of(progress))
+    _Watch(spark, app.driver, order, lambda slots: slots.count()).until_done(frame, on_progress, bar_of(progress))
 
 
 def _order(
