@@ -355,6 +355,21 @@ class JobScan(Protocol):
         ...
 
 
+@runtime_checkable
+class Intake(Protocol):
+    """What a driver may offer beside ``Driver.enqueue``, to those who work on what they bring."""
+
+    def enqueue_leased(
+        self, jobs: Sequence[JobRecord], *, lease_for: int, worker: str = "", now: int | None = None
+    ) -> tuple[list[Enqueued], list[Reservation]]:
+        """``enqueue``, and in the same transaction a lease for each of the jobs, or for none of them.
+
+        For none if one of them existed, has a domain or a ``run_at``, or is for a queue with a pause or a limit; or if
+        the driver has no quick way for this batch. What has no lease waits in line, as after ``enqueue``.
+        """
+        ...
+
+
 class Registry(Protocol):
     """Small rows (at most 64 KiB) that are not jobs; the only other storage. By compare-and-set, never by locks."""
 

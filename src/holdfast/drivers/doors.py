@@ -77,11 +77,15 @@ class Doors:
     ) -> list[str]:
         """The queues, each once."""
         bounds.integer("limit", limit, least=1, most=bounds.MAX_BATCH)
-        bounds.integer("lease_for", lease_for, least=1, most=bounds.MAX_LENGTH)
-        bounds.text("worker", worker, empty=True)
+        self.check_lease(lease_for, worker)
         if types is not None:
             self._names("type", types)
         return self._names("queue", queues)
+
+    def check_lease(self, lease_for: int, worker: str) -> None:
+        """A lease that ends, for somebody."""
+        bounds.integer("lease_for", lease_for, least=1, most=bounds.MAX_LENGTH)
+        bounds.text("worker", worker, empty=True)
 
     def check_extend(self, leases: Sequence[Lease], lease_for: int) -> None:
         """A bounded batch and a lease that ends."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import repeat
+from operator import attrgetter
 from typing import cast, overload
 
 from holdfast.errors import InvalidInput
@@ -16,8 +17,31 @@ from holdfast.model.draft import draft_of
 from holdfast.model.job import JobRecord, check_new
 
 _JobDraft = draft_of(JobRecord)
-_OWN = frozenset({"id", "payload", "idempotency_key"})
-_SHARED = tuple(name for name in JobRecord.__slots__ if name not in _OWN)
+_shared = attrgetter(
+    "type",
+    "queue",
+    "priority",
+    "run_at",
+    "timeout",
+    "created_at",
+    "attempts",
+    "max_attempts",
+    "crashes",
+    "max_crashes",
+    "domain",
+    "offset",
+    "name",
+    "meta",
+    "webhook",
+    "signature",
+    "state",
+    "last_error",
+    "failed_at",
+    "dead_reason",
+    "dead_at",
+    "result",
+    "requested_run_at",
+)
 
 
 class Alike(Sequence[JobRecord]):
@@ -48,12 +72,9 @@ class Alike(Sequence[JobRecord]):
         if not self.ids:
             return
         check_new(self[0])
-        for job_id in self.ids:
-            bounds.new_name("id", job_id)
-        for payload in self.payloads:
-            bounds.blob("payload", payload, most=bounds.MAX_STORED_PAYLOAD)
-        for key in self.keys or ():
-            bounds.optional_text("idempotency_key", key)
+        bounds.new_names("id", self.ids)
+        bounds.blobs("payload", self.payloads, most=bounds.MAX_STORED_PAYLOAD)
+        bounds.optional_texts("idempotency_key", self.keys or ())
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -78,13 +99,36 @@ class Alike(Sequence[JobRecord]):
 def _records(
     like: JobRecord, ids: Sequence[str], payloads: Sequence[bytes], keys: Sequence[str | None] | repeat[None]
 ) -> Iterator[JobRecord]:
-    shared = [(name, getattr(like, name)) for name in _SHARED]
+    shared = _shared(like)
     for job_id, payload, key in zip(ids, payloads, keys, strict=False):  # no keys have no end
         job = _JobDraft()
-        for name, value in shared:
-            setattr(job, name, value)
         job.id = job_id
         job.payload = payload
         job.idempotency_key = key
+        (  # by name, not in a loop: as quick as three of its steps
+            job.type,
+            job.queue,
+            job.priority,
+            job.run_at,
+            job.timeout,
+            job.created_at,
+            job.attempts,
+            job.max_attempts,
+            job.crashes,
+            job.max_crashes,
+            job.domain,
+            job.offset,
+            job.name,
+            job.meta,
+            job.webhook,
+            job.signature,
+            job.state,
+            job.last_error,
+            job.failed_at,
+            job.dead_reason,
+            job.dead_at,
+            job.result,
+            job.requested_run_at,
+        ) = shared
         job.__class__ = JobRecord
         yield cast("JobRecord", job)

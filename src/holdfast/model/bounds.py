@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
+from typing import cast
 
 from holdfast.clock import DAY, from_datetime, from_timedelta
 from holdfast.errors import InvalidInput, PayloadError
@@ -30,6 +32,7 @@ MAX_LENGTH = 100 * 366 * DAY  # of a timeout, a delay, a lease
 PRIORITIES = range(10)
 
 _NAME = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_NAMES = re.compile(r"[A-Za-z0-9._:-]+")  # one behind the other
 _URL = re.compile(r"https?://[!-~]+")
 _NAME_WANTED = "1 to 128 of the characters A-Z a-z 0-9 . _ : -"
 
@@ -53,6 +56,16 @@ def new_name(field: str, value: object) -> str:
     raise InvalidInput(field, wanted=_NAME_WANTED, got=value)
 
 
+def new_names(field: str, values: Sequence[object]) -> None:
+    """Each of them; nearly always all are names, and one look at all together is enough."""
+    if values and set(map(type, values)) == {str} and all(values):
+        texts = cast("Sequence[str]", values)
+        if max(map(len, texts)) <= MAX_NAME and _NAMES.fullmatch("".join(texts)):
+            return
+    for value in values:
+        new_name(field, value)
+
+
 def text(field: str, value: object, *, empty: bool = False) -> str:
     """A short text that people chose: any script, no control characters, at most 256 bytes."""
     if isinstance(value, str) and 0 < len(value) <= MAX_TEXT and value.isascii() and value.isprintable():
@@ -70,6 +83,17 @@ def text(field: str, value: object, *, empty: bool = False) -> str:
 def optional_text(field: str, value: object) -> str | None:
     """A short text, or None."""
     return None if value is None else text(field, value)
+
+
+def optional_texts(field: str, values: Sequence[object]) -> None:
+    """Each of them; nearly always they are plain, and one look at all together is enough."""
+    if values and set(map(type, values)) == {str} and all(values):
+        texts = cast("Sequence[str]", values)
+        together = "".join(texts)
+        if together.isascii() and together.isprintable() and max(map(len, texts)) <= MAX_TEXT:
+            return
+    for value in values:
+        optional_text(field, value)
 
 
 def integer(field: str, value: object, *, least: int = 0, most: int = MAX_COUNT) -> int:
@@ -112,6 +136,14 @@ def blob(field: str, value: object, *, most: int) -> bytes:
     if len(value) > most:
         raise PayloadError(field, wanted=f"at most {most} bytes", got=f"{len(value)} bytes")
     return value
+
+
+def blobs(field: str, values: Sequence[object], *, most: int) -> None:
+    """Each of them; nearly always they are, and one look at all together is enough."""
+    if values and set(map(type, values)) == {bytes} and max(map(len, cast("Sequence[bytes]", values))) <= most:
+        return
+    for value in values:
+        blob(field, value, most=most)
 
 
 def batch(field: str, count: int) -> None:

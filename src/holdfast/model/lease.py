@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.model import bounds
@@ -84,7 +84,7 @@ def random_bits(count: int) -> bytes:
     return secrets.token_bytes(RANDOM_BYTES * count)
 
 
-def tokens(first_fence: int, bits: bytes) -> list[str]:
+def tokens(fences: Sequence[int], bits: bytes) -> list[str]:
     """One token per fence, ``"<fence>.<128 random bits>"`` (law L4)."""
     text, width = bits.hex(), RANDOM_BYTES * 2
-    return [f"{first_fence + i}.{text[i * width : (i + 1) * width]}" for i in range(len(bits) // RANDOM_BYTES)]
+    return [f"{fence}.{text[place * width : (place + 1) * width]}" for place, fence in enumerate(fences)]

@@ -58,6 +58,11 @@ class QueueSettings:
                 raise InvalidInput("burst", wanted="a rate beside it", got="burst alone")
         bounds.integer("dedupe_window", self.dedupe_window, least=1, most=bounds.MAX_LENGTH)
 
+    def limits(self, now: int) -> bool:
+        """Whether not everything that is due may be reserved now."""
+        paused = self.paused_until is not None and now < self.paused_until
+        return paused or self.max_inflight is not None or self.rate is not None
+
     def allowance(self, *, inflight: int, bucket: Bucket | None, now: int) -> int:
         """How many more jobs may be reserved now, given how many are in flight and what is left in the bucket."""
         if self.paused_until is not None and now < self.paused_until:

@@ -16,6 +16,7 @@ from holdfast.drivers.memory.space import Dedupe, Row, Space
 from holdfast.drivers.url import options
 from holdfast.errors import JobNotInflight, LeaseError, StoreClosed, Unsupported, WriteRefused
 from holdfast.model import bounds, decide
+from holdfast.model.birth import stand_in_line
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation, is_expired, random_bits, tokens
 from holdfast.model.order import picked
@@ -90,6 +91,25 @@ class MemoryDriver(MemoryAdmin):
             self._wake()
             return answers
 
+    def enqueue_leased(
+        self, jobs: Sequence[JobRecord], *, lease_for: int, worker: str = "", now: int | None = None
+    ) -> tuple[list[Enqueued], list[Reservation]]:
+        """See ``Intake.enqueue_leased``."""
+        self.check_enqueue(jobs)
+        self.check_lease(lease_for, worker)
+        with self._changed:
+            space, at = self._open(), self.now(now)
+            answers = [self._enqueue(space, job, at) for job in jobs]
+            self._wake()
+            if any(answer.existed for answer in answers) or stand_in_line(jobs) or self._is_limited(space, jobs, at):
+                return answers, []
+            return answers, self._lease(space, [space.rows[job.id] for job in jobs], at, at + lease_for, worker)
+
+    @staticmethod
+    def _is_limited(space: Space, jobs: Sequence[JobRecord], now: int) -> bool:
+        queues = {job.queue for job in jobs}
+        return any(settings.limits(now) for (queue, _), settings in space.settings.items() if queue in queues)
+
     def _enqueue(self, space: Space, job: JobRecord, now: int) -> Enqueued:
         known = space.rows.get(job.id)
         if known is not None:
@@ -129,19 +149,20 @@ class MemoryDriver(MemoryAdmin):
             self._seen.changes = self._memory.changes
             self._reap(space, space.expired(names, at)[:REAP_LIMIT], at)
             rows = self._pick(space, names, types, limit, at)
-            first = space.next_numbers(len(rows))
-            leases = [
-                Lease(job_id=row.job.id, token=token, fence=fence, expires_at=at + lease_for)
-                for fence, (row, token) in enumerate(
-                    zip(rows, tokens(first, random_bits(len(rows))), strict=True), first
-                )
-            ]
-            for row, lease in zip(rows, leases, strict=True):
-                space.lease(row, lease, worker, at)
-            return [
-                Reservation(job=row.job, lease=lease, checkpoint=None if row.note is None else row.note.checkpoint)
-                for row, lease in zip(rows, leases, strict=True)
-            ]
+            return self._lease(space, rows, at, at + lease_for, worker)
+
+    @staticmethod
+    def _lease(space: Space, rows: Sequence[Row], now: int, expires_at: int, worker: str) -> list[Reservation]:
+        first = space.next_numbers(len(rows))
+        fences = range(first, first + len(rows))
+        proofs = tokens(fences, random_bits(len(rows)))
+        found = []
+        for row, fence, token in zip(rows, fences, proofs, strict=True):
+            lease = Lease(job_id=row.job.id, token=token, fence=fence, expires_at=expires_at)
+            space.lease(row, lease, worker, now)
+            checkpoint = None if row.note is None else row.note.checkpoint
+            found.append(Reservation(job=row.job, lease=lease, checkpoint=checkpoint))
+        return found
 
     def _pick(self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int) -> list[Row]:
         """The next rows over all asked lanes, within the room that settings leave."""

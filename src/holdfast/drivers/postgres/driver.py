@@ -14,7 +14,7 @@ from holdfast.drivers.contract import REAP_LIMIT, Capabilities, Durability, Feat
 from holdfast.drivers.postgres import batch, migrate
 from holdfast.drivers.postgres.arrays import bigints, blobs, names
 from holdfast.drivers.postgres.connections import Connection, Connections
-from holdfast.drivers.postgres.enqueue import enqueue_on
+from holdfast.drivers.postgres.enqueue import enqueue_leased_on, enqueue_on
 from holdfast.drivers.postgres.failures import translated
 from holdfast.drivers.postgres.joined import JoinedPostgres
 from holdfast.drivers.postgres.listen import Listener
@@ -89,6 +89,27 @@ class PostgresDriver(PostgresScan):
         if self._listener is not None:
             self._listener.tell(self.space_name)
         return answers
+
+    def enqueue_leased(
+        self, jobs: Sequence[JobRecord], *, lease_for: int, worker: str = "", now: int | None = None
+    ) -> tuple[list[Enqueued], list[Reservation]]:
+        """See ``Intake.enqueue_leased``. Leases large batches of jobs that are alike.
+
+        If its answer is lost and it is repeated, all of them exist: the leases it may have given expire.
+        """
+        self.check_enqueue(jobs)
+        self.check_lease(lease_for, worker)
+        given = self.given(now)
+        self._connections.check_open()
+        if not jobs:
+            return [], []
+        answers, found = self._connections.call(
+            lambda connection: enqueue_leased_on(self, connection, jobs, given, lease_for=lease_for, worker=worker),
+            again=True,
+        )
+        if self._listener is not None and not found:
+            self._listener.tell(self.space_name)
+        return answers, found
 
     def reserve(
         self,

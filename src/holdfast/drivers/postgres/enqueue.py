@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from holdfast.drivers.postgres import batch
 from holdfast.drivers.postgres.connections import Connection
-from holdfast.drivers.postgres.copying import copy_on
+from holdfast.drivers.postgres.copying import copy_leased_on, copy_on
 from holdfast.drivers.postgres.store import PostgresStore
+from holdfast.model.alike import Alike
 from holdfast.model.job import JobRecord
-from holdfast.model.lease import Enqueued
+from holdfast.model.lease import Enqueued, Reservation, added
 
 
 def enqueue_on(
@@ -24,6 +25,23 @@ def enqueue_on(
         return _enqueue(store, connection, runs[0], given, alone=alone)
     with connection.transaction():
         return [answer for run in runs for answer in _enqueue(store, connection, run, given, alone=alone)]
+
+
+def enqueue_leased_on(
+    store: PostgresStore,
+    connection: Connection,
+    jobs: Sequence[JobRecord],
+    given: int | None,
+    *,
+    lease_for: int,
+    worker: str,
+) -> tuple[list[Enqueued], list[Reservation]]:
+    """The same with a lease for each, or for none."""
+    if isinstance(jobs, Alike):
+        found = copy_leased_on(store, connection, jobs, given, lease_for=lease_for, worker=worker)
+        if found is not None:
+            return added(jobs.ids), found
+    return enqueue_on(store, connection, jobs, given, alone=True), []
 
 
 def _runs(jobs: Sequence[JobRecord]) -> Iterator[list[JobRecord]]:

@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, unquote
 from holdfast.clock import SECOND, Clock, SystemClock, monotonic
 from holdfast.drivers.contract import REAP_LIMIT, Capabilities, Durability, Feature
 from holdfast.drivers.sqlite.database import Database, Options
-from holdfast.drivers.sqlite.enqueue import enqueue
+from holdfast.drivers.sqlite.enqueue import enqueue, enqueue_leased
 from holdfast.drivers.sqlite.joined import JoinedSqlite
 from holdfast.drivers.sqlite.reserve import next_due, reserve
 from holdfast.drivers.sqlite.settle import extend, reap, settle
@@ -57,6 +57,15 @@ class SqliteDriver(SqliteTools):
         self.check_enqueue(jobs)
         self.check_room()
         return self._write(lambda call: enqueue(call, jobs), now)
+
+    def enqueue_leased(
+        self, jobs: Sequence[JobRecord], *, lease_for: int, worker: str = "", now: int | None = None
+    ) -> tuple[list[Enqueued], list[Reservation]]:
+        """See ``Intake.enqueue_leased``."""
+        self.check_enqueue(jobs)
+        self.check_lease(lease_for, worker)
+        self.check_room()
+        return self._write(lambda call: enqueue_leased(call, jobs, lease_for=lease_for, worker=worker), now)
 
     def reserve(
         self,

@@ -60,6 +60,11 @@ def _room(call: Call, queues: Sequence[str]) -> Room:
     return room
 
 
+def is_limited(call: Call, queues: Sequence[str]) -> bool:
+    """Whether not everything that is due in these queues may be reserved."""
+    return any(limit.settings.limits(call.now) for limit in _room(call, queues).limits.values())
+
+
 def _spend(call: Call, room: Room) -> None:
     rows = [
         (*bucket, call.space, queue, type_ or "")
@@ -85,7 +90,9 @@ def _lease(call: Call, rows: list[tuple[Lane, Row]], expires_at: int, worker: st
     checkpoints = _checkpoints(call, noted) if noted else {}
     return [
         reservation(lane, row, token=token, fence=fence, expires_at=expires_at, checkpoint=checkpoints.get(row[2]))
-        for fence, (token, (lane, row)) in enumerate(zip(tokens(first, bits), rows, strict=True), first)
+        for fence, (token, (lane, row)) in enumerate(
+            zip(tokens(range(first, first + len(rows)), bits), rows, strict=True), first
+        )
     ]
 
 

@@ -67,6 +67,12 @@ def insertion(job: JobRecord, space: str, now: int) -> Row:
     )
 
 
+def birth(found: Reservation, space: str, now: int, worker: str) -> Row:
+    """The parameters of ``enqueue_leased.sql``: a new job, and its lease."""
+    lease = found.lease
+    return *insertion(found.job, space, now), lease.fence, lease.token, lease.expires_at, now, worker
+
+
 JobDraft = draft_of(JobRecord)
 LeaseDraft = draft_of(Lease)
 ReservationDraft = draft_of(Reservation)

@@ -14,7 +14,7 @@ from holdfast.drivers.memory.space import Dedupe, Row, Space
 from holdfast.errors import InvalidInput, LeaseError, LedgerTrimmed
 from holdfast.model.decide import Outcome
 from holdfast.model.job import JobRecord, State
-from holdfast.model.lease import Enqueued, Lease, Note, is_expired
+from holdfast.model.lease import Enqueued, Lease, Note, Reservation, is_expired
 from holdfast.model.ledger import Ending, LedgerRow
 from holdfast.testing.faulty.leases import GAP
 from holdfast.testing.faulty.wrong import BentSpace, Faulty
@@ -251,6 +251,30 @@ class OpenMeansWaiting(Faulty):
         return any(self.find(where, limit=1).items for where in asked)
 
 
+class LeasesWhatExisted(Faulty):
+    """Whoever brings a batch again is given leases of what others have."""
+
+    def enqueue_leased(
+        self, jobs: Sequence[JobRecord], *, lease_for: int, worker: str = "", now: int | None = None
+    ) -> tuple[list[Enqueued], list[Reservation]]:
+        """A lease for each that is not over."""
+        answers = self.enqueue(jobs, now=now)
+        with self._changed:
+            rows = [self._space.rows[answer.id] for answer in answers]
+            at = self.now(now)
+            return answers, self._lease(
+                self._space, [row for row in rows if not row.job.state.ended], at, at + lease_for, worker
+            )
+
+
+class LeasesPastThePause(Faulty):
+    """Jobs that are leased as they are stored know neither pause nor limits."""
+
+    @staticmethod
+    def _is_limited(space: Space, jobs: Sequence[JobRecord], now: int) -> bool:  # noqa: ARG004
+        return False
+
+
 class SpacesLeak(Faulty):
     """All spaces are one."""
 
@@ -319,6 +343,8 @@ FAULTY: tuple[type[Faulty], ...] = (
     LosesResults,
     ShowsTokens,
     OpenMeansWaiting,
+    LeasesWhatExisted,
+    LeasesPastThePause,
     SpacesLeak,
     TrustsEveryClock,
     NeverCloses,

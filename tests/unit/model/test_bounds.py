@@ -1,0 +1,33 @@
+"""Many values at once: what a batch is checked by."""
+
+from functools import partial
+
+import pytest
+
+from holdfast.errors import InvalidInput
+from holdfast.model import bounds
+
+MANY_AT_ONCE = [
+    (bounds.new_names, bounds.new_name, ["a", "b:1"], ["", "a b", "a\nb", "ü", "x" * 129, 7, None, b"a"]),
+    (bounds.optional_texts, bounds.optional_text, ["a", "b c", "ü", None], ["", "a\nb", "\0", "é" * 129, 7, b"a"]),
+    (
+        partial(bounds.blobs, most=3),
+        partial(bounds.blob, most=3),
+        [b"", b"abc"],
+        [b"abcd", "abc", None, bytearray(b"a")],
+    ),
+]
+
+
+@pytest.mark.parametrize(("all_of", "one", "good", "bad"), MANY_AT_ONCE)
+def test_many_are_checked_at_once_as_each_is_alone(all_of, one, good, bad):
+    all_of("field", [])
+    all_of("field", good)
+    all_of("field", good[:2] * 1000)
+    for value in bad:
+        with pytest.raises(InvalidInput) as alone:
+            one("field", value)
+        for values in ([value], [*good[:2] * 500, value, *good]):
+            with pytest.raises(InvalidInput) as together:
+                all_of("field", values)
+            assert str(together.value) == str(alone.value)
