@@ -78,3 +78,14 @@ def test_slots_of_other_runs_and_jobs_of_other_types_do_not_count(store, gauge):
     store.write([Change(kind=PRESENCE, key="rest/1/0/0", value=b'{"settled":{"acked":5}}', ttl=MINUTE)])
     holdfast.Client(store).enqueue([holdfast.JobRequest(type="other")])
     assert numbers(gauge.look(last=True)) == (10, 0, 0)
+
+
+def test_rows_that_slots_have_not_stored_yet_are_as_good_as_ready(store, gauge):
+    whole = Gauge(store, gauge._order, rows=100)
+    assert numbers(whole.look()) == (100, 0, 0)
+    tell(store, 0, settled={"acked": 30})
+    assert numbers(whole.look()) == (70, 30, 0)
+    for one in store.reserve(["default"], limit=10, lease_for=MINUTE):
+        holdfast.ack(store, one.lease)
+    tell(store, 0, settled={"acked": 10})
+    assert numbers(whole.look(last=True)) == (0, 10, 0)  # the others were equal to these

@@ -1,10 +1,14 @@
 """A DataFrame through a handler."""
 
 import os
+import signal
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import holdfast
 from holdfast.errors import InvalidInput, TooManyDead
 from holdfast.spark import run, run_queue
 from holdfast.worker.control import Unrecoverable
@@ -76,6 +80,42 @@ def test_a_run_of_the_same_name_goes_on_where_it_ended(spark, url, tmp_path):
     ok, dead = run(more, note, key="n", url=url, run="nightly", slots=1, options=OPTIONS)
     assert (ok.count(), dead.count()) == (15, 0)
     assert sorted(Path(tmp_path, "ran").read_text().split(), key=int) == [str(n) for n in range(15)]
+
+
+def test_short_rows_are_leased_as_they_are_stored(spark, url):
+    rows = 20_000
+    ok, _ = run(spark.range(rows).toDF("n"), lambda row: row["n"], key="n", url=url, slots=2)
+    assert ok.count() == rows
+    with holdfast.connect(url) as store:
+        ended = store.ledger(limit=10_000).items
+    assert {(row.ending, row.attempt) for row in ended} == {("acked", 1)}
+    assert sum(row.reserved_at == row.enqueued_at for row in ended) > len(ended) // 2
+
+
+@pytest.mark.parametrize("pause", [0, 0.001])
+def test_a_slot_that_is_killed_on_the_way_costs_no_row(spark, url, pause):
+    """Of short rows, which it has stored and leased at once, and of longer ones, which others have stored, too."""
+    rows, killed = (4_000 if pause else 40_000), []
+
+    def handle(row):
+        time.sleep(pause)
+        return row["n"]
+
+    def kill(progress):
+        at_work = [slot.executor for slot in progress.slots if slot.held]
+        if at_work and progress.done and not killed:
+            killed.append(int(at_work[0].rpartition(":")[2]))
+            os.kill(killed[0], signal.SIGKILL)
+
+    ok, dead = run(spark.range(rows).toDF("n"), handle, key="n", url=url, slots=2, options=OPTIONS, on_progress=kill)
+    assert (len(killed), ok.count(), dead.count()) == (1, rows, 0)
+    assert [row["result"] for row in ok.where("n = 7").collect()] == ["7"]
+
+
+def test_a_run_goes_on_to_its_end_whatever_its_workers_are_told(spark, url):
+    few = replace(OPTIONS, max_jobs=3)
+    ok, _ = run(spark.range(50).toDF("n"), lambda row: row["n"], key="n", url=url, slots=1, options=few)
+    assert ok.count() == 50
 
 
 def test_keys_that_do_not_tell_rows_apart_are_refused(spark, url):

@@ -38,7 +38,7 @@ def endings(app):
 def test_a_slot_that_begins_after_the_stop_reserves_nothing(app, stuck, order):
     stop(app)
     answer = stuck.enqueue(None)
-    with Slot(order, 0, ["r/0/0/0"]) as slot:
+    with Slot(order, 0, ["r/0/0/0"], app.driver) as slot:
         list(slot.outcomes())
     assert endings(app) == []
     assert app.client.get(answer.id).attempts == 0
@@ -47,7 +47,7 @@ def test_a_slot_that_begins_after_the_stop_reserves_nothing(app, stuck, order):
 def test_what_a_slot_gives_back_at_a_stop_no_other_slot_takes(app, stuck, order):
     """Spark may be about to end the other one: it would take the job with it."""
     with ThreadPoolExecutor() as threads, ExitStack() as stack:
-        slots = [stack.enter_context(Slot(order, 0, [f"r/0/0/{number}"])) for number in range(2)]
+        slots = [stack.enter_context(Slot(order, 0, [f"r/0/0/{number}"], app.driver)) for number in range(2)]
         told = [threads.submit(list, slots[0].outcomes())]
         time.sleep(0.25)  # the two look for orders at different moments
         told.append(threads.submit(list, slots[1].outcomes()))
@@ -64,12 +64,12 @@ def test_what_a_slot_gives_back_at_a_stop_no_other_slot_takes(app, stuck, order)
 def test_a_copy_without_jobs_is_not_done_before_the_other_has_let_go_of_its_own(app, stuck, order):
     """When one copy is done, Spark ends the other at once."""
     answer = stuck.enqueue(None)
-    with ThreadPoolExecutor() as threads, Slot(order, 0, ["r/0/0/0"]) as first:
+    with ThreadPoolExecutor() as threads, Slot(order, 0, ["r/0/0/0"], app.driver) as first:
         while not first._worker.held:
             time.sleep(0.01)
         first._tell()
         stop(app)
-        with Slot(order, 0, ["r/0/0/0", "r/0/0/1"]) as second:
+        with Slot(order, 0, ["r/0/0/0", "r/0/0/1"], app.driver) as second:
             copy = threads.submit(list, second.outcomes())
             with pytest.raises(TimeoutError):
                 copy.result(timeout=2.5)  # it has known of the stop for long enough

@@ -11,7 +11,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Generic, TypeVar
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from holdfast.app import Holdfast
 from holdfast.clock import DAY
@@ -58,19 +58,23 @@ def run_queue(
     return retold(spark, order) if is_untold(app.driver, order.run, many) else rows
 
 
-def drain(
+def work_on(
     app: Holdfast,
     spark: SparkSession,
+    frame: Callable[[Order], DataFrame],
     *,
     slots: int | None,
     options: WorkerOptions | None,
     on_progress: OnProgress | None,
     progress: bool | None,
-) -> None:
-    """The same without its rows, for those who ask the jobs themselves how they ended."""
+    rows: Callable[[], int],
+) -> list[Row]:
+    """The same with slots that bring their jobs; gives what they tell. ``rows`` are counted if somebody looks."""
     order = _order(app, spark, slots, options, None, tell=False)
-    frame = _slots(spark, slots or cores(spark), order)
-    _Watch(spark, app.driver, order, lambda slots: slots.count()).until_done(frame, on_progress, bar_of(progress))
+    bar = bar_of(progress)
+    looked_at = on_progress is not None or bar is not None
+    watch = _Watch(spark, app.driver, order, lambda made: made.collect(), rows=rows() if looked_at else 0)
+    return watch.until_done(frame(order), on_progress, bar)
 
 
 def _order(
@@ -111,17 +115,27 @@ def _slots(spark: SparkSession, slots: int, order: Order) -> DataFrame:
 class _Watch(Generic[T]):
     """From the start of the Spark job, which ``compute`` runs, to its end."""
 
-    def __init__(self, spark: SparkSession, store: Store, order: Order, compute: Callable[[DataFrame], T]) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        store: Store,
+        order: Order,
+        compute: Callable[[DataFrame], T],
+        *,
+        rows: int = 0,
+    ) -> None:
         self._spark = spark
         self._store = store
         self._order = order
         self._compute = compute
+        self._rows = rows
         self._answers: list[T] = []
         self._error: BaseException | None = None
 
     def until_done(self, frame: DataFrame, on_progress: OnProgress | None, bar: Bar | None) -> T:
         """Run it in a thread, so that this one can watch, and be interrupted."""
-        gauge = None if on_progress is None and bar is None else Gauge(self._store, self._order)
+        looked_at = on_progress is not None or bar is not None
+        gauge = Gauge(self._store, self._order, rows=self._rows) if looked_at else None
         thread = threading.Thread(target=self._run, args=(frame,), name="holdfast-spark", daemon=True)
         thread.start()
         try:

@@ -56,9 +56,11 @@ OnProgress = Callable[[Progress], None]
 class Gauge:
     """Looks at a run, as often as it is asked to; the store counts less often, the more it has to count."""
 
-    def __init__(self, store: Store, order: Order) -> None:
+    def __init__(self, store: Store, order: Order, *, rows: int = 0) -> None:
+        """``rows`` are those of a frame that slots store as they go; what is not stored yet is as good as ready."""
         self._store = store
         self._order = order
+        self._rows = rows
         self._began = monotonic()
         self._count_at = 0.0
         self._counted = self._first = self._count()
@@ -78,8 +80,9 @@ class Gauge:
         dead = max(0, counted_dead, settled["dead"] + settled["rejected"])
         waiting = max(0, self._counted.waiting - (done - counted_done) - (dead - counted_dead))
         inflight = min(self._counted.inflight, waiting)
+        stored = waiting + done + dead + self._first.done + self._first.dead
         return Progress(
-            ready=waiting - inflight,
+            ready=waiting - inflight + (0 if last else max(0, self._rows - stored)),
             inflight=inflight,
             done=done,
             dead=dead,

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 from uuid_utils import uuid7
 
@@ -24,19 +24,18 @@ from holdfast.clock import SystemClock
 from holdfast.drivers.contract import JobFilter
 from holdfast.errors import InvalidInput, TooManyDead
 from holdfast.model import bounds
-from holdfast.model.alike import Alike
 from holdfast.model.job import JobRecord, State
 from holdfast.model.retry import RetryPolicy
 from holdfast.settings import read as settings
-from holdfast.spark.engine import drain
+from holdfast.spark.engine import work_on
 from holdfast.spark.flavours import cores
+from holdfast.spark.intake import TOLD, run_rows
 from holdfast.spark.progress import OnProgress, Progress
 from holdfast.spark.reach import check_reach
 from holdfast.spark.reading import pages
-from holdfast.spark.slot import store_of
+from holdfast.spark.slot import Order, store_of
 from holdfast.worker.worker import WorkerOptions
 
-EACH = 1000  # jobs of which the id of one is remembered, to read them later in parts
 TYPE = "spark.row"
 KEY, PAYLOAD = "_holdfast_key", "_holdfast_payload"
 KEY_LENGTH = 32  # hexadecimal digits: every store keeps the key of a row four times
@@ -66,9 +65,10 @@ def run(
     """``(ok, dead)``: the rows of ``df`` that succeeded, with ``result``; and those that did not, with why.
 
     ``handler`` is ``fn(row)`` or ``fn(row, ctx)`` where ``row`` is a dict, or a handler of an app. ``key`` names the
-    columns that tell rows apart; rows that are equal in all columns share one job. ``run`` names the run: the same name
-    goes on where it ended, without one every call is a run of its own. With ``chunk`` the handler takes a list of up to
-    so many rows, and gives a list of as many results or exceptions. ``progress`` is the bar of ``run_queue``.
+    columns that tell rows apart; rows that are equal in all columns share one job, and two that differ elsewhere stop
+    the run with ``InvalidInput``: others may have run by then. ``run`` names the run: the same name goes on where it
+    ended, without one every call is a run of its own. With ``chunk`` the handler takes a list of up to so many rows,
+    and gives a list of as many results or exceptions. ``progress`` is the bar of ``run_queue``.
     """
     spark = df.sparkSession
     where = url or settings().url
@@ -86,10 +86,20 @@ def run(
     try:
         check_reach(app.driver, spark)
         rows = df.withColumn(KEY, _key_of(columns)).persist()
-        ids = _enqueue(rows, where, queue, max_attempts)
-        watch = on_progress if max_dead_ratio is None else _limited(max_dead_ratio, on_progress)
-        drain(app, spark, slots=slots, options=_on(options, queue), on_progress=watch, progress=progress)
-        return _joined(rows, _outcomes(spark, where, queue, ids))
+        like = JobRecord(
+            id="-", type=TYPE, queue=queue, payload=b"", created_at=SystemClock().now(), max_attempts=max_attempts
+        )
+        told = work_on(
+            app,
+            spark,
+            partial(_slots, rows, slots or cores(spark), like),
+            slots=slots,
+            options=_on(options, queue),
+            on_progress=on_progress if max_dead_ratio is None else _limited(max_dead_ratio, on_progress),
+            progress=progress,
+            rows=rows.count,
+        )
+        return _joined(rows, _outcomes(spark, where, queue, _ids(told)))
     finally:
         app.close()
 
@@ -101,7 +111,8 @@ def _app(url: str, handler: Callable[..., Any], queue: str, **options: Any) -> H
 
 
 def _on(options: WorkerOptions | None, queue: str) -> WorkerOptions:
-    return replace(options or WorkerOptions(), queues=(queue,))
+    """For this queue, to its end: every row has an outcome."""
+    return replace(options or WorkerOptions(), queues=(queue,), max_jobs=None)
 
 
 # In ---------------------------------------------------------------------------------------------------------
@@ -113,43 +124,21 @@ def _key_of(columns: Sequence[str]) -> Column:
     return f.substring(f.sha2(values, 256), 1, KEY_LENGTH)
 
 
-def _enqueue(rows: DataFrame, url: str, queue: str, max_attempts: int) -> list[str]:
-    """Store a job for each row that has none; gives some of their ids in order, among them the first and the last."""
+def _slots(rows: DataFrame, slots: int, like: JobRecord, order: Order) -> DataFrame:
+    """As many slots as asked for, each with its share of the rows, equal ones together."""
     names = [name for name in rows.columns if name != KEY]
     payload = f.to_json(f.struct(*(f.col(f"`{name}`") for name in names)), {"ignoreNullFields": "false"})
-    jobs = rows.select(f.col(KEY), payload.alias(PAYLOAD))
-    store = partial(_store_rows, url=url, queue=queue, max_attempts=max_attempts)
-    told = jobs.mapInArrow(store, "refused string, id string").collect()
+    jobs = rows.select(f.col(KEY), payload.alias(PAYLOAD)).repartition(slots, f.col(KEY))
+    return jobs.mapInArrow(partial(run_rows, order=order, like=like), TOLD)
+
+
+def _ids(told: Sequence[Row]) -> list[str]:
+    """Some of the ids in order, among them the first and the last."""
     refused = next((row["refused"] for row in told if row["refused"] is not None), None)
     if refused is not None:
         got = f"two rows with the key {refused} and different values, here or in an earlier run of this name"
         raise InvalidInput("key", wanted="columns that tell all rows apart", got=got)
     return sorted({row["id"] for row in told if row["id"] is not None})
-
-
-def _store_rows(
-    batches: Iterator[pa.RecordBatch], *, url: str, queue: str, max_attempts: int
-) -> Iterator[pa.RecordBatch]:
-    """A Spark task: rows into the store; gives one of the keys that were known with another payload, and some ids."""
-    store, clock = store_of(url, "main"), SystemClock()
-    for batch in batches:
-        for start in range(0, batch.num_rows, bounds.MAX_BATCH):
-            part = batch.slice(start, bounds.MAX_BATCH)
-            rows = zip(part.column(0).to_pylist(), part.column(1).cast(pa.binary()).to_pylist(), strict=True)
-            keys, payloads = zip(*dict.fromkeys(rows), strict=True)  # equal rows are one job
-            like = JobRecord(
-                id="-", type=TYPE, queue=queue, payload=b"", created_at=clock.now(), max_attempts=max_attempts
-            )
-            answers = store.enqueue(Alike(like, [str(uuid7()) for _ in keys], payloads, keys))
-            refused = [key for key, answer in zip(keys, answers, strict=True) if answer.conflict][:1]
-            ids = sorted(answer.id for answer in answers)
-            some = [*ids[::EACH], ids[-1]]
-            yield pa.RecordBatch.from_pydict(
-                {
-                    "refused": pa.array([*refused, *[None] * (len(some) - len(refused))], pa.string()),
-                    "id": pa.array(some, pa.string()),
-                }
-            )
 
 
 # Out --------------------------------------------------------------------------------------------------------

@@ -71,24 +71,30 @@ class Standing(msgspec.Struct, frozen=True):
 def run_slot(rows: Iterator[pa.RecordBatch], order: Order) -> Iterator[pa.RecordBatch]:
     """The body of the Spark task."""
     read_out(rows)
+    place, names = names_of(order)
+    store = store_of(order.url, order.space)
+    with Slot(order, place, names, store) as slot, rarely_disturbed():  # it does no other work meanwhile
+        yield from slot.outcomes()
+
+
+def names_of(order: Order) -> tuple[int, list[str]]:
+    """The number of this Spark task among the slots, and its name behind those of its earlier tries."""
     context = TaskContext.get()
     assert context is not None
     place, number, try_ = context.partitionId(), context.stageId(), context.attemptNumber()
-    names = [f"{order.run}/{number}/{place}/{earlier}" for earlier in range(try_ + 1)]
-    with Slot(order, place, names) as slot, rarely_disturbed():  # it does no other work meanwhile
-        yield from slot.outcomes()
+    return place, [f"{order.run}/{number}/{place}/{earlier}" for earlier in range(try_ + 1)]
 
 
 class Slot:
     """One Spark task at work."""
 
-    def __init__(self, order: Order, place: int, names: Sequence[str]) -> None:
+    def __init__(self, order: Order, place: int, names: Sequence[str], store: Store) -> None:
         *self._earlier, self.name = names
         self._order = order
         self._place = place
         self._executor = f"{socket.gethostname()}:{os.getpid()}"
         self._clock = SystemClock()
-        self._store = store_of(order.url, order.space)
+        self._store = store
         options = replace(order.options, name=self.name)
         self._lease_for = from_timedelta(options.lease)
         told = self._settled if order.tell else None
