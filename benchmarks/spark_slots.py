@@ -23,7 +23,7 @@ SLOTS = 2
 ROUNDS = 3
 # kind: what it is called, how many jobs (enough for some ten seconds), and what share of the plain workers is wanted
 KINDS = {
-    "noop": ("no-op jobs", 60_000, 0.7),
+    "noop": ("no-op jobs", 200_000, 0.7),
     "cpu": ("1 ms of CPU", 12_000, 0.85),
     "sleep": ("10 ms sleeps", 3_000, 0.95),
 }

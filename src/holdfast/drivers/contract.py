@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import Generic, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 from holdfast.clock import DAY
 from holdfast.errors import LeaseError
@@ -332,8 +332,8 @@ class Admin(Protocol):
 class LedgerScan(Protocol):
     """What a driver may offer beside ``Admin.ledger``, for those who read by the million: the same rows and cursors."""
 
-    def ledger_columns(self, after: str | None, limit: int) -> tuple[Sequence[Sequence[object]], str]:
-        """A page, column by column in the order of ``LedgerRow``'s fields, without a value for each row."""
+    def ledger_tuples(self, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:
+        """A page of plain tuples: the fields of ``LedgerRow`` in their order, then what is the driver's own, if any."""
         ...
 
     def ledger_marks(self, after: str | None, *, every: int, most: int) -> list[tuple[str, int]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +18,8 @@ from holdfast.errors import LedgerTrimmed
 from holdfast.model import bounds
 from holdfast.model.ledger import LedgerRow
 
-PAGE = bounds.MAX_BATCH
+PAGE = bounds.MAX_BATCH  # rows between two marks
+ROWS = 4000  # in a batch: more are slower, and fewer cost more questions
 UNLIMITED = 2**63 - 1
 
 _INSTANT = pa.timestamp("us", tz="UTC")
@@ -43,6 +45,7 @@ SCHEMA = pa.schema(
     ]
 )
 assert SCHEMA.names == [field.name for field in fields(LedgerRow)]
+_fields = attrgetter(*SCHEMA.names)
 DDL = (
     "job_id string, type string, queue string, domain string, offset bigint, attempt int, fence bigint, worker string, "
     "enqueued_at timestamp, available_at timestamp, reserved_at timestamp, started_at timestamp, ended_at timestamp, "
@@ -72,41 +75,37 @@ def read(store: Store, stretch: Stretch) -> Iterator[pa.RecordBatch]:
     cursor, left = stretch.after, UNLIMITED if stretch.rows is None else stretch.rows
     first = stretch.first
     while left:
-        columns, cursor = _page(store, cursor, min(left, PAGE))
-        count = len(columns[0])
-        if (first and (not count or name_of([column[0] for column in columns]) != first)) or (
-            not count and stretch.rows is not None
-        ):
+        rows, cursor = _page(store, cursor, min(left, ROWS))
+        if (first and (not rows or name_of(rows[0]) != first)) or (not rows and stretch.rows is not None):
             raise LedgerTrimmed(str(stretch.after))
-        if not count:
+        if not rows:
             return
         first = ""
-        left -= count
-        arrays = [pa.array(column, kind) for column, kind in zip(columns, SCHEMA.types, strict=True)]
+        left -= len(rows)
+        columns = zip(*rows, strict=True)  # one at a time: all together are too large for a processor's cache
+        arrays = [pa.array(column, kind) for kind, column in zip(SCHEMA.types, columns, strict=False)]
         yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
 def _page(store: Store, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:
     if isinstance(store, LedgerScan):
-        return store.ledger_columns(after, limit)
+        return store.ledger_tuples(after, limit)
     page = store.ledger(after, limit)
     assert page.cursor is not None
-    return [[getattr(row, name) for row in page.items] for name in SCHEMA.names], page.cursor
+    return [_fields(row) for row in page.items], page.cursor
 
 
 def name_of(row: Sequence[Any]) -> str:
     """What tells a row from any other that could stand in its place."""
-    found = dict(zip(SCHEMA.names, row, strict=True))
+    found = dict(zip(SCHEMA.names, row, strict=False))
     return f"{found['job_id']}/{found['attempt']}/{found['ended_at']}/{found['ending']}"
 
 
 def oldest(store: Store) -> Stretch:
     """The beginning: a cursor if the ledger is empty, else the name of its first row, by which a trim is noticed."""
     end = store.ledger_end()  # first: a row that comes in between must not be skipped
-    columns, _ = _page(store, None, 1)
-    if not columns[0]:
-        return Stretch(after=end)
-    return Stretch(after=None, first=name_of([column[0] for column in columns]))
+    rows, _ = _page(store, None, 1)
+    return Stretch(after=None, first=name_of(rows[0])) if rows else Stretch(after=end)
 
 
 def marks(store: Store, after: str | None, *, most: int = UNLIMITED) -> list[Mark]:

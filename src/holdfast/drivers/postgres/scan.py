@@ -1,4 +1,4 @@
-"""For those who read by the million: pages of jobs and of the ledger as columns, and marks that cut it into stretches.
+"""For those who read by the million: pages of jobs and of the ledger, and marks that cut it into stretches.
 
 A row of the ledger is decided once every older transaction is over. That is asked first, and the rows are read under a
 later snapshot; how far the ledger was trimmed is asked again behind them: then that tells whether any were missing.
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from holdfast.clock import monotonic
 from holdfast.drivers.contract import JobFilter
@@ -17,10 +16,8 @@ from holdfast.drivers.postgres import tools
 from holdfast.drivers.postgres.rows import RECORD, unpack_meta
 from holdfast.drivers.postgres.tools import PostgresTools, position_of, strange
 from holdfast.errors import InvalidInput, LedgerTrimmed
-from holdfast.model.ledger import LedgerRow
 
 LOOK_EVERY = 0.005  # seconds between two looks for rows that an older transaction holds back
-NOTHING: Sequence[Sequence[object]] = [()] * len(fields(LedgerRow))
 
 
 class _Limits(NamedTuple):
@@ -54,8 +51,8 @@ class PostgresScan(PostgresTools):
         ]
         return told, ids[-1] if len(found) > limit else None
 
-    def ledger_columns(self, after: str | None, limit: int) -> tuple[Sequence[Sequence[object]], str]:
-        """See ``LedgerScan.ledger_columns``. An empty page is given a moment, as in ``Admin.ledger``."""
+    def ledger_tuples(self, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:
+        """See ``LedgerScan.ledger_tuples``. An empty page is given a moment, as in ``Admin.ledger``."""
         self.check_page(limit)
         deadline = monotonic() + tools.LEDGER_PATIENCE
         while True:
@@ -64,10 +61,13 @@ class PostgresScan(PostgresTools):
             found = self._page(self._statements.query("ledger_rows"), asked)
             self._start(after)
             if found:
-                xids, seqs, *columns = zip(*found, strict=True)
-                return columns, f"{xids[-1]}-{seqs[-1]}"
+                *_, last_xid, last_seq = found[-1]
+                return (
+                    found,
+                    f"{int.from_bytes(last_xid)}-{last_seq}",
+                )  # as the server sends it: most are never looked at
             if not limits.held_back or monotonic() > deadline:
-                return NOTHING, f"{xid}-{seq}"
+                return [], f"{xid}-{seq}"
             threading.Event().wait(LOOK_EVERY)
 
     def ledger_marks(self, after: str | None, *, every: int, most: int) -> list[tuple[str, int]]:

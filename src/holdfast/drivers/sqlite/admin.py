@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from itertools import islice, takewhile
+from typing import Any
 
 from holdfast.drivers import doors
 from holdfast.drivers.contract import Inspection, JobFilter, Page, QueueCounts, Trimmed
@@ -137,17 +138,14 @@ def ledger(call: Call, after: str | None, limit: int) -> Page[LedgerRow]:
     """See ``Admin.ledger``. A cursor is the number of the last row read."""
     position = _ledger_position(call, after)
     found = call.run("ledger", (call.space, position, limit)).fetchall()
-    return Page([rows.ledger_row(row) for row in found], str(found[-1][0] if found else position))
+    return Page([rows.ledger_row(row) for row in found], str(found[-1][-1] if found else position))
 
 
-def ledger_columns(call: Call, after: str | None, limit: int) -> tuple[Sequence[Sequence[object]], str]:
-    """See ``LedgerScan.ledger_columns``."""
+def ledger_tuples(call: Call, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:
+    """See ``LedgerScan.ledger_tuples``."""
     position = _ledger_position(call, after)
     found = call.run("ledger", (call.space, position, limit)).fetchall()
-    if not found:
-        return [()] * len(fields(LedgerRow)), str(position)
-    numbers, *columns = zip(*found, strict=True)
-    return columns, str(numbers[-1])
+    return found, str(found[-1][-1] if found else position)
 
 
 def ledger_marks(call: Call, after: str | None, every: int, most: int) -> list[tuple[str, int]]:

@@ -163,10 +163,9 @@ _STATES: dict[str | None, State | None] = {None: None, **{state.value: state for
 
 
 def ledger_row(row: Row) -> LedgerRow:
-    """From a row of ``ledger.sql``, whose first column is its number."""
+    """From a row of ``ledger.sql``, whose last column is its number."""
     made = _LedgerDraft()
     (
-        _,
         made.job_id,
         made.type,
         made.queue,
@@ -184,6 +183,7 @@ def ledger_row(row: Row) -> LedgerRow:
         state,
         made.detail,
         made.error,
+        _,
     ) = row
     made.ending = _ENDINGS[ending]
     made.state = _STATES[state]

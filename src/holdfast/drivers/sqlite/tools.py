@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from holdfast.clock import DAY
 from holdfast.drivers.contract import Inspection, JobFilter, Page, QueueCounts, Trimmed
@@ -86,10 +87,10 @@ class SqliteTools(SqliteStore):
         self.check_page(limit)
         return self._read(lambda call: admin.ledger(call, after, limit))
 
-    def ledger_columns(self, after: str | None, limit: int) -> tuple[Sequence[Sequence[object]], str]:
-        """See ``LedgerScan.ledger_columns``."""
+    def ledger_tuples(self, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:
+        """See ``LedgerScan.ledger_tuples``."""
         self.check_page(limit)
-        return self._read(lambda call: admin.ledger_columns(call, after, limit))
+        return self._read(lambda call: admin.ledger_tuples(call, after, limit))
 
     def ledger_marks(self, after: str | None, *, every: int, most: int) -> list[tuple[str, int]]:
         """See ``LedgerScan.ledger_marks``."""
