@@ -94,9 +94,8 @@ class Leases:
 
 def columns_of(jobs: Sequence[JobRecord]) -> tuple[str, ...]:
     """The columns of the table that these jobs set."""
-    alike = isinstance(jobs, Alike)
-    some = jobs[:1] if alike else jobs
-    columns = (*_ALWAYS, *(name for name in _SOMETIMES if any(map(attrgetter(name), some))))
+    kinds = jobs[:1] if isinstance(jobs, Alike) else jobs
+    columns = (*_ALWAYS, *(name for name in _SOMETIMES if any(map(attrgetter(name), kinds))))
     if isinstance(jobs, Alike) and jobs.keys is not None and KEY not in columns:
         columns = (*columns, KEY)
     return columns
@@ -129,7 +128,10 @@ def packed_keys(space: str, jobs: Sequence[JobRecord], until: Mapping[str, int])
         rows = list(zip(repeat(jobs.like.queue), jobs.keys or (), jobs.ids, jobs.payloads, strict=False))
     else:
         rows = [(job.queue, job.idempotency_key, job.id, job.payload) for job in jobs]
-    queues, keys, ids, payloads = zip(*sorted(row for row in rows if row[1] is not None), strict=True)
+    keyed = sorted(row for row in rows if row[1] is not None)
+    if not keyed:
+        return b""
+    queues, keys, ids, payloads = zip(*keyed, strict=True)
     head = struct.pack(">h", len(KEY_COLUMNS)) + _text(space)
     heads = {queue: head + _text(queue) + _bigint(8, end) for queue, end in until.items()}
     digests = map(digest_of, payloads)

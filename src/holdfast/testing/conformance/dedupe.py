@@ -69,6 +69,15 @@ def jobs_alike_have_a_key_each(h: Harness) -> None:
     equal([answer.id for answer in answers[:many]], list(jobs.ids), "the jobs of the known keys")
 
 
+@case("L12", needs=KEYS)
+def jobs_alike_of_which_none_has_a_key_are_all_new(h: Harness) -> None:
+    for _ in range(2):
+        jobs = h.alike([b"1"] * 600, [None] * 600)
+        answers = h.store.enqueue(jobs, now=h.stamp)
+        equal({answer.existed for answer in answers}, {False}, "whether they existed")
+    equal(len(h.taken(1200)), 1200, "how many there are")
+
+
 @case("L12", needs=KEYS | {Feature.LIMITS})
 def the_window_of_a_key_among_many_is_that_of_its_queue(h: Harness) -> None:
     h.store.configure(QUEUE, QueueSettings(dedupe_window=MINUTE))
