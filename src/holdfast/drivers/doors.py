@@ -9,7 +9,7 @@ from holdfast.clock import DAY
 from holdfast.drivers.contract import Capabilities, Feature, Registry
 from holdfast.errors import CallerClockRefused, InvalidInput, Unsupported
 from holdfast.model import bounds, reader
-from holdfast.model.alike import Alike
+from holdfast.model.alike import Alike, kinds
 from holdfast.model.job import JobRecord, check_new
 from holdfast.model.lease import Lease
 from holdfast.model.registry import Change
@@ -59,8 +59,7 @@ class Doors:
         bounds.batch("jobs", len(jobs))
         if isinstance(jobs, Alike):
             jobs.check()
-            jobs = jobs[:1]  # for what they share
-        for job in jobs:
+        for job in kinds(jobs):
             check_new(job)
             if job.meta != {}:
                 _check_meta(job.meta)

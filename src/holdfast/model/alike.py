@@ -17,31 +17,8 @@ from holdfast.model.draft import draft_of
 from holdfast.model.job import JobRecord, check_new
 
 _JobDraft = draft_of(JobRecord)
-_shared = attrgetter(
-    "type",
-    "queue",
-    "priority",
-    "run_at",
-    "timeout",
-    "created_at",
-    "attempts",
-    "max_attempts",
-    "crashes",
-    "max_crashes",
-    "domain",
-    "offset",
-    "name",
-    "meta",
-    "webhook",
-    "signature",
-    "state",
-    "last_error",
-    "failed_at",
-    "dead_reason",
-    "dead_at",
-    "result",
-    "requested_run_at",
-)
+_OWN = frozenset({"id", "payload", "idempotency_key"})
+_shared = attrgetter(*(name for name in JobRecord.__slots__ if name not in _OWN))
 
 
 class Alike(Sequence[JobRecord]):
@@ -96,6 +73,11 @@ class Alike(Sequence[JobRecord]):
         return _records(self.like, self.ids, self.payloads, repeat(None) if self.keys is None else self.keys)
 
 
+def kinds(jobs: Sequence[JobRecord]) -> Sequence[JobRecord]:
+    """Records that stand for all of these in everything but id, payload and key: of alike ones the first is enough."""
+    return jobs[:1] if isinstance(jobs, Alike) else jobs
+
+
 def _records(
     like: JobRecord, ids: Sequence[str], payloads: Sequence[bytes], keys: Sequence[str | None] | repeat[None]
 ) -> Iterator[JobRecord]:
@@ -105,7 +87,7 @@ def _records(
         job.id = job_id
         job.payload = payload
         job.idempotency_key = key
-        (  # by name, not in a loop: as quick as three of its steps
+        (  # in the order of the record; by name, not in a loop: as quick as three of its steps
             job.type,
             job.queue,
             job.priority,

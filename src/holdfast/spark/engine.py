@@ -71,10 +71,8 @@ def work_on(
 ) -> list[Row]:
     """The same with slots that bring their jobs; gives what they tell. ``rows`` are counted if somebody looks."""
     order = _order(app, spark, slots, options, None, tell=False)
-    bar = bar_of(progress)
-    looked_at = on_progress is not None or bar is not None
-    watch = _Watch(spark, app.driver, order, lambda made: made.collect(), rows=rows() if looked_at else 0)
-    return watch.until_done(frame(order), on_progress, bar)
+    watch = _Watch(spark, app.driver, order, lambda made: made.collect(), rows=rows)
+    return watch.until_done(frame(order), on_progress, bar_of(progress))
 
 
 def _order(
@@ -122,7 +120,7 @@ class _Watch(Generic[T]):
         order: Order,
         compute: Callable[[DataFrame], T],
         *,
-        rows: int = 0,
+        rows: Callable[[], int] = int,
     ) -> None:
         self._spark = spark
         self._store = store
@@ -135,7 +133,7 @@ class _Watch(Generic[T]):
     def until_done(self, frame: DataFrame, on_progress: OnProgress | None, bar: Bar | None) -> T:
         """Run it in a thread, so that this one can watch, and be interrupted."""
         looked_at = on_progress is not None or bar is not None
-        gauge = Gauge(self._store, self._order, rows=self._rows) if looked_at else None
+        gauge = Gauge(self._store, self._order, rows=self._rows()) if looked_at else None
         thread = threading.Thread(target=self._run, args=(frame,), name="holdfast-spark", daemon=True)
         thread.start()
         try:

@@ -16,6 +16,7 @@ from holdfast.drivers.memory.space import Dedupe, Row, Space
 from holdfast.drivers.url import options
 from holdfast.errors import JobNotInflight, LeaseError, StoreClosed, Unsupported, WriteRefused
 from holdfast.model import bounds, decide
+from holdfast.model.alike import kinds
 from holdfast.model.birth import stand_in_line
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation, is_expired, random_bits, tokens
@@ -107,7 +108,7 @@ class MemoryDriver(MemoryAdmin):
 
     @staticmethod
     def _is_limited(space: Space, jobs: Sequence[JobRecord], now: int) -> bool:
-        queues = {job.queue for job in jobs}
+        queues = {job.queue for job in kinds(jobs)}
         return any(settings.limits(now) for (queue, _), settings in space.settings.items() if queue in queues)
 
     def _enqueue(self, space: Space, job: JobRecord, now: int) -> Enqueued:

@@ -17,7 +17,7 @@ from holdfast.drivers.postgres.batch import WINDOW
 from holdfast.drivers.postgres.connections import Connection
 from holdfast.drivers.postgres.packing import Leases
 from holdfast.drivers.postgres.store import PostgresStore
-from holdfast.model.alike import Alike
+from holdfast.model.alike import Alike, kinds
 from holdfast.model.birth import leased, stand_in_line
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued, Reservation, added, random_bits, tokens
@@ -32,9 +32,9 @@ def copy_on(
     """All of them stored, or none and None: they are too few, or some id or key is known."""
     if len(jobs) < COPY_FROM:
         return None
-    kinds = jobs[:1] if isinstance(jobs, Alike) else jobs  # in everything but id, payload and key
-    lanes = _lanes(kinds)
-    domains = {(job.queue, job.domain) for job in kinds if job.domain is not None}
+    some = kinds(jobs)
+    lanes = _lanes(some)
+    domains = {(job.queue, job.domain) for job in some if job.domain is not None}
     columns = packing.columns_of(jobs)
     try:
         with connection.transaction():

@@ -15,7 +15,7 @@ from typing import TypeAlias, cast
 
 from holdfast.drivers.postgres.batch import DIGEST_SIZE, digest_of
 from holdfast.drivers.postgres.rows import pack_meta
-from holdfast.model.alike import Alike
+from holdfast.model.alike import Alike, kinds
 from holdfast.model.job import JobRecord
 
 BLOCK = 500  # jobs that are packed and sent at a time
@@ -94,8 +94,7 @@ class Leases:
 
 def columns_of(jobs: Sequence[JobRecord]) -> tuple[str, ...]:
     """The columns of the table that these jobs set."""
-    kinds = jobs[:1] if isinstance(jobs, Alike) else jobs
-    columns = (*_ALWAYS, *(name for name in _SOMETIMES if any(map(attrgetter(name), kinds))))
+    columns = (*_ALWAYS, *(name for name in _SOMETIMES if any(map(attrgetter(name), kinds(jobs)))))
     if isinstance(jobs, Alike) and jobs.keys is not None and KEY not in columns:
         columns = (*columns, KEY)
     return columns

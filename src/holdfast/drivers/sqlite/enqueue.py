@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from holdfast.drivers.sqlite.call import Call
 from holdfast.drivers.sqlite.reserve import is_limited
 from holdfast.drivers.sqlite.rows import as_json, birth, insertion
+from holdfast.model.alike import kinds
 from holdfast.model.birth import leased, stand_in_line
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued, Reservation, random_bits, tokens
@@ -29,9 +30,7 @@ class _Batch:
 def enqueue(call: Call, jobs: Sequence[JobRecord]) -> list[Enqueued]:
     """See ``Driver.enqueue``; runs inside whatever transaction the call is in."""
     batch = _sorted_out(call, jobs)
-    if batch.new:
-        call.run_many("enqueue", [insertion(job, call.space, call.now) for job in batch.new])
-        _stand_in_line(call, batch)
+    _store(call, batch)
     return batch.answers
 
 
@@ -40,17 +39,25 @@ def enqueue_leased(
 ) -> tuple[list[Enqueued], list[Reservation]]:
     """See ``Intake.enqueue_leased``."""
     batch = _sorted_out(call, jobs)
-    if len(batch.new) < len(jobs) or stand_in_line(jobs) or is_limited(call, sorted({job.queue for job in jobs})):
-        if batch.new:
-            call.run_many("enqueue", [insertion(job, call.space, call.now) for job in batch.new])
-            _stand_in_line(call, batch)
+    if (
+        len(batch.new) < len(jobs)
+        or stand_in_line(jobs)
+        or is_limited(call, sorted({job.queue for job in kinds(jobs)}))
+    ):
+        _store(call, batch)
         return batch.answers, []
     first = call.numbers(len(jobs))
     fences = range(first, first + len(jobs))
     found = leased(jobs, fences, tokens(fences, random_bits(len(jobs))), call.now + lease_for)
     call.run_many("enqueue_leased", [birth(one, call.space, call.now, worker) for one in found])
-    _stand_in_line(call, batch)
+    _enter(call, batch)
     return batch.answers, found
+
+
+def _store(call: Call, batch: _Batch) -> None:
+    if batch.new:
+        call.run_many("enqueue", [insertion(job, call.space, call.now) for job in batch.new])
+        _enter(call, batch)
 
 
 def _sorted_out(call: Call, jobs: Sequence[JobRecord]) -> _Batch:
@@ -84,7 +91,7 @@ def _known_keys(call: Call, jobs: Sequence[JobRecord]) -> dict[Key, tuple[str, b
     return {(queue, key): (job_id, digest) for queue, key, job_id, digest in found}
 
 
-def _stand_in_line(call: Call, batch: _Batch) -> None:
+def _enter(call: Call, batch: _Batch) -> None:
     """What goes with new rows: their lanes, the turns of their domains, their keys."""
     space, now, jobs = call.space, call.now, batch.new
     call.run_many("open_lane", [(space, *lane) for lane in {(job.queue, job.type, job.priority) for job in jobs}])

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.model.draft import draft_of
 from holdfast.model.job import JobRecord, State
-from holdfast.model.lease import Lease, Reservation
+from holdfast.model.lease import Reservation, reserved
 from holdfast.model.ledger import Ending, LedgerRow
 from holdfast.model.order import Lane
 from holdfast.model.settings import OnExhausted, QueueSettings
@@ -74,8 +74,6 @@ def birth(found: Reservation, space: str, now: int, worker: str) -> Row:
 
 
 JobDraft = draft_of(JobRecord)
-LeaseDraft = draft_of(Lease)
-ReservationDraft = draft_of(Reservation)
 
 
 def reservation(
@@ -113,16 +111,7 @@ def reservation(
     job.state = State.INFLIGHT
     job.dead_reason = job.dead_at = job.result = None
     job.__class__ = JobRecord
-
-    lease = LeaseDraft()
-    lease.job_id, lease.token, lease.fence, lease.expires_at = job.id, token, fence, expires_at
-    lease.cancel_requested = False
-    lease.__class__ = Lease
-
-    made = ReservationDraft()
-    made.job, made.lease, made.checkpoint = job, lease, checkpoint
-    made.__class__ = Reservation
-    return cast("Reservation", made)
+    return reserved(job, token, fence, expires_at, checkpoint)
 
 
 def record(row: Row) -> JobRecord:
