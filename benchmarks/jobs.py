@@ -6,8 +6,8 @@ import uuid_utils
 
 from holdfast.clock import SystemClock
 from holdfast.drivers.contract import Driver
-from holdfast.model.alike import Alike
 from holdfast.model.job import JobRecord
+from holdfast.model.job_batch import JobBatch
 
 QUEUE = "bench"
 TYPE = "bench.noop"
@@ -21,9 +21,9 @@ def make(count: int, **fields: object) -> list[JobRecord]:
     return [JobRecord(id=str(uuid_utils.uuid7()), **plain) for _ in range(count)]  # type: ignore[arg-type]
 
 
-def alike(count: int) -> Alike:
+def alike(count: int) -> JobBatch:
     """The same as columns, as ``Client.enqueue_many`` hands them to the driver."""
-    return Alike(make(1)[0], [str(uuid_utils.uuid7()) for _ in range(count)], [PAYLOAD] * count)
+    return JobBatch(make(1)[0], [str(uuid_utils.uuid7()) for _ in range(count)], [PAYLOAD] * count)
 
 
 def fill(driver: Driver, count: int, **fields: object) -> None:

@@ -13,8 +13,8 @@ from pyarrow import csv
 from uuid_utils import uuid7
 
 from holdfast.clock import SystemClock
-from holdfast.spark.ledger import SCHEMA
-from holdfast.spark.run import KEY_LENGTH
+from holdfast.spark.datasource.ledger_table import SCHEMA
+from holdfast.spark.execution.dataframe import KEY_LENGTH
 
 Batches = Iterator[pa.RecordBatch]
 QUOTED = csv.WriteOptions(include_header=False, quoting_style="needed")

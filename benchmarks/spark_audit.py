@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.made_history import made
 from benchmarks.measure import Answer
 from holdfast.spark import session
-from holdfast.spark.audit import audit
+from holdfast.spark.history.audit import audit
 
 SMALL = 1_000_000  # ledger rows
 TIMES = 10

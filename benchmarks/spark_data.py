@@ -24,7 +24,8 @@ from pyspark.sql import DataFrame, SparkSession
 import holdfast
 from benchmarks.measure import Answer, throughput
 from benchmarks.raw_spark import copied_as_ended, copied_as_jobs, copied_as_rows, scanned
-from holdfast.spark import ledger, run, session
+from holdfast.spark import run, session
+from holdfast.spark.datasource import ledger_table
 from holdfast.testing.servers.postgres import PostgresServer
 
 PARTITIONS = 2
@@ -108,7 +109,9 @@ def _source(spark: SparkSession, url: str) -> Answer:
         row = connection.execute("SELECT relpages FROM pg_class WHERE oid = 'holdfast.ledger'::regclass").fetchone()
     assert row is not None
     options = {"url": url, "partitions": str(PARTITIONS)}
-    plain = spark.range(0, PARTITIONS, 1, PARTITIONS).mapInArrow(partial(scanned, url=url, pages=row[0]), ledger.DDL)
+    plain = spark.range(0, PARTITIONS, 1, PARTITIONS).mapInArrow(
+        partial(scanned, url=url, pages=row[0]), ledger_table.DDL
+    )
 
     def ours() -> float:
         return timed(lambda: _read_through(spark.read.format("holdfast").options(**options).load("ledger")))

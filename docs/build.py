@@ -19,7 +19,7 @@ import holdfast
 from holdfast import errors
 from holdfast.drivers.contract import Capabilities, Feature
 from holdfast.drivers.postgres.driver import PROMISES
-from holdfast.testing.conformance import LAWS, Case, cases
+from holdfast.testing.drivers.conformance import LAWS, Case, cases
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

@@ -30,8 +30,8 @@ except ImportError as missing:
 
 from holdfast.app import Holdfast
 from holdfast.model.retry import Fixed
-from holdfast.spark.audit import CHECKS
-from holdfast.spark.progress import Progress
+from holdfast.spark.execution.progress import Progress
+from holdfast.spark.history.audit import CHECKS
 from holdfast.worker.context import Context
 from holdfast.worker.control import Unrecoverable
 from holdfast.worker.worker import WorkerOptions

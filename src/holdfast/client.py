@@ -12,8 +12,8 @@ from holdfast.clock import Clock, SystemClock, monotonic
 from holdfast.drivers.contract import Driver, Store
 from holdfast.errors import EnqueueConflict, InvalidInput, JobNotDone, JobNotFound, Unsupported, WaitTimeout
 from holdfast.model import bounds
-from holdfast.model.alike import Alike
 from holdfast.model.job import JobRecord, State
+from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Enqueued
 from holdfast.model.request import JobRequest
 from holdfast.wire import codec as codecs
@@ -186,7 +186,7 @@ def _store(driver: Driver, records: Sequence[JobRecord], on_conflict: OnConflict
 
 def batches(records: Sequence[JobRecord]) -> Iterator[Sequence[JobRecord]]:
     """The records in order, in pieces bounded by count and size; a very large one is a piece of its own."""
-    payloads = records.payloads if isinstance(records, Alike) else [record.payload for record in records]
+    payloads = records.payloads if isinstance(records, JobBatch) else [record.payload for record in records]
     start = size = 0
     for index, payload in enumerate(payloads):
         if index > start and (index - start == BATCH or size + len(payload) > BATCH_BYTES):

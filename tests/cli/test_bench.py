@@ -10,14 +10,14 @@ from contextlib import closing
 import pytest
 
 from holdfast import Client, JobRequest
-from holdfast.cli import measure
+from holdfast.cli import measurement
 
 QUICK = ("--jobs", "50", "--for", "2m", "--processes", "2")  # it ends when all have run, long before
 
 
 @pytest.fixture(autouse=True)
 def few_samples(monkeypatch):
-    monkeypatch.setattr(measure, "SAMPLES", 5)
+    monkeypatch.setattr(measurement, "SAMPLES", 5)
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_a_worker_that_fails_is_told(run, monkeypatch, folder):
     broken = folder / "python"
     broken.write_text("#!/bin/sh\necho no worker today >&2\nexit 7\n")
     broken.chmod(0o755)
-    monkeypatch.setattr("holdfast.cli.measure.sys.executable", str(broken))
+    monkeypatch.setattr("holdfast.cli.measurement.sys.executable", str(broken))
     assert "ended with code 7: no worker today" in run("bench", *QUICK, code=1).err
 
 

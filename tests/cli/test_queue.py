@@ -10,7 +10,7 @@ import holdfast
 from holdfast import QueueSettings
 from holdfast.clock import HOUR, MINUTE, SystemClock
 from holdfast.model import bounds
-from holdfast.model.settings import OnExhausted
+from holdfast.model.queue_settings import OnExhausted
 
 
 def test_queues_are_counted(run, filled):

@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from holdfast.testing.conformance import LAWS, cases
-from holdfast.testing.conformance.__main__ import main
-from holdfast.testing.harness import Skipped, UrlHarness
+from holdfast.testing.drivers.conformance import LAWS, cases
+from holdfast.testing.drivers.conformance.__main__ import main
+from holdfast.testing.drivers.harness import Skipped, UrlHarness
 
 HARNESSES = {
     "memory": lambda _: UrlHarness("memory://"),

@@ -4,8 +4,8 @@ import pytest
 
 from holdfast.drivers.memory import MemoryDriver
 from holdfast.errors import HoldfastError
-from holdfast.testing.conformance import Outcome, cases, examine
-from holdfast.testing.faulty import FAULTY, Faulty, FaultyHarness
+from holdfast.testing.drivers.conformance import Outcome, cases, examine
+from holdfast.testing.drivers.faulty import FAULTY, Faulty, FaultyHarness
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import pytest
 
 from holdfast.drivers.contract import Feature
 from holdfast.drivers.memory import MemoryDriver
-from holdfast.testing.conformance import cases
-from holdfast.testing.harness import Harness, Skipped
+from holdfast.testing.drivers.conformance import cases
+from holdfast.testing.drivers.harness import Harness, Skipped
 
 DECLINED = {
     Feature.LEDGER: ("ledger",),

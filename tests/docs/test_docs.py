@@ -17,7 +17,7 @@ from holdfast.model import bounds, duration
 from holdfast.model.job import JobRecord, State
 from holdfast.model.request import JobRequest
 from holdfast.wire.envelope import _Envelope, _Identity, _Status, from_envelope, identity_bytes, to_envelope
-from holdfast.worker import heartbeat, isolate, settler
+from holdfast.worker import heartbeat, pool, settler
 from holdfast.worker.limits import Limits
 from holdfast.worker.worker import WorkerOptions
 
@@ -166,8 +166,8 @@ def test_the_page_tells_the_numbers_of_the_worker():
     assert f"every third of the lease ({seconds:.0f} s)" in page
     assert f"at most {settler.LONGEST * 1000:.0f} ms, and a batch has at most {settler.MOST}." in page
     assert f"No more is reserved while {settler.BEHIND} wait for it." in page
-    assert f"{isolate.SHORT * 1000:.0f} ms of short jobs waiting in it ({isolate.MOST_AHEAD} at the most)" in page
-    assert f"the parent up to {isolate.A_WHILE * 1000:.0f} ms of them ({isolate.MOST_WAITING})" in page
+    assert f"{pool.SHORT * 1000:.0f} ms of short jobs waiting in it ({pool.MOST_AHEAD} at the most)" in page
+    assert f"the parent up to {pool.A_WHILE * 1000:.0f} ms of them ({pool.MOST_WAITING})" in page
     assert f"is tried again every {heartbeat.AGAIN} s" in page
 
 
@@ -175,7 +175,7 @@ def test_the_page_tells_the_numbers_of_the_worker():
 
 
 def test_the_tables_of_spark_options_are_those_of_the_code():
-    from holdfast.spark import options
+    from holdfast.spark.datasource import options
 
     assert [row[0].strip("`") for row in table("spark.md", "option of the sink")] == list(options.SINK)
     assert [row[0].strip("`") for row in table("spark.md", "option of a source")] == [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from docs import build
-from holdfast.testing.conformance import cases
+from holdfast.testing.drivers.conformance import cases
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import holdfast
 from holdfast.clock import DAY, SECOND
 from holdfast.drivers.contract import Change, QueueSettings
 from holdfast.errors import StoreUnavailable
-from holdfast.model.alike import Alike
+from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Note
 from holdfast.model.settlement import Ack, Fail, Release, Retry
 from tests.postgres.conftest import NOW
@@ -52,7 +52,7 @@ CALLS = {
         lambda s, x: s.enqueue(x, now=NOW),
     ),
     "enqueue with leases": (
-        lambda _, j: Alike(j(), [f"e{n:03}" for n in range(600)], [b"{}"] * 600, [f"k{n}" for n in range(600)]),
+        lambda _, j: JobBatch(j(), [f"e{n:03}" for n in range(600)], [b"{}"] * 600, [f"k{n}" for n in range(600)]),
         lambda s, x: s.enqueue_leased(x, lease_for=30 * SECOND, worker="w", now=NOW),
     ),
     "extend": (

@@ -4,8 +4,8 @@ import pytest
 
 import holdfast
 from holdfast.drivers.postgres import listen
-from holdfast.testing.conformance import Outcome, cases, examine
-from holdfast.testing.harness import UrlHarness
+from holdfast.testing.drivers.conformance import Outcome, cases, examine
+from holdfast.testing.drivers.harness import UrlHarness
 from tests.postgres.pooler import Pooler
 
 

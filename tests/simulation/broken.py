@@ -11,13 +11,13 @@ from holdfast.drivers.memory import MemoryDriver
 from holdfast.drivers.memory.driver import Memory
 from holdfast.drivers.memory.space import Dedupe, Row, Space
 from holdfast.errors import LeaseError
-from holdfast.model import decide
-from holdfast.model.decide import Outcome
+from holdfast.model import transition
 from holdfast.model.job import State
 from holdfast.model.lease import Lease
 from holdfast.model.ledger import Ending
-from holdfast.model.order import Room
+from holdfast.model.order import Capacity
 from holdfast.model.settlement import Ack, Retry, Settlement
+from holdfast.model.transition import Transition
 
 
 class AckIgnoresTheToken(MemoryDriver):
@@ -35,7 +35,7 @@ class ExpiryIsAMicrosecondLate(MemoryDriver):
 
     @staticmethod
     def _refusal(row: Row | None, lease: Lease, now: int) -> LeaseError | None:
-        return decide.refusal(None if row is None else row.held, lease, now - 1)
+        return transition.refusal(None if row is None else row.held, lease, now - 1)
 
 
 class KeysAreForgottenWithTheJob(MemoryDriver):
@@ -132,7 +132,7 @@ class RetriedJobsAreLost(_WithSpace):
     """A job that is to be tried again is in no line."""
 
     class rows(Space):
-        def end(self, row: Row, outcome: Outcome, *args, **kwargs) -> None:
+        def end(self, row: Row, outcome: Transition, *args, **kwargs) -> None:
             super().end(row, outcome, *args, **kwargs)
             if outcome.ending is Ending.RETRIED and outcome.state is State.READY:
                 self._leave(row)
@@ -160,7 +160,7 @@ class RefundsNothing(_WithSpace):
     """A release costs the attempt that it promises to give back."""
 
     class rows(Space):
-        def end(self, row: Row, outcome: Outcome, *args, **kwargs) -> None:
+        def end(self, row: Row, outcome: Transition, *args, **kwargs) -> None:
             super().end(row, outcome, *args, **kwargs)
             if outcome.ending is Ending.RELEASED:
                 row.job = replace(row.job, attempts=row.job.attempts + 1)
@@ -179,8 +179,8 @@ class PausedQueuesGoOn(_WithSpace):
     """Settings are stored and not honoured."""
 
     class rows(Space):
-        def room(self, queues: list[str], now: int) -> Room:
-            return Room()
+        def capacity(self, queues: list[str], now: int) -> Capacity:
+            return Capacity()
 
 
 BROKEN = [

@@ -5,15 +5,15 @@ from functools import partial
 import pytest
 
 from holdfast.connect import connect
-from holdfast.testing.simulation import simulate
-from holdfast.testing.simulation.__main__ import main
+from holdfast.testing.drivers.simulation import simulate
+from holdfast.testing.drivers.simulation.__main__ import main
 from tests.simulation.broken import BROKEN, TheTurnIsLost
 
 
 @pytest.mark.parametrize("first", range(0, 400, 100))
 def test_no_law_is_broken_on_the_memory_driver(first):
     for seed in range(first, first + 100):
-        assert simulate(seed).failure is None, f"python -m holdfast.testing.simulation --seed {seed} --trace"
+        assert simulate(seed).failure is None, f"python -m holdfast.testing.drivers.simulation --seed {seed} --trace"
 
 
 def test_no_law_is_broken_on_the_sqlite_driver(tmp_path):
@@ -64,11 +64,11 @@ def test_many_seeds_end_in_one_line(capsys):
 
 
 def test_a_failure_says_how_to_replay_it(capsys, monkeypatch):
-    monkeypatch.setattr("holdfast.testing.simulation.__main__.memory", lambda: TheTurnIsLost(caller_clock=True))
+    monkeypatch.setattr("holdfast.testing.drivers.simulation.__main__.memory", lambda: TheTurnIsLost(caller_clock=True))
     assert main(["--seeds", "100"]) == 1
     reason, replay = capsys.readouterr().out.splitlines()
     assert "was never finished" in reason
     seed = reason.split()[1].rstrip(":")
-    assert replay == f"replay: python -m holdfast.testing.simulation --seed {seed} --trace"
+    assert replay == f"replay: python -m holdfast.testing.drivers.simulation --seed {seed} --trace"
     assert main(["--seed", seed, "--trace"]) == 1
     assert len(capsys.readouterr().out.splitlines()) > 50

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import holdfast
 from holdfast.drivers.contract import Store
-from holdfast.testing.machine import run_machine
-from holdfast.testing.simulation import simulate
+from holdfast.testing.drivers.simulation import simulate
+from holdfast.testing.drivers.state_machine import run_machine
 from tests.soak import postgres
 from tests.soak.audit import audits
 from tests.soak.crashes import crashes

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.made_history import made
 from holdfast.spark import session
-from holdfast.spark.audit import CHECKS, Certificate, audit
+from holdfast.spark.history.audit import CHECKS, Certificate, audit
 from tests.spark.test_audit import GUILTY, PLANTED, PLANTED_JOBS, frames, job
 
 # Jobs of planted rows that have not ended: they are in the store, so that nothing but what was planted is wrong.

@@ -15,7 +15,8 @@ from holdfast import Client, JobRequest, ack, fail
 from holdfast.clock import MINUTE
 from holdfast.connect import connect
 from holdfast.drivers.contract import Store
-from holdfast.spark import History, compact, compaction, session, sync
+from holdfast.spark import History, compact, session, sync
+from holdfast.spark.history import compaction
 
 SECONDS = 8.0  # that a child lives, at the most, once it has begun
 

@@ -12,9 +12,9 @@ import holdfast
 from holdfast.clock import MINUTE
 from holdfast.model.job import JobRecord
 from holdfast.model.settlement import Ack
-from holdfast.testing.machine import run_machine
+from holdfast.testing.drivers.simulation import simulate
+from holdfast.testing.drivers.state_machine import run_machine
 from holdfast.testing.servers.postgres import PostgresServer
-from holdfast.testing.simulation import simulate
 from tests.postgres.faults import under_faults
 from tests.sqlite.test_processes import fight_over
 

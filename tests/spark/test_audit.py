@@ -9,10 +9,10 @@ from holdfast import connect
 from holdfast.clock import DAY, SECOND
 from holdfast.model.job import JobRecord, State
 from holdfast.model.ledger import Ending, LedgerRow
-from holdfast.spark.audit import CHECKS, audit
-from holdfast.spark.reading import chunks
-from holdfast.spark.rows import jobs_table, leases_table
-from holdfast.testing.simulation.run import simulate
+from holdfast.spark.history.audit import CHECKS, audit
+from holdfast.spark.history.schemas import jobs_table, leases_table
+from holdfast.spark.history.store_reader import chunks
+from holdfast.testing.drivers.simulation.run import simulate
 
 START = 1_800_000_000 * SECOND
 AFTER = {"acked": "done", "failed": "dead", "cancelled": "cancelled", "purged": None}

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from holdfast.spark.bar import Lines, NotebookBar, TerminalBar, bar_of
-from holdfast.spark.progress import Progress
-from holdfast.spark.slot import Standing
+from holdfast.spark.execution.bar import Lines, NotebookBar, TerminalBar, bar_of
+from holdfast.spark.execution.progress import Progress
+from holdfast.spark.execution.slot import Standing
 
 HALF = Progress(
     ready=600,

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 import holdfast
-from holdfast.spark.pipelines import audit_store
+from holdfast.spark.history.sync import audit_store
 from holdfast.testing.servers.spark_cluster import SparkCluster
 from holdfast.testing.servers.spark_process import children
 from tests.spark.clusters import PROGRAMS, Program, packed_environment, settings

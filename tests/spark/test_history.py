@@ -10,8 +10,10 @@ from holdfast.clock import DAY, SECOND, ManualClock
 from holdfast.drivers.memory import MemoryDriver
 from holdfast.errors import HistoryConflict, InvalidInput, LedgerTrimmed
 from holdfast.model.settlement import Ack, Fail, Retry
-from holdfast.spark import compact, compaction, manifest, pipelines, tables
-from holdfast.spark.pipelines import History, sync
+from holdfast.spark import compact
+from holdfast.spark.history import compaction, manifest, tables
+from holdfast.spark.history import sync as sync_module
+from holdfast.spark.history.sync import History, sync
 from holdfast.wire.records import to_record
 
 
@@ -72,7 +74,7 @@ def test_a_sync_goes_on_from_the_last_one_and_a_crash_before_the_commit_changes_
         raise OSError("the power is gone")
 
     with monkeypatch.context() as crash:
-        crash.setattr(pipelines, "commit", dies)
+        crash.setattr(sync_module, "commit", dies)
         with pytest.raises(OSError, match="power"):
             sync(store, folder, spark=spark)
     assert kept(spark, folder) == ledger(store)[: first.rows]  # files are there that nobody sees
@@ -81,7 +83,7 @@ def test_a_sync_goes_on_from_the_last_one_and_a_crash_before_the_commit_changes_
     assert kept(spark, folder) == ledger(store)
     days = {path.name for path in Path(folder, "leases").glob("day=*")}
     assert days == {"day=2027-01-15", "day=2027-01-16"}
-    assert sync(store, folder, spark=spark) == pipelines.Synced(
+    assert sync(store, folder, spark=spark) == sync.Synced(
         rows=0, jobs=0, waiting=0, commits=0, position=second.position
     )
     assert History(spark, folder).audit().holds
@@ -90,7 +92,7 @@ def test_a_sync_goes_on_from_the_last_one_and_a_crash_before_the_commit_changes_
 def test_small_chunks_are_commits_of_their_own_and_what_waits_is_known(spark, store, clock, folder, monkeypatch):
     work(store, clock, jobs=8)
     Client(store).enqueue([JobRequest(type="later", queue="r", idempotency_key="k") for _ in range(2)])
-    monkeypatch.setattr("holdfast.spark.reading.PAGE", 5)
+    monkeypatch.setattr("holdfast.spark.history.store_reader.PAGE", 5)
     done = sync(store, folder, spark=spark, size=5)
     assert (done.commits, done.waiting) == (3, 1)
     assert kept(spark, folder) == ledger(store)
@@ -116,14 +118,14 @@ def test_a_job_that_vanishes_from_the_store_is_lost(spark, store, clock, folder)
 
 def test_of_two_syncs_at_a_time_one_adds_nothing(spark, store, clock, folder, monkeypatch):
     work(store, clock)
-    commit = pipelines.commit
+    commit = sync.commit
 
     def slow(place, state):
-        monkeypatch.setattr(pipelines, "commit", commit)
+        monkeypatch.setattr(sync_module, "commit", commit)
         sync(store, folder, spark=spark)
         commit(place, state)
 
-    monkeypatch.setattr(pipelines, "commit", slow)
+    monkeypatch.setattr(sync_module, "commit", slow)
     with pytest.raises(HistoryConflict, match="commit 1 "):
         sync(store, folder, spark=spark)
     assert kept(spark, folder) == ledger(store)

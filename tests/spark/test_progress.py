@@ -7,9 +7,9 @@ import holdfast
 from holdfast.app import Holdfast
 from holdfast.clock import MINUTE
 from holdfast.model.registry import Change
-from holdfast.spark import progress
-from holdfast.spark.progress import Gauge
-from holdfast.spark.slot import PRESENCE, Order, Standing
+from holdfast.spark.execution import progress
+from holdfast.spark.execution.progress import Gauge
+from holdfast.spark.execution.slot import PRESENCE, Order, Standing
 from holdfast.worker.worker import WorkerOptions
 
 

@@ -17,7 +17,8 @@ from holdfast.clock import MINUTE
 from holdfast.connect import connect
 from holdfast.drivers.contract import JobFilter
 from holdfast.errors import InvalidInput, ReplayConflict
-from holdfast.spark import Replay, replay, resend, sync
+from holdfast.spark import Replay, replay, sync
+from holdfast.spark.replay import replay as replay_module
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +107,7 @@ def test_the_same_replay_adds_nothing_and_another_id_another_set(spark, store, p
 @pytest.mark.parametrize("noted", [True, False], ids=["between two pieces", "before a piece is noted"])
 def test_a_replay_that_dies_goes_on_where_it_ended(spark, store, past, monkeypatch, noted):
     folder, _ = past
-    monkeypatch.setattr(resend, "PIECE", 3)
+    monkeypatch.setattr(replay_module, "PIECE", 3)
     write = Replay._write
 
     def dies(self, standing, version):
@@ -130,7 +131,7 @@ def test_a_replay_that_dies_goes_on_where_it_ended(spark, store, past, monkeypat
 
 def test_of_two_at_a_time_one_stops_and_no_job_is_there_twice(spark, store, past, monkeypatch):
     folder, _ = past
-    monkeypatch.setattr(resend, "PIECE", 7)
+    monkeypatch.setattr(replay_module, "PIECE", 7)
     with Replay(folder, "true", to=store, queue="again", spark=spark) as planned, pytest.raises(ReplayConflict):
         planned.run(on_progress=lambda _: planned.run())
     assert receivers(jobs_of(store, "again")) == everyone()

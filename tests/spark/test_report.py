@@ -12,7 +12,7 @@ from holdfast import Client, JobRequest, ack, fail
 from holdfast.cli.root import root
 from holdfast.clock import MINUTE
 from holdfast.connect import connect
-from holdfast.spark.plots import Series, plot
+from holdfast.spark.report.plots import Series, plot
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ import pytest
 import holdfast
 from holdfast.errors import Unsupported
 from holdfast.spark import session
-from holdfast.spark.reach import check, on_one_machine
 from holdfast.spark.session import EVERYWHERE, LOCAL, _ours, _said_elsewhere, _setting
+from holdfast.spark.store_access import check, on_one_machine
 
 
 def test_the_session_that_is_there_is_taken_also_from_another_thread_and_when_it_is_given(spark):

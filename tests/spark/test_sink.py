@@ -7,7 +7,7 @@ from pyspark.sql.types import LongType, StringType, StructType, VariantType
 
 import holdfast
 from holdfast.errors import HoldfastError
-from holdfast.spark.datasource import HoldfastSource
+from holdfast.spark.datasource.format import HoldfastSource
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.clock import DAY
 from holdfast.model.registry import Change
-from holdfast.spark.slot import RUN, STOP, Order, Slot
+from holdfast.spark.execution.slot import RUN, STOP, Order, Slot
 from tests.spark.conftest import OPTIONS
 
 AT_ONCE = replace(OPTIONS, processes=1, drain=timedelta())

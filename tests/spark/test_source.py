@@ -16,8 +16,8 @@ from holdfast.errors import HoldfastError, LedgerTrimmed
 from holdfast.model.job import State
 from holdfast.model.request import JobRequest
 from holdfast.model.settlement import Ack, Fail
-from holdfast.spark import jobs, ledger
-from holdfast.spark.datasource import HoldfastSource
+from holdfast.spark.datasource import jobs_table, ledger_table
+from holdfast.spark.datasource.format import HoldfastSource
 
 MINUTE = 60_000_000
 
@@ -81,7 +81,7 @@ def test_filters_are_the_stores_as_far_as_it_knows_them(spark, store, url):
 
 
 def test_what_the_store_takes_over_is_not_asked_of_spark_again():
-    pushed = jobs.Pushed()
+    pushed = jobs_table.Pushed()
     dated = ds.LessThan(("created_at",), datetime(2020, 1, 1, tzinfo=UTC))
     left = [ds.EqualTo(("attempts",), 1), dated, ds.EqualTo(("queue",), "b"), ds.Not(ds.EqualTo(("type",), "t"))]
     taken = [ds.EqualTo(("queue",), "a"), ds.In(("state",), ("dead", "no such")), ds.IsNotNull(("queue",))]
@@ -93,11 +93,13 @@ def test_what_the_store_takes_over_is_not_asked_of_spark_again():
 
 def test_ranges_of_ids_cover_each_job_once(store, monkeypatch):
     Client(store).enqueue([JobRequest(type="t", payload=number) for number in range(100)])
-    monkeypatch.setattr(jobs, "PAGE", 3)
+    monkeypatch.setattr(jobs_table, "PAGE", 3)
     newest = int(store.find().items[-1].id.replace("-", "")[:12], 16)
-    pieces = jobs.ranges(store, jobs.Wanted(), pieces=7, now=(newest + 1) * 1000)
+    pieces = jobs_table.ranges(store, jobs_table.Wanted(), pieces=7, now=(newest + 1) * 1000)
     assert len(pieces) == 7
-    found = [batch["id"].to_pylist() for piece in pieces for batch in jobs.read(store, jobs.Wanted(), piece)]
+    found = [
+        batch["id"].to_pylist() for piece in pieces for batch in jobs_table.read(store, jobs_table.Wanted(), piece)
+    ]
     assert [job_id for page in found for job_id in page] == [job.id for job in store.find().items]
 
 
@@ -107,11 +109,11 @@ def test_the_ledger_is_read_in_order_by_many_readers(spark, store, url, monkeypa
     assert [(row["job_id"], row["ending"], row["fence"]) for row in rows] == [
         (row.job_id, row.ending, row.fence) for row in every_ending(store)
     ]
-    monkeypatch.setattr(ledger, "PAGE", 7)
-    start = ledger.oldest(store)
-    pieces = ledger.stretches(start, ledger.marks(store, start.after), 4)
+    monkeypatch.setattr(ledger_table, "PAGE", 7)
+    start = ledger_table.oldest(store)
+    pieces = ledger_table.stretches(start, ledger_table.marks(store, start.after), 4)
     assert [piece.rows for piece in pieces] == [56, 56, 56, 32]
-    found = [batch["job_id"].to_pylist() for piece in pieces for batch in ledger.read(store, piece)]
+    found = [batch["job_id"].to_pylist() for piece in pieces for batch in ledger_table.read(store, piece)]
     assert [job_id for page in found for job_id in page] == [row.job_id for row in every_ending(store)]
 
 
@@ -128,12 +130,12 @@ class Plain:
 
 def test_a_store_without_marks_is_walked_and_gives_the_same(store, monkeypatch):
     end_some(store, 50)
-    monkeypatch.setattr(ledger, "PAGE", 7)
-    assert ledger.marks(Plain(store), None) == ledger.marks(store, None)
-    assert ledger.marks(Plain(store), None, most=10) == ledger.marks(store, None, most=10)
-    stretch = ledger.Stretch(after=store.ledger(None, 10).cursor, rows=20)
-    assert list(ledger.read(Plain(store), stretch)) == list(ledger.read(store, stretch))
-    assert ledger.oldest(Plain(store)) == ledger.oldest(store)
+    monkeypatch.setattr(ledger_table, "PAGE", 7)
+    assert ledger_table.marks(Plain(store), None) == ledger_table.marks(store, None)
+    assert ledger_table.marks(Plain(store), None, most=10) == ledger_table.marks(store, None, most=10)
+    stretch = ledger_table.Stretch(after=store.ledger(None, 10).cursor, rows=20)
+    assert list(ledger_table.read(Plain(store), stretch)) == list(ledger_table.read(store, stretch))
+    assert ledger_table.oldest(Plain(store)) == ledger_table.oldest(store)
 
 
 def test_a_reader_that_comes_after_retention_says_so(url):
@@ -142,10 +144,10 @@ def test_a_reader_that_comes_after_retention_says_so(url):
         reserved = store.reserve(["default"], limit=4, lease_for=MINUTE, now=1_000)
         for place, one in enumerate(reserved):
             store.settle([Ack(one.lease)], now=2_000 + place)
-        start = ledger.oldest(store)
+        start = ledger_table.oldest(store)
         store.trim(ledger_for=1, now=2_002)
         with pytest.raises(LedgerTrimmed):
-            list(ledger.read(store, ledger.Stretch(after=start.after, first=start.first, rows=4)))
+            list(ledger_table.read(store, ledger_table.Stretch(after=start.after, first=start.first, rows=4)))
 
 
 def stream(spark, url, tmp_path, **options):
@@ -213,12 +215,12 @@ def test_no_row_of_a_transaction_that_is_held_open_is_passed_over(spark, postgre
 def test_a_read_is_refused_if_an_option_does_not_fit(url, options, said):
     source = HoldfastSource({"url": url, **options})
     with pytest.raises(HoldfastError, match=said):
-        source.reader(schema(jobs.SCHEMA))
+        source.reader(schema(jobs_table.SCHEMA))
 
 
 def test_a_stream_of_jobs_is_refused(url):
     with pytest.raises(HoldfastError, match="option table: wanted ledger, got jobs"):
-        HoldfastSource({"url": url}).streamReader(schema(jobs.SCHEMA))
+        HoldfastSource({"url": url}).streamReader(schema(jobs_table.SCHEMA))
 
 
 def test_no_plan_shows_the_url(spark, store, url, capsys):

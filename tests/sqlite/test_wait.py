@@ -8,7 +8,7 @@ import pytest
 
 import holdfast
 from holdfast.drivers.sqlite import database
-from holdfast.drivers.sqlite.ear import DeafEar, KernelEar, ear_for
+from holdfast.drivers.sqlite.commit_watch import DeafEar, KernelEar, ear_for
 
 ENQUEUE = """
 import sys, time, holdfast

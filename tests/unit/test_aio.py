@@ -17,7 +17,7 @@ from holdfast.client import Client
 from holdfast.clock import SECOND
 from holdfast.connect import connect
 from holdfast.drivers.contract import Store
-from holdfast.drivers.verbs import ack
+from holdfast.drivers.settle_one import ack
 from holdfast.errors import EnqueueConflict, JobNotDone, JobNotFound, StoreClosed, WaitTimeout
 from holdfast.model.job import State
 from holdfast.model.lease import Enqueued, Lease

@@ -18,7 +18,7 @@ from holdfast.client import Client, pauses
 from holdfast.clock import SECOND, ManualClock
 from holdfast.connect import connect
 from holdfast.drivers.memory import MemoryDriver
-from holdfast.drivers.verbs import ack, fail
+from holdfast.drivers.settle_one import ack, fail
 from holdfast.errors import (
     EnqueueConflict,
     InvalidInput,

@@ -14,7 +14,7 @@ from holdfast.errors import InvalidInput, PayloadError, StoreBusy
 from holdfast.model.retry import Custom, Fixed
 from holdfast.worker.control import Retry, Snooze, Unrecoverable
 from holdfast.worker.heartbeat import Heart
-from holdfast.worker.run import Run
+from holdfast.worker.running import Run
 from tests.worker.conftest import ended
 
 

@@ -22,11 +22,11 @@ from holdfast.model.ledger import Ending
 from holdfast.model.request import META_RETRY
 from holdfast.model.retry import Fixed
 from holdfast.model.settlement import Ack, Fail
-from holdfast.worker import isolate, settler
+from holdfast.worker import pool, settler
 from holdfast.worker.heartbeat import Heart
-from holdfast.worker.isolate import Children
 from holdfast.worker.limits import Limits
-from holdfast.worker.run import Run
+from holdfast.worker.pool import Children
+from holdfast.worker.running import Run
 from holdfast.worker.worker import WorkerOptions
 from tests.worker import zoo
 from tests.worker.conftest import QUICK, ended
@@ -134,7 +134,7 @@ def test_a_store_that_settles_slowly_is_not_asked_for_more_and_more(app, drain, 
     for start in range(0, 12_000, 1000):
         app.client.enqueue([quick.request(start + number) for number in range(1000)])
     assert drain(processes=2) == {"acked": 12_000}
-    assert most <= settler.BEHIND + isolate.MOST_WAITING + 2 * (isolate.MOST_AHEAD + 1) < 12_000
+    assert most <= settler.BEHIND + pool.MOST_WAITING + 2 * (pool.MOST_AHEAD + 1) < 12_000
 
 
 def test_a_heartbeat_for_more_leases_than_a_call_takes_is_several_calls(app, monkeypatch):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from holdfast.cli import early
+from holdfast.cli import early_signals
 
 NEEDED = ("click", "rich")
 
@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Without ``arguments`` it is the command of this process, and listens to its signals from here on.
     """
     if arguments is None:
-        early.listen(sys.argv[1:])
+        early_signals.listen(sys.argv[1:])
     try:
         from holdfast.cli.root import root  # noqa: PLC0415 - what it needs is an extra, and may not be there
     except ModuleNotFoundError as error:

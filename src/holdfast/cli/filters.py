@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from holdfast.cli.values import PAST
+from holdfast.cli.parameters import PAST
 from holdfast.drivers.contract import JobFilter, Store
 from holdfast.model.job import JobRecord, State
 

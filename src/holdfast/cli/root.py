@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.audit import audit
-from holdfast.cli.bench import bench
-from holdfast.cli.conform import conform
-from holdfast.cli.dead import dead
-from holdfast.cli.doctor import doctor
-from holdfast.cli.enqueue import enqueue
-from holdfast.cli.history import history
-from holdfast.cli.init import init
-from holdfast.cli.job import job
-from holdfast.cli.ledger import ledger
-from holdfast.cli.queue import queue
-from holdfast.cli.replay import replay
-from holdfast.cli.report import report
-from holdfast.cli.schema import schema
+from holdfast.cli.commands.audit import audit
+from holdfast.cli.commands.bench import bench
+from holdfast.cli.commands.conform import conform
+from holdfast.cli.commands.dead import dead
+from holdfast.cli.commands.doctor import doctor
+from holdfast.cli.commands.enqueue import enqueue
+from holdfast.cli.commands.history import history
+from holdfast.cli.commands.init import init
+from holdfast.cli.commands.job import job
+from holdfast.cli.commands.ledger import ledger
+from holdfast.cli.commands.maintenance import reap, trim
+from holdfast.cli.commands.queue import queue
+from holdfast.cli.commands.replay import replay
+from holdfast.cli.commands.report import report
+from holdfast.cli.commands.schema import schema
+from holdfast.cli.commands.spark import spark
+from holdfast.cli.commands.work import work
 from holdfast.cli.session import Root
-from holdfast.cli.spark import spark
-from holdfast.cli.upkeep import reap, trim
-from holdfast.cli.work import work
 
 
 @click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})

@@ -14,8 +14,8 @@ from typing import Any
 
 import click
 
-from holdfast.cli import tables
-from holdfast.cli.screen import Screen, visible
+from holdfast.cli import schema_access
+from holdfast.cli.output import Screen, visible
 from holdfast.connect import connect
 from holdfast.drivers.contract import Store
 from holdfast.errors import ConnectError, HoldfastError, InvalidInput, StoreError, StoreUnavailable
@@ -69,7 +69,7 @@ class Session:
     def store(self, *, create: bool = False) -> Store:
         """The store in the space that was asked for. One that is not there yet is made only by ``create``."""
         if not create:
-            found = tables.look(self.url)
+            found = schema_access.look(self.url)
             if found is not None and not found.applied:
                 raise StoreUnavailable(
                     f"no store at {masked(self.url)} yet: enqueue a job, or run `holdfast schema install`"

@@ -1,6 +1,6 @@
 """The law in code: what every driver promises, verb by verb.
 
-The laws L1 to L15 are spelled out in docs/guarantees.md; ``holdfast.testing.conformance`` examines a driver by them.
+The laws L1 to L15 are in docs/guarantees.md; ``holdfast.testing.drivers.conformance`` checks a driver against them.
 Instants and lengths are integer microseconds. Every verb is batch-first: one call, one transaction, one round trip.
 ``now`` is honoured only by a store opened with ``caller_clock=True`` and refused with ``CallerClockRefused`` otherwise.
 """
@@ -18,8 +18,8 @@ from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation
 from holdfast.model.ledger import LedgerRow
+from holdfast.model.queue_settings import OnExhausted, QueueSettings
 from holdfast.model.registry import Change, Entry
-from holdfast.model.settings import OnExhausted, QueueSettings
 from holdfast.model.settlement import Settlement
 
 __all__ = [
@@ -356,7 +356,7 @@ class JobScan(Protocol):
 
 
 @runtime_checkable
-class Intake(Protocol):
+class LeasedEnqueue(Protocol):
     """What a driver may offer beside ``Driver.enqueue``, to those who work on what they bring."""
 
     def enqueue_leased(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from holdfast.model import bounds
-from holdfast.model.draft import draft_of
+from holdfast.model.fast_construction import mutable_twin
 from holdfast.model.job import JobRecord
 
 RANDOM_BYTES = 16
@@ -34,11 +34,13 @@ class Reservation:
     checkpoint: bytes | None = None
 
 
-_LeaseDraft = draft_of(Lease)
-_ReservationDraft = draft_of(Reservation)
+_LeaseDraft = mutable_twin(Lease)
+_ReservationDraft = mutable_twin(Reservation)
 
 
-def reserved(job: JobRecord, token: str, fence: int, expires_at: int, checkpoint: bytes | None = None) -> Reservation:
+def make_reservation(
+    job: JobRecord, token: str, fence: int, expires_at: int, checkpoint: bytes | None = None
+) -> Reservation:
     """A job in flight and its new lease, for those who make them by the thousand."""
     lease = _LeaseDraft()
     lease.job_id, lease.token, lease.fence, lease.expires_at = job.id, token, fence, expires_at
@@ -59,10 +61,10 @@ class Enqueued:
     conflict: bool = False
 
 
-_EnqueuedDraft = draft_of(Enqueued)
+_EnqueuedDraft = mutable_twin(Enqueued)
 
 
-def added(job_ids: Iterable[str]) -> list[Enqueued]:
+def newly_enqueued(job_ids: Iterable[str]) -> list[Enqueued]:
     """The answer to a batch of which every record made a new job."""
     answers = []
     for job_id in job_ids:

@@ -1,4 +1,4 @@
-"""The one order in which jobs are handed out (law L10), within what a queue's settings leave room for."""
+"""The one order in which jobs are handed out (law L10), within what a queue's settings leave capacity for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import NamedTuple, TypeVar
 
-from holdfast.model.settings import Bucket, QueueSettings
+from holdfast.model.queue_settings import Bucket, QueueSettings
 
 SettingsKey = tuple[str, str | None]  # a queue, or a type in a queue
 
@@ -38,8 +38,8 @@ class Limit:
 
 
 @dataclass(slots=True)
-class Room:
-    """What the settings leave, counted down as jobs are taken. Queues and types without settings have room."""
+class Capacity:
+    """What the settings leave, counted down as jobs are taken. Queues and types without settings have capacity."""
 
     limits: dict[SettingsKey, Limit] = field(default_factory=dict)
 
@@ -62,8 +62,10 @@ class Room:
 Waiting = TypeVar("Waiting", bound=tuple[int, int] | tuple[object, ...])  # begins with (available_at, seq)
 
 
-def picked(lanes: Iterable[tuple[Lane, Iterator[Waiting]]], *, limit: int, room: Room) -> list[tuple[Lane, Waiting]]:
-    """The first ``limit`` jobs over all lanes, by (priority desc, available_at, seq), skipping lanes without room.
+def pick(
+    lanes: Iterable[tuple[Lane, Iterator[Waiting]]], *, limit: int, capacity: Capacity
+) -> list[tuple[Lane, Waiting]]:
+    """The first ``limit`` jobs over all lanes, by (priority desc, available_at, seq), skipping lanes without capacity.
 
     Each lane comes as an iterator of its due jobs in order. Lanes of a lower priority are not read before the higher
     ones are empty, and none is read further than one job past what is taken from it.
@@ -72,13 +74,13 @@ def picked(lanes: Iterable[tuple[Lane, Iterator[Waiting]]], *, limit: int, room:
     by_priority = sorted(lanes, key=lambda item: -item[0].priority)
     for _, group in groupby(by_priority, key=lambda item: item[0].priority):
         if len(taken) < limit:
-            taken += _merged(list(group), limit - len(taken), room)
+            taken += _merged(list(group), limit - len(taken), capacity)
     return taken
 
 
-def _merged(lanes: list[tuple[Lane, Iterator[Waiting]]], limit: int, room: Room) -> list[tuple[Lane, Waiting]]:
+def _merged(lanes: list[tuple[Lane, Iterator[Waiting]]], limit: int, capacity: Capacity) -> list[tuple[Lane, Waiting]]:
     """The first jobs over lanes of one priority."""
-    if len(lanes) == 1 and not room.limits:
+    if len(lanes) == 1 and not capacity.limits:
         [(lane, jobs)] = lanes
         return [(lane, job) for job in islice(jobs, limit)]
     heads = [(job[0], job[1], number, job) for number, (_, jobs) in enumerate(lanes) if (job := next(jobs, None))]
@@ -87,10 +89,10 @@ def _merged(lanes: list[tuple[Lane, Iterator[Waiting]]], limit: int, room: Room)
     while heads and len(taken) < limit:
         _, _, number, job = heads[0]
         lane, jobs = lanes[number]
-        if not room.has(lane):
+        if not capacity.has(lane):
             heapq.heappop(heads)
             continue
-        room.take(lane)
+        capacity.take(lane)
         taken.append((lane, job))
         following = next(jobs, None)
         if following is None:

@@ -3,11 +3,11 @@
 pyspark is imported here and nowhere else in the package.
 """
 
-from holdfast.spark.compaction import compact
-from holdfast.spark.engine import run_queue
-from holdfast.spark.pipelines import History, audit_store, sync
-from holdfast.spark.resend import Replay, replay
-from holdfast.spark.run import run
+from holdfast.spark.execution.dataframe import run
+from holdfast.spark.execution.engine import run_queue
+from holdfast.spark.history.compaction import compact
+from holdfast.spark.history.sync import History, audit_store, sync
+from holdfast.spark.replay.replay import Replay, replay
 from holdfast.spark.session import session
 
 __all__ = ["History", "Replay", "audit_store", "compact", "replay", "run", "run_queue", "session", "sync"]

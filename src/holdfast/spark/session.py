@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from holdfast.spark.java import java_home
-from holdfast.spark.reach import on_one_machine
+from holdfast.spark.store_access import on_one_machine
 
 LOCAL = "local[*,4]"  # four tries of a Spark task, as on a cluster: plain local mode has one
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -70,7 +70,7 @@ def session(master: str | SparkSession | None = None, **conf: Any) -> SparkSessi
 def registered(spark: SparkSession) -> SparkSession:
     """The same session, knowing the format ``holdfast``; one of Spark 3 has no formats in Python, and goes without."""
     try:
-        from holdfast.spark.datasource import ClusterSource, HoldfastSource  # noqa: PLC0415 - pyspark 4
+        from holdfast.spark.datasource.format import ClusterSource, HoldfastSource  # noqa: PLC0415 - pyspark 4
     except ImportError:
         return spark
     spark.dataSource.register(HoldfastSource if on_one_machine(spark) else ClusterSource)

@@ -10,16 +10,16 @@ from uuid_utils import uuid7
 
 from holdfast.clock import from_datetime, from_timedelta, to_datetime, to_timedelta
 from holdfast.model import bounds
-from holdfast.model.alike import Alike
-from holdfast.model.draft import draft_of
+from holdfast.model.fast_construction import mutable_twin
 from holdfast.model.job import Job, JobRecord
+from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Reservation
 from holdfast.model.request import META_RETRY, RESERVED_META, JobRequest
 from holdfast.model.retry import written
 from holdfast.wire.codec import JSON, Codec, codec, decoded, encoded
 from holdfast.wire.envelope import META_CODEC
 
-_JobDraft = draft_of(Job)
+_JobDraft = mutable_twin(Job)
 _NO_META: Mapping[str, object] = {}
 
 
@@ -64,11 +64,11 @@ def to_records(
     now: int,
     codec: Codec = JSON,
     max_payload: int = bounds.MAX_PAYLOAD,
-) -> Alike:
+) -> JobBatch:
     """The same for many payloads at once, with everything else like ``like``."""
     shared = to_record(like, now=now, codec=codec, max_payload=max_payload)
     data = [encoded(codec, payload, most=max_payload) for payload in payloads]
-    return Alike(shared, [str(uuid7()) for _ in data], data, None if keys is None else list(keys))
+    return JobBatch(shared, [str(uuid7()) for _ in data], data, None if keys is None else list(keys))
 
 
 class Gist(msgspec.Struct, array_like=True, tag_field="kind", tag=1, frozen=True, gc=False):

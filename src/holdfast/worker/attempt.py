@@ -16,7 +16,7 @@ from holdfast.wire.records import Brief, Gist, payload_of, to_job
 from holdfast.worker.catalogue import Catalogue, Handler, Middleware, Resources, encode_result
 from holdfast.worker.context import Context
 from holdfast.worker.control import Retry, Snooze, Unrecoverable
-from holdfast.worker.loop import Complete
+from holdfast.worker.event_loop import Complete
 from holdfast.worker.outcome import (
     BadPayload,
     Failed,

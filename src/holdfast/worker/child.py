@@ -16,14 +16,14 @@ from functools import partial
 
 from holdfast.clock import monotonic, wall_clock
 from holdfast.wire.records import Brief
-from holdfast.worker import frames
+from holdfast.worker import protocol
 from holdfast.worker.attempt import Member, attempt, goes_together, together
 from holdfast.worker.catalogue import Catalogue, Resources
 from holdfast.worker.context import Context
-from holdfast.worker.frames import Began, Done, Ended, GivenBack, Interrupt, Noted, Recall, Stop, Work
+from holdfast.worker.event_loop import Complete, OwnLoop
+from holdfast.worker.forkserver import Serve
 from holdfast.worker.limits import Limits, Term
-from holdfast.worker.loop import Complete, OwnLoop
-from holdfast.worker.nursery import Serve
+from holdfast.worker.protocol import Began, Done, Ended, GivenBack, Interrupt, Noted, Recall, Stop, Work
 
 INTERRUPT = getattr(signal, "SIGUSR1", signal.SIGTERM)  # without it there is no worker, but a producer can import this
 READ = 1 << 16
@@ -43,7 +43,7 @@ def server(catalogue: Catalogue, limits: Limits, term: Term, *, threads: int) ->
         if threads == 1:
             Child(catalogue, line, interrupts, says, term).run()
         else:
-            from holdfast.worker.threads import ThreadedChild  # noqa: PLC0415 - it is a child itself
+            from holdfast.worker.threaded_child import ThreadedChild  # noqa: PLC0415 - it is a child itself
 
             ThreadedChild(catalogue, line, interrupts, says, term, threads=threads).run()
 
@@ -84,11 +84,11 @@ class Child:
         self._interrupts.setblocking(False)  # noqa: FBT003 - so does socket call it
         self._term = term
         self._finished = 0
-        self._unsaid: list[frames.Frame] = []
+        self._unsaid: list[protocol.Frame] = []
         self._saying = False
         self._owed = False
-        self._incoming = frames.Buffer()
-        self._urgent = frames.Buffer()
+        self._incoming = protocol.Buffer()
+        self._urgent = protocol.Buffer()
         self._waiting: deque[Work] = deque()
         self._looked = 0.0
         self._stopping = False
@@ -160,7 +160,7 @@ class Child:
                 outcome = attempt(self._catalogue, self._resources, *self._member(work, present), complete=complete)
             else:  # its handler sees the payload alone, and can leave no note
                 outcome = attempt(self._catalogue, self._resources, work.job, _no_note, complete=complete)
-            ended: Done | Ended = frames.ended(run, outcome)
+            ended: Done | Ended = protocol.ended(run, outcome)
             self._leave(run)
         except Interruption:
             ended = Ended(run, kind="interrupted", reason=present.why or "")
@@ -207,7 +207,7 @@ class Child:
             self._say(*(Began(work.run, now) for work in works))
             outcomes = together(handler, self._resources, members, complete=self._loop.complete)
             ended: list[Done | Ended] = [
-                frames.ended(work.run, outcome) for work, outcome in zip(works, outcomes, strict=True)
+                protocol.ended(work.run, outcome) for work, outcome in zip(works, outcomes, strict=True)
             ]
             self._present.clear()
         except Interruption:
@@ -261,10 +261,10 @@ class Child:
 
     # Speaking ---------------------------------------------------------------------------------------------------
 
-    def _say(self, *said: frames.Frame) -> None:
+    def _say(self, *said: protocol.Frame) -> None:
         self._saying = True
         self._unsaid += said
-        self._write(frames.packed(self._unsaid))
+        self._write(protocol.packed(self._unsaid))
         self._unsaid.clear()
         self._saying = False
         if self._owed:

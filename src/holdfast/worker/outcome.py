@@ -13,7 +13,7 @@ from typing import TypeAlias, cast
 
 from holdfast.clock import DAY
 from holdfast.model import bounds
-from holdfast.model.draft import draft_of
+from holdfast.model.fast_construction import mutable_twin
 from holdfast.model.registry import Change
 
 MAX_MESSAGE = 1 << 10  # characters of an exception's own text
@@ -35,7 +35,7 @@ class Succeeded:
             bounds.blob("result", self.result, most=bounds.MAX_STORED_PAYLOAD)
 
 
-_SucceededDraft = draft_of(Succeeded)
+_SucceededDraft = mutable_twin(Succeeded)
 
 
 def succeeded(result: bytes) -> Succeeded:

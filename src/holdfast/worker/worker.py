@@ -33,11 +33,11 @@ from holdfast.worker.catalogue import Catalogue, Handler, Resources, handler_of
 from holdfast.worker.decide import acked, decide
 from holdfast.worker.heartbeat import Heart
 from holdfast.worker.interpreter import old_values_left_alone, rarely_disturbed
-from holdfast.worker.isolate import CANCEL, LOST, SHUTDOWN, SOON, Children
 from holdfast.worker.limits import Limits, Term
 from holdfast.worker.outcome import Interrupted, Outcome, Succeeded
-from holdfast.worker.policy import policy_of
-from holdfast.worker.run import Run
+from holdfast.worker.pool import CANCEL, LOST, SHUTDOWN, SOON, Children
+from holdfast.worker.retry_policy import policy_of
+from holdfast.worker.running import Run
 from holdfast.worker.settler import Settler, keep_last_notes
 
 log = logging.getLogger("holdfast.worker")

@@ -13,7 +13,7 @@ import holdfast
 from holdfast.app import Holdfast
 from holdfast.errors import HoldfastError
 from holdfast.spark import History, audit_store, run, run_queue, session
-from holdfast.spark.reach import on_one_machine
+from holdfast.spark.store_access import on_one_machine
 from holdfast.worker.control import Unrecoverable
 from holdfast.worker.worker import WorkerOptions
 

@@ -19,7 +19,7 @@ import holdfast
 from holdfast.app import Holdfast
 from holdfast.errors import Unsupported
 from holdfast.spark import run, run_queue, session
-from holdfast.spark.slot import TRY
+from holdfast.spark.execution.slot import TRY
 from holdfast.worker.worker import WorkerOptions
 from tests.spark.clusters import LEAN
 

@@ -1,4 +1,4 @@
-"""The one order over all lanes, within what settings leave room for."""
+"""The one order over all lanes, within what settings leave capacity for."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.model.order import Lane, Limit, Room, picked
-from holdfast.model.settings import Bucket, QueueSettings
+from holdfast.model.order import Capacity, Lane, Limit, pick
+from holdfast.model.queue_settings import Bucket, QueueSettings
 
 Place = tuple[int, int]
 
@@ -32,23 +32,23 @@ def in_order(jobs: list[tuple[Lane, Place]]) -> list[tuple[Lane, Place]]:
     return sorted(jobs, key=lambda job: (-job[0].priority, *job[1]))
 
 
-def room(**lefts: int) -> Room:
+def capacity(**lefts: int) -> Capacity:
     """``q=3`` for a queue, ``q_t=3`` for a type in it."""
     keys = {tuple(name.split("_")): left for name, left in lefts.items()}
     limits = {(key[0], key[1] if len(key) > 1 else None): left for key, left in keys.items()}
-    return Room({key: Limit(QueueSettings(max_inflight=99), 0, left) for key, left in limits.items()})
+    return Capacity({key: Limit(QueueSettings(max_inflight=99), 0, left) for key, left in limits.items()})
 
 
 @given(JOBS, st.integers(1, 50))
 def test_jobs_come_by_priority_then_time_then_arrival(jobs: list[tuple[Lane, Place]], limit: int):
-    assert picked(in_lanes(jobs), limit=limit, room=Room()) == in_order(jobs)[:limit]
+    assert pick(in_lanes(jobs), limit=limit, capacity=Capacity()) == in_order(jobs)[:limit]
 
 
 @given(JOBS, st.integers(1, 50), st.integers(0, 5), st.integers(0, 5))
 def test_a_lane_without_room_is_passed_over_and_the_rest_keeps_its_order(
     jobs: list[tuple[Lane, Place]], limit: int, queue_left: int, type_left: int
 ):
-    taken = picked(in_lanes(jobs), limit=limit, room=room(q=queue_left, q_t=type_left))
+    taken = pick(in_lanes(jobs), limit=limit, capacity=capacity(q=queue_left, q_t=type_left))
     expected: list[tuple[Lane, Place]] = []
     by_queue: Counter[str] = Counter()
     by_type: Counter[tuple[str, str]] = Counter()
@@ -64,9 +64,9 @@ def test_a_lane_without_room_is_passed_over_and_the_rest_keeps_its_order(
 
 
 def test_room_is_counted_for_the_queue_and_for_the_type():
-    left = room(q=5, q_t=5, r=5)
+    left = capacity(q=5, q_t=5, r=5)
     jobs = [(Lane("q", "t", 0), (0, 1)), (Lane("q", "u", 0), (0, 2)), (Lane("r", "t", 0), (0, 3))]
-    picked(in_lanes(jobs), limit=10, room=left)
+    pick(in_lanes(jobs), limit=10, capacity=left)
     assert {key: (limit.left, limit.taken) for key, limit in left.limits.items()} == {
         ("q", None): (3, 2),
         ("q", "t"): (4, 1),
@@ -76,7 +76,7 @@ def test_room_is_counted_for_the_queue_and_for_the_type():
 
 def test_what_was_taken_is_paid_from_the_bucket():
     limit = Limit(QueueSettings(rate=2, burst=3), bucket=None, left=2)
-    picked([(Lane("q", "t", 0), iter([(0, 1), (0, 2), (0, 3)]))], limit=5, room=Room({("q", None): limit}))
+    pick([(Lane("q", "t", 0), iter([(0, 1), (0, 2), (0, 3)]))], limit=5, capacity=Capacity({("q", None): limit}))
     assert (limit.taken, limit.bucket_after(now=100)) == (2, Bucket(level=1_000_000, at=100))
 
 
@@ -89,7 +89,7 @@ def counting(read: Counter[str], name: str) -> Iterator[Place]:
 def test_a_lane_is_read_at_most_one_job_past_what_is_taken():
     read: Counter[str] = Counter()
     lanes = [(Lane("q", name, 5), counting(read, name)) for name in ("a", "b")]
-    assert len(picked(lanes, limit=7, room=Room())) == 7
+    assert len(pick(lanes, limit=7, capacity=Capacity())) == 7
     assert all(count <= 7 for count in read.values())
     assert sum(read.values()) <= 9
 
@@ -97,11 +97,11 @@ def test_a_lane_is_read_at_most_one_job_past_what_is_taken():
 def test_a_lower_priority_is_not_read_while_a_higher_one_fills_the_batch():
     read: Counter[str] = Counter()
     lanes = [(Lane("q", "low", 0), counting(read, "low")), (Lane("q", "high", 9), counting(read, "high"))]
-    assert {lane.type for lane, _ in picked(lanes, limit=3, room=Room())} == {"high"}
+    assert {lane.type for lane, _ in pick(lanes, limit=3, capacity=Capacity())} == {"high"}
     assert read["low"] == 0
 
 
 def test_a_lane_without_room_is_hardly_read():
     read: Counter[str] = Counter()
-    assert picked([(Lane("q", "t", 0), counting(read, "t"))], limit=3, room=room(q=0)) == []
+    assert pick([(Lane("q", "t", 0), counting(read, "t"))], limit=3, capacity=capacity(q=0)) == []
     assert read["t"] <= 1

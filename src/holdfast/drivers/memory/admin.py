@@ -9,20 +9,20 @@ from typing import TypeVar
 
 from holdfast.clock import DAY
 from holdfast.drivers.contract import Inspection, JobFilter, Page, QueueCounts, Trimmed
-from holdfast.drivers.doors import Doors, ledger_position
 from holdfast.drivers.memory.space import Row, Space
+from holdfast.drivers.validation import Validation, ledger_position
 from holdfast.errors import LedgerTrimmed
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import is_expired
 from holdfast.model.ledger import LedgerRow
+from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.registry import Change, Entry
-from holdfast.model.settings import QueueSettings
 
 A = TypeVar("A")
 
 
-class MemoryAdmin(Doors):
+class MemoryAdmin(Validation):
     """Everything that is not a verb of a producer or a worker."""
 
     _changed: threading.Condition

@@ -13,15 +13,14 @@ from holdfast.clock import SECOND, Clock, SystemClock, monotonic
 from holdfast.drivers.contract import REAP_LIMIT, Capabilities, Durability, Feature
 from holdfast.drivers.memory.admin import MemoryAdmin
 from holdfast.drivers.memory.space import Dedupe, Row, Space
-from holdfast.drivers.url import options
+from holdfast.drivers.url_options import options
 from holdfast.errors import JobNotInflight, LeaseError, StoreClosed, Unsupported, WriteRefused
-from holdfast.model import bounds, decide
-from holdfast.model.alike import kinds
-from holdfast.model.birth import stand_in_line
+from holdfast.model import bounds, transition
 from holdfast.model.job import JobRecord
+from holdfast.model.job_batch import must_wait, representatives
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation, is_expired, random_bits, tokens
-from holdfast.model.order import picked
-from holdfast.model.settings import QueueSettings
+from holdfast.model.order import pick
+from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.settlement import Ack, Settlement
 
 EXPIRED = "expired"  # the last verb of a reaped lease: no settlement can be a replay of it
@@ -95,20 +94,20 @@ class MemoryDriver(MemoryAdmin):
     def enqueue_leased(
         self, jobs: Sequence[JobRecord], *, lease_for: int, worker: str = "", now: int | None = None
     ) -> tuple[list[Enqueued], list[Reservation]]:
-        """See ``Intake.enqueue_leased``."""
+        """See ``LeasedEnqueue.enqueue_leased``."""
         self.check_enqueue(jobs)
         self.check_lease(lease_for, worker)
         with self._changed:
             space, at = self._open(), self.now(now)
             answers = [self._enqueue(space, job, at) for job in jobs]
             self._wake()
-            if any(answer.existed for answer in answers) or stand_in_line(jobs) or self._is_limited(space, jobs, at):
+            if any(answer.existed for answer in answers) or must_wait(jobs) or self._is_limited(space, jobs, at):
                 return answers, []
             return answers, self._lease(space, [space.rows[job.id] for job in jobs], at, at + lease_for, worker)
 
     @staticmethod
     def _is_limited(space: Space, jobs: Sequence[JobRecord], now: int) -> bool:
-        queues = {job.queue for job in kinds(jobs)}
+        queues = {job.queue for job in representatives(jobs)}
         return any(settings.limits(now) for (queue, _), settings in space.settings.items() if queue in queues)
 
     def _enqueue(self, space: Space, job: JobRecord, now: int) -> Enqueued:
@@ -166,15 +165,15 @@ class MemoryDriver(MemoryAdmin):
         return found
 
     def _pick(self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int) -> list[Row]:
-        """The next rows over all asked lanes, within the room that settings leave."""
-        room = space.room(queues, now)
+        """The next rows over all asked lanes, within the capacity that settings leave."""
+        capacity = space.capacity(queues, now)
         lanes = [
             (lane, space.due(lane, now))
             for lane in space.waiting
             if lane.queue in queues and (types is None or lane.type in types)
         ]
-        places = picked(lanes, limit=limit, room=room)
-        for key, used in room.limits.items():
+        places = pick(lanes, limit=limit, capacity=capacity)
+        for key, used in capacity.limits.items():
             space.buckets[key] = used.bucket_after(now)
         return [space.rows[job_id] for _, (_, _, job_id) in places]
 
@@ -222,7 +221,7 @@ class MemoryDriver(MemoryAdmin):
 
     @staticmethod
     def _refusal(row: Row | None, lease: Lease, now: int) -> LeaseError | None:
-        return decide.refusal(None if row is None else row.held, lease, now)
+        return transition.refusal(None if row is None else row.held, lease, now)
 
     def settle(self, settlements: Sequence[Settlement], *, now: int | None = None) -> list[LeaseError | None]:
         """See ``Driver.settle``."""
@@ -236,7 +235,7 @@ class MemoryDriver(MemoryAdmin):
     def _settle(self, space: Space, settlement: Settlement, now: int) -> LeaseError | None:
         """One settlement, in the order of law: a replay, a refusal, or the whole effect."""
         row = space.rows.get(settlement.lease.job_id)
-        if decide.is_replay(None if row is None else row.held, settlement):
+        if transition.is_repeat(None if row is None else row.held, settlement):
             return None
         refused = self._refusal(row, settlement.lease, now)
         if row is None or refused is not None:
@@ -247,7 +246,7 @@ class MemoryDriver(MemoryAdmin):
                 return WriteRefused(row.job.id, kind=conflict.kind, key=conflict.key)
             for change in settlement.writes:
                 self._change(space, change, now)
-        outcome = decide.settled(row.held, settlement, now)
+        outcome = transition.after_settlement(row.held, settlement, now)
         space.end(row, outcome, settlement.verb, now, settlement.started_at)
         return None
 
@@ -276,7 +275,7 @@ class MemoryDriver(MemoryAdmin):
     @staticmethod
     def _reap(space: Space, rows: Sequence[Row], now: int) -> None:
         for row in rows:
-            space.end(row, decide.expired(row.held, now), EXPIRED, now)
+            space.end(row, transition.after_expiry(row.held, now), EXPIRED, now)
 
     # Around them ------------------------------------------------------------------------------------------------
 

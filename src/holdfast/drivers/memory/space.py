@@ -7,13 +7,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from holdfast.model.decide import Held, Outcome
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Lease, Note, is_expired
 from holdfast.model.ledger import Ending, LedgerRow
-from holdfast.model.order import Lane, Limit, Room, SettingsKey
+from holdfast.model.order import Capacity, Lane, Limit, SettingsKey
+from holdfast.model.queue_settings import Bucket, QueueSettings
 from holdfast.model.registry import Entry
-from holdfast.model.settings import Bucket, QueueSettings
+from holdfast.model.transition import HeldJob, Transition
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,10 +43,10 @@ class Row:
         return Lane(self.job.queue, self.job.type, self.job.priority)
 
     @property
-    def held(self) -> Held:
+    def held(self) -> HeldJob:
         """The facts that decisions are made from."""
         job = self.job
-        return Held(
+        return HeldJob(
             state=job.state,
             token=self.token,
             expires_at=self.expires_at,
@@ -177,7 +177,7 @@ class Space:
                 return
             yield place
 
-    def end(self, row: Row, outcome: Outcome, verb: str, now: int, started_at: int | None = None) -> None:
+    def end(self, row: Row, outcome: Transition, verb: str, now: int, started_at: int | None = None) -> None:
         """In flight to whatever the outcome says, with its ledger row and the turn handed on: one step."""
         assert row.expires_at is not None
         _remove(self.leased[row.job.queue], (row.expires_at, row.seq, row.job.id))
@@ -248,9 +248,9 @@ class Space:
 
     # Settings, truth --------------------------------------------------------------------------------------------
 
-    def room(self, queues: list[str], now: int) -> Room:
+    def capacity(self, queues: list[str], now: int) -> Capacity:
         """What the settings of these queues leave for a reserve."""
-        room = Room()
+        capacity = Capacity()
         for key, settings in self.settings.items():
             queue, job_type = key
             if queue in queues:
@@ -258,8 +258,8 @@ class Space:
                 count = sum(job_type in (None, row.job.type) for row in inflight)
                 bucket = self.buckets.get(key)
                 left = settings.allowance(inflight=count, bucket=bucket, now=now)
-                room.limits[key] = Limit(settings, bucket, left)
-        return room
+                capacity.limits[key] = Limit(settings, bucket, left)
+        return capacity
 
     def write_ledger(
         self, row: Row, *, ending: Ending, state: State | None, now: int, detail: str = "", error: str = ""

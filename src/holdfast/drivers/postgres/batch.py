@@ -9,7 +9,7 @@ from operator import attrgetter
 from holdfast.drivers.postgres.arrays import Array, bigints, blobs, booleans, integers, names, texts
 from holdfast.drivers.postgres.rows import pack_meta
 from holdfast.model.job import JobRecord
-from holdfast.model.settings import QueueSettings
+from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
 
 Columns = list[Array | None]

@@ -17,10 +17,9 @@ from holdfast.drivers.postgres.batch import WINDOW
 from holdfast.drivers.postgres.connections import Connection
 from holdfast.drivers.postgres.packing import Leases
 from holdfast.drivers.postgres.store import PostgresStore
-from holdfast.model.alike import Alike, kinds
-from holdfast.model.birth import leased, stand_in_line
 from holdfast.model.job import JobRecord
-from holdfast.model.lease import Enqueued, Reservation, added, random_bits, tokens
+from holdfast.model.job_batch import JobBatch, lease_batch, must_wait, representatives
+from holdfast.model.lease import Enqueued, Reservation, newly_enqueued, random_bits, tokens
 
 COPY_FROM = 500  # jobs; below, one round trip is worth more
 Lanes: TypeAlias = dict[tuple[str, str, int], int | None]
@@ -32,7 +31,7 @@ def copy_on(
     """All of them stored, or none and None: they are too few, or some id or key is known."""
     if len(jobs) < COPY_FROM:
         return None
-    some = kinds(jobs)
+    some = representatives(jobs)
     lanes = _lanes(some)
     domains = {(job.queue, job.domain) for job in some if job.domain is not None}
     columns = packing.columns_of(jobs)
@@ -47,33 +46,33 @@ def copy_on(
             _look_back(store, connection, jobs, domains)
     except psycopg.errors.UniqueViolation:
         return None
-    return added(_ids(jobs))
+    return newly_enqueued(_ids(jobs))
 
 
 def copy_leased_on(
-    store: PostgresStore, connection: Connection, jobs: Alike, given: int | None, *, lease_for: int, worker: str
+    store: PostgresStore, connection: Connection, jobs: JobBatch, given: int | None, *, lease_for: int, worker: str
 ) -> list[Reservation] | None:
     """All of them stored and leased, or none and None: as above, or they have to stand in line."""
-    like = jobs.like
-    if len(jobs) < COPY_FROM or stand_in_line(jobs):
+    template = jobs.template
+    if len(jobs) < COPY_FROM or must_wait(jobs):
         return None
     columns = tuple(name for name in packing.columns_of(jobs) if name not in packing.LEASE_COLUMNS)
     try:
         with connection.transaction():
-            asked = (store.space_name, given, WINDOW, like.queue, len(jobs))
+            asked = (store.space_name, given, WINDOW, template.queue, len(jobs))
             [(now, window, fences)] = store.function_on(connection, "leasing_1", *asked)
             if fences is None:
                 return None
             proofs = tokens(fences, random_bits(len(fences)))
-            leases = Leases(now, now + lease_for, worker, like.attempts + 1, fences, proofs)
+            leases = Leases(now, now + lease_for, worker, template.attempts + 1, fences, proofs)
             if jobs.keys is not None:
-                _copy_keys(store, connection, jobs, {like.queue: now + window})
+                _copy_keys(store, connection, jobs, {template.queue: now + window})
             rows = packing.packed_leased(store.space_name, jobs, columns, leases)
             _copy(store, connection, "jobs", (*columns, *packing.LEASE_COLUMNS), rows)
             _look_back(store, connection, jobs, ())
     except psycopg.errors.UniqueViolation:
         return None
-    return leased(jobs, fences, proofs, now + lease_for)
+    return lease_batch(jobs, fences, proofs, now + lease_for)
 
 
 def _copy_keys(
@@ -104,7 +103,7 @@ def _look_back(
 
 
 def _ids(jobs: Sequence[JobRecord]) -> Sequence[str]:
-    return jobs.ids if isinstance(jobs, Alike) else [job.id for job in jobs]
+    return jobs.ids if isinstance(jobs, JobBatch) else [job.id for job in jobs]
 
 
 def _lanes(jobs: Sequence[JobRecord]) -> Lanes:

@@ -93,7 +93,7 @@ class PostgresDriver(PostgresScan):
     def enqueue_leased(
         self, jobs: Sequence[JobRecord], *, lease_for: int, worker: str = "", now: int | None = None
     ) -> tuple[list[Enqueued], list[Reservation]]:
-        """See ``Intake.enqueue_leased``. Leases large batches of jobs that are alike.
+        """See ``LeasedEnqueue.enqueue_leased``. Leases large batches of jobs that are alike.
 
         If its answer is lost and it is repeated, all of them exist: the leases it may have given expire.
         """

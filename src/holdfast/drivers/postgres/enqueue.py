@@ -8,9 +8,9 @@ from holdfast.drivers.postgres import batch
 from holdfast.drivers.postgres.connections import Connection
 from holdfast.drivers.postgres.copying import copy_leased_on, copy_on
 from holdfast.drivers.postgres.store import PostgresStore
-from holdfast.model.alike import Alike
 from holdfast.model.job import JobRecord
-from holdfast.model.lease import Enqueued, Reservation, added
+from holdfast.model.job_batch import JobBatch
+from holdfast.model.lease import Enqueued, Reservation, newly_enqueued
 
 
 def enqueue_on(
@@ -37,10 +37,10 @@ def enqueue_leased_on(
     worker: str,
 ) -> tuple[list[Enqueued], list[Reservation]]:
     """The same with a lease for each, or for none."""
-    if isinstance(jobs, Alike):
+    if isinstance(jobs, JobBatch):
         found = copy_leased_on(store, connection, jobs, given, lease_for=lease_for, worker=worker)
         if found is not None:
-            return added(jobs.ids), found
+            return newly_enqueued(jobs.ids), found
     return enqueue_on(store, connection, jobs, given, alone=True), []
 
 

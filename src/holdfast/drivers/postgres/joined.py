@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from holdfast.drivers.joined import EnqueueOnly
+from holdfast.drivers.enqueue_only import EnqueueOnly
 from holdfast.drivers.postgres.enqueue import enqueue_on
 from holdfast.drivers.postgres.failures import translated
 from holdfast.drivers.postgres.store import PostgresStore

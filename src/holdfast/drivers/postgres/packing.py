@@ -15,8 +15,8 @@ from typing import TypeAlias, cast
 
 from holdfast.drivers.postgres.batch import DIGEST_SIZE, digest_of
 from holdfast.drivers.postgres.rows import pack_meta
-from holdfast.model.alike import Alike, kinds
 from holdfast.model.job import JobRecord
+from holdfast.model.job_batch import JobBatch, representatives
 
 BLOCK = 500  # jobs that are packed and sent at a time
 KEY = "idempotency_key"
@@ -94,8 +94,8 @@ class Leases:
 
 def columns_of(jobs: Sequence[JobRecord]) -> tuple[str, ...]:
     """The columns of the table that these jobs set."""
-    columns = (*_ALWAYS, *(name for name in _SOMETIMES if any(map(attrgetter(name), kinds(jobs)))))
-    if isinstance(jobs, Alike) and jobs.keys is not None and KEY not in columns:
+    columns = (*_ALWAYS, *(name for name in _SOMETIMES if any(map(attrgetter(name), representatives(jobs)))))
+    if isinstance(jobs, JobBatch) and jobs.keys is not None and KEY not in columns:
         columns = (*columns, KEY)
     return columns
 
@@ -106,13 +106,13 @@ def packed(space: str, jobs: Sequence[JobRecord], columns: Sequence[str], now: i
     fields = struct.pack(">h", len(columns))
     for start in range(0, len(jobs), BLOCK):
         block = jobs[start : start + BLOCK]
-        if isinstance(block, Alike):
+        if isinstance(block, JobBatch):
             yield _rows(*_alike(fields, space, block, packers, now))
         else:
             yield b"".join(_different(fields, space, block, packers, now))
 
 
-def packed_leased(space: str, jobs: Alike, columns: Sequence[str], leases: Leases) -> Iterator[bytes]:
+def packed_leased(space: str, jobs: JobBatch, columns: Sequence[str], leases: Leases) -> Iterator[bytes]:
     """The same with the columns of a lease behind the others."""
     packers = [_SOMETIMES[name] for name in columns[len(_ALWAYS) :]]
     fields = struct.pack(">h", len(columns) + len(LEASE_COLUMNS))
@@ -123,8 +123,8 @@ def packed_leased(space: str, jobs: Alike, columns: Sequence[str], leases: Lease
 
 def packed_keys(space: str, jobs: Sequence[JobRecord], until: Mapping[str, int]) -> bytes:
     """The rows of the keys. Sorted, so that two calls wait for each other in one direction."""
-    if isinstance(jobs, Alike):
-        rows = list(zip(repeat(jobs.like.queue), jobs.keys or (), jobs.ids, jobs.payloads, strict=False))
+    if isinstance(jobs, JobBatch):
+        rows = list(zip(repeat(jobs.template.queue), jobs.keys or (), jobs.ids, jobs.payloads, strict=False))
     else:
         rows = [(job.queue, job.idempotency_key, job.id, job.payload) for job in jobs]
     keyed = sorted(row for row in rows if row[1] is not None)
@@ -160,13 +160,13 @@ def _different(fields: bytes, space: str, jobs: Sequence[JobRecord], packers: li
     return parts
 
 
-def _alike(fields: bytes, space: str, jobs: Alike, packers: list[Packer], now: int) -> list[Column]:
+def _alike(fields: bytes, space: str, jobs: JobBatch, packers: list[Packer], now: int) -> list[Column]:
     """The same of jobs that share everything else, by columns. Their keys are the last one, if they have any."""
-    like = jobs.like
-    before = fields + _head(space, like, now)
+    template = jobs.template
+    before = fields + _head(space, template, now)
     shared = packers[:-1] if jobs.keys is not None else packers
-    after = b"".join(pack(like) for pack in shared)
-    instants = _instants(8, now if like.run_at is None else like.run_at, 8, like.created_at)
+    after = b"".join(pack(template) for pack in shared)
+    instants = _instants(8, now if template.run_at is None else template.run_at, 8, template.created_at)
     columns = [repeat(before), *_texts(jobs.ids), repeat(instants), *_sized(jobs.payloads), repeat(after)]
     if jobs.keys is not None:
         columns += [map(_text, jobs.keys)] if None in jobs.keys else _texts(cast("Sequence[str]", jobs.keys))

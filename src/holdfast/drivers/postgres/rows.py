@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import msgspec
 
-from holdfast.model.draft import draft_of
+from holdfast.model.fast_construction import mutable_twin
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Lease, Reservation
 from holdfast.model.ledger import Ending, LedgerRow
-from holdfast.model.settings import OnExhausted, QueueSettings
+from holdfast.model.queue_settings import OnExhausted, QueueSettings
 
 Row = tuple[Any, ...]
 
@@ -29,9 +29,9 @@ def unpack_meta(meta: bytes | None) -> dict[str, Any]:
     return {} if meta is None else _decode_meta(meta)
 
 
-JobDraft = draft_of(JobRecord)
-LeaseDraft = draft_of(Lease)
-ReservationDraft = draft_of(Reservation)
+JobDraft = mutable_twin(JobRecord)
+LeaseDraft = mutable_twin(Lease)
+ReservationDraft = mutable_twin(Reservation)
 
 
 def reservation(row: Row) -> Reservation:

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 import psycopg
 from psycopg.rows import tuple_row
 
-from holdfast.drivers.doors import Doors
 from holdfast.drivers.postgres import arrays
 from holdfast.drivers.postgres.connections import Connection, Connections, OwnConnection
 from holdfast.drivers.postgres.rows import Row
 from holdfast.drivers.postgres.statements import Statements
+from holdfast.drivers.validation import Validation
 from holdfast.errors import CallerClockRefused
 from holdfast.model import bounds
 
 
-class PostgresStore(Doors):
+class PostgresStore(Validation):
     """A database seen by one space."""
 
     def __init__(

@@ -19,8 +19,8 @@ from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Note
 from holdfast.model.ledger import LedgerRow
+from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.registry import Change, Entry
-from holdfast.model.settings import QueueSettings
 
 LEDGER_PATIENCE = 2.0  # seconds that an empty page waits for transactions that began before rows it must not skip to
 RECORD = 26  # columns of a job's record

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from itertools import islice, takewhile
 from typing import Any
 
-from holdfast.drivers import doors
+from holdfast.drivers import validation
 from holdfast.drivers.contract import Inspection, JobFilter, Page, QueueCounts, Trimmed
 from holdfast.drivers.sqlite import rows
 from holdfast.drivers.sqlite.call import Call
@@ -165,7 +165,7 @@ def ledger_marks(call: Call, after: str | None, every: int, most: int) -> list[t
 
 
 def _ledger_position(call: Call, after: str | None) -> int:
-    position = call.ledger_trimmed if after is None else doors.ledger_position(after, call.ledger_end())
+    position = call.ledger_trimmed if after is None else validation.ledger_position(after, call.ledger_end())
     if position < call.ledger_trimmed:
         raise LedgerTrimmed(str(after))
     return position

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from holdfast.clock import SystemClock, monotonic
-from holdfast.drivers.sqlite.ear import Ear, ear_for
+from holdfast.drivers.sqlite.commit_watch import Ear, ear_for
 from holdfast.drivers.sqlite.migrate import is_current, migrate, migrations
 from holdfast.drivers.sqlite.statements import sql
 from holdfast.errors import StoreBusy, StoreClosed, StoreError, StoreFull, StoreUnavailable

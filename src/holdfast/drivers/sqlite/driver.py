@@ -16,7 +16,7 @@ from holdfast.drivers.sqlite.joined import JoinedSqlite
 from holdfast.drivers.sqlite.reserve import next_due, reserve
 from holdfast.drivers.sqlite.settle import extend, reap, settle
 from holdfast.drivers.sqlite.tools import SqliteTools
-from holdfast.drivers.url import options
+from holdfast.drivers.url_options import options
 from holdfast.errors import ConnectError, InvalidInput, LeaseError
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord
@@ -61,7 +61,7 @@ class SqliteDriver(SqliteTools):
     def enqueue_leased(
         self, jobs: Sequence[JobRecord], *, lease_for: int, worker: str = "", now: int | None = None
     ) -> tuple[list[Enqueued], list[Reservation]]:
-        """See ``Intake.enqueue_leased``."""
+        """See ``LeasedEnqueue.enqueue_leased``."""
         self.check_enqueue(jobs)
         self.check_lease(lease_for, worker)
         self.check_room()

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from holdfast.drivers.sqlite.call import Call
 from holdfast.drivers.sqlite.reserve import is_limited
 from holdfast.drivers.sqlite.rows import as_json, birth, insertion
-from holdfast.model.alike import kinds
-from holdfast.model.birth import leased, stand_in_line
 from holdfast.model.job import JobRecord
+from holdfast.model.job_batch import lease_batch, must_wait, representatives
 from holdfast.model.lease import Enqueued, Reservation, random_bits, tokens
-from holdfast.model.settings import QueueSettings
+from holdfast.model.queue_settings import QueueSettings
 
 Key = tuple[str, str]  # queue, idempotency key
 
@@ -37,18 +36,18 @@ def enqueue(call: Call, jobs: Sequence[JobRecord]) -> list[Enqueued]:
 def enqueue_leased(
     call: Call, jobs: Sequence[JobRecord], *, lease_for: int, worker: str
 ) -> tuple[list[Enqueued], list[Reservation]]:
-    """See ``Intake.enqueue_leased``."""
+    """See ``LeasedEnqueue.enqueue_leased``."""
     batch = _sorted_out(call, jobs)
     if (
         len(batch.new) < len(jobs)
-        or stand_in_line(jobs)
-        or is_limited(call, sorted({job.queue for job in kinds(jobs)}))
+        or must_wait(jobs)
+        or is_limited(call, sorted({job.queue for job in representatives(jobs)}))
     ):
         _store(call, batch)
         return batch.answers, []
     first = call.numbers(len(jobs))
     fences = range(first, first + len(jobs))
-    found = leased(jobs, fences, tokens(fences, random_bits(len(jobs))), call.now + lease_for)
+    found = lease_batch(jobs, fences, tokens(fences, random_bits(len(jobs))), call.now + lease_for)
     call.run_many("enqueue_leased", [birth(one, call.space, call.now, worker) for one in found])
     _enter(call, batch)
     return batch.answers, found

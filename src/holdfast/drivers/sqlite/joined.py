@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from holdfast.drivers.joined import EnqueueOnly
+from holdfast.drivers.enqueue_only import EnqueueOnly
 from holdfast.drivers.sqlite.database import translated
 from holdfast.drivers.sqlite.enqueue import enqueue
 from holdfast.drivers.sqlite.store import SqliteStore

@@ -9,8 +9,8 @@ from holdfast.drivers.sqlite.call import Call
 from holdfast.drivers.sqlite.rows import Row, as_json, reservation, settings
 from holdfast.drivers.sqlite.settle import reap
 from holdfast.model.lease import Reservation, random_bits, tokens
-from holdfast.model.order import Lane, Limit, Room, picked
-from holdfast.model.settings import Bucket
+from holdfast.model.order import Capacity, Lane, Limit, pick
+from holdfast.model.queue_settings import Bucket
 
 
 def reserve(
@@ -24,12 +24,12 @@ def reserve(
 ) -> list[Reservation]:
     """See ``Driver.reserve``."""
     reap(call, queues, worker=None, limit=REAP_LIMIT)
-    room = _room(call, queues)
+    capacity = _capacity(call, queues)
     lanes = ((lane, _due(call, lane, limit)) for lane in _lanes_with_due_heads(call, queues, types))
-    rows = picked(lanes, limit=limit, room=room)
+    rows = pick(lanes, limit=limit, capacity=capacity)
     if not rows:
         return []
-    _spend(call, room)
+    _spend(call, capacity)
     return _lease(call, rows, call.now + lease_for, worker)
 
 
@@ -49,26 +49,26 @@ def _due(call: Call, lane: Lane, limit: int) -> Iterator[Row]:
     yield from call.run("due", (call.space, lane.queue, lane.type, lane.priority, call.now, limit))
 
 
-def _room(call: Call, queues: Sequence[str]) -> Room:
-    room = Room()
+def _capacity(call: Call, queues: Sequence[str]) -> Capacity:
+    capacity = Capacity()
     for row in call.run("limits", {"space": call.space, "queues": as_json(queues)}):
         queue, type_, *columns, level, level_at, inflight = row
         limits = settings(tuple(columns))
         bucket = None if level is None else Bucket(level, level_at)
         left = limits.allowance(inflight=inflight, bucket=bucket, now=call.now)
-        room.limits[queue, type_ or None] = Limit(limits, bucket, left)
-    return room
+        capacity.limits[queue, type_ or None] = Limit(limits, bucket, left)
+    return capacity
 
 
 def is_limited(call: Call, queues: Sequence[str]) -> bool:
     """Whether not everything that is due in these queues may be reserved."""
-    return any(limit.settings.limits(call.now) for limit in _room(call, queues).limits.values())
+    return any(limit.settings.limits(call.now) for limit in _capacity(call, queues).limits.values())
 
 
-def _spend(call: Call, room: Room) -> None:
+def _spend(call: Call, capacity: Capacity) -> None:
     rows = [
         (*bucket, call.space, queue, type_ or "")
-        for (queue, type_), limit in room.limits.items()
+        for (queue, type_), limit in capacity.limits.items()
         if limit.taken and (bucket := limit.bucket_after(call.now)) is not None
     ]
     if rows:

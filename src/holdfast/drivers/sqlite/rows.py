@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import msgspec
 
-from holdfast.model.draft import draft_of
+from holdfast.model.fast_construction import mutable_twin
 from holdfast.model.job import JobRecord, State
-from holdfast.model.lease import Reservation, reserved
+from holdfast.model.lease import Reservation, make_reservation
 from holdfast.model.ledger import Ending, LedgerRow
 from holdfast.model.order import Lane
-from holdfast.model.settings import OnExhausted, QueueSettings
+from holdfast.model.queue_settings import OnExhausted, QueueSettings
 
 Row = tuple[Any, ...]
 
@@ -73,7 +73,7 @@ def birth(found: Reservation, space: str, now: int, worker: str) -> Row:
     return *insertion(found.job, space, now), lease.fence, lease.token, lease.expires_at, now, worker
 
 
-JobDraft = draft_of(JobRecord)
+JobDraft = mutable_twin(JobRecord)
 
 
 def reservation(
@@ -111,7 +111,7 @@ def reservation(
     job.state = State.INFLIGHT
     job.dead_reason = job.dead_at = job.result = None
     job.__class__ = JobRecord
-    return reserved(job, token, fence, expires_at, checkpoint)
+    return make_reservation(job, token, fence, expires_at, checkpoint)
 
 
 def record(row: Row) -> JobRecord:
@@ -146,7 +146,7 @@ def record(row: Row) -> JobRecord:
     )
 
 
-_LedgerDraft = draft_of(LedgerRow)
+_LedgerDraft = mutable_twin(LedgerRow)
 _ENDINGS = {ending.value: ending for ending in Ending}
 _STATES: dict[str | None, State | None] = {None: None, **{state.value: state for state in State}}
 

@@ -13,10 +13,10 @@ from holdfast.drivers.sqlite import registry
 from holdfast.drivers.sqlite.call import Call
 from holdfast.drivers.sqlite.rows import Row, as_json
 from holdfast.errors import JobNotInflight, LeaseError, WriteRefused
-from holdfast.model import decide
-from holdfast.model.decide import Held, Outcome
+from holdfast.model import transition
 from holdfast.model.lease import Lease, Note
 from holdfast.model.settlement import Ack, Settlement
+from holdfast.model.transition import HeldJob, Transition
 
 FIELD = 64  # bytes of a field in the blobs that ``ack.sql`` reads; a token has at most 52
 NO_FIELD = " " * FIELD
@@ -29,7 +29,7 @@ class Found(NamedTuple):
     seq: int
     queue: str
     domain: str | None
-    held: Held
+    held: HeldJob
 
 
 class Ended(NamedTuple):
@@ -39,7 +39,7 @@ class Ended(NamedTuple):
     job: Found
     verb: str
     started_at: int | None
-    outcome: Outcome
+    outcome: Transition
 
 
 def extend(
@@ -53,7 +53,7 @@ def extend(
     kept: list[Row] = []
     for lease in leases:
         job = found.get(lease.job_id)
-        refused = decide.refusal(None if job is None else job.held, lease, call.now)
+        refused = transition.refusal(None if job is None else job.held, lease, call.now)
         if job is None or refused is not None:
             answers.append(refused or JobNotInflight(lease.job_id, None))
             continue
@@ -179,12 +179,12 @@ def _decide(call: Call, settlements: Sequence[Settlement], items: list[int], bef
         job_id, token = settlement.lease.job_id, settlement.lease.token
         job = found.get(job_id)
         held = None if job is None else job.held
-        if decide.is_replay(held, settlement):
+        if transition.is_repeat(held, settlement):
             continue
-        refused = decide.refusal(held, settlement.lease, call.now) or _refused_writes(call, settlement)
+        refused = transition.refusal(held, settlement.lease, call.now) or _refused_writes(call, settlement)
         answers[item - 1] = refused
         if job is not None and refused is None:
-            outcome = decide.settled(job.held, settlement, call.now)
+            outcome = transition.after_settlement(job.held, settlement, call.now)
             ended.append(Ended(item, job, settlement.verb, settlement.started_at, outcome))
             # What a later item of this batch finds: the job without its lease, and what ended it.
             after = job.held._replace(state=outcome.state, last_verb=settlement.verb, last_token=token)
@@ -219,7 +219,10 @@ def reap(call: Call, queues: Iterable[str] | None, *, worker: str | None, limit:
     if not rows:
         return 0
     found = sorted((_found(row) for row in rows), key=lambda job: (job.held.expires_at, job.seq))[:limit]
-    ended = [Ended(item, job, EXPIRED, None, decide.expired(job.held, call.now)) for item, job in enumerate(found, 1)]
+    ended = [
+        Ended(item, job, EXPIRED, None, transition.after_expiry(job.held, call.now))
+        for item, job in enumerate(found, 1)
+    ]
     _apply(call, ended, call.ledger_end())
     return len(ended)
 
@@ -237,7 +240,7 @@ def find_jobs(call: Call, ids: Iterable[str]) -> dict[str, Found]:
 
 
 def _found(row: Row) -> Found:
-    return Found(row[1], row[2], row[3], Held._make(row[4:]))
+    return Found(row[1], row[2], row[3], HeldJob._make(row[4:]))
 
 
 def _apply(call: Call, ended: list[Ended], before: int) -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from holdfast.clock import Clock
-from holdfast.drivers.doors import Doors
 from holdfast.drivers.sqlite.call import Call
 from holdfast.drivers.sqlite.database import Database
+from holdfast.drivers.validation import Validation
 
 T = TypeVar("T")
 
 
-class SqliteStore(Doors):
+class SqliteStore(Validation):
     """A database seen by one space."""
 
     def __init__(self, database: Database, *, clock: Clock, caller_clock: bool, space: str) -> None:

@@ -12,8 +12,8 @@ from holdfast.drivers.sqlite.store import SqliteStore
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
 from holdfast.model.ledger import LedgerRow
+from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.registry import Change, Entry
-from holdfast.model.settings import QueueSettings
 
 
 class SqliteTools(SqliteStore):

@@ -1,0 +1,61 @@
+"""The columns of a job and of a ledger row, in one place.
+
+``JobRecord`` and ``LedgerRow`` declare the fields. This module reads their annotations, and packers, SQL column lists
+and Arrow schemas are made from the result, so that a new field is added once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from enum import StrEnum
+
+from holdfast.model.job import JobRecord
+from holdfast.model.ledger import LedgerRow
+
+
+class Kind(StrEnum):
+    """What a column holds, in the terms of the contract."""
+
+    TEXT = "text"
+    BYTES = "bytes"
+    INTEGER = "integer"
+    INSTANT = "instant"  # integer microseconds since the epoch
+    DURATION = "duration"  # integer microseconds
+    JSON = "json"  # a mapping of JSON values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One field of a record: its name, what it holds, and whether it may be None."""
+
+    name: str
+    kind: Kind
+    nullable: bool
+
+
+_KINDS = {
+    "str": Kind.TEXT,
+    "State": Kind.TEXT,
+    "Ending": Kind.TEXT,
+    "bytes": Kind.BYTES,
+    "int": Kind.INTEGER,
+    "Mapping[str, object]": Kind.JSON,
+}
+_DURATIONS = frozenset({"timeout"})
+
+
+def _columns_of(record: type) -> tuple[Column, ...]:
+    return tuple(_column(field.name, str(field.type)) for field in fields(record))
+
+
+def _column(name: str, annotation: str) -> Column:
+    kind = _KINDS[annotation.removesuffix(" | None")]
+    if name in _DURATIONS:
+        kind = Kind.DURATION
+    elif kind is Kind.INTEGER and name.endswith("_at"):
+        kind = Kind.INSTANT
+    return Column(name=name, kind=kind, nullable=annotation.endswith(" | None"))
+
+
+JOB_COLUMNS = _columns_of(JobRecord)
+LEDGER_COLUMNS = _columns_of(LedgerRow)

@@ -1,0 +1,218 @@
+"""What a call with a lease may do, and what a job becomes when its lease ends. Pure: every driver agrees with it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, assert_never
+
+from holdfast.errors import JobNotInflight, LeaseError, LeaseExpired, LeaseMismatch
+from holdfast.model.job import State
+from holdfast.model.lease import Lease, is_expired
+from holdfast.model.ledger import Ending
+from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
+
+LEASE_EXPIRED = "lease expired"
+POISON = "poison"
+ATTEMPTS_EXHAUSTED = "attempts exhausted"
+RELEASED_TOO_LONG = "released too long"
+
+
+class HeldJob(NamedTuple):
+    """What a store knows of a job when somebody comes with a lease for it. Positional: drivers make it from a row."""
+
+    state: str
+    token: str | None
+    expires_at: int | None
+    reserved_at: int | None
+    available_at: int
+    run_at: int | None
+    attempts: int
+    max_attempts: int
+    crashes: int
+    max_crashes: int | None
+    released_for: int
+    cancel_requested: bool
+    last_verb: str | None
+    last_token: str | None
+    last_error: str
+    failed_at: int | None
+
+
+class Transition(NamedTuple):
+    """What the job's row becomes when its lease ends, and what the ledger says of it. Drivers store it as a row."""
+
+    ending: Ending
+    state: State
+    attempts: int
+    crashes: int
+    run_at: int | None
+    available_at: int
+    last_error: str
+    failed_at: int | None
+    released_for: int = 0
+    dead_reason: str | None = None
+    dead_at: int | None = None
+    result: bytes | None = None
+    detail: str = ""
+    error: str = ""  # of this attempt, for the ledger
+
+
+def refusal(held: HeldJob | None, lease: Lease, now: int) -> LeaseError | None:
+    """Law L5, in its order: in flight, token equal, not expired. None means that the call may go on."""
+    if held is None or held.state != State.INFLIGHT:
+        return JobNotInflight(lease.job_id, None if held is None else held.state)
+    if held.token != lease.token:
+        return LeaseMismatch(lease.job_id)
+    assert held.expires_at is not None
+    if is_expired(held.expires_at, now):
+        return LeaseExpired(lease.job_id, expires_at=held.expires_at, now=now)
+    return None
+
+
+def is_repeat(held: HeldJob | None, settlement: Settlement) -> bool:
+    """Law L6: exactly the settlement that ended the last lease, while nobody holds the job again."""
+    return (
+        held is not None
+        and held.state != State.INFLIGHT
+        and held.last_verb == settlement.verb
+        and held.last_token == settlement.lease.token
+    )
+
+
+def after_settlement(held: HeldJob, settlement: Settlement, now: int) -> Transition:
+    """What a valid settlement makes of the job."""
+    match settlement:
+        case Ack():
+            return _acked(held, settlement)
+        case Retry():
+            return _cancelled(held, settlement, now) or _retried(held, settlement, now)
+        case Fail():
+            return _cancelled(held, settlement, now) or _failed(held, settlement, now)
+        case Release():
+            return _cancelled(held, settlement, now) or _released(held, settlement, now)
+        case _:
+            assert_never(settlement)
+
+
+def _acked(held: HeldJob, ack: Ack) -> Transition:
+    return Transition(
+        ending=Ending.ACKED,
+        state=State.DONE,
+        attempts=held.attempts,
+        crashes=held.crashes,
+        run_at=held.run_at,
+        available_at=held.available_at,
+        last_error=held.last_error,
+        failed_at=held.failed_at,
+        result=ack.result,
+        detail=ack.detail,
+    )
+
+
+def _retried(held: HeldJob, retry: Retry, now: int) -> Transition:
+    """A failed attempt. It was counted when it was reserved; if its process lived, the crashes in a row end here."""
+    crashes = held.crashes + 1 if retry.crashed else 0
+    reason = _spent(held, crashes, ATTEMPTS_EXHAUSTED)
+    exhausted = reason is not None
+    run_at = retry.run_at if retry.run_at is not None else (now + retry.delay if retry.delay else None)
+    return Transition(
+        ending=Ending.RETRIED,
+        state=State.DEAD if exhausted else State.READY,
+        attempts=held.attempts,
+        crashes=crashes,
+        run_at=held.run_at if exhausted else run_at,
+        available_at=held.available_at if exhausted else (now if run_at is None else run_at),
+        last_error=retry.error,
+        failed_at=now,
+        dead_reason=reason,
+        dead_at=now if exhausted else None,
+        detail=retry.detail,
+        error=retry.error,
+    )
+
+
+def _spent(held: HeldJob, crashes: int, exhausted: str) -> str | None:
+    """Why there is no further run, if there is none: the attempts are used up, or the crashes in a row are poison."""
+    if held.attempts >= held.max_attempts:
+        return exhausted
+    return POISON if held.max_crashes is not None and crashes >= held.max_crashes else None
+
+
+def _failed(held: HeldJob, fail: Fail, now: int) -> Transition:
+    return Transition(
+        ending=Ending.FAILED,
+        state=State.DEAD,
+        attempts=held.attempts,
+        crashes=held.crashes,
+        run_at=held.run_at,
+        available_at=held.available_at,
+        last_error=fail.error,
+        failed_at=now,
+        dead_reason=fail.reason,
+        dead_at=now,
+        detail=fail.detail,
+        error=fail.error,
+    )
+
+
+def _released(held: HeldJob, release: Release, now: int) -> Transition:
+    """Given back: the attempt is refunded and the place in the line kept, within the budget (law L8)."""
+    assert held.reserved_at is not None
+    released_for = held.released_for + release.delay + max(0, now - held.reserved_at)
+    spent = released_for > release.budget
+    return Transition(
+        ending=Ending.RELEASED,
+        state=State.DEAD if spent else State.READY,
+        attempts=held.attempts - 1,
+        crashes=held.crashes,
+        run_at=now + release.delay if release.delay else held.run_at,
+        available_at=now + release.delay if release.delay else held.available_at,
+        released_for=released_for,
+        last_error=held.last_error,
+        failed_at=held.failed_at,
+        dead_reason=RELEASED_TOO_LONG if spent else None,
+        dead_at=now if spent else None,
+        detail=release.detail,
+    )
+
+
+def _cancelled(held: HeldJob, settlement: Retry | Fail | Release, now: int) -> Transition | None:
+    """Any ending but an ack of a job that was asked to stop makes it cancelled."""
+    if not held.cancel_requested:
+        return None
+    error = "" if isinstance(settlement, Release) else settlement.error
+    return Transition(
+        ending=Ending.CANCELLED,
+        state=State.CANCELLED,
+        attempts=held.attempts - isinstance(settlement, Release),
+        crashes=held.crashes,
+        run_at=held.run_at,
+        available_at=held.available_at,
+        last_error=error or held.last_error,
+        failed_at=now if error else held.failed_at,
+        detail=settlement.detail or f"cancelled at {settlement.verb}",
+        error=error,
+    )
+
+
+def after_expiry(held: HeldJob, now: int) -> Transition:
+    """What a reaped job becomes (law L7): its attempt is used, it is runnable at once, or it is dead.
+
+    Called with an earlier ``now`` than ``expires_at`` when the worker is known to be dead: then its lease ends now.
+    """
+    assert held.expires_at is not None
+    crashes = held.crashes + 1
+    reason = None if held.cancel_requested else _spent(held, crashes, LEASE_EXPIRED)
+    state = State.DEAD if reason else State.CANCELLED if held.cancel_requested else State.READY
+    return Transition(
+        ending=Ending.CANCELLED if state is State.CANCELLED else Ending.EXPIRED,
+        state=state,
+        attempts=held.attempts,
+        crashes=crashes,
+        run_at=None if state is State.READY else held.run_at,
+        available_at=min(held.expires_at, now) if state is State.READY else held.available_at,
+        last_error=held.last_error,
+        failed_at=held.failed_at,
+        dead_reason=reason,
+        dead_at=now if state is State.DEAD else None,
+        detail=LEASE_EXPIRED if state is State.CANCELLED else "",
+    )

@@ -1,0 +1,1 @@
+"""The ledger and the jobs as Parquet: sync, summaries, compaction, audit."""

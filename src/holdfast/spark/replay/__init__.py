@@ -1,0 +1,1 @@
+"""Enqueue ended jobs again: selection, preview, and the resumable replay."""

@@ -1,0 +1,1 @@
+"""A history as one HTML page or one picture."""

@@ -1,0 +1,183 @@
+"""What a driver declares, declines and survives (L14, L15)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from holdfast.drivers.contract import Durability, Feature, OnExhausted, QueueSettings, Store
+from holdfast.errors import JobNotInflight, StoreClosed, Unsupported
+from holdfast.model.job import State
+from holdfast.model.lease import Lease
+from holdfast.model.registry import Change
+from holdfast.model.settlement import Ack
+from holdfast.testing.drivers.conformance.case import case
+from holdfast.testing.drivers.conformance.expect import equal, raising, refused
+from holdfast.testing.drivers.harness import LEASE, QUEUE, Harness, Skipped
+
+
+def _declined(h: Harness, feature: Feature) -> str:
+    """The reason of a gap; the case is about gaps, so a driver without this one need not sit it."""
+    reason = h.capabilities.gaps.get(feature)
+    if reason is None:
+        raise Skipped(f"this driver offers {feature}")
+    return reason
+
+
+@case("L15")
+def durability_is_declared(h: Harness) -> None:
+    assert isinstance(h.capabilities.durability, Durability), f"got {h.capabilities.durability!r}"
+
+
+@case("L14")
+def a_driver_has_a_name_and_a_reason_for_every_gap(h: Harness) -> None:
+    assert h.capabilities.driver, "wanted a name"
+    for feature, reason in h.capabilities.gaps.items():
+        assert isinstance(feature, Feature), f"wanted a Feature, got {feature!r}"
+        assert reason, f"wanted a reason for the gap {feature!r}"
+        assert not h.capabilities.has(feature), f"wanted has({feature!r}) to be False"
+
+
+@case("L14")
+def declined_offsets_are_refused_and_nothing_of_the_batch_is_stored(h: Harness) -> None:
+    reason = _declined(h, Feature.OFFSETS)
+    with raising(Unsupported) as caught:
+        h.enqueue(h.job(), h.job(domain="d", offset=0))
+    equal((caught[0].feature, caught[0].reason), (Feature.OFFSETS, reason), "its facts")
+    equal(h.store.find().items, [], "the stored jobs")
+
+
+@case("L14", needs={Feature.LIMITS})
+def a_declined_halt_is_refused_and_configures_nothing(h: Harness) -> None:
+    reason = _declined(h, Feature.HALT)
+    with raising(Unsupported) as caught:
+        h.store.configure(QUEUE, QueueSettings(max_inflight=1, on_exhausted=OnExhausted.HALT))
+    equal((caught[0].feature, caught[0].reason), (Feature.HALT, reason), "its facts")
+    equal(h.store.settings(QUEUE), QueueSettings(), "the settings")
+
+
+@case("L14")
+def a_declined_join_is_refused(h: Harness) -> None:
+    reason = _declined(h, Feature.JOINED)
+    with raising(Unsupported) as caught:
+        h.store.joined(object())
+    equal((caught[0].feature, caught[0].reason), (Feature.JOINED, reason), "its facts")
+
+
+def _calls(store: Store) -> dict[str, Callable[[], object]]:
+    """Every call of the contract that this driver offers, none of them wrong in any way."""
+    lease = Lease(job_id="j", token="1.0", fence=1, expires_at=1)
+    calls: dict[str, Callable[[], object]] = {
+        "enqueue": lambda: store.enqueue([]),
+        "reserve": lambda: store.reserve([QUEUE], limit=1, lease_for=LEASE),
+        "extend": lambda: store.extend([lease], lease_for=LEASE),
+        "settle": lambda: store.settle([Ack(lease)]),
+        "reap": store.reap,
+        "get": lambda: store.get("j"),
+        "inspect": lambda: store.inspect("j"),
+        "find": store.find,
+        "counts": store.counts,
+        "requeue": lambda: store.requeue(["j"]),
+        "cancel": lambda: store.cancel(["j"]),
+        "purge": lambda: store.purge(["j"]),
+        "configure": lambda: store.configure(QUEUE, QueueSettings()),
+        "settings": lambda: store.settings(QUEUE),
+        "ledger": store.ledger,
+        "trim": store.trim,
+        "read": lambda: store.read("kind", ["key"]),
+        "write": lambda: store.write([Change(kind="kind", key="key", value=b"1")]),
+        "scan": lambda: store.scan("kind"),
+    }
+    declined = {verb for feature, verbs in _OPTIONAL.items() if not store.capabilities.has(feature) for verb in verbs}
+    return {verb: call for verb, call in calls.items() if verb not in declined}
+
+
+_OPTIONAL = {
+    Feature.LEDGER: ("ledger",),
+    Feature.REGISTRY: ("read", "write", "scan"),
+    Feature.LIMITS: ("configure", "settings"),
+}
+
+
+@case("L14")
+def a_closed_store_refuses_every_verb(h: Harness) -> None:
+    store = h.disposable()
+    store.close()
+    for verb, call in _calls(store).items():
+        with raising(StoreClosed, verb):
+            call()
+
+
+@case("L14")
+def closing_a_store_closes_its_spaces(h: Harness) -> None:
+    store = h.disposable()
+    inner = store.space(h.another_name()) if h.capabilities.has(Feature.SPACES) else store
+    store.close()
+    for verb, call in _calls(inner).items():
+        with raising(StoreClosed, verb):
+            call()
+
+
+@case("L14")
+def closing_twice_is_harmless(h: Harness) -> None:
+    store = h.disposable()
+    store.close()
+    store.close()
+
+
+@case("L14", needs={Feature.PROCESSES})
+def closing_one_connection_leaves_the_others_open(h: Harness) -> None:
+    job = h.put()
+    other = h.another()
+    equal(other.get(job.id), job, "the job, seen by another connection")
+    other.close()
+    equal(h.taken(), [job.id], "reserved over the first")
+
+
+def _durable(h: Harness) -> None:
+    if h.capabilities.durability < Durability.PROCESS:
+        raise Skipped("nothing survives a close in this driver's durability class")
+
+
+@case("L15", needs={Feature.PROCESSES})
+def jobs_leases_and_endings_survive_a_close(h: Harness) -> None:
+    _durable(h)
+    space = h.another_name()
+    first = h.disposable(space=space)
+    jobs = [h.job(), h.job(), h.job()]
+    first.enqueue(jobs, now=h.stamp)
+    done, running = first.reserve([QUEUE], limit=2, lease_for=LEASE, now=h.stamp)
+    first.settle([Ack(done.lease, result=b"1")], now=h.stamp)
+    first.close()
+    again = h.disposable(space=space)
+    found = [again.get(job.id) for job in jobs]
+    wanted = [replace(done.job, state=State.DONE, result=b"1"), running.job, jobs[2]]
+    equal(found, wanted, "the jobs")
+    equal(again.settle([Ack(done.lease), Ack(running.lease)], now=h.stamp), [None, None], "the settlements")
+
+
+@case("L4", "L15", needs={Feature.PROCESSES})
+def fences_and_versions_grow_over_a_close(h: Harness) -> None:
+    _durable(h)
+    space, fences, versions = h.another_name(), [], []
+    for _ in range(3):
+        store = h.disposable(space=space)
+        store.enqueue([h.job()], now=h.stamp)
+        [held] = store.reserve([QUEUE], limit=1, lease_for=LEASE, now=h.stamp)
+        fences.append(held.lease.fence)
+        if h.capabilities.has(Feature.REGISTRY):
+            [entry] = store.write([Change(kind="kind", key="key", value=b"1")], now=h.stamp)
+            assert entry is not None, "wanted the row written"
+            versions.append(entry.version)
+            store.write([Change(kind="kind", key="key", value=None)], now=h.stamp)
+        store.close()
+    assert fences == sorted(set(fences)), f"wanted growing fences, got {fences}"
+    assert versions == sorted(set(versions)), f"wanted growing versions, got {versions}"
+
+
+@case("L14")
+def an_error_that_is_answered_carries_its_job(h: Harness) -> None:
+    lease = Lease(job_id="unknown", token="1.0", fence=1, expires_at=1)
+    [answer] = h.settle(Ack(lease))
+    refused([answer], JobNotInflight)
+    equal(getattr(answer, "job_id", None), "unknown", "the job of the error")

@@ -1,0 +1,183 @@
+"""Signals before the worker runs: the exit code is 0, and no job was touched."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import click
+import pytest
+
+import holdfast
+from holdfast import Client, JobRequest, State
+from holdfast.cli import early_signals
+from holdfast.cli.root import root
+
+SIGNALS = pytest.mark.parametrize("number", early_signals.SIGNALS, ids=lambda number: number.name)
+
+TASKS = """
+from holdfast.app import Holdfast
+
+app = Holdfast("sqlite:///jobs.db")
+
+@app.handler("t")
+def t(payload):
+    raise AssertionError("it ran")
+"""
+
+# Each makes the signal come at one point of the way from the first line of the command to its worker.
+MOMENTS = {
+    "while the command is imported": """
+import importlib.abc
+
+class Finder(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "holdfast.cli.commands.work":
+            send()
+
+sys.meta_path.insert(0, Finder())
+""",
+    "while the user's module is imported": """
+with open("tasks.py", "a") as file:
+    file.write("import __main__\\n__main__.send()\\n")
+""",
+    "while the user's module is imported, which catches everything": """
+with open("tasks.py", "a") as file:
+    file.write("import __main__\\ntry:\\n    __main__.send()\\nexcept BaseException:\\n    pass\\n")
+""",
+    "while the store is opened": """
+import holdfast.drivers.sqlite as sqlite
+opened = sqlite.open_url
+
+def open_url(*arguments, **options):
+    store = opened(*arguments, **options)
+    send()
+    return store
+
+sqlite.open_url = open_url
+""",
+    "when the worker is about to run": """
+from holdfast.worker.worker import Worker
+run = Worker.run
+
+def sent_and_run(*arguments):
+    send()
+    return run(*arguments)
+
+Worker.run = sent_and_run
+""",
+}
+
+SCRIPT = """
+import os, sys
+from holdfast.cli import main
+
+def send():
+    print("sent", flush=True)
+    os.kill(os.getpid(), {number})
+
+{moment}
+sys.argv = ["holdfast", "work", "tasks:app", "--processes", "1"]
+sys.exit(main())
+"""
+
+LISTENS = """
+import sys
+from holdfast.cli import main
+from holdfast.cli import early_signals
+listen = early_signals.listen
+
+def told(arguments):
+    listen(arguments)
+    print("listens", flush=True)
+
+early_signals.listen = told
+sys.argv = ["holdfast", "work", "tasks:app", "--processes", "1"]
+sys.exit(main())
+"""
+
+
+@pytest.fixture
+def job(folder):
+    """A job that nobody is to touch."""
+    (folder / "tasks.py").write_text(TASKS)
+    with holdfast.connect("sqlite:///jobs.db") as store:
+        yield Client(store).enqueue(JobRequest(type="t")).id
+
+
+def untouched(job_id: str) -> bool:
+    with holdfast.connect("sqlite:///jobs.db") as store:
+        record = store.get(job_id)
+        assert record is not None
+        return (record.state, record.attempts) == (State.READY, 0) and not store.ledger()
+
+
+@SIGNALS
+@pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
+def test_an_early_signal_ends_it_with_zero_and_nothing_reserved(job, moment, number):
+    script = SCRIPT.format(moment=moment, number=int(number))
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert "sent" in ran.stdout.splitlines()
+    assert ran.returncode == 0, ran
+    assert "Traceback" not in ran.stderr
+    assert untouched(job)
+
+
+@SIGNALS
+def test_a_signal_at_any_moment_ends_it_with_zero(folder, number):
+    """From the first line on; there is no job, so it does not matter how far it came."""
+    (folder / "tasks.py").write_text(TASKS)
+    dice = random.Random(7)
+    for _ in range(6):
+        process = subprocess.Popen(
+            [sys.executable, "-c", LISTENS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stdout.readline() == "listens\n"
+        time.sleep(dice.uniform(0, 0.4))
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 0, said
+        assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("line", "listens"),
+    [
+        ("work tasks:app", True),
+        ("--url sqlite:///work --debug work tasks:app", True),
+        ("--url=sqlite:///x work tasks:app", True),
+        ("--space work enqueue t", False),
+        ("enqueue work", False),
+        ("job list", False),
+        ("--config", False),
+        ("--help", False),
+        ("", False),
+    ],
+)
+def test_only_work_listens(line, listens):
+    before = {number: signal.getsignal(number) for number in early_signals.SIGNALS}
+    try:
+        early_signals.listen(line.split())
+        assert [signal.getsignal(number) is early_signals._stop for number in early_signals.SIGNALS] == [
+            listens,
+            listens,
+        ]
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_the_options_that_take_a_value_are_those_of_the_command():
+    taking = [option for option in root.params if isinstance(option, click.Option) and not option.is_flag]
+    assert {name for option in taking for name in option.opts} == early_signals.WITH_VALUE
+
+
+def test_a_caller_with_arguments_keeps_its_signals():
+    before = signal.getsignal(signal.SIGTERM)
+    from holdfast.cli import main
+
+    assert main(["work", "nothing"]) == 2
+    assert signal.getsignal(signal.SIGTERM) is before

@@ -1,0 +1,35 @@
+"""Checks that all drivers share."""
+
+import pytest
+
+import holdfast
+from holdfast.clock import SECOND
+from holdfast.drivers.validation import ledger_position
+from holdfast.errors import InvalidInput
+from holdfast.model.job import JobRecord
+from holdfast.model.settlement import Ack
+
+
+@pytest.mark.parametrize("cursor", ["", "-1", "1.0", "x", "\u0663", "6", "9" * 30])
+def test_a_cursor_is_a_number_that_was_written(cursor):
+    assert ledger_position("5", written=5) == 5
+    with pytest.raises(InvalidInput, match="cursor that this ledger gave"):
+        ledger_position(cursor, written=5)
+
+
+@pytest.mark.parametrize("url", ["memory://", "sqlite:///{folder}/jobs.db"])
+def test_a_reader_that_is_ahead_of_the_ledger_is_told_so(url, tmp_path):
+    """As after a restore from a backup: going on from there would skip what is written up to that place."""
+    store = holdfast.connect(url.format(folder=tmp_path))
+    later = store.space("later")
+    later.enqueue([JobRecord(id=f"j{n}", type="t", queue="q", payload=b"", created_at=0) for n in range(3)])
+    later.settle([Ack(reserved.lease) for reserved in later.reserve(["q"], limit=3, lease_for=60 * SECOND)])
+    cursor = later.ledger().cursor
+    with pytest.raises(InvalidInput, match="older copy"):
+        store.ledger(after=cursor)
+    store.close()
+
+
+def test_a_lease_does_not_show_its_token():
+    lease = holdfast.Lease(job_id="a", token="1.secret", fence=1, expires_at=5)
+    assert "secret" not in repr(lease)

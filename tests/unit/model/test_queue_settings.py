@@ -1,0 +1,121 @@
+"""Pause, concurrency and the rate bucket, which counts in millionths of jobs."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.clock import SECOND
+from holdfast.errors import InvalidInput
+from holdfast.model import bounds
+from holdfast.model.queue_settings import Bucket, OnExhausted, QueueSettings
+
+NOW = 1_800_000_000 * SECOND
+RATES = st.floats(0.001, 10_000) | st.integers(1, 10_000)
+
+
+def allowed(settings: QueueSettings, *, inflight: int = 0, bucket: Bucket | None = None, now: int = NOW) -> int:
+    return settings.allowance(inflight=inflight, bucket=bucket, now=now)
+
+
+def test_without_settings_there_is_room_for_a_whole_batch():
+    assert allowed(QueueSettings(), inflight=10**6) == bounds.MAX_BATCH
+    assert QueueSettings().on_exhausted is OnExhausted.SKIP
+
+
+@pytest.mark.parametrize(("now", "left"), [(NOW - 1, 0), (NOW, bounds.MAX_BATCH), (NOW + 1, bounds.MAX_BATCH)])
+def test_a_pause_ends_at_its_instant(now: int, left: int):
+    assert allowed(QueueSettings(paused_until=NOW), now=now) == left
+
+
+@pytest.mark.parametrize(("inflight", "left"), [(0, 3), (2, 1), (3, 0), (9, 0)])
+def test_concurrency_leaves_what_is_not_in_flight(inflight: int, left: int):
+    assert allowed(QueueSettings(max_inflight=3), inflight=inflight) == left
+
+
+def test_a_full_bucket_holds_one_seconds_worth():
+    assert allowed(QueueSettings(rate=5)) == 5
+    assert allowed(QueueSettings(rate=2.5)) == 3
+    assert allowed(QueueSettings(rate=0.1)) == 1
+    assert allowed(QueueSettings(rate=5, burst=20)) == 20
+
+
+def test_an_emptied_bucket_fills_one_by_one():
+    settings = QueueSettings(rate=10, burst=3)
+    bucket = settings.bucket_after(3, None, NOW)
+    assert bucket == Bucket(level=0, at=NOW)
+    steps = [0, SECOND // 10 - 1, SECOND // 10, 2 * SECOND // 10, 3 * SECOND // 10, 9 * SECOND]
+    assert [allowed(settings, bucket=bucket, now=NOW + step) for step in steps] == [0, 0, 1, 2, 3, 3]
+
+
+def test_jobs_taken_one_by_one_at_one_instant_are_a_whole_burst():
+    settings = QueueSettings(rate=3, burst=7)
+    bucket = None
+    for left in range(7, 0, -1):
+        assert allowed(settings, bucket=bucket) == left
+        bucket = settings.bucket_after(1, bucket, NOW)
+    assert allowed(settings, bucket=bucket) == 0
+
+
+def test_another_rate_counts_from_what_is_left():
+    bucket = QueueSettings(rate=0.001, burst=10).bucket_after(10, None, NOW)
+    assert allowed(QueueSettings(rate=100, burst=10), bucket=bucket, now=NOW + SECOND // 10) == 10
+
+
+def test_the_narrowest_limit_counts():
+    settings = QueueSettings(max_inflight=4, rate=100, burst=2)
+    assert allowed(settings, inflight=1) == 2
+    assert allowed(settings, inflight=3) == 1
+
+
+@given(rate=RATES, burst=st.integers(1, 1000), data=st.data())
+def test_no_window_ever_sees_more_than_its_burst_and_its_rate(rate: float, burst: int, data: st.DataObject):
+    """Greedy consumers at arbitrary instants: what they take is bounded, whatever they do."""
+    settings = QueueSettings(rate=rate, burst=burst)
+    now, bucket, taken = NOW, None, 0
+    for pause in data.draw(st.lists(st.integers(0, 3 * SECOND), max_size=30)):
+        now += pause
+        took = data.draw(st.integers(0, allowed(settings, bucket=bucket, now=now)))
+        bucket = settings.bucket_after(took, bucket, now)
+        taken += took
+        assert taken <= burst + (now - NOW) * rate / SECOND + 0.001
+
+
+@given(rate=st.integers(1, 10_000), burst=st.integers(1, 1000), took=st.integers(1, 1000))
+def test_a_bucket_gives_back_what_was_taken_to_the_microsecond(rate: int, burst: int, took: int):
+    settings = QueueSettings(rate=rate, burst=burst)
+    took = min(took, burst)
+    bucket = settings.bucket_after(took, None, NOW)
+    one_more, all_again = NOW + math.ceil(SECOND / rate), NOW + math.ceil(took * SECOND / rate)
+    assert allowed(settings, bucket=bucket) == burst - took
+    assert allowed(settings, bucket=bucket, now=one_more - 1) == burst - took
+    assert allowed(settings, bucket=bucket, now=one_more) == burst - took + 1
+    assert allowed(settings, bucket=bucket, now=all_again - 1) == burst - 1
+    assert allowed(settings, bucket=bucket, now=all_again) == burst
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"paused_until": -1}, "paused_until"),
+        ({"paused_until": bounds.MAX_INSTANT + 1}, "paused_until"),
+        ({"max_inflight": 0}, "max_inflight"),
+        ({"rate": 0}, "rate"),
+        ({"rate": -1}, "rate"),
+        ({"rate": SECOND + 1}, "rate"),
+        ({"rate": math.nan}, "rate"),
+        ({"rate": math.inf}, "rate"),
+        ({"rate": "5"}, "rate"),
+        ({"burst": 5}, "burst"),
+        ({"rate": 1, "burst": 0}, "burst"),
+        ({"dedupe_window": 0}, "dedupe_window"),
+        ({"dedupe_window": bounds.MAX_LENGTH + 1}, "dedupe_window"),
+    ],
+)
+def test_settings_out_of_range_are_refused(fields: dict[str, object], field: str):
+    with pytest.raises(InvalidInput) as refused:
+        QueueSettings(**fields)  # type: ignore[arg-type]
+    assert refused.value.field == field
