@@ -15,7 +15,7 @@ from holdfast.model import bounds
 from holdfast.model.registry import Change, Entry
 
 KIND = "ledger.reader"
-MOST = 1000  # readers of a space
+MAX_READERS = 1000  # of one space
 
 
 def registered(name: str, *, read_until: int, wait_for: int) -> Change:

@@ -15,6 +15,8 @@ POISON = "poison"
 ATTEMPTS_EXHAUSTED = "attempts exhausted"
 RELEASED_TOO_LONG = "released too long"
 
+EXPIRED_VERB = "expired"  # the last verb of a reaped job: no settlement has it, so none is a repeat of a reap
+
 
 class HeldJob(NamedTuple):
     """What a store knows of a job when somebody comes with a lease for it. Positional: drivers make it from a row."""

@@ -162,7 +162,7 @@ def _clock(session: Session, store: Store) -> Iterator[Check]:
 
 
 def _room(_: Session, store: Store) -> Iterator[Check]:
-    path, check = getattr(store, "path", None), getattr(store, "check_room", None)
+    path, check = getattr(store, "path", None), getattr(store, "check_free_space", None)
     if not isinstance(path, Path) or check is None:
         return
     free = shutil.disk_usage(path.parent).free
