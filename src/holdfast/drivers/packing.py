@@ -46,20 +46,26 @@ def digest_of(payload: bytes) -> bytes:
     return hashlib.blake2b(payload, digest_size=DIGEST_BYTES).digest()
 
 
-read_job: Callable[[Sequence[Any]], JobRecord] = compile_reader(
-    JobRecord,
-    names_of(JOB_COLUMNS),
-    converters={"meta": unpack_meta, "state": _STATES.__getitem__},
-)
-"""Return the job in a row of ``{job_columns}``, in any state. The row has exactly these columns."""
+def job_reader(*, before: int = 0, after: int = 0) -> Callable[[Sequence[Any]], JobRecord]:
+    """Return a function that reads the job, in any state, in a row of ``{job_columns}``.
 
-read_ledger_row: Callable[[Sequence[Any]], LedgerRow] = compile_reader(
-    LedgerRow,
-    names_of(LEDGER_COLUMNS),
-    converters={"ending": _ENDINGS.__getitem__, "state": _STATES.get},
-    more=True,
-)
-"""Return the ledger row in a row of ``{ledger_columns}``. More columns may follow; they are ignored."""
+    The row has ``before`` further columns in front of these, and ``after`` behind them.
+    """
+    return compile_reader(
+        JobRecord,
+        ["_"] * before + [*names_of(JOB_COLUMNS)] + ["_"] * after,
+        converters={"meta": unpack_meta, "state": _STATES.__getitem__},
+    )
+
+
+def ledger_row_reader(*, before: int = 0, after: int = 0) -> Callable[[Sequence[Any]], LedgerRow]:
+    """Return a function that reads the ledger row in a row of ``{ledger_columns}``; see ``job_reader``."""
+    return compile_reader(
+        LedgerRow,
+        ["_"] * before + [*names_of(LEDGER_COLUMNS)] + ["_"] * after,
+        converters={"ending": _ENDINGS.__getitem__, "state": _STATES.get},
+    )
+
 
 SETTINGS_COLUMNS = ("paused_until", "max_inflight", "rate", "burst", "on_exhausted", "dedupe_window")
 

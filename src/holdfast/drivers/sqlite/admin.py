@@ -11,13 +11,13 @@ from holdfast.drivers.contract import Inspection, JobFilter, Page, QueueCounts, 
 from holdfast.drivers.packing import (
     mark_first_occurrences,
     pack_settings,
-    read_job,
     read_settings,
     tally_counts,
     to_json,
 )
 from holdfast.drivers.sqlite import ledger
 from holdfast.drivers.sqlite.domains import pass_turns
+from holdfast.drivers.sqlite.rows import read_job
 from holdfast.drivers.sqlite.settle import StoredJob, find_jobs
 from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.model.job import JobRecord, State

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from operator import attrgetter
-
-from holdfast.drivers.packing import Row, pack_meta, unpack_meta
+from holdfast.drivers.packing import Row, job_reader, ledger_row_reader, pack_meta, unpack_meta
 from holdfast.drivers.statements import ENDED_ONLY
 from holdfast.model.columns import JOB_COLUMNS, names_of
-from holdfast.model.fast_construction import compile_reader
+from holdfast.model.fast_construction import compile_packer, compile_reader
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Reservation, make_reservation
 from holdfast.model.order import Lane
@@ -24,7 +21,12 @@ DUE_COLUMNS = tuple(name for name in _STORED if name not in _LANE)
 
 SEQ, ID, NOTED = 1, 2, -1  # positions in a row of ``reserve/due.sql``
 
-_plain_values: Callable[[JobRecord], Row] = attrgetter(*INSERT_COLUMNS[1:])
+read_job = job_reader()
+read_ledger_row = ledger_row_reader(after=1)  # the number of the row
+
+_pack_insert = compile_packer(
+    INSERT_COLUMNS[1:], arguments=("space", "turn", "available_at", "enqueued_at", "packed_meta")
+)
 _read_due = compile_reader(
     JobRecord,
     ("_", "_", *DUE_COLUMNS, "_"),
@@ -36,13 +38,13 @@ _read_due = compile_reader(
 
 def insert_row(job: JobRecord, space: str, now: int) -> Row:
     """Return the parameters of ``enqueue/insert.sql``."""
-    return (
+    return _pack_insert(
+        job,
         space,
         1 if job.domain is None else 0,
         now if job.run_at is None else job.run_at,
         now,
         pack_meta(job.meta) if job.meta else None,
-        *_plain_values(job),
     )
 
 
