@@ -18,7 +18,7 @@ from urllib.parse import unquote
 import holdfast
 from holdfast import errors
 from holdfast.drivers.contract import Capabilities, Feature
-from holdfast.drivers.postgres.driver import PROMISES
+from holdfast.drivers.postgres.driver import CAPABILITIES
 from holdfast.testing.drivers.conformance import LAWS, Case, cases
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -93,7 +93,7 @@ def drivers() -> str:
     """What each driver keeps, and the reason for what it does not."""
     with tempfile.TemporaryDirectory(prefix="holdfast-docs-") as folder:
         found = [capabilities(url) for url in ("memory://", f"sqlite:///{folder}/docs.db")]
-    found.append(PROMISES)  # without a server to ask
+    found.append(CAPABILITIES)  # without a server to ask
     names = " | ".join(f"`{one.driver}`" for one in found)
     durable = " | ".join(f"`{one.durability.name.lower()}`" for one in found)
     left_out = " | ".join(str(sum(case.gap(one) is not None for case in cases())) for one in found)

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.testing.servers.postgres import START_WITHIN, VARIABLE
+from holdfast.testing.servers.postgres import START_TIMEOUT_SECONDS, URL_VARIABLE
 
 RUN = "TEST_RUN_OF_HOLDFAST"  # a folder that all processes of a run share
-GIVEN = os.environ.get(VARIABLE)  # read once: tests of settings clear what begins with HOLDFAST_
+GIVEN = os.environ.get(URL_VARIABLE)  # read once: tests of settings clear what begins with HOLDFAST_
 
 
 def pytest_configure(config):
@@ -60,11 +60,11 @@ def postgres_server() -> str:
                 keeper = subprocess.Popen([str(part) for part in argv], stdout=log, stderr=log, start_new_session=True)
             keeper.returncode = 0  # not ours to wait for: it serves the whole run
             (folder / "keeper").write_text(str(keeper.pid))
-            deadline = time.monotonic() + START_WITHIN
+            deadline = time.monotonic() + START_TIMEOUT_SECONDS
             while not place.exists():
                 said = (folder / "log").read_text()
                 assert "Traceback" not in said, said
-                assert time.monotonic() < deadline, f"no PostgreSQL after {START_WITHIN} s: {said}"
+                assert time.monotonic() < deadline, f"no PostgreSQL after {START_TIMEOUT_SECONDS} s: {said}"
                 time.sleep(0.02)
     return place.read_text()
 
