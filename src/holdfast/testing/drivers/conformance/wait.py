@@ -6,8 +6,8 @@ import threading
 
 from holdfast.clock import monotonic
 from holdfast.errors import StoreClosed
+from holdfast.testing.drivers.conformance.assertions import assert_equal, assert_raises
 from holdfast.testing.drivers.conformance.case import case
-from holdfast.testing.drivers.conformance.expect import equal, raising
 from holdfast.testing.drivers.harness import LEASE, QUEUE, Harness
 
 SOON = 0.05
@@ -15,9 +15,9 @@ LONG = 20.0
 
 
 @case("L3")
-def a_wait_ends_with_its_timeout(h: Harness) -> None:
-    store = h.wall()
-    equal(store.reserve([QUEUE], limit=1, lease_for=LEASE), [], "reserved from an empty queue")
+def wait_returns_after_its_timeout(h: Harness) -> None:
+    store = h.open_with_store_clock()
+    assert_equal(store.reserve([QUEUE], limit=1, lease_for=LEASE), [], "reserved from an empty queue")
     began = monotonic()
     store.wait([QUEUE], timeout=SOON)
     store.wait([QUEUE], timeout=0)
@@ -25,25 +25,25 @@ def a_wait_ends_with_its_timeout(h: Harness) -> None:
 
 
 @case("L3")
-def a_wait_ends_when_a_job_comes(h: Harness) -> None:
-    store, job = h.wall(), h.job()
-    equal(store.reserve([QUEUE], limit=1, lease_for=LEASE), [], "reserved from an empty queue")
+def wait_returns_when_a_job_is_enqueued(h: Harness) -> None:
+    store, job = h.open_with_store_clock(), h.job()
+    assert_equal(store.reserve([QUEUE], limit=1, lease_for=LEASE), [], "reserved from an empty queue")
     began = monotonic()
     timer = threading.Timer(SOON, store.enqueue, [[job]])
     timer.start()
     try:
-        while not (found := store.reserve([QUEUE], limit=1, lease_for=LEASE)):
+        while not (reservations := store.reserve([QUEUE], limit=1, lease_for=LEASE)):
             store.wait([QUEUE], timeout=LONG)
     finally:
         timer.join()
-    equal(found[0].job.id, job.id, "the job")
+    assert_equal(reservations[0].job.id, job.id, "the job")
     assert monotonic() - began < LONG / 2, "wanted the wait to end when the job came"
 
 
 @case("L3")
-def a_wait_misses_no_job_that_came_before_it(h: Harness) -> None:
-    store, job = h.wall(), h.job()
-    equal(store.reserve([QUEUE], limit=1, lease_for=LEASE), [], "reserved from an empty queue")
+def wait_returns_at_once_if_a_job_was_enqueued_before(h: Harness) -> None:
+    store, job = h.open_with_store_clock(), h.job()
+    assert_equal(store.reserve([QUEUE], limit=1, lease_for=LEASE), [], "reserved from an empty queue")
     store.enqueue([job])
     began = monotonic()
     store.wait([QUEUE], timeout=LONG)
@@ -51,16 +51,16 @@ def a_wait_misses_no_job_that_came_before_it(h: Harness) -> None:
 
 
 @case("L3")
-def a_wait_takes_nothing(h: Harness) -> None:
-    store, job = h.wall(), h.job()
+def wait_reserves_nothing(h: Harness) -> None:
+    store, job = h.open_with_store_clock(), h.job()
     store.enqueue([job])
     store.wait([QUEUE], timeout=SOON)
-    equal(store.get(job.id), job, "the job")
+    assert_equal(store.get(job.id), job, "the job")
 
 
 @case("L14")
 def a_closed_store_refuses_to_wait(h: Harness) -> None:
-    store = h.disposable()
+    store = h.open_store()
     store.close()
-    with raising(StoreClosed):
+    with assert_raises(StoreClosed):
         store.wait([QUEUE], timeout=SOON)
