@@ -1,4 +1,4 @@
-"""Registry writes that commit with an ack, or not at all."""
+"""Registry writes in the same transaction as an ack."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _rows(h: Harness) -> dict[str, bytes | None]:
     return {entry.key: entry.value for entry in h.store.scan(KIND, now=h.now_or_none)}
 
 
-def _there(h: Harness, key: str) -> Entry:
+def _write_row(h: Harness, key: str) -> Entry:
     [entry] = h.store.write([_change(key, b"old")], now=h.now_or_none)
     assert entry is not None, "wanted the row written"
     return entry
@@ -34,12 +34,12 @@ def _there(h: Harness, key: str) -> Entry:
 
 @case("L12", needs=REGISTRY)
 def writes_commit_with_their_ack(h: Harness) -> None:
-    known, gone = _there(h, "known"), _there(h, "gone")
+    known, removed = _write_row(h, "known"), _write_row(h, "removed")
     reservation = h.reserve_new_job()
     writes = (
         _change("new", b"1", version=0, ttl=10),
         _change("known", b"2", version=known.version),
-        _change("gone", None, version=gone.version),
+        _change("removed", None, version=removed.version),
     )
     h.must_settle(Ack(reservation.lease, writes=writes))
     assert_equal(h.state(reservation.job.id), State.DONE, "the state")
@@ -51,20 +51,22 @@ def writes_commit_with_their_ack(h: Harness) -> None:
 
 @case("L12", "L5", needs=REGISTRY)
 def a_refused_write_refuses_the_ack_and_changes_nothing(h: Harness) -> None:
-    there = _there(h, "there")
+    existing = _write_row(h, "there")
     reservation = h.reserve_new_job()
     writes = (_change("new", b"1", version=0), _change("there", b"2", version=0))
     with h.assert_unchanged():
         [answer] = h.settle(Ack(reservation.lease, result=b"1", writes=writes))
     assert isinstance(answer, WriteRefused), f"wanted WriteRefused, got {answer!r}"
-    assert_equal((answer.job_id, answer.kind, answer.key), (reservation.job.id, KIND, "there"), "its facts")
+    assert_equal(
+        (answer.job_id, answer.kind, answer.key), (reservation.job.id, KIND, "there"), "the attributes of the error"
+    )
     assert_equal(_rows(h), {"there": b"old"}, "the rows")
-    assert_equal(h.store.read(KIND, ["there"], now=h.now_or_none), [there], "the row that was there")
+    assert_equal(h.store.read(KIND, ["there"], now=h.now_or_none), [existing], "the existing row")
 
 
 @case("L12", "L5", needs=REGISTRY)
 def a_refused_write_leaves_the_lease_valid(h: Harness) -> None:
-    _there(h, "there")
+    _write_row(h, "there")
     reservation = h.reserve_new_job()
     assert_answers(h.settle(Ack(reservation.lease, writes=(_change("there", b"2", version=0),))), WriteRefused)
     h.must_extend(reservation.lease)
@@ -82,7 +84,7 @@ def a_repeated_ack_writes_nothing(h: Harness) -> None:
     assert_equal(h.store.read(KIND, ["key"], now=h.now_or_none), before, "the row")
     h.store.write([_change("key", b"later")], now=h.now_or_none)
     h.must_settle(ack)
-    assert_equal(_rows(h), {"key": b"later"}, "the rows after somebody else wrote")
+    assert_equal(_rows(h), {"key": b"later"}, "the rows after another write")
 
 
 @case("L6", needs=REGISTRY)
@@ -108,7 +110,7 @@ def a_stale_ack_writes_nothing(h: Harness) -> None:
 
 @case("L5", needs=REGISTRY)
 def a_refused_write_does_not_affect_other_settlements_of_the_batch(h: Harness) -> None:
-    _there(h, "there")
+    _write_row(h, "there")
     first, second, third = (h.reserve_new_job() for _ in range(3))
     answers = h.settle(
         Ack(first.lease, writes=(_change("a", b"1", version=0),)),
@@ -143,7 +145,7 @@ def a_write_treats_an_expired_row_as_absent(h: Harness) -> None:
 
 @case("L12", needs=REGISTRY)
 def a_lease_can_be_settled_differently_after_a_refused_write(h: Harness) -> None:
-    _there(h, "there")
+    _write_row(h, "there")
     reservation = h.reserve_new_job()
     assert_answers(h.settle(Ack(reservation.lease, writes=(_change("there", b"2", version=0),))), WriteRefused)
     h.must_settle(Retry(reservation.lease, error="lost the race"))

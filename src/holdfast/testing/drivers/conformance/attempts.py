@@ -1,4 +1,4 @@
-"""Retries, releases, crashes: how runs are counted, and when they are used up (L7, L8, L9)."""
+"""Retries, releases and crashes: how attempts are counted and when they are exhausted (L7, L8, L9)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def a_job_runs_exactly_max_attempts_times(h: Harness) -> None:
         runs += 1
         assert_equal(reservations[0].job.attempts, runs, "attempts")
         h.must_settle(Retry(reservations[0].lease))
-    assert_equal((runs, h.state(job.id)), (3, State.DEAD), "runs, and the state after them")
+    assert_equal((runs, h.state(job.id)), (3, State.DEAD), "the number of runs and the final state")
 
 
 @case("L7")
@@ -86,7 +86,7 @@ def an_expired_lease_uses_its_attempt_and_counts_as_a_crash(h: Harness) -> None:
     reservation = h.reserve_new_job()
     assert_equal(h.expire_leases(), 1, "reaped")
     assert_equal(h.get(reservation.job.id), replace(reservation.job, state=State.READY, crashes=1), "the job")
-    assert_equal(h.reserve_one().job.attempts, 2, "attempts of the next run")
+    assert_equal(h.reserve_one().job.attempts, 2, "attempts at the next reservation")
 
 
 @case("L7", needs=SCHEDULING)
@@ -166,7 +166,7 @@ def a_retry_resets_the_crashes_in_a_row(h: Harness) -> None:
 
 @case("L7")
 def a_retry_marked_as_crashed_counts_as_a_crash(h: Harness) -> None:
-    """A worker whose child died settles at once instead of letting the lease expire; the job is as suspicious."""
+    """A worker whose child process died settles at once and does not wait until the lease expires."""
     job = h.enqueue_job(max_crashes=3)
     h.reserve_one(lease_for=1)
     h.advance(1)
@@ -202,7 +202,7 @@ def a_release_refunds_the_attempt_and_stores_no_error(h: Harness) -> None:
     h.advance(SECOND)
     h.must_settle(Release(reservation.lease))
     assert_equal(h.get(reservation.job.id), replace(reservation.job, state=State.READY, attempts=0), "the job")
-    assert_equal(h.reserve_one().job.attempts, 1, "attempts of the next run")
+    assert_equal(h.reserve_one().job.attempts, 1, "attempts at the next reservation")
 
 
 @case("L8")
@@ -247,19 +247,21 @@ def a_release_keeps_the_error_of_the_previous_attempt(h: Harness) -> None:
 @case("L8", "L9", needs=SCHEDULING)
 def a_job_released_beyond_its_budget_becomes_a_dead_letter(h: Harness) -> None:
     reservation = h.reserve_new_job()
-    h.advance(3)  # held for 3, delayed by 4, held for 2, delayed by 1: ten in all
+    h.advance(3)  # in flight for 3, delayed by 4, in flight for 2, delayed by 1: ten in total
     h.must_settle(Release(reservation.lease, delay=4, budget=10))
     h.advance(4)
     reservation = h.reserve_one()
     h.advance(2)
     h.must_settle(Release(reservation.lease, delay=1, budget=10))
-    assert_equal(h.state(reservation.job.id), State.READY, "the state at its budget")
+    assert_equal(h.state(reservation.job.id), State.READY, "the state at the limit of the budget")
     h.advance(1)
     reservation = h.reserve_one()
     h.advance(1)
     h.must_settle(Release(reservation.lease, budget=10))
     job = h.get(reservation.job.id)
-    assert_equal((job.state, job.dead_reason), (State.DEAD, transition.RELEASED_TOO_LONG), "state and reason beyond it")
+    assert_equal(
+        (job.state, job.dead_reason), (State.DEAD, transition.RELEASED_TOO_LONG), "state and reason beyond the budget"
+    )
     assert_equal((job.dead_at, h.inspect(job.id).ended_at), (h.now, h.now), "dead_at and ended_at")
 
 
@@ -297,7 +299,7 @@ def a_dead_letter_keeps_every_field_of_the_job(h: Harness) -> None:
         timeout=LEASE,
     )
     h.must_settle(Retry(reservation.lease, error="e"))
-    kept = h.get(reservation.job.id)
+    dead_letter = h.get(reservation.job.id)
     wanted = replace(
         reservation.job,
         state=State.DEAD,
@@ -306,4 +308,4 @@ def a_dead_letter_keeps_every_field_of_the_job(h: Harness) -> None:
         dead_reason=transition.ATTEMPTS_EXHAUSTED,
         dead_at=h.now,
     )
-    assert_equal(kept, wanted, "the dead letter")
+    assert_equal(dead_letter, wanted, "the dead letter")

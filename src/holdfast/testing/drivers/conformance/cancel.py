@@ -1,4 +1,4 @@
-"""Asking a job to stop."""
+"""Cancel jobs: ready jobs at once, running jobs by a request to their worker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.model.ledger import Ending
 from holdfast.model.settlement import Ack, Fail, Release, Retry
 from holdfast.testing.drivers.conformance.assertions import assert_answers, assert_equal
 from holdfast.testing.drivers.conformance.case import case
-from holdfast.testing.drivers.conformance.settle import VERBS
+from holdfast.testing.drivers.conformance.settle import SETTLEMENTS
 from holdfast.testing.drivers.harness import LEASE, Harness
 
 
@@ -50,7 +50,7 @@ def a_running_job_continues_and_extend_reports_the_cancel_request(h: Harness) ->
     assert_equal(
         (inspection.cancel_requested, inspection.fence), (True, reservation.lease.fence), "cancel_requested and fence"
     )
-    assert h.must_extend(reservation.lease).cancel_requested, "wanted extend to tell of the request"
+    assert h.must_extend(reservation.lease).cancel_requested, "wanted extend to report the request"
     assert_equal(h.ledger(), [], "the ledger")
 
 
@@ -58,7 +58,7 @@ def a_running_job_continues_and_extend_reports_the_cancel_request(h: Harness) ->
 def extend_reports_no_cancel_request_for_other_jobs(h: Harness) -> None:
     first, second = h.reserve_new_job(), h.reserve_new_job()
     h.cancel(first.job.id)
-    assert not h.must_extend(second.lease).cancel_requested, "wanted extend to tell the other nothing"
+    assert not h.must_extend(second.lease).cancel_requested, "wanted extend to report no request for the other job"
 
 
 @case("L5")
@@ -74,7 +74,7 @@ def an_ack_wins_over_a_cancel(h: Harness) -> None:
 def _cancelled_by(h: Harness, verb: str) -> None:
     reservation = h.reserve_new_job()
     h.cancel(reservation.job.id)
-    h.must_settle(VERBS[verb](reservation.lease))
+    h.must_settle(SETTLEMENTS[verb](reservation.lease))
     job = h.get(reservation.job.id)
     assert_equal((job.state, job.dead_reason, job.dead_at), (State.CANCELLED, None, None), "the job")
     assert_equal(h.inspect(reservation.job.id).ended_at, h.now, "ended_at")
@@ -163,7 +163,7 @@ def a_requeue_clears_the_cancel_request(h: Harness) -> None:
     h.must_settle(Release(reservation.lease))
     assert_equal(h.requeue(reservation.job.id), [True], "requeued")
     again = h.reserve_one()
-    assert not h.must_extend(again.lease).cancel_requested, "wanted the request forgotten"
+    assert not h.must_extend(again.lease).cancel_requested, "wanted the request cleared"
     h.must_settle(Retry(again.lease))
     assert_equal(h.state(reservation.job.id), State.READY, "the state")
 

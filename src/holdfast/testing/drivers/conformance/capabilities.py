@@ -1,4 +1,4 @@
-"""What a driver declares, declines and survives (L14, L15)."""
+"""Capabilities, durability and close (L14, L15)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.harness import LEASE, QUEUE, CaseSkipped, Harness
 
 
-def _declined(h: Harness, feature: Feature) -> str:
-    """The reason of a gap; the case is about gaps, so a driver without this one need not sit it."""
+def _gap_reason(h: Harness, feature: Feature) -> str:
+    """Return the reason of a declared gap; skip the case if the driver supports the feature."""
     reason = h.capabilities.gaps.get(feature)
     if reason is None:
-        raise CaseSkipped(f"this driver offers {feature}")
+        raise CaseSkipped(f"this driver supports {feature}")
     return reason
 
 
@@ -40,32 +40,32 @@ def a_driver_has_a_name_and_a_reason_for_every_gap(h: Harness) -> None:
 
 @case("L14")
 def an_offset_is_refused_by_a_driver_that_declines_offsets_and_no_job_of_the_batch_is_stored(h: Harness) -> None:
-    reason = _declined(h, Feature.OFFSETS)
+    reason = _gap_reason(h, Feature.OFFSETS)
     with assert_raises(Unsupported) as caught:
         h.enqueue(h.job(), h.job(domain="d", offset=0))
-    assert_equal((caught[0].feature, caught[0].reason), (Feature.OFFSETS, reason), "its facts")
+    assert_equal((caught[0].feature, caught[0].reason), (Feature.OFFSETS, reason), "the attributes of the error")
     assert_equal(h.store.find().items, [], "the stored jobs")
 
 
 @case("L14", needs={Feature.LIMITS})
 def the_halt_policy_is_refused_by_a_driver_that_declines_it_and_the_settings_stay_unchanged(h: Harness) -> None:
-    reason = _declined(h, Feature.HALT)
+    reason = _gap_reason(h, Feature.HALT)
     with assert_raises(Unsupported) as caught:
         h.store.configure(QUEUE, QueueSettings(max_inflight=1, on_exhausted=OnExhausted.HALT))
-    assert_equal((caught[0].feature, caught[0].reason), (Feature.HALT, reason), "its facts")
+    assert_equal((caught[0].feature, caught[0].reason), (Feature.HALT, reason), "the attributes of the error")
     assert_equal(h.store.settings(QUEUE), QueueSettings(), "the settings")
 
 
 @case("L14")
 def joining_a_transaction_is_refused_by_a_driver_that_declines_it(h: Harness) -> None:
-    reason = _declined(h, Feature.JOINED)
+    reason = _gap_reason(h, Feature.JOINED)
     with assert_raises(Unsupported) as caught:
         h.store.joined(object())
-    assert_equal((caught[0].feature, caught[0].reason), (Feature.JOINED, reason), "its facts")
+    assert_equal((caught[0].feature, caught[0].reason), (Feature.JOINED, reason), "the attributes of the error")
 
 
 def _calls(store: Store) -> dict[str, Callable[[], object]]:
-    """Every call of the contract that this driver offers, none of them wrong in any way."""
+    """Return every call that this driver supports, each with valid arguments."""
     lease = Lease(job_id="j", token="1.0", fence=1, expires_at=1)
     calls: dict[str, Callable[[], object]] = {
         "enqueue": lambda: store.enqueue([]),
@@ -88,11 +88,16 @@ def _calls(store: Store) -> dict[str, Callable[[], object]]:
         "write": lambda: store.write([Change(kind="kind", key="key", value=b"1")]),
         "scan": lambda: store.scan("kind"),
     }
-    declined = {verb for feature, verbs in _OPTIONAL.items() if not store.capabilities.has(feature) for verb in verbs}
+    declined = {
+        verb
+        for feature, verbs in _METHODS_OF_OPTIONAL_FEATURES.items()
+        if not store.capabilities.has(feature)
+        for verb in verbs
+    }
     return {verb: call for verb, call in calls.items() if verb not in declined}
 
 
-_OPTIONAL = {
+_METHODS_OF_OPTIONAL_FEATURES = {
     Feature.LEDGER: ("ledger",),
     Feature.REGISTRY: ("read", "write", "scan"),
     Feature.LIMITS: ("configure", "settings"),
@@ -131,17 +136,17 @@ def closing_one_connection_leaves_the_others_open(h: Harness) -> None:
     other = h.connect_again()
     assert_equal(other.get(job.id), job, "the job, seen by another connection")
     other.close()
-    assert_equal(h.reserve_ids(), [job.id], "reserved over the first")
+    assert_equal(h.reserve_ids(), [job.id], "reserved on the first connection")
 
 
-def _durable(h: Harness) -> None:
+def _skip_unless_durable(h: Harness) -> None:
     if h.capabilities.durability < Durability.PROCESS:
-        raise CaseSkipped("nothing survives a close in this driver's durability class")
+        raise CaseSkipped("a store of this durability class is empty after a close")
 
 
 @case("L15", needs={Feature.PROCESSES})
 def jobs_leases_and_endings_survive_closing_and_reopening_the_store(h: Harness) -> None:
-    _durable(h)
+    _skip_unless_durable(h)
     space = h.new_space_name()
     first = h.open_store(space=space)
     jobs = [h.job(), h.job(), h.job()]
@@ -150,9 +155,9 @@ def jobs_leases_and_endings_survive_closing_and_reopening_the_store(h: Harness) 
     first.settle([Ack(done.lease, result=b"1")], now=h.now_or_none)
     first.close()
     again = h.open_store(space=space)
-    found = [again.get(job.id) for job in jobs]
+    stored_jobs = [again.get(job.id) for job in jobs]
     wanted = [replace(done.job, state=State.DONE, result=b"1"), running.job, jobs[2]]
-    assert_equal(found, wanted, "the jobs")
+    assert_equal(stored_jobs, wanted, "the jobs")
     assert_equal(
         again.settle([Ack(done.lease), Ack(running.lease)], now=h.now_or_none), [None, None], "the settlements"
     )
@@ -160,7 +165,7 @@ def jobs_leases_and_endings_survive_closing_and_reopening_the_store(h: Harness) 
 
 @case("L4", "L15", needs={Feature.PROCESSES})
 def fences_and_versions_keep_growing_after_the_store_is_reopened(h: Harness) -> None:
-    _durable(h)
+    _skip_unless_durable(h)
     space, fences, versions = h.new_space_name(), [], []
     for _ in range(3):
         store = h.open_store(space=space)

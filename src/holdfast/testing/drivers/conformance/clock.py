@@ -1,4 +1,4 @@
-"""Whose time it is (L1, L2)."""
+"""Which clock decides, and comparisons to the microsecond (L1, L2)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.testing.drivers.harness import LEASE, QUEUE, Harness
 
 
 def _with_now(store: Store, now: int) -> dict[str, Callable[[], object]]:
-    """Every call that takes ``now``, none of them wrong in any other way."""
+    """Return every call that takes ``now``, each with valid arguments."""
     return {
         "enqueue": lambda: store.enqueue([], now=now),
         "reserve": lambda: store.reserve([QUEUE], limit=1, lease_for=LEASE, now=now),
@@ -51,7 +51,7 @@ def the_registry_refuses_now_unless_the_store_was_opened_with_a_callers_clock(h:
     for verb, call in _registry_with_now(store, 1).items():
         with assert_raises(CallerClockRefused, verb):
             call()
-    assert_equal(store.read("kind", ["key"]), [None], "what a refused write left")
+    assert_equal(store.read("kind", ["key"]), [None], "the row after a refused write")
 
 
 @case("L1")
@@ -64,13 +64,13 @@ def an_enqueue_with_a_refused_now_stores_nothing(h: Harness) -> None:
 
 @case("L1")
 def a_reserve_with_a_refused_now_reaps_nothing(h: Harness) -> None:
-    """A worker whose clock is far ahead must not be able to take what others hold."""
+    """A worker whose clock is far ahead must not end the leases of other workers."""
     store, job = h.open_with_store_clock(), h.job()
     store.enqueue([job])
     [reservation] = store.reserve([QUEUE], limit=1, lease_for=LEASE)
     with assert_raises(CallerClockRefused):
         store.reserve([QUEUE], limit=1, lease_for=LEASE, now=bounds.MAX_INSTANT)
-    assert_equal(store.reserve([QUEUE], limit=1, lease_for=LEASE), [], "what a second reserve got")
+    assert_equal(store.reserve([QUEUE], limit=1, lease_for=LEASE), [], "jobs reserved by a second reserve")
     inspection = store.inspect(job.id)
     assert inspection is not None
     assert_equal(inspection.fence, reservation.lease.fence, "the fence of the lease")
@@ -81,12 +81,12 @@ def without_now_the_stores_own_clock_decides(h: Harness) -> None:
     store = h.open_with_store_clock()
     store.enqueue([h.job(max_crashes=None)])
     [first] = store.reserve([QUEUE], limit=1, lease_for=1)
-    # A lease of a microsecond is over by the time another call arrives.
+    # A lease of one microsecond has expired before the next call arrives.
     [second] = store.reserve([QUEUE], limit=1, lease_for=LEASE)
     assert second.lease.fence > first.lease.fence, "wanted the expired lease to be replaced"
     [longer] = store.extend([second.lease], lease_for=2 * LEASE)
     assert not isinstance(longer, Exception), f"wanted the lease extended, got {longer!r}"
-    assert longer.expires_at >= second.lease.expires_at + LEASE, "wanted an extend to reckon from a later instant"
+    assert longer.expires_at >= second.lease.expires_at + LEASE, "wanted expires_at counted from a later instant"
 
 
 @case("L1", needs={Feature.CALLER_CLOCK})

@@ -1,4 +1,4 @@
-"""Pause, concurrency and rate limits: settings that reserve honours exactly."""
+"""Pause, concurrency and rate limits, which reserve applies exactly."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def _fill(h: Harness, count: int, **fields: Any) -> list[str]:
 @case("L3", needs=LIMITS)
 def settings_are_stored_per_queue_and_type(h: Harness) -> None:
     assert_equal(h.store.settings(QUEUE), QueueSettings(), "the settings of a new queue")
-    ours = QueueSettings(paused_until=5, max_inflight=3, rate=2.5, burst=7, dedupe_window=SECOND)
-    types = QueueSettings(max_inflight=1)
-    h.store.configure(QUEUE, ours)
-    h.store.configure(QUEUE, types, type="a")
-    assert_equal(h.store.settings(QUEUE), ours, "of the queue")
-    assert_equal(h.store.settings(QUEUE, type="a"), types, "of the type")
+    queue_settings = QueueSettings(paused_until=5, max_inflight=3, rate=2.5, burst=7, dedupe_window=SECOND)
+    type_settings = QueueSettings(max_inflight=1)
+    h.store.configure(QUEUE, queue_settings)
+    h.store.configure(QUEUE, type_settings, type="a")
+    assert_equal(h.store.settings(QUEUE), queue_settings, "of the queue")
+    assert_equal(h.store.settings(QUEUE, type="a"), type_settings, "of the type")
     assert_equal(h.store.settings(QUEUE, type="b"), QueueSettings(), "of another type")
     assert_equal(h.store.settings("other"), QueueSettings(), "of another queue")
-    assert_equal(h.connect_again().settings(QUEUE), ours, "seen by another connection")
+    assert_equal(h.connect_again().settings(QUEUE), queue_settings, "seen by another connection")
 
 
 @case("L3", needs=LIMITS)
@@ -113,7 +113,7 @@ def every_ending_frees_capacity(h: Harness) -> None:
     for ending in (Ack, Retry, Release):
         h.must_settle(ending(h.reserve_one().lease))
     h.reserve_one()
-    assert_equal(h.reserve(), [], "reserved while the room is taken")
+    assert_equal(h.reserve(), [], "reserved while no capacity is free")
     h.advance(LEASE)
     assert_equal(len(h.reserve()), 1, "jobs reserved when the lease has expired")
 
@@ -215,7 +215,7 @@ def a_rate_is_exact_over_time(h: Harness) -> None:
     for _ in range(100):
         total += len(h.reserve(10, lease_for=HOUR))
         h.advance(100 * MILLISECOND)
-    # The burst, and five in each of the 9.9 seconds between the first and the last call.
+    # The burst, and five jobs in each of the 9.9 seconds between the first and the last call.
     assert_equal(total, 5 + 49, "jobs reserved in ten seconds")
 
 
@@ -227,7 +227,7 @@ def a_rate_that_does_not_divide_a_second_loses_nothing_to_rounding(h: Harness) -
     for _ in range(100):
         total += len(h.reserve(10, lease_for=HOUR))
         h.advance(100 * MILLISECOND)
-    # The burst, and what 9.9 seconds at three per second bring: 29.7.
+    # The burst, and the 29.7 jobs of 9.9 seconds at three per second.
     assert_equal(total, 3 + 29, "jobs reserved in ten seconds")
 
 
@@ -277,7 +277,7 @@ def a_rate_and_max_inflight_apply_together(h: Harness) -> None:
     first = h.reserve(9)
     assert_equal(len(first), 2, "jobs reserved within max_inflight")
     h.must_settle(*[Ack(reservation.lease) for reservation in first])
-    assert_equal(len(h.reserve(9)), 1, "jobs reserved within what the burst has left")
+    assert_equal(len(h.reserve(9)), 1, "jobs reserved within the rest of the burst")
 
 
 @case("L3", needs=LIMITS | {Feature.SPACES})
@@ -286,4 +286,6 @@ def settings_belong_to_their_space(h: Harness) -> None:
     other = h.open_other_space()
     other.enqueue([h.job()], now=h.now_or_none)
     assert_equal(other.settings(QUEUE), QueueSettings(), "the settings in another space")
-    assert_equal(len(other.reserve([QUEUE], limit=1, lease_for=LEASE, now=h.now_or_none)), 1, "jobs reserved there")
+    assert_equal(
+        len(other.reserve([QUEUE], limit=1, lease_for=LEASE, now=h.now_or_none)), 1, "jobs reserved in another space"
+    )

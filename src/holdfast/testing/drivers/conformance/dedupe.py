@@ -33,7 +33,7 @@ def the_same_key_with_another_payload_is_a_conflict_and_changes_nothing(h: Harne
 @case("L12", needs=KEYS)
 def a_different_key_makes_a_different_job(h: Harness) -> None:
     first, second = h.enqueue_job(idempotency_key="k"), h.enqueue_job(idempotency_key="K")
-    assert_equal(h.reserve_ids(5), [first.id, second.id], "the jobs to run")
+    assert_equal(h.reserve_ids(5), [first.id, second.id], "the jobs reserved")
 
 
 @case("L12", needs=KEYS)
@@ -52,7 +52,7 @@ def the_same_key_in_another_space_makes_a_different_job(h: Harness) -> None:
 @case("L12", needs=KEYS)
 def jobs_without_a_key_are_never_deduplicated(h: Harness) -> None:
     first, second = h.enqueue_job(), h.enqueue_job()
-    assert_equal(h.reserve_ids(5), [first.id, second.id], "the jobs to run")
+    assert_equal(h.reserve_ids(5), [first.id, second.id], "the jobs reserved")
 
 
 @case("L12", needs=KEYS)
@@ -61,11 +61,11 @@ def a_large_job_batch_has_one_key_per_job(h: Harness) -> None:
     keys = [f"key {number}" for number in range(many)]
     jobs = h.job_batch([key.encode() for key in keys], keys)
     first = h.store.enqueue(jobs, now=h.now_or_none)
-    assert_equal([answer.existed for answer in first], [False] * many, "existed, of new keys")
+    assert_equal([answer.existed for answer in first], [False] * many, "existed, for new keys")
     again = h.job_batch([b"another", *jobs.payloads[1:], b"new", b"new"], [*keys, "new", "new"])
     answers = h.store.enqueue(again, now=h.now_or_none)
     assert_equal(
-        [answer.existed for answer in answers], [True] * many + [False, True], "existed, of known keys and a new one"
+        [answer.existed for answer in answers], [True] * many + [False, True], "existed, for known keys and one new key"
     )
     assert_equal([answer.conflict for answer in answers], [True] + [False] * (many + 1), "conflict")
     assert_equal([answer.id for answer in answers[:many]], list(jobs.ids), "the jobs of the known keys")
@@ -77,7 +77,7 @@ def a_large_job_batch_whose_keys_are_all_none_makes_only_new_jobs(h: Harness) ->
         jobs = h.job_batch([b"1"] * 600, [None] * 600)
         answers = h.store.enqueue(jobs, now=h.now_or_none)
         assert_equal({answer.existed for answer in answers}, {False}, "whether they existed")
-    assert_equal(len(h.reserve_ids(1200)), 1200, "how many there are")
+    assert_equal(len(h.reserve_ids(1200)), 1200, "the number of jobs")
 
 
 @case("L12", needs=KEYS | {Feature.LIMITS})

@@ -1,4 +1,4 @@
-"""One at a time, in order (L11)."""
+"""Domains: one job at a time, in order (L11)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from holdfast.testing.drivers.harness import LEASE, Harness
 DOMAINS = {Feature.DOMAINS}
 
 
-def _pair(h: Harness, **fields: object) -> tuple[str, str]:
-    """A head and the job behind it."""
+def _enqueue_two(h: Harness, **fields: object) -> tuple[str, str]:
+    """Enqueue two jobs of one domain: the head and the job behind it."""
     return h.enqueue_job(domain="d", **fields).id, h.enqueue_job(domain="d").id
 
 
@@ -30,14 +30,14 @@ def a_large_job_batch_of_one_domain_runs_one_job_at_a_time(h: Harness) -> None:
 
 @case("L11", needs=DOMAINS)
 def a_domain_has_at_most_one_job_in_flight(h: Harness) -> None:
-    first, _ = _pair(h)
+    first, _ = _enqueue_two(h)
     assert_equal(h.reserve_ids(1), [first], "the head")
-    assert_equal(h.reserve(5), [], "what stands behind it")
+    assert_equal(h.reserve(5), [], "the job behind the head")
 
 
 @case("L11", needs=DOMAINS)
 def one_reserve_never_returns_two_jobs_of_a_domain(h: Harness) -> None:
-    first, _ = _pair(h)
+    first, _ = _enqueue_two(h)
     free = h.enqueue_job().id
     other = h.enqueue_job(domain="e").id
     assert_equal(h.reserve_ids(10), [first, free, other], "one batch")
@@ -65,7 +65,7 @@ def neither_priority_nor_run_at_changes_the_order_of_a_domain(h: Harness) -> Non
 
 @case("L11", needs=DOMAINS | {Feature.SCHEDULING})
 def a_scheduled_head_blocks_its_domain(h: Harness) -> None:
-    first, _ = _pair(h, run_at=h.now + 10)
+    first, _ = _enqueue_two(h, run_at=h.now + 10)
     assert_equal(h.reserve(5), [], "before the head is due")
     h.advance(10)
     assert_equal(h.reserve_ids(5), [first], "when it is due")
@@ -73,7 +73,7 @@ def a_scheduled_head_blocks_its_domain(h: Harness) -> None:
 
 @case("L11", needs=DOMAINS | {Feature.SCHEDULING})
 def a_head_in_backoff_blocks_its_domain_without_a_lease(h: Harness) -> None:
-    first, _ = _pair(h)
+    first, _ = _enqueue_two(h)
     h.must_settle(Retry(h.reserve_one().lease, delay=10))
     assert_equal(h.state(first), State.READY, "the head")
     assert_equal(h.inspect(first).fence, None, "its fence")
@@ -85,7 +85,7 @@ def a_head_in_backoff_blocks_its_domain_without_a_lease(h: Harness) -> None:
 
 @case("L11", needs=DOMAINS)
 def a_retried_head_runs_before_the_next_job_of_its_domain(h: Harness) -> None:
-    first, _ = _pair(h)
+    first, _ = _enqueue_two(h)
     h.advance(SECOND)
     h.must_settle(Retry(h.reserve_one().lease))
     assert_equal(h.reserve_ids(5), [first], "after the retry")
@@ -93,14 +93,14 @@ def a_retried_head_runs_before_the_next_job_of_its_domain(h: Harness) -> None:
 
 @case("L11", "L8", needs=DOMAINS)
 def a_released_head_keeps_its_turn(h: Harness) -> None:
-    first, _ = _pair(h)
+    first, _ = _enqueue_two(h)
     h.must_settle(Release(h.reserve_one().lease))
     assert_equal(h.reserve_ids(5), [first], "after the release")
 
 
 @case("L11", "L7", needs=DOMAINS)
 def a_head_whose_lease_expired_keeps_its_turn(h: Harness) -> None:
-    first, _ = _pair(h)
+    first, _ = _enqueue_two(h)
     h.reserve_one()
     h.advance(LEASE)
     assert_equal(h.reserve_ids(5), [first], "after the lease expired")
@@ -108,28 +108,28 @@ def a_head_whose_lease_expired_keeps_its_turn(h: Harness) -> None:
 
 @case("L11", needs=DOMAINS)
 def an_ack_passes_the_turn_to_the_next_job(h: Harness) -> None:
-    _, second = _pair(h)
+    _, second = _enqueue_two(h)
     h.must_settle(Ack(h.reserve_one().lease))
     assert_equal(h.reserve_ids(5), [second], "after the ack")
 
 
 @case("L11", needs=DOMAINS)
 def a_fail_passes_the_turn_to_the_next_job(h: Harness) -> None:
-    _, second = _pair(h)
+    _, second = _enqueue_two(h)
     h.must_settle(Fail(h.reserve_one().lease, reason="no"))
     assert_equal(h.reserve_ids(5), [second], "after the fail")
 
 
 @case("L11", needs=DOMAINS)
 def a_retry_with_no_attempts_left_passes_the_turn(h: Harness) -> None:
-    _, second = _pair(h, max_attempts=1)
+    _, second = _enqueue_two(h, max_attempts=1)
     h.must_settle(Retry(h.reserve_one().lease))
     assert_equal(h.reserve_ids(5), [second], "after the last attempt")
 
 
 @case("L11", needs=DOMAINS)
 def a_release_beyond_its_budget_passes_the_turn(h: Harness) -> None:
-    _, second = _pair(h)
+    _, second = _enqueue_two(h)
     reservation = h.reserve_one()
     h.advance(1)
     h.must_settle(Release(reservation.lease, budget=0))
@@ -138,7 +138,7 @@ def a_release_beyond_its_budget_passes_the_turn(h: Harness) -> None:
 
 @case("L11", needs=DOMAINS)
 def a_last_attempt_that_expires_passes_the_turn_in_the_same_call(h: Harness) -> None:
-    first, second = _pair(h, max_attempts=1)
+    first, second = _enqueue_two(h, max_attempts=1)
     h.reserve_one()
     h.advance(LEASE)
     assert_equal(h.reserve_ids(5), [second], "the reserve that ended the head")
@@ -147,7 +147,7 @@ def a_last_attempt_that_expires_passes_the_turn_in_the_same_call(h: Harness) -> 
 
 @case("L11", needs=DOMAINS)
 def a_poison_job_passes_the_turn(h: Harness) -> None:
-    first, second = _pair(h, max_crashes=1)
+    first, second = _enqueue_two(h, max_crashes=1)
     h.reserve_one()
     assert_equal(h.expire_leases(), 1, "reaped")
     assert_equal(h.state(first), State.DEAD, "the head")
@@ -156,14 +156,14 @@ def a_poison_job_passes_the_turn(h: Harness) -> None:
 
 @case("L11", needs=DOMAINS)
 def cancelling_a_ready_head_passes_the_turn(h: Harness) -> None:
-    first, second = _pair(h)
+    first, second = _enqueue_two(h)
     h.cancel(first)
     assert_equal(h.reserve_ids(5), [second], "after the cancel")
 
 
 @case("L11", needs=DOMAINS)
 def cancelling_a_running_head_passes_the_turn_when_the_head_ends(h: Harness) -> None:
-    first, second = _pair(h)
+    first, second = _enqueue_two(h)
     reservation = h.reserve_one()
     h.cancel(first)
     assert_equal(h.reserve(5), [], "while the head runs")
@@ -177,19 +177,19 @@ def cancelling_a_job_in_the_middle_does_not_change_the_head(h: Harness) -> None:
     h.cancel(middle)
     reservation = h.reserve_one()
     assert_equal(reservation.job.id, first, "the head")
-    assert_equal(h.reserve(5), [], "what stands behind it")
+    assert_equal(h.reserve(5), [], "the job behind the head")
     h.must_settle(Ack(reservation.lease))
     assert_equal(h.reserve_ids(5), [last], "the next")
 
 
 @case("L11", needs=DOMAINS)
 def cancelling_the_job_behind_a_running_head_does_not_change_the_head(h: Harness) -> None:
-    _, second = _pair(h)
+    _, second = _enqueue_two(h)
     reservation = h.reserve_one()
     h.cancel(second)
-    assert_equal(h.reserve(5), [], "what may run")
+    assert_equal(h.reserve(5), [], "jobs reserved")
     h.must_settle(Ack(reservation.lease))
-    assert_equal(h.reserve(5), [], "what is left")
+    assert_equal(h.reserve(5), [], "jobs reserved after the ack")
 
 
 @case("L11", needs=DOMAINS)
@@ -216,7 +216,7 @@ def a_domain_belongs_to_its_space(h: Harness) -> None:
 
 @case("L11", needs=DOMAINS)
 def a_requeued_job_goes_to_the_end_of_its_domain(h: Harness) -> None:
-    first, second = _pair(h)
+    first, second = _enqueue_two(h)
     h.must_settle(Fail(h.reserve_one().lease, reason="no"))
     third = h.enqueue_job(domain="d").id
     h.requeue(first)
@@ -240,11 +240,11 @@ def a_requeued_job_gets_the_turn_of_an_empty_domain(h: Harness) -> None:
 def purging_an_ended_job_does_not_change_its_domain(h: Harness) -> None:
     reservation = h.reserve_new_job(domain="d")
     h.must_settle(Ack(reservation.lease))
-    first, second = _pair(h)
+    first, second = _enqueue_two(h)
     h.purge(reservation.job.id)
     running = h.reserve_one()
     assert_equal(running.job.id, first, "the head")
-    assert_equal(h.reserve(5), [], "what stands behind it")
+    assert_equal(h.reserve(5), [], "the job behind the head")
     h.must_settle(Ack(running.lease))
     assert_equal(h.reserve_ids(5), [second], "the next")
 
@@ -257,7 +257,7 @@ def a_repeated_ack_passes_the_turn_only_once(h: Harness) -> None:
     h.must_settle(ack)
     assert_equal(h.reserve_ids(5), [jobs[1]], "the next")
     h.must_settle(ack)
-    assert_equal(h.reserve(5), [], "what stands behind it")
+    assert_equal(h.reserve(5), [], "the job behind the head")
 
 
 @case("L11", needs=DOMAINS | {Feature.TYPES})

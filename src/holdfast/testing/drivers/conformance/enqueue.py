@@ -1,4 +1,4 @@
-"""Accepting jobs."""
+"""Enqueue jobs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.testing.drivers.conformance.assertions import assert_equal, assert
 from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.harness import Harness
 
-MANY = 600  # enough for whatever a driver does with large batches alone
+LARGE_BATCH = 600  # jobs; a driver may store large batches in another way than small ones
 
 
 @case("L9")
@@ -107,7 +107,7 @@ def an_id_that_appears_twice_in_a_batch_makes_one_job(h: Harness) -> None:
     job = h.job()
     answers = h.enqueue(job, job)
     assert_equal([answer.existed for answer in answers], [False, True], "existed")
-    assert_equal(h.reserve_ids(5), [job.id], "the jobs to run")
+    assert_equal(h.reserve_ids(5), [job.id], "the jobs reserved")
 
 
 @case("L6")
@@ -145,7 +145,7 @@ def a_batch_that_is_too_large_is_refused(h: Harness) -> None:
 
 @case("L9")
 def a_large_job_batch_stores_the_same_jobs_as_single_records_would(h: Harness) -> None:
-    payloads = [str(number).encode() for number in range(MANY)]
+    payloads = [str(number).encode() for number in range(LARGE_BATCH)]
     jobs = h.job_batch(payloads, priority=3, max_attempts=4, name="one of many", meta={"source": "a file"})
     answers = h.store.enqueue(jobs, now=h.now_or_none)
     assert_equal(answers, [Enqueued(id=job_id, existed=False) for job_id in jobs.ids], "the answers")
@@ -155,18 +155,22 @@ def a_large_job_batch_stores_the_same_jobs_as_single_records_would(h: Harness) -
 
 @case("L6")
 def a_large_job_batch_that_is_enqueued_again_is_known(h: Harness) -> None:
-    jobs = h.job_batch([b"1"] * MANY)
-    h.store.enqueue(jobs[: MANY // 2], now=h.now_or_none)
+    jobs = h.job_batch([b"1"] * LARGE_BATCH)
+    h.store.enqueue(jobs[: LARGE_BATCH // 2], now=h.now_or_none)
     ended = h.reserve_one()
     h.must_settle(Ack(ended.lease))
     answers = h.store.enqueue(jobs, now=h.now_or_none)
-    assert_equal([answer.existed for answer in answers], [True] * (MANY // 2) + [False] * (MANY - MANY // 2), "existed")
-    assert_equal(len(h.store.find(limit=1000).items), MANY, "how many jobs there are")
+    assert_equal(
+        [answer.existed for answer in answers],
+        [True] * (LARGE_BATCH // 2) + [False] * (LARGE_BATCH - LARGE_BATCH // 2),
+        "existed",
+    )
+    assert_equal(len(h.store.find(limit=1000).items), LARGE_BATCH, "the number of jobs")
 
 
 @case("L9")
 def one_invalid_job_refuses_the_whole_job_batch(h: Harness) -> None:
-    good = h.job_batch([b"1"] * MANY)
+    good = h.job_batch([b"1"] * LARGE_BATCH)
     for bad in (
         h.job_batch(good.payloads, priority=10),
         h.job_batch([*good.payloads[1:], "text"]),  # type: ignore[list-item]

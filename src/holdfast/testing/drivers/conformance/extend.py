@@ -1,4 +1,4 @@
-"""Keeping a lease (L4, L5)."""
+"""Extend leases and store notes (L4, L5)."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def an_extend_counts_no_attempt_and_writes_no_ledger_row(h: Harness) -> None:
 def an_extend_of_an_unknown_job_is_refused(h: Harness) -> None:
     [answer] = h.extend(Lease(job_id="unknown", token="1.0", fence=1, expires_at=h.now + LEASE))
     assert isinstance(answer, JobNotInflight), f"wanted JobNotInflight, got {answer!r}"
-    assert_equal((answer.job_id, answer.state), ("unknown", None), "its facts")
+    assert_equal((answer.job_id, answer.state), ("unknown", None), "the attributes of the error")
 
 
 @case("L5")
@@ -87,7 +87,7 @@ def an_extend_of_a_ready_job_is_refused_and_changes_nothing(h: Harness) -> None:
     with h.assert_unchanged():
         [answer] = h.extend(reservation.lease)
     assert isinstance(answer, JobNotInflight), f"wanted JobNotInflight, got {answer!r}"
-    assert_equal(answer.state, "ready", "the state it tells")
+    assert_equal(answer.state, "ready", "the state in the error")
 
 
 @case("L5")
@@ -98,7 +98,7 @@ def an_extend_of_an_ended_job_is_refused_and_changes_nothing(h: Harness) -> None
         with h.assert_unchanged():
             [answer] = h.extend(reservation.lease)
         assert isinstance(answer, JobNotInflight), f"wanted JobNotInflight, got {answer!r}"
-        assert_equal(answer.state, state, "the state it tells")
+        assert_equal(answer.state, state, "the state in the error")
 
 
 @case("L5")
@@ -118,7 +118,9 @@ def an_extend_of_an_expired_lease_is_refused_and_changes_nothing(h: Harness) -> 
         with h.assert_unchanged():
             [answer] = h.extend(reservation.lease)
         assert isinstance(answer, LeaseExpired), f"wanted LeaseExpired at {offset:+} µs, got {answer!r}"
-        assert_equal((answer.expires_at, answer.now), (reservation.lease.expires_at, h.now), "its facts")
+        assert_equal(
+            (answer.expires_at, answer.now), (reservation.lease.expires_at, h.now), "the attributes of the error"
+        )
 
 
 @case("L5")
@@ -144,10 +146,10 @@ def one_refused_lease_does_not_affect_the_others_and_answers_keep_their_order(h:
     h.advance(SECOND)
     answers = h.extend(jobs[0].lease, bad, unknown, jobs[2].lease)
     assert_equal(answer_types(answers), [Lease, LeaseMismatch, JobNotInflight, Lease], "the answers")
-    ends = [h.inspect(reservation.job.id).expires_at for reservation in jobs]
-    assert_equal(ends, [h.now + LEASE, jobs[1].lease.expires_at, h.now + LEASE], "the ends of the leases")
-    told = [answer.job_id for answer in answers if isinstance(answer, LeaseError | Lease)]
-    assert_equal(told, [jobs[0].job.id, jobs[1].job.id, "unknown", jobs[2].job.id], "the jobs of the answers")
+    expiries = [h.inspect(reservation.job.id).expires_at for reservation in jobs]
+    assert_equal(expiries, [h.now + LEASE, jobs[1].lease.expires_at, h.now + LEASE], "the expiries of the leases")
+    answered_ids = [answer.job_id for answer in answers if isinstance(answer, LeaseError | Lease)]
+    assert_equal(answered_ids, [jobs[0].job.id, jobs[1].job.id, "unknown", jobs[2].job.id], "the jobs of the answers")
 
 
 @case("L5")
@@ -172,11 +174,13 @@ def notes_are_stored_with_the_job(h: Harness) -> None:
 @case("L9", needs=NOTES)
 def a_field_that_a_note_omits_stays_unchanged(h: Harness) -> None:
     reservation = h.reserve_new_job()
-    began = h.now
-    h.must_extend(reservation.lease, note=Note(started_at=began, progress=b"1", checkpoint=b"a"))
+    started_at = h.now
+    h.must_extend(reservation.lease, note=Note(started_at=started_at, progress=b"1", checkpoint=b"a"))
     h.must_extend(reservation.lease)
     h.must_extend(reservation.lease, note=Note(progress=b"2"))
-    assert_equal(h.inspect(reservation.job.id).note, Note(started_at=began, progress=b"2", checkpoint=b"a"), "the note")
+    assert_equal(
+        h.inspect(reservation.job.id).note, Note(started_at=started_at, progress=b"2", checkpoint=b"a"), "the note"
+    )
 
 
 @case("L9", needs=NOTES)
@@ -208,7 +212,7 @@ def the_attempt_after_a_retry_gets_the_checkpoint(h: Harness) -> None:
     h.must_settle(Retry(reservation.lease))
     assert_equal(h.reserve_one().checkpoint, b"here", "the checkpoint")
     note = h.inspect(reservation.job.id).note
-    assert note is not None, "wanted the note kept"
+    assert note is not None, "wanted the note stored"
     assert_equal(note.progress, b"p", "the progress")
 
 
@@ -240,10 +244,10 @@ def the_attempt_after_a_requeue_gets_the_checkpoint(h: Harness) -> None:
 @case("L13", needs=NOTES | {Feature.LEDGER})
 def the_ledger_row_of_an_expired_lease_has_the_started_at_of_its_note(h: Harness) -> None:
     reservation = h.reserve_new_job()
-    began = h.now + 5
-    h.must_extend(reservation.lease, note=Note(started_at=began))
+    started_at = h.now + 5
+    h.must_extend(reservation.lease, note=Note(started_at=started_at))
     h.expire_leases()
-    assert_equal([row.started_at for row in h.ledger()], [began], "started_at")
+    assert_equal([row.started_at for row in h.ledger()], [started_at], "started_at")
 
 
 @case("L13", needs=NOTES | {Feature.LEDGER})

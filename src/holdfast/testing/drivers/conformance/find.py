@@ -1,4 +1,4 @@
-"""Looking: get, inspect, find and counts."""
+"""Read jobs: get, inspect, find, any_open and counts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def no_read_shows_a_token(h: Harness) -> None:
     reservation = h.reserve_new_job(name="n")
     h.must_extend(reservation.lease, note=Note(progress=b"1") if h.capabilities.has(Feature.NOTES) else None)
     secret = reservation.lease.token.split(".")[1]
-    for _ in range(2):  # while it runs, and after its end
+    for _ in range(2):  # once in flight, once done
         shown = (h.get(reservation.job.id), h.inspect(reservation.job.id), h.store.find(), h.store.counts(), h.ledger())
         assert secret not in repr(shown), f"wanted no token, got {shown!r}"
         h.must_settle(Ack(reservation.lease))
@@ -121,7 +121,7 @@ def find_combines_all_conditions_of_the_filter(h: Harness) -> None:
         JobFilter(queue="other", type="kind", domain="d", name="n", idempotency_key="k"),
     ):
         assert_equal([job.id for job in h.store.find(where).items], [special.id], f"jobs for {where}")
-    assert_equal(h.store.find(JobFilter(queue="other", type=TYPE)).items, [], "jobs for conditions that never meet")
+    assert_equal(h.store.find(JobFilter(queue="other", type=TYPE)).items, [], "jobs for conditions that no job meets")
     both = h.store.find(JobFilter()).items
     assert_equal([job.id for job in both], [plain.id, special.id], "jobs for no condition")
 
@@ -160,12 +160,12 @@ def a_job_is_open_until_it_has_ended(h: Harness) -> None:
     reservation = h.reserve_one()
     seen.append(h.store.any_open([QUEUE], [TYPE]))
     h.advance(LEASE)
-    seen.append(h.store.any_open([QUEUE], [TYPE]))  # expired, but nobody has ended it
+    seen.append(h.store.any_open([QUEUE], [TYPE]))  # expired but not yet reaped
     h.reap()
     reservation = h.reserve_one()
     h.must_settle(Ack(reservation.lease))
     seen.append(h.store.any_open([QUEUE], [TYPE]))
-    assert_equal(seen, [False, True, True, True, False], "whether there is one: none, ready, running, expired, done")
+    assert_equal(seen, [False, True, True, True, False], "any_open for: no job, ready, running, expired, done")
 
 
 @case("L9", needs={Feature.SCHEDULING})
@@ -184,7 +184,7 @@ def a_job_that_waits_for_its_turn_in_a_domain_is_open(h: Harness) -> None:
     h.must_settle(Ack(reservation.lease))
     seen.append(h.store.any_open([QUEUE], ["first"]))
     assert_equal(
-        seen, [True, True, False], "whether there is one: behind another, behind one that runs, of the type that ran"
+        seen, [True, True, False], "any_open for: behind a ready head, behind a running head, of the type that is done"
     )
 
 
@@ -194,7 +194,7 @@ def any_open_filters_by_queue_and_type(h: Harness) -> None:
     h.reserve_new_job(queue="b", type="y")
     asked = {(queue, type_): h.store.any_open([queue], [type_]) for queue in "ab" for type_ in "xy"}
     wanted = {("a", "x"): True, ("a", "y"): False, ("b", "x"): False, ("b", "y"): True}
-    assert_equal(asked, wanted, "whether there is one, by queue and type")
+    assert_equal(asked, wanted, "any_open by queue and type")
     assert h.store.any_open(["c", "b", "b"], ["z", "y"]), "wanted one of several queues and types"
 
 
@@ -251,7 +251,7 @@ def counts_change_with_every_transition(h: Harness) -> None:
     reservation = h.reserve_one()
     seen.append(h.store.counts(now=h.now_or_none))
     h.advance(LEASE)
-    seen.append(h.store.counts(now=h.now_or_none))  # expired, but nobody has ended it
+    seen.append(h.store.counts(now=h.now_or_none))  # expired but not yet reaped
     h.reap()
     seen.append(h.store.counts(now=h.now_or_none))
     h.must_settle(Fail(h.reserve_one().lease, reason="no"))
@@ -263,7 +263,7 @@ def counts_change_with_every_transition(h: Harness) -> None:
     seen.append(h.store.counts(now=h.now_or_none))
     words = ("inflight", "inflight", "ready", "dead", "cancelled")
     wanted = [[QueueCounts(queue=QUEUE, type=TYPE, **{word: 1})] for word in words]
-    assert_equal(seen, [*wanted, []], "counts, move by move")
+    assert_equal(seen, [*wanted, []], "counts after each transition")
 
 
 def _one_of_each_state(h: Harness) -> dict[State, str]:

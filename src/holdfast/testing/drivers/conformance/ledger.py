@@ -1,4 +1,4 @@
-"""The record of every ending (L13)."""
+"""The ledger: one row per ending, read without gaps (L13)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from holdfast.testing.drivers.harness import LEASE, START, WORKER, Harness
 LEDGER = {Feature.LEDGER}
 
 
-def _held(h: Harness, **fields: Any) -> Reservation:
-    """A job that came at the start and was reserved a second later, so that no two instants are equal."""
+def _reserve_job(h: Harness, **fields: Any) -> Reservation:
+    """Enqueue a job, reserve it a second later and wait another second, so that all instants differ."""
     h.enqueue_job(**{"domain": "d", **fields})
     h.advance(SECOND)
     reservation = h.reserve_one()
@@ -27,9 +27,9 @@ def _held(h: Harness, **fields: Any) -> Reservation:
     return reservation
 
 
-def _row(h: Harness, reservation: Reservation, **differs: Any) -> LedgerRow:
-    """What the ledger should say of a lease that ends now."""
-    usual = {
+def _expected_row(h: Harness, reservation: Reservation, **fields: Any) -> LedgerRow:
+    """Return the expected row of a lease that ends now."""
+    defaults = {
         "job_id": reservation.job.id,
         "type": reservation.job.type,
         "queue": reservation.job.queue,
@@ -46,7 +46,7 @@ def _row(h: Harness, reservation: Reservation, **differs: Any) -> LedgerRow:
         "detail": "",
         "error": "",
     }
-    return LedgerRow(**{**usual, **differs})
+    return LedgerRow(**{**defaults, **fields})
 
 
 @case("L13", needs=LEDGER)
@@ -59,28 +59,28 @@ def a_new_space_has_an_empty_ledger(h: Harness) -> None:
 @case("L13", needs=LEDGER)
 def the_cursor_of_the_ledger_end_returns_only_later_rows(h: Harness) -> None:
     store = h.store
-    first, second = _held(h), _held(h, domain="other")
-    assert_equal(store.ledger(store.ledger_end()).items, [], "what follows the end of an empty ledger")
+    first, second = _reserve_job(h), _reserve_job(h, domain="other")
+    assert_equal(store.ledger(store.ledger_end()).items, [], "rows after the end of an empty ledger")
     h.must_settle(Ack(first.lease))
     end = store.ledger_end()
-    assert_equal(store.ledger(end).items, [], "what follows the end")
+    assert_equal(store.ledger(end).items, [], "rows after the end")
     h.must_settle(Ack(second.lease))
-    assert_equal([row.job_id for row in store.ledger(end)], [second.job.id], "what followed")
+    assert_equal([row.job_id for row in store.ledger(end)], [second.job.id], "rows written after the end")
 
 
 @case("L13", needs=LEDGER)
 def an_ack_writes_its_row(h: Harness) -> None:
-    reservation = _held(h)
+    reservation = _reserve_job(h)
     h.must_settle(Ack(reservation.lease, started_at=h.now - 5, detail="fine ü"))
-    wanted = _row(h, reservation, ending=Ending.ACKED, state=State.DONE, started_at=h.now - 5, detail="fine ü")
+    wanted = _expected_row(h, reservation, ending=Ending.ACKED, state=State.DONE, started_at=h.now - 5, detail="fine ü")
     assert_equal(h.ledger(), [wanted], "the ledger")
 
 
 @case("L13", needs=LEDGER)
 def a_retry_writes_its_row(h: Harness) -> None:
-    reservation = _held(h)
+    reservation = _reserve_job(h)
     h.must_settle(Retry(reservation.lease, delay=SECOND, error="boom", started_at=h.now - 5, detail="slow"))
-    wanted = _row(
+    wanted = _expected_row(
         h, reservation, ending=Ending.RETRIED, state=State.READY, error="boom", started_at=h.now - 5, detail="slow"
     )
     assert_equal(h.ledger(), [wanted], "the ledger")
@@ -88,55 +88,55 @@ def a_retry_writes_its_row(h: Harness) -> None:
 
 @case("L13", needs=LEDGER)
 def a_retry_of_the_last_attempt_writes_its_row(h: Harness) -> None:
-    reservation = _held(h, max_attempts=1)
+    reservation = _reserve_job(h, max_attempts=1)
     h.must_settle(Retry(reservation.lease, error="boom"))
     assert_equal(
-        h.ledger(), [_row(h, reservation, ending=Ending.RETRIED, state=State.DEAD, error="boom")], "the ledger"
+        h.ledger(), [_expected_row(h, reservation, ending=Ending.RETRIED, state=State.DEAD, error="boom")], "the ledger"
     )
 
 
 @case("L13", needs=LEDGER)
 def a_fail_writes_its_row(h: Harness) -> None:
-    reservation = _held(h)
+    reservation = _reserve_job(h)
     h.must_settle(Fail(reservation.lease, reason="no", error="boom", detail="gave up"))
-    wanted = _row(h, reservation, ending=Ending.FAILED, state=State.DEAD, error="boom", detail="gave up")
+    wanted = _expected_row(h, reservation, ending=Ending.FAILED, state=State.DEAD, error="boom", detail="gave up")
     assert_equal(h.ledger(), [wanted], "the ledger")
 
 
 @case("L13", needs=LEDGER)
 def a_release_writes_its_row(h: Harness) -> None:
-    reservation = _held(h)
+    reservation = _reserve_job(h)
     h.must_settle(Release(reservation.lease, detail="shutdown"))
-    wanted = _row(h, reservation, ending=Ending.RELEASED, state=State.READY, detail="shutdown")
+    wanted = _expected_row(h, reservation, ending=Ending.RELEASED, state=State.READY, detail="shutdown")
     assert_equal(h.ledger(), [wanted], "the ledger")
 
 
 @case("L13", needs=LEDGER)
 def an_expired_lease_writes_its_row(h: Harness) -> None:
-    reservation = _held(h)
+    reservation = _reserve_job(h)
     h.advance(LEASE)
     h.reap()
-    assert_equal(h.ledger(), [_row(h, reservation, ending=Ending.EXPIRED, state=State.READY)], "the ledger")
+    assert_equal(h.ledger(), [_expected_row(h, reservation, ending=Ending.EXPIRED, state=State.READY)], "the ledger")
 
 
 @case("L13", "L3", needs=LEDGER)
 def a_lease_that_reserve_ended_writes_its_row(h: Harness) -> None:
-    reservation = _held(h, max_attempts=1)
+    reservation = _reserve_job(h, max_attempts=1)
     h.advance(LEASE)
     assert_equal(h.reserve(), [], "reserved")
-    assert_equal(h.ledger(), [_row(h, reservation, ending=Ending.EXPIRED, state=State.DEAD)], "the ledger")
+    assert_equal(h.ledger(), [_expected_row(h, reservation, ending=Ending.EXPIRED, state=State.DEAD)], "the ledger")
 
 
 @case("L13", needs=LEDGER)
 def a_lease_reaped_from_a_dead_worker_writes_its_row(h: Harness) -> None:
-    reservation = _held(h)
+    reservation = _reserve_job(h)
     h.reap(worker=WORKER)
-    assert_equal(h.ledger(), [_row(h, reservation, ending=Ending.EXPIRED, state=State.READY)], "the ledger")
+    assert_equal(h.ledger(), [_expected_row(h, reservation, ending=Ending.EXPIRED, state=State.READY)], "the ledger")
 
 
 @case("L13", needs=LEDGER)
 def the_row_of_a_later_attempt_has_its_own_values(h: Harness) -> None:
-    reservation = _held(h)
+    reservation = _reserve_job(h)
     h.must_settle(Retry(reservation.lease))
     retried_at = h.now
     h.advance(SECOND)
@@ -144,7 +144,7 @@ def the_row_of_a_later_attempt_has_its_own_values(h: Harness) -> None:
     reserved_at = h.now
     h.advance(SECOND)
     h.must_settle(Ack(again.lease))
-    wanted = _row(
+    wanted = _expected_row(
         h,
         again,
         ending=Ending.ACKED,
@@ -159,10 +159,10 @@ def the_row_of_a_later_attempt_has_its_own_values(h: Harness) -> None:
 
 @case("L13", needs=LEDGER)
 def a_cancel_of_a_ready_job_writes_a_row_without_a_lease(h: Harness) -> None:
-    reservation = _held(h)
+    reservation = _reserve_job(h)
     h.must_settle(Release(reservation.lease))
     h.cancel(reservation.job.id)
-    wanted = _row(
+    wanted = _expected_row(
         h,
         reservation,
         ending=Ending.CANCELLED,
@@ -177,27 +177,29 @@ def a_cancel_of_a_ready_job_writes_a_row_without_a_lease(h: Harness) -> None:
 
 @case("L13", needs=LEDGER)
 def a_requeue_writes_a_row_without_a_lease(h: Harness) -> None:
-    reservation = _held(h)
+    reservation = _reserve_job(h)
     h.must_settle(Fail(reservation.lease, reason="no"))
     h.advance(SECOND)
     h.requeue(reservation.job.id)
-    wanted = _row(h, reservation, ending=Ending.REQUEUED, state=State.READY, fence=None, worker="", reserved_at=None)
+    wanted = _expected_row(
+        h, reservation, ending=Ending.REQUEUED, state=State.READY, fence=None, worker="", reserved_at=None
+    )
     assert_equal(h.ledger()[1:], [wanted], "the row of the requeue")
 
 
 @case("L13", needs=LEDGER)
 def a_purge_writes_a_row_without_a_lease_and_without_a_state(h: Harness) -> None:
-    reservation = _held(h)
+    reservation = _reserve_job(h)
     h.must_settle(Ack(reservation.lease))
     h.advance(SECOND)
     h.purge(reservation.job.id)
-    wanted = _row(h, reservation, ending=Ending.PURGED, state=None, fence=None, worker="", reserved_at=None)
+    wanted = _expected_row(h, reservation, ending=Ending.PURGED, state=None, fence=None, worker="", reserved_at=None)
     assert_equal(h.ledger()[1:], [wanted], "the row of the purge")
 
 
 @case("L13", needs=LEDGER)
 def a_requeue_keeps_enqueued_at(h: Harness) -> None:
-    reservation = _held(h)
+    reservation = _reserve_job(h)
     h.must_settle(Fail(reservation.lease, reason="no"))
     h.requeue(reservation.job.id)
     requeued_at = h.now
@@ -255,13 +257,13 @@ def a_ledger_read_row_by_row_has_no_gaps(h: Harness) -> None:
     ids = [h.reserve_new_job().job.id for _ in range(5)]
     h.expire_leases()
     whole = h.ledger()
-    cursor, read = None, []
+    cursor, rows = None, []
     for _ in range(5):
         page = h.store.ledger(after=cursor, limit=1)
-        read += page.items
+        rows += page.items
         cursor = page.cursor
-    assert_equal(read, whole, "the rows, read one by one")
-    assert_equal(sorted(row.job_id for row in read), ids, "the jobs")
+    assert_equal(rows, whole, "the rows, read one by one")
+    assert_equal(sorted(row.job_id for row in rows), ids, "the jobs")
 
 
 @case("L13", needs=LEDGER)

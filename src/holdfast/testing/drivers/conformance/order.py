@@ -1,4 +1,4 @@
-"""Who comes first (L10)."""
+"""The order in which jobs are reserved (L10)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def scheduled_jobs_do_not_block_jobs_that_are_due(h: Harness) -> None:
         h.enqueue_job(priority=9, run_at=h.now + SECOND)
         h.enqueue_job(run_at=h.now + SECOND)
     due = h.enqueue_job().id
-    assert_equal(h.reserve_ids(10), [due], "what is due")
+    assert_equal(h.reserve_ids(10), [due], "the job that is due")
 
 
 @case("L10", needs={Feature.TYPES})
@@ -76,7 +76,7 @@ def jobs_of_other_types_do_not_block_the_requested_types(h: Harness) -> None:
     for _ in range(20):
         h.enqueue_job(type="unknown", priority=9)
     wanted = h.enqueue_job(type="known").id
-    assert_equal(h.reserve_ids(10, types={"known"}), [wanted], "jobs of the asked type")
+    assert_equal(h.reserve_ids(10, types={"known"}), [wanted], "jobs of the requested type")
 
 
 @case("L10")
@@ -85,7 +85,7 @@ def one_order_applies_across_all_requested_queues(h: Harness) -> None:
     for queue in ("b", "a", "c", "a", "b"):
         jobs.append(h.enqueue_job(queue=queue).id)
         h.advance(1)
-    assert_equal(h.reserve_ids(10, queues=["c", "b", "a"]), jobs, "the order over three queues")
+    assert_equal(h.reserve_ids(10, queues=["c", "b", "a"]), jobs, "the order across three queues")
 
 
 @case("L10")
@@ -100,7 +100,7 @@ def the_limit_applies_to_the_order_across_all_queues(h: Harness) -> None:
 @case("L10", needs={Feature.PRIORITIES})
 def priority_applies_across_all_requested_queues(h: Harness) -> None:
     low, high = h.enqueue_job(queue="a", priority=1).id, h.enqueue_job(queue="b", priority=2).id
-    assert_equal(h.reserve_ids(10, queues=["a", "b"]), [high, low], "the order over two queues")
+    assert_equal(h.reserve_ids(10, queues=["a", "b"]), [high, low], "the order across two queues")
 
 
 @case("L10", needs={Feature.TYPES})
@@ -109,7 +109,7 @@ def one_order_applies_across_all_types(h: Harness) -> None:
     for type_ in ("b", "a", "c", "a", "b"):
         jobs.append(h.enqueue_job(type=type_).id)
         h.advance(1)
-    assert_equal(h.reserve_ids(10, types=["a", "b", "c"]), jobs, "the order over three types")
+    assert_equal(h.reserve_ids(10, types=["a", "b", "c"]), jobs, "the order across three types")
 
 
 @case("L10")

@@ -1,4 +1,4 @@
-"""Removing ended jobs for good."""
+"""Purge: remove ended jobs."""
 
 from __future__ import annotations
 

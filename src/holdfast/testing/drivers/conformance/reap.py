@@ -1,4 +1,4 @@
-"""Ending expired leases."""
+"""Reap: end expired leases and the leases of dead workers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from holdfast.model.job import State
 from holdfast.model.settlement import Ack, Retry
 from holdfast.testing.drivers.conformance.assertions import assert_answers, assert_equal
 from holdfast.testing.drivers.conformance.case import case
-from holdfast.testing.drivers.conformance.settle import VERBS
+from holdfast.testing.drivers.conformance.settle import SETTLEMENTS
 from holdfast.testing.drivers.harness import LEASE, Harness
 
 
@@ -16,9 +16,9 @@ from holdfast.testing.drivers.harness import LEASE, Harness
 def reap_returns_how_many_leases_it_ended(h: Harness) -> None:
     for _ in range(3):
         h.reserve_new_job()
-    assert_equal(h.reap(), 0, "reaped while they are valid")
+    assert_equal(h.reap(), 0, "reaped while the leases are valid")
     h.advance(LEASE)
-    assert_equal(h.reap(), 3, "reaped when they are over")
+    assert_equal(h.reap(), 3, "reaped when the leases have expired")
     assert_equal(h.reap(), 0, "reaped again")
 
 
@@ -40,7 +40,7 @@ def reap_ends_only_expired_leases(h: Harness) -> None:
 @case("L7")
 def reap_does_not_change_ready_and_ended_jobs(h: Harness) -> None:
     h.enqueue_job(queue="other")
-    for make in VERBS.values():
+    for make in SETTLEMENTS.values():
         h.must_settle(make(h.reserve_new_job().lease))
         h.cancel(*[job.id for job in h.store.find().items if job.queue == "q" and job.state is State.READY])
     h.advance(2 * LEASE)
@@ -93,19 +93,19 @@ def reap_ends_leases_only_in_its_queues(h: Harness) -> None:
 
 @case("L7")
 def reap_for_a_dead_worker_ends_its_valid_leases_and_no_others(h: Harness) -> None:
-    mine, other, nobody = (
+    of_dead, of_alive, unnamed = (
         h.reserve_new_job(worker="dead"),
         h.reserve_new_job(worker="alive"),
         h.reserve_new_job(worker=""),
     )
     h.advance(SECOND)
     assert_equal(h.reap(worker="dead"), 1, "reaped")
-    states = [h.state(reservation.job.id) for reservation in (mine, other, nobody)]
+    states = [h.state(reservation.job.id) for reservation in (of_dead, of_alive, unnamed)]
     assert_equal(states, [State.READY, State.INFLIGHT, State.INFLIGHT], "the states")
-    job = h.get(mine.job.id)
+    job = h.get(of_dead.job.id)
     assert_equal((job.attempts, job.crashes), (1, 1), "attempts and crashes")
-    assert_answers(h.settle(Ack(mine.lease)), JobNotInflight)
-    h.must_settle(Ack(other.lease), Ack(nobody.lease))
+    assert_answers(h.settle(Ack(of_dead.lease)), JobNotInflight)
+    h.must_settle(Ack(of_alive.lease), Ack(unnamed.lease))
 
 
 @case("L7")
@@ -141,7 +141,7 @@ def a_reaped_lease_is_refused(h: Harness) -> None:
     h.expire_leases()
     with h.assert_unchanged():
         assert_answers(h.extend(reservation.lease), JobNotInflight)
-        for make in VERBS.values():
+        for make in SETTLEMENTS.values():
             assert_answers(h.settle(make(reservation.lease)), JobNotInflight)
 
 

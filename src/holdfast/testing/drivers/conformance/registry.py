@@ -1,4 +1,4 @@
-"""Small versioned rows, by compare-and-set."""
+"""The registry: small versioned rows, written by compare-and-set."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _write(h: Harness, key: str, value: bytes | None, **fields: Any) -> Entry | 
     return answer
 
 
-def _written(h: Harness, key: str, value: bytes | None, **fields: Any) -> Entry:
+def _must_write(h: Harness, key: str, value: bytes | None, **fields: Any) -> Entry:
     answer = _write(h, key, value, **fields)
     assert answer is not None, f"wanted {key} written, it was refused"
     return answer
@@ -48,7 +48,7 @@ def reading_an_unknown_key_returns_none(h: Harness) -> None:
 
 @case("L2", needs=REGISTRY)
 def a_written_value_is_read_back(h: Harness) -> None:
-    entry = _written(h, "key ü/✓", b"\x00\xff")
+    entry = _must_write(h, "key ü/✓", b"\x00\xff")
     assert_equal(entry, Entry(key="key ü/✓", value=b"\x00\xff", version=entry.version), "the answer")
     assert entry.version >= 1, f"wanted a version of at least 1, got {entry.version}"
     assert_equal(_read(h, "key ü/✓"), entry, "the row")
@@ -59,13 +59,13 @@ def a_written_value_is_read_back(h: Harness) -> None:
 
 @case("L2", needs=REGISTRY)
 def an_empty_value_is_stored(h: Harness) -> None:
-    entry = _written(h, "key", b"")
+    entry = _must_write(h, "key", b"")
     assert_equal((entry.value, _read(h, "key")), (b"", entry), "the row")
 
 
 @case("L2", needs=REGISTRY)
 def rows_are_returned_in_the_order_of_the_keys_read(h: Harness) -> None:
-    a, b = _written(h, "a", b"1"), _written(h, "b", b"2")
+    a, b = _must_write(h, "a", b"1"), _must_write(h, "b", b"2")
     assert_equal(h.store.read(KIND, ["b", "none", "a", "b"], now=h.now_or_none), [b, None, a, b], "the rows")
     assert_equal(h.store.read(KIND, [], now=h.now_or_none), [], "no rows")
 
@@ -73,30 +73,30 @@ def rows_are_returned_in_the_order_of_the_keys_read(h: Harness) -> None:
 @case("L2", needs=REGISTRY)
 def a_value_may_have_at_most_64_kib(h: Harness) -> None:
     value = bytes(bounds.MAX_NOTE)
-    assert_equal(_written(h, "key", value).value, value, "the row")
+    assert_equal(_must_write(h, "key", value).value, value, "the row")
     with assert_raises(InvalidInput):
         _change("key", value + b"1")
 
 
 @case("L12", needs=REGISTRY)
 def a_write_with_version_0_needs_an_absent_row(h: Harness) -> None:
-    first = _written(h, "key", b"1", version=0)
+    first = _must_write(h, "key", b"1", version=0)
     assert_equal(_write(h, "key", b"2", version=0), None, "the second answer")
     assert_equal(_read(h, "key"), first, "the row")
 
 
 @case("L12", needs=REGISTRY)
 def a_write_with_the_current_version_is_accepted(h: Harness) -> None:
-    first = _written(h, "key", b"1")
-    second = _written(h, "key", b"2", version=first.version)
+    first = _must_write(h, "key", b"1")
+    second = _must_write(h, "key", b"2", version=first.version)
     assert second.version > first.version, "wanted a larger version"
     assert_equal(_read(h, "key"), second, "the row")
 
 
 @case("L12", needs=REGISTRY)
 def a_write_with_an_old_version_is_refused(h: Harness) -> None:
-    first = _written(h, "key", b"1")
-    second = _written(h, "key", b"2", version=first.version)
+    first = _must_write(h, "key", b"1")
+    second = _must_write(h, "key", b"2", version=first.version)
     assert_equal(_write(h, "key", b"3", version=first.version), None, "the answer")
     assert_equal(_write(h, "key", b"3", version=second.version + 1000), None, "the answer to a version of the future")
     assert_equal(_read(h, "key"), second, "the row")
@@ -110,20 +110,20 @@ def a_write_with_a_version_is_refused_if_the_row_is_absent(h: Harness) -> None:
 
 @case("L12", needs=REGISTRY)
 def a_write_without_a_version_is_always_accepted(h: Harness) -> None:
-    first = _written(h, "key", b"1", version=None)
-    second = _written(h, "key", b"2", version=None)
+    first = _must_write(h, "key", b"1", version=None)
+    second = _must_write(h, "key", b"2", version=None)
     assert second.version > first.version, "wanted a larger version"
 
 
 @case("L12", needs=REGISTRY)
 def writing_the_same_value_again_makes_a_new_version(h: Harness) -> None:
-    first, second = _written(h, "key", b"1"), _written(h, "key", b"1")
+    first, second = _must_write(h, "key", b"1"), _must_write(h, "key", b"1")
     assert second.version > first.version, "wanted a larger version"
 
 
 @case("L12", needs=REGISTRY)
 def a_removal_returns_version_0(h: Harness) -> None:
-    entry = _written(h, "key", b"1")
+    entry = _must_write(h, "key", b"1")
     removed = _write(h, "key", None, version=entry.version)
     assert_equal(removed, Entry(key="key", value=None, version=0), "the answer")
     assert_equal((_read(h, "key"), _keys(h)), (None, []), "the row")
@@ -131,7 +131,7 @@ def a_removal_returns_version_0(h: Harness) -> None:
 
 @case("L12", needs=REGISTRY)
 def a_removal_needs_the_current_version(h: Harness) -> None:
-    entry = _written(h, "key", b"1")
+    entry = _must_write(h, "key", b"1")
     assert_equal(_write(h, "key", None, version=entry.version + 1), None, "the answer")
     assert_equal(_read(h, "key"), entry, "the row")
 
@@ -140,25 +140,25 @@ def a_removal_needs_the_current_version(h: Harness) -> None:
 def a_version_is_never_used_twice_even_after_a_removal(h: Harness) -> None:
     seen = []
     for _ in range(3):
-        entry = _written(h, "key", b"1", version=0)
+        entry = _must_write(h, "key", b"1", version=0)
         seen.append(entry.version)
-        _written(h, "key", None, version=entry.version)
+        _must_write(h, "key", None, version=entry.version)
         assert_equal(_write(h, "key", b"2", version=entry.version), None, "a write with the version of a removed row")
     assert_equal(len(set(seen)), 3, "different versions")
 
 
 @case("L12", needs=REGISTRY)
 def a_write_with_a_version_from_before_a_removal_is_refused(h: Harness) -> None:
-    old = _written(h, "key", b"1")
-    _written(h, "key", None)
-    new = _written(h, "key", b"2")
+    old = _must_write(h, "key", b"1")
+    _must_write(h, "key", None)
+    new = _must_write(h, "key", b"2")
     assert_equal(_write(h, "key", b"3", version=old.version), None, "the answer")
     assert_equal(_read(h, "key"), new, "the row")
 
 
 @case("L2", "L1", needs=REGISTRY)
 def a_row_expires_exactly_at_expires_at(h: Harness) -> None:
-    entry = _written(h, "key", b"1", ttl=10)
+    entry = _must_write(h, "key", b"1", ttl=10)
     assert_equal(entry.expires_at, h.now + 10, "expires_at")
     h.advance(9)
     assert_equal((_read(h, "key"), _keys(h)), (entry, ["key"]), "a microsecond before the end")
@@ -170,21 +170,21 @@ def a_row_expires_exactly_at_expires_at(h: Harness) -> None:
 
 @case("L2", "L12", needs=REGISTRY)
 def an_expired_row_counts_as_absent(h: Harness) -> None:
-    old = _written(h, "key", b"1", ttl=10)
+    old = _must_write(h, "key", b"1", ttl=10)
     h.advance(9)
     assert_equal(_write(h, "key", b"2", version=0), None, "a microsecond before the end")
     h.advance(1)
     assert_equal(_write(h, "key", b"2", version=old.version), None, "a write with the expired version")
-    new = _written(h, "key", b"2", version=0)
+    new = _must_write(h, "key", b"2", version=0)
     assert new.version > old.version, "wanted a version that was never used"
 
 
 @case("L2", needs=REGISTRY)
 def a_write_renews_or_clears_the_ttl(h: Harness) -> None:
-    _written(h, "key", b"1", ttl=10)
+    _must_write(h, "key", b"1", ttl=10)
     h.advance(5)
-    assert_equal(_written(h, "key", b"2", ttl=10).expires_at, h.now + 10, "expires_at")
-    assert_equal(_written(h, "key", b"3").expires_at, None, "expires_at of a write without ttl")
+    assert_equal(_must_write(h, "key", b"2", ttl=10).expires_at, h.now + 10, "expires_at")
+    assert_equal(_must_write(h, "key", b"3").expires_at, None, "expires_at of a write without ttl")
     h.advance(SECOND)
     assert _read(h, "key") is not None, "wanted a row without ttl to stay"
 
@@ -206,7 +206,7 @@ def a_change_sees_the_earlier_changes_of_its_batch(h: Harness) -> None:
 
 @case("L12", needs=REGISTRY)
 def one_refused_change_does_not_affect_the_others(h: Harness) -> None:
-    _written(h, "b", b"0")
+    _must_write(h, "b", b"0")
     answers = h.store.write(
         [_change("a", b"1", version=0), _change("b", b"1", version=0), _change("c", b"1", version=0)], now=h.now_or_none
     )
@@ -223,14 +223,14 @@ def an_empty_write_returns_an_empty_list(h: Harness) -> None:
 def scan_returns_rows_in_the_order_of_their_keys(h: Harness) -> None:
     keys = ["b", "a", "B", "a/2", "a/10", "ü", "~", "a b"]
     for key in keys:
-        _written(h, key, b"1")
+        _must_write(h, key, b"1")
     assert_equal(_keys(h), sorted(keys), "the keys")
 
 
 @case("L2", needs=REGISTRY)
 def scan_compares_its_prefix_literally(h: Harness) -> None:
     for key in ("a%b", "a_b", "axb", "a*b", "a[b]", "A%b", "b", "a\\b"):
-        _written(h, key, b"1")
+        _must_write(h, key, b"1")
     for prefix in ("a%", "a_", "a*", "a[", "a\\"):
         assert_equal(
             _keys(h, prefix=prefix), [key for key in _keys(h) if key.startswith(prefix)], f"keys with {prefix!r}"
@@ -242,28 +242,28 @@ def scan_compares_its_prefix_literally(h: Harness) -> None:
 def scan_returns_rows_page_by_page(h: Harness) -> None:
     keys = [f"p/{number}" for number in range(5)]
     for key in [*keys, "other", "z"]:
-        _written(h, key, b"1")
+        _must_write(h, key, b"1")
     first = _keys(h, prefix="p/", limit=2)
     second = _keys(h, prefix="p/", after=first[-1], limit=2)
     third = _keys(h, prefix="p/", after=second[-1], limit=2)
     assert_equal([first, second, third], [keys[:2], keys[2:4], keys[4:]], "the pages")
-    assert_equal(_keys(h, prefix="p/", after=keys[-1]), [], "behind the last")
+    assert_equal(_keys(h, prefix="p/", after=keys[-1]), [], "keys after the last one")
 
 
 @case("L2", needs=REGISTRY)
 def expired_rows_do_not_count_for_the_page_size(h: Harness) -> None:
     for key in ("a", "b", "c"):
-        _written(h, key, b"1", ttl=10)
+        _must_write(h, key, b"1", ttl=10)
     for key in ("d", "e"):
-        _written(h, key, b"1")
+        _must_write(h, key, b"1")
     h.advance(10)
     assert_equal(_keys(h, limit=2), ["d", "e"], "the first page")
 
 
 @case("L12", needs=REGISTRY)
 def kinds_are_independent(h: Harness) -> None:
-    ours = _written(h, "key", b"1")
-    theirs = _written(h, "key", b"2", kind="other", version=0)
+    ours = _must_write(h, "key", b"1")
+    theirs = _must_write(h, "key", b"2", kind="other", version=0)
     assert_equal((_read(h, "key"), _read(h, "key", "other")), (ours, theirs), "the rows")
     assert_equal(
         [entry.value for entry in h.store.scan("other", now=h.now_or_none)], [b"2"], "a scan of the other kind"
@@ -272,7 +272,7 @@ def kinds_are_independent(h: Harness) -> None:
 
 @case("L12", needs=REGISTRY | {Feature.SPACES})
 def spaces_do_not_share_registry_rows(h: Harness) -> None:
-    ours, other = _written(h, "key", b"1"), h.open_other_space()
+    ours, other = _must_write(h, "key", b"1"), h.open_other_space()
     assert_equal(other.read(KIND, ["key"], now=h.now_or_none), [None], "the row in another space")
     [theirs] = other.write([_change("key", b"2", version=0)], now=h.now_or_none)
     assert theirs is not None, "wanted the key to be free in another space"

@@ -1,4 +1,4 @@
-"""The same settlement again (L6): for the worker whose first answer was lost, never for a stale one."""
+"""Repeated settlements (L6): a worker whose first answer was lost gets it again; a stale worker is refused."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from holdfast.model.job import State
 from holdfast.model.settlement import Ack, Fail, Release, Retry
 from holdfast.testing.drivers.conformance.assertions import assert_answers, assert_equal
 from holdfast.testing.drivers.conformance.case import case
-from holdfast.testing.drivers.conformance.settle import VERBS
+from holdfast.testing.drivers.conformance.settle import SETTLEMENTS
 from holdfast.testing.drivers.harness import LEASE, Harness
 
 
-def _accepted_again(h: Harness, verb: str, **fields: Any) -> None:
+def _repeat(h: Harness, verb: str, **fields: Any) -> None:
     reservation = h.reserve_new_job(**fields)
-    settlement = VERBS[verb](reservation.lease)
+    settlement = SETTLEMENTS[verb](reservation.lease)
     h.must_settle(settlement)
     with h.assert_unchanged():
         h.must_settle(settlement)
@@ -26,27 +26,27 @@ def _accepted_again(h: Harness, verb: str, **fields: Any) -> None:
 
 @case("L6")
 def a_repeated_ack_is_accepted_and_changes_nothing(h: Harness) -> None:
-    _accepted_again(h, "ack")
+    _repeat(h, "ack")
 
 
 @case("L6")
 def a_repeated_retry_is_accepted_and_changes_nothing(h: Harness) -> None:
-    _accepted_again(h, "retry")
+    _repeat(h, "retry")
 
 
 @case("L6")
 def a_repeated_fail_is_accepted_and_changes_nothing(h: Harness) -> None:
-    _accepted_again(h, "fail")
+    _repeat(h, "fail")
 
 
 @case("L6")
 def a_repeated_release_is_accepted_and_changes_nothing(h: Harness) -> None:
-    _accepted_again(h, "release")
+    _repeat(h, "release")
 
 
 @case("L6", "L7")
 def a_repeated_retry_of_the_last_attempt_is_accepted_and_changes_nothing(h: Harness) -> None:
-    _accepted_again(h, "retry", max_attempts=1)
+    _repeat(h, "retry", max_attempts=1)
 
 
 @case("L6", "L8")
@@ -65,10 +65,10 @@ def a_repeated_settlement_of_a_cancelled_job_is_accepted_and_changes_nothing(h: 
     for verb in ("retry", "fail", "release"):
         reservation = h.reserve_new_job()
         h.cancel(reservation.job.id)
-        h.must_settle(VERBS[verb](reservation.lease))
+        h.must_settle(SETTLEMENTS[verb](reservation.lease))
         assert_equal(h.state(reservation.job.id), State.CANCELLED, f"the state after {verb}")
         with h.assert_unchanged():
-            h.must_settle(VERBS[verb](reservation.lease))
+            h.must_settle(SETTLEMENTS[verb](reservation.lease))
 
 
 @case("L6")
@@ -81,18 +81,18 @@ def a_repeated_settlement_with_another_error_text_changes_nothing(h: Harness) ->
 
 @case("L6", "L5")
 def a_second_settlement_with_another_verb_is_refused(h: Harness) -> None:
-    for first, settle in VERBS.items():
+    for first, settle in SETTLEMENTS.items():
         reservation = h.reserve_new_job(queue=first)
         h.must_settle(settle(reservation.lease))
         with h.assert_unchanged():
-            for second, other in VERBS.items():
+            for second, other in SETTLEMENTS.items():
                 if second != first:
                     assert_answers(h.settle(other(reservation.lease)), JobNotInflight)
 
 
 @case("L6", "L5")
 def a_repeated_settlement_with_another_token_is_refused(h: Harness) -> None:
-    for verb, make in VERBS.items():
+    for verb, make in SETTLEMENTS.items():
         first = h.reserve_new_job(queue=verb)
         h.must_settle(Release(first.lease))
         second = h.reserve_one(queues=[verb])
@@ -105,7 +105,7 @@ def a_repeated_settlement_with_another_token_is_refused(h: Harness) -> None:
 def a_repeated_settlement_is_refused_once_the_job_is_reserved_again(h: Harness) -> None:
     for verb in ("retry", "release"):
         reservation = h.reserve_new_job(queue=verb)
-        settlement = VERBS[verb](reservation.lease)
+        settlement = SETTLEMENTS[verb](reservation.lease)
         h.must_settle(settlement)
         h.reserve_one(queues=[verb])
         with h.assert_unchanged():
@@ -137,10 +137,10 @@ def no_settlement_is_accepted_after_an_expired_lease_was_reaped(h: Harness) -> N
     reservation = h.reserve_new_job()
     h.expire_leases()
     with h.assert_unchanged():
-        for make in VERBS.values():
+        for make in SETTLEMENTS.values():
             [answer] = h.settle(make(reservation.lease))
             assert isinstance(answer, JobNotInflight), f"wanted JobNotInflight, got {answer!r}"
-            assert_equal(answer.state, "ready", "the state it tells")
+            assert_equal(answer.state, "ready", "the state in the error")
 
 
 @case("L6", "L5")
@@ -148,7 +148,7 @@ def no_settlement_is_accepted_after_the_last_attempt_expired(h: Harness) -> None
     reservation = h.reserve_new_job(max_attempts=1)
     h.expire_leases()
     with h.assert_unchanged():
-        for make in VERBS.values():
+        for make in SETTLEMENTS.values():
             assert_answers(h.settle(make(reservation.lease)), JobNotInflight)
 
 
@@ -176,7 +176,7 @@ def a_settlement_cannot_be_repeated_after_a_purge(h: Harness) -> None:
     h.purge(reservation.job.id)
     [answer] = h.settle(Ack(reservation.lease))
     assert isinstance(answer, JobNotInflight), f"wanted JobNotInflight, got {answer!r}"
-    assert_equal(answer.state, None, "the state it tells")
+    assert_equal(answer.state, None, "the state in the error")
 
 
 @case("L6")

@@ -1,4 +1,4 @@
-"""Giving ended jobs another chance (L9)."""
+"""Requeue dead and cancelled jobs (L9)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def a_job_that_appears_twice_in_a_requeue_batch_is_requeued_once(h: Harness) -> 
     job = h.enqueue_job()
     h.cancel(job.id)
     assert_equal(h.requeue(job.id, "unknown", job.id), [True, False, False], "the answers")
-    assert_equal(h.reserve_ids(5), [job.id], "the jobs to run")
+    assert_equal(h.reserve_ids(5), [job.id], "the jobs reserved")
 
 
 @case("L9")

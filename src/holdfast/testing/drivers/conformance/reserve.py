@@ -1,4 +1,4 @@
-"""Taking jobs (L3, L4, L7)."""
+"""Reserve jobs: limits, tokens, fences and expired leases (L3, L4, L7)."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def reserve_ends_expired_leases_only_in_its_queues(h: Harness) -> None:
     other = h.reserve_new_job(queue="other")
     h.advance(LEASE)
     h.reserve(queues=["q"])
-    assert_equal(h.state(other.job.id), State.INFLIGHT, "the expired job of a queue nobody asked for")
+    assert_equal(h.state(other.job.id), State.INFLIGHT, "the expired job of another queue")
 
 
 @case("L3", needs={Feature.TYPES})
@@ -195,14 +195,14 @@ def reserve_ends_expired_leases_of_types_it_did_not_request(h: Harness) -> None:
 @case("L3", needs={Feature.LEDGER})
 def one_reserve_ends_at_most_1000_expired_leases(h: Harness) -> None:
     h.enqueue(*[h.job() for _ in range(REAP_LIMIT + 1)])
-    reservation = h.reserve(REAP_LIMIT + 1)
-    h.must_extend(reservation[0].lease, lease_for=LEASE + 1)  # the youngest expiry, though it was reserved first
+    reservations = h.reserve(REAP_LIMIT + 1)
+    h.must_extend(reservations[0].lease, lease_for=LEASE + 1)  # reserved first, but expires last
     h.advance(LEASE + 1)
     h.reserve(1, types={"other"})
     ended = h.ledger()
     assert_equal(len(ended), REAP_LIMIT, "leases ended by one reserve")
     assert_equal({row.ending for row in ended}, {Ending.EXPIRED}, "endings")
-    assert_equal(h.state(reservation[0].job.id), State.INFLIGHT, "the lease that expired last")
+    assert_equal(h.state(reservations[0].job.id), State.INFLIGHT, "the lease that expired last")
 
 
 @case("L3")

@@ -1,4 +1,4 @@
-"""Ending a lease: what each verb makes of a job, and when it may (L5)."""
+"""Settle leases: the effect of each verb, and when a settlement is refused (L5)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.testing.drivers.conformance.assertions import assert_answers, asse
 from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.harness import LEASE, Harness
 
-VERBS: dict[str, Callable[[Lease], Settlement]] = {
+SETTLEMENTS: dict[str, Callable[[Lease], Settlement]] = {
     "ack": lambda lease: Ack(lease, result=b"late"),
     "retry": lambda lease: Retry(lease, error="late"),
     "fail": lambda lease: Fail(lease, reason="late"),
@@ -63,7 +63,7 @@ def a_fail_makes_a_dead_letter_with_reason_and_error(h: Harness) -> None:
 @case("L5")
 def a_settlement_of_an_unknown_job_is_refused(h: Harness) -> None:
     lease = Lease(job_id="unknown", token="1.0", fence=1, expires_at=h.now + LEASE)
-    for verb, make in VERBS.items():
+    for verb, make in SETTLEMENTS.items():
         [answer] = h.settle(make(lease))
         assert isinstance(answer, JobNotInflight), f"{verb}: wanted JobNotInflight, got {answer!r}"
         assert_equal((answer.job_id, answer.state), ("unknown", None), f"the facts of the refused {verb}")
@@ -74,7 +74,7 @@ def a_settlement_of_a_job_that_was_never_reserved_is_refused(h: Harness) -> None
     job = h.enqueue_job()
     lease = Lease(job_id=job.id, token="1.0", fence=1, expires_at=h.now + LEASE)
     with h.assert_unchanged():
-        for make in VERBS.values():
+        for make in SETTLEMENTS.values():
             assert_answers(h.settle(make(lease)), JobNotInflight)
 
 
@@ -83,7 +83,7 @@ def _refused_with_another_token(h: Harness, verb: str) -> None:
     h.must_settle(Retry(reservation.lease))
     h.reserve_one()
     with h.assert_unchanged():
-        assert_answers(h.settle(VERBS[verb](reservation.lease)), LeaseMismatch)
+        assert_answers(h.settle(SETTLEMENTS[verb](reservation.lease)), LeaseMismatch)
 
 
 @case("L5")
@@ -111,12 +111,14 @@ def _refused_when_expired(h: Harness, verb: str) -> None:
         reservation = h.reserve_new_job(queue=f"at{offset}")
         h.advance_to(reservation.lease.expires_at + offset)
         if offset < 0:
-            h.must_settle(VERBS[verb](reservation.lease))
+            h.must_settle(SETTLEMENTS[verb](reservation.lease))
             continue
         with h.assert_unchanged():
-            [answer] = h.settle(VERBS[verb](reservation.lease))
+            [answer] = h.settle(SETTLEMENTS[verb](reservation.lease))
         assert isinstance(answer, LeaseExpired), f"{verb} at {offset:+} µs: wanted LeaseExpired, got {answer!r}"
-        assert_equal((answer.expires_at, answer.now), (reservation.lease.expires_at, h.now), "its facts")
+        assert_equal(
+            (answer.expires_at, answer.now), (reservation.lease.expires_at, h.now), "the attributes of the error"
+        )
 
 
 @case("L5", "L2")
@@ -144,7 +146,7 @@ def a_wrong_token_is_reported_before_the_expiry(h: Harness) -> None:
     reservation = h.reserve_new_job()
     h.advance(LEASE)
     with h.assert_unchanged():
-        for make in VERBS.values():
+        for make in SETTLEMENTS.values():
             assert_answers(h.settle(make(replace(reservation.lease, token="1.0"))), LeaseMismatch)
 
 
@@ -154,10 +156,10 @@ def not_in_flight_is_reported_before_a_wrong_token_and_the_expiry(h: Harness) ->
     h.must_settle(Fail(reservation.lease, reason="no"))
     h.advance(LEASE)
     with h.assert_unchanged():
-        for make in VERBS.values():
+        for make in SETTLEMENTS.values():
             [answer] = h.settle(make(replace(reservation.lease, token="1.0")))
             assert isinstance(answer, JobNotInflight), f"wanted JobNotInflight, got {answer!r}"
-            assert_equal(answer.state, "dead", "the state it tells")
+            assert_equal(answer.state, "dead", "the state in the error")
 
 
 @case("L5")
@@ -165,7 +167,7 @@ def the_token_of_one_job_cannot_settle_another_job(h: Harness) -> None:
     first, second = h.reserve_new_job(), h.reserve_new_job()
     stolen = replace(first.lease, job_id=second.job.id)
     with h.assert_unchanged():
-        for make in VERBS.values():
+        for make in SETTLEMENTS.values():
             assert_answers(h.settle(make(stolen)), LeaseMismatch)
 
 
@@ -194,7 +196,7 @@ def a_stale_worker_cannot_settle_the_next_attempt(h: Harness) -> None:
     h.advance(LEASE)
     current = h.reserve_one()
     with h.assert_unchanged():
-        for make in VERBS.values():
+        for make in SETTLEMENTS.values():
             assert_answers(h.settle(make(stale.lease)), LeaseMismatch)
     h.must_settle(Ack(current.lease))
 

@@ -1,4 +1,4 @@
-"""Tenants in one store: no job, key or number is shared."""
+"""Spaces: tenants in one store share no job, key or number."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast.model.lease import Enqueued, Reservation
 from holdfast.model.settlement import Ack
 from holdfast.testing.drivers.conformance.assertions import assert_answers, assert_equal, assert_raises
 from holdfast.testing.drivers.conformance.case import case
-from holdfast.testing.drivers.conformance.settle import VERBS
+from holdfast.testing.drivers.conformance.settle import SETTLEMENTS
 from holdfast.testing.drivers.harness import LEASE, QUEUE, Harness
 
 SPACES = {Feature.SPACES}
@@ -39,13 +39,13 @@ def a_job_is_reserved_in_its_own_space_only(h: Harness) -> None:
 @case("L5", "L4", needs=SPACES)
 def a_token_of_one_space_is_refused_in_another(h: Harness) -> None:
     reservation, other = h.reserve_new_job(), h.open_other_space()
-    for make in VERBS.values():
+    for make in SETTLEMENTS.values():
         assert_answers(other.settle([make(reservation.lease)], now=h.now_or_none), JobNotInflight)
     assert_answers(other.extend([reservation.lease], lease_for=LEASE, now=h.now_or_none), JobNotInflight)
     other.enqueue([h.job(id=reservation.job.id)], now=h.now_or_none)
     _reserve(h, other)
     with h.assert_unchanged():
-        for make in VERBS.values():
+        for make in SETTLEMENTS.values():
             assert_answers(other.settle([make(reservation.lease)], now=h.now_or_none), LeaseMismatch)
     h.must_settle(Ack(reservation.lease))
 

@@ -1,4 +1,4 @@
-"""Races between threads of one process: exactly one wins, every time."""
+"""Races between threads of one process: exactly one thread wins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack, Fail, Release, Retry
 from holdfast.testing.drivers.conformance.assertions import assert_equal
 from holdfast.testing.drivers.conformance.case import case
-from holdfast.testing.drivers.conformance.settle import VERBS
+from holdfast.testing.drivers.conformance.settle import SETTLEMENTS
 from holdfast.testing.drivers.harness import LEASE, QUEUE, Harness
 
 THREADS = 4
@@ -35,7 +35,7 @@ def threads_that_reserve_from_one_queue_get_each_job_once(h: Harness) -> None:
     assert_equal(
         Counter(reservation.job.id for reservation in taken),
         Counter(job.id for job in jobs),
-        "how often each job was taken",
+        "how often each job was reserved",
     )
     assert_equal(len({reservation.lease.fence for reservation in taken}), len(jobs), "different fences")
 
@@ -44,14 +44,14 @@ def threads_that_reserve_from_one_queue_get_each_job_once(h: Harness) -> None:
 def of_threads_that_settle_one_lease_with_different_verbs_one_wins(h: Harness) -> None:
     for _ in range(5):
         reservation = h.reserve_new_job()
-        stores = [h.connect_again() for _ in VERBS]
-        acts = [
+        stores = [h.connect_again() for _ in SETTLEMENTS]
+        calls = [
             partial(store.settle, [make(reservation.lease)], now=h.now_or_none)
-            for store, make in zip(stores, VERBS.values(), strict=True)
+            for store, make in zip(stores, SETTLEMENTS.values(), strict=True)
         ]
-        answers = [answer for [answer] in h.run_concurrently(*acts)]
+        answers = [answer for [answer] in h.run_concurrently(*calls)]
         assert_equal(sum(answer is None for answer in answers), 1, "settlements that were accepted")
-        winner = list(VERBS)[answers.index(None)]
+        winner = list(SETTLEMENTS)[answers.index(None)]
         states = {"ack": State.DONE, "fail": State.DEAD, "retry": State.READY, "release": State.READY}
         assert_equal(h.state(reservation.job.id), states[winner], f"the state after {winner} won")
         if h.state(reservation.job.id) is State.READY:
@@ -78,10 +78,10 @@ def threads_that_enqueue_one_key_make_one_job(h: Harness) -> None:
         answers: list[list[Enqueued]] = h.run_concurrently(
             *[partial(store.enqueue, [job], now=h.now_or_none) for store, job in zip(stores, jobs, strict=True)]
         )
-        found = [answer for [answer] in answers]
-        assert_equal(sum(not answer.existed for answer in found), 1, "new jobs")
-        assert_equal(len({answer.id for answer in found}), 1, "different ids told")
-        assert_equal(len(h.reserve(10, queues=[key])), 1, "jobs to run")
+        enqueued = [answer for [answer] in answers]
+        assert_equal(sum(not answer.existed for answer in enqueued), 1, "new jobs")
+        assert_equal(len({answer.id for answer in enqueued}), 1, "different ids")
+        assert_equal(len(h.reserve(10, queues=[key])), 1, "jobs reserved")
 
 
 @case("L6")
@@ -90,7 +90,7 @@ def threads_that_enqueue_one_id_make_one_job(h: Harness) -> None:
     stores = [h.connect_again() for _ in range(THREADS)]
     answers = h.run_concurrently(*[partial(store.enqueue, [job], now=h.now_or_none) for store in stores])
     assert_equal(sum(not answer.existed for [answer] in answers), 1, "new jobs")
-    assert_equal(h.reserve_ids(10), [job.id], "the jobs to run")
+    assert_equal(h.reserve_ids(10), [job.id], "the jobs reserved")
 
 
 @case("L11", needs={Feature.DOMAINS})
@@ -104,7 +104,7 @@ def threads_never_hold_two_jobs_of_a_domain(h: Harness) -> None:
         store = stores[number]
         for _ in range(1000):
             for reservation in store.reserve([QUEUE], limit=5, lease_for=LEASE, now=h.now_or_none):
-                ran.append(reservation.job.id)  # ordered by the domain itself: nobody else holds a job of it
+                ran.append(reservation.job.id)  # no lock needed: no other thread has a job of this domain in flight
                 store.settle([Ack(reservation.lease)], now=h.now_or_none)
             if len(ran) == len(jobs):
                 return
@@ -141,7 +141,9 @@ def of_threads_that_reserve_an_expired_job_one_gets_it(h: Harness) -> None:
     answers = h.run_concurrently(
         *[partial(store.reserve, [QUEUE], limit=1, lease_for=LEASE, now=h.now_or_none) for store in stores]
     )
-    assert_equal([found.job.id for answer in answers for found in answer], [reservation.job.id], "who got it")
+    assert_equal(
+        [enqueued.job.id for answer in answers for enqueued in answer], [reservation.job.id], "the reserved jobs"
+    )
     assert_equal(h.get(reservation.job.id).attempts, 2, "attempts")
 
 
@@ -163,7 +165,7 @@ def threads_that_requeue_one_dead_letter_requeue_it_once(h: Harness) -> None:
     stores = [h.connect_again() for _ in range(THREADS)]
     answers = h.run_concurrently(*[partial(store.requeue, [reservation.job.id], now=h.now_or_none) for store in stores])
     assert_equal(sum(answer for [answer] in answers), 1, "requeued")
-    assert_equal(h.reserve_ids(10), [reservation.job.id], "the jobs to run")
+    assert_equal(h.reserve_ids(10), [reservation.job.id], "the jobs reserved")
 
 
 @case("L4", "L8")

@@ -1,4 +1,4 @@
-"""Retention."""
+"""Retention: remove old jobs, ledger rows, keys and registry rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.harness import QUEUE, Harness
 
 
-def _done(h: Harness) -> str:
+def _finish_job(h: Harness) -> str:
     reservation = h.reserve_new_job()
     h.must_settle(Ack(reservation.lease))
     return reservation.job.id
@@ -27,7 +27,7 @@ def _trim(h: Harness, *, ended_for: int = 7 * DAY, ledger_for: int = 30 * DAY, l
 
 @case("L6", "L2")
 def done_jobs_are_removed_when_they_are_old_enough(h: Harness) -> None:
-    job_id = _done(h)
+    job_id = _finish_job(h)
     ended_at = h.now
     h.advance_to(ended_at + 7 * DAY - 1)
     assert_equal(_trim(h).jobs, 0, "jobs trimmed a microsecond early")
@@ -93,7 +93,7 @@ def a_settlement_of_a_trimmed_job_cannot_be_repeated(h: Harness) -> None:
 
 @case("L6")
 def the_id_of_a_trimmed_job_can_be_enqueued_again(h: Harness) -> None:
-    job_id = _done(h)
+    job_id = _finish_job(h)
     h.advance(7 * DAY)
     _trim(h)
     assert_equal(h.enqueue(h.job(id=job_id)), [Enqueued(id=job_id, existed=False)], "the answer")
@@ -101,9 +101,9 @@ def the_id_of_a_trimmed_job_can_be_enqueued_again(h: Harness) -> None:
 
 @case("L13", needs={Feature.LEDGER})
 def ledger_rows_are_removed_when_they_are_old_enough(h: Harness) -> None:
-    _done(h)
+    _finish_job(h)
     h.advance(SECOND)
-    young = _done(h)
+    young = _finish_job(h)
     h.advance(DAY - SECOND)
     assert_equal(_trim(h, ledger_for=DAY).ledger, 1, "rows trimmed")
     assert_equal([row.job_id for row in h.ledger()], [young], "the rows kept")
@@ -112,17 +112,17 @@ def ledger_rows_are_removed_when_they_are_old_enough(h: Harness) -> None:
 @case("L13", needs={Feature.LEDGER})
 def a_reader_whose_next_rows_were_trimmed_gets_an_error(h: Harness) -> None:
     start = h.store.ledger().cursor
-    first = _done(h)
+    first = _finish_job(h)
     behind = h.store.ledger(limit=1).cursor
-    second, third = _done(h), _done(h)
+    second, third = _finish_job(h), _finish_job(h)
     assert start is not None, "wanted a cursor from an empty ledger"
     h.advance(DAY)
-    young = _done(h)
+    young = _finish_job(h)
     assert_equal(_trim(h, ledger_for=DAY).ledger, 3, "rows trimmed")
     for cursor in (start, behind):
         with assert_raises(LedgerTrimmed, f"cursor {cursor}") as caught:
             h.store.ledger(after=cursor)
-        assert_equal(caught[0].cursor, cursor, "the cursor it tells")
+        assert_equal(caught[0].cursor, cursor, "the cursor in the error")
     assert_equal(
         [row.job_id for row in h.store.ledger().items], [young], f"rows kept, of {first} {second} {third} {young}"
     )
@@ -130,32 +130,32 @@ def a_reader_whose_next_rows_were_trimmed_gets_an_error(h: Harness) -> None:
 
 @case("L13", needs={Feature.LEDGER})
 def a_reader_that_has_read_all_trimmed_rows_continues(h: Harness) -> None:
-    _done(h)
-    _done(h)
+    _finish_job(h)
+    _finish_job(h)
     cursor = h.store.ledger().cursor
     h.advance(DAY)
     assert_equal(_trim(h, ledger_for=DAY).ledger, 2, "rows trimmed")
     assert_equal(h.store.ledger(after=cursor).items, [], "rows after the last one trimmed")
-    last = _done(h)
+    last = _finish_job(h)
     assert_equal([row.job_id for row in h.store.ledger(after=cursor).items], [last], "rows that follow")
 
 
 @case("L13", needs={Feature.LEDGER})
 def an_empty_ledger_after_a_trim_accepts_new_rows(h: Harness) -> None:
-    _done(h)
+    _finish_job(h)
     h.advance(DAY)
     _trim(h, ledger_for=DAY)
     page = h.store.ledger()
     assert_equal(page.items, [], "rows kept")
-    last = _done(h)
+    last = _finish_job(h)
     assert_equal([row.job_id for row in h.store.ledger(after=page.cursor).items], [last], "rows that follow")
 
 
 @case("L13", needs={Feature.LEDGER, Feature.REGISTRY})
 def rows_and_jobs_that_a_registered_reader_has_not_read_are_kept(h: Harness) -> None:
-    read = _done(h)
+    read = _finish_job(h)
     h.advance(SECOND)
-    unread = _done(h)
+    unread = _finish_job(h)
     h.store.write([ledger_reader.registered("history", read_until=h.now, wait_for=100 * DAY)], now=h.now_or_none)
     h.advance(60 * DAY)
     trimmed = _trim(h)
@@ -164,21 +164,23 @@ def rows_and_jobs_that_a_registered_reader_has_not_read_are_kept(h: Harness) -> 
     assert_equal((h.store.get(read), h.store.get(unread) is not None), (None, True), "the jobs kept")
     h.store.write([ledger_reader.registered("history", read_until=h.now, wait_for=100 * DAY)], now=h.now_or_none)
     trimmed = _trim(h)
-    assert_equal((trimmed.jobs, trimmed.ledger), (1, 1), "jobs and rows trimmed once it has read on")
+    assert_equal((trimmed.jobs, trimmed.ledger), (1, 1), "jobs and rows trimmed after the reader has advanced")
 
 
 @case("L13", needs={Feature.LEDGER, Feature.REGISTRY})
 def the_slowest_registered_reader_counts_until_its_registration_expires(h: Harness) -> None:
-    _done(h)
+    _finish_job(h)
     slow = ledger_reader.registered("slow", read_until=h.now - 1, wait_for=40 * DAY)
     quick = ledger_reader.registered("quick", read_until=h.now + SECOND, wait_for=100 * DAY)
     h.store.write([slow, quick], now=h.now_or_none)
     h.advance(40 * DAY - 1)
-    assert_equal(_trim(h), Trimmed(), "trimmed a microsecond before it is forgotten")
+    assert_equal(_trim(h), Trimmed(), "trimmed a microsecond before the registration expires")
     h.advance(1)
     trimmed = _trim(h)
     assert_equal(
-        (trimmed.jobs, trimmed.ledger, trimmed.registry), (1, 1, 1), "jobs, rows and registrations trimmed then"
+        (trimmed.jobs, trimmed.ledger, trimmed.registry),
+        (1, 1, 1),
+        "jobs, rows and registrations trimmed when it has expired",
     )
 
 
@@ -195,7 +197,7 @@ def keys_are_removed_when_their_window_is_over(h: Harness) -> None:
 
 @case("L12", needs={Feature.IDEMPOTENCY})
 def a_requeued_job_has_its_key_again_after_a_trim(h: Harness) -> None:
-    """The mapping is kept as long as the job's row is: nobody else has taken the key, so it is still the job's."""
+    """A trim keeps the key as long as the job exists, so no other job can have taken the key."""
     reservation = h.reserve_new_job(idempotency_key="k", payload=b"1")
     h.must_settle(Fail(reservation.lease, reason="broken"))
     h.advance(2 * DAY)
@@ -227,7 +229,7 @@ def a_key_is_kept_within_its_window_after_its_job_was_trimmed(h: Harness) -> Non
 @case("L2", needs={Feature.REGISTRY})
 def expired_registry_rows_are_removed(h: Harness) -> None:
     h.store.write(
-        [Change(kind="kind", key="short", value=b"1", ttl=10), Change(kind="kind", key="for ever", value=b"2")],
+        [Change(kind="kind", key="short", value=b"1", ttl=10), Change(kind="kind", key="permanent", value=b"2")],
         now=h.now_or_none,
     )
     h.advance(9)
@@ -235,13 +237,13 @@ def expired_registry_rows_are_removed(h: Harness) -> None:
     h.advance(1)
     assert_equal(_trim(h).registry, 1, "rows trimmed in time")
     [kept] = h.store.scan("kind", now=h.now_or_none)
-    assert_equal(kept.key, "for ever", "the row kept")
+    assert_equal(kept.key, "permanent", "the row kept")
 
 
 @case("L6")
 def a_trim_removes_at_most_limit_jobs_and_reports_that_more_remain(h: Harness) -> None:
     for _ in range(3):
-        _done(h)
+        _finish_job(h)
     h.advance(7 * DAY)
     first = _trim(h, limit=2)
     assert_equal((first.jobs, first.more), (2, True), "jobs trimmed first, and whether there are more")
@@ -251,4 +253,4 @@ def a_trim_removes_at_most_limit_jobs_and_reports_that_more_remain(h: Harness) -
 
 @case("L6")
 def a_trim_of_an_empty_space_removes_nothing(h: Harness) -> None:
-    assert_equal(_trim(h), Trimmed(), "what was trimmed")
+    assert_equal(_trim(h), Trimmed(), "the trimmed counts")

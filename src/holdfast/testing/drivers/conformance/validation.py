@@ -1,4 +1,4 @@
-"""What is refused at the door: the same bounds in every driver, and nothing stored."""
+"""Validation of arguments: every driver has the same bounds, and a refused call stores nothing."""
 
 from __future__ import annotations
 
@@ -17,68 +17,68 @@ BAD_NAMES = ("", "a b", "ü", "a/b", "a\n", "x" * 129, None, 7)
 BAD_TEXTS = ("", "a\x00b", "a\nb", "\x7f", "\ud800", "x" * 257, "ü" * 129, 7)
 
 
-def _refused(h: Harness, **fields: Any) -> None:
+def _assert_refused(h: Harness, **fields: Any) -> None:
     good, bad = h.job(), h.job(**fields)
     with assert_raises(InvalidInput, f"enqueue with {fields!r:.80}"):
         h.enqueue(good, bad)
-    assert_equal(h.store.get(good.id), None, "the good job of a refused batch")
+    assert_equal(h.store.get(good.id), None, "the valid job of a refused batch")
 
 
 @case("L9")
 def invalid_ids_types_and_queue_names_are_refused(h: Harness) -> None:
     for field in ("id", "type", "queue"):
-        for wrong in BAD_NAMES:
-            _refused(h, **{field: wrong})
+        for invalid in BAD_NAMES:
+            _assert_refused(h, **{field: invalid})
 
 
 @case("L9")
 def invalid_domains_names_and_idempotency_keys_are_refused(h: Harness) -> None:
     for field in ("domain", "name", "idempotency_key"):
-        for wrong in BAD_TEXTS:
-            _refused(h, **{field: wrong})
+        for invalid in BAD_TEXTS:
+            _assert_refused(h, **{field: invalid})
 
 
 @case("L9")
 def a_payload_that_is_not_bytes_is_refused(h: Harness) -> None:
     for kind in (str, dict, bytearray, list):
-        _refused(h, payload=kind())
+        _assert_refused(h, payload=kind())
 
 
 @case("L9")
 def meta_that_is_not_a_json_object_is_refused(h: Harness) -> None:
-    """Stored as it is, such a record would stop every reserve that meets it."""
-    for wrong in ([1], "text", None, {1: "a key that is no text"}, {"no JSON": object()}, {"no JSON": {1, 2}}):
-        _refused(h, meta=wrong)
+    """If such a record were stored, every reserve that returns it would fail."""
+    for invalid in ([1], "text", None, {1: "a key that is no text"}, {"no JSON": object()}, {"no JSON": {1, 2}}):
+        _assert_refused(h, meta=invalid)
 
 
 @case("L10")
 def priorities_other_than_0_to_9_are_refused(h: Harness) -> None:
-    for wrong in (-1, 10, True, 1.0, "1", None):
-        _refused(h, priority=wrong)
+    for invalid in (-1, 10, True, 1.0, "1", None):
+        _assert_refused(h, priority=invalid)
 
 
 @case("L7")
 def attempt_and_crash_limits_below_one_are_refused(h: Harness) -> None:
-    for wrong in (0, -1, True, None, 2**31):
-        _refused(h, max_attempts=wrong)
-    _refused(h, max_crashes=0)
-    _refused(h, max_attempts=3, attempts=3)
-    _refused(h, attempts=-1)
+    for invalid in (0, -1, True, None, 2**31):
+        _assert_refused(h, max_attempts=invalid)
+    _assert_refused(h, max_crashes=0)
+    _assert_refused(h, max_attempts=3, attempts=3)
+    _assert_refused(h, attempts=-1)
 
 
 @case("L2")
 def instants_and_lengths_out_of_range_are_refused(h: Harness) -> None:
-    for wrong in (-1, bounds.MAX_INSTANT + 1, 1.5, "1"):
-        _refused(h, run_at=wrong)
-        _refused(h, created_at=wrong)
-    for wrong in (0, -1, bounds.MAX_LENGTH + 1):
-        _refused(h, timeout=wrong)
+    for invalid in (-1, bounds.MAX_INSTANT + 1, 1.5, "1"):
+        _assert_refused(h, run_at=invalid)
+        _assert_refused(h, created_at=invalid)
+    for invalid in (0, -1, bounds.MAX_LENGTH + 1):
+        _assert_refused(h, timeout=invalid)
 
 
 @case("L9")
 def a_record_in_a_state_other_than_ready_is_refused(h: Harness) -> None:
     for state in (State.INFLIGHT, State.DONE, State.DEAD, State.CANCELLED):
-        _refused(h, state=state)
+        _assert_refused(h, state=state)
 
 
 @case("L9")
@@ -104,25 +104,25 @@ def the_largest_value_of_every_field_is_accepted(h: Harness) -> None:
 @case("L3")
 def reserve_refuses_invalid_queues(h: Harness) -> None:
     h.enqueue_job()
-    for wrong in ([], (), QUEUE, [""], ["a b"], [None], [QUEUE, "ü"]):
-        with assert_raises(InvalidInput, f"reserve({wrong!r})"):
-            h.reserve(queues=wrong)  # type: ignore[arg-type]
+    for invalid in ([], (), QUEUE, [""], ["a b"], [None], [QUEUE, "ü"]):
+        with assert_raises(InvalidInput, f"reserve({invalid!r})"):
+            h.reserve(queues=invalid)  # type: ignore[arg-type]
     assert_equal(len(h.reserve()), 1, "jobs left to reserve")
 
 
 @case("L3", needs={Feature.TYPES})
 def reserve_refuses_invalid_types(h: Harness) -> None:
-    for wrong in ([], "work", ["a b"], {""}):
-        with assert_raises(InvalidInput, f"types={wrong!r}"):
-            h.reserve(types=wrong)
+    for invalid in ([], "work", ["a b"], {""}):
+        with assert_raises(InvalidInput, f"types={invalid!r}"):
+            h.reserve(types=invalid)
 
 
 @case("L3")
 def reserve_refuses_invalid_limits(h: Harness) -> None:
     h.enqueue_job()
-    for wrong in (0, -1, bounds.MAX_BATCH + 1, True, 1.0):
-        with assert_raises(InvalidInput, f"limit={wrong!r}"):
-            h.reserve(wrong)  # type: ignore[arg-type]
+    for invalid in (0, -1, bounds.MAX_BATCH + 1, True, 1.0):
+        with assert_raises(InvalidInput, f"limit={invalid!r}"):
+            h.reserve(invalid)  # type: ignore[arg-type]
     assert_equal(len(h.reserve(bounds.MAX_BATCH)), 1, "jobs reserved with the largest limit")
 
 
@@ -130,20 +130,20 @@ def reserve_refuses_invalid_limits(h: Harness) -> None:
 def reserve_and_extend_refuse_invalid_lease_lengths(h: Harness) -> None:
     reservation = h.reserve_new_job()
     h.enqueue_job()
-    for wrong in (0, -1, bounds.MAX_LENGTH + 1, 1.5, None):
-        with assert_raises(InvalidInput, f"reserve(lease_for={wrong!r})"):
-            h.reserve(lease_for=wrong)  # type: ignore[arg-type]
-        with assert_raises(InvalidInput, f"extend(lease_for={wrong!r})"):
-            h.extend(reservation.lease, lease_for=wrong)  # type: ignore[arg-type]
+    for invalid in (0, -1, bounds.MAX_LENGTH + 1, 1.5, None):
+        with assert_raises(InvalidInput, f"reserve(lease_for={invalid!r})"):
+            h.reserve(lease_for=invalid)  # type: ignore[arg-type]
+        with assert_raises(InvalidInput, f"extend(lease_for={invalid!r})"):
+            h.extend(reservation.lease, lease_for=invalid)  # type: ignore[arg-type]
     h.must_settle(Ack(reservation.lease))
 
 
 @case("L3")
 def reserve_and_reap_refuse_invalid_worker_names(h: Harness) -> None:
     h.enqueue_job()
-    for wrong in ("a\nb", "x" * 257, None):
-        with assert_raises(InvalidInput, f"worker={wrong!r:.20}"):
-            h.reserve(worker=wrong)  # type: ignore[arg-type]
+    for invalid in ("a\nb", "x" * 257, None):
+        with assert_raises(InvalidInput, f"worker={invalid!r:.20}"):
+            h.reserve(worker=invalid)  # type: ignore[arg-type]
     for other in ("", "a\nb", 7):
         with assert_raises(InvalidInput, f"reap(worker={other!r})"):
             h.reap(worker=other)  # type: ignore[arg-type]
@@ -174,9 +174,9 @@ def cancel_requeue_purge_get_and_inspect_refuse_invalid_ids(h: Harness) -> None:
     job = h.enqueue_job()
     verbs = {"cancel": h.store.cancel, "requeue": h.store.requeue, "purge": h.store.purge}
     for name, verb in verbs.items():
-        for wrong in (job.id, ["a b"], [""], [None], [job.id] * (bounds.MAX_BATCH + 1)):
-            with assert_raises(InvalidInput, f"{name}({str(wrong)[:20]})"):
-                verb(wrong, now=h.now_or_none)  # type: ignore[arg-type]
+        for invalid in (job.id, ["a b"], [""], [None], [job.id] * (bounds.MAX_BATCH + 1)):
+            with assert_raises(InvalidInput, f"{name}({str(invalid)[:20]})"):
+                verb(invalid, now=h.now_or_none)  # type: ignore[arg-type]
     assert_equal(h.state(job.id), State.READY, "the state")
     for look in (h.store.get, h.store.inspect):
         with assert_raises(InvalidInput):
@@ -185,16 +185,16 @@ def cancel_requeue_purge_get_and_inspect_refuse_invalid_ids(h: Harness) -> None:
 
 @case("L13", needs={Feature.LEDGER})
 def ledger_refuses_invalid_page_sizes(h: Harness) -> None:
-    for wrong in (0, -1, bounds.MAX_BATCH + 1, True):
-        with assert_raises(InvalidInput, f"ledger(limit={wrong})"):
-            h.store.ledger(limit=wrong)
+    for invalid in (0, -1, bounds.MAX_BATCH + 1, True):
+        with assert_raises(InvalidInput, f"ledger(limit={invalid})"):
+            h.store.ledger(limit=invalid)
 
 
 @case("L9", needs={Feature.REGISTRY})
 def scan_refuses_invalid_page_sizes(h: Harness) -> None:
-    for wrong in (0, -1, bounds.MAX_BATCH + 1, True):
-        with assert_raises(InvalidInput, f"scan(limit={wrong})"):
-            h.store.scan("kind", limit=wrong)
+    for invalid in (0, -1, bounds.MAX_BATCH + 1, True):
+        with assert_raises(InvalidInput, f"scan(limit={invalid})"):
+            h.store.scan("kind", limit=invalid)
 
 
 @case("L9", needs={Feature.REGISTRY})
@@ -211,9 +211,9 @@ def the_registry_refuses_invalid_kinds_keys_and_prefixes(h: Harness) -> None:
 
 @case("L3", needs={Feature.LIMITS})
 def settings_refuses_invalid_queue_and_type_names(h: Harness) -> None:
-    for wrong in BAD_NAMES:
-        with assert_raises(InvalidInput, f"settings({wrong!r})"):
-            h.store.settings(wrong)  # type: ignore[arg-type]
+    for invalid in BAD_NAMES:
+        with assert_raises(InvalidInput, f"settings({invalid!r})"):
+            h.store.settings(invalid)  # type: ignore[arg-type]
     with assert_raises(InvalidInput, "a type with a space"):
         h.store.settings(QUEUE, type="a b")
 

@@ -1,4 +1,4 @@
-"""The hint that work may be ready: never the truth, and never late."""
+"""Wait: a hint that a job may be ready. It may return too early, never too late."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from holdfast.testing.drivers.conformance.assertions import assert_equal, assert
 from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.harness import LEASE, QUEUE, Harness
 
-SOON = 0.05
-LONG = 20.0
+SHORT_SECONDS = 0.05
+LONG_SECONDS = 20.0
 
 
 @case("L3")
@@ -19,9 +19,9 @@ def wait_returns_after_its_timeout(h: Harness) -> None:
     store = h.open_with_store_clock()
     assert_equal(store.reserve([QUEUE], limit=1, lease_for=LEASE), [], "reserved from an empty queue")
     began = monotonic()
-    store.wait([QUEUE], timeout=SOON)
+    store.wait([QUEUE], timeout=SHORT_SECONDS)
     store.wait([QUEUE], timeout=0)
-    assert monotonic() - began < LONG / 2, "wanted a short wait to be short"
+    assert monotonic() - began < LONG_SECONDS / 2, "wanted a short wait to be short"
 
 
 @case("L3")
@@ -29,15 +29,15 @@ def wait_returns_when_a_job_is_enqueued(h: Harness) -> None:
     store, job = h.open_with_store_clock(), h.job()
     assert_equal(store.reserve([QUEUE], limit=1, lease_for=LEASE), [], "reserved from an empty queue")
     began = monotonic()
-    timer = threading.Timer(SOON, store.enqueue, [[job]])
+    timer = threading.Timer(SHORT_SECONDS, store.enqueue, [[job]])
     timer.start()
     try:
         while not (reservations := store.reserve([QUEUE], limit=1, lease_for=LEASE)):
-            store.wait([QUEUE], timeout=LONG)
+            store.wait([QUEUE], timeout=LONG_SECONDS)
     finally:
         timer.join()
     assert_equal(reservations[0].job.id, job.id, "the job")
-    assert monotonic() - began < LONG / 2, "wanted the wait to end when the job came"
+    assert monotonic() - began < LONG_SECONDS / 2, "wanted the wait to end when the job was enqueued"
 
 
 @case("L3")
@@ -46,15 +46,15 @@ def wait_returns_at_once_if_a_job_was_enqueued_before(h: Harness) -> None:
     assert_equal(store.reserve([QUEUE], limit=1, lease_for=LEASE), [], "reserved from an empty queue")
     store.enqueue([job])
     began = monotonic()
-    store.wait([QUEUE], timeout=LONG)
-    assert monotonic() - began < LONG / 2, "wanted the wait to see the job that is already there"
+    store.wait([QUEUE], timeout=LONG_SECONDS)
+    assert monotonic() - began < LONG_SECONDS / 2, "wanted the wait to see the job that was enqueued before"
 
 
 @case("L3")
 def wait_reserves_nothing(h: Harness) -> None:
     store, job = h.open_with_store_clock(), h.job()
     store.enqueue([job])
-    store.wait([QUEUE], timeout=SOON)
+    store.wait([QUEUE], timeout=SHORT_SECONDS)
     assert_equal(store.get(job.id), job, "the job")
 
 
@@ -63,4 +63,4 @@ def a_closed_store_refuses_to_wait(h: Harness) -> None:
     store = h.open_store()
     store.close()
     with assert_raises(StoreClosed):
-        store.wait([QUEUE], timeout=SOON)
+        store.wait([QUEUE], timeout=SHORT_SECONDS)
