@@ -5,6 +5,6 @@ of one seed.
 """
 
 from holdfast.testing.drivers.simulation.checker import Violation
-from holdfast.testing.drivers.simulation.run import Report, simulate
+from holdfast.testing.drivers.simulation.run import SimulationReport, simulate
 
-__all__ = ["Report", "Violation", "simulate"]
+__all__ = ["SimulationReport", "Violation", "simulate"]

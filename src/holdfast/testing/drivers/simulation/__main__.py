@@ -12,7 +12,7 @@ from collections.abc import Callable
 from holdfast.clock import monotonic
 from holdfast.connect import connect
 from holdfast.drivers.contract import Store
-from holdfast.testing.drivers.simulation.run import DEFAULT_STEPS, Report, open_memory_store, simulate
+from holdfast.testing.drivers.simulation.run import DEFAULT_STEPS, SimulationReport, open_memory_store, simulate
 
 MEMORY_URL = "memory://"
 
@@ -66,7 +66,7 @@ def _store_opener(url: str) -> Callable[[], Store]:
     return open_new_space
 
 
-def _failure_text(report: Report, store: str) -> str:
+def _failure_text(report: SimulationReport, store: str) -> str:
     store_option = "" if store == MEMORY_URL else f" --store {store}"
     steps_option = "" if report.steps == DEFAULT_STEPS else f" --steps {report.steps}"
     return (

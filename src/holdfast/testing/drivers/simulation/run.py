@@ -17,7 +17,7 @@ DEFAULT_STEPS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class SimulationReport:
     """The result of one seed; ``failure`` is None or the broken law, ``digest`` is the hash of the trace."""
 
     seed: int
@@ -32,7 +32,9 @@ def open_memory_store() -> Store:
     return connect("memory://", caller_clock=True)
 
 
-def simulate(seed: int, *, steps: int = DEFAULT_STEPS, open_store: Callable[[], Store] = open_memory_store) -> Report:
+def simulate(
+    seed: int, *, steps: int = DEFAULT_STEPS, open_store: Callable[[], Store] = open_memory_store
+) -> SimulationReport:
     """Let the actors act ``steps`` times in an order that the seed decides, drain the queues and check the final state.
 
     ``open_store`` returns an empty space, opened with ``caller_clock=True``. A broken law or an error of the driver is
@@ -52,4 +54,4 @@ def simulate(seed: int, *, steps: int = DEFAULT_STEPS, open_store: Callable[[], 
         where = traceback.extract_tb(error.__traceback__)[-1]
         failure = f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})"
     digest = hashlib.blake2b("\n".join(environment.trace).encode(), digest_size=16).hexdigest()
-    return Report(seed=seed, steps=steps, digest=digest, trace=environment.trace, failure=failure)
+    return SimulationReport(seed=seed, steps=steps, digest=digest, trace=environment.trace, failure=failure)
