@@ -138,13 +138,13 @@ def a_removal_needs_the_current_version(h: Harness) -> None:
 
 @case("L12", needs=REGISTRY)
 def a_version_is_never_used_twice_even_after_a_removal(h: Harness) -> None:
-    seen = []
+    versions = []
     for _ in range(3):
         entry = _must_write(h, "key", b"1", version=0)
-        seen.append(entry.version)
+        versions.append(entry.version)
         _must_write(h, "key", None, version=entry.version)
         assert_equal(_write(h, "key", b"2", version=entry.version), None, "a write with the version of a removed row")
-    assert_equal(len(set(seen)), 3, "different versions")
+    assert_equal(len(set(versions)), 3, "different versions")
 
 
 @case("L12", needs=REGISTRY)

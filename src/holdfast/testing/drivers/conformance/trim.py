@@ -77,9 +77,9 @@ def a_requeued_job_is_not_trimmed_because_of_its_old_ending(h: Harness) -> None:
 
 @case("L6")
 def ended_jobs_are_kept_for_at_least_a_day(h: Harness) -> None:
-    for wrong in (DAY - 1, 0, -1):
-        with assert_raises(InvalidInput, f"ended_for={wrong}"):
-            _trim(h, ended_for=wrong)
+    for invalid in (DAY - 1, 0, -1):
+        with assert_raises(InvalidInput, f"ended_for={invalid}"):
+            _trim(h, ended_for=invalid)
 
 
 @case("L6")
@@ -201,7 +201,7 @@ def a_requeued_job_has_its_key_again_after_a_trim(h: Harness) -> None:
     reservation = h.reserve_new_job(idempotency_key="k", payload=b"1")
     h.must_settle(Fail(reservation.lease, reason="broken"))
     h.advance(2 * DAY)
-    assert_equal(_trim(h).dedupe, 0, "keys of a kept job trimmed")
+    assert_equal(_trim(h).dedupe, 0, "keys trimmed while the job exists")
     assert_equal(h.store.requeue([reservation.job.id], now=h.now_or_none), [True], "requeued")
     again = h.enqueue(h.job(idempotency_key="k", payload=b"1"))
     assert_equal(again, [Enqueued(id=reservation.job.id, existed=True)], "the answer")
@@ -236,8 +236,8 @@ def expired_registry_rows_are_removed(h: Harness) -> None:
     assert_equal(_trim(h).registry, 0, "rows trimmed a microsecond early")
     h.advance(1)
     assert_equal(_trim(h).registry, 1, "rows trimmed in time")
-    [kept] = h.store.scan("kind", now=h.now_or_none)
-    assert_equal(kept.key, "permanent", "the row kept")
+    [entry] = h.store.scan("kind", now=h.now_or_none)
+    assert_equal(entry.key, "permanent", "the row kept")
 
 
 @case("L6")
