@@ -34,7 +34,7 @@ from holdfast.errors import (
 )
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord
-from holdfast.model.lease import Enqueued, Lease, Note, Reservation, random_bits
+from holdfast.model.lease import Enqueued, Lease, Note, Reservation, token_bytes
 from holdfast.model.settlement import Settlement
 
 OLDEST_SERVER = 140_000  # xid8 and its functions are from 13, SQL-standard function bodies from 14
@@ -71,7 +71,7 @@ class PostgresDriver(PostgresScan):
             statements,
             None if listener is None else listener.channel,
             caller_clock=caller_clock,
-            space=bounds.name("space", space),
+            space=bounds.check_name("space", space),
         )
         self._listener = listener
         self._durability = durability
@@ -139,7 +139,7 @@ class PostgresDriver(PostgresScan):
             limit,
             lease_for,
             worker,
-            random_bits(limit),
+            token_bytes(limit),
             self.validation.caller_now(now),
         )
         found = [reservation(row) for row in self._function("reserve_1", self.space_name, *arguments, again=False)]
@@ -246,7 +246,7 @@ class PostgresDriver(PostgresScan):
             self._listener,
             durability=self._durability,
             caller_clock=self.caller_clock,
-            space=bounds.name("space", name),
+            space=bounds.check_name("space", name),
         )
 
     def joined(self, connection: object) -> JoinedPostgres:
@@ -292,7 +292,7 @@ def _refusal(job_id: str, row: Row) -> LeaseError:
 def open_url(url: SplitResult, *, space: str, caller_clock: bool, clock: Clock | None) -> PostgresDriver:  # noqa: ARG001 - the server's clock judges
     """``postgresql://user@host/database``, with libpq's options and ours; makes or upgrades the tables."""
     options = read(url)
-    bounds.name("space", space)
+    bounds.check_name("space", space)
     connections = Connections(options.conninfo, size=options.connections, patience=options.patience)
     try:
         with connections.open() as connection:

@@ -40,13 +40,13 @@ class PostgresTools(PostgresStore):
 
     def get(self, job_id: str) -> JobRecord | None:
         """See ``Admin.get``."""
-        bounds.name("id", job_id)
+        bounds.check_name("id", job_id)
         found = self._query("get", {"space": self.space_name, "id": job_id})
         return rows.record(found[0]) if found else None
 
     def inspect(self, job_id: str) -> Inspection | None:
         """See ``Admin.inspect``."""
-        bounds.name("id", job_id)
+        bounds.check_name("id", job_id)
         found = self._query("inspect", {"space": self.space_name, "id": job_id})
         if not found:
             return None
@@ -196,7 +196,7 @@ class PostgresTools(PostgresStore):
         *,
         ended_for: int = 7 * DAY,
         ledger_for: int = 30 * DAY,
-        limit: int = bounds.MAX_BATCH,
+        limit: int = bounds.MAX_BATCH_ITEMS,
         now: int | None = None,
     ) -> Trimmed:
         """See ``Admin.trim``."""

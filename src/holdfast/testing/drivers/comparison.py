@@ -192,7 +192,7 @@ class SideBySide:
 
     def _same_jobs(self) -> None:
         model = dict(sorted(self.model.jobs.items()))
-        page = self.store.find(limit=bounds.MAX_BATCH)
+        page = self.store.find(limit=bounds.MAX_BATCH_ITEMS)
         same("ids", list(model), [record.id for record in page.items])
         for kept, record in zip(model.values(), page.items, strict=True):
             same(f"job {record.id}", kept.record, record)
@@ -251,7 +251,7 @@ class SideBySide:
         cursor, read = self._cursors[choice % len(self._cursors)]
         start = self.model.trimmed if cursor is None else read
         try:
-            rows = self.store.ledger(cursor, limit=bounds.MAX_BATCH).items
+            rows = self.store.ledger(cursor, limit=bounds.MAX_BATCH_ITEMS).items
         except LedgerTrimmed:
             require(start < self.model.trimmed, f"the ledger was not trimmed past {cursor}")
             return

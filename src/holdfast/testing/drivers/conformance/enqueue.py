@@ -135,7 +135,7 @@ def one_bad_record_and_none_is_stored(h: Harness) -> None:
 def a_batch_beyond_the_bound_is_refused_whole(h: Harness) -> None:
     job = h.job()
     with raising(InvalidInput):
-        h.enqueue(*[job] * (bounds.MAX_BATCH + 1))
+        h.enqueue(*[job] * (bounds.MAX_BATCH_ITEMS + 1))
     equal(h.store.get(job.id), None, "the job")
 
 

@@ -70,7 +70,7 @@ def rows_are_read_in_the_order_asked(h: Harness) -> None:
 
 @case("L2", needs=REGISTRY)
 def a_value_may_be_64_kib_and_no_more(h: Harness) -> None:
-    value = bytes(bounds.MAX_NOTE)
+    value = bytes(bounds.MAX_NOTE_BYTES)
     equal(_written(h, "key", value).value, value, "the row")
     with raising(InvalidInput):
         _change("key", value + b"1")

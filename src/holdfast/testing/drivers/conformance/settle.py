@@ -263,7 +263,7 @@ def anything_but_a_settlement_is_refused_and_settles_nothing(h: Harness) -> None
 def a_settle_beyond_the_bound_is_refused_whole(h: Harness) -> None:
     held = h.held()
     with h.unchanged(), raising(InvalidInput):
-        h.settle(*[Ack(held.lease)] * (bounds.MAX_BATCH + 1))
+        h.settle(*[Ack(held.lease)] * (bounds.MAX_BATCH_ITEMS + 1))
 
 
 @case("L5", "L3")

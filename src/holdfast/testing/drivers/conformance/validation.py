@@ -71,7 +71,7 @@ def instants_and_lengths_out_of_range_are_refused(h: Harness) -> None:
     for wrong in (-1, bounds.MAX_INSTANT + 1, 1.5, "1"):
         _refused(h, run_at=wrong)
         _refused(h, created_at=wrong)
-    for wrong in (0, -1, bounds.MAX_LENGTH + 1):
+    for wrong in (0, -1, bounds.MAX_DURATION + 1):
         _refused(h, timeout=wrong)
 
 
@@ -95,7 +95,7 @@ def the_largest_of_everything_is_accepted(h: Harness) -> None:
         created_at=bounds.MAX_INSTANT,
         max_attempts=bounds.MAX_COUNT,
         max_crashes=bounds.MAX_COUNT,
-        timeout=bounds.MAX_LENGTH,
+        timeout=bounds.MAX_DURATION,
     )
     h.enqueue(job)
     equal(h.get(job.id), job, "the stored job")
@@ -120,17 +120,17 @@ def types_that_do_not_fit_are_refused_by_reserve(h: Harness) -> None:
 @case("L3")
 def limits_that_do_not_fit_are_refused_by_reserve(h: Harness) -> None:
     h.put()
-    for wrong in (0, -1, bounds.MAX_BATCH + 1, True, 1.0):
+    for wrong in (0, -1, bounds.MAX_BATCH_ITEMS + 1, True, 1.0):
         with raising(InvalidInput, f"limit={wrong!r}"):
             h.reserve(wrong)  # type: ignore[arg-type]
-    equal(len(h.reserve(bounds.MAX_BATCH)), 1, "jobs reserved with the largest limit")
+    equal(len(h.reserve(bounds.MAX_BATCH_ITEMS)), 1, "jobs reserved with the largest limit")
 
 
 @case("L3")
 def lease_lengths_that_do_not_fit_are_refused(h: Harness) -> None:
     held = h.held()
     h.put()
-    for wrong in (0, -1, bounds.MAX_LENGTH + 1, 1.5, None):
+    for wrong in (0, -1, bounds.MAX_DURATION + 1, 1.5, None):
         with raising(InvalidInput, f"reserve(lease_for={wrong!r})"):
             h.reserve(lease_for=wrong)  # type: ignore[arg-type]
         with raising(InvalidInput, f"extend(lease_for={wrong!r})"):
@@ -153,7 +153,7 @@ def worker_names_that_do_not_fit_are_refused(h: Harness) -> None:
 def reaps_that_do_not_fit_are_refused(h: Harness) -> None:
     h.held()
     h.advance(LEASE)
-    for limit in (0, -1, bounds.MAX_BATCH + 1):
+    for limit in (0, -1, bounds.MAX_BATCH_ITEMS + 1):
         with raising(InvalidInput, f"limit={limit}"):
             h.reap(limit=limit)
     for queues in ([], QUEUE, ["a b"]):
@@ -166,7 +166,7 @@ def reaps_that_do_not_fit_are_refused(h: Harness) -> None:
 def extends_beyond_the_bound_are_refused(h: Harness) -> None:
     held = h.held()
     with raising(InvalidInput):
-        h.extend(*[held.lease] * (bounds.MAX_BATCH + 1))
+        h.extend(*[held.lease] * (bounds.MAX_BATCH_ITEMS + 1))
 
 
 @case("L9")
@@ -174,7 +174,7 @@ def ids_that_do_not_fit_are_refused_by_operators(h: Harness) -> None:
     job = h.put()
     verbs = {"cancel": h.store.cancel, "requeue": h.store.requeue, "purge": h.store.purge}
     for name, verb in verbs.items():
-        for wrong in (job.id, ["a b"], [""], [None], [job.id] * (bounds.MAX_BATCH + 1)):
+        for wrong in (job.id, ["a b"], [""], [None], [job.id] * (bounds.MAX_BATCH_ITEMS + 1)):
             with raising(InvalidInput, f"{name}({str(wrong)[:20]})"):
                 verb(wrong, now=h.stamp)  # type: ignore[arg-type]
     equal(h.state(job.id), State.READY, "the state")
@@ -185,14 +185,14 @@ def ids_that_do_not_fit_are_refused_by_operators(h: Harness) -> None:
 
 @case("L13", needs={Feature.LEDGER})
 def pages_of_the_ledger_that_do_not_fit_are_refused(h: Harness) -> None:
-    for wrong in (0, -1, bounds.MAX_BATCH + 1, True):
+    for wrong in (0, -1, bounds.MAX_BATCH_ITEMS + 1, True):
         with raising(InvalidInput, f"ledger(limit={wrong})"):
             h.store.ledger(limit=wrong)
 
 
 @case("L9", needs={Feature.REGISTRY})
 def pages_of_the_registry_that_do_not_fit_are_refused(h: Harness) -> None:
-    for wrong in (0, -1, bounds.MAX_BATCH + 1, True):
+    for wrong in (0, -1, bounds.MAX_BATCH_ITEMS + 1, True):
         with raising(InvalidInput, f"scan(limit={wrong})"):
             h.store.scan("kind", limit=wrong)
 
@@ -206,7 +206,7 @@ def registry_calls_that_do_not_fit_are_refused(h: Harness) -> None:
     with raising(InvalidInput, "a prefix with a control character"):
         h.store.scan("kind", prefix="a\x00")
     with raising(InvalidInput, "too many keys"):
-        h.store.read("kind", ["key"] * (bounds.MAX_BATCH + 1))
+        h.store.read("kind", ["key"] * (bounds.MAX_BATCH_ITEMS + 1))
 
 
 @case("L3", needs={Feature.LIMITS})

@@ -111,7 +111,7 @@ class Facts:
         job.lease, job.worker, job.reserved_at, job.started_at = None, "", None, None
         if state is not None:
             job.record = replace(record, state=state)
-            job.ended_at = now if state.ended else None
+            job.ended_at = now if state.has_ended else None
 
     def _bury(self, job: Kept, reason: str, now: int) -> None:
         job.record = replace(job.record, dead_reason=reason, dead_at=now)
@@ -119,7 +119,7 @@ class Facts:
     def _holds(self, key: Key, now: int) -> bool:
         job = self.jobs.get(key.job_id)
         within_window = now < key.until
-        not_ended = job is not None and not job.state.ended
+        not_ended = job is not None and not job.state.has_ended
         return within_window or not_ended
 
     def _entry(self, kind: str, key: str, now: int) -> Entry | None:

@@ -47,7 +47,7 @@ class Oracle(Verbs):
         """Ended jobs are forgotten, but not by the ledger."""
         answers: list[bool] = []
         for job in map(self.jobs.get, job_ids):
-            ended = job is not None and job.state.ended
+            ended = job is not None and job.state.has_ended
             answers.append(ended)
             if job is not None and ended:
                 self._end(job, Ending.PURGED, None, now)

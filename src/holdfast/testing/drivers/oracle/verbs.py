@@ -75,7 +75,7 @@ class Verbs(Facts):
         """No job of its domain that has not ended came earlier (L11)."""
         return job.record.domain is None or not any(
             other.seq < job.seq
-            and not other.state.ended
+            and not other.state.has_ended
             and (other.record.queue, other.record.domain) == (job.record.queue, job.record.domain)
             for other in self.jobs.values()
         )

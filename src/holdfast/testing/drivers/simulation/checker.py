@@ -64,7 +64,7 @@ class Known:
     @property
     def live(self) -> bool:
         """Whether the job has not ended."""
-        return self.state is not None and not self.state.ended
+        return self.state is not None and not self.state.has_ended
 
 
 class Judge:

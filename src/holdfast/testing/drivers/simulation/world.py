@@ -135,7 +135,7 @@ class World:
         # Each round ends at least one job of every domain, and expired leases end in the first.
         for _ in range(2 * len(self.ids) + 3):
             self.now = self.clock.advance(10 * MINUTE)
-            taken = self.reserve("last", QUEUES, limit=bounds.MAX_BATCH, lease_for=MINUTE)
+            taken = self.reserve("last", QUEUES, limit=bounds.MAX_BATCH_ITEMS, lease_for=MINUTE)
             if not taken:
                 break
             self.settle("last", [Ack(reservation.lease) for reservation in taken])
