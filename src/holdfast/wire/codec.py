@@ -107,7 +107,7 @@ def decoded(codec: Codec, data: bytes) -> object:
 _registered: dict[str, Codec] = {JSON.name: JSON}
 
 
-def register(codec: Codec) -> None:
+def register_codec(codec: Codec) -> None:
     """Make a codec known under its name, to writers and readers in this process."""
     name = bounds.name("codec", codec.name)
     if _registered.setdefault(name, codec) is not codec:
@@ -119,7 +119,7 @@ def codec(name: str) -> Codec:
     found = _registered.get(name)
     if found is None:
         known = ", ".join(sorted(_registered))
-        raise InvalidInput("codec", wanted=f"one of {known} (others: register() them first)", got=repr(name))
+        raise InvalidInput("codec", wanted=f"one of {known} (others: call register_codec first)", got=repr(name))
     return found
 
 
