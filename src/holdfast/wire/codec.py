@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast.errors import SHOWN, InvalidInput, PayloadError
+from holdfast.errors import MAX_SHOWN_CHARACTERS, InvalidInput, PayloadError
 from holdfast.model import bounds
 
 LEAST_INT, MOST_INT = -(2**63), 2**64 - 1  # what readers in other languages can hold in 64 bits
@@ -194,7 +194,7 @@ def _level(path: str, depth: int) -> int:
 
 
 def _too_deep(path: str) -> PayloadError:
-    shown = path if len(path) <= SHOWN else f"{path[:SHOWN]}…"
+    shown = path if len(path) <= MAX_SHOWN_CHARACTERS else f"{path[:MAX_SHOWN_CHARACTERS]}…"
     return PayloadError(shown, wanted=f"at most {bounds.MAX_DEPTH} levels of nesting", got="more")
 
 
