@@ -139,7 +139,7 @@ def one_invalid_record_refuses_the_whole_batch(h: Harness) -> None:
 def a_batch_that_is_too_large_is_refused(h: Harness) -> None:
     job = h.job()
     with assert_raises(InvalidInput):
-        h.enqueue(*[job] * (bounds.MAX_BATCH + 1))
+        h.enqueue(*[job] * (bounds.MAX_BATCH_ITEMS + 1))
     assert_equal(h.store.get(job.id), None, "the job")
 
 

@@ -72,7 +72,7 @@ def rows_are_returned_in_the_order_of_the_keys_read(h: Harness) -> None:
 
 @case("L2", needs=REGISTRY)
 def a_value_may_have_at_most_64_kib(h: Harness) -> None:
-    value = bytes(bounds.MAX_NOTE)
+    value = bytes(bounds.MAX_NOTE_BYTES)
     assert_equal(_must_write(h, "key", value).value, value, "the row")
     with assert_raises(InvalidInput):
         _change("key", value + b"1")
