@@ -45,7 +45,7 @@ class Validation:
             return None
         if not self._caller_clock:
             raise CallerClockRefused
-        return bounds.integer("now", given, most=bounds.MAX_INSTANT)
+        return bounds.check_integer("now", given, most=bounds.MAX_INSTANT)
 
     def require(self, feature: Feature) -> None:
         """Raise ``Unsupported`` if the driver does not have this feature (L14)."""
@@ -55,7 +55,7 @@ class Validation:
 
     def check_enqueue(self, jobs: Sequence[JobRecord]) -> None:
         """Check every record before any is stored."""
-        bounds.batch("jobs", len(jobs))
+        bounds.check_batch("jobs", len(jobs))
         if isinstance(jobs, JobBatch):
             jobs.check()
         for job in representatives(jobs):
@@ -74,7 +74,7 @@ class Validation:
         types: Collection[str] | None,
     ) -> list[str]:
         """Return the queues, each once."""
-        bounds.integer("limit", limit, least=1, most=bounds.MAX_BATCH)
+        bounds.check_integer("limit", limit, least=1, most=bounds.MAX_BATCH_ITEMS)
         self.check_lease(lease_for, worker)
         if types is not None:
             self._names("type", types)
@@ -82,18 +82,18 @@ class Validation:
 
     def check_lease(self, lease_for: int, worker: str) -> None:
         """Check the duration of a lease and the name of its worker."""
-        bounds.integer("lease_for", lease_for, least=1, most=bounds.MAX_LENGTH)
-        bounds.text("worker", worker, empty=True)
+        bounds.check_integer("lease_for", lease_for, least=1, most=bounds.MAX_DURATION)
+        bounds.check_text("worker", worker, empty=True)
 
     def check_extend(self, leases: Sequence[Lease], lease_for: int) -> None:
         """Check the leases and the duration of their extension."""
-        bounds.batch("leases", len(leases))
+        bounds.check_batch("leases", len(leases))
         self._all("lease", leases, Lease)
-        bounds.integer("lease_for", lease_for, least=1, most=bounds.MAX_LENGTH)
+        bounds.check_integer("lease_for", lease_for, least=1, most=bounds.MAX_DURATION)
 
     def check_settle(self, settlements: Sequence[Settlement]) -> None:
         """Check that every item is a settlement of a lease."""
-        bounds.batch("settlements", len(settlements))
+        bounds.check_batch("settlements", len(settlements))
         for settlement in settlements:
             if type(settlement) not in _SETTLEMENTS:
                 raise InvalidInput("settlement", wanted="Ack, Retry, Fail or Release", got=settlement)
@@ -101,13 +101,13 @@ class Validation:
                 raise InvalidInput("lease", wanted="a Lease", got=settlement.lease)
             started_at = settlement.started_at
             if started_at is not None and not (type(started_at) is int and 1 <= started_at <= bounds.MAX_INSTANT):
-                bounds.integer("started_at", started_at, least=1, most=bounds.MAX_INSTANT)
+                bounds.check_integer("started_at", started_at, least=1, most=bounds.MAX_INSTANT)
 
     def check_reap(self, queues: Sequence[str] | None, worker: str | None, limit: int) -> list[str] | None:
         """Return the queues, each once; None means all queues."""
-        bounds.integer("limit", limit, least=1, most=bounds.MAX_BATCH)
+        bounds.check_integer("limit", limit, least=1, most=bounds.MAX_BATCH_ITEMS)
         if worker is not None:
-            bounds.text("worker", worker)
+            bounds.check_text("worker", worker)
         return None if queues is None else self._names("queue", queues)
 
     def check_wait(self, queues: Sequence[str], timeout: float) -> list[str]:
@@ -119,27 +119,27 @@ class Validation:
     def check_ids(self, job_ids: Sequence[str]) -> None:
         """Check a list of job ids."""
         self._not_text("job_ids", job_ids)
-        bounds.batch("job_ids", len(job_ids))
+        bounds.check_batch("job_ids", len(job_ids))
         for job_id in job_ids:
-            bounds.name("id", job_id)
+            bounds.check_name("id", job_id)
 
     def check_settings(self, queue: str, settings: QueueSettings | None, type_: str | None) -> None:
         """Check the names, and that the driver supports the settings."""
-        bounds.name("queue", queue)
+        bounds.check_name("queue", queue)
         if type_ is not None:
-            bounds.name("type", type_)
+            bounds.check_name("type", type_)
         if settings is not None and settings.on_exhausted is not OnExhausted.SKIP:
             self.require(Feature.HALT)
 
     def check_page(self, limit: int) -> None:
         """Check the limit of a page."""
-        bounds.integer("limit", limit, least=1, most=bounds.MAX_BATCH)
+        bounds.check_integer("limit", limit, least=1, most=bounds.MAX_BATCH_ITEMS)
 
     def check_find(self, limit: int, after: str | None) -> None:
         """Check the limit of a page of jobs, and the id after which it begins."""
         self.check_page(limit)
         if after is not None:
-            bounds.name("after", after)
+            bounds.check_name("after", after)
 
     def check_any_open(self, queues: Sequence[str], types: Collection[str]) -> tuple[list[str], list[str]]:
         """Return the queues and the types, each once."""
@@ -152,9 +152,9 @@ class Validation:
 
     def check_trim(self, ended_for: int, ledger_for: int, limit: int) -> None:
         """Check the retention. Ended jobs stay for at least a day, because they answer repeated settlements (L6)."""
-        bounds.integer("ended_for", ended_for, least=DAY, most=bounds.MAX_LENGTH)
-        bounds.integer("ledger_for", ledger_for, least=1, most=bounds.MAX_LENGTH)
-        bounds.integer("limit", limit, least=1, most=bounds.MAX_BATCH)
+        bounds.check_integer("ended_for", ended_for, least=DAY, most=bounds.MAX_DURATION)
+        bounds.check_integer("ledger_for", ledger_for, least=1, most=bounds.MAX_DURATION)
+        bounds.check_integer("limit", limit, least=1, most=bounds.MAX_BATCH_ITEMS)
 
     def retention(self, registry: Registry, *, ended_for: int, ledger_for: int, now: int | None) -> tuple[int, int]:
         """Return how long ended jobs and ledger rows stay: as given, or until every registered reader has read them.
@@ -168,27 +168,27 @@ class Validation:
         read_until = ledger_reader.read_until(readers)
         if read_until is None:
             return ended_for, ledger_for
-        unread_for = min(self.now(now) - read_until + 1, bounds.MAX_LENGTH)
+        unread_for = min(self.now(now) - read_until + 1, bounds.MAX_DURATION)
         return max(ended_for, unread_for), max(ledger_for, unread_for)
 
     def check_read(self, kind: str, keys: Sequence[str]) -> None:
         """Check a kind and a list of keys."""
-        bounds.name("kind", kind)
+        bounds.check_name("kind", kind)
         self._not_text("keys", keys)
-        bounds.batch("keys", len(keys))
+        bounds.check_batch("keys", len(keys))
         for key in keys:
-            bounds.text("key", key)
+            bounds.check_text("key", key)
 
     def check_write(self, changes: Sequence[Change]) -> None:
         """Check the batch. Each ``Change`` checked its own values when it was made."""
-        bounds.batch("changes", len(changes))
+        bounds.check_batch("changes", len(changes))
         self._all("change", changes, Change)
 
     def check_scan(self, kind: str, prefix: str, after: str, limit: int) -> None:
         """Check a kind and a page of its keys."""
-        bounds.name("kind", kind)
-        bounds.text("prefix", prefix, empty=True)
-        bounds.text("after", after, empty=True)
+        bounds.check_name("kind", kind)
+        bounds.check_text("prefix", prefix, empty=True)
+        bounds.check_text("after", after, empty=True)
         self.check_page(limit)
 
     @staticmethod
@@ -207,8 +207,8 @@ class Validation:
     def _names(field: str, names: Collection[str]) -> list[str]:
         if isinstance(names, str) or not names:
             raise InvalidInput(f"{field}s", wanted=f"a list with at least one {field}", got=names)
-        bounds.batch(f"{field}s", len(names))
-        return list(dict.fromkeys(bounds.name(field, value) for value in names))
+        bounds.check_batch(f"{field}s", len(names))
+        return list(dict.fromkeys(bounds.check_name(field, value) for value in names))
 
 
 def _check_meta(meta: object) -> None:
@@ -216,7 +216,7 @@ def _check_meta(meta: object) -> None:
     data = JSON.encode(meta, field="meta") if isinstance(meta, dict) else b""
     if not data or JSON.decode(data, field="meta") != meta:
         raise InvalidInput("meta", wanted="a dict of plain JSON values", got=meta)
-    bounds.blob("meta", data, most=bounds.MAX_META)
+    bounds.check_blob("meta", data, most=bounds.MAX_META_BYTES)
 
 
 def ledger_position(cursor: str, written: int) -> int:

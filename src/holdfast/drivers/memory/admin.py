@@ -34,14 +34,14 @@ class MemoryAdmin:
 
     def get(self, job_id: str) -> JobRecord | None:
         """See ``Admin.get``."""
-        bounds.name("id", job_id)
+        bounds.check_name("id", job_id)
         with self._changed:
             row = self._open().rows.get(job_id)
             return None if row is None else row.job
 
     def inspect(self, job_id: str) -> Inspection | None:
         """See ``Admin.inspect``."""
-        bounds.name("id", job_id)
+        bounds.check_name("id", job_id)
         with self._changed:
             row = self._open().rows.get(job_id)
             if row is None:
@@ -76,7 +76,7 @@ class MemoryAdmin:
         in_queues, of_types = self._validation.check_any_open(queues, types)
         with self._changed:
             jobs = (row.job for row in self._open().rows.values())
-            return any(not job.state.ended and job.queue in in_queues and job.type in of_types for job in jobs)
+            return any(not job.state.has_ended and job.queue in in_queues and job.type in of_types for job in jobs)
 
     def counts(self, queues: Sequence[str] | None = None, *, now: int | None = None) -> list[QueueCounts]:
         """See ``Admin.counts``."""
@@ -122,7 +122,7 @@ class MemoryAdmin:
         """See ``Admin.purge``."""
 
         def forget(space: Space, row: Row, at: int) -> bool:
-            if not row.job.state.ended:
+            if not row.job.state.has_ended:
                 return False
             space.purge(row, at)
             return True
@@ -175,7 +175,7 @@ class MemoryAdmin:
         *,
         ended_for: int = 7 * DAY,
         ledger_for: int = 30 * DAY,
-        limit: int = bounds.MAX_BATCH,
+        limit: int = bounds.MAX_BATCH_ITEMS,
         now: int | None = None,
     ) -> Trimmed:
         """See ``Admin.trim``."""

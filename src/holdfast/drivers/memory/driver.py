@@ -19,7 +19,7 @@ from holdfast.errors import JobNotInflight, LeaseError, StoreClosed, Unsupported
 from holdfast.model import bounds, transition
 from holdfast.model.job import JobRecord
 from holdfast.model.job_batch import must_wait, representatives
-from holdfast.model.lease import Enqueued, Lease, Note, Reservation, is_expired, random_bits, tokens
+from holdfast.model.lease import Enqueued, Lease, Note, Reservation, is_expired, make_tokens, token_bytes
 from holdfast.model.order import pick
 from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.settlement import Ack, Settlement
@@ -62,7 +62,7 @@ class MemoryDriver(MemoryAdmin):
         memory: Memory | None = None,
     ) -> None:
         self._memory = memory or Memory(clock)
-        self._space = self._memory.spaces[bounds.name("space", space)]
+        self._space = self._memory.spaces[bounds.check_name("space", space)]
         self._changed = self._memory.changed
         self._seen = threading.local()
         self.caller_clock = caller_clock
@@ -113,7 +113,7 @@ class MemoryDriver(MemoryAdmin):
     @staticmethod
     def _is_limited(space: Space, jobs: Sequence[JobRecord], now: int) -> bool:
         queues = {job.queue for job in representatives(jobs)}
-        return any(settings.limits(now) for (queue, _), settings in space.settings.items() if queue in queues)
+        return any(settings.is_limiting(now) for (queue, _), settings in space.settings.items() if queue in queues)
 
     def _enqueue(self, space: Space, job: JobRecord, now: int) -> Enqueued:
         known = space.rows.get(job.id)
@@ -133,7 +133,7 @@ class MemoryDriver(MemoryAdmin):
     def _remembers(space: Space, mapped: Dedupe, now: int) -> bool:
         """A key holds for its window, and for as long as its job has not ended (L12)."""
         row = space.rows.get(mapped.job_id)
-        return not is_expired(mapped.until, now) or (row is not None and not row.job.state.ended)
+        return not is_expired(mapped.until, now) or (row is not None and not row.job.state.has_ended)
 
     # Reserve ----------------------------------------------------------------------------------------------------
 
@@ -160,7 +160,7 @@ class MemoryDriver(MemoryAdmin):
     def _lease(space: Space, rows: Sequence[Row], now: int, expires_at: int, worker: str) -> list[Reservation]:
         first = space.next_numbers(len(rows))
         fences = range(first, first + len(rows))
-        proofs = tokens(fences, random_bits(len(rows)))
+        proofs = make_tokens(fences, token_bytes(len(rows)))
         found = []
         for row, fence, token in zip(rows, fences, proofs, strict=True):
             lease = Lease(job_id=row.job.id, token=token, fence=fence, expires_at=expires_at)

@@ -18,7 +18,7 @@ from holdfast.drivers.postgres.copy_rows import NewLeases
 from holdfast.drivers.postgres.database import Database
 from holdfast.model.job import JobRecord
 from holdfast.model.job_batch import JobBatch, lease_batch, must_wait, representatives
-from holdfast.model.lease import Enqueued, Reservation, newly_enqueued, random_bits, tokens
+from holdfast.model.lease import Enqueued, Reservation, make_tokens, newly_enqueued, token_bytes
 from holdfast.model.queue_settings import QueueSettings
 
 MIN_COPY_JOBS = 500  # below, the additional round trips cost more than COPY saves
@@ -75,7 +75,7 @@ def copy_leased_jobs(
             [(now, window, fences)] = database.call_on(connection, "prepare_leased_copy", *arguments)
             if fences is None:
                 return None
-            lease_tokens = tokens(fences, random_bits(len(fences)))
+            lease_tokens = make_tokens(fences, token_bytes(len(fences)))
             leases = NewLeases(now, now + lease_for, worker, template.attempts + 1, fences, lease_tokens)
             if jobs.keys is not None:
                 _copy_keys(database, connection, jobs, {template.queue: now + window})

@@ -191,7 +191,7 @@ class PostgresDriver:
     def space(self, name: str) -> PostgresDriver:
         """See ``Driver.space``."""
         return PostgresDriver(
-            self._database.with_space(bounds.name("space", name)),
+            self._database.with_space(bounds.check_name("space", name)),
             self._listener,
             durability=self.capabilities.durability,
             caller_clock=self._caller_clock,
@@ -211,11 +211,11 @@ class PostgresDriver:
 
     def get(self, job_id: str) -> JobRecord | None:
         """See ``Admin.get``."""
-        return admin.get(self._database, bounds.name("id", job_id))
+        return admin.get(self._database, bounds.check_name("id", job_id))
 
     def inspect(self, job_id: str) -> Inspection | None:
         """See ``Admin.inspect``."""
-        return admin.inspect(self._database, bounds.name("id", job_id))
+        return admin.inspect(self._database, bounds.check_name("id", job_id))
 
     def find(self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None) -> Page[JobRecord]:
         """See ``Admin.find``."""
@@ -269,7 +269,7 @@ class PostgresDriver:
         *,
         ended_for: int = 7 * DAY,
         ledger_for: int = 30 * DAY,
-        limit: int = bounds.MAX_BATCH,
+        limit: int = bounds.MAX_BATCH_ITEMS,
         now: int | None = None,
     ) -> Trimmed:
         """See ``Admin.trim``."""
@@ -327,7 +327,7 @@ class PostgresDriver:
 def open_url(url: SplitResult, *, space: str, caller_clock: bool, clock: Clock | None) -> PostgresDriver:  # noqa: ARG001 - the server's clock judges
     """Open ``postgresql://user@host/database`` with the options of ``url``; installs or upgrades the tables."""
     options = read_url(url)
-    bounds.name("space", space)
+    bounds.check_name("space", space)
     pool = ConnectionPool(options.conninfo, size=options.connections, patience=options.patience)
     try:
         with pool.open() as connection:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from holdfast.drivers.postgres.arrays import pack_texts
 from holdfast.drivers.postgres.database import Database
 from holdfast.drivers.postgres.rows import read_reservation
-from holdfast.model.lease import Reservation, random_bits
+from holdfast.model.lease import Reservation, token_bytes
 
 
 def reserve(
@@ -28,7 +28,7 @@ def reserve(
         limit,
         lease_for,
         worker,
-        random_bits(limit),
+        token_bytes(limit),
         caller_now,
         is_repeatable=False,
     )

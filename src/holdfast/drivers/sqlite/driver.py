@@ -58,7 +58,7 @@ class SqliteDriver:
         self._database = database
         self._clock = clock or SystemClock()
         self._caller_clock = caller_clock
-        self._space = bounds.name("space", space)
+        self._space = bounds.check_name("space", space)
         self._last_reserve = threading.local()  # .version of the file when this thread reserved last
         self.capabilities = Capabilities(
             driver="sqlite",
@@ -196,12 +196,12 @@ class SqliteDriver:
 
     def get(self, job_id: str) -> JobRecord | None:
         """See ``Admin.get``."""
-        bounds.name("id", job_id)
+        bounds.check_name("id", job_id)
         return self._read(lambda tx: admin.get(tx, job_id))
 
     def inspect(self, job_id: str) -> Inspection | None:
         """See ``Admin.inspect``."""
-        bounds.name("id", job_id)
+        bounds.check_name("id", job_id)
         return self._read(lambda tx: admin.inspect(tx, job_id))
 
     def find(self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None) -> Page[JobRecord]:
@@ -249,7 +249,7 @@ class SqliteDriver:
         *,
         ended_for: int = 7 * DAY,
         ledger_for: int = 30 * DAY,
-        limit: int = bounds.MAX_BATCH,
+        limit: int = bounds.MAX_BATCH_ITEMS,
         now: int | None = None,
     ) -> Trimmed:
         """See ``Admin.trim``."""

@@ -12,7 +12,7 @@ from holdfast.drivers.sqlite.rows import insert_leased_row, insert_row
 from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.model.job import JobRecord
 from holdfast.model.job_batch import lease_batch, must_wait, representatives
-from holdfast.model.lease import Enqueued, Reservation, random_bits, tokens
+from holdfast.model.lease import Enqueued, Reservation, make_tokens, token_bytes
 from holdfast.model.queue_settings import QueueSettings
 
 Key = tuple[str, str]  # queue, idempotency key
@@ -45,7 +45,7 @@ def enqueue_leased(
         return batch.answers, []
     first = tx.next_numbers(len(jobs))
     fences = range(first, first + len(jobs))
-    reservations = lease_batch(jobs, fences, tokens(fences, random_bits(len(jobs))), tx.now + lease_for)
+    reservations = lease_batch(jobs, fences, make_tokens(fences, token_bytes(len(jobs))), tx.now + lease_for)
     tx.run_many("enqueue/insert_leased", [insert_leased_row(one, tx.space, tx.now, worker) for one in reservations])
     _insert_lanes_and_keys(tx, batch)
     return batch.answers, reservations

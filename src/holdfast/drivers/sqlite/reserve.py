@@ -12,7 +12,7 @@ from holdfast.drivers.packing import Row, read_settings, to_json
 from holdfast.drivers.sqlite.rows import ID, NOTED, SEQ, read_reservation
 from holdfast.drivers.sqlite.settle import reap
 from holdfast.drivers.sqlite.transaction import Transaction
-from holdfast.model.lease import Reservation, random_bits, tokens
+from holdfast.model.lease import Reservation, make_tokens, token_bytes
 from holdfast.model.order import Capacity, Lane, Limit, pick
 from holdfast.model.queue_settings import Bucket
 
@@ -67,7 +67,7 @@ def _read_capacity(tx: Transaction, queues: Sequence[str]) -> Capacity:
 
 def is_limited(tx: Transaction, queues: Sequence[str]) -> bool:
     """Whether a pause or a limit of these queues may keep due jobs from being reserved."""
-    return any(limit.settings.limits(tx.now) for limit in _read_capacity(tx, queues).limits.values())
+    return any(limit.settings.is_limiting(tx.now) for limit in _read_capacity(tx, queues).limits.values())
 
 
 def _spend(tx: Transaction, capacity: Capacity) -> None:
@@ -82,7 +82,7 @@ def _spend(tx: Transaction, capacity: Capacity) -> None:
 
 
 def _lease(tx: Transaction, rows: list[tuple[Lane, Row]], expires_at: int, worker: str) -> list[Reservation]:
-    first, bits = tx.next_numbers(len(rows)), random_bits(len(rows))
+    first, bits = tx.next_numbers(len(rows)), token_bytes(len(rows))
     parameters = {
         "jobs": to_json(row[SEQ] for _, row in rows),
         "first": first,
@@ -99,7 +99,7 @@ def _lease(tx: Transaction, rows: list[tuple[Lane, Row]], expires_at: int, worke
         read_reservation(
             lane, row, token=token, fence=fence, expires_at=expires_at, checkpoint=checkpoints.get(row[ID])
         )
-        for fence, token, (lane, row) in zip(fences, tokens(fences, bits), rows, strict=True)
+        for fence, token, (lane, row) in zip(fences, make_tokens(fences, bits), rows, strict=True)
     ]
 
 

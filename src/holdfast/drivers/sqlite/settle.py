@@ -171,4 +171,4 @@ def _apply_transitions(tx: Transaction, ended: list[EndedLease], written: int) -
     tx.run("settle/insert_ended", parameters)
     tx.run("settle/delete_jobs")
     tx.run("settle/clear")
-    pass_turns(tx, {(end.job.queue, end.job.domain) for end in ended if end.transition.state.ended})
+    pass_turns(tx, {(end.job.queue, end.job.domain) for end in ended if end.transition.state.has_ended})

@@ -267,7 +267,7 @@ class LeasesWhatExisted(Faulty):
             rows = [self._space.rows[answer.id] for answer in answers]
             at = self._validation.now(now)
             return answers, self._lease(
-                self._space, [row for row in rows if not row.job.state.ended], at, at + lease_for, worker
+                self._space, [row for row in rows if not row.job.state.has_ended], at, at + lease_for, worker
             )
 
 
