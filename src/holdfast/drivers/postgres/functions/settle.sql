@@ -58,9 +58,9 @@ BEGIN
                      array_agg(w.version ORDER BY w.position) AS versions, array_agg(w.ttl ORDER BY w.position) AS ttls
                 FROM unnest(_writers, _kinds, _keys, _values, _versions, _ttls) WITH ORDINALITY
                      AS w (item, kind, key, value, version, ttl, position)
-               WHERE w.item = _first) AS asked
-       CROSS JOIN LATERAL write_entries(_space, _now, asked.kinds, asked.keys, asked.contents, asked.versions,
-                                        asked.ttls) AS w;
+               WHERE w.item = _first) AS writes
+       CROSS JOIN LATERAL write_entries(_space, _now, writes.kinds, writes.keys, writes.contents, writes.versions,
+                                        writes.ttls) AS w;
       IF _refused.kind IS NOT NULL THEN
         item := _first;
         code := 'write refused';
