@@ -5,7 +5,7 @@
 -- sessions never wait for each other here). No more jobs are locked than are taken.
 -- Index: jobs_lane for lanes and jobs, jobs_leased for expired leases, arrivals_queue.
 -- Shape: the lanes are found by skipping from one to the next in jobs_lane; only lanes whose head is due are read
--- further. So a scheduled backlog or a type that nobody asks for costs one probe per lane. Where several lanes of
+-- further. So a scheduled backlog or a type that is not requested costs one probe per lane. Where several lanes of
 -- one priority compete, a first read without locks counts how many of the next jobs are in each lane, and then each
 -- lane gives that many. One query over all lanes with ORDER BY would sort the whole backlog.
 CREATE OR REPLACE FUNCTION reserve(

@@ -1,7 +1,7 @@
 -- End leases by any mix of verbs. Return rows only for refused settlements.
 --
 -- _runs has the first item of each run. A run is a part of the batch that names every job once; an item with
--- registry writes is a run of its own. Inside a run the order does not matter, and runs follow one another.
+-- registry writes is a separate run. Inside a run the order does not matter, and runs follow one another.
 --
 -- Locks: the rows of all jobs, sorted by id, then registry entries, then domains. Index: the primary keys of jobs
 -- and ended. Shape: one statement per run and step. See README.md, Stable plans.
