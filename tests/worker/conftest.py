@@ -5,7 +5,7 @@ import pytest
 import holdfast
 from holdfast.app import Holdfast
 from holdfast.model.retry import Fixed
-from holdfast.worker.worker import WorkerOptions
+from holdfast.worker.options import WorkerOptions
 
 QUICK = Fixed(timedelta(milliseconds=1))
 
