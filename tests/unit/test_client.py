@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import client as module
-from holdfast.client import Client, pauses
+from holdfast.client import Client, poll_pauses
 from holdfast.clock import SECOND, ManualClock
 from holdfast.connect import connect
 from holdfast.drivers.memory import MemoryDriver
@@ -139,10 +139,10 @@ def test_a_conflict_can_be_returned_instead(client: Client):
 
 def test_a_long_list_is_stored_in_bounded_pieces():
     driver = Recording()
-    answers = Client(driver).enqueue([JobRequest(type="t")] * (2 * module.BATCH + 1))
-    assert driver.batches == [module.BATCH, module.BATCH, 1]
-    assert len({answer.id for answer in answers}) == 2 * module.BATCH + 1
-    assert module.BATCH <= bounds.MAX_BATCH
+    answers = Client(driver).enqueue([JobRequest(type="t")] * (2 * module.MAX_BATCH_JOBS + 1))
+    assert driver.batches == [module.MAX_BATCH_JOBS, module.MAX_BATCH_JOBS, 1]
+    assert len({answer.id for answer in answers}) == 2 * module.MAX_BATCH_JOBS + 1
+    assert module.MAX_BATCH_JOBS <= bounds.MAX_BATCH
 
 
 def test_many_payloads_become_jobs_that_are_alike_in_all_else(client: Client):
@@ -180,14 +180,14 @@ def test_one_bad_payload_or_key_of_many_stores_nothing(client: Client):
 
 def test_many_are_stored_in_bounded_pieces():
     driver = Recording()
-    Client(driver).enqueue_many(JobRequest(type="t"), range(module.BATCH + 1))
-    assert driver.batches == [module.BATCH, 1]
+    Client(driver).enqueue_many(JobRequest(type="t"), range(module.MAX_BATCH_JOBS + 1))
+    assert driver.batches == [module.MAX_BATCH_JOBS, 1]
 
 
 def test_large_payloads_make_smaller_pieces():
     driver = Recording()
-    third = "x" * (module.BATCH_BYTES // 3 - 2)
-    larger = "x" * (module.BATCH_BYTES + 1)
+    third = "x" * (module.MAX_BATCH_BYTES // 3 - 2)
+    larger = "x" * (module.MAX_BATCH_BYTES + 1)
     requests = [JobRequest(type="t", payload=payload) for payload in (third, third, third, third, larger, 1)]
     Client(driver, max_payload=bounds.MAX_STORED_PAYLOAD).enqueue(requests)
     assert driver.batches == [3, 1, 1, 1]
@@ -308,25 +308,25 @@ def test_an_unknown_job_is_neither_waited_for_nor_cancelled(client: Client):
 
 @pytest.mark.parametrize("wrong", [-1, -0.001, math.nan, timedelta(seconds=-1), "1"])
 def test_a_timeout_that_is_none_is_refused_before_anything_is_looked_at(client: Client, wrong):
-    with pytest.raises(InvalidInput, match="timeout: wanted a timedelta, seconds from 0, or None for ever"):
+    with pytest.raises(InvalidInput, match="timeout: wanted a timedelta, seconds from 0, or None for no limit"):
         client.wait("nobody", timeout=wrong)
 
 
 def test_pauses_grow_and_the_last_one_ends_at_the_deadline():
     now = [1000.0]
     given = []
-    for pause in pauses(1, lambda: now[0]):
+    for pause in poll_pauses(1, lambda: now[0]):
         given.append(pause)
         now[0] += pause
     assert given[:3] == pytest.approx([0.002, 0.003, 0.0045])
-    assert max(given) == module.LONGEST_PAUSE
+    assert max(given) == module.MAX_POLL_SECONDS
     assert now[0] == pytest.approx(1001)
     assert sorted(given[:-1]) == given[:-1]
 
 
 def test_pauses_without_a_timeout_go_on():
-    assert list(itertools.islice(pauses(None), 1000))[-1] == module.LONGEST_PAUSE
-    assert list(pauses(0)) == []
+    assert list(itertools.islice(poll_pauses(None), 1000))[-1] == module.MAX_POLL_SECONDS
+    assert list(poll_pauses(0)) == []
 
 
 def test_cancelling_ends_what_waits_and_asks_what_runs(client: Client):

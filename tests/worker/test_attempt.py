@@ -1,6 +1,7 @@
 """One attempt, in this process: what a handler gets, and what is made of what it gives."""
 
 import contextlib
+import time
 from dataclasses import dataclass
 from datetime import timedelta
 from types import SimpleNamespace
@@ -13,7 +14,8 @@ from holdfast.clock import DAY, HOUR, MINUTE, SECOND
 from holdfast.errors import InvalidInput, PayloadError, StoreBusy
 from holdfast.model.retry import Custom, Fixed
 from holdfast.worker.control import Retry, Snooze, Unrecoverable
-from holdfast.worker.heartbeat import Heart
+from holdfast.worker.heartbeat import Heartbeat
+from holdfast.worker.options import WorkerOptions
 from holdfast.worker.running import Run
 from tests.worker.conftest import ended
 
@@ -121,6 +123,31 @@ def test_a_handler_chooses_by_values(app, way):
     assert (records["retry"].state, records["retry"].attempts, records["retry"].last_error) == ("ready", 1, "not yet")
     assert (records["snooze"].state, records["snooze"].attempts) == ("ready", 0)
     assert (records["never"].state, records["never"].dead_reason) == ("dead", "no such customer")
+
+
+@pytest.mark.parametrize("ending", [ValueError("stopped"), Snooze(timedelta(hours=1)), Unrecoverable("stopped")])
+def test_any_ending_but_success_of_a_job_that_was_cancelled_meanwhile_counts_as_cancelled(app, ending):
+    @app.handler("long")
+    def long(_payload, ctx):
+        app.client.cancel(ctx.job.id)
+        time.sleep(0.3)  # several heartbeats
+        raise ending
+
+    answer = long.enqueue()
+    worker = app.worker(WorkerOptions(lease=timedelta(milliseconds=200)))
+    assert worker.process_once().status == "cancelled"
+    assert ended(app, answer).state == "cancelled"
+
+
+def test_a_job_that_was_cancelled_meanwhile_and_succeeds_is_acked(app):
+    @app.handler("long")
+    def long(_payload, ctx):
+        app.client.cancel(ctx.job.id)
+        time.sleep(0.3)  # several heartbeats
+
+    answer = long.enqueue()
+    assert app.worker(WorkerOptions(lease=timedelta(milliseconds=200))).process_once().status == "acked"
+    assert ended(app, answer).state == "done"
 
 
 def test_an_error_is_kept_with_its_place(app):
@@ -276,17 +303,17 @@ def test_a_failed_heartbeat_loses_no_note(app):
     answer = work.enqueue()
     [reservation] = app.driver.reserve(["default"], limit=1, lease_for=30 * SECOND)
     run = Run(1, reservation)
-    run.keep(None, b"7")
+    run.add_note(None, b"7")
 
     class Busy:
         def extend(self, *_, **__):
             raise StoreBusy(1.0)
 
     for driver in (Busy(), app.driver):
-        heart = Heart(driver, lease_for=30 * SECOND, on_lost=lambda *_: None, on_cancel=lambda _: None)
-        heart.add([run])
+        heartbeat = Heartbeat(driver, lease_for=30 * SECOND, on_lost=lambda *_: None, on_cancel=lambda _: None)
+        heartbeat.add([run])
         with contextlib.suppress(StoreBusy):
-            heart.beat()
+            heartbeat.beat()
     assert app.driver.inspect(answer.id).note.checkpoint == b"7"
     assert run.note is None
 

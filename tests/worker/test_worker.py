@@ -22,11 +22,11 @@ from holdfast.model.ledger import Ending
 from holdfast.model.request import META_RETRY
 from holdfast.model.retry import Fixed
 from holdfast.model.settlement import Ack, Fail
-from holdfast.worker import pool, settler
-from holdfast.worker.heartbeat import Heart
+from holdfast.worker import dispatch, settler
+from holdfast.worker.heartbeat import Heartbeat
 from holdfast.worker.limits import Limits
 from holdfast.worker.options import WorkerOptions
-from holdfast.worker.pool import Children
+from holdfast.worker.pool import ChildPool
 from holdfast.worker.running import Run
 from tests.worker import zoo
 from tests.worker.conftest import QUICK, ended
@@ -134,7 +134,7 @@ def test_a_store_that_settles_slowly_is_not_asked_for_more_and_more(app, drain, 
     for start in range(0, 12_000, 1000):
         app.client.enqueue([quick.request(start + number) for number in range(1000)])
     assert drain(processes=2) == {"acked": 12_000}
-    assert most <= settler.BEHIND + pool.MOST_WAITING + 2 * (pool.MOST_AHEAD + 1) < 12_000
+    assert most <= settler.MAX_UNSETTLED + dispatch.MAX_BUFFERED_JOBS + 2 * (dispatch.MAX_PREFETCH_JOBS + 1) < 12_000
 
 
 def test_a_heartbeat_for_more_leases_than_a_call_takes_is_several_calls(app, monkeypatch):
@@ -144,14 +144,17 @@ def test_a_heartbeat_for_more_leases_than_a_call_takes_is_several_calls(app, mon
         app.client.enqueue(JobRequest(type="t", payload=number))
     found = [one for _ in range(3) for one in app.driver.reserve(["default"], limit=3, lease_for=SECOND)]
     lost = []
-    heart = Heart(app.driver, lease_for=60 * SECOND, on_lost=lambda *one: lost.append(one), on_cancel=lost.append)
+    heartbeat = Heartbeat(
+        app.driver, lease_for=60 * SECOND, on_lost=lambda *one: lost.append(one), on_cancel=lost.append
+    )
     runs = [Run(number, one) for number, one in enumerate(found)]
-    heart.add(runs)
-    heart.beat()
+    heartbeat.add(runs)
+    heartbeat.beat()
     assert len(runs) == 7
     assert not lost
     gained = [
-        lease.expires_at - run.reservation.lease.expires_at for run, lease in zip(runs, heart.remove(runs), strict=True)
+        lease.expires_at - run.reservation.lease.expires_at
+        for run, lease in zip(runs, heartbeat.remove(runs), strict=True)
     ]
     assert min(gained) > 50 * SECOND
 
@@ -190,8 +193,26 @@ def test_a_cancelled_job_is_interrupted(app, drain):
         app.client.cancel(answer.id)
 
     threading.Thread(target=cancel).start()
-    drain(lease=timedelta(milliseconds=300))
+    assert drain(lease=timedelta(milliseconds=300)) == {"cancelled": 1}
     assert ended(app, answer).state == "cancelled"
+
+
+def test_a_running_job_that_fails_after_a_cancel_was_requested_is_counted_as_cancelled(app, drain):
+    url = app.url
+
+    @app.handler("fails", max_attempts=1)
+    def fails(_payload, ctx):
+        with connect(url) as store:
+            store.cancel([ctx.job.id])
+        try:
+            time.sleep(10)  # until the heartbeat has seen the request, and the worker interrupts the handler
+        finally:
+            raise ValueError("could not stop in order")
+
+    answer = fails.enqueue()
+    assert drain(lease=timedelta(milliseconds=300), grace=timedelta(seconds=5)) == {"cancelled": 1}
+    record = ended(app, answer)
+    assert (record.state, record.dead_reason) == ("cancelled", None)
 
 
 def test_a_lost_lease_interrupts_the_attempt_and_its_late_end_is_refused(app):
@@ -337,7 +358,7 @@ def test_a_killed_worker_leaves_no_children_and_its_jobs_run_again(app, drain):
     while app.client.get(answer.id).state != "inflight":
         assert process.poll() is None
         time.sleep(0.01)
-    while len(children := _descendants(process.pid)) < 3:  # the nursery and two children
+    while len(children := _descendants(process.pid)) < 3:  # the fork server and two children
         time.sleep(0.01)
     process.kill()
     process.wait()
@@ -475,7 +496,7 @@ def test_a_child_that_has_grown_is_replaced(app, drain):
     assert first == second != third
 
 
-def test_a_worker_whose_nursery_dies_says_so(app):
+def test_a_worker_whose_fork_server_dies_raises(app):
     @app.handler("who")
     def who(_payload):
         return os.getppid()
@@ -487,7 +508,7 @@ def test_a_worker_whose_nursery_dies_says_so(app):
         os.kill(app.client.result(app.client.wait(answer.id, timeout=20)), signal.SIGKILL)
 
     threading.Thread(target=kill).start()
-    with pytest.raises(RuntimeError, match="nursery"):
+    with pytest.raises(RuntimeError, match="fork server"):
         worker.run()
 
 
@@ -593,7 +614,7 @@ def test_a_worker_forgets_what_is_old_and_no_dead_letter(app, drain, monkeypatch
         before.enqueue([_record(name, old) for name in ("done", "dead")], now=old)
         done, dead = before.reserve(["default"], limit=2, lease_for=SECOND, now=old)
         before.settle([Ack(done.lease), Fail(dead.lease, reason="old")], now=old)
-    monkeypatch.setattr("holdfast.worker.worker.TRIM_EVERY", 0.0)
+    monkeypatch.setattr("holdfast.worker.maintenance.TRIM_INTERVAL_SECONDS", 0.0)
     one.enqueue(1)
     assert drain() == {"acked": 1}
     assert app.client.get("done") is None
@@ -643,15 +664,25 @@ def test_a_handler_that_never_ends_does_not_outlive_the_processes_above_it(app, 
             time.sleep(60)
 
     endless.enqueue()
-    children = Children(app.catalogue, processes=1, grace=1.0)
-    children.start(lambda _endings, _more_soon: None)
-    children.submit([Run(1, *app.driver.reserve(["default"], limit=1, lease_for=SECOND))])
+    pool = ChildPool(app.catalogue, processes=1, grace_seconds=1.0)
+    pool.start(lambda _endings, _more_soon: None)
+    pool.submit([Run(1, *app.driver.reserve(["default"], limit=1, lease_for=SECOND))])
     while not (tmp_path / "pid").exists():
         time.sleep(0.01)
-    os.kill(children._nursery.pid, signal.SIGKILL)
+    os.kill(pool.fork_server.pid, signal.SIGKILL)
     status = Path("/proc", (tmp_path / "pid").read_text(), "stat")
     deadline = time.monotonic() + 10
     while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z":
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    children.close()
+    pool.close()
+
+
+def test_a_worker_is_made_and_run_with_keywords(app):
+    app.handler("one")(lambda payload: payload).enqueue_many(range(5))
+    worker = app.worker(processes=1)
+    assert worker.run(max_jobs=2) == {"acked": 2}
+    assert app.worker(processes=1).run(until_drained=True) == {"acked": 3}
+    stop = threading.Event()
+    stop.set()
+    assert app.worker(processes=1).run(stop) == {}

@@ -1,10 +1,11 @@
-"""The options of a worker, checked when they are made."""
+"""The options of a worker, checked when they are made, and the same as keyword arguments."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import TypedDict
 
 from holdfast.clock import DAY, SECOND
 from holdfast.errors import InvalidInput
@@ -51,3 +52,23 @@ class WorkerOptions:
         bounds.length("keep_ended", self.keep_ended, least=DAY)
         bounds.length("keep_ledger", self.keep_ledger, least=1)
         bounds.text("name", self.name, empty=True)
+
+
+class WorkerKeywords(TypedDict, total=False):
+    """The fields of ``WorkerOptions`` as keyword arguments of ``app.worker``."""
+
+    queues: tuple[str, ...] | None
+    processes: int
+    concurrency: int
+    lease: timedelta
+    drain: timedelta | None
+    grace: timedelta
+    retry: RetryPolicy
+    until_drained: bool
+    max_jobs: int | None
+    limits: Limits
+    recycle_after: int | None
+    recycle_above: int | None
+    keep_ended: timedelta
+    keep_ledger: timedelta
+    name: str

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from holdfast.errors import InvalidInput, PayloadError
 from holdfast.model import bounds
 from holdfast.wire import codec as codecs
-from holdfast.wire.codec import JSON, JsonCodec, decoded, encoded
+from holdfast.wire.codec import JSON, JsonCodec, decode_payload, encode_payload
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 VALUES = st.recursive(
@@ -39,7 +39,7 @@ def test_any_json_value_comes_back_as_it_was(value: object):
 
 @given(VALUES)
 def test_the_quick_way_and_the_walk_write_the_same(value: object):
-    assert codecs._encode(codecs._plain(value, "payload", 0)) == JSON.encode(value)
+    assert codecs._encode(codecs._checked_builtins(value, "payload", 0)) == JSON.encode(value)
 
 
 def test_json_is_compact_and_keeps_the_order_of_keys():
@@ -255,14 +255,14 @@ def registered(monkeypatch):
 
 
 def test_json_is_registered():
-    assert codecs.codec("json") is JSON
+    assert codecs.codec_named("json") is JSON
 
 
 def test_a_registered_codec_is_found_by_its_name(registered):
     reverse = Reversed()
     codecs.register(reverse)
     codecs.register(reverse)  # a module imported twice does no harm
-    assert codecs.codec("reversed") is reverse
+    assert codecs.codec_named("reversed") is reverse
 
 
 def test_a_name_is_not_taken_over(registered):
@@ -279,28 +279,28 @@ def test_a_codec_needs_a_name_that_fits(registered):
 
 def test_an_unknown_name_is_answered_with_the_known_ones():
     with pytest.raises(InvalidInput, match=r"codec: wanted one of .*json.* \(others: .*\), got 'pickle'"):
-        codecs.codec("pickle")
+        codecs.codec_named("pickle")
 
 
 def test_the_failures_of_a_codec_are_payload_errors():
     with pytest.raises(PayloadError, match="wanted a value that the codec 'broken' can write, got int: cannot write"):
-        encoded(Broken(), 1)
+        encode_payload(Broken(), 1)
     with pytest.raises(PayloadError, match="wanted bytes that the codec 'broken' can read, got 2 bytes: cannot read"):
-        decoded(Broken(), b"ab")
+        decode_payload(Broken(), b"ab")
     with pytest.raises(PayloadError, match="wanted bytes, got str"):
-        encoded(Forgetful(), 1)
+        encode_payload(Forgetful(), 1)
 
 
 def test_a_payload_error_of_a_codec_stays_what_it_is():
     with pytest.raises(PayloadError, match=r"payload\.a: wanted a finite number"):
-        encoded(JSON, {"a": math.nan})
+        encode_payload(JSON, {"a": math.nan})
     with pytest.raises(PayloadError, match="payload: wanted JSON in UTF-8"):
-        decoded(JSON, b"{")
+        decode_payload(JSON, b"{")
 
 
 def test_the_size_is_bounded_whatever_the_codec():
-    assert encoded(Reversed(), "x" * 10, most=10) == b"x" * 10
+    assert encode_payload(Reversed(), "x" * 10, most=10) == b"x" * 10
     with pytest.raises(PayloadError, match="payload: wanted at most 10 bytes, got 11 bytes"):
-        encoded(Reversed(), "x" * 11, most=10)
+        encode_payload(Reversed(), "x" * 11, most=10)
     with pytest.raises(PayloadError, match=f"wanted at most {bounds.MAX_PAYLOAD} bytes"):
-        encoded(JSON, "x" * bounds.MAX_PAYLOAD)
+        encode_payload(JSON, "x" * bounds.MAX_PAYLOAD)

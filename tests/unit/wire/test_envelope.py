@@ -20,7 +20,7 @@ from holdfast.model.job import JobRecord, State
 from holdfast.model.request import META_RETRY, JobRequest
 from holdfast.model.retry import Linear, parse
 from holdfast.wire.codec import JSON
-from holdfast.wire.envelope import META_CODEC, VERSION, Opened, from_envelope, identity_bytes, to_envelope
+from holdfast.wire.envelope import META_CODEC, VERSION, EnvelopeContent, from_envelope, identity_bytes, to_envelope
 from holdfast.wire.records import to_record
 
 NAMES = st.from_regex(r"\A[A-Za-z0-9._:-]{1,20}\Z")
@@ -89,7 +89,7 @@ RECORD = JobRecord(id="j1", type="mail.send", queue="mail", payload=b'{"to":"ada
 @given(records(), NAMES)
 def test_every_record_comes_back_as_it_was(record: JobRecord, space: str):
     opened = from_envelope(to_envelope(record, space=space))
-    assert opened == Opened(record, space)
+    assert opened == EnvelopeContent(record, space)
     assert isinstance(opened.job.state, State)
 
 

@@ -23,7 +23,7 @@ from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
 from holdfast.worker import control
 from holdfast.worker.decide import decide
 from holdfast.worker.outcome import (
-    MAX_MESSAGE,
+    MAX_MESSAGE_CHARACTERS,
     BadPayload,
     Cancelled,
     Crashed,
@@ -225,7 +225,7 @@ def test_a_policy_that_fails_is_reported_and_the_default_asked(policy):
     settlement = decided(Failed(error="ValueError: 1"), policy)
     assert isinstance(settlement, Retry)
     assert settlement.delay == DEFAULT.delay(1, 0.5) // timedelta(microseconds=1)
-    assert settlement.error.startswith("ValueError: 1\nThe retry policy failed, the default one was asked: ")
+    assert settlement.error.startswith("ValueError: 1\nThe retry policy failed, the default policy was used: ")
 
 
 def test_no_policy_is_asked_when_no_attempt_is_left():
@@ -303,7 +303,7 @@ def test_an_error_text_is_bounded_whatever_was_raised():
         deep(200)
     except ValueError as error:
         text = error_text(error)
-    assert len(text) < 3 * MAX_MESSAGE
+    assert len(text) < 3 * MAX_MESSAGE_CHARACTERS
     assert "in deep" in text
     assert "Mute" in error_text(caught(Mute()))
     chained: BaseException = ValueError(0)

@@ -11,12 +11,12 @@ from holdfast.model.request import META_RETRY, JobRequest
 from holdfast.model.retry import Custom, Exponential, Fixed, Jitter, NoDelay
 from holdfast.wire.records import to_record
 from holdfast.worker import retry_policy
-from holdfast.worker.catalogue import handler_of
+from holdfast.worker.catalogue import make_handler
 from holdfast.worker.retry_policy import policy_of
 
 SECOND = timedelta(seconds=1)
 USUAL, TYPES = Fixed(SECOND), Custom(lambda attempt: attempt * SECOND)
-PLAIN, WITH_POLICY = handler_of("t", lambda _: None), handler_of("t", lambda _: None, retry=TYPES)
+PLAIN, WITH_POLICY = make_handler("t", lambda _: None), make_handler("t", lambda _: None, retry=TYPES)
 
 
 def job(**meta: object) -> JobRecord:
@@ -37,7 +37,7 @@ def test_the_jobs_own_wins_over_the_types_and_that_over_the_workers():
     "stored", ["soon", "", "fixed(3s", "custom(f, max 1d, no jitter)", "x" * 5000, "a\n\ud800", 3, True, ["none"], {}]
 )
 def test_a_stored_text_that_is_no_policy_is_passed_over_and_told_once(stored: object, caplog):
-    retry_policy._read.cache_clear()
+    retry_policy._parse.cache_clear()
     for _ in range(3):
         assert policy_of(job(**{META_RETRY: stored}), WITH_POLICY, USUAL) is TYPES
     [told] = caplog.records
