@@ -1,4 +1,4 @@
-"""One attempt, in this process: what a handler gets, and what is made of what it gives."""
+"""One attempt in this process: the arguments of a handler, and the outcome of its answer."""
 
 import contextlib
 import time
@@ -30,7 +30,7 @@ class Parcel(msgspec.Struct):
     weight: float
 
 
-def test_a_handler_gets_its_payload_and_its_result_is_kept(app):
+def test_a_handler_gets_the_payload_and_its_result_is_stored(app):
     @app.handler("double")
     def double(payload):
         return payload * 2
@@ -38,10 +38,10 @@ def test_a_handler_gets_its_payload_and_its_result_is_kept(app):
     answer = double.enqueue(21)
     assert app.worker().process_once().status == "acked"
     assert app.client.result(answer.id) == 42
-    assert double(4) == 8  # still a function
+    assert double(4) == 8  # it can still be called
 
 
-def test_a_handler_may_ask_for_its_context(app):
+def test_a_handler_may_take_a_context(app):
     @app.handler("look", max_attempts=3, queue="q")
     def look(payload, ctx):
         assert ctx.payload == payload
@@ -68,7 +68,7 @@ def test_a_handler_may_be_async_or_a_class(app):
     assert [app.client.result(answer.id) for answer in answers] == [1, 2]
 
 
-def test_typed_payloads_are_made_before_the_handler_runs(app):
+def test_payloads_are_converted_to_the_annotated_type(app):
     @app.handler("order")
     def order(payload: Order) -> int:
         assert isinstance(payload, Order)
@@ -84,7 +84,7 @@ def test_typed_payloads_are_made_before_the_handler_runs(app):
     assert [app.client.result(answer.id) for answer in answers] == [7, 1.5]
 
 
-def test_a_payload_that_does_not_fit_is_a_dead_letter_that_says_why(app):
+def test_a_payload_that_does_not_fit_makes_a_dead_letter_with_the_reason(app):
     @app.handler("order")
     def order(payload: Order) -> None:
         raise AssertionError(payload)
@@ -98,23 +98,23 @@ def test_a_payload_that_does_not_fit_is_a_dead_letter_that_says_why(app):
 
 
 @pytest.mark.parametrize("way", ["raised", "returned"])
-def test_a_handler_chooses_by_values(app, way):
-    def given(value):
+def test_a_handler_returns_or_raises_control_values(app, way):
+    def answer_with(value):
         if way == "raised":
             raise value
         return value
 
     @app.handler("retry")
     def retry(_payload):
-        return given(Retry(after=timedelta(hours=1), reason="not yet"))
+        return answer_with(Retry(after=timedelta(hours=1), reason="not yet"))
 
     @app.handler("snooze")
     def snooze(_payload):
-        return given(Snooze(timedelta(hours=1)))
+        return answer_with(Snooze(timedelta(hours=1)))
 
     @app.handler("never")
     def never(_payload):
-        return given(Unrecoverable("no such customer"))
+        return answer_with(Unrecoverable("no such customer"))
 
     answers = {task.definition.type: task.enqueue() for task in (retry, snooze, never)}
     worker = app.worker()
@@ -150,7 +150,7 @@ def test_a_job_that_was_cancelled_meanwhile_and_succeeds_is_acked(app):
     assert ended(app, answer).state == "done"
 
 
-def test_an_error_is_kept_with_its_place(app):
+def test_the_error_of_a_handler_is_stored_with_its_traceback(app):
     @app.handler("fail", max_attempts=1)
     def fail(_payload):
         raise ValueError("that was wrong")
@@ -162,7 +162,7 @@ def test_an_error_is_kept_with_its_place(app):
     assert "in fail" in record.last_error
 
 
-def test_a_result_that_cannot_be_kept_is_told(app):
+def test_a_result_that_is_not_json_makes_a_dead_letter(app):
     @app.handler("odd")
     def odd(_payload):
         return float("nan")
@@ -172,7 +172,7 @@ def test_a_result_that_cannot_be_kept_is_told(app):
     assert ended(app, answer).dead_reason == "bad result"
 
 
-def test_types_without_a_handler_are_left_for_others(app):
+def test_types_without_a_handler_are_not_reserved(app):
     @app.handler("known")
     def known(_payload):
         return None
@@ -181,7 +181,7 @@ def test_types_without_a_handler_are_left_for_others(app):
     assert app.worker().process_once().status == "empty"
 
 
-def test_what_cannot_be_a_handler_is_refused(app):
+def test_a_function_that_cannot_be_a_handler_is_refused(app):
     with pytest.raises(InvalidInput, match="fn\\(payload\\)"):
         app.handler("none")(lambda: None)
     app.handler("one")(lambda payload: payload)
@@ -189,7 +189,7 @@ def test_what_cannot_be_a_handler_is_refused(app):
         app.handler("one")(lambda payload: payload)
 
 
-def test_middleware_wraps_every_handler_the_first_outermost(app):
+def test_middleware_wraps_every_handler_and_the_first_is_the_outermost(app):
     seen = []
 
     @app.middleware
@@ -216,7 +216,7 @@ def test_middleware_wraps_every_handler_the_first_outermost(app):
     assert app.client.result(answer.id) == 2
 
 
-def test_middleware_may_refuse(app):
+def test_middleware_may_end_the_attempt(app):
     @app.middleware
     def closed(_ctx, _call_next):
         raise Unrecoverable("closed today")
@@ -230,7 +230,7 @@ def test_middleware_may_refuse(app):
     assert ended(app, answer).dead_reason == "closed today"
 
 
-def test_a_checkpoint_reaches_the_next_run_in_this_process_too(app):
+def test_a_checkpoint_is_passed_to_the_next_attempt_in_this_process(app):
     @app.handler("steps")
     def steps(_payload, ctx):
         if ctx.checkpoint is None:
@@ -263,7 +263,7 @@ def test_resources_of_this_process_are_made_once_and_closed(app):
     assert (made, closed) == ([1], [1])
 
 
-def test_parameters_with_defaults_are_the_handlers_own(app):
+def test_parameters_with_defaults_are_not_filled(app):
     @app.handler("keyword")
     def keyword(payload, *, db="own"):
         return [payload, db]
@@ -284,7 +284,7 @@ def test_parameters_with_defaults_are_the_handlers_own(app):
         app.handler("needs")(lambda payload, *, db: (payload, db))
 
 
-def test_a_payload_that_is_no_json_is_refused_in_our_words(app):
+def test_a_payload_that_is_not_json_raises_payload_error(app):
     @app.handler("any")
     def anything(_payload):
         return None
@@ -294,7 +294,7 @@ def test_a_payload_that_is_no_json_is_refused_in_our_words(app):
 
 
 def test_a_failed_heartbeat_loses_no_note(app):
-    """The store was busy for a moment: what the handler has left is carried by the next beat."""
+    """The store was busy for a moment: the next heartbeat sends the note."""
 
     @app.handler("t")
     def work(_payload):
@@ -318,7 +318,7 @@ def test_a_failed_heartbeat_loses_no_note(app):
     assert run.note is None
 
 
-def test_a_job_may_bring_a_retry_policy_of_its_own(app):
+def test_a_job_may_have_its_own_retry_policy(app):
     @app.handler("fail", retry=Fixed(timedelta(days=1)))
     def fail(_payload):
         raise ValueError("no")

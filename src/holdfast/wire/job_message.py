@@ -1,6 +1,6 @@
 """A reserved job as it is sent to the process that runs it, and the ``Job`` that the handler sees there.
 
-Neither message carries the lease's token: whoever has the token can settle the job.
+Neither message carries the token of the lease: a handler cannot settle its own job.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class Child:
     # The loop ---------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run jobs until the worker says stop, or is gone."""
+        """Run jobs until the worker sends ``Stop``, or is gone."""
         try:
             while not self._is_stopping and self._receive():
                 while self._queued and not self._is_stopping:

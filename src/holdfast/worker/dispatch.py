@@ -120,7 +120,7 @@ def take_runs(
 ) -> list[Run]:
     """Remove from ``pending`` the runs that a child gets now, and return them.
 
-    ``runs`` are those that the child has. ``children_left`` children, this one included, share what is pending.
+    ``runs`` are those that the child has. ``children_left`` children, this one included, share the pending runs.
     """
     share = -(-len(pending) // children_left)
     limit = size.concurrency + prefetch_limit(max(seconds, running_seconds(runs, size, now)), size)

@@ -1,7 +1,7 @@
 """The fork server: a process that is forked before the worker starts a thread, and forks the child processes.
 
 A process that has threads cannot be forked safely: a lock that another thread holds stays locked in the child. The fork
-server has no threads, whatever the worker does later. As the parent of all children it also reaps them, so a process
+server never has threads. As the parent of all children it also reaps them, so a process
 id cannot come to mean another process before the fork server has reported that the child exited.
 """
 

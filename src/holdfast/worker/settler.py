@@ -79,7 +79,7 @@ class Settler:
             return self._changed.wait_for(lambda: len(self._waiting) + self._settling <= most, timeout)
 
     def stop(self) -> None:
-        """Settle what was added, and end the thread."""
+        """Settle all added runs, and end the thread."""
         with self._changed:
             self._is_stopping = True
             self._changed.notify_all()

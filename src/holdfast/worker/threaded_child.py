@@ -53,7 +53,7 @@ class ThreadedChild(Child):
         ]
 
     def run(self) -> None:
-        """Run jobs until the worker says stop, or is gone."""
+        """Run jobs until the worker sends ``Stop``, or is gone."""
         for thread in self._threads:
             thread.start()
         try:

@@ -46,7 +46,7 @@ from holdfast.worker.status import Settled, Tally, WorkerResult, settled_statuse
 
 log = logging.getLogger("holdfast.worker")
 
-POLL_SECONDS = 0.25  # after which an idle worker reserves again, whatever the store's hints say
+POLL_SECONDS = 0.25  # after which an idle worker reserves again, also without a hint of the store
 DRAIN_POLL_SECONDS = 0.02  # the same at first, doubled each time, while it waits for jobs that others run
 RELEASE_AFTER_SECONDS = 1.0  # a reserved job that no child could start is released for other workers
 
