@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import JobRecord, JobRequest, connect
+from holdfast import JobRequest, connect
 from holdfast.app import Holdfast
 from holdfast.clock import DAY, SECOND, SystemClock
+from holdfast.driver import JobRecord
 from holdfast.errors import StoreBusy, Unsupported
 from holdfast.model import bounds
 from holdfast.model.ledger import Ending
@@ -138,7 +139,7 @@ def test_a_slow_settle_limits_how_many_jobs_are_reserved(app, drain, monkeypatch
 
 
 def test_a_heartbeat_for_more_leases_than_one_call_takes_makes_several_calls(app, monkeypatch):
-    monkeypatch.setattr(bounds, "MAX_BATCH", 3)
+    monkeypatch.setattr(bounds, "MAX_BATCH_ITEMS", 3)
     app.handler("t")(lambda payload: payload)
     for number in range(7):
         app.client.enqueue(JobRequest(type="t", payload=number))

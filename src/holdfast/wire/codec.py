@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast.errors import SHOWN, InvalidInput, PayloadError
+from holdfast.errors import MAX_SHOWN_CHARACTERS, InvalidInput, PayloadError
 from holdfast.model import bounds
 
 MIN_INTEGER, MAX_INTEGER = -(2**63), 2**64 - 1  # the numbers that readers in other languages hold in 64 bits
@@ -79,7 +79,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
-def encode_payload(codec: Codec, value: object, *, most: int = bounds.MAX_PAYLOAD) -> bytes:
+def encode_payload(codec: Codec, value: object, *, most: int = bounds.MAX_PAYLOAD_BYTES) -> bytes:
     """Return the payload as bytes. Raises ``PayloadError`` if the codec fails or the size exceeds ``most`` bytes."""
     try:
         data = codec.encode(value)
@@ -88,7 +88,7 @@ def encode_payload(codec: Codec, value: object, *, most: int = bounds.MAX_PAYLOA
     except (TypeError, ValueError) as error:
         wanted = f"a value that the codec {codec.name!r} can write"
         raise PayloadError("payload", wanted=wanted, got=f"{type(value).__name__}: {error}") from error
-    return bounds.blob("payload", data, most=most)
+    return bounds.check_blob("payload", data, most=most)
 
 
 def decode_payload(codec: Codec, data: bytes) -> object:
@@ -107,9 +107,9 @@ def decode_payload(codec: Codec, data: bytes) -> object:
 _registered: dict[str, Codec] = {JSON.name: JSON}
 
 
-def register(codec: Codec) -> None:
+def register_codec(codec: Codec) -> None:
     """Register a codec under its name, for writers and readers in this process."""
-    name = bounds.name("codec", codec.name)
+    name = bounds.check_name("codec", codec.name)
     if _registered.setdefault(name, codec) is not codec:
         raise InvalidInput("codec", wanted="a name that is not taken", got=f"a second codec called {name!r}")
 
@@ -119,7 +119,7 @@ def codec_named(name: str) -> Codec:
     codec = _registered.get(name)
     if codec is None:
         known = ", ".join(sorted(_registered))
-        raise InvalidInput("codec", wanted=f"one of {known} (others: register() them first)", got=repr(name))
+        raise InvalidInput("codec", wanted=f"one of {known} (others: call register_codec first)", got=repr(name))
     return codec
 
 
@@ -197,7 +197,7 @@ def _next_level(path: str, depth: int) -> int:
 
 
 def _too_deep(path: str) -> PayloadError:
-    shown = path if len(path) <= SHOWN else f"{path[:SHOWN]}…"
+    shown = path if len(path) <= MAX_SHOWN_CHARACTERS else f"{path[:MAX_SHOWN_CHARACTERS]}…"
     return PayloadError(shown, wanted=f"at most {bounds.MAX_DEPTH} levels of nesting", got="more")
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from holdfast.errors import SHOWN, InvalidInput, PayloadError
+from holdfast.errors import MAX_SHOWN_CHARACTERS, InvalidInput, PayloadError
 from holdfast.model import bounds
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS, DEFAULT_MAX_CRASHES, JobRecord, State, check_new
 from holdfast.model.request import RESERVED_META
@@ -21,7 +21,7 @@ from holdfast.wire.codec import JSON
 
 VERSION = 1
 META_CODEC = f"{RESERVED_META}codec"  # the meta key that names the codec of a payload that is not JSON
-MAX_ENVELOPE_BYTES = 3 * bounds.MAX_STORED_PAYLOAD  # the largest payload and result in base64, and the rest
+MAX_ENVELOPE_BYTES = 3 * bounds.MAX_STORED_PAYLOAD_BYTES  # the largest payload and result in base64, and the rest
 
 Encoding: TypeAlias = Literal["json", "base64"]
 
@@ -170,7 +170,7 @@ def _payload_content(record: JobRecord) -> tuple[Encoding, object]:
 
 
 def _encode_meta(record: JobRecord) -> bytes:
-    return bounds.blob("meta", JSON.encode(record.meta, field="meta"), most=bounds.MAX_META)
+    return bounds.check_blob("meta", JSON.encode(record.meta, field="meta"), most=bounds.MAX_META_BYTES)
 
 
 def _split_signature(signature: str | None) -> tuple[str | None, str | None]:
@@ -190,7 +190,7 @@ def from_envelope(data: bytes) -> EnvelopeContent:
     An envelope is untrusted input: every bound of a new job holds here. The signature is not verified: the reader of
     the job does that.
     """
-    bounds.blob("envelope", data, most=MAX_ENVELOPE_BYTES)
+    bounds.check_blob("envelope", data, most=MAX_ENVELOPE_BYTES)
     try:
         envelope = _decode(data)
     except RecursionError as error:
@@ -200,14 +200,14 @@ def from_envelope(data: bytes) -> EnvelopeContent:
     if envelope.version != VERSION:
         raise _unknown_version(envelope.version)
     try:
-        return EnvelopeContent(_record(envelope), bounds.name("space", envelope.space))
+        return EnvelopeContent(_record(envelope), bounds.check_name("space", envelope.space))
     except InvalidInput as error:
         raise _with_wire_name(error) from error
 
 
 def _record(envelope: _Envelope) -> JobRecord:
     """Return the record. Checks it as a new job, then the fields that a new job does not have."""
-    bounds.integer("max_retries", envelope.max_retries, most=bounds.MAX_COUNT - 1)
+    bounds.check_integer("max_retries", envelope.max_retries, most=bounds.MAX_COUNT - 1)
     record = JobRecord(
         id=envelope.id,
         type=envelope.type,
@@ -227,7 +227,7 @@ def _record(envelope: _Envelope) -> JobRecord:
         requested_run_at=envelope.requested_run_at,
     )
     check_new(record)
-    bounds.integer("attempts", envelope.attempts, most=record.max_attempts)
+    bounds.check_integer("attempts", envelope.attempts, most=record.max_attempts)
     status = envelope.status or _Status(run_at=envelope.requested_run_at)
     _check_status(status)
     return replace(
@@ -247,15 +247,15 @@ def _record(envelope: _Envelope) -> JobRecord:
 
 def _check_status(status: _Status) -> None:
     for field in ("run_at", "failed_at", "dead_at"):
-        bounds.optional_integer(field, getattr(status, field), most=bounds.MAX_INSTANT)
-    bounds.integer("crashes", status.crashes)
-    bounds.optional_integer("max_crashes", status.max_crashes, least=1)
-    for field, most in (("last_error", bounds.MAX_ERROR), ("dead_reason", bounds.MAX_REASON)):
+        bounds.check_optional_integer(field, getattr(status, field), most=bounds.MAX_INSTANT)
+    bounds.check_integer("crashes", status.crashes)
+    bounds.check_optional_integer("max_crashes", status.max_crashes, least=1)
+    for field, most in (("last_error", bounds.MAX_ERROR_CHARACTERS), ("dead_reason", bounds.MAX_REASON_CHARACTERS)):
         text = getattr(status, field) or ""
         if len(text) > most:
             raise InvalidInput(field, wanted=f"at most {most} characters", got=f"{len(text)}")
     if status.result is not None:
-        bounds.blob("result", status.result, most=bounds.MAX_STORED_PAYLOAD)
+        bounds.check_blob("result", status.result, most=bounds.MAX_STORED_PAYLOAD_BYTES)
 
 
 def _read_payload(envelope: _Envelope) -> bytes:
@@ -270,12 +270,12 @@ def _read_payload(envelope: _Envelope) -> bytes:
 
 
 def _read_meta(envelope: _Envelope) -> dict[str, object]:
-    data = bounds.blob("meta", bytes(envelope.meta), most=bounds.MAX_META)
+    data = bounds.check_blob("meta", bytes(envelope.meta), most=bounds.MAX_META_BYTES)
     meta = JSON.decode(data, field="envelope.meta")
     if not isinstance(meta, dict):
         raise PayloadError("meta", wanted="an object", got=type(meta).__name__)
     for key in meta:
-        bounds.text("a key of envelope.meta", key)
+        bounds.check_text("a key of envelope.meta", key)
     if META_CODEC in meta and envelope.encoding == "json":
         raise PayloadError("encoding", wanted=f"base64, because meta names a codec in {META_CODEC}", got="json")
     return meta
@@ -286,9 +286,9 @@ def _join_signature(key_id: str | None, sig: str | None) -> str | None:
         if key_id is not None:
             raise PayloadError("key_id", wanted="a _sig beside it", got="a keyId alone")
         return None
-    if ":" in bounds.text("sig", sig):
+    if ":" in bounds.check_text("sig", sig):
         raise PayloadError("sig", wanted="a signature without colons", got=sig)
-    return sig if key_id is None else f"{bounds.name('key_id', key_id)}:{sig}"
+    return sig if key_id is None else f"{bounds.check_name('key_id', key_id)}:{sig}"
 
 
 # Errors -----------------------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ def _decoding_error(data: bytes, error: Exception) -> PayloadError:
     if parts["missing"]:
         return PayloadError(f"{place}.{parts['missing']}", wanted="this field", got="an envelope without it")
     if parts["unknown"] is not None:
-        unknown = f"{place}.{parts['unknown'][:SHOWN]}"
+        unknown = f"{place}.{parts['unknown'][:MAX_SHOWN_CHARACTERS]}"
         return PayloadError(unknown, wanted=f"only fields that version {VERSION} has", got="one that it has not")
     return PayloadError(place, wanted=parts["wanted"] or "a value it may have", got=parts["got"] or parts["other"])
 
@@ -339,5 +339,7 @@ def _unknown_version(version: object) -> PayloadError:
 
 def _with_wire_name(error: InvalidInput) -> PayloadError:
     """Return the same error, with the name that the field has in the envelope."""
-    got = error.got if len(error.got) <= SHOWN else f"{error.got[: SHOWN - 1]}…"  # cut before, and must stay cut
+    got = (
+        error.got if len(error.got) <= MAX_SHOWN_CHARACTERS else f"{error.got[: MAX_SHOWN_CHARACTERS - 1]}…"
+    )  # cut before, and must stay cut
     return PayloadError(_WIRE_NAMES.get(error.field, error.field), wanted=error.wanted, got=got)

@@ -13,7 +13,7 @@ from holdfast.model.job import Job, JobRecord
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Reservation
 from holdfast.model.request import META_RETRY, JobRequest
-from holdfast.model.retry import written
+from holdfast.model.retry import format_policy
 from holdfast.wire.codec import JSON, Codec, encode_payload
 from holdfast.wire.envelope import META_CODEC
 from holdfast.wire.job_message import job_message, read_job
@@ -24,7 +24,7 @@ def to_record(
     *,
     now: int,
     codec: Codec = JSON,
-    max_payload: int = bounds.MAX_PAYLOAD,
+    max_payload: int = bounds.MAX_PAYLOAD_BYTES,
 ) -> JobRecord:
     """Return a new record with a new id: payload and meta are encoded and bounded, a delay becomes an instant.
 
@@ -59,7 +59,7 @@ def to_records(
     *,
     now: int,
     codec: Codec = JSON,
-    max_payload: int = bounds.MAX_PAYLOAD,
+    max_payload: int = bounds.MAX_PAYLOAD_BYTES,
 ) -> JobBatch:
     """Return one record per payload; everything but id, payload and idempotency key is as in ``template``."""
     shared = to_record(template, now=now, codec=codec, max_payload=max_payload)
@@ -85,8 +85,8 @@ def _meta(request: JobRequest, codec: Codec) -> dict[str, object]:
     """Return a copy in plain JSON values: what the caller later does to the request's meta does not change the job."""
     reserved: dict[str, object] = {} if codec.name == JSON.name else {META_CODEC: codec.name}
     if request.retry is not None:
-        reserved[META_RETRY] = written(request.retry)
+        reserved[META_RETRY] = format_policy(request.retry)
     if not request.meta:
         return reserved
     data = JSON.encode({**request.meta, **reserved}, field="meta")
-    return cast("dict[str, object]", JSON.decode(bounds.blob("meta", data, most=bounds.MAX_META)))
+    return cast("dict[str, object]", JSON.decode(bounds.check_blob("meta", data, most=bounds.MAX_META_BYTES)))

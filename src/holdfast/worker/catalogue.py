@@ -66,13 +66,13 @@ def make_handler(
 
     With ``chunk``, for ``fn(payloads)`` or ``fn(payloads, contexts)`` with up to ``chunk`` jobs at a time.
     """
-    bounds.name("type", type_)
+    bounds.check_name("type", type_)
     if timeout is not None:
-        bounds.length("timeout", timeout, least=1)
+        bounds.duration_from("timeout", timeout, least=1)
     if cpu is not None:
-        bounds.length("cpu", cpu, least=1)
+        bounds.duration_from("cpu", cpu, least=1)
     if chunk is not None:
-        bounds.integer("chunk", chunk, least=1, most=MAX_CHUNK)
+        bounds.check_integer("chunk", chunk, least=1, most=MAX_CHUNK)
     if inspect.isclass(function):
         if chunk is not None:
             raise InvalidInput("handler", wanted="fn(payloads) or fn(payloads, contexts) for chunks", got=function)
@@ -213,4 +213,4 @@ class Resources:
 
 def encode_result(value: object) -> bytes:
     """Return the result of a handler as the store keeps it. Raises ``PayloadError`` for one that cannot be kept."""
-    return bounds.blob("result", JSON.encode(value, field="result"), most=bounds.MAX_PAYLOAD)
+    return bounds.check_blob("result", JSON.encode(value, field="result"), most=bounds.MAX_PAYLOAD_BYTES)

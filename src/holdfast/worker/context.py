@@ -56,7 +56,11 @@ class Context:
         """Report progress. The next heartbeat sends it to the store."""
         if total is not None and not 0 <= done <= total:
             raise InvalidInput("progress", wanted=f"from 0 to {total}", got=done)
-        progress = {"done": done, "total": total, "message": bounds.kept(message, bounds.MAX_REASON)}
+        progress = {
+            "done": done,
+            "total": total,
+            "message": bounds.truncate_text(message, bounds.MAX_REASON_CHARACTERS),
+        }
         self._add_note(JSON.encode(progress, field="progress"), None)
 
     @property
@@ -67,6 +71,6 @@ class Context:
     @checkpoint.setter
     def checkpoint(self, value: object) -> None:
         """Keep a JSON value for later attempts. Sent with the next heartbeat, at the latest when the attempt ends."""
-        data = bounds.blob("checkpoint", JSON.encode(value, field="checkpoint"), most=bounds.MAX_NOTE)
+        data = bounds.check_blob("checkpoint", JSON.encode(value, field="checkpoint"), most=bounds.MAX_NOTE_BYTES)
         self._checkpoint = value
         self._add_note(None, data)

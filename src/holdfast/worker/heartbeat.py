@@ -101,8 +101,8 @@ class Heartbeat:
     def _extend(self, leases: list[Lease], sent: dict[Run, Note | None]) -> list[Lease | LeaseError]:
         notes = {run.reservation.job.id: _with_start(run, note) for run, note in sent.items()}
         answers: list[Lease | LeaseError] = []
-        for start in range(0, len(leases), bounds.MAX_BATCH):
-            batch = leases[start : start + bounds.MAX_BATCH]
+        for start in range(0, len(leases), bounds.MAX_BATCH_ITEMS):
+            batch = leases[start : start + bounds.MAX_BATCH_ITEMS]
             batch_notes = {lease.job_id: notes[lease.job_id] for lease in batch}
             answers += self._driver.extend(batch, lease_for=self._lease_for, notes=batch_notes)
         return answers

@@ -32,7 +32,7 @@ class Succeeded:
     def __post_init__(self) -> None:
         """Raise ``PayloadError`` for a result that is too large, while the attempt can still end in another way."""
         if self.result is not None:
-            bounds.blob("result", self.result, most=bounds.MAX_STORED_PAYLOAD)
+            bounds.check_blob("result", self.result, most=bounds.MAX_STORED_PAYLOAD_BYTES)
 
 
 _SucceededDraft = mutable_twin(Succeeded)
@@ -40,7 +40,7 @@ _SucceededDraft = mutable_twin(Succeeded)
 
 def succeeded(result: bytes) -> Succeeded:
     """Return ``Succeeded(result=result)``, made in a quarter of the time."""
-    if len(result) > bounds.MAX_STORED_PAYLOAD:
+    if len(result) > bounds.MAX_STORED_PAYLOAD_BYTES:
         return Succeeded(result=result)  # raises
     outcome = _SucceededDraft()
     outcome.result = result
@@ -163,7 +163,7 @@ def error_text(error: BaseException) -> str:
     Every part is bounded, so that a message of megabytes or an endless recursion still shows what failed and where.
     """
     parts = (f"{relation}{_message(one)}\n{_frames(one)}".rstrip() for relation, one in _related(error))
-    return bounds.kept("\n".join(parts))
+    return bounds.truncate_text("\n".join(parts))
 
 
 def _related(error: BaseException) -> Iterator[tuple[str, BaseException]]:
@@ -184,7 +184,7 @@ def _related(error: BaseException) -> Iterator[tuple[str, BaseException]]:
 
 def _message(error: BaseException) -> str:
     """Return class and message. ``traceback`` makes it, because the ``__str__`` of an exception may raise."""
-    return bounds.kept("".join(traceback.format_exception_only(error)).strip(), MAX_MESSAGE_CHARACTERS)
+    return bounds.truncate_text("".join(traceback.format_exception_only(error)).strip(), MAX_MESSAGE_CHARACTERS)
 
 
 def _frames(error: BaseException) -> str:

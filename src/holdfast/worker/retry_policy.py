@@ -8,7 +8,7 @@ from functools import lru_cache
 from holdfast.errors import InvalidInput
 from holdfast.model.job import JobRecord
 from holdfast.model.request import META_RETRY
-from holdfast.model.retry import BuiltIn, RetryPolicy, parse
+from holdfast.model.retry import BuiltInPolicy, RetryPolicy, parse
 from holdfast.worker.catalogue import Handler
 
 log = logging.getLogger("holdfast.worker")
@@ -24,7 +24,7 @@ def policy_of(job: JobRecord, handler: Handler | None, default: RetryPolicy) -> 
 
 
 @lru_cache(maxsize=CACHED_POLICIES)
-def _parse(text: str) -> BuiltIn | None:
+def _parse(text: str) -> BuiltInPolicy | None:
     """Parse a stored text. It was checked at enqueue: a bad one was changed since, or is from another version."""
     try:
         return parse(text)

@@ -272,7 +272,7 @@ class Worker:
         max_jobs = self._run_options.max_jobs
         if max_jobs is not None:
             limit = min(limit, max_jobs - self._reserved)
-        return min(limit, bounds.MAX_BATCH)
+        return min(limit, bounds.MAX_BATCH_ITEMS)
 
     def _reserve(self, source: JobSource, pool: ChildPool, heartbeat: Heartbeat, limit: int) -> int:
         """Reserve jobs and submit them to the pool; return how many."""

@@ -95,8 +95,8 @@ def test_ids_grow_with_time():
 def test_the_payload_and_meta_are_bounded():
     with pytest.raises(PayloadError, match="payload: wanted at most 9 bytes, got 10 bytes"):
         to_record(JobRequest(type="t", payload="x" * 8), now=NOW, max_payload=9)
-    with pytest.raises(PayloadError, match=f"meta: wanted at most {bounds.MAX_META} bytes"):
-        to_record(JobRequest(type="t", meta={"a": "x" * bounds.MAX_META}), now=NOW)
+    with pytest.raises(PayloadError, match=f"meta: wanted at most {bounds.MAX_META_BYTES} bytes"):
+        to_record(JobRequest(type="t", meta={"a": "x" * bounds.MAX_META_BYTES}), now=NOW)
     with pytest.raises(PayloadError, match=r"meta\.a: wanted a JSON value"):
         to_record(JobRequest(type="t", meta={"a": object()}), now=NOW)
 
@@ -142,7 +142,7 @@ def test_the_codec_that_the_record_names_is_used(monkeypatch):
     record = to_record(JobRequest(type="t", payload="abc"), now=NOW, codec=Upper())
     with pytest.raises(InvalidInput, match=r"codec: wanted one of .*json.*, got 'upper'"):
         to_job(reserve(record))
-    codecs.register(Upper())
+    codecs.register_codec(Upper())
     assert to_job(reserve(record)).payload == "abc"
     assert to_job(reserve(to_record(JobRequest(type="t", payload=1), now=NOW)), Upper()).payload == 1
 

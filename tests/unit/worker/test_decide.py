@@ -245,7 +245,7 @@ def test_any_attempt_and_any_random_number_make_a_settlement(attempts: int, rand
 
 def test_a_result_that_is_too_large_is_refused_before_the_settlement_is_made():
     with pytest.raises(PayloadError, match="result: wanted at most"):
-        Succeeded(result=bytes(bounds.MAX_STORED_PAYLOAD + 1))
+        Succeeded(result=bytes(bounds.MAX_STORED_PAYLOAD_BYTES + 1))
 
 
 @pytest.mark.parametrize(
@@ -311,7 +311,7 @@ def test_an_error_text_is_bounded_for_any_exception():
     chained: BaseException = ValueError(0)
     for number in range(1000):
         chained = raise_and_catch(ValueError(number), chained)
-    assert len(error_text(chained)) <= bounds.MAX_ERROR
+    assert len(error_text(chained)) <= bounds.MAX_ERROR_CHARACTERS
     loop = raise_and_catch(ValueError("loop"))
     loop.__context__ = loop
     assert error_text(loop).startswith("ValueError: loop")
@@ -327,7 +327,7 @@ def test_control_values_are_checked_and_kept_in_microseconds():
     snooze = control.Snooze(for_=timedelta(seconds=2))
     assert (snooze.delay, snooze.budget, str(snooze)) == (2 * SECOND, DAY, "snoozed")
     assert control.Snooze(timedelta(days=3)).budget == 6 * DAY
-    assert control.Snooze(timedelta(days=30_000)).budget == bounds.MAX_LENGTH
+    assert control.Snooze(timedelta(days=30_000)).budget == bounds.MAX_DURATION
     assert str(control.Unrecoverable()) == "unrecoverable"
     with pytest.raises(InvalidInput, match="for_: wanted a timedelta, got 5"):
         control.Snooze(5)  # type: ignore[arg-type]

@@ -16,9 +16,9 @@ from holdfast.cli.parameters import RATE
 from holdfast.cli.session import Code, Group, Session, Stop, pass_session
 from holdfast.drivers.contract import JobFilter, Store
 from holdfast.model import bounds
-from holdfast.model.fingerprint import normalised
+from holdfast.model.fingerprint import normalise
 from holdfast.model.job import JobRecord, State
-from holdfast.throttle import Pace
+from holdfast.throttle import Throttle
 
 BATCH = 500  # letters in one transaction
 SHOWN = 5  # groups in a preview
@@ -58,7 +58,7 @@ def _letters(store: Store, where: JobFilter, fingerprint: str | None) -> Iterato
 @filters.dead_letters
 @_FINGERPRINT
 @click.option(
-    "--limit", type=click.IntRange(1, bounds.MAX_BATCH), default=50, show_default=True, help="The most to show."
+    "--limit", type=click.IntRange(1, bounds.MAX_BATCH_ITEMS), default=50, show_default=True, help="The most to show."
 )
 @click.option("--after", metavar="CURSOR", help="Go on where a list ended.")
 @click.option("--json", "as_json", is_flag=True, help='JSON: {"items": [...], "cursor": ...}.')
@@ -145,8 +145,8 @@ def causes(letters: Iterable[JobRecord]) -> list[Cause]:
             cause = found[name] = Cause(
                 fingerprint=name,
                 type=letter.type,
-                reason=normalised(letter.dead_reason or ""),
-                error=normalised(letter.last_error),
+                reason=normalise(letter.dead_reason or ""),
+                error=normalise(letter.last_error),
                 example=letter.id,
             )
         died = letter.dead_at or letter.created_at
@@ -308,12 +308,12 @@ def _paced(
     session: Session, verb: str, ids: Sequence[str], act: Callable[[Sequence[str]], list[bool]], rate: float | None
 ) -> int:
     """Act on the ids in batches, at a rate if one was given; gives on how many."""
-    pace = Pace(rate)
-    size = pace.size(BATCH)
+    throttle = Throttle(rate)
+    size = throttle.batch_size(BATCH)
     done = 0
     with session.screen.bar(verb, len(ids)) as step:
         for start in range(0, len(ids), size):
-            pace.wait(size)
+            throttle.wait(size)
             done += sum(act(ids[start : start + size]))
             step(min(start + size, len(ids)), len(ids))
     return done
