@@ -670,7 +670,7 @@ def test_a_handler_that_never_ends_is_killed_with_the_fork_server(app, tmp_path)
     pool.submit([Run(1, *app.driver.reserve(["default"], limit=1, lease_for=SECOND))])
     while not (tmp_path / "pid").exists():
         time.sleep(0.01)
-    os.kill(pool.fork_server.pid, signal.SIGKILL)
+    os.kill(pool._children.fork_server.pid, signal.SIGKILL)
     status = Path("/proc", (tmp_path / "pid").read_text(), "stat")
     deadline = time.monotonic() + 10
     while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z":
