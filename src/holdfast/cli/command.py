@@ -15,7 +15,7 @@ import click
 from holdfast.cli.output import escape_control_characters
 from holdfast.cli.session import CommandFailed, ExitCode, Session
 from holdfast.errors import ConnectError, HoldfastError, InvalidInput, StoreError
-from holdfast.settings import FILE
+from holdfast.settings import FILE_NAME
 
 
 class Command(click.Command):
@@ -69,7 +69,10 @@ def _shared_options() -> list[click.Parameter]:
         click.Option(["--url"], metavar="URL", help="The store, e.g. sqlite:///jobs.db.", **stored),
         click.Option(["--space"], metavar="NAME", help="The space (tenant) in the store.", **stored),
         click.Option(
-            ["--config"], metavar="FILE", help=f"The settings file; by default the nearest {FILE} upwards.", **stored
+            ["--config"],
+            metavar="FILE",
+            help=f"The settings file; by default the nearest {FILE_NAME} upwards.",
+            **stored,
         ),
         click.Option(["--debug"], is_flag=True, help="Show a traceback when something fails.", **stored),
     ]

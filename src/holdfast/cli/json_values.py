@@ -15,7 +15,7 @@ from holdfast.model import bounds
 from holdfast.model.fingerprint import fingerprint
 from holdfast.model.job import JobRecord, State
 from holdfast.model.ledger import LedgerRow
-from holdfast.settings import masked
+from holdfast.settings import mask_secrets
 from holdfast.wire.codec import JSON
 
 UNTIL_RESUMED = "until resumed"
@@ -74,7 +74,7 @@ def job(record: JobRecord) -> dict[str, Any]:
         "domain": record.domain,
         "offset": record.offset,
         "meta": dict(record.meta),
-        "webhook": None if record.webhook is None else masked(record.webhook),
+        "webhook": None if record.webhook is None else mask_secrets(record.webhook),
         "signature": record.signature,
         "payload": stored_value(record.payload),
         "result": stored_value(record.result),

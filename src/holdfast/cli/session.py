@@ -14,7 +14,7 @@ from holdfast.cli.output import Output
 from holdfast.connect import connect
 from holdfast.drivers.contract import Store
 from holdfast.errors import StoreUnavailable
-from holdfast.settings import FILE, Settings, masked, read
+from holdfast.settings import FILE_NAME, Settings, mask_secrets, read
 
 
 class ExitCode(IntEnum):
@@ -57,7 +57,8 @@ class Session:
         """The store's URL; without one, the command fails with the ways to give it."""
         if self.settings.url is None:
             raise CommandFailed(
-                ExitCode.USAGE, f"no store: give --url sqlite:///jobs.db, set HOLDFAST_URL, or write url into {FILE}"
+                ExitCode.USAGE,
+                f"no store: give --url sqlite:///jobs.db, set HOLDFAST_URL, or write url into {FILE_NAME}",
             )
         return self.settings.url
 
@@ -67,7 +68,7 @@ class Session:
             version = schema_access.read_version(self.url)
             if version is not None and not version.applied:
                 raise StoreUnavailable(
-                    f"no store at {masked(self.url)} yet: enqueue a job, or run `holdfast schema install`"
+                    f"no store at {mask_secrets(self.url)} yet: enqueue a job, or run `holdfast schema install`"
                 )
         store = connect(self.url, space=self.settings.space)
         self._stores.append(store)
@@ -84,7 +85,7 @@ class Session:
         if "settings" in self.__dict__:
             urls.add(self.settings.url or "")
         for url in sorted(urls - {""}, key=len, reverse=True):
-            text = text.replace(url, masked(url))
+            text = text.replace(url, mask_secrets(url))
         return text
 
 

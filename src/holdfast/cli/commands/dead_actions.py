@@ -16,7 +16,7 @@ from holdfast.cli.parameters import RATE
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.drivers.contract import Store
 from holdfast.model.job import JobRecord, State
-from holdfast.throttle import Pace
+from holdfast.throttle import Throttle
 
 BATCH = 500  # letters in one transaction
 MAX_PREVIEW_GROUPS = 5
@@ -133,12 +133,12 @@ def _act_in_batches(
     session: Session, verb: str, ids: Sequence[str], act: Callable[[Sequence[str]], list[bool]], rate: float | None
 ) -> int:
     """Act on the ids in batches, at the given rate; return how many were changed."""
-    pace = Pace(rate)
-    size = pace.size(BATCH)
+    throttle = Throttle(rate)
+    size = throttle.batch_size(BATCH)
     done = 0
     with session.output.progress_bar(verb, len(ids)) as update:
         for start in range(0, len(ids), size):
-            pace.wait(size)
+            throttle.wait(size)
             done += sum(act(ids[start : start + size]))
             update(min(start + size, len(ids)), len(ids))
     return done

@@ -21,7 +21,7 @@ from holdfast.clock import MILLISECOND, MINUTE, SECOND, monotonic
 from holdfast.drivers.contract import Change, Durability, Feature, Store
 from holdfast.errors import HoldfastError, StoreFull
 from holdfast.model import duration
-from holdfast.settings import NAMES, Settings, masked, unknown_variables
+from holdfast.settings import NAMES, Settings, mask_secrets, unknown_variables
 
 PROBE_KIND, PROBE_KEY = "doctor", "clock"  # a registry row that is written and removed
 # Clock differences in microseconds. Only the store's clock decides about leases, so a small difference does no harm.
@@ -93,7 +93,7 @@ def _settings(settings: Settings) -> list[dict[str, Any]]:
 def _display_value(name: str, value: object) -> object:
     if isinstance(value, timedelta):
         return duration.exact(value)
-    return masked(value) if name == "url" and isinstance(value, str) else value
+    return mask_secrets(value) if name == "url" and isinstance(value, str) else value
 
 
 def _checks(session: Session) -> Iterator[Check]:
@@ -113,7 +113,7 @@ def _checks(session: Session) -> Iterator[Check]:
     except HoldfastError as error:
         yield Check(name="store", health=Health.WRONG, text=session.without_secrets(str(error)))
         return
-    yield Check(name="store", health=Health.OK, text=f"{masked(url)} opened and read in {took}")
+    yield Check(name="store", health=Health.OK, text=f"{mask_secrets(url)} opened and read in {took}")
     store_checks = {
         "driver": _check_driver,
         "clock": _check_clock,

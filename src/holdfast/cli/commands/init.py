@@ -8,7 +8,7 @@ import click
 
 from holdfast.cli.command import Command
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
-from holdfast.settings import FILE
+from holdfast.settings import FILE_NAME
 
 TASKS = "tasks.py"
 
@@ -46,7 +46,7 @@ def init(session: Session) -> None:
 
     Existing files are not overwritten.
     """
-    files = {Path(FILE): SETTINGS_TEXT, Path(TASKS): TASKS_TEXT}
+    files = {Path(FILE_NAME): SETTINGS_TEXT, Path(TASKS): TASKS_TEXT}
     existing = [str(path) for path in files if path.exists()]
     if existing:
         raise CommandFailed(ExitCode.FAILED, f"exists already, nothing was written: {', '.join(existing)}")

@@ -17,7 +17,7 @@ from holdfast.clock import monotonic
 from holdfast.drivers.contract import Inspection, Page, Store
 from holdfast.model import bounds, duration
 from holdfast.model.job import JobRecord, State
-from holdfast.settings import masked
+from holdfast.settings import mask_secrets
 
 MIN_POLL_INTERVAL_SECONDS = 0.05
 MAX_POLL_INTERVAL_SECONDS = 1.0
@@ -127,7 +127,7 @@ def print_inspection(session: Session, inspection: Inspection, *, as_json: bool)
             ("domain", record.domain),
             ("offset", record.offset),
             ("meta", ", ".join(f"{key}={value}" for key, value in record.meta.items())),
-            ("webhook", None if record.webhook is None else masked(record.webhook)),
+            ("webhook", None if record.webhook is None else mask_secrets(record.webhook)),
             ("worker", inspection.worker if running else None),
             ("fence", inspection.fence if running else None),
             ("reserved", output.instant(inspection.reserved_at) if running else None),

@@ -8,7 +8,7 @@ from holdfast.cli import schema_access
 from holdfast.cli.command import Group
 from holdfast.cli.schema_access import SchemaVersion
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
-from holdfast.settings import masked
+from holdfast.settings import mask_secrets
 
 
 @click.group(cls=Group)
@@ -43,7 +43,7 @@ def upgrade(session: Session) -> None:
     if not before.applied:
         raise CommandFailed(
             ExitCode.NOT_FOUND,
-            f"no store at {masked(session.url)} to upgrade: `holdfast schema install` creates one",
+            f"no store at {mask_secrets(session.url)} to upgrade: `holdfast schema install` creates one",
         )
     session.store()
     _print_change(session, before)
