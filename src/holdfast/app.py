@@ -29,7 +29,8 @@ from holdfast.model.lease import Enqueued
 from holdfast.model.request import DEFAULT_QUEUE, JobRequest
 from holdfast.model.retry import BuiltIn, RetryPolicy
 from holdfast.worker.catalogue import Catalogue, Middleware, handler_of
-from holdfast.worker.worker import Worker, WorkerOptions
+from holdfast.worker.options import WorkerOptions
+from holdfast.worker.worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -6,7 +6,7 @@ import holdfast
 import holdfast.driver
 from holdfast.app import Holdfast
 from holdfast.model.retry import Fixed
-from holdfast.worker.worker import WorkerOptions
+from holdfast.worker.options import WorkerOptions
 
 QUICK = Fixed(timedelta(milliseconds=1))
 

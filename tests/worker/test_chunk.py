@@ -197,8 +197,8 @@ def test_what_cannot_be_kept_for_chunks_is_refused(app, drain):
     def fine(payloads):
         return payloads
 
-    with pytest.raises(InvalidInput, match="threads=1"):
-        drain(threads=2)
+    with pytest.raises(InvalidInput, match="concurrency=1"):
+        drain(concurrency=2)
     app.middleware(lambda _ctx, call_next: call_next())
     with pytest.raises(InvalidInput, match="middleware"):
         drain()

@@ -10,12 +10,12 @@ import pytest
 
 from holdfast.errors import InvalidInput
 from holdfast.model.job import State
-from holdfast.worker.worker import WorkerOptions
+from holdfast.worker.options import WorkerOptions
 from tests.worker.conftest import ended
 from tests.worker.zoo import ZOO, ignores_signals  # which is not given to threads
 
 LONG = 30.0  # seconds after which a test has failed
-CREW = {"processes": 1, "threads": 4, "lease": timedelta(seconds=10)}
+CREW = {"processes": 1, "concurrency": 4, "lease": timedelta(seconds=10)}
 
 
 def test_threads_run_jobs_side_by_side(app, drain):
@@ -46,14 +46,14 @@ def test_async_handlers_of_all_threads_share_a_loop(app, drain):
     assert len({app.client.result(answer.id) for answer in answers}) == 1
 
 
-@pytest.mark.parametrize("threads", [1, 4])
-def test_async_handlers_find_the_loop_of_the_attempts_before(app, drain, threads):
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_async_handlers_find_the_loop_of_the_attempts_before(app, drain, concurrency):
     @app.handler("look")
     async def look(_payload):
         return id(asyncio.get_running_loop())
 
     answers = [look.enqueue(number) for number in range(6)]
-    drain(processes=1, threads=threads)
+    drain(processes=1, concurrency=concurrency)
     assert len({app.client.result(answer.id) for answer in answers}) == 1
 
 
@@ -116,7 +116,7 @@ def test_an_interruption_that_comes_too_late_hits_nobody_else(app, drain):
     for number in range(20):
         close.enqueue(number)
     answers = [steady.enqueue(number) for number in range(200)]
-    tally = drain(**{**CREW, "threads": 2})
+    tally = drain(**{**CREW, "concurrency": 2})
     assert tally["acked"] + tally["dead"] == 220
     assert {ended(app, answer).state for answer in answers} == {State.DONE}
 
@@ -150,7 +150,7 @@ def test_a_stop_ends_threads_after_their_jobs(app):
     def stop(_payload):
         time.sleep(0.1)
 
-    worker = app.worker(WorkerOptions(processes=1, threads=4, max_jobs=6))
+    worker = app.worker(WorkerOptions(processes=1, concurrency=4, max_jobs=6))
     for number in range(20):
         stop.enqueue(number)
     assert worker.run() == {"acked": 6}
@@ -205,5 +205,5 @@ def test_children_with_threads_are_replaced_too(app, drain):
 
 
 def test_threads_are_counted_at_the_door():
-    with pytest.raises(InvalidInput, match="threads"):
-        WorkerOptions(threads=0)
+    with pytest.raises(InvalidInput, match="concurrency"):
+        WorkerOptions(concurrency=0)

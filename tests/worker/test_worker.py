@@ -26,9 +26,9 @@ from holdfast.model.settlement import Ack, Fail
 from holdfast.worker import pool, settler
 from holdfast.worker.heartbeat import Heart
 from holdfast.worker.limits import Limits
+from holdfast.worker.options import WorkerOptions
 from holdfast.worker.pool import Children
 from holdfast.worker.running import Run
-from holdfast.worker.worker import WorkerOptions
 from tests.worker import zoo
 from tests.worker.conftest import QUICK, ended
 
@@ -295,7 +295,7 @@ PROGRAM = """
     import sys, time
     from datetime import timedelta
     from holdfast.app import Holdfast
-    from holdfast.worker.worker import WorkerOptions
+    from holdfast.worker.options import WorkerOptions
 
     app = Holdfast(sys.argv[1])
 
@@ -538,7 +538,7 @@ PRINTING = """
     import subprocess, sys, time
     from datetime import timedelta
     from holdfast.app import Holdfast
-    from holdfast.worker.worker import WorkerOptions
+    from holdfast.worker.options import WorkerOptions
 
     app = Holdfast(sys.argv[1])
 
@@ -605,8 +605,8 @@ def _record(name, created_at):
     return JobRecord(id=name, type="one", queue="default", payload=b"1", created_at=created_at)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_short_jobs_do_not_wait_behind_a_long_one_in_its_process(app, drain, tmp_path, threads):
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_short_jobs_do_not_wait_behind_a_long_one_in_its_process(app, drain, tmp_path, concurrency):
     """Whether they came before it was known to be long, or after."""
 
     @app.handler("mixed")
@@ -619,7 +619,7 @@ def test_short_jobs_do_not_wait_behind_a_long_one_in_its_process(app, drain, tmp
             time.sleep(0.01)
         assert waited < 1000, "the short ones have not ended"
 
-    payloads = ["short"] * 500 + ["long"] * threads + ["short"] * 1500
+    payloads = ["short"] * 500 + ["long"] * concurrency + ["short"] * 1500
 
     def watch():
         while app.driver.counts()[0].done < 2000:
@@ -629,7 +629,7 @@ def test_short_jobs_do_not_wait_behind_a_long_one_in_its_process(app, drain, tmp
     app.client.enqueue([mixed.request(payload) for payload in payloads])
     watching = threading.Thread(target=watch)
     watching.start()
-    tally = drain(processes=2, threads=threads, lease=timedelta(seconds=15))
+    tally = drain(processes=2, concurrency=concurrency, lease=timedelta(seconds=15))
     watching.join()
     assert tally["acked"] == len(payloads)
     assert tally["retried"] == 0

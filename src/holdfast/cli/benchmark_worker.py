@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from holdfast.app import Holdfast
 from holdfast.clock import monotonic
-from holdfast.worker.worker import WorkerOptions
+from holdfast.worker.options import WorkerOptions
 
 NOOP_TYPE, REPORT_START_TYPE = "bench.noop", "bench.report_start"
 WORKER_NAME = "bench"

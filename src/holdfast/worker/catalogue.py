@@ -164,13 +164,13 @@ class Catalogue:
         """How many jobs the largest chunk of any handler has."""
         return max((handler.chunk or 1 for handler in self), default=1)
 
-    def check_chunks(self, *, threads: int) -> None:
+    def check_chunks(self, *, concurrency: int) -> None:
         """Refuse what cannot be kept for several jobs at a time."""
         for handler in self:
             if handler.chunk is not None and self.middleware:
                 raise InvalidInput("chunk", wanted="no middleware beside it, which wraps one job", got=handler.type)
-            if handler.chunk is not None and threads > 1:
-                raise InvalidInput("chunk", wanted="threads=1", got=f"threads={threads} and {handler.type}")
+            if handler.chunk is not None and concurrency > 1:
+                raise InvalidInput("chunk", wanted="concurrency=1", got=f"concurrency={concurrency} and {handler.type}")
 
     def __iter__(self) -> Iterator[Handler]:
         return iter(self._handlers.values())

@@ -35,17 +35,17 @@ class Interruption(BaseException):
     """Raised in the handler when its attempt is to stop. No ``Exception``: a handler's own nets should not catch it."""
 
 
-def server(catalogue: Catalogue, limits: Limits, term: Term, *, threads: int) -> Serve:
+def server(catalogue: Catalogue, limits: Limits, term: Term, *, concurrency: int) -> Serve:
     """What the nursery calls in each new child."""
 
     def serve(line: socket.socket, interrupts: socket.socket, says: int) -> None:
         limits.apply()
-        if threads == 1:
+        if concurrency == 1:
             Child(catalogue, line, interrupts, says, term).run()
         else:
             from holdfast.worker.threaded_child import ThreadedChild  # noqa: PLC0415 - it is a child itself
 
-            ThreadedChild(catalogue, line, interrupts, says, term, threads=threads).run()
+            ThreadedChild(catalogue, line, interrupts, says, term, concurrency=concurrency).run()
 
     return serve
 

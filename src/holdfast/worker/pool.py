@@ -37,6 +37,7 @@ SHORT = 0.010  # seconds of work that may wait there: enough to keep the child b
 MOST_WAITING = 3000  # jobs that may wait here, in front of all children, and be released if need be
 AT_ONCE = 1000  # jobs that are asked for by one call
 SOON = 0.050  # seconds in which a job is expected to end, for those that would rather wait for it
+SHORT_JOBS = 500  # jobs that are done within A_WHILE, from which on jobs are very short
 A_WHILE = 0.100  # seconds of work that may wait here: long jobs are not hoarded
 BREATH = 0.004  # seconds in which children with very short jobs are left alone, and heard all at once
 MANY = 128  # jobs under way, from which on that is worth while
@@ -71,15 +72,15 @@ class Children:
         catalogue: Catalogue,
         *,
         processes: int,
-        threads: int = 1,
+        concurrency: int = 1,
         grace: float,
         limits: Limits | None = None,
         term: Term | None = None,
     ) -> None:
         """Forks the nursery: call it before starting threads."""
-        self._nursery = Nursery(server(catalogue, limits or Limits(), term or Term(), threads=threads))
-        self._threads = threads  # jobs at a time in each child
-        self._slots = processes * threads
+        self._nursery = Nursery(server(catalogue, limits or Limits(), term or Term(), concurrency=concurrency))
+        self._concurrency = concurrency  # jobs at a time in each child
+        self._slots = processes * concurrency
         self._plain = catalogue.plain_types
         self._chunk = catalogue.chunk  # jobs that one call may take, at the most
         self._grace = grace
@@ -128,6 +129,11 @@ class Children:
             room += waiting
             return min(room, AT_ONCE) if room >= min(waiting // 2, AT_ONCE) else 0
 
+    def runs_short_jobs(self) -> bool:
+        """Whether jobs are so short that the work of a moment is hundreds of them."""
+        with self._lock:
+            return self._slots * int(A_WHILE / self._pace()) >= SHORT_JOBS
+
     def busy(self) -> int:
         """How many runs are handed over and have not ended."""
         with self._lock:
@@ -140,7 +146,7 @@ class Children:
 
     def submit(self, runs: list[Run]) -> None:
         """Hand over runs; each ends in exactly one call of ``on_end``."""
-        now, share = monotonic(), self._threads > 1
+        now, share = monotonic(), self._concurrency > 1
         for run in runs:
             run.handed = now
             # It has crashed before; or its processor time is measured, which the threads of a child have in common.
@@ -252,7 +258,9 @@ class Children:
             now = monotonic()
             due = [now + 0.05] if self._closing else [now + 1.0]
             due += self._births
-            due += [now + STUCK for child in self._children.values() if len(child.runs) > self._threads * self._chunk]
+            due += [
+                now + STUCK for child in self._children.values() if len(child.runs) > self._concurrency * self._chunk
+            ]
             for child in self._children.values():
                 for run in self._may_run(child):
                     due += [instant for instant in (run.kill_at, _deadline(run)) if instant is not None]
@@ -262,7 +270,7 @@ class Children:
 
     def _may_run(self, child: _Child) -> list[Run]:
         """The runs of a child that can have begun."""
-        return list(islice(child.runs.values(), self._threads * self._chunk))
+        return list(islice(child.runs.values(), self._concurrency * self._chunk))
 
     def _keep_deadlines(self, now: float) -> None:
         for child in self._children.values():
@@ -285,7 +293,7 @@ class Children:
 
     def _is_stuck(self, child: _Child, now: float) -> bool:
         """Whether jobs wait in it, though those in front of them turned out to be long."""
-        waiting = len(child.runs) > self._threads * self._chunk
+        waiting = len(child.runs) > self._concurrency * self._chunk
         return waiting and self._busy_for(child, now) > STUCK and now - child.recalled > STUCK
 
     def _dispatch(self) -> None:
@@ -296,7 +304,7 @@ class Children:
         ready = sorted(self._children.values(), key=lambda child: len(child.runs))
         for place, child in enumerate(ready):
             share = -(-len(self._pending) // (len(ready) - place))
-            most = self._threads + self._ahead(max(usual, self._busy_for(child, now)))
+            most = self._concurrency + self._ahead(max(usual, self._busy_for(child, now)))
             given = self._take_for(child, min(share, most - len(child.runs)))
             if given:
                 child.runs.update({run.number: run for run in given})
@@ -329,7 +337,7 @@ class Children:
 
     def _ahead(self, pace: float) -> int:
         """How many more than it can run at once a child gets."""
-        return min(MOST_AHEAD, int(self._threads * SHORT / pace))
+        return min(MOST_AHEAD, int(self._concurrency * SHORT / pace))
 
     def _pace(self) -> float:
         """Seconds that a run takes: as lately, or as long as the youngest of the present ones has taken already."""
@@ -343,7 +351,7 @@ class Children:
     def _busy_for(self, child: _Child, now: float) -> float:
         """Seconds that the youngest of a child's runs has taken already; 0 if one can begin in it now."""
         runs = self._may_run(child)
-        if len(runs) < self._threads:
+        if len(runs) < self._concurrency:
             return 0.0
         return min(now - run.began if run.began else 0.0 for run in runs)
 

@@ -39,7 +39,7 @@ class ThreadedChild(Child):
         says: int,
         term: Term,
         *,
-        threads: int,
+        concurrency: int,
     ) -> None:
         super().__init__(catalogue, line, interrupts, says, term)
         self._handed: SimpleQueue[Work | None] = SimpleQueue()
@@ -48,7 +48,8 @@ class ThreadedChild(Child):
         self._leaving = threading.RLock()  # held while an exception is put into a thread, or taken back out of it
         self._shared = SharedLoop()
         self._threads = [
-            threading.Thread(target=self._run_on, name=f"holdfast-{number}", daemon=True) for number in range(threads)
+            threading.Thread(target=self._run_on, name=f"holdfast-{number}", daemon=True)
+            for number in range(concurrency)
         ]
 
     def run(self) -> None:

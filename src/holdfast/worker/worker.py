@@ -18,14 +18,14 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from holdfast.clock import DAY, SECOND, from_timedelta, monotonic
+from holdfast.clock import from_timedelta, monotonic
 from holdfast.drivers.contract import Feature, Store
 from holdfast.errors import InvalidInput, LeaseError, StoreError, Unsupported
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease, Reservation
 from holdfast.model.request import DEFAULT_QUEUE
-from holdfast.model.retry import DEFAULT, RetryPolicy
+from holdfast.model.retry import RetryPolicy
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
 from holdfast.wire.records import brief
 from holdfast.worker.attempt import attempt, goes_together
@@ -33,7 +33,9 @@ from holdfast.worker.catalogue import Catalogue, Handler, Resources, handler_of
 from holdfast.worker.decide import acked, decide
 from holdfast.worker.heartbeat import Heart
 from holdfast.worker.interpreter import old_values_left_alone, rarely_disturbed
-from holdfast.worker.limits import Limits, Term
+from holdfast.worker.job_source import JobSource, StoreJobSource
+from holdfast.worker.limits import Term
+from holdfast.worker.options import WorkerOptions
 from holdfast.worker.outcome import Interrupted, Outcome, Succeeded
 from holdfast.worker.pool import CANCEL, LOST, SHUTDOWN, SOON, Children
 from holdfast.worker.retry_policy import policy_of
@@ -48,46 +50,6 @@ TOO_LONG = 1.0  # seconds after which a reserved job that could not start is giv
 TRIM_EVERY = 60.0  # seconds, about
 TRIM_LIMIT = 1000  # rows of each kind at a time: retention never holds up a reserve for long
 REAP_EVERY = 5.0  # seconds, about: queues that nobody reserves from are repaired too
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerOptions:
-    """How a worker works; every default is meant to be left alone."""
-
-    queues: tuple[str, ...] | None = None  # those of the app's handlers; without an app, ``default``
-    processes: int = field(default_factory=lambda: os.cpu_count() or 1)
-    threads: int = 1  # jobs at a time in each process: more than one only for handlers that mostly wait
-    lease: timedelta = timedelta(seconds=15)
-    drain: timedelta | None = timedelta(seconds=25)  # how long running jobs may go on after a stop; None: for ever
-    grace: timedelta = timedelta(seconds=2)  # between interrupting a handler and killing its process
-    retry: RetryPolicy = DEFAULT  # for jobs and handlers that have no policy of their own
-    until_drained: bool = False
-    max_jobs: int | None = None
-    limits: Limits = field(default_factory=Limits)  # of each child process
-    recycle_after: int | None = None  # jobs after which a child process is replaced
-    recycle_above: int | None = None  # bytes of memory above which it is
-    keep_ended: timedelta = timedelta(days=7)  # of done and cancelled jobs; dead letters are kept until purged
-    keep_ledger: timedelta = timedelta(days=30)
-    name: str = ""
-
-    def __post_init__(self) -> None:
-        """Everything in range."""
-        if self.queues is not None and not self.queues:
-            raise InvalidInput("queues", wanted="at least one", got="none")
-        for queue in self.queues or ():
-            bounds.name("queue", queue)
-        bounds.integer("processes", self.processes, least=1, most=1024)
-        bounds.integer("threads", self.threads, least=1, most=1024)
-        bounds.length("lease", self.lease, least=SECOND // 10)
-        bounds.length("grace", self.grace)
-        if self.drain is not None:
-            bounds.length("drain", self.drain)
-        bounds.optional_integer("max_jobs", self.max_jobs, least=1)
-        bounds.optional_integer("recycle_after", self.recycle_after, least=1)
-        bounds.optional_integer("recycle_above", self.recycle_above, least=1, most=2**62)
-        bounds.length("keep_ended", self.keep_ended, least=DAY)
-        bounds.length("keep_ledger", self.keep_ledger, least=1)
-        bounds.text("name", self.name, empty=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,9 +92,13 @@ class Worker:
         options: WorkerOptions | None = None,
         *,
         catalogue: Catalogue | None = None,
+        source: JobSource | None = None,
         on_settled: Callable[[Sequence[Settled]], None] | None = None,
     ) -> None:
-        """``on_settled`` is told of every attempt, in batches, from a thread of the worker."""
+        """``source`` replaces the queues of the store; all else than reserving goes to the driver.
+
+        ``on_settled`` is called with every ended attempt, in batches, in a thread of the worker.
+        """
         self.driver = driver
         self.options = options or WorkerOptions()
         self.catalogue = catalogue or Catalogue()
@@ -140,6 +106,7 @@ class Worker:
         self.queues = list(self.options.queues or (DEFAULT_QUEUE,))
         self.tally = Tally()
         self._lease_for = from_timedelta(self.options.lease)
+        self._source = source
         self._on_settled = on_settled
         self._children: Children | None = None
         self._holding = threading.Event()
@@ -189,11 +156,8 @@ class Worker:
 
     def process_once(self, queue: str | None = None) -> WorkerResult:
         """Run one job in this process, if one is due. For tests and scripts: nothing can interrupt the handler."""
-        self.catalogue.check_chunks(threads=1)
-        queues = self.queues if queue is None else [queue]
-        found = self.driver.reserve(
-            queues, limit=1, lease_for=self._lease_for, worker=self.name, types=self.catalogue.types
-        )
+        self.catalogue.check_chunks(concurrency=1)
+        found = self._store_source(self.queues if queue is None else [queue]).reserve(1)
         if not found:
             return WorkerResult(status="empty")
         [reservation] = found
@@ -224,7 +188,7 @@ class Worker:
         """
         if not self.catalogue.types:
             raise InvalidInput("handlers", wanted="at least one registered handler", got="none")
-        self.catalogue.check_chunks(threads=self.options.threads)
+        self.catalogue.check_chunks(concurrency=self.options.concurrency)
         alone = self.driver.capabilities.gaps.get(Feature.PROCESSES)
         if alone is not None:
             reason = f"{alone}, and handlers run in others: what they enqueue would be lost; use process_once"
@@ -232,7 +196,7 @@ class Worker:
         self._children = Children(
             self.catalogue,
             processes=self.options.processes,
-            threads=self.options.threads,
+            concurrency=self.options.concurrency,
             grace=self.options.grace.total_seconds(),
             limits=self.options.limits,
             term=Term(jobs=self.options.recycle_after, memory=self.options.recycle_above),
@@ -262,7 +226,7 @@ class Worker:
         log.info("worker.started", extra={"worker": self.name, "queues": self.queues})
         try:
             with rarely_disturbed():
-                self._work(children, heart, settler, stop)
+                self._work(self._source or self._store_source(self.queues), children, heart, settler, stop)
                 self._finish(children, settler, stop)
         finally:
             children.close()
@@ -270,7 +234,9 @@ class Worker:
             heart.stop()
         log.info("worker.stopped", extra={"worker": self.name, **self.tally.statuses})
 
-    def _work(self, children: Children, heart: Heart, settler: Settler, stop: threading.Event) -> None:
+    def _work(
+        self, source: JobSource, children: Children, heart: Heart, settler: Settler, stop: threading.Event
+    ) -> None:
         """Until told to stop, or until there is no more to do."""
         next_reap, next_trim = self._in_about(REAP_EVERY), self._in_about(TRIM_EVERY)
         patience = LOOK_SOON
@@ -284,16 +250,16 @@ class Worker:
                 self._give_back(children, settler, waited=TOO_LONG)
                 if not settler.wait_until_abreast(LOOK_AGAIN):
                     continue
-                found = self._reserve(children, heart)
+                found = self._reserve(source, children, heart)
                 if self._enough():
                     return
                 if found is None:
                     with children.changed:
                         children.changed.wait(LOOK_AGAIN)
                 elif not found:
-                    if self.options.until_drained and self._drained(children, settler):
+                    if self.options.until_drained and self._drained(source, children, settler):
                         return
-                    self.driver.wait(self.queues, timeout=patience if self.options.until_drained else LOOK_AGAIN)
+                    source.wait(patience if self.options.until_drained else LOOK_AGAIN)
                     patience = min(2 * patience, LOOK_AGAIN)
                 else:
                     patience = LOOK_SOON
@@ -319,20 +285,17 @@ class Worker:
         if runs:
             settler.add([(run, Interrupted()) for run in runs], more_soon=False)
 
-    def _reserve(self, children: Children, heart: Heart) -> list[Run] | None:
+    def _store_source(self, queues: list[str]) -> StoreJobSource:
+        return StoreJobSource(self.driver, queues, self.catalogue.types, lease_for=self._lease_for, worker=self.name)
+
+    def _reserve(self, source: JobSource, children: Children, heart: Heart) -> list[Run] | None:
         """Take what there is room for; None if there is none."""
         room = 0 if self._holding.is_set() else children.room()
         if self.options.max_jobs is not None:
             room = min(room, self.options.max_jobs - self._started)
         if room <= 0:
             return None
-        found = self.driver.reserve(
-            self.queues,
-            limit=min(room, bounds.MAX_BATCH),
-            lease_for=self._lease_for,
-            worker=self.name,
-            types=self.catalogue.types,
-        )
+        found = source.reserve(min(room, bounds.MAX_BATCH), short_jobs=children.runs_short_jobs())
         runs = [self._run_of(reservation) for reservation in found]
         self._started += len(runs)
         heart.add(runs)
@@ -358,14 +321,14 @@ class Worker:
     def _enough(self) -> bool:
         return self.options.max_jobs is not None and self._started >= self.options.max_jobs
 
-    def _drained(self, children: Children, settler: Settler) -> bool:
+    def _drained(self, source: JobSource, children: Children, settler: Settler) -> bool:
         """Nothing runs here, and nothing waits, is scheduled or runs elsewhere in our queues."""
         while children.ends_soon():
             with children.changed:
                 children.changed.wait(SOON)
         if children.busy() or not settler.wait_until_idle(SOON):
             return False
-        return not self.driver.any_open(self.queues, self.catalogue.types)
+        return source.is_drained()
 
     def _finish(self, children: Children, settler: Settler, stop: threading.Event) -> None:
         """Let what was begun end by itself; once stopped, only for the drain time, and then interrupt it."""

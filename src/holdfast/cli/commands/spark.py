@@ -11,7 +11,7 @@ from holdfast.cli.command import Command
 from holdfast.cli.parameters import DURATION, DURATION_OR_FOREVER, SPARK_SETTING
 from holdfast.cli.session import Session, pass_session
 from holdfast.cli.spark_access import load_spark, master_option
-from holdfast.worker.worker import WorkerOptions
+from holdfast.worker.options import WorkerOptions
 
 
 @click.group()

@@ -16,7 +16,7 @@ from holdfast.cli.parameters import DURATION, DURATION_OR_FOREVER
 from holdfast.cli.session import Session, pass_session
 from holdfast.model import duration
 from holdfast.worker.limits import MEBIBYTE, Limits
-from holdfast.worker.worker import WorkerOptions
+from holdfast.worker.options import WorkerOptions
 
 
 @click.command(cls=Command)
@@ -26,7 +26,7 @@ from holdfast.worker.worker import WorkerOptions
 )
 @click.option("--processes", type=click.IntRange(1, 1024), help="Child processes; by default one per core.")
 @click.option(
-    "--threads", type=click.IntRange(1, 1024), default=1, show_default=True, help="Jobs at a time in each process."
+    "--concurrency", type=click.IntRange(1, 1024), default=1, show_default=True, help="Jobs at a time in each process."
 )
 @click.option(
     "--lease", type=DURATION, default="15s", show_default=True, help="Length of a lease; extended every third of it."
@@ -61,7 +61,7 @@ def work(
     *,
     queues: tuple[str, ...],
     processes: int | None,
-    threads: int,
+    concurrency: int,
     lease: timedelta,
     drain: timedelta | None,
     grace: timedelta,
@@ -82,7 +82,7 @@ def work(
     options = WorkerOptions(
         queues=tuple(dict.fromkeys(queues)) or None,
         processes=processes or os.cpu_count() or 1,
-        threads=threads,
+        concurrency=concurrency,
         lease=lease,
         drain=drain,
         grace=grace,
@@ -97,7 +97,7 @@ def work(
     if not as_json:
         names = ", ".join(worker.queues)
         session.output.print_line(
-            f"{worker.name}: {options.processes * threads} at a time from {names}; lease {duration.exact(lease)}; "
+            f"{worker.name}: {options.processes * concurrency} at a time from {names}; lease {duration.exact(lease)}; "
             f"{len(app.catalogue.types)} types"
         )
     try:
