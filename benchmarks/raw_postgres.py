@@ -1,7 +1,7 @@
-"""The other side: bare psycopg loops that write the same rows as the driver, in the fewest statements.
+"""The raw loop on PostgreSQL: plain psycopg that writes the same rows as the driver, in as few statements as possible.
 
-They read the same columns, too: a worker needs the whole job. They know that there is one lane, one worker, no domain,
-no limit, nothing expired and nobody late, and check nothing. Their statements are prepared; the driver's must not be.
+It reads the same columns, because a worker needs the whole job. It assumes one lane, one worker, no domains, no limits,
+no expired leases and no late settlements, and checks nothing. Its statements are prepared, which the driver's are not.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ COPY = """
 COPY holdfast.jobs (space, id, queue, type, priority, available_at, enqueued_at, max_attempts, max_crashes, created_at,
                     payload) FROM STDIN (FORMAT BINARY)
 """
-COPIED = ("text", "text", "text", "text", "int4", "int8", "int8", "int4", "int4", "int8", "bytea")
+COPY_TYPES = ("text", "text", "text", "text", "int4", "int8", "int8", "int4", "int4", "int8", "bytea")
 
 
 class RawPostgres:
@@ -59,19 +59,23 @@ class RawPostgres:
     def __init__(self, url: str) -> None:
         self.connection = psycopg.connect(url, autocommit=True, prepare_threshold=0)
 
-    def drain(self, k: int) -> int:
-        """Reserve k and ack k until nothing is left; gives how many there were."""
+    def drain(self, batch_size: int) -> int:
+        """Reserve and ack batches until the queue is empty; return the number of jobs."""
         run = self.connection.execute
         drained = 0
-        while rows := run(RESERVE, [k], binary=True).fetchall():
+        while rows := run(RESERVE, [batch_size], binary=True).fetchall():
             run(ACK, [[row[0] for row in rows]], binary=True)
             drained += len(rows)
         return drained
 
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
     def enqueue(self, jobs: list[JobRecord]) -> None:
         """One COPY."""
         with self.connection.cursor() as cursor, cursor.copy(COPY) as copy:
-            copy.set_types(COPIED)
+            copy.set_types(COPY_TYPES)
             for job in jobs:
                 copy.write_row(
                     (

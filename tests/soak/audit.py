@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from benchmarks.made_history import made
+from benchmarks.generated_history import generate_history
 from holdfast.spark import session
 from holdfast.spark.history.audit import CHECKS, Certificate, audit
 from tests.spark.test_audit import GUILTY, PLANTED, PLANTED_JOBS, frames, job
@@ -18,7 +18,7 @@ WAITING = ("p1", "p3", "p6", "p7", "p9")
 
 def needles(spark: SparkSession, rows: int, folder: Path | None = None) -> tuple[Certificate, dict[str, set[str]]]:
     """The certificate of a made history with the planted rows in its middle, and which jobs must be told of what."""
-    *hay, snapshot = made(spark, rows)
+    *hay, snapshot = generate_history(spark, rows)
     planted = [each for of_kind, _ in PLANTED.values() for each in of_kind]
     bad = frames(spark, planted, PLANTED_JOBS, [job(name, "ready") for name in WAITING], position=snapshot // 2)
     both = [one.unionByName(other) for one, other in zip(hay, bad, strict=True)]
