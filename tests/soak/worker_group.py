@@ -37,7 +37,7 @@ class WorkerProcess:
         self._resume_timer: threading.Timer | None = None
 
     def signal(self, number: int, *, whole_group: bool = False) -> None:
-        """Send a signal to the worker, or also to its children; ignored once all are gone, as process ids are reused."""
+        """Signal the worker, or also its children. Does nothing once all have exited: process ids are reused."""
         if self._group_is_gone:
             return
         with contextlib.suppress(ProcessLookupError):
