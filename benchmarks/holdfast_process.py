@@ -17,7 +17,7 @@ from benchmarks.driver_loop import drain
 from benchmarks.jobs import QUEUE, TYPE, make_batch
 from benchmarks.processes import report_start
 from holdfast import Context, Holdfast, Worker, WorkerOptions
-from holdfast.worker.worker import Settled
+from holdfast.worker.status import Settled
 
 IDLE_PROCESSES = 2
 HANG = "hang"  # the payload of a job whose first attempt never ends

@@ -15,7 +15,7 @@ from benchmarks.comparison import Comparison, compare_throughput
 from benchmarks.driver_loop import JOBS, compare_drain
 from benchmarks.jobs import make_batch, make_records
 from benchmarks.raw_postgres import RawPostgres
-from holdfast.client import BATCH
+from holdfast.client import MAX_BATCH_JOBS as BATCH
 from holdfast.testing.servers.postgres import PostgresServer
 
 ROUNDS = 5

@@ -27,7 +27,7 @@ from benchmarks.comparison import Comparison, compare_latency, compare_throughpu
 from benchmarks.holdfast_process import HANG
 from benchmarks.jobs import fill, make_records
 from benchmarks.processes import listener, next_start, run_timed, sample_start_latency, time_to_start
-from holdfast.client import BATCH as CLIENT_BATCH
+from holdfast.client import MAX_BATCH_JOBS as CLIENT_BATCH
 from holdfast.testing.servers.postgres import PostgresServer
 
 JOBS = 20_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 
-from holdfast import Holdfast, State, WorkerOptions
+from holdfast import Holdfast, State
 
 with tempfile.TemporaryDirectory() as folder:
     app = Holdfast(f"sqlite:///{folder}/jobs.db")
@@ -17,7 +17,7 @@ with tempfile.TemporaryDirectory() as folder:
     print(f"enqueued: job {enqueued.id}")
 
     # In production, `holdfast work tasks:app` runs the worker. Handlers run in child processes.
-    counts = app.worker(WorkerOptions(processes=1, until_drained=True)).run()
+    counts = app.worker(processes=1).run(until_drained=True)
     print(f"worked:   {dict(counts)}")
 
     job = app.client.get(enqueued.id)

@@ -231,7 +231,7 @@ def test_conform_runs_the_suite_against_a_store(start, url, folder):
     process = start("conform", f"sqlite:///{folder}/conform.db", "--law", "L6", "-k", "enqueue", "--json")
     out, err = process.communicate()
     assert (process.returncode, err) == (0, "")
-    assert {verdict["outcome"] for verdict in json.loads(out)} == {"passed"}
+    assert {result["status"] for result in json.loads(out)} == {"passed"}
 
 
 def test_conform_distinguishes_bad_usage_from_a_bad_store(run, monkeypatch):

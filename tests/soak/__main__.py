@@ -17,7 +17,7 @@ from pathlib import Path
 import holdfast
 from holdfast.driver import Store
 from holdfast.testing.drivers.simulation import simulate
-from holdfast.testing.drivers.state_machine import run_machine
+from holdfast.testing.drivers.state_machine import run_state_machine
 from tests.soak import postgres
 from tests.soak.history_kills import run_history_kills
 from tests.soak.hostile_handlers import run_hostile_handlers
@@ -50,7 +50,7 @@ def _run_simulation(folder: Path, scale: float) -> str:
 def _run_state_machine(folder: Path, scale: float) -> str:
     counts = {"memory": int(1500 * scale), "sqlite": int(400 * scale)}
     for name, count in counts.items():
-        run_machine(_space_opener(name, folder), max_examples=count, derandomize=False)
+        run_state_machine(_space_opener(name, folder), max_examples=count, derandomize=False)
     return (
         f"state machine against the oracle, {counts['memory']:,} runs on memory and {counts['sqlite']:,} on SQLite: "
         "no difference"

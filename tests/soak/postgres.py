@@ -11,7 +11,7 @@ import uuid_utils
 import holdfast
 from holdfast.driver import MINUTE, Ack, JobRecord
 from holdfast.testing.drivers.simulation import simulate
-from holdfast.testing.drivers.state_machine import run_machine
+from holdfast.testing.drivers.state_machine import run_state_machine
 from holdfast.testing.servers.postgres import PostgresServer
 from tests.postgres.faults import under_faults
 from tests.sqlite.test_processes import fight_over
@@ -93,7 +93,7 @@ def run_simulation(scale: float) -> str:
         for seed in range(seeds):
             report = simulate(20_000 + seed, open_store=lambda: store.space(f"space-{next(numbers)}"))
             assert report.failure is None, f"seed {report.seed} on PostgreSQL: {report.failure}"
-        run_machine(lambda: store.space(f"space-{next(numbers)}"), max_examples=examples, derandomize=False)
+        run_state_machine(lambda: store.space(f"space-{next(numbers)}"), max_examples=examples, derandomize=False)
         store.close()
     return f"PostgreSQL: {seeds:,} simulation seeds, {examples:,} state machine runs against the oracle: no difference"
 

@@ -12,7 +12,7 @@ from holdfast.cli import filters, json_values
 from holdfast.cli.output import Column, Output
 from holdfast.drivers.contract import JobFilter, Store
 from holdfast.model import bounds
-from holdfast.model.fingerprint import normalised
+from holdfast.model.fingerprint import normalise
 from holdfast.model.job import JobRecord, State
 
 NO_MATCH = "no dead letter matches"
@@ -87,8 +87,8 @@ def group_failures(letters: Iterable[JobRecord]) -> list[FailureGroup]:
             group = groups[fingerprint] = FailureGroup(
                 fingerprint=fingerprint,
                 type=letter.type,
-                reason=normalised(letter.dead_reason or ""),
-                error=normalised(letter.last_error),
+                reason=normalise(letter.dead_reason or ""),
+                error=normalise(letter.last_error),
                 example=letter.id,
             )
         died = letter.dead_at or letter.created_at

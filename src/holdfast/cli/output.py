@@ -174,7 +174,7 @@ def _needs_ascii() -> bool:
 
 
 def _whole_seconds(length: int) -> str:
-    return duration.spelled(length // SECOND * SECOND)
+    return duration.format_rounded(length // SECOND * SECOND)
 
 
 def escape_control_characters(text: str) -> str:

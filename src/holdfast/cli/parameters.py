@@ -111,7 +111,7 @@ class RetryPolicy(_TextParameter):
 
     name = "policy"
 
-    def parse(self, text: str) -> retry.BuiltIn:
+    def parse(self, text: str) -> retry.BuiltInPolicy:
         """See ``retry.parse``."""
         return retry.parse(text)
 
@@ -136,7 +136,7 @@ def parse_instant(field: str, text: str) -> datetime:
     """Return an aware datetime. A text without a time zone is refused, because its meaning is unknown."""
     try:
         value = datetime.fromisoformat(text)
-        bounds.instant(field, value)
+        bounds.instant_from(field, value)
     except ValueError as error:
         raise InvalidInput(field, wanted=INSTANT_WANTED, got=text) from error
     return value

@@ -1,4 +1,4 @@
-"""The schema of a store, through the module ``migrate`` of its driver; a driver without tables has no such module.
+"""The schema of a store, through the module ``migrations`` of its driver; a driver without tables has no such module.
 
 The module is found by the driver's name, so that ``connect`` stays the only module that knows concrete drivers.
 """
@@ -45,7 +45,7 @@ def _migrations_of(url: str) -> ModuleType | None:
     if package is None:
         return None
     try:
-        return importlib.import_module(f"{package}.migrate")
+        return importlib.import_module(f"{package}.migrations")
     except ModuleNotFoundError:
         # No such driver, a driver without tables, or a missing package: connect() reports which one it is.
         return None

@@ -49,7 +49,9 @@ def bench(session: Session, *, jobs: int, processes: int | None, length: timedel
     if "space" in session.given:
         raise click.UsageError("--space: bench always creates its own space")
     if length < MIN_LENGTH:
-        raise click.UsageError(f"--for: wanted {duration.exact(MIN_LENGTH)} at least, got {duration.exact(length)}")
+        raise click.UsageError(
+            f"--for: wanted {duration.format_exact(MIN_LENGTH)} at least, got {duration.format_exact(length)}"
+        )
     processes = processes or os.cpu_count() or 1
     space = f"bench-{secrets.token_hex(4)}"
     with ExitStack() as stack:

@@ -26,7 +26,7 @@ def dead() -> None:
 @filters.dead_letter_options
 @fingerprint_option
 @click.option(
-    "--limit", type=click.IntRange(1, bounds.MAX_BATCH), default=50, show_default=True, help="The most to show."
+    "--limit", type=click.IntRange(1, bounds.MAX_BATCH_ITEMS), default=50, show_default=True, help="The most to show."
 )
 @click.option("--after", metavar="CURSOR", help="Continue after the cursor of the last list.")
 @click.option("--json", "as_json", is_flag=True, help='JSON: {"items": [...], "cursor": ...}.')

@@ -92,7 +92,7 @@ def _settings(settings: Settings) -> list[dict[str, Any]]:
 
 def _display_value(name: str, value: object) -> object:
     if isinstance(value, timedelta):
-        return duration.exact(value)
+        return duration.format_exact(value)
     return mask_secrets(value) if name == "url" and isinstance(value, str) else value
 
 
@@ -109,7 +109,7 @@ def _checks(session: Session) -> Iterator[Check]:
         began = monotonic()
         store = session.store()
         store.read(PROBE_KIND, [PROBE_KEY])
-        took = duration.spelled(int((monotonic() - began) * SECOND))
+        took = duration.format_rounded(int((monotonic() - began) * SECOND))
     except HoldfastError as error:
         yield Check(name="store", health=Health.WRONG, text=session.without_secrets(str(error)))
         return
@@ -163,7 +163,7 @@ def _check_clock(session: Session, store: Store) -> Iterator[Check]:
     assert entry.expires_at is not None
     store_now = entry.expires_at - MINUTE
     difference = before - store_now if store_now < before else max(0, store_now - after)
-    yield Check(name="writes", health=Health.OK, text=f"took {duration.spelled(after - before)}")
+    yield Check(name="writes", health=Health.OK, text=f"took {duration.format_rounded(after - before)}")
     if difference < MILLISECOND:
         yield Check(name="clock", health=Health.OK, text="the store's clock and this host's agree")
         return
@@ -171,12 +171,12 @@ def _check_clock(session: Session, store: Store) -> Iterator[Check]:
     health = Health.OK
     if difference >= NOTED_CLOCK_DIFFERENCE:
         health = Health.WRONG if difference >= WRONG_CLOCK_DIFFERENCE else Health.NOTE
-    text = f"the store's clock is {duration.spelled(difference)} {side} this host's"
+    text = f"the store's clock is {duration.format_rounded(difference)} {side} this host's"
     yield Check(name="clock", health=health, text=text)
 
 
 def _check_disk(_: Session, store: Store) -> Iterator[Check]:
-    path, check = getattr(store, "path", None), getattr(store, "check_room", None)
+    path, check = getattr(store, "path", None), getattr(store, "check_free_space", None)
     if not isinstance(path, Path) or check is None:
         return
     free = shutil.disk_usage(path.parent).free
@@ -208,7 +208,7 @@ def _check_vacuum(_: Session, store: Store) -> Iterator[Check]:
         yield Check(
             name="transaction",
             health=Health.NOTE if old else Health.OK,
-            text=f"the oldest is open for {duration.spelled(signs.oldest_transaction)}"
+            text=f"the oldest is open for {duration.format_rounded(signs.oldest_transaction)}"
             + (": vacuum removes no row that died after its start, and reserve slows down" if old else ""),
         )
 

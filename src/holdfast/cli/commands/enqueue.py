@@ -187,7 +187,7 @@ def _parse_field(name: str, value: object) -> object:
 
 def _parse_duration(name: str, value: object) -> timedelta:
     if not isinstance(value, str):
-        raise InvalidInput(name, wanted=duration.WANTED, got=value)
+        raise InvalidInput(name, wanted=duration.WANTED_DURATION, got=value)
     return duration.parse(name, value)
 
 

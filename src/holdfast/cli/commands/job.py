@@ -32,7 +32,7 @@ def job() -> None:
 @job.command("list")
 @filters.job_options
 @click.option(
-    "--limit", type=click.IntRange(1, bounds.MAX_BATCH), default=50, show_default=True, help="The most to show."
+    "--limit", type=click.IntRange(1, bounds.MAX_BATCH_ITEMS), default=50, show_default=True, help="The most to show."
 )
 @click.option("--after", metavar="CURSOR", help="Continue after the cursor of the last list.")
 @click.option("--json", "as_json", is_flag=True, help='JSON: {"items": [...], "cursor": ...}.')
@@ -122,7 +122,7 @@ def print_inspection(session: Session, inspection: Inspection, *, as_json: bool)
             ("priority", record.priority),
             ("created", output.instant(record.created_at)),
             ("run at", output.instant(record.run_at)),
-            ("timeout", None if record.timeout is None else duration.spelled(record.timeout)),
+            ("timeout", None if record.timeout is None else duration.format_rounded(record.timeout)),
             ("key", record.idempotency_key),
             ("domain", record.domain),
             ("offset", record.offset),
@@ -163,7 +163,7 @@ def wait(session: Session, job_ids: tuple[str, ...], timeout: timedelta | None, 
     not_done = 0
     while True:
         for record in [inspect_job(store, job_id).job for job_id in waiting]:
-            if not record.state.ended:
+            if not record.state.has_ended:
                 continue
             not_done += record.state is not State.DONE
             waiting.remove(record.id)

@@ -29,7 +29,7 @@ RowFilter = Callable[[LedgerRow], bool]
 @click.option("--after", metavar="CURSOR", help="Show the rows after a cursor instead of the last rows.")
 @click.option("--oldest", is_flag=True, help="Start at the oldest row.")
 @click.option(
-    "--limit", type=click.IntRange(1, bounds.MAX_BATCH), default=20, show_default=True, help="The most to show."
+    "--limit", type=click.IntRange(1, bounds.MAX_BATCH_ITEMS), default=20, show_default=True, help="The most to show."
 )
 @click.option("--queue", metavar="NAME", help="Only rows of this queue.")
 @click.option("--type", "type_", metavar="TYPE", help="Only rows of this type.")
@@ -92,7 +92,7 @@ def _last_rows(store: Store, limit: int, matches: RowFilter) -> tuple[list[Ledge
     last: deque[LedgerRow] = deque(maxlen=limit)
     cursor: str | None = None
     while True:
-        page = store.ledger(cursor, bounds.MAX_BATCH)
+        page = store.ledger(cursor, bounds.MAX_BATCH_ITEMS)
         assert page.cursor is not None
         cursor = page.cursor
         last.extend(row for row in page if matches(row))

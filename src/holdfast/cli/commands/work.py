@@ -97,8 +97,8 @@ def work(
     if not as_json:
         names = ", ".join(worker.queues)
         session.output.print_line(
-            f"{worker.name}: {options.processes * concurrency} at a time from {names}; lease {duration.exact(lease)}; "
-            f"{len(app.catalogue.types)} types"
+            f"{worker.name}: {options.processes * concurrency} jobs at a time from {names}; "
+            f"lease {duration.format_exact(lease)}; {len(app.catalogue.types)} job types"
         )
     try:
         counts = worker.run(early_signals.stop_requested)

@@ -21,7 +21,7 @@ from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Enqueued, Reservation
 from holdfast.model.registry import Change
 from holdfast.spark.execution.slot import RUN, STOP, Order, Slot, names_of, store_of
-from holdfast.worker.interpreter import rarely_disturbed
+from holdfast.worker.interpreter import tuned_interpreter
 from holdfast.worker.job_source import StoreJobSource
 
 TOLD = "refused string, id string"  # a key that stands for two payloads; ids, some of all
@@ -43,7 +43,7 @@ def run_rows(batches: Iterator[pa.RecordBatch], order: Order, like: JobRecord) -
         lease_for=from_timedelta(order.options.lease),
         worker=names[-1],
     )
-    with Slot(order, place, names, store, source=source) as slot, rarely_disturbed():
+    with Slot(order, place, names, store, source=source) as slot, tuned_interpreter():
         yield from slot.outcomes()
     yield source.told()
 

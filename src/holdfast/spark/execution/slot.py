@@ -27,10 +27,11 @@ from holdfast.errors import StoreError
 from holdfast.model.registry import Change, Entry
 from holdfast.spark.execution.outcomes import from_settled
 from holdfast.worker.catalogue import Catalogue
-from holdfast.worker.interpreter import rarely_disturbed
+from holdfast.worker.interpreter import tuned_interpreter
 from holdfast.worker.job_source import JobSource
 from holdfast.worker.options import WorkerOptions
-from holdfast.worker.worker import Settled, Worker
+from holdfast.worker.status import Settled
+from holdfast.worker.worker import Worker
 
 ROWS = 1000  # outcomes in a batch
 TELL_EVERY = 0.5  # seconds in which a batch is given on, however small; and in which a slot looks for orders
@@ -75,7 +76,7 @@ def run_slot(rows: Iterator[pa.RecordBatch], order: Order) -> Iterator[pa.Record
     read_out(rows)
     place, names = names_of(order)
     store = store_of(order.url, order.space)
-    with Slot(order, place, names, store) as slot, rarely_disturbed():  # it does no other work meanwhile
+    with Slot(order, place, names, store) as slot, tuned_interpreter():  # it does no other work meanwhile
         yield from slot.outcomes()
 
 
