@@ -15,7 +15,7 @@ ROWS_PER_JOB = 1.4
 POSITIONS_PER_JOB = 3  # ledger positions that are reserved for each job
 
 _JOB = f"""
-SELECT id, concat('job-', lpad(id, 12, '0')) AS job_id, 'made' AS type, 'made' AS queue,
+SELECT id, concat('job-', lpad(id, 12, '0')) AS job_id, 'generated' AS type, 'generated' AS queue,
        CASE WHEN id % 20 = 0 THEN concat('domain-', (id DIV 20) % 1000) END AS domain,
        CASE WHEN id % 3 = 0 THEN concat('key-', id) END AS idempotency_key,
        id % 100 = 7 AS waits,

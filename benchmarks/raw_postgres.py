@@ -28,8 +28,8 @@ RETURNING id, type, queue, priority, payload, run_at, timeout, created_at, attem
 """
 ACK = """
 WITH clock AS (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
-), gone AS (DELETE FROM holdfast.jobs WHERE space = 'main' AND id = ANY (%s) RETURNING *
-), kept AS (
+), deleted AS (DELETE FROM holdfast.jobs WHERE space = 'main' AND id = ANY (%s) RETURNING *
+), stored AS (
   INSERT INTO holdfast.ended
     (seq, space, id, queue, type, priority, state, available_at, enqueued_at, ended_at, run_at, attempts, max_attempts,
      crashes, max_crashes, cancel_requested, noted, last_verb, last_token, created_at, requested_run_at, timeout,
@@ -37,14 +37,14 @@ WITH clock AS (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint 
   SELECT seq, space, id, queue, type, priority, 'done', available_at, enqueued_at, now, run_at, attempts, max_attempts,
          crashes, max_crashes, cancel_requested, noted, 'ack', token, created_at, requested_run_at, timeout,
          idempotency_key, domain, "offset", name, meta, webhook, signature, last_error, failed_at, payload
-    FROM gone, clock
+    FROM deleted, clock
 )
 INSERT INTO holdfast.ledger
   (space, job_id, type, queue, domain, "offset", attempt, fence, worker, enqueued_at, available_at, reserved_at,
    ended_at, ending, state, detail, error)
 SELECT space, id, type, queue, domain, "offset", attempts, fence, worker, enqueued_at, available_at, reserved_at, now,
        'acked', 'done', '', ''
-  FROM gone, clock
+  FROM deleted, clock
 """
 COPY = """
 COPY holdfast.jobs (space, id, queue, type, priority, available_at, enqueued_at, max_attempts, max_crashes, created_at,

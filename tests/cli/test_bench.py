@@ -38,19 +38,19 @@ def temporary(folder, monkeypatch):
 
 
 def test_a_temporary_file_is_measured_and_removed(run, temporary):
-    found = run("bench", *QUICK, "--json").json
-    assert (found["driver"], found["durability"], found["jobs"]) == ("sqlite", "fsync", 50)
-    kinds = [(one["kind"], one["size"]) for one in found["throughput"]]
+    report = run("bench", *QUICK, "--json").json
+    assert (report["driver"], report["durability"], report["jobs"]) == ("sqlite", "fsync", 50)
+    kinds = [(one["kind"], one["size"]) for one in report["throughput"]]
     assert kinds == [("enqueue", 1000), ("loop", 1), ("loop", 100), ("loop", 1000), ("worker", 1), ("worker", 2)]
-    assert all(0 < one["jobs"] <= 50 and one["per_second"] > 0 for one in found["throughput"])
-    assert max(one["ratio"] for one in found["throughput"] if one["kind"] == "loop") == 1
-    assert found["latency"]["jobs"] > 0
-    assert 0 < found["latency"]["p50"] <= found["latency"]["p99"]
-    assert (found["no_worker"], found["space"], found["removed"]) == (None, None, None)
+    assert all(0 < one["jobs"] <= 50 and one["per_second"] > 0 for one in report["throughput"])
+    assert max(one["ratio"] for one in report["throughput"] if one["kind"] == "loop") == 1
+    assert report["latency"]["jobs"] > 0
+    assert 0 < report["latency"]["p50"] <= report["latency"]["p99"]
+    assert (report["no_worker"], report["space"], report["removed"]) == (None, None, None)
     assert list(temporary.iterdir()) == []
 
 
-def test_the_table_is_for_people(run):
+def test_without_json_a_table_is_printed(run):
     out = run("bench", *QUICK).out.splitlines()
     assert out[0].startswith("sqlite (fsync), 50 jobs in a temporary file")
     assert out[1].split() == ["measurement", "jobs", "jobs/s", "ratio"]
@@ -62,12 +62,12 @@ def test_a_given_store_keeps_its_jobs_and_none_of_the_benchmark(run, url, store)
     mine = Client(store).enqueue(
         [JobRequest(type="bench.noop", queue=queue) for queue in ("loop-1", "worker-1", "idle")]
     )
-    found = run("bench", *QUICK, "--url", url, "--json").json
-    assert found["space"].startswith("bench-")
-    assert found["removed"] >= 6 * 50
+    report = run("bench", *QUICK, "--url", url, "--json").json
+    assert report["space"].startswith("bench-")
+    assert report["removed"] >= 6 * 50
     assert sum(one.ready for one in store.counts()) == len(mine)
     assert store.ledger().items == []
-    ours = store.space(found["space"])
+    ours = store.space(report["space"])
     assert (ours.find().items, ours.counts(), ours.ledger().items) == ([], [], [])
     assert "removed from the store: " in run("bench", *QUICK, "--url", url).err
 
@@ -78,10 +78,10 @@ def test_a_url_in_the_settings_is_ignored(run, url, folder):
 
 
 def test_a_store_of_one_process_is_measured_without_a_worker(run):
-    found = run("bench", *QUICK, "--url", "memory://", "--json").json
-    assert [one["kind"] for one in found["throughput"]] == ["enqueue", "loop", "loop", "loop"]
-    assert found["latency"] is None
-    assert "one process" in found["no_worker"]
+    report = run("bench", *QUICK, "--url", "memory://", "--json").json
+    assert [one["kind"] for one in report["throughput"]] == ["enqueue", "loop", "loop", "loop"]
+    assert report["latency"] is None
+    assert "one process" in report["no_worker"]
     assert (
         "no worker was measured: it needs a store that processes share"
         in run("bench", *QUICK, "--url", "memory://").out
@@ -134,6 +134,6 @@ def test_a_failed_worker_is_reported(run, monkeypatch, folder):
     assert "ended with code 7: no worker today" in run("bench", *QUICK, code=1).err
 
 
-def test_json_is_json(start):
+def test_json_output_of_a_child_process_is_valid(start):
     out, _ = start("bench", *QUICK, "--json").communicate(timeout=120)
     assert json.loads(out)["driver"] == "sqlite"

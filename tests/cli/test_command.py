@@ -25,18 +25,18 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def commands(group: click.Group = root, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    found: list[tuple[str, ...]] = []
+    paths: list[tuple[str, ...]] = []
     for name, command in group.commands.items():
-        found += commands(command, (*path, name)) if isinstance(command, click.Group) else [(*path, name)]
-    return found
+        paths += commands(command, (*path, name)) if isinstance(command, click.Group) else [(*path, name)]
+    return paths
 
 
 def command_at(path: tuple[str, ...]) -> click.Command:
-    found: click.Command = root
+    command: click.Command = root
     for name in path:
-        assert isinstance(found, click.Group)
-        found = found.commands[name]
-    return found
+        assert isinstance(command, click.Group)
+        command = command.commands[name]
+    return command
 
 
 # Help -------------------------------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ def test_no_command_is_bad_usage_and_shows_the_help(run):
     assert "Commands:" in result.err
 
 
-def test_the_version(run):
+def test_version_is_printed(run):
     assert run("--version").out.startswith("holdfast, version ")
 
 
@@ -130,7 +130,7 @@ def test_an_invalid_settings_file_is_reported_with_its_path(run, folder, text, m
         assert message.format(file=folder / "holdfast.toml") in run(command, code=2).err
 
 
-def test_another_file_and_another_space(run, url, folder):
+def test_config_and_space_can_be_given_as_options(run, url, folder):
     (folder / "other.toml").write_text('space = "tenant"\n', encoding="utf-8")
     run("enqueue", "t", "--config", "other.toml")
     assert run("job", "list", "--json").json["items"] == []
@@ -153,7 +153,7 @@ def test_another_file_and_another_space(run, url, folder):
         ("sqlite:////nowhere/at/all/x.db", 3, "wanted a folder at /nowhere/at/all"),
     ],
 )
-def test_a_url_that_cannot_be_opened(run, url, code, message):
+def test_a_url_that_cannot_be_opened_is_reported(run, url, code, message):
     assert message in run("enqueue", "t", "--url", url, code=code).err
 
 

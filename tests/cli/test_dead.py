@@ -14,7 +14,7 @@ def letters(store) -> list[str]:
     return [letter.id for letter in store.find(JobFilter(states=(State.DEAD,)))]
 
 
-def test_list(run, filled):
+def test_list_shows_dead_letters_with_their_reason(run, filled):
     lines = run("dead", "list").out.splitlines()
     assert len(lines) == 7
     assert lines[1].endswith("mail.send  bad address: 550 no such user 'u0@example.org'")
@@ -41,7 +41,7 @@ def test_list_returns_every_letter_once_over_pages_also_with_a_fingerprint(run, 
     assert "more: --after" in run("dead", "list", "--limit", "2").err
 
 
-def test_groups(run, filled):
+def test_groups_counts_letters_that_failed_for_the_same_reason(run, filled):
     first, second = run("dead", "groups", "--json").json
     assert (first["count"], first["type"], first["reason"], first["error"]) == (
         4,
@@ -58,7 +58,7 @@ def test_groups(run, filled):
     assert run("dead", "groups", "--until", "1h").err == "no dead letter matches\n"
 
 
-def test_show(run, filled):
+def test_show_prints_a_dead_letter_and_refuses_other_jobs(run, filled):
     [letter, *_] = letters(filled)
     assert "reason       bad address" in run("dead", "show", letter).out
     assert run("dead", "show", letter, "--json").json["dead_reason"] == "bad address"
@@ -84,7 +84,7 @@ def test_a_dry_run_changes_nothing(run, filled):
     assert len(letters(filled)) == 6
 
 
-def test_purge(run, filled):
+def test_purge_removes_the_selected_letters(run, filled):
     group = run("dead", "groups", "--json").json[1]
     answer = run("dead", "purge", "--fingerprint", group["fingerprint"], "--yes", "--json").json
     assert (answer["chosen"], answer["purged"], len(answer["groups"])) == (2, 2, 1)

@@ -15,12 +15,12 @@ def health(result) -> dict[str, str]:
     return {check["name"]: check["health"] for check in result.json["checks"]}
 
 
-def test_a_healthy_store(run, filled):
+def test_a_healthy_store_has_no_failed_check(run, filled):
     result = run("doctor", "--json")
     assert result.json["ok"] is True
-    found = health(result)
-    assert {found[name] for name in ("schema", "store", "driver", "durability", "clock", "disk", "jobs")} == {"ok"}
-    assert found["dead"] == "note"
+    checks = health(result)
+    assert {checks[name] for name in ("schema", "store", "driver", "durability", "clock", "disk", "jobs")} == {"ok"}
+    assert checks["dead"] == "note"
     text = {check["name"]: check["text"] for check in result.json["checks"]}
     assert text["jobs"] == "2 ready, 1 scheduled, 1 inflight, 1 done, 6 dead"
     assert "fsync" in text["durability"]
@@ -87,21 +87,21 @@ def test_a_nearly_full_disk_is_wrong(run, url, store):
 
 def test_less_durable_stores_and_paused_queues_get_a_note(run, url, filled):
     filled.configure("mail", holdfast.QueueSettings(paused_until=bounds.MAX_INSTANT))
-    found = health(run("doctor", "--json", "--url", f"{url}?synchronous=NORMAL"))
-    assert (found["durability"], found["paused"]) == ("note", "note")
+    checks = health(run("doctor", "--json", "--url", f"{url}?synchronous=NORMAL"))
+    assert (checks["durability"], checks["paused"]) == ("note", "note")
 
 
 def test_a_store_in_memory_has_no_schema_and_no_disk_check(run):
-    found = health(run("doctor", "--json", "--url", "memory://"))
-    assert "schema" not in found
-    assert "disk" not in found
-    assert found["durability"] == "note"
+    checks = health(run("doctor", "--json", "--url", "memory://"))
+    assert "schema" not in checks
+    assert "disk" not in checks
+    assert checks["durability"] == "note"
 
 
 # schema -----------------------------------------------------------------------------------------------------
 
 
-def test_install_check_upgrade(run, url, folder):
+def test_install_check_and_upgrade_report_the_schema_version(run, url, folder):
     assert "no tables: run `holdfast schema install`" in run("schema", "check", code=1).err
     assert "to upgrade" in run("schema", "upgrade", code=4).err
     assert list(folder.iterdir()) == []

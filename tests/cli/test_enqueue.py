@@ -112,14 +112,14 @@ def test_a_file_of_jobs_is_stored_with_the_options_as_defaults(run, url, store, 
     ]
     result = run("enqueue", "t", "--queue", "q1", "--delay", "5m", "--batch", batch(folder, *lines))
     assert result.out == "3 enqueued\n"
-    found = {job.payload: job for job in store.find()}
-    assert (found[b"1"].type, found[b"1"].queue) == ("t", "q1")
-    assert found[b"1"].run_at == found[b"1"].created_at + 5 * MINUTE
-    other = found[b"null"]
+    jobs = {job.payload: job for job in store.find()}
+    assert (jobs[b"1"].type, jobs[b"1"].queue) == ("t", "q1")
+    assert jobs[b"1"].run_at == jobs[b"1"].created_at + 5 * MINUTE
+    other = jobs[b"null"]
     assert (other.type, other.queue, other.idempotency_key, other.meta) == ("other", "q2", "k", {"a": [1]})
     assert other.run_at == other.created_at + DAY
-    assert (found[b"2"].run_at, found[b"2"].timeout) == (1_893_456_000 * SECOND, 5 * SECOND)
-    assert found[b"2"].meta == {"holdfast.retry": "fixed(3s, no jitter)"}
+    assert (jobs[b"2"].run_at, jobs[b"2"].timeout) == (1_893_456_000 * SECOND, 5 * SECOND)
+    assert jobs[b"2"].meta == {"holdfast.retry": "fixed(3s, no jitter)"}
 
 
 def test_a_file_from_stdin_and_answers_as_json_lines(run, url):

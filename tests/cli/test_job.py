@@ -42,7 +42,7 @@ def test_jobs_are_listed_as_a_table(run, filled):
         (["--limit", "3"], 3),
     ],
 )
-def test_filters(run, filled, filters, count):
+def test_a_filter_selects_jobs(run, filled, filters, count):
     assert len(ids(run, *filters)) == count
 
 
@@ -114,7 +114,7 @@ def test_control_characters_of_jobs_are_escaped(run, url, store):
         assert not {"\x1b", "\x07", "\u202e"} & set(out)
 
 
-def test_cancel(run, filled):
+def test_cancel_ends_ready_jobs_and_asks_running_jobs_to_stop(run, filled):
     [running] = ids(run, "--state", "inflight")
     [waiting, *_] = ids(run, "--state", "ready")
     result = run("job", "cancel", waiting, running)
@@ -125,7 +125,7 @@ def test_cancel(run, filled):
     assert "1 of 1 jobs are unknown" in run("job", "cancel", "nope", code=4).err
 
 
-def test_retry(run, filled):
+def test_retry_runs_dead_jobs_again_and_refuses_others(run, filled):
     [letter, *_] = ids(run, "--state", "dead")
     assert run("job", "retry", letter).out == f"{letter}  requeued\n"
     again = run("job", "retry", letter, "--json", code=1)

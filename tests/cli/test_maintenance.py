@@ -78,7 +78,7 @@ def test_reading_on_from_the_cursor_skips_no_row(run, filled):
     assert "no row matches; continue: --after" in run("ledger", *after).err
 
 
-def test_filters(run, filled):
+def test_a_filter_selects_ledger_rows(run, filled):
     for filters, count in (
         (["--ending", "acked"], 1),
         (["--ending", "acked", "--ending", "failed"], 7),
@@ -116,7 +116,7 @@ def test_follow_shows_new_rows(run, filled):
         (["--ending", "lost"], "is not one of"),
     ],
 )
-def test_usage_errors(run, filled, options, message):
+def test_invalid_options_are_refused(run, filled, options, message):
     assert message in run("ledger", *options, code=2).err
 
 

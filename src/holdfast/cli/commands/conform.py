@@ -29,7 +29,7 @@ def conform(session: Session, store_url: str, laws: tuple[str, ...], text: str, 
     for law in laws:
         if law not in LAWS:
             raise click.UsageError(f"--law: wanted one of {', '.join(LAWS)}, got {law}")
-    connect(store_url).close()  # a store that cannot be opened is an error of its own, not a failed case
+    connect(store_url).close()  # report a store that cannot be opened as an error, not as failed cases
     options = [option for law in laws for option in ("--law", law)]
     code = main([store_url, *options, "-k", text, *(["--json"] if as_json else [])])
     if code:

@@ -115,7 +115,7 @@ def _print_preview(session: Session, plan: Replay) -> None:
     output.print_line()
     output.print_table(
         [Column(title="EXAMPLE"), Column(title="TYPE", truncate=True), Column(title="PAYLOAD", truncate=True)],
-        [(each.job_id, each.type, "not kept" if each.payload is None else each.payload) for each in preview.examples],
+        [(each.job_id, each.type, "none" if each.payload is None else each.payload) for each in preview.examples],
     )
     output.print_line()
     if preview.without_payload:
