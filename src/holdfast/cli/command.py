@@ -71,7 +71,7 @@ def _shared_options() -> list[click.Parameter]:
         click.Option(
             ["--config"],
             metavar="FILE",
-            help=f"The settings file; by default the nearest {FILE_NAME} upwards.",
+            help=f"The settings file; by default {FILE_NAME} here or above.",
             **stored,
         ),
         click.Option(["--debug"], is_flag=True, help="Show a traceback when something fails.", **stored),

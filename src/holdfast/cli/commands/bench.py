@@ -42,9 +42,9 @@ MIN_LENGTH = timedelta(seconds=1)
 def bench(session: Session, *, jobs: int, processes: int | None, length: timedelta, as_json: bool) -> None:
     """Measure a store: the driver, and a worker.
 
-    By default the store is a temporary SQLite file. With --url on the command line (settings and HOLDFAST_URL are
-    ignored), it is that store, in a new space bench-... whose jobs and ledger are removed at the end. Other jobs are
-    not touched, but they share the machine.
+    The store is a temporary SQLite file, whatever holdfast.toml and HOLDFAST_URL say. With --url it is the given store,
+    in a new space bench-... whose jobs and ledger are removed at the end. Other jobs are not touched, but they share
+    the machine.
     """
     if "space" in session.given:
         raise click.UsageError("--space: bench always creates its own space")

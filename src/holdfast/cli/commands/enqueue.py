@@ -35,9 +35,9 @@ _FIELDS = tuple(field.name for field in fields(JobRequest))
 @click.option("--delay", type=DURATION, metavar="DURATION", help="Run no earlier than this long from now, e.g. 5m.")
 @click.option("--run-at", type=INSTANT, metavar="INSTANT", help="Run no earlier, e.g. 2026-11-15T20:30:00Z.")
 @click.option("--timeout", type=DURATION, metavar="DURATION", help="Limit of one attempt.")
-@click.option("--max-attempts", type=int, help="The most runs.")
+@click.option("--max-attempts", type=int, help="The most attempts.")
 @click.option(
-    "--retry", type=RETRY_POLICY, metavar="RETRY_POLICY", help="Waits between runs, e.g. 'exponential(1s, max 1h)'."
+    "--retry", type=RETRY_POLICY, metavar="POLICY", help="Delays between attempts, e.g. 'exponential(1s, max 1h)'."
 )
 @click.option("--key", "idempotency_key", metavar="TEXT", help="Idempotency key: one job per queue and key.")
 @click.option("--domain", metavar="TEXT", help="Jobs of one domain run one at a time, in order.")

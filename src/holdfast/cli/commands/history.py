@@ -16,7 +16,7 @@ from holdfast.cli.spark_access import load_spark, master_option
 
 @click.group(cls=Group)
 def history() -> None:
-    """Keep the ledger and the jobs as Parquet, for Spark and other tools."""
+    """Copy the ledger and the jobs to Parquet, and compact the copy."""
 
 
 @history.command("sync", cls=Command)

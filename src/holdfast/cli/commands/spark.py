@@ -22,7 +22,11 @@ def spark() -> None:
 @spark.command("work", cls=Command)
 @click.argument("app_path", metavar="MODULE:APP")
 @click.option(
-    "--queue", "queues", multiple=True, metavar="NAME", help="Repeatable; by default the queues of the handlers."
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="NAME",
+    help="A queue; repeatable. By default the queues of the handlers.",
 )
 @click.option("--slots", type=click.IntRange(1, 100_000), help="Spark tasks that run jobs; by default one per core.")
 @click.option("--for", "stop_after", type=DURATION, help="Stop after this long; by default when the queues are empty.")

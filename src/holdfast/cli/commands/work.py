@@ -22,7 +22,11 @@ from holdfast.worker.options import WorkerOptions
 @click.command(cls=Command)
 @click.argument("app_path", metavar="MODULE:APP")
 @click.option(
-    "--queue", "queues", multiple=True, metavar="NAME", help="Repeatable; by default the queues of the handlers."
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="NAME",
+    help="A queue; repeatable. By default the queues of the handlers.",
 )
 @click.option("--processes", type=click.IntRange(1, 1024), help="Child processes; by default one per core.")
 @click.option(
