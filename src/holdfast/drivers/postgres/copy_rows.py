@@ -29,7 +29,7 @@ LEASE_COLUMNS = ("state", "worker", "attempts", "reserved_at", "expires_at", "ch
 Packer: TypeAlias = Callable[[JobRecord], bytes]
 PackedColumn: TypeAlias = Iterable[bytes]
 # Columns of every row, in the order in which they are packed: those of _pack_head, then those that differ by job.
-_ALWAYS = (
+_REQUIRED_COLUMNS = (
     *("space", "queue", "type", "priority", "turn", "enqueued_at", "max_attempts", "max_crashes"),
     *("id", "available_at", "created_at", "payload"),
 )
@@ -69,10 +69,10 @@ def _packer_of(column: Column) -> Packer:
 
 # Columns that most batches do not set: they are copied only if a job of the batch sets them. The key comes last,
 # because the jobs of a JobBatch do not share it.
-_SOMETIMES: dict[str, Packer] = {
+_OPTIONAL_PACKERS: dict[str, Packer] = {
     column.name: _packer_of(column)
     for column in sorted(STORED_COLUMNS, key=lambda column: column.name == KEY)
-    if column.name not in _ALWAYS
+    if column.name not in _REQUIRED_COLUMNS
 }
 
 
@@ -104,7 +104,10 @@ class NewLeases:
 
 def columns_of(jobs: Sequence[JobRecord]) -> tuple[str, ...]:
     """Return the columns of the table that these jobs set."""
-    columns = (*_ALWAYS, *(name for name in _SOMETIMES if any(map(attrgetter(name), representatives(jobs)))))
+    columns = (
+        *_REQUIRED_COLUMNS,
+        *(name for name in _OPTIONAL_PACKERS if any(map(attrgetter(name), representatives(jobs)))),
+    )
     if isinstance(jobs, JobBatch) and jobs.keys is not None and KEY not in columns:
         columns = (*columns, KEY)
     return columns
@@ -112,7 +115,7 @@ def columns_of(jobs: Sequence[JobRecord]) -> tuple[str, ...]:
 
 def pack_jobs(space: str, jobs: Sequence[JobRecord], columns: Sequence[str], now: int) -> Iterator[bytes]:
     """Yield the rows of the jobs in blocks: the server stores one block while the next one is packed."""
-    packers = [_SOMETIMES[name] for name in columns[len(_ALWAYS) :]]
+    packers = [_OPTIONAL_PACKERS[name] for name in columns[len(_REQUIRED_COLUMNS) :]]
     field_count = struct.pack(">h", len(columns))
     for start in range(0, len(jobs), BLOCK_JOBS):
         block = jobs[start : start + BLOCK_JOBS]
@@ -124,7 +127,7 @@ def pack_jobs(space: str, jobs: Sequence[JobRecord], columns: Sequence[str], now
 
 def pack_leased_jobs(space: str, jobs: JobBatch, columns: Sequence[str], leases: NewLeases) -> Iterator[bytes]:
     """Yield the rows of the jobs, each followed by ``LEASE_COLUMNS``."""
-    packers = [_SOMETIMES[name] for name in columns[len(_ALWAYS) :]]
+    packers = [_OPTIONAL_PACKERS[name] for name in columns[len(_REQUIRED_COLUMNS) :]]
     field_count = struct.pack(">h", len(columns) + len(LEASE_COLUMNS))
     for start in range(0, len(jobs), BLOCK_JOBS):
         block = slice(start, start + BLOCK_JOBS)
