@@ -1,4 +1,4 @@
-"""Drivers that get small rows wrong: versions, expiry, writes that come with an ack."""
+"""Faulty drivers: the registry and the writes of an ack."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import Any
 
 from holdfast.drivers.memory.space import Space
 from holdfast.errors import LeaseError, WriteRefused
-from holdfast.model import transition
 from holdfast.model.registry import Change, Entry
 from holdfast.model.settlement import Ack, Settlement
-from holdfast.testing.drivers.faulty.faulty_driver import Faulty
-from holdfast.testing.drivers.faulty.leases import GAP
+from holdfast.model.transition import is_repeat
+from holdfast.testing.drivers.faulty.faulty_driver import RACE_WINDOW_SECONDS, FaultyDriver
 
 
-class RegistryLosesUpdates(Faulty):
+class VersionsIgnored(FaultyDriver):
     """Versions are not compared."""
 
     def _conflict(self, space: Space, changes: Sequence[Change], now: int) -> Change | None:
@@ -24,21 +23,21 @@ class RegistryLosesUpdates(Faulty):
         return None
 
 
-class RegistryRaces(Faulty):
-    """Comparing and setting are two steps: a write that comes between them is lost."""
+class WriteIsNotAtomic(FaultyDriver):
+    """A write compares and sets in two steps: a concurrent write is lost."""
 
     def write(self, changes: Sequence[Change], *, now: int | None = None) -> list[Entry | None]:
-        """Compare, pause, set."""
+        """Compare, wait, set."""
         if len(changes) != 1:
             return super().write(changes, now=now)
         with self._changed:
             lost = self._conflict(self._open(), changes, self._validation.now(now))
-        time.sleep(GAP)
+        time.sleep(RACE_WINDOW_SECONDS)
         return [None] if lost else super().write([replace(changes[0], version=None)], now=now)
 
 
-class RegistryIgnoresTtl(Faulty):
-    """A row is there until it is trimmed."""
+class TtlIgnored(FaultyDriver):
+    """An expired row is visible until it is trimmed."""
 
     @staticmethod
     def _entry(space: Space, kind: str, key: str, now: int) -> Entry | None:
@@ -46,13 +45,13 @@ class RegistryIgnoresTtl(Faulty):
         return space.registry.get((kind, key))
 
 
-class RegistryVersionsRestart(Faulty):
-    """A row that was removed starts again with version 1."""
+class VersionsRestart(FaultyDriver):
+    """The versions of a removed row start again at 1."""
 
     @staticmethod
     def _change(space: Space, change: Change, now: int) -> Entry:
         old = space.registry.get((change.kind, change.key))
-        entry = Faulty._change(space, change, now)
+        entry = FaultyDriver._change(space, change, now)
         if change.value is None:
             return entry
         entry = replace(entry, version=1 if old is None else old.version + 1)
@@ -60,17 +59,17 @@ class RegistryVersionsRestart(Faulty):
         return entry
 
 
-class RegistryMixesKinds(Faulty):
-    """A scan finds the rows of every kind."""
+class ScanIgnoresKind(FaultyDriver):
+    """A scan returns the rows of every kind."""
 
     def scan(self, kind: str, **options: Any) -> list[Entry]:
-        """The rows of all kinds."""
+        """Return the rows of all kinds."""
         kinds = sorted({kind, *(of for of, _ in self._space.registry)})
-        return [entry for of in kinds for entry in super(RegistryMixesKinds, self).scan(of, **options)]
+        return [entry for of in kinds for entry in super(ScanIgnoresKind, self).scan(of, **options)]
 
 
-class WritesForTheStale(Faulty):
-    """The writes of an ack are made though the ack is refused."""
+class RefusedAckWrites(FaultyDriver):
+    """The writes of a refused ack are applied."""
 
     def _settle(self, space: Space, settlement: Settlement, now: int) -> LeaseError | None:
         answer = super()._settle(space, settlement, now)
@@ -80,8 +79,8 @@ class WritesForTheStale(Faulty):
         return answer
 
 
-class WritesHalf(Faulty):
-    """The writes before the refused one are made."""
+class RefusedAckWritesInPart(FaultyDriver):
+    """The writes before the refused write are applied."""
 
     def _settle(self, space: Space, settlement: Settlement, now: int) -> LeaseError | None:
         answer = super()._settle(space, settlement, now)
@@ -93,19 +92,19 @@ class WritesHalf(Faulty):
         return answer
 
 
-class WritesAgain(Faulty):
-    """A repeated ack makes its writes again."""
+class RepeatedAckWritesAgain(FaultyDriver):
+    """A repeated ack applies its writes again."""
 
     def _settle(self, space: Space, settlement: Settlement, now: int) -> LeaseError | None:
         row = space.rows.get(settlement.lease.job_id)
-        if isinstance(settlement, Ack) and row is not None and transition.is_repeat(row.held, settlement):
+        if isinstance(settlement, Ack) and row is not None and is_repeat(row.held, settlement):
             for change in settlement.writes:
                 self._change(space, change, now)
         return super()._settle(space, settlement, now)
 
 
-class AcksThoughWritesAreRefused(Faulty):
-    """A refused write does not refuse its ack."""
+class AckIgnoresRefusedWrite(FaultyDriver):
+    """An ack is accepted although one of its writes was refused."""
 
     def _settle(self, space: Space, settlement: Settlement, now: int) -> LeaseError | None:
         answer = super()._settle(space, settlement, now)
@@ -114,14 +113,14 @@ class AcksThoughWritesAreRefused(Faulty):
         return answer
 
 
-FAULTY: tuple[type[Faulty], ...] = (
-    RegistryLosesUpdates,
-    RegistryRaces,
-    RegistryIgnoresTtl,
-    RegistryVersionsRestart,
-    RegistryMixesKinds,
-    WritesForTheStale,
-    WritesHalf,
-    WritesAgain,
-    AcksThoughWritesAreRefused,
+FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
+    VersionsIgnored,
+    WriteIsNotAtomic,
+    TtlIgnored,
+    VersionsRestart,
+    ScanIgnoresKind,
+    RefusedAckWrites,
+    RefusedAckWritesInPart,
+    RepeatedAckWritesAgain,
+    AckIgnoresRefusedWrite,
 )
