@@ -31,7 +31,7 @@ class AttemptNotCounted(FaultyDriver):
 class ExpiryRefundsAttempt(FaultyDriver):
     """An expired lease refunds its attempt."""
 
-    def alter(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
+    def alter_transition(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
         """Count one attempt fewer after an expiry."""
         return transition._replace(attempts=row.job.attempts - 1) if verb == "expired" else transition
 
@@ -39,7 +39,7 @@ class ExpiryRefundsAttempt(FaultyDriver):
 class OneAttemptTooMany(FaultyDriver):
     """``max_attempts`` is used as the number of retries."""
 
-    def alter(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
+    def alter_transition(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
         """Keep the job ready once where it should be dead."""
         if transition.dead_reason == ATTEMPTS_EXHAUSTED and row.job.attempts == row.job.max_attempts:
             return transition._replace(state=State.READY, dead_reason=None, dead_at=None, available_at=now)
@@ -49,7 +49,7 @@ class OneAttemptTooMany(FaultyDriver):
 class OneAttemptTooFew(FaultyDriver):
     """The last attempt is never used."""
 
-    def alter(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
+    def alter_transition(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
         """Make the job dead while one attempt is left."""
         if verb == "retry" and row.job.attempts == row.job.max_attempts - 1:
             return transition._replace(state=State.DEAD, dead_reason=ATTEMPTS_EXHAUSTED, dead_at=now)
@@ -69,7 +69,7 @@ class RetriesWithoutLimit(FaultyDriver):
 class CrashedRetryNotCounted(FaultyDriver):
     """A retry marked as crashed does not count as a crash."""
 
-    def alter(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
+    def alter_transition(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
         """Set the crashes to 0 after a retry."""
         return transition._replace(crashes=0) if verb == "retry" else transition
 
@@ -77,7 +77,7 @@ class CrashedRetryNotCounted(FaultyDriver):
 class RetryKeepsCrashes(FaultyDriver):
     """A retry does not reset the crashes in a row."""
 
-    def alter(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
+    def alter_transition(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
         """Keep the crashes."""
         return transition._replace(crashes=row.job.crashes) if verb == "retry" else transition
 
@@ -85,7 +85,7 @@ class RetryKeepsCrashes(FaultyDriver):
 class ReleaseResetsCrashes(FaultyDriver):
     """A release resets the crashes in a row."""
 
-    def alter(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
+    def alter_transition(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
         """Set the crashes to 0 after a release."""
         return transition._replace(crashes=0) if verb == "release" else transition
 
@@ -93,7 +93,7 @@ class ReleaseResetsCrashes(FaultyDriver):
 class MaxCrashesIgnored(FaultyDriver):
     """``max_crashes`` is ignored."""
 
-    def alter(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
+    def alter_transition(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
         """Keep the job ready where it should be dead."""
         if transition.dead_reason == POISON:
             return transition._replace(state=State.READY, dead_reason=None, dead_at=None, available_at=now)
@@ -103,7 +103,7 @@ class MaxCrashesIgnored(FaultyDriver):
 class ReleaseCountsAttempt(FaultyDriver):
     """A release does not refund the attempt."""
 
-    def alter(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
+    def alter_transition(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
         """Keep the attempts."""
         return transition._replace(attempts=row.job.attempts) if verb == "release" else transition
 
@@ -111,7 +111,7 @@ class ReleaseCountsAttempt(FaultyDriver):
 class ReleaseBudgetResets(FaultyDriver):
     """The release budget starts again with each release."""
 
-    def alter(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
+    def alter_transition(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
         """Forget the time that was spent."""
         return transition._replace(released_for=0)
 
@@ -120,8 +120,8 @@ class _RequeueKeepsAttemptsSpace(FaultySpace):
     def requeue(self, row: Row, now: int) -> None:
         attempts = row.job.attempts
         super().requeue(row, now)
-        fresh = self.rows[row.job.id]
-        fresh.job = replace(fresh.job, attempts=attempts)
+        requeued = self.rows[row.job.id]
+        requeued.job = replace(requeued.job, attempts=attempts)
 
 
 class RequeueKeepsAttempts(FaultyDriver):

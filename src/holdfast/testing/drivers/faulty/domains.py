@@ -73,9 +73,9 @@ class _HeadInBackoffLosesTurnSpace(FaultySpace):
         super().end(row, transition, verb, now, started_at)
         if row.job.domain is not None and row.job.state is State.READY:
             self._leave(row)
-            line = self.domains[row.job.queue, row.job.domain]
-            line.append(line.pop(0))
-            self._stand(self.rows[line[0]])
+            job_ids = self.domains[row.job.queue, row.job.domain]
+            job_ids.append(job_ids.pop(0))
+            self._stand(self.rows[job_ids[0]])
 
 
 class HeadInBackoffLosesTurn(FaultyDriver):
@@ -104,11 +104,11 @@ class _DomainsSharedByQueuesSpace(FaultySpace):
     def _pass_turn(self, row: Row) -> None:
         if row.job.domain is None:
             return
-        line = self.domains["", row.job.domain]
-        was_head = line[0] == row.job.id
-        line.remove(row.job.id)
-        if line and was_head:
-            self._stand(self.rows[line[0]])
+        job_ids = self.domains["", row.job.domain]
+        was_head = job_ids[0] == row.job.id
+        job_ids.remove(row.job.id)
+        if job_ids and was_head:
+            self._stand(self.rows[job_ids[0]])
 
 
 class DomainsSharedByQueues(FaultyDriver):

@@ -23,10 +23,10 @@ class DedupeIsNotAtomic(FaultyDriver):
         self._validation.check_enqueue(jobs)
         keys = [(job.queue, job.idempotency_key) for job in jobs if job.idempotency_key is not None]
         with self._changed:
-            fresh = [key for key in keys if key not in self._space.dedupe]
-        time.sleep(RACE_WINDOW_SECONDS if fresh else 0)
+            free_keys = [key for key in keys if key not in self._space.dedupe]
+        time.sleep(RACE_WINDOW_SECONDS if free_keys else 0)
         with self._changed:
-            for queue, key in fresh:
+            for queue, key in free_keys:
                 self._space.dedupe.pop((queue, str(key)), None)
             return super().enqueue(jobs, now=now)
 
@@ -111,11 +111,9 @@ class LeasedEnqueueLeasesKnownJobs(FaultyDriver):
         """Lease every job that has not ended."""
         answers = self.enqueue(jobs, now=now)
         with self._changed:
-            rows = [self._space.rows[answer.id] for answer in answers]
-            at = self._validation.now(now)
-            return answers, self._lease(
-                self._space, [row for row in rows if not row.job.state.has_ended], at, at + lease_for, worker
-            )
+            rows = [row for answer in answers if not (row := self._space.rows[answer.id]).job.state.has_ended]
+            reserved_at = self._validation.now(now)
+            return answers, self._lease(self._space, rows, reserved_at, reserved_at + lease_for, worker)
 
 
 class LeasedEnqueueIgnoresLimits(FaultyDriver):

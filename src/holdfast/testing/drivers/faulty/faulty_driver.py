@@ -19,8 +19,8 @@ RACE_WINDOW_SECONDS = 0.005  # long enough that every thread of a race arrives b
 class FaultyDriver(MemoryDriver):
     """A driver without a bug. A subclass overrides a method, or sets one of these.
 
-    ``space_type`` is the class of its spaces, ``validation`` checks the arguments of its calls, and ``alter`` changes
-    the transition of a job whose lease ends.
+    ``space_type`` is the class of its spaces, ``validation`` checks the arguments of its calls, and
+    ``alter_transition`` changes the transition of a job whose lease ends.
     """
 
     space_type: ClassVar[type[FaultySpace]]
@@ -39,7 +39,7 @@ class FaultyDriver(MemoryDriver):
         super().__init__(caller_clock=caller_clock, space=space, memory=shared)
         self._validation = self.validation(self.capabilities, caller_clock=caller_clock, read_clock=shared.clock.now)
 
-    def alter(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:  # noqa: ARG002 - for subclasses
+    def alter_transition(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:  # noqa: ARG002 - for subclasses
         """Return the transition unchanged."""
         return transition
 
@@ -59,7 +59,7 @@ class FaultySpace(Space):
 
     def end(self, row: Row, transition: Transition, verb: str, now: int, started_at: int | None = None) -> None:
         """End a lease with the altered transition."""
-        super().end(row, self.driver.alter(row, transition, verb, now), verb, now, started_at)
+        super().end(row, self.driver.alter_transition(row, transition, verb, now), verb, now, started_at)
 
 
 FaultyDriver.space_type = FaultySpace

@@ -65,13 +65,15 @@ class TokensReused(FaultyDriver):
     def reserve(self, queues: Sequence[str], **options: Any) -> list[Reservation]:
         """Reserve, and put the old token back."""
         with self._changed:
-            found = super().reserve(queues, **options)
-            return [self._with_old_token(held, self._space.rows[held.job.id]) for held in found]
+            reservations = super().reserve(queues, **options)
+            return [
+                self._with_old_token(reservation, self._space.rows[reservation.job.id]) for reservation in reservations
+            ]
 
     @staticmethod
-    def _with_old_token(held: Reservation, row: Row) -> Reservation:
-        row.token = row.last_token or held.lease.token
-        return replace(held, lease=replace(held.lease, token=row.token))
+    def _with_old_token(reservation: Reservation, row: Row) -> Reservation:
+        row.token = row.last_token or reservation.lease.token
+        return replace(reservation, lease=replace(reservation.lease, token=row.token))
 
 
 class _FencesPerQueueSpace(FaultySpace):
@@ -88,15 +90,15 @@ class FencesPerQueue(FaultyDriver):
     def reserve(self, queues: Sequence[str], **options: Any) -> list[Reservation]:
         """Reserve, and replace each fence."""
         with self._changed:
-            return [self._with_queue_fence(held) for held in super().reserve(queues, **options)]
+            return [self._with_queue_fence(reservation) for reservation in super().reserve(queues, **options)]
 
-    def _with_queue_fence(self, held: Reservation) -> Reservation:
+    def _with_queue_fence(self, reservation: Reservation) -> Reservation:
         assert isinstance(self._space, _FencesPerQueueSpace)
-        row = self._space.rows[held.job.id]
+        row = self._space.rows[reservation.job.id]
         self._space.fences[row.job.queue] += 1
         row.fence = self._space.fences[row.job.queue]
-        row.token = f"{row.fence}.{held.lease.token.split('.')[1]}"
-        return replace(held, lease=replace(held.lease, token=row.token, fence=row.fence))
+        row.token = f"{row.fence}.{reservation.lease.token.split('.')[1]}"
+        return replace(reservation, lease=replace(reservation.lease, token=row.token, fence=row.fence))
 
 
 class FencesRestartPerConnection(FaultyDriver):
@@ -126,15 +128,17 @@ class ReserveIsNotAtomic(FaultyDriver):
     """Reserve finds and leases a job in two steps: a second caller gets the token of the first."""
 
     def reserve(self, queues: Sequence[str], **options: Any) -> list[Reservation]:
-        """Find a job, wait, reserve; return the job that was found even if another caller has it."""
+        """Find a job, wait, reserve; return that job even if another caller has it."""
         with self._changed:
             now = self._validation.now(options.get("now"))
-            lanes = [line for lane, line in self._space.waiting.items() if lane.queue in queues]
-            seen = [job_id for line in lanes for at, _, job_id in line if at <= now][:1]
-        time.sleep(RACE_WINDOW_SECONDS if seen else 0)
+            lanes = [places for lane, places in self._space.waiting.items() if lane.queue in queues]
+            found_ids = [job_id for places in lanes for due_at, _, job_id in places if due_at <= now][:1]
+        time.sleep(RACE_WINDOW_SECONDS if found_ids else 0)
         with self._changed:
-            found = super().reserve(queues, **options)
-            return found or [self._reservation_of(row) for job_id in seen if (row := self._space.rows[job_id]).token]
+            reservations = super().reserve(queues, **options)
+            return reservations or [
+                self._reservation_of(row) for job_id in found_ids if (row := self._space.rows[job_id]).token
+            ]
 
     @staticmethod
     def _reservation_of(row: Row) -> Reservation:

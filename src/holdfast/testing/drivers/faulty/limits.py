@@ -24,11 +24,11 @@ class EmptyReserveUsesRate(FaultyDriver):
     """A reserve that returns no job uses the rate."""
 
     def _pick(self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int) -> list[Row]:
-        found = super()._pick(space, queues, types, limit, now)
+        rows = super()._pick(space, queues, types, limit, now)
         for key, settings in space.settings.items():
-            if not found and key[0] in queues and settings.rate is not None:
+            if not rows and key[0] in queues and settings.rate is not None:
                 space.buckets[key] = settings.bucket_after(1, space.buckets.get(key), now)
-        return found
+        return rows
 
 
 class _TypeLimitsIgnoredSpace(FaultySpace):

@@ -19,11 +19,11 @@ class CancelEndsRunningJob(FaultyDriver):
         """End the jobs that got only a cancel request."""
         answers = super().cancel(job_ids, now=now)
         with self._changed:
-            for number, job_id in enumerate(job_ids):
+            for index, job_id in enumerate(job_ids):
                 row = self._space.rows.get(job_id)
                 if row is not None and row.job.state is State.INFLIGHT:
                     self._reap(self._space, [row], self._validation.now(now))
-                    answers[number] = row.job.state
+                    answers[index] = row.job.state
         return answers
 
 
@@ -43,11 +43,13 @@ class InspectShowsToken(FaultyDriver):
 
     def inspect(self, job_id: str) -> Inspection | None:
         """Append the token to the progress."""
-        found = super().inspect(job_id)
-        if found is None or found.note is None:
-            return found
+        inspection = super().inspect(job_id)
+        if inspection is None or inspection.note is None:
+            return inspection
         token = self._space.rows[job_id].token or ""
-        return replace(found, note=replace(found.note, progress=(found.note.progress or b"") + token.encode()))
+        return replace(
+            inspection, note=replace(inspection.note, progress=(inspection.note.progress or b"") + token.encode())
+        )
 
 
 class AnyOpenIgnoresRunningJobs(FaultyDriver):
@@ -55,8 +57,8 @@ class AnyOpenIgnoresRunningJobs(FaultyDriver):
 
     def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
         """Look only at ready jobs."""
-        asked = (JobFilter(queue=queue, type=type_, states=(State.READY,)) for queue in queues for type_ in types)
-        return any(self.find(where, limit=1).items for where in asked)
+        filters = (JobFilter(queue=queue, type=type_, states=(State.READY,)) for queue in queues for type_ in types)
+        return any(self.find(where, limit=1).items for where in filters)
 
 
 class ScheduledCountedAsReady(FaultyDriver):
@@ -75,10 +77,10 @@ class TrimRemovesDeadLetters(FaultyDriver):
         """Remove every ended job that is old enough."""
         trimmed = super().trim(**options)
         before = self._validation.now(options.get("now")) - options.get("ended_for", 7 * DAY)
-        old = [row for row in self._space.rows.values() if row.ended_at is not None and row.ended_at <= before]
-        for row in old:
+        old_rows = [row for row in self._space.rows.values() if row.ended_at is not None and row.ended_at <= before]
+        for row in old_rows:
             del self._space.rows[row.job.id]
-        return replace(trimmed, jobs=trimmed.jobs + len(old))
+        return replace(trimmed, jobs=trimmed.jobs + len(old_rows))
 
 
 FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (

@@ -52,14 +52,14 @@ class ScheduleIgnored(FaultyDriver):
     """A scheduled job is reserved before it is due."""
 
     def _pick(self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int) -> list[Row]:
-        found = super()._pick(space, queues, types, limit, now)
-        return found or super()._pick(space, queues, types, limit, 2 * now)
+        due_rows = super()._pick(space, queues, types, limit, now)
+        return due_rows or super()._pick(space, queues, types, limit, 2 * now)
 
 
 class RetryIgnoresDelay(FaultyDriver):
     """A retried job is due at once, with any delay."""
 
-    def alter(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
+    def alter_transition(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
         """Make the job due now."""
         if verb == "retry" and transition.state is State.READY:
             return transition._replace(run_at=None, available_at=now)
@@ -69,7 +69,7 @@ class RetryIgnoresDelay(FaultyDriver):
 class RetryKeepsPlace(FaultyDriver):
     """A retried job keeps its old place in the order."""
 
-    def alter(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
+    def alter_transition(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
         """Keep available_at."""
         if verb == "retry" and transition.run_at is None:
             return transition._replace(available_at=row.available_at)
@@ -96,7 +96,7 @@ class RetriedJobLost(FaultyDriver):
 class ReleaseLosesPlace(FaultyDriver):
     """A released job goes to the end of the queue."""
 
-    def alter(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
+    def alter_transition(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
         """Set available_at to now."""
         if verb == "release" and transition.available_at == row.available_at:
             return transition._replace(available_at=now)
@@ -106,7 +106,7 @@ class ReleaseLosesPlace(FaultyDriver):
 class ReapLosesPlace(FaultyDriver):
     """A reaped job is ordered by the instant of the reap, not of the expiry."""
 
-    def alter(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
+    def alter_transition(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
         """Set available_at to now."""
         if verb == "expired" and transition.state is State.READY:
             return transition._replace(available_at=now)
@@ -116,7 +116,7 @@ class ReapLosesPlace(FaultyDriver):
 class ExpiryKeepsRunAt(FaultyDriver):
     """A job whose lease expired keeps its old run_at."""
 
-    def alter(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
+    def alter_transition(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
         """Keep run_at."""
         return transition._replace(run_at=row.job.run_at) if verb == "expired" else transition
 
@@ -124,10 +124,10 @@ class ExpiryKeepsRunAt(FaultyDriver):
 class _RequeueKeepsPlaceSpace(FaultySpace):
     def requeue(self, row: Row, now: int) -> None:
         super().requeue(row, now)
-        fresh = self.rows[row.job.id]
-        self._leave(fresh)
-        fresh.available_at = row.available_at
-        self._stand(fresh)
+        requeued = self.rows[row.job.id]
+        self._leave(requeued)
+        requeued.available_at = row.available_at
+        self._stand(requeued)
 
 
 class RequeueKeepsPlace(FaultyDriver):

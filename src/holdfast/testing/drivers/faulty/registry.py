@@ -31,9 +31,9 @@ class WriteIsNotAtomic(FaultyDriver):
         if len(changes) != 1:
             return super().write(changes, now=now)
         with self._changed:
-            lost = self._conflict(self._open(), changes, self._validation.now(now))
+            conflict = self._conflict(self._open(), changes, self._validation.now(now))
         time.sleep(RACE_WINDOW_SECONDS)
-        return [None] if lost else super().write([replace(changes[0], version=None)], now=now)
+        return [None] if conflict else super().write([replace(changes[0], version=None)], now=now)
 
 
 class TtlIgnored(FaultyDriver):
@@ -64,8 +64,8 @@ class ScanIgnoresKind(FaultyDriver):
 
     def scan(self, kind: str, **options: Any) -> list[Entry]:
         """Return the rows of all kinds."""
-        kinds = sorted({kind, *(of for of, _ in self._space.registry)})
-        return [entry for of in kinds for entry in super(ScanIgnoresKind, self).scan(of, **options)]
+        kinds = sorted({kind, *(other for other, _ in self._space.registry)})
+        return [entry for name in kinds for entry in super(ScanIgnoresKind, self).scan(name, **options)]
 
 
 class RefusedAckWrites(FaultyDriver):

@@ -69,8 +69,8 @@ class BatchRefusedAsAWhole(FaultyDriver):
         """Try the batch on a copy; refuse everything at the first refusal."""
         with self._changed:
             self._validation.check_settle(settlements)
-            tried = deepcopy(self._open())
-            answers = [self._settle(tried, settlement, self._validation.now(now)) for settlement in settlements]
+            copied_space = deepcopy(self._open())
+            answers = [self._settle(copied_space, settlement, self._validation.now(now)) for settlement in settlements]
             refusals = [answer for answer in answers if answer is not None]
             return [refusals[0]] * len(answers) if refusals else super().settle(settlements, now=now)
 
@@ -104,7 +104,7 @@ class BatchRefusedAfterRefusal(FaultyDriver):
 class ErrorNotStored(FaultyDriver):
     """The error of a settlement is not stored with the job."""
 
-    def alter(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
+    def alter_transition(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
         """Remove the error."""
         return transition._replace(last_error="", failed_at=None)
 
@@ -112,7 +112,7 @@ class ErrorNotStored(FaultyDriver):
 class ResultNotStored(FaultyDriver):
     """The result of an ack is not stored."""
 
-    def alter(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
+    def alter_transition(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
         """Remove the result."""
         return transition._replace(result=None)
 
@@ -120,7 +120,7 @@ class ResultNotStored(FaultyDriver):
 class CheckpointErasedAtEnding(FaultyDriver):
     """The checkpoint is erased when the attempt ends."""
 
-    def alter(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
+    def alter_transition(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
         """Remove the note."""
         row.note = None
         return transition
@@ -140,7 +140,7 @@ class ExhaustedJobRemoved(FaultyDriver):
 class CancelWinsOverAck(FaultyDriver):
     """An ack after a cancel request makes the job cancelled."""
 
-    def alter(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
+    def alter_transition(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
         """Make the job cancelled where it should be done."""
         return transition._replace(state=State.CANCELLED) if row.cancel_requested else transition
 
