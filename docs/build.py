@@ -28,7 +28,7 @@ FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
-# A case is named by a function, and a function's name has no apostrophes, capitals or underscores of its own.
+# The name of a case is a function's name, which has no commas, apostrophes or capitals.
 WORDS = {
     "run at": "`run_at`",
     "expires at": "`expires_at`",
@@ -55,6 +55,13 @@ WORDS = {
     "json": "JSON",
     "ttl": "TTL",
     "unicode": "Unicode",
+    "jobs leases and": "jobs, leases and",
+    "ids types and": "ids, types and",
+    "domains names and": "domains, names and",
+    "cancel requeue purge get and": "cancel, requeue, purge, get and",
+    "kinds keys and": "kinds, keys and",
+    "acks retries fails and": "acks, retries, fails and",
+    "ready running and": "ready, running and",
 }
 
 
