@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 import holdfast
+import holdfast.driver
 from holdfast import Client, JobRequest
 from holdfast.cli.root import root
 from holdfast.clock import MINUTE
@@ -99,10 +100,10 @@ def filled(store):
     client.enqueue([JobRequest(type="mail.send", queue="mail", payload={"n": n}, name=f"mail {n}") for n in range(10)])
     for n, one in enumerate(store.reserve(["mail"], limit=8, lease_for=5 * MINUTE, worker="host-a")):
         if n < 4:
-            holdfast.fail(store, one.lease, reason="bad address", error=f"550 no such user 'u{n}@example.org'")
+            holdfast.driver.fail(store, one.lease, reason="bad address", error=f"550 no such user 'u{n}@example.org'")
         elif n < 6:
-            holdfast.fail(store, one.lease, reason="unhandled", error=f"timed out after {n}.5 s at 0x7f3a{n}")
+            holdfast.driver.fail(store, one.lease, reason="unhandled", error=f"timed out after {n}.5 s at 0x7f3a{n}")
         elif n < 7:
-            holdfast.ack(store, one.lease)
+            holdfast.driver.ack(store, one.lease)
     client.enqueue(JobRequest(type="report", queue="reports", delay=timedelta(days=1)))
     return store

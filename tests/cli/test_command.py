@@ -14,6 +14,7 @@ import click
 import pytest
 
 import holdfast
+import holdfast.driver
 from holdfast import Client, JobRequest
 from holdfast.cli.root import root
 from holdfast.drivers.memory import MemoryDriver
@@ -179,7 +180,7 @@ def test_a_job_from_beginning_to_end(start, url, store):
     job_id, _ = start("enqueue", "t", '{"n": 1}').communicate()
     waiting = start("job", "wait", job_id.strip(), "--timeout", "30s", "--json")
     [one] = store.reserve(["default"], limit=1, lease_for=60_000_000)
-    holdfast.ack(store, one.lease, result=b"2")
+    holdfast.driver.ack(store, one.lease, result=b"2")
     out, err = waiting.communicate()
     assert (waiting.returncode, err) == (0, "")
     assert (json.loads(out)["state"], json.loads(out)["result"]) == ("done", 2)
@@ -285,7 +286,7 @@ def in_terminal(*arguments: str, columns: int = 80) -> list[str]:
 def test_tables_fit_80_columns_and_ids_are_whole(filled, command):
     Client(filled).enqueue(JobRequest(type="a.very.long.type.name.of.a.job", queue="a-very-long-queue-name-for-mail"))
     [one] = filled.reserve(["a-very-long-queue-name-for-mail"], limit=1, lease_for=60_000_000)
-    holdfast.fail(filled, one.lease, reason="漢字" * 40, error="x" * 300)
+    holdfast.driver.fail(filled, one.lease, reason="漢字" * 40, error="x" * 300)
     lines = in_terminal(*command.split())
     assert len(lines) > 2
     assert max(map(len, lines)) <= 80

@@ -8,6 +8,7 @@ import time
 import pytest
 
 import holdfast
+import holdfast.driver
 from holdfast import Client, JobRequest
 from holdfast.clock import MINUTE
 from holdfast.model.lease import Note
@@ -98,7 +99,7 @@ def test_show_has_notes_results_and_bytes(run, url, store):
     store.extend([one.lease], lease_for=MINUTE, notes={job_id: Note(progress=b'"half"', checkpoint=b"\xff")})
     seen = run("job", "show", job_id, "--json").json
     assert (seen["progress"], seen["checkpoint"], seen["timeout"]) == ("half", {"base64": "/w=="}, 60.0)
-    holdfast.ack(store, one.lease, result=b'{"long":"' + b"x" * 80 + b'"}')
+    holdfast.driver.ack(store, one.lease, result=b'{"long":"' + b"x" * 80 + b'"}')
     shown = run("job", "show", job_id).out
     assert "result\n  {\n" in shown
     assert "meta        a=b\n" in shown
@@ -107,7 +108,7 @@ def test_show_has_notes_results_and_bytes(run, url, store):
 def test_control_characters_of_jobs_never_reach_the_terminal(run, url, store):
     run("enqueue", "t")
     [one] = store.reserve(["default"], limit=1, lease_for=MINUTE)
-    holdfast.fail(store, one.lease, reason="\x1b[2Jgone", error="line\x1b[31m one\nline two\x07\u202e")
+    holdfast.driver.fail(store, one.lease, reason="\x1b[2Jgone", error="line\x1b[31m one\nline two\x07\u202e")
     for command in (["job", "show", one.job.id], ["dead", "list"], ["dead", "groups"], ["job", "wait", one.job.id]):
         out = run(*command, code=None).out
         assert not {"\x1b", "\x07", "\u202e"} & set(out)
@@ -154,7 +155,7 @@ def test_wait_sees_a_job_end(run, url, store):
 
     def work() -> None:
         [one] = store.reserve(["default"], limit=1, lease_for=MINUTE)
-        holdfast.ack(store, one.lease)
+        holdfast.driver.ack(store, one.lease)
 
     timer = threading.Timer(0.3, work)
     timer.start()

@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 import holdfast
+import holdfast.driver
 from holdfast import Client, JobRequest
 from holdfast.clock import DAY, MILLISECOND, MINUTE, ManualClock, SystemClock
 
@@ -37,8 +38,8 @@ def test_trim_forgets_what_is_old(run, url, folder):
     with holdfast.connect(url, clock=clock) as store:
         Client(store, clock=clock).enqueue([JobRequest(type="t"), JobRequest(type="t")])
         done, dead = store.reserve(["default"], limit=2, lease_for=MINUTE)
-        holdfast.ack(store, done.lease)
-        holdfast.fail(store, dead.lease, reason="no")
+        holdfast.driver.ack(store, done.lease)
+        holdfast.driver.fail(store, dead.lease, reason="no")
     assert run("trim", "--keep-ended", "11d", "--json").json == {"jobs": 0, "ledger": 0, "dedupe": 0, "registry": 0}
     assert run("trim").out == "removed 1 jobs, 0 ledger rows, 0 keys, 0 registry rows\n"
     (folder / "holdfast.toml").write_text('keep_ledger = "5d"\n', encoding="utf-8")
@@ -92,7 +93,7 @@ def test_filters(run, filled):
 def test_follow_shows_what_is_written_meanwhile(run, filled):
     def work() -> None:
         for one in filled.reserve(["mail"], limit=2, lease_for=MINUTE, worker="host-b"):
-            holdfast.ack(filled, one.lease)
+            holdfast.driver.ack(filled, one.lease)
 
     timer = threading.Timer(0.2, work)
     timer.start()
@@ -124,6 +125,6 @@ def test_a_reader_behind_retention_is_told(run, url):
     with holdfast.connect(url, clock=clock) as store:
         Client(store, clock=clock).enqueue(JobRequest(type="t"))
         [one] = store.reserve(["default"], limit=1, lease_for=MINUTE)
-        holdfast.ack(store, one.lease)
+        holdfast.driver.ack(store, one.lease)
     run("trim")
     assert "the ledger was trimmed past cursor '0'" in run("ledger", "--after", "0", code=1).err

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 import holdfast
+import holdfast.driver
 from holdfast import QueueSettings
 from holdfast.clock import HOUR, MINUTE, SystemClock
 from holdfast.model import bounds
@@ -103,10 +104,10 @@ def test_limits_that_do_not_fit(run, filled, options, told):
 def test_drain_waits_until_nothing_is_left(run, filled):
     def work() -> None:
         for one in filled.reserve(["mail"], limit=9, lease_for=MINUTE):
-            holdfast.ack(filled, one.lease)
+            holdfast.driver.ack(filled, one.lease)
         filled.reap(worker="host-a")
         for one in filled.reserve(["mail"], limit=9, lease_for=MINUTE):
-            holdfast.ack(filled, one.lease)
+            holdfast.driver.ack(filled, one.lease)
 
     timer = threading.Timer(0.3, work)
     timer.start()

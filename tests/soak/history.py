@@ -11,9 +11,10 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from holdfast import Client, JobRequest, ack, fail
+from holdfast import Client, JobRequest
 from holdfast.clock import MINUTE
 from holdfast.connect import connect
+from holdfast.driver import ack, fail
 from holdfast.drivers.contract import Store
 from holdfast.spark import History, compact, session, sync
 from holdfast.spark.history import compaction

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 import holdfast
+import holdfast.driver
 from holdfast.app import Holdfast
 from holdfast.clock import MINUTE
 from holdfast.model.registry import Change
@@ -52,7 +53,7 @@ def test_between_two_counts_the_slots_say_what_has_ended(store, gauge):
 
 def test_slots_that_tell_late_take_nothing_back(store, gauge):
     for one in store.reserve(["default"], limit=5, lease_for=MINUTE):
-        holdfast.ack(store, one.lease)
+        holdfast.driver.ack(store, one.lease)
     tell(store, 0, settled={"acked": 2})
     assert numbers(gauge.look()) == (8, 2, 0)
     assert numbers(gauge.look(last=True)) == (5, 5, 0)
@@ -68,7 +69,7 @@ def test_a_slot_that_ended_is_not_shown_and_what_it_did_is(store, gauge):
 
 def test_the_last_look_is_exact(store, gauge):
     taken = store.reserve(["default"], limit=2, lease_for=MINUTE)
-    holdfast.ack(store, taken[0].lease)
+    holdfast.driver.ack(store, taken[0].lease)
     assert numbers(gauge.look()) == (10, 0, 0)
     seen = gauge.look(last=True)
     assert (seen.ready, seen.inflight, seen.done, seen.dead) == (8, 1, 1, 0)
@@ -86,6 +87,6 @@ def test_rows_that_slots_have_not_stored_yet_are_as_good_as_ready(store, gauge):
     tell(store, 0, settled={"acked": 30})
     assert numbers(whole.look()) == (70, 30, 0)
     for one in store.reserve(["default"], limit=10, lease_for=MINUTE):
-        holdfast.ack(store, one.lease)
+        holdfast.driver.ack(store, one.lease)
     tell(store, 0, settled={"acked": 10})
     assert numbers(whole.look(last=True)) == (0, 10, 0)  # the others were equal to these

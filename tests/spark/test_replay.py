@@ -11,10 +11,11 @@ from datetime import timedelta
 import pytest
 from click.testing import CliRunner
 
-from holdfast import Client, JobRequest, ack, fail
+from holdfast import Client, JobRequest
 from holdfast.cli.root import root
 from holdfast.clock import MINUTE
 from holdfast.connect import connect
+from holdfast.driver import ack, fail
 from holdfast.drivers.contract import JobFilter
 from holdfast.errors import InvalidInput, ReplayConflict
 from holdfast.spark import Replay, replay, sync

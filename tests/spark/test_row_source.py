@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 import holdfast
+import holdfast.driver
 from holdfast.clock import MINUTE
 from holdfast.errors import StoreUnavailable
 from holdfast.model.job import JobRecord, State
@@ -67,7 +68,7 @@ def test_long_rows_are_stored_ahead_for_all_to_share(store):
 def test_what_waits_goes_before_new_rows(store):
     rows = filled(store)
     [first] = reserve(rows, 1)
-    holdfast.retry(store, first.lease, error="once more")
+    holdfast.driver.retry(store, first.lease, error="once more")
     again, *others = reserve(rows, 1000)
     assert (again.job.id, again.job.attempts, len(others)) == (first.job.id, 2, LOT)
 

@@ -3,6 +3,7 @@ from datetime import timedelta
 import pytest
 
 import holdfast
+import holdfast.driver
 from holdfast.app import Holdfast
 from holdfast.model.retry import Fixed
 from holdfast.worker.worker import WorkerOptions
@@ -35,7 +36,7 @@ def drain(app):
     return run
 
 
-def ended(app, answer: holdfast.Enqueued) -> holdfast.JobRecord:
+def ended(app, answer: holdfast.Enqueued) -> holdfast.driver.JobRecord:
     record = app.client.get(answer.id)
     assert record is not None
     assert record.state.ended, record

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import JobRecord, JobRequest, connect
+from holdfast import JobRequest, connect
 from holdfast.app import Holdfast
 from holdfast.clock import DAY, SECOND, SystemClock
+from holdfast.driver import JobRecord
 from holdfast.errors import StoreBusy, Unsupported
 from holdfast.model import bounds
 from holdfast.model.ledger import Ending

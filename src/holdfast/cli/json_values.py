@@ -13,7 +13,7 @@ from holdfast.model import bounds
 from holdfast.model.fingerprint import fingerprint
 from holdfast.model.job import JobRecord, State
 from holdfast.model.ledger import LedgerRow
-from holdfast.settings import masked
+from holdfast.settings import mask_secrets
 
 UNTIL_RESUMED = "until resumed"
 
@@ -51,7 +51,7 @@ def job(record: JobRecord) -> dict[str, Any]:
         "domain": record.domain,
         "offset": record.offset,
         "meta": dict(record.meta),
-        "webhook": None if record.webhook is None else masked(record.webhook),
+        "webhook": None if record.webhook is None else mask_secrets(record.webhook),
         "signature": record.signature,
         "payload": as_json(record.payload),
         "result": as_json(record.result),

@@ -19,7 +19,7 @@ from holdfast.cli.output import Screen, visible
 from holdfast.connect import connect
 from holdfast.drivers.contract import Store
 from holdfast.errors import ConnectError, HoldfastError, InvalidInput, StoreError, StoreUnavailable
-from holdfast.settings import FILE, Settings, masked, read
+from holdfast.settings import FILE_NAME, Settings, mask_secrets, read
 
 
 class Code(IntEnum):
@@ -62,7 +62,7 @@ class Session:
         """The store's URL; a command that needs one says how to give it."""
         if self.settings.url is None:
             raise Stop(
-                Code.USAGE, f"no store: give --url sqlite:///jobs.db, set HOLDFAST_URL, or write url into {FILE}"
+                Code.USAGE, f"no store: give --url sqlite:///jobs.db, set HOLDFAST_URL, or write url into {FILE_NAME}"
             )
         return self.settings.url
 
@@ -72,7 +72,7 @@ class Session:
             found = schema_access.look(self.url)
             if found is not None and not found.applied:
                 raise StoreUnavailable(
-                    f"no store at {masked(self.url)} yet: enqueue a job, or run `holdfast schema install`"
+                    f"no store at {mask_secrets(self.url)} yet: enqueue a job, or run `holdfast schema install`"
                 )
         store = connect(self.url, space=self.settings.space)
         self._opened.append(store)
@@ -89,7 +89,7 @@ class Session:
         if "settings" in self.__dict__:
             urls.add(self.settings.url or "")
         for url in sorted(urls - {""}, key=len, reverse=True):
-            text = text.replace(url, masked(url))
+            text = text.replace(url, mask_secrets(url))
         return text
 
 
@@ -117,7 +117,9 @@ def _shared() -> list[click.Parameter]:
     return [
         click.Option(["--url"], metavar="URL", help="The store, e.g. sqlite:///jobs.db.", **kept),
         click.Option(["--space"], metavar="NAME", help="The tenant to look at.", **kept),
-        click.Option(["--config"], metavar="FILE", help=f"Settings, instead of the {FILE} found upwards.", **kept),
+        click.Option(
+            ["--config"], metavar="FILE_NAME", help=f"Settings, instead of the {FILE_NAME} found upwards.", **kept
+        ),
         click.Option(["--debug"], is_flag=True, help="Show a traceback when something fails.", **kept),
     ]
 

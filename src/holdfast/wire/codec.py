@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast.errors import SHOWN, InvalidInput, PayloadError
+from holdfast.errors import MAX_SHOWN_CHARACTERS, InvalidInput, PayloadError
 from holdfast.model import bounds
 
 LEAST_INT, MOST_INT = -(2**63), 2**64 - 1  # what readers in other languages can hold in 64 bits
@@ -107,7 +107,7 @@ def decoded(codec: Codec, data: bytes) -> object:
 _registered: dict[str, Codec] = {JSON.name: JSON}
 
 
-def register(codec: Codec) -> None:
+def register_codec(codec: Codec) -> None:
     """Make a codec known under its name, to writers and readers in this process."""
     name = bounds.name("codec", codec.name)
     if _registered.setdefault(name, codec) is not codec:
@@ -119,7 +119,7 @@ def codec(name: str) -> Codec:
     found = _registered.get(name)
     if found is None:
         known = ", ".join(sorted(_registered))
-        raise InvalidInput("codec", wanted=f"one of {known} (others: register() them first)", got=repr(name))
+        raise InvalidInput("codec", wanted=f"one of {known} (others: call register_codec first)", got=repr(name))
     return found
 
 
@@ -194,7 +194,7 @@ def _level(path: str, depth: int) -> int:
 
 
 def _too_deep(path: str) -> PayloadError:
-    shown = path if len(path) <= SHOWN else f"{path[:SHOWN]}…"
+    shown = path if len(path) <= MAX_SHOWN_CHARACTERS else f"{path[:MAX_SHOWN_CHARACTERS]}…"
     return PayloadError(shown, wanted=f"at most {bounds.MAX_DEPTH} levels of nesting", got="more")
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from holdfast.errors import SHOWN, InvalidInput, PayloadError
+from holdfast.errors import MAX_SHOWN_CHARACTERS, InvalidInput, PayloadError
 from holdfast.model import bounds
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS, DEFAULT_MAX_CRASHES, JobRecord, State, check_new
 from holdfast.model.request import RESERVED_META
@@ -319,7 +319,7 @@ def _misshapen(data: bytes, error: Exception) -> PayloadError:
     if said["missing"]:
         return PayloadError(f"{place}.{said['missing']}", wanted="this field", got="an envelope without it")
     if said["unknown"] is not None:
-        unknown = f"{place}.{said['unknown'][:SHOWN]}"
+        unknown = f"{place}.{said['unknown'][:MAX_SHOWN_CHARACTERS]}"
         return PayloadError(unknown, wanted=f"only fields that version {VERSION} has", got="one that it has not")
     return PayloadError(place, wanted=said["wanted"] or "a value it may have", got=said["got"] or said["other"])
 
@@ -337,5 +337,7 @@ def _unknown_version(version: object) -> PayloadError:
 
 def _under_its_name(error: InvalidInput) -> PayloadError:
     """The same refusal, with the field as the envelope calls it."""
-    got = error.got if len(error.got) <= SHOWN else f"{error.got[: SHOWN - 1]}…"  # it was shortened already
+    got = (
+        error.got if len(error.got) <= MAX_SHOWN_CHARACTERS else f"{error.got[: MAX_SHOWN_CHARACTERS - 1]}…"
+    )  # it was shortened already
     return PayloadError(_ON_THE_WIRE.get(error.field, error.field), wanted=error.wanted, got=got)

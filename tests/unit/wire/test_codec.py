@@ -260,21 +260,21 @@ def test_json_is_registered():
 
 def test_a_registered_codec_is_found_by_its_name(registered):
     reverse = Reversed()
-    codecs.register(reverse)
-    codecs.register(reverse)  # a module imported twice does no harm
+    codecs.register_codec(reverse)
+    codecs.register_codec(reverse)  # a module imported twice does no harm
     assert codecs.codec("reversed") is reverse
 
 
 def test_a_name_is_not_taken_over(registered):
     with pytest.raises(InvalidInput, match="wanted a name that is not taken, got a second codec called 'json'"):
-        codecs.register(JsonCodec())
+        codecs.register_codec(JsonCodec())
 
 
 def test_a_codec_needs_a_name_that_fits(registered):
     nameless = Reversed()
     nameless.name = "not a name"
     with pytest.raises(InvalidInput, match="codec: wanted 1 to 128 of"):
-        codecs.register(nameless)
+        codecs.register_codec(nameless)
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones():

@@ -142,7 +142,7 @@ def test_the_codec_of_the_record_counts_not_the_one_at_hand(monkeypatch):
     record = to_record(JobRequest(type="t", payload="abc"), now=NOW, codec=Upper())
     with pytest.raises(InvalidInput, match=r"codec: wanted one of .*json.*, got 'upper'"):
         to_job(reserved(record))
-    codecs.register(Upper())
+    codecs.register_codec(Upper())
     assert to_job(reserved(record)).payload == "abc"
     assert to_job(reserved(to_record(JobRequest(type="t", payload=1), now=NOW)), Upper()).payload == 1
 

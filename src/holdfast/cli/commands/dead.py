@@ -18,7 +18,7 @@ from holdfast.drivers.contract import JobFilter, Store
 from holdfast.model import bounds
 from holdfast.model.fingerprint import normalised
 from holdfast.model.job import JobRecord, State
-from holdfast.throttle import Pace
+from holdfast.throttle import Throttle
 
 BATCH = 500  # letters in one transaction
 SHOWN = 5  # groups in a preview
@@ -308,12 +308,12 @@ def _paced(
     session: Session, verb: str, ids: Sequence[str], act: Callable[[Sequence[str]], list[bool]], rate: float | None
 ) -> int:
     """Act on the ids in batches, at a rate if one was given; gives on how many."""
-    pace = Pace(rate)
-    size = pace.size(BATCH)
+    throttle = Throttle(rate)
+    size = throttle.batch_size(BATCH)
     done = 0
     with session.screen.bar(verb, len(ids)) as step:
         for start in range(0, len(ids), size):
-            pace.wait(size)
+            throttle.wait(size)
             done += sum(act(ids[start : start + size]))
             step(min(start + size, len(ids)), len(ids))
     return done

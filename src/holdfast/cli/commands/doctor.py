@@ -20,7 +20,7 @@ from holdfast.clock import MILLISECOND, MINUTE, SECOND, monotonic
 from holdfast.drivers.contract import Change, Durability, Feature, Store
 from holdfast.errors import HoldfastError, StoreFull
 from holdfast.model import duration
-from holdfast.settings import NAMES, Settings, masked, unknown_variables
+from holdfast.settings import NAMES, Settings, mask_secrets, unknown_variables
 
 KIND, KEY = "doctor", "clock"  # a registry row that is written and removed
 APART = SECOND  # clocks that differ by more are worth a look; leases are judged by the store's alone
@@ -90,7 +90,7 @@ def _settings(settings: Settings) -> list[dict[str, Any]]:
 def _shown(name: str, value: object) -> object:
     if isinstance(value, timedelta):
         return duration.exact(value)
-    return masked(value) if name == "url" and isinstance(value, str) else value
+    return mask_secrets(value) if name == "url" and isinstance(value, str) else value
 
 
 def _checks(session: Session) -> Iterator[Check]:
@@ -110,7 +110,7 @@ def _checks(session: Session) -> Iterator[Check]:
     except HoldfastError as error:
         yield Check(name="store", health=Health.WRONG, text=session.shown(str(error)))
         return
-    yield Check(name="store", health=Health.OK, text=f"{masked(url)} opened and read in {took}")
+    yield Check(name="store", health=Health.OK, text=f"{mask_secrets(url)} opened and read in {took}")
     for look in (_driver, _clock, _room, _vital_signs, _counts):
         try:
             yield from look(session, store)

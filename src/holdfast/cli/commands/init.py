@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from holdfast.cli.session import Code, Command, Session, Stop, pass_session
-from holdfast.settings import FILE
+from holdfast.settings import FILE_NAME
 
 TASKS = "tasks.py"
 
@@ -45,7 +45,7 @@ def init(session: Session) -> None:
 
     Into this folder; nothing is overwritten.
     """
-    files = {Path(FILE): SETTINGS_TEXT, Path(TASKS): TASKS_TEXT}
+    files = {Path(FILE_NAME): SETTINGS_TEXT, Path(TASKS): TASKS_TEXT}
     there = [str(path) for path in files if path.exists()]
     if there:
         raise Stop(Code.WRONG, f"already here, and left as it is: {', '.join(there)}")

@@ -16,7 +16,7 @@ from holdfast.clock import monotonic
 from holdfast.drivers.contract import Inspection, Page, Store
 from holdfast.model import bounds, duration
 from holdfast.model.job import JobRecord, State
-from holdfast.settings import masked
+from holdfast.settings import mask_secrets
 
 LOOK_EVERY = (0.05, 1.0)  # seconds between two looks at a job that is waited for: the first, and the most
 
@@ -123,7 +123,7 @@ def show_one(session: Session, seen: Inspection, *, as_json: bool) -> None:
             ("domain", record.domain),
             ("offset", record.offset),
             ("meta", ", ".join(f"{key}={value}" for key, value in record.meta.items())),
-            ("webhook", None if record.webhook is None else masked(record.webhook)),
+            ("webhook", None if record.webhook is None else mask_secrets(record.webhook)),
             ("worker", seen.worker if running else None),
             ("fence", seen.fence if running else None),
             ("reserved", screen.instant(seen.reserved_at) if running else None),

@@ -7,7 +7,7 @@ import click
 from holdfast.cli import schema_access
 from holdfast.cli.schema_access import Schema
 from holdfast.cli.session import Code, Group, Session, Stop, pass_session
-from holdfast.settings import masked
+from holdfast.settings import mask_secrets
 
 
 @click.group(cls=Group)
@@ -40,7 +40,9 @@ def upgrade(session: Session) -> None:
     """Bring existing tables up to date."""
     before = _found(session)
     if not before.applied:
-        raise Stop(Code.NOT_FOUND, f"no store at {masked(session.url)} to upgrade: `holdfast schema install` makes one")
+        raise Stop(
+            Code.NOT_FOUND, f"no store at {mask_secrets(session.url)} to upgrade: `holdfast schema install` makes one"
+        )
     session.store()
     _tell(session, before)
 

@@ -35,7 +35,7 @@ class Place:
     space: str
 
     def __repr__(self) -> str:
-        return f"Place({settings.masked(self.url)!r}, {self.space!r})"  # a URL may hold a password
+        return f"Place({settings.mask_secrets(self.url)!r}, {self.space!r})"  # a URL may hold a password
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

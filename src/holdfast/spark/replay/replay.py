@@ -29,7 +29,7 @@ from holdfast.model.registry import Change
 from holdfast.spark.history.sync import History
 from holdfast.spark.replay.selection import TAKEN, Preview, of_history, of_store, preview, select
 from holdfast.spark.session import registered, session
-from holdfast.throttle import Pace
+from holdfast.throttle import Throttle
 from holdfast.wire.codec import JSON
 
 KIND = "replay"  # registry: how far each has come
@@ -119,10 +119,10 @@ class Replay:
         standing, version = self._read()
         if standing.finished_at is not None:
             return self._replayed(standing, before=True)
-        pace = Pace(rate)
+        throttle = Throttle(rate)
         rows = self._left(standing.after)
-        while piece := list(islice(rows, pace.size(PIECE))):
-            pace.wait(len(piece))
+        while piece := list(islice(rows, throttle.batch_size(PIECE))):
+            throttle.wait(len(piece))
             standing, version = self._write(self._enqueued(piece, standing), version)
             if on_progress is not None:
                 on_progress(standing.added + standing.existed)
