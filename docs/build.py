@@ -32,14 +32,30 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 # A case has the name of a function, which has no apostrophes or capitals, and underscores only between words.
 SPELLINGS = {
     "run at": "`run_at`",
+    "expires at": "`expires_at`",
+    "available at": "`available_at`",
+    "enqueued at": "`enqueued_at`",
+    "started at": "`started_at`",
+    "paused until": "`paused_until`",
     "max inflight": "`max_inflight`",
     "max attempts": "`max_attempts`",
     "max crashes": "`max_crashes`",
-    "64 kib": "64 KiB",
+    "any open": "`any_open`",
+    "refuses now": "refuses `now`",
+    "refused now": "refused `now`",
+    "without now": "without `now`",
+    "now must": "`now` must",
+    "callers now": "caller's `now`",
+    "callers clock": "caller's clock",
+    "callers lease": "caller's lease",
     "stores own": "store's own",
     "stores clock": "store's clock",
-    "callers now": "caller's now",
-    "seconds worth": "second's worth",
+    "most limit": "most `limit`",
+    "none": "`None`",
+    "64 kib": "64 KiB",
+    "json": "JSON",
+    "ttl": "TTL",
+    "unicode": "Unicode",
 }
 
 
@@ -84,13 +100,13 @@ def cases_of(law: str) -> list[Case]:
 
 
 def case_list(law: str) -> str:
-    """Return the list of the cases of a law, grouped by verb."""
+    """Return the list of the cases of a law, grouped by topic."""
     lines: list[str] = []
-    verb = ""
+    topic = ""
     for case in cases_of(law):
-        if case.verb != verb:
-            verb = case.verb
-            lines += ["", f"**{verb}**", ""]
+        if case.topic != topic:
+            topic = case.topic
+            lines += ["", f"**{topic}**", ""]
         needs = ", ".join(sorted(case.needs))
         lines.append(f"- {sentence(case)}" + (f" *(needs {needs})*" if needs else ""))
     return "\n".join(lines[1:])
