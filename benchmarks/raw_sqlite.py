@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from benchmarks.jobs import QUEUE, TYPE
-from holdfast.drivers.sqlite.rows import insertion
+from holdfast.drivers.sqlite.rows import insert_row
 from holdfast.drivers.sqlite.statements import sql
 from holdfast.model.job import JobRecord
 
@@ -82,5 +82,5 @@ class RawSqlite:
         """One executemany in one transaction."""
         now = time.time_ns() // 1000
         self.connection.execute("BEGIN IMMEDIATE")
-        self.connection.executemany(sql("enqueue"), [insertion(job, "main", now) for job in jobs])
+        self.connection.executemany(sql("enqueue/insert"), [insert_row(job, "main", now) for job in jobs])
         self.connection.execute("COMMIT")

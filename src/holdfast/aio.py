@@ -29,7 +29,7 @@ class AsyncClient:
         driver: Driver,
         *,
         codec: str | Codec = "json",
-        max_payload: int = bounds.MAX_PAYLOAD,
+        max_payload: int = bounds.MAX_PAYLOAD_BYTES,
         clock: Clock | None = None,
     ) -> None:
         self.driver = driver
@@ -83,7 +83,7 @@ class AsyncClient:
         rhythm = pauses(timeout)
         record = await self._known(job_id)
         for pause in rhythm:
-            if record.state.ended:
+            if record.state.has_ended:
                 break
             await asyncio.sleep(pause)
             record = await self._known(job_id)

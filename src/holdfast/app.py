@@ -27,7 +27,7 @@ from holdfast.model.definition import JobDefinition
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
 from holdfast.model.lease import Enqueued
 from holdfast.model.request import DEFAULT_QUEUE, JobRequest
-from holdfast.model.retry import BuiltIn, RetryPolicy
+from holdfast.model.retry import BuiltInPolicy, RetryPolicy
 from holdfast.worker.catalogue import Catalogue, Middleware, handler_of
 from holdfast.worker.worker import Worker, WorkerOptions
 
@@ -54,7 +54,7 @@ class Task(Generic[P, R]):
         *,
         run_at: datetime | None = None,
         delay: timedelta | None = None,
-        retry: BuiltIn | None = None,
+        retry: BuiltInPolicy | None = None,
         idempotency_key: str | None = None,
         domain: str | None = None,
         offset: int | None = None,
@@ -76,7 +76,7 @@ class Task(Generic[P, R]):
         *,
         run_at: datetime | None = None,
         delay: timedelta | None = None,
-        retry: BuiltIn | None = None,
+        retry: BuiltInPolicy | None = None,
         idempotency_key: str | None = None,
         domain: str | None = None,
         offset: int | None = None,

@@ -36,12 +36,14 @@ class Client:
         driver: Driver,
         *,
         codec: str | Codec = "json",
-        max_payload: int = bounds.MAX_PAYLOAD,
+        max_payload: int = bounds.MAX_PAYLOAD_BYTES,
         clock: Clock | None = None,
     ) -> None:
         self.driver = driver
         self._codec = codecs.codec(codec) if isinstance(codec, str) else codec
-        self._max_payload = bounds.integer("max_payload", max_payload, least=1, most=bounds.MAX_STORED_PAYLOAD)
+        self._max_payload = bounds.check_integer(
+            "max_payload", max_payload, least=1, most=bounds.MAX_STORED_PAYLOAD_BYTES
+        )
         self._clock = clock or SystemClock()
 
     @overload
@@ -109,7 +111,7 @@ class Client:
         rhythm = pauses(timeout)
         record = self._known(job_id)
         for pause in rhythm:
-            if record.state.ended:
+            if record.state.has_ended:
                 break
             time.sleep(pause)
             record = self._known(job_id)
@@ -217,6 +219,6 @@ def _growing(deadline: float, monotonic: Callable[[], float]) -> Iterator[float]
 
 def ended(record: JobRecord) -> JobRecord:
     """The record, if its job has ended. Raises ``WaitTimeout``."""
-    if not record.state.ended:
+    if not record.state.has_ended:
         raise WaitTimeout(record.id, state=record.state)
     return record

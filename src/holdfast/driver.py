@@ -32,7 +32,7 @@ from holdfast.drivers.validation import Validation
 from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS, Column, Kind
 from holdfast.model.job import JobRecord, State
 from holdfast.model.job_batch import JobBatch
-from holdfast.model.lease import Enqueued, Lease, Note, Reservation, is_expired, random_bits, tokens
+from holdfast.model.lease import Enqueued, Lease, Note, Reservation, is_expired, make_tokens, token_bytes
 from holdfast.model.ledger import Ending, LedgerRow
 from holdfast.model.order import Capacity, Lane, Limit, pick
 from holdfast.model.queue_settings import Bucket, QueueSettings
@@ -100,10 +100,10 @@ __all__ = [
     "fail",
     "is_expired",
     "is_repeat",
+    "make_tokens",
     "pick",
-    "random_bits",
     "refusal",
     "release",
     "retry",
-    "tokens",
+    "token_bytes",
 ]

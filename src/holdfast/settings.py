@@ -71,7 +71,7 @@ def _at_least(least: int) -> Callable[[str, str], timedelta]:
     def check(name: str, value: str) -> timedelta:
         length = duration.parse(name, value)
         if length < to_timedelta(least):
-            raise InvalidInput(name, wanted=f"at least {duration.spelled(least)}", got=value)
+            raise InvalidInput(name, wanted=f"at least {duration.format_rounded(least)}", got=value)
         return length
 
     return check
@@ -79,9 +79,9 @@ def _at_least(least: int) -> Callable[[str, str], timedelta]:
 
 _SETTINGS: dict[str, _Setting] = {
     "url": _Setting(str, _url),
-    "space": _Setting(str, bounds.name),
-    "queue": _Setting(str, bounds.name),
-    "max_attempts": _Setting(int, lambda name, value: bounds.integer(name, value, least=1), _integer_or_text),
+    "space": _Setting(str, bounds.check_name),
+    "queue": _Setting(str, bounds.check_name),
+    "max_attempts": _Setting(int, lambda name, value: bounds.check_integer(name, value, least=1), _integer_or_text),
     "timeout": _Setting(str, _at_least(1)),
     "keep_ended": _Setting(str, _at_least(DAY)),  # law L6: a repeated settlement is answered for a day
     "keep_ledger": _Setting(str, _at_least(1)),

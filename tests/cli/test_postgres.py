@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from holdfast.drivers.postgres.migrate import migrations
+from holdfast.drivers.postgres.migrations import migrations
 
 NEWEST = migrations()[-1].version
 

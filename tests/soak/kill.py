@@ -114,10 +114,10 @@ class Proof(NamedTuple):
 def check(store: Store, folder: Path, accepted: set[str]) -> Proof:
     """From the ledger, and from what workers and handlers have written down themselves."""
     rows = ledger(store)
-    final = Counter(row.job_id for row in rows if row.state is not None and row.state.ended)
+    final = Counter(row.job_id for row in rows if row.state is not None and row.state.has_ended)
     assert set(final) == accepted, f"lost: {len(accepted - set(final))}"
     assert max(final.values()) == 1, "a job has ended twice"
-    assert {row.state for row in rows if row.state is not None and row.state.ended} == {State.DONE}
+    assert {row.state for row in rows if row.state is not None and row.state.has_ended} == {State.DONE}
     assert sum(count.done for count in store.counts()) == len(accepted)
     by_fence = {row.fence: row for row in rows}
     assert len(by_fence) == len(rows), "a lease has two endings"

@@ -142,7 +142,7 @@ def test_a_long_list_is_stored_in_bounded_pieces():
     answers = Client(driver).enqueue([JobRequest(type="t")] * (2 * module.BATCH + 1))
     assert driver.batches == [module.BATCH, module.BATCH, 1]
     assert len({answer.id for answer in answers}) == 2 * module.BATCH + 1
-    assert module.BATCH <= bounds.MAX_BATCH
+    assert module.BATCH <= bounds.MAX_BATCH_ITEMS
 
 
 def test_many_payloads_become_jobs_that_are_alike_in_all_else(client: Client):
@@ -189,7 +189,7 @@ def test_large_payloads_make_smaller_pieces():
     third = "x" * (module.BATCH_BYTES // 3 - 2)
     larger = "x" * (module.BATCH_BYTES + 1)
     requests = [JobRequest(type="t", payload=payload) for payload in (third, third, third, third, larger, 1)]
-    Client(driver, max_payload=bounds.MAX_STORED_PAYLOAD).enqueue(requests)
+    Client(driver, max_payload=bounds.MAX_STORED_PAYLOAD_BYTES).enqueue(requests)
     assert driver.batches == [3, 1, 1, 1]
 
 
@@ -207,12 +207,12 @@ def test_what_is_no_request_is_refused(client: Client, wrong: object):
 
 
 def test_the_size_of_payloads_is_the_clients_choice_within_bounds(client: Client):
-    with pytest.raises(PayloadError, match=f"wanted at most {bounds.MAX_PAYLOAD} bytes"):
-        client.enqueue(JobRequest(type="t", payload="x" * bounds.MAX_PAYLOAD))
-    larger = Client(client.driver, max_payload=2 * bounds.MAX_PAYLOAD)
-    assert not larger.enqueue(JobRequest(type="t", payload="x" * bounds.MAX_PAYLOAD)).existed
+    with pytest.raises(PayloadError, match=f"wanted at most {bounds.MAX_PAYLOAD_BYTES} bytes"):
+        client.enqueue(JobRequest(type="t", payload="x" * bounds.MAX_PAYLOAD_BYTES))
+    larger = Client(client.driver, max_payload=2 * bounds.MAX_PAYLOAD_BYTES)
+    assert not larger.enqueue(JobRequest(type="t", payload="x" * bounds.MAX_PAYLOAD_BYTES)).existed
     with pytest.raises(InvalidInput, match="max_payload: wanted a whole number from 1 to"):
-        Client(client.driver, max_payload=bounds.MAX_STORED_PAYLOAD + 1)
+        Client(client.driver, max_payload=bounds.MAX_STORED_PAYLOAD_BYTES + 1)
 
 
 class Doubled:

@@ -39,5 +39,5 @@ def drain(app):
 def ended(app, answer: holdfast.Enqueued) -> holdfast.driver.JobRecord:
     record = app.client.get(answer.id)
     assert record is not None
-    assert record.state.ended, record
+    assert record.state.has_ended, record
     return record

@@ -176,7 +176,7 @@ def _ascii() -> bool:
 
 def _seconds(length: int) -> str:
     """To the second: what people are shown has aged by more before it is read."""
-    return duration.spelled(length // SECOND * SECOND)
+    return duration.format_rounded(length // SECOND * SECOND)
 
 
 def visible(text: str) -> str:

@@ -101,7 +101,7 @@ class Policy(_Value):
 
     name = "policy"
 
-    def read(self, text: str) -> retry.BuiltIn:
+    def read(self, text: str) -> retry.BuiltInPolicy:
         """See ``retry.parse``."""
         return retry.parse(text)
 
@@ -125,7 +125,7 @@ def instant(field: str, text: str) -> datetime:
     """An aware datetime; a text without a time zone is refused, because nobody knows which was meant."""
     try:
         value = datetime.fromisoformat(text)
-        bounds.instant(field, value)
+        bounds.instant_from(field, value)
     except ValueError as error:
         raise InvalidInput(field, wanted=INSTANT_WANTED, got=text) from error
     return value

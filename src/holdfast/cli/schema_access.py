@@ -1,4 +1,4 @@
-"""The tables of a store, asked of its driver: a driver that has some has a module ``migrate``, others have none.
+"""The tables of a store, asked of its driver: a driver that has some has a module ``migrations``, others have none.
 
 It is found by the name of the driver, so that ``connect`` stays the only module that knows concrete drivers.
 """
@@ -45,6 +45,6 @@ def _migrations_of(url: str) -> ModuleType | None:
     if package is None:
         return None
     try:
-        return importlib.import_module(f"{package}.migrate")
+        return importlib.import_module(f"{package}.migrations")
     except ModuleNotFoundError:  # no such driver, no such module in it, or a package to install: connect() says which
         return None

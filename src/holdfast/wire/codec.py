@@ -79,7 +79,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
-def encoded(codec: Codec, value: object, *, most: int = bounds.MAX_PAYLOAD) -> bytes:
+def encoded(codec: Codec, value: object, *, most: int = bounds.MAX_PAYLOAD_BYTES) -> bytes:
     """A payload as bytes by any codec, its failures translated and its size held to ``most``."""
     try:
         data = codec.encode(value)
@@ -88,7 +88,7 @@ def encoded(codec: Codec, value: object, *, most: int = bounds.MAX_PAYLOAD) -> b
     except (TypeError, ValueError) as error:
         wanted = f"a value that the codec {codec.name!r} can write"
         raise PayloadError("payload", wanted=wanted, got=f"{type(value).__name__}: {error}") from error
-    return bounds.blob("payload", data, most=most)
+    return bounds.check_blob("payload", data, most=most)
 
 
 def decoded(codec: Codec, data: bytes) -> object:
@@ -109,7 +109,7 @@ _registered: dict[str, Codec] = {JSON.name: JSON}
 
 def register_codec(codec: Codec) -> None:
     """Make a codec known under its name, to writers and readers in this process."""
-    name = bounds.name("codec", codec.name)
+    name = bounds.check_name("codec", codec.name)
     if _registered.setdefault(name, codec) is not codec:
         raise InvalidInput("codec", wanted="a name that is not taken", got=f"a second codec called {name!r}")
 

@@ -21,7 +21,7 @@ from holdfast.wire.codec import JSON
 
 VERSION = 1
 META_CODEC = f"{RESERVED_META}codec"  # the meta key that names the codec of a payload that is not JSON
-MAX_ENVELOPE = 3 * bounds.MAX_STORED_PAYLOAD  # bytes: the largest payload and result in base64, and the rest
+MAX_ENVELOPE = 3 * bounds.MAX_STORED_PAYLOAD_BYTES  # bytes: the largest payload and result in base64, and the rest
 
 Encoding: TypeAlias = Literal["json", "base64"]
 
@@ -168,7 +168,7 @@ def _content(record: JobRecord) -> tuple[Encoding, object]:
 
 
 def _meta(record: JobRecord) -> bytes:
-    return bounds.blob("meta", JSON.encode(record.meta, field="meta"), most=bounds.MAX_META)
+    return bounds.check_blob("meta", JSON.encode(record.meta, field="meta"), most=bounds.MAX_META_BYTES)
 
 
 def _split(signature: str | None) -> tuple[str | None, str | None]:
@@ -188,7 +188,7 @@ def from_envelope(data: bytes) -> Opened:
     An envelope is untrusted input: every bound that holds at the door holds here. Whether its signature is a
     good one is for the reader of the job to find out.
     """
-    bounds.blob("envelope", data, most=MAX_ENVELOPE)
+    bounds.check_blob("envelope", data, most=MAX_ENVELOPE)
     try:
         envelope = _decode(data)
     except RecursionError as error:
@@ -198,14 +198,14 @@ def from_envelope(data: bytes) -> Opened:
     if envelope.version != VERSION:
         raise _unknown_version(envelope.version)
     try:
-        return Opened(_record(envelope), bounds.name("space", envelope.space))
+        return Opened(_record(envelope), bounds.check_name("space", envelope.space))
     except InvalidInput as error:
         raise _under_its_name(error) from error
 
 
 def _record(envelope: _Envelope) -> JobRecord:
     """The record, once it has passed the door that new jobs pass, and another for what they do not have."""
-    bounds.integer("max_retries", envelope.max_retries, most=bounds.MAX_COUNT - 1)
+    bounds.check_integer("max_retries", envelope.max_retries, most=bounds.MAX_COUNT - 1)
     record = JobRecord(
         id=envelope.id,
         type=envelope.type,
@@ -225,7 +225,7 @@ def _record(envelope: _Envelope) -> JobRecord:
         requested_run_at=envelope.requested_run_at,
     )
     check_new(record)
-    bounds.integer("attempts", envelope.attempts, most=record.max_attempts)
+    bounds.check_integer("attempts", envelope.attempts, most=record.max_attempts)
     status = envelope.status or _Status(run_at=envelope.requested_run_at)
     _check(status)
     return replace(
@@ -245,15 +245,15 @@ def _record(envelope: _Envelope) -> JobRecord:
 
 def _check(status: _Status) -> None:
     for field in ("run_at", "failed_at", "dead_at"):
-        bounds.optional_integer(field, getattr(status, field), most=bounds.MAX_INSTANT)
-    bounds.integer("crashes", status.crashes)
-    bounds.optional_integer("max_crashes", status.max_crashes, least=1)
-    for field, most in (("last_error", bounds.MAX_ERROR), ("dead_reason", bounds.MAX_REASON)):
+        bounds.check_optional_integer(field, getattr(status, field), most=bounds.MAX_INSTANT)
+    bounds.check_integer("crashes", status.crashes)
+    bounds.check_optional_integer("max_crashes", status.max_crashes, least=1)
+    for field, most in (("last_error", bounds.MAX_ERROR_CHARACTERS), ("dead_reason", bounds.MAX_REASON_CHARACTERS)):
         text = getattr(status, field) or ""
         if len(text) > most:
             raise InvalidInput(field, wanted=f"at most {most} characters", got=f"{len(text)}")
     if status.result is not None:
-        bounds.blob("result", status.result, most=bounds.MAX_STORED_PAYLOAD)
+        bounds.check_blob("result", status.result, most=bounds.MAX_STORED_PAYLOAD_BYTES)
 
 
 def _payload_of(envelope: _Envelope) -> bytes:
@@ -268,12 +268,12 @@ def _payload_of(envelope: _Envelope) -> bytes:
 
 
 def _meta_of(envelope: _Envelope) -> dict[str, object]:
-    data = bounds.blob("meta", bytes(envelope.meta), most=bounds.MAX_META)
+    data = bounds.check_blob("meta", bytes(envelope.meta), most=bounds.MAX_META_BYTES)
     meta = JSON.decode(data, field="envelope.meta")
     if not isinstance(meta, dict):
         raise PayloadError("meta", wanted="an object", got=type(meta).__name__)
     for key in meta:
-        bounds.text("a key of envelope.meta", key)
+        bounds.check_text("a key of envelope.meta", key)
     if META_CODEC in meta and envelope.encoding == "json":
         raise PayloadError("encoding", wanted=f"base64, because meta names a codec in {META_CODEC}", got="json")
     return meta
@@ -284,9 +284,9 @@ def _joined(key_id: str | None, sig: str | None) -> str | None:
         if key_id is not None:
             raise PayloadError("key_id", wanted="a _sig beside it", got="a keyId alone")
         return None
-    if ":" in bounds.text("sig", sig):
+    if ":" in bounds.check_text("sig", sig):
         raise PayloadError("sig", wanted="a signature without colons", got=sig)
-    return sig if key_id is None else f"{bounds.name('key_id', key_id)}:{sig}"
+    return sig if key_id is None else f"{bounds.check_name('key_id', key_id)}:{sig}"
 
 
 # Refusing ---------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from holdfast.model.job import Job, JobRecord
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Reservation
 from holdfast.model.request import META_RETRY, RESERVED_META, JobRequest
-from holdfast.model.retry import written
+from holdfast.model.retry import format_policy
 from holdfast.wire.codec import JSON, Codec, codec, decoded, encoded
 from holdfast.wire.envelope import META_CODEC
 
@@ -28,7 +28,7 @@ def to_record(
     *,
     now: int,
     codec: Codec = JSON,
-    max_payload: int = bounds.MAX_PAYLOAD,
+    max_payload: int = bounds.MAX_PAYLOAD_BYTES,
 ) -> JobRecord:
     """A new record with an id of its own: payload and meta encoded and bounded, lengths turned into instants.
 
@@ -63,7 +63,7 @@ def to_records(
     *,
     now: int,
     codec: Codec = JSON,
-    max_payload: int = bounds.MAX_PAYLOAD,
+    max_payload: int = bounds.MAX_PAYLOAD_BYTES,
 ) -> JobBatch:
     """The same for many payloads at once, with everything else like ``like``."""
     shared = to_record(like, now=now, codec=codec, max_payload=max_payload)
@@ -177,11 +177,11 @@ def _meta(request: JobRequest, codec: Codec) -> dict[str, object]:
     """A copy in plain JSON values, so that nothing the caller does to theirs later can change the job's."""
     own: dict[str, object] = {} if codec.name == JSON.name else {META_CODEC: codec.name}
     if request.retry is not None:
-        own[META_RETRY] = written(request.retry)
+        own[META_RETRY] = format_policy(request.retry)
     if not request.meta:
         return own
     data = JSON.encode({**request.meta, **own}, field="meta")
-    return cast("dict[str, object]", JSON.decode(bounds.blob("meta", data, most=bounds.MAX_META)))
+    return cast("dict[str, object]", JSON.decode(bounds.check_blob("meta", data, most=bounds.MAX_META_BYTES)))
 
 
 def _codec_of(meta: Mapping[str, object], given: Codec) -> Codec:

@@ -66,13 +66,13 @@ def handler_of(
 
     With ``chunk`` it is ``fn(payloads)`` or ``fn(payloads, contexts)``, for up to so many jobs at a time.
     """
-    bounds.name("type", type_)
+    bounds.check_name("type", type_)
     if timeout is not None:
-        bounds.length("timeout", timeout, least=1)
+        bounds.duration_from("timeout", timeout, least=1)
     if cpu is not None:
-        bounds.length("cpu", cpu, least=1)
+        bounds.duration_from("cpu", cpu, least=1)
     if chunk is not None:
-        bounds.integer("chunk", chunk, least=1, most=MOST_TOGETHER)
+        bounds.check_integer("chunk", chunk, least=1, most=MOST_TOGETHER)
     if inspect.isclass(function):
         if chunk is not None:
             raise InvalidInput("handler", wanted="fn(payloads) or fn(payloads, contexts) for chunks", got=function)
@@ -210,4 +210,4 @@ class Resources:
 
 def encode_result(value: object) -> bytes:
     """What a handler returned, as it is kept with the job."""
-    return bounds.blob("result", JSON.encode(value, field="result"), most=bounds.MAX_PAYLOAD)
+    return bounds.check_blob("result", JSON.encode(value, field="result"), most=bounds.MAX_PAYLOAD_BYTES)

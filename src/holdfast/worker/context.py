@@ -56,7 +56,7 @@ class Context:
         """Tell how far the attempt is; it travels with the next heartbeat."""
         if total is not None and not 0 <= done <= total:
             raise InvalidInput("progress", wanted=f"from 0 to {total}", got=done)
-        told = {"done": done, "total": total, "message": bounds.kept(message, bounds.MAX_REASON)}
+        told = {"done": done, "total": total, "message": bounds.truncate_text(message, bounds.MAX_REASON_CHARACTERS)}
         self._note(JSON.encode(told, field="progress"), None)
 
     @property
@@ -67,6 +67,6 @@ class Context:
     @checkpoint.setter
     def checkpoint(self, value: object) -> None:
         """Keep a JSON value for later attempts; it travels with the next heartbeat, and at the latest with the end."""
-        data = bounds.blob("checkpoint", JSON.encode(value, field="checkpoint"), most=bounds.MAX_NOTE)
+        data = bounds.check_blob("checkpoint", JSON.encode(value, field="checkpoint"), most=bounds.MAX_NOTE_BYTES)
         self._checkpoint = value
         self._note(None, data)

@@ -23,7 +23,7 @@ class Retry(Control):
 
     def __init__(self, after: timedelta | None = None, reason: str = "") -> None:
         super().__init__(after, reason)  # what pickle makes it again from
-        self.after = None if after is None else bounds.length("after", after)
+        self.after = None if after is None else bounds.duration_from("after", after)
         self.reason = reason
 
     def __str__(self) -> str:
@@ -39,9 +39,9 @@ class Snooze(Control):
 
     def __init__(self, for_: timedelta, budget: timedelta | None = None, reason: str = "") -> None:
         super().__init__(for_, budget, reason)
-        self.delay = bounds.length("for_", for_)
-        self.budget = max(DAY, 2 * self.delay) if budget is None else bounds.length("budget", budget)
-        self.budget = min(self.budget, bounds.MAX_LENGTH)
+        self.delay = bounds.duration_from("for_", for_)
+        self.budget = max(DAY, 2 * self.delay) if budget is None else bounds.duration_from("budget", budget)
+        self.budget = min(self.budget, bounds.MAX_DURATION)
         self.reason = reason
         if self.budget <= self.delay:
             raise InvalidInput("budget", wanted=f"more than the snooze itself, {for_}", got=str(budget))

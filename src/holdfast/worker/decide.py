@@ -23,7 +23,7 @@ from holdfast.model import bounds, duration
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease
 from holdfast.model.retry import DEFAULT, RetryPolicy
-from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement, plain_ack
+from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement, make_ack
 from holdfast.worker.outcome import (
     BadPayload,
     Cancelled,
@@ -82,7 +82,7 @@ def decide(
 def acked(lease: Lease, outcome: Succeeded, started_at: int | None) -> Ack:
     """The settlement of one that went well: it depends on nothing else."""
     if not outcome.writes and not outcome.detail:
-        return plain_ack(lease, started_at, outcome.result)
+        return make_ack(lease, started_at, outcome.result)
     return Ack(lease, result=outcome.result, writes=outcome.writes, started_at=started_at, detail=outcome.detail)
 
 
@@ -92,9 +92,9 @@ def _trouble(outcome: _Failure) -> tuple[str, str]:
         case Failed():
             return outcome.error, outcome.kind
         case TimedOut():
-            return f"timed out after {duration.exact(to_timedelta(outcome.after))}", "timed out"
+            return f"timed out after {duration.format_exact(to_timedelta(outcome.after))}", "timed out"
         case OutOfCpu():
-            return f"used up its {duration.exact(to_timedelta(outcome.limit))} of processor time", "out of cpu"
+            return f"used up its {duration.format_exact(to_timedelta(outcome.limit))} of processor time", "out of cpu"
         case Crashed():
             return f"the process that ran it ended: {outcome.how}", "crashed"
         case RetryAsked():
@@ -115,9 +115,9 @@ def _delay(job: JobRecord, outcome: _Failure, policy: RetryPolicy, random: float
     if job.attempts >= job.max_attempts:  # there is no next one
         return _Delay(0)
     try:
-        return _Delay(bounds.length("delay", policy.delay(job.attempts, random)))
+        return _Delay(bounds.duration_from("delay", policy.delay(job.attempts, random)))
     except Exception as broken:  # noqa: BLE001 - whatever it raises
-        length = bounds.length("delay", DEFAULT.delay(job.attempts, random))
+        length = bounds.duration_from("delay", DEFAULT.delay(job.attempts, random))
         return _Delay(length, f"The retry policy failed, the default one was asked: {error_text(broken)}")
 
 

@@ -84,8 +84,8 @@ class Heart:
             notes = {run.reservation.job.id: _with_start(run, note) for run, note in told.items()}
             leases = [lease for _, lease in held]
             answers: list[Lease | LeaseError] = []
-            for start in range(0, len(leases), bounds.MAX_BATCH):
-                part = leases[start : start + bounds.MAX_BATCH]
+            for start in range(0, len(leases), bounds.MAX_BATCH_ITEMS):
+                part = leases[start : start + bounds.MAX_BATCH_ITEMS]
                 told_now = {lease.job_id: notes[lease.job_id] for lease in part}
                 answers += self._driver.extend(part, lease_for=self._lease_for, notes=told_now)
         for run, note in told.items():

@@ -26,10 +26,10 @@ class Limits:
 
     def __post_init__(self) -> None:
         """Nothing so small that Python itself could not run."""
-        bounds.optional_integer("memory", self.memory, least=64 * MEBIBYTE, most=2**62)
-        bounds.optional_integer("files", self.files, least=32, most=1 << 20)
+        bounds.check_optional_integer("memory", self.memory, least=64 * MEBIBYTE, most=2**62)
+        bounds.check_optional_integer("files", self.files, least=32, most=1 << 20)
         if self.cpu is not None:
-            bounds.length("cpu", self.cpu, least=1)
+            bounds.duration_from("cpu", self.cpu, least=1)
 
     def apply(self) -> None:
         """To this process, for good."""

@@ -32,7 +32,7 @@ class Succeeded:
     def __post_init__(self) -> None:
         """Refuse a result that no store would keep, here, where the attempt can still end otherwise."""
         if self.result is not None:
-            bounds.blob("result", self.result, most=bounds.MAX_STORED_PAYLOAD)
+            bounds.check_blob("result", self.result, most=bounds.MAX_STORED_PAYLOAD_BYTES)
 
 
 _SucceededDraft = mutable_twin(Succeeded)
@@ -40,7 +40,7 @@ _SucceededDraft = mutable_twin(Succeeded)
 
 def succeeded(result: bytes) -> Succeeded:
     """The same for a result and nothing else, made in a quarter of the time."""
-    if len(result) > bounds.MAX_STORED_PAYLOAD:
+    if len(result) > bounds.MAX_STORED_PAYLOAD_BYTES:
         return Succeeded(result=result)  # refused
     made = _SucceededDraft()
     made.result = result
@@ -163,7 +163,7 @@ def error_text(error: BaseException) -> str:
     Every part is bounded, so that a message of megabytes or a recursion without end still says what and where.
     """
     parts = (f"{relation}{_message(one)}\n{_frames(one)}".rstrip() for relation, one in _linked(error))
-    return bounds.kept("\n".join(parts))
+    return bounds.truncate_text("\n".join(parts))
 
 
 def _linked(error: BaseException) -> Iterator[tuple[str, BaseException]]:
@@ -184,7 +184,7 @@ def _linked(error: BaseException) -> Iterator[tuple[str, BaseException]]:
 
 def _message(error: BaseException) -> str:
     """Written by ``traceback``, because an exception may fail even to say what it is."""
-    return bounds.kept("".join(traceback.format_exception_only(error)).strip(), MAX_MESSAGE)
+    return bounds.truncate_text("".join(traceback.format_exception_only(error)).strip(), MAX_MESSAGE)
 
 
 def _frames(error: BaseException) -> str:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from holdfast.errors import InvalidInput
 from holdfast.model.job import JobRecord
 from holdfast.model.request import META_RETRY
-from holdfast.model.retry import BuiltIn, RetryPolicy, parse
+from holdfast.model.retry import BuiltInPolicy, RetryPolicy, parse
 from holdfast.worker.catalogue import Handler
 
 log = logging.getLogger("holdfast.worker")
@@ -24,7 +24,7 @@ def policy_of(job: JobRecord, handler: Handler | None, usual: RetryPolicy) -> Re
 
 
 @lru_cache(maxsize=KNOWN)
-def _read(text: str) -> BuiltIn | None:
+def _read(text: str) -> BuiltInPolicy | None:
     """Was checked when the job was enqueued; what no longer fits was changed since, or is of another version."""
     try:
         return parse(text)

@@ -75,19 +75,19 @@ class WorkerOptions:
         if self.queues is not None and not self.queues:
             raise InvalidInput("queues", wanted="at least one", got="none")
         for queue in self.queues or ():
-            bounds.name("queue", queue)
-        bounds.integer("processes", self.processes, least=1, most=1024)
-        bounds.integer("threads", self.threads, least=1, most=1024)
-        bounds.length("lease", self.lease, least=SECOND // 10)
-        bounds.length("grace", self.grace)
+            bounds.check_name("queue", queue)
+        bounds.check_integer("processes", self.processes, least=1, most=1024)
+        bounds.check_integer("threads", self.threads, least=1, most=1024)
+        bounds.duration_from("lease", self.lease, least=SECOND // 10)
+        bounds.duration_from("grace", self.grace)
         if self.drain is not None:
-            bounds.length("drain", self.drain)
-        bounds.optional_integer("max_jobs", self.max_jobs, least=1)
-        bounds.optional_integer("recycle_after", self.recycle_after, least=1)
-        bounds.optional_integer("recycle_above", self.recycle_above, least=1, most=2**62)
-        bounds.length("keep_ended", self.keep_ended, least=DAY)
-        bounds.length("keep_ledger", self.keep_ledger, least=1)
-        bounds.text("name", self.name, empty=True)
+            bounds.duration_from("drain", self.drain)
+        bounds.check_optional_integer("max_jobs", self.max_jobs, least=1)
+        bounds.check_optional_integer("recycle_after", self.recycle_after, least=1)
+        bounds.check_optional_integer("recycle_above", self.recycle_above, least=1, most=2**62)
+        bounds.duration_from("keep_ended", self.keep_ended, least=DAY)
+        bounds.duration_from("keep_ledger", self.keep_ledger, least=1)
+        bounds.check_text("name", self.name, empty=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,7 +328,7 @@ class Worker:
             return None
         found = self.driver.reserve(
             self.queues,
-            limit=min(room, bounds.MAX_BATCH),
+            limit=min(room, bounds.MAX_BATCH_ITEMS),
             lease_for=self._lease_for,
             worker=self.name,
             types=self.catalogue.types,

@@ -302,5 +302,5 @@ def test_the_size_is_bounded_whatever_the_codec():
     assert encoded(Reversed(), "x" * 10, most=10) == b"x" * 10
     with pytest.raises(PayloadError, match="payload: wanted at most 10 bytes, got 11 bytes"):
         encoded(Reversed(), "x" * 11, most=10)
-    with pytest.raises(PayloadError, match=f"wanted at most {bounds.MAX_PAYLOAD} bytes"):
-        encoded(JSON, "x" * bounds.MAX_PAYLOAD)
+    with pytest.raises(PayloadError, match=f"wanted at most {bounds.MAX_PAYLOAD_BYTES} bytes"):
+        encoded(JSON, "x" * bounds.MAX_PAYLOAD_BYTES)

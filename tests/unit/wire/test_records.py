@@ -95,8 +95,8 @@ def test_ids_grow():
 def test_the_payload_and_meta_are_bounded():
     with pytest.raises(PayloadError, match="payload: wanted at most 9 bytes, got 10 bytes"):
         to_record(JobRequest(type="t", payload="x" * 8), now=NOW, max_payload=9)
-    with pytest.raises(PayloadError, match=f"meta: wanted at most {bounds.MAX_META} bytes"):
-        to_record(JobRequest(type="t", meta={"a": "x" * bounds.MAX_META}), now=NOW)
+    with pytest.raises(PayloadError, match=f"meta: wanted at most {bounds.MAX_META_BYTES} bytes"):
+        to_record(JobRequest(type="t", meta={"a": "x" * bounds.MAX_META_BYTES}), now=NOW)
     with pytest.raises(PayloadError, match=r"meta\.a: wanted a JSON value"):
         to_record(JobRequest(type="t", meta={"a": object()}), now=NOW)
 

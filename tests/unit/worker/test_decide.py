@@ -243,7 +243,7 @@ def test_any_attempt_and_any_chance_make_a_settlement(attempts: int, random: flo
 
 def test_a_result_that_no_store_would_keep_is_refused_before_it_is_decided():
     with pytest.raises(PayloadError, match="result: wanted at most"):
-        Succeeded(result=bytes(bounds.MAX_STORED_PAYLOAD + 1))
+        Succeeded(result=bytes(bounds.MAX_STORED_PAYLOAD_BYTES + 1))
 
 
 @pytest.mark.parametrize(
@@ -309,7 +309,7 @@ def test_an_error_text_is_bounded_whatever_was_raised():
     chained: BaseException = ValueError(0)
     for number in range(1000):
         chained = caught(ValueError(number), chained)
-    assert len(error_text(chained)) <= bounds.MAX_ERROR
+    assert len(error_text(chained)) <= bounds.MAX_ERROR_CHARACTERS
     loop = caught(ValueError("loop"))
     loop.__context__ = loop
     assert error_text(loop).startswith("ValueError: loop")
@@ -325,7 +325,7 @@ def test_the_choices_of_a_handler_are_checked_and_kept_in_microseconds():
     snooze = control.Snooze(for_=timedelta(seconds=2))
     assert (snooze.delay, snooze.budget, str(snooze)) == (2 * SECOND, DAY, "snoozed")
     assert control.Snooze(timedelta(days=3)).budget == 6 * DAY
-    assert control.Snooze(timedelta(days=30_000)).budget == bounds.MAX_LENGTH
+    assert control.Snooze(timedelta(days=30_000)).budget == bounds.MAX_DURATION
     assert str(control.Unrecoverable()) == "unrecoverable"
     with pytest.raises(InvalidInput, match="for_: wanted a timedelta, got 5"):
         control.Snooze(5)  # type: ignore[arg-type]

@@ -44,7 +44,9 @@ def bench(session: Session, *, jobs: int, processes: int | None, length: timedel
     if "space" in session.given:
         raise click.UsageError("--space: bench makes a space of its own")
     if length < SHORTEST:
-        raise click.UsageError(f"--for: wanted {duration.exact(SHORTEST)} at least, got {duration.exact(length)}")
+        raise click.UsageError(
+            f"--for: wanted {duration.format_exact(SHORTEST)} at least, got {duration.format_exact(length)}"
+        )
     processes = processes or os.cpu_count() or 1
     space = f"bench-{secrets.token_hex(4)}"
     with ExitStack() as stack:

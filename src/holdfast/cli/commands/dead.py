@@ -16,7 +16,7 @@ from holdfast.cli.parameters import RATE
 from holdfast.cli.session import Code, Group, Session, Stop, pass_session
 from holdfast.drivers.contract import JobFilter, Store
 from holdfast.model import bounds
-from holdfast.model.fingerprint import normalised
+from holdfast.model.fingerprint import normalise
 from holdfast.model.job import JobRecord, State
 from holdfast.throttle import Throttle
 
@@ -58,7 +58,7 @@ def _letters(store: Store, where: JobFilter, fingerprint: str | None) -> Iterato
 @filters.dead_letters
 @_FINGERPRINT
 @click.option(
-    "--limit", type=click.IntRange(1, bounds.MAX_BATCH), default=50, show_default=True, help="The most to show."
+    "--limit", type=click.IntRange(1, bounds.MAX_BATCH_ITEMS), default=50, show_default=True, help="The most to show."
 )
 @click.option("--after", metavar="CURSOR", help="Go on where a list ended.")
 @click.option("--json", "as_json", is_flag=True, help='JSON: {"items": [...], "cursor": ...}.')
@@ -145,8 +145,8 @@ def causes(letters: Iterable[JobRecord]) -> list[Cause]:
             cause = found[name] = Cause(
                 fingerprint=name,
                 type=letter.type,
-                reason=normalised(letter.dead_reason or ""),
-                error=normalised(letter.last_error),
+                reason=normalise(letter.dead_reason or ""),
+                error=normalise(letter.last_error),
                 example=letter.id,
             )
         died = letter.dead_at or letter.created_at

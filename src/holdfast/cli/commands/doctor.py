@@ -89,7 +89,7 @@ def _settings(settings: Settings) -> list[dict[str, Any]]:
 
 def _shown(name: str, value: object) -> object:
     if isinstance(value, timedelta):
-        return duration.exact(value)
+        return duration.format_exact(value)
     return mask_secrets(value) if name == "url" and isinstance(value, str) else value
 
 
@@ -106,7 +106,7 @@ def _checks(session: Session) -> Iterator[Check]:
         began = monotonic()
         store = session.store()
         store.read(KIND, [KEY])
-        took = duration.spelled(int((monotonic() - began) * SECOND))
+        took = duration.format_rounded(int((monotonic() - began) * SECOND))
     except HoldfastError as error:
         yield Check(name="store", health=Health.WRONG, text=session.shown(str(error)))
         return
@@ -152,17 +152,19 @@ def _clock(session: Session, store: Store) -> Iterator[Check]:
     assert entry.expires_at is not None
     theirs = entry.expires_at - MINUTE
     apart = before - theirs if theirs < before else max(0, theirs - after)
-    yield Check(name="writes", health=Health.OK, text=f"took {duration.spelled(after - before)}")
+    yield Check(name="writes", health=Health.OK, text=f"took {duration.format_rounded(after - before)}")
     if apart < MILLISECOND:
         yield Check(name="clock", health=Health.OK, text="the store's clock and this host's agree")
         return
     side = "behind" if theirs < before else "ahead of"
     health = Health.WRONG if apart >= FAR_APART else Health.NOTE if apart >= APART else Health.OK
-    yield Check(name="clock", health=health, text=f"the store's clock is {duration.spelled(apart)} {side} this host's")
+    yield Check(
+        name="clock", health=health, text=f"the store's clock is {duration.format_rounded(apart)} {side} this host's"
+    )
 
 
 def _room(_: Session, store: Store) -> Iterator[Check]:
-    path, check = getattr(store, "path", None), getattr(store, "check_room", None)
+    path, check = getattr(store, "path", None), getattr(store, "check_free_space", None)
     if not isinstance(path, Path) or check is None:
         return
     free = shutil.disk_usage(path.parent).free
@@ -194,7 +196,7 @@ def _vital_signs(_: Session, store: Store) -> Iterator[Check]:
         yield Check(
             name="transaction",
             health=Health.NOTE if old else Health.OK,
-            text=f"the oldest is open for {duration.spelled(signs.oldest_transaction)}"
+            text=f"the oldest is open for {duration.format_rounded(signs.oldest_transaction)}"
             + (": vacuum removes nothing younger, and reserve slows down" if old else ""),
         )
 

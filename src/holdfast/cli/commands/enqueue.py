@@ -181,7 +181,7 @@ def _read(name: str, value: object) -> object:
 
 def _length(name: str, value: object) -> timedelta:
     if not isinstance(value, str):
-        raise InvalidInput(name, wanted=duration.WANTED, got=value)
+        raise InvalidInput(name, wanted=duration.WANTED_DURATION, got=value)
     return duration.parse(name, value)
 
 

@@ -29,7 +29,7 @@ def job() -> None:
 @job.command("list")
 @filters.any_job
 @click.option(
-    "--limit", type=click.IntRange(1, bounds.MAX_BATCH), default=50, show_default=True, help="The most to show."
+    "--limit", type=click.IntRange(1, bounds.MAX_BATCH_ITEMS), default=50, show_default=True, help="The most to show."
 )
 @click.option("--after", metavar="CURSOR", help="Go on where a list ended.")
 @click.option("--json", "as_json", is_flag=True, help='JSON: {"items": [...], "cursor": ...}.')
@@ -118,7 +118,7 @@ def show_one(session: Session, seen: Inspection, *, as_json: bool) -> None:
             ("priority", record.priority),
             ("created", screen.instant(record.created_at)),
             ("run at", screen.instant(record.run_at)),
-            ("timeout", None if record.timeout is None else duration.spelled(record.timeout)),
+            ("timeout", None if record.timeout is None else duration.format_rounded(record.timeout)),
             ("key", record.idempotency_key),
             ("domain", record.domain),
             ("offset", record.offset),
@@ -159,7 +159,7 @@ def wait(session: Session, job_ids: tuple[str, ...], timeout: timedelta | None, 
     bad = 0
     while True:
         for record in [known(store, job_id).job for job_id in waiting]:
-            if not record.state.ended:
+            if not record.state.has_ended:
                 continue
             bad += record.state is not State.DONE
             waiting.remove(record.id)

@@ -28,7 +28,7 @@ Wanted = Callable[[LedgerRow], bool]
 @click.option("--after", metavar="CURSOR", help="The rows behind a cursor, instead of the last ones.")
 @click.option("--oldest", is_flag=True, help="Begin at the oldest row that is kept.")
 @click.option(
-    "--limit", type=click.IntRange(1, bounds.MAX_BATCH), default=20, show_default=True, help="The most to show."
+    "--limit", type=click.IntRange(1, bounds.MAX_BATCH_ITEMS), default=20, show_default=True, help="The most to show."
 )
 @click.option("--queue", metavar="NAME", help="Only of this queue.")
 @click.option("--type", "type_", metavar="TYPE", help="Only of this type.")
@@ -91,7 +91,7 @@ def _last(store: Store, limit: int, wanted: Wanted) -> tuple[list[LedgerRow], st
     kept: deque[LedgerRow] = deque(maxlen=limit)
     cursor: str | None = None
     while True:
-        page = store.ledger(cursor, bounds.MAX_BATCH)
+        page = store.ledger(cursor, bounds.MAX_BATCH_ITEMS)
         assert page.cursor is not None
         cursor = page.cursor
         kept.extend(row for row in page if wanted(row))

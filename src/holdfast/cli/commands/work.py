@@ -98,8 +98,8 @@ def work(
     if not as_json:
         names = ", ".join(worker.queues)
         session.screen.line(
-            f"{worker.name}: {options.processes * threads} at a time from {names}; lease {duration.exact(lease)}; "
-            f"{len(app.catalogue.types)} types"
+            f"{worker.name}: {options.processes * threads} at a time from {names}; "
+            f"lease {duration.format_exact(lease)}; {len(app.catalogue.types)} types"
         )
     try:
         tally = worker.run(early_signals.asked)

@@ -214,7 +214,7 @@ class Pushed:
 
 def _is_name(value: object) -> bool:
     try:
-        bounds.name("id", value)
+        bounds.check_name("id", value)
     except ValueError:
         return False
     return True

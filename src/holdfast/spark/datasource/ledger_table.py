@@ -18,7 +18,7 @@ from holdfast.errors import LedgerTrimmed
 from holdfast.model import bounds
 from holdfast.model.ledger import LedgerRow
 
-PAGE = bounds.MAX_BATCH  # rows between two marks
+PAGE = bounds.MAX_BATCH_ITEMS  # rows between two marks
 ROWS = 4000  # in a batch: more are slower, and fewer cost more questions
 UNLIMITED = 2**63 - 1
 

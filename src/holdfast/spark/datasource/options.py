@@ -86,13 +86,13 @@ def sink(given: Mapping[str, str], columns: Sequence[str]) -> Sink:
         raise InvalidInput("option offset", wanted="a domain beside it", got="an offset alone")
     return Sink(
         place=place,
-        type=bounds.name("option type", options["type"]) if "type" in options else None,
+        type=bounds.check_name("option type", options["type"]) if "type" in options else None,
         type_column=_column(options, "type_column", columns),
-        queue=bounds.name("option queue", options.get("queue", found.queue)),
+        queue=bounds.check_name("option queue", options.get("queue", found.queue)),
         queue_column=_column(options, "queue_column", columns),
         payload=_list(options, "payload", columns),
         key=_list(options, "key", columns),
-        run=bounds.text("option run", options["run"]) if "run" in options else None,
+        run=bounds.check_text("option run", options["run"]) if "run" in options else None,
         columns=named,
         constants=constants,
         bad_rows=options.get("bad_rows", FAIL),
@@ -132,7 +132,7 @@ def _place(options: Mapping[str, str]) -> tuple[Place, settings.Settings]:
     if not url:
         wanted = "a store URL such as sqlite:////var/lib/jobs.db, here or in HOLDFAST_URL of the Spark driver"
         raise InvalidInput("option url", wanted=wanted, got="none")
-    return Place(url=url, space=bounds.name("option space", options.get("space", found.space))), found
+    return Place(url=url, space=bounds.check_name("option space", options.get("space", found.space))), found
 
 
 # The fields of a job: columns, or one value for all ---------------------------------------------------------------
@@ -162,7 +162,7 @@ def _constant(field: str, value: str, columns: Sequence[str]) -> int:
         if lengths:
             return from_timedelta(duration.parse(field, value))
         least, most = (0, bounds.PRIORITIES[-1]) if field == "priority" else (1, bounds.MAX_COUNT)
-        return bounds.integer(field, int(value), least=least, most=most)
+        return bounds.check_integer(field, int(value), least=least, most=most)
     except ValueError as error:
         what = "a length such as 5m" if lengths else str(getattr(error, "wanted", "a whole number"))
         raise InvalidInput(
@@ -190,4 +190,4 @@ def _list(options: Mapping[str, str], option: str, columns: Sequence[str]) -> tu
 
 def _whole(option: str, text: str, *, most: int) -> int:
     number = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else text
-    return bounds.integer(f"option {option}", number, least=1, most=most)
+    return bounds.check_integer(f"option {option}", number, least=1, most=most)

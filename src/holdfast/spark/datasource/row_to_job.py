@@ -59,8 +59,8 @@ class Recorder:
         else:
             made = objects(self._row, [values(batch.column(name), name) for name in self._whole])
         longest = max(map(len, made), default=0)
-        if longest > bounds.MAX_PAYLOAD:
-            raise PayloadError("payload", wanted=f"at most {bounds.MAX_PAYLOAD} bytes", got=f"{longest} bytes")
+        if longest > bounds.MAX_PAYLOAD_BYTES:
+            raise PayloadError("payload", wanted=f"at most {bounds.MAX_PAYLOAD_BYTES} bytes", got=f"{longest} bytes")
         return made
 
     def _field(self, batch: pa.RecordBatch, field: str, name: str) -> Sequence[Any]:
@@ -68,7 +68,7 @@ class Recorder:
         if field in ("run_at", "delay", "timeout"):
             found = micros(column)
             for value in found if field == "delay" else ():
-                bounds.optional_integer(field, value, most=bounds.MAX_LENGTH)
+                bounds.check_optional_integer(field, value, most=bounds.MAX_DURATION)
             return found
         if field == "meta":
             return [_meta(text) for text in documents(column, field)]
@@ -162,13 +162,13 @@ class Recorder:
 def _named(field: str, found: list[Any]) -> list[Any]:
     for name in set(found):
         if name is not None or field == "type":  # without a queue of its own, a job goes to the one of all
-            bounds.name(field, name)
+            bounds.check_name(field, name)
     return found
 
 
 def _meta(text: bytes) -> dict[str, object]:
     if text == b"null":
         return {}
-    meta = JSON.decode(bounds.blob("meta", text, most=bounds.MAX_META), field="meta")
+    meta = JSON.decode(bounds.check_blob("meta", text, most=bounds.MAX_META_BYTES), field="meta")
     check_meta(meta)
     return cast("dict[str, object]", meta)

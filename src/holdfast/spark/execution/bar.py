@@ -84,7 +84,7 @@ def _share(progress: Progress) -> str:
 
 
 def _length(seconds: float) -> str:
-    return duration.spelled(max(1, round(seconds)) * SECOND)
+    return duration.format_rounded(max(1, round(seconds)) * SECOND)
 
 
 # Pictures ---------------------------------------------------------------------------------------------------

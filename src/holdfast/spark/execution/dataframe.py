@@ -81,7 +81,7 @@ def run(
     if missing or not columns:
         wanted = f"columns of the frame ({', '.join(df.columns)})"
         raise InvalidInput("key", wanted=wanted, got=", ".join(missing) or "none")
-    queue = bounds.name("run", f"run:{run or uuid7()}")
+    queue = bounds.check_name("run", f"run:{run or uuid7()}")
     app = _app(where, handler, queue, max_attempts=max_attempts, timeout=timeout, retry=retry, chunk=chunk)
     try:
         check_reach(app.driver, spark)
@@ -179,9 +179,9 @@ def _read_outcomes(
     for part in [number for batch in parts for number in batch.column(0).to_pylist()]:
         if part == 0:  # the others begin behind the end of the one before
             first = store.get(ends[0])
-            if first is not None and first.state.ended:
+            if first is not None and first.state.has_ended:
                 yield _arrow([[getattr(first, name)] for name in FIELDS])
-        for columns in pages(store, where, FIELDS, limit=bounds.MAX_BATCH, after=ends[part], upto=ends[part + 1]):
+        for columns in pages(store, where, FIELDS, limit=bounds.MAX_BATCH_ITEMS, after=ends[part], upto=ends[part + 1]):
             yield _arrow(columns)
 
 

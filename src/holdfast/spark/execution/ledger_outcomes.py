@@ -53,7 +53,7 @@ def _of_run(empty: Iterator[pa.RecordBatch], order: Order) -> Iterator[pa.Record
     read_out(empty)
     store, cursor = store_of(order.url, order.space), order.ledger_from
     while True:
-        page = store.ledger(cursor, limit=bounds.MAX_BATCH)
+        page = store.ledger(cursor, limit=bounds.MAX_BATCH_ITEMS)
         if not page.items:
             return
         rows = [row for row in page.items if row.worker.startswith(f"{order.run}/")]

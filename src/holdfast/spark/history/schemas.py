@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from holdfast.clock import DAY
-from holdfast.model.fingerprint import fingerprint, normalised
+from holdfast.model.fingerprint import fingerprint, normalise
 from holdfast.model.job import JobRecord, State
 from holdfast.model.ledger import LedgerRow
 
@@ -188,7 +188,7 @@ def _job(job: JobRecord, position: int) -> tuple[object, ...]:
         str(job.state),
         job.dead_at,
         job.dead_reason,
-        normalised(job.last_error) if dead else None,
+        normalise(job.last_error) if dead else None,
         fingerprint(type=job.type, reason=job.dead_reason, error=job.last_error) if dead else None,
         job.created_at // DAY,
     )

@@ -14,7 +14,7 @@ from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
 from holdfast.model.ledger import LedgerRow
 
-PAGE = bounds.MAX_BATCH
+PAGE = bounds.MAX_BATCH_ITEMS
 CHUNK = 200_000  # ledger rows that are held in memory at a time
 
 FIRST_PAGE = 100  # ended jobs
@@ -73,7 +73,9 @@ class _Reader:
         """What is left over."""
         rows, self._rows = self._rows, []
         last = {row.job_id: row.state for row in rows}
-        records = _ended(self._store, [job_id for job_id, state in last.items() if state is not None and state.ended])
+        records = _ended(
+            self._store, [job_id for job_id, state in last.items() if state is not None and state.has_ended]
+        )
         return Chunk(rows=rows, records=records, cursor=self._cursor, waiting=waiting, snapshot=snapshot)
 
 

@@ -199,10 +199,10 @@ def _hold(store: Store, place: Folder, state: Commit, wait_for: timedelta | None
         return
     name = f"history:{hashlib.blake2b(place.root.encode(), digest_size=8).hexdigest()}"
     if wait_for is None:
-        store.write([ledger_reader.forgotten(name)])
+        store.write([ledger_reader.forget(name)])
     else:
         until = max(state.read_until, 0)
-        store.write([ledger_reader.registered(name, read_until=until, wait_for=from_timedelta(wait_for))])
+        store.write([ledger_reader.register(name, read_until=until, wait_for=from_timedelta(wait_for))])
 
 
 # A store without a folder -----------------------------------------------------------------------------------

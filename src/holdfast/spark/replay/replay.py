@@ -95,9 +95,9 @@ class Replay:
         replay_id: str | None = None,
         spark: SparkSession | None = None,
     ) -> None:
-        self.id = bounds.name("replay_id", replay_id or _id_of(source, where, space, queue))
+        self.id = bounds.check_name("replay_id", replay_id or _id_of(source, where, space, queue))
         self._store = to
-        self._queue = None if queue is None else bounds.name("queue", queue)
+        self._queue = None if queue is None else bounds.check_name("queue", queue)
         self._keys = f"replay:{self.id}:"
         jobs = _jobs(session() if spark is None else registered(spark), source, space)
         self._chosen = select(jobs, where, not_of=self._keys).persist()
@@ -212,6 +212,6 @@ def _id_of(source: str, where: str, space: str, queue: str | None) -> str:
 def _key(begins: str, job_id: str) -> str:
     """Of the replay and the old job; two names of the greatest length are a little too long for a key."""
     key = f"{begins}{job_id}"
-    if len(key) <= bounds.MAX_TEXT:
+    if len(key) <= bounds.MAX_TEXT_BYTES:
         return key
     return f"{begins}{hashlib.blake2b(job_id.encode(), digest_size=32).hexdigest()}"

@@ -91,9 +91,9 @@ def without_now_the_stores_own_clock_decides(h: Harness) -> None:
 
 @case("L1", needs={Feature.CALLER_CLOCK})
 def now_must_be_a_valid_instant(h: Harness) -> None:
-    for wrong in (-1, bounds.MAX_INSTANT + 1, True, 1.5, "1"):
-        with assert_raises(InvalidInput, f"now={wrong!r}"):
-            h.store.enqueue([], now=wrong)  # type: ignore[arg-type]
+    for invalid in (-1, bounds.MAX_INSTANT + 1, True, 1.5, "1"):
+        with assert_raises(InvalidInput, f"now={invalid!r}"):
+            h.store.enqueue([], now=invalid)  # type: ignore[arg-type]
 
 
 @case("L1", needs={Feature.CALLER_CLOCK})

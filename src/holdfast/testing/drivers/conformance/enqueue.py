@@ -139,7 +139,7 @@ def one_invalid_record_refuses_the_whole_batch(h: Harness) -> None:
 def a_batch_that_is_too_large_is_refused(h: Harness) -> None:
     job = h.job()
     with assert_raises(InvalidInput):
-        h.enqueue(*[job] * (bounds.MAX_BATCH + 1))
+        h.enqueue(*[job] * (bounds.MAX_BATCH_ITEMS + 1))
     assert_equal(h.store.get(job.id), None, "the job")
 
 
@@ -192,5 +192,5 @@ def another_connection_sees_a_job_as_soon_as_enqueue_returns(h: Harness) -> None
     job = h.enqueue_job()
     other = h.connect_again()
     assert_equal(other.get(job.id), job, "the job, seen by another connection")
-    [found] = other.reserve([job.queue], limit=1, lease_for=1, now=h.now_or_none)
-    assert_equal(found.job.id, job.id, "the job reserved by another connection")
+    [reservation] = other.reserve([job.queue], limit=1, lease_for=1, now=h.now_or_none)
+    assert_equal(reservation.job.id, job.id, "the job reserved by another connection")

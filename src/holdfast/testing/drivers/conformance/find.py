@@ -94,16 +94,16 @@ def pages_of_a_filtered_list_are_filled_up_to_the_limit(h: Harness) -> None:
 @case("L9")
 def find_returns_jobs_in_every_state(h: Harness) -> None:
     ids = _one_of_each_state(h)
-    found = {job.id: job.state for job in h.store.find().items}
-    assert_equal(found, {job_id: state for state, job_id in ids.items()}, "the states")
+    states = {job.id: job.state for job in h.store.find().items}
+    assert_equal(states, {job_id: state for state, job_id in ids.items()}, "the states")
 
 
 @case("L9")
 def find_filters_by_state(h: Harness) -> None:
     ids = _one_of_each_state(h)
     for state, job_id in ids.items():
-        found = [job.id for job in h.store.find(JobFilter(states=(state,))).items]
-        assert_equal(found, [job_id], f"jobs that are {state}")
+        found_ids = [job.id for job in h.store.find(JobFilter(states=(state,))).items]
+        assert_equal(found_ids, [job_id], f"jobs that are {state}")
     two = h.store.find(JobFilter(states=(State.DEAD, State.READY))).items
     assert_equal([job.id for job in two], sorted([ids[State.DEAD], ids[State.READY]]), "jobs in two states")
 
@@ -130,8 +130,8 @@ def find_combines_all_conditions_of_the_filter(h: Harness) -> None:
 def find_filters_dead_letters_by_reason(h: Harness) -> None:
     first, second = h.reserve_new_job(), h.reserve_new_job()
     h.must_settle(Fail(first.lease, reason="bad payload"), Fail(second.lease, reason="bad"))
-    found = h.store.find(JobFilter(reason="bad payload")).items
-    assert_equal([job.id for job in found], [first.job.id], "dead letters")
+    dead_letters = h.store.find(JobFilter(reason="bad payload")).items
+    assert_equal([job.id for job in dead_letters], [first.job.id], "dead letters")
 
 
 @case("L2")
@@ -147,25 +147,25 @@ def find_filters_by_the_instant_of_creation(h: Harness) -> None:
 
 @case("L9")
 def find_refuses_invalid_page_sizes(h: Harness) -> None:
-    for wrong in (0, -1, 10_001):
-        with assert_raises(InvalidInput, f"limit={wrong}"):
-            h.store.find(limit=wrong)
+    for invalid in (0, -1, 10_001):
+        with assert_raises(InvalidInput, f"limit={invalid}"):
+            h.store.find(limit=invalid)
 
 
 @case("L9")
 def a_job_is_open_until_it_has_ended(h: Harness) -> None:
-    seen = [h.store.any_open([QUEUE], [TYPE])]
+    any_open = [h.store.any_open([QUEUE], [TYPE])]
     h.enqueue_job()
-    seen.append(h.store.any_open([QUEUE], [TYPE]))
+    any_open.append(h.store.any_open([QUEUE], [TYPE]))
     reservation = h.reserve_one()
-    seen.append(h.store.any_open([QUEUE], [TYPE]))
+    any_open.append(h.store.any_open([QUEUE], [TYPE]))
     h.advance(LEASE)
-    seen.append(h.store.any_open([QUEUE], [TYPE]))  # expired but not yet reaped
+    any_open.append(h.store.any_open([QUEUE], [TYPE]))  # expired but not yet reaped
     h.reap()
     reservation = h.reserve_one()
     h.must_settle(Ack(reservation.lease))
-    seen.append(h.store.any_open([QUEUE], [TYPE]))
-    assert_equal(seen, [False, True, True, True, False], "any_open for: no job, ready, running, expired, done")
+    any_open.append(h.store.any_open([QUEUE], [TYPE]))
+    assert_equal(any_open, [False, True, True, True, False], "any_open for: no job, ready, running, expired, done")
 
 
 @case("L9", needs={Feature.SCHEDULING})
@@ -178,13 +178,15 @@ def a_scheduled_job_is_open(h: Harness) -> None:
 def a_job_that_waits_for_its_turn_in_a_domain_is_open(h: Harness) -> None:
     h.enqueue_job(domain="d", type="first")
     h.enqueue_job(domain="d", type="second")
-    seen = [h.store.any_open([QUEUE], ["second"])]
+    any_open = [h.store.any_open([QUEUE], ["second"])]
     [reservation] = h.reserve(5)
-    seen.append(h.store.any_open([QUEUE], ["second"]))
+    any_open.append(h.store.any_open([QUEUE], ["second"]))
     h.must_settle(Ack(reservation.lease))
-    seen.append(h.store.any_open([QUEUE], ["first"]))
+    any_open.append(h.store.any_open([QUEUE], ["first"]))
     assert_equal(
-        seen, [True, True, False], "any_open for: behind a ready head, behind a running head, of the type that is done"
+        any_open,
+        [True, True, False],
+        "any_open for: behind a ready head, behind a running head, of the type that is done",
     )
 
 
@@ -223,8 +225,8 @@ def counts_has_one_row_per_queue_and_type_with_one_number_per_state(h: Harness) 
 def counts_filters_by_queue(h: Harness) -> None:
     for queue in ("a", "b", "c"):
         h.enqueue_job(queue=queue)
-    found = h.store.counts(["c", "a"], now=h.now_or_none)
-    assert_equal([row.queue for row in found], ["a", "c"], "the queues")
+    counts = h.store.counts(["c", "a"], now=h.now_or_none)
+    assert_equal([row.queue for row in counts], ["a", "c"], "the queues")
     assert_equal(h.store.counts(["unknown"], now=h.now_or_none), [], "counts of an unknown queue")
 
 
@@ -247,23 +249,23 @@ def a_job_in_backoff_counts_as_scheduled(h: Harness) -> None:
 @case("L9")
 def counts_change_with_every_transition(h: Harness) -> None:
     h.enqueue_job()
-    seen = []
+    counts = []
     reservation = h.reserve_one()
-    seen.append(h.store.counts(now=h.now_or_none))
+    counts.append(h.store.counts(now=h.now_or_none))
     h.advance(LEASE)
-    seen.append(h.store.counts(now=h.now_or_none))  # expired but not yet reaped
+    counts.append(h.store.counts(now=h.now_or_none))  # expired but not yet reaped
     h.reap()
-    seen.append(h.store.counts(now=h.now_or_none))
+    counts.append(h.store.counts(now=h.now_or_none))
     h.must_settle(Fail(h.reserve_one().lease, reason="no"))
-    seen.append(h.store.counts(now=h.now_or_none))
+    counts.append(h.store.counts(now=h.now_or_none))
     h.requeue(reservation.job.id)
     h.cancel(reservation.job.id)
-    seen.append(h.store.counts(now=h.now_or_none))
+    counts.append(h.store.counts(now=h.now_or_none))
     h.purge(reservation.job.id)
-    seen.append(h.store.counts(now=h.now_or_none))
+    counts.append(h.store.counts(now=h.now_or_none))
     words = ("inflight", "inflight", "ready", "dead", "cancelled")
     wanted = [[QueueCounts(queue=QUEUE, type=TYPE, **{word: 1})] for word in words]
-    assert_equal(seen, [*wanted, []], "counts after each transition")
+    assert_equal(counts, [*wanted, []], "counts after each transition")
 
 
 def _one_of_each_state(h: Harness) -> dict[State, str]:

@@ -72,7 +72,7 @@ def rows_are_returned_in_the_order_of_the_keys_read(h: Harness) -> None:
 
 @case("L2", needs=REGISTRY)
 def a_value_may_have_at_most_64_kib(h: Harness) -> None:
-    value = bytes(bounds.MAX_NOTE)
+    value = bytes(bounds.MAX_NOTE_BYTES)
     assert_equal(_must_write(h, "key", value).value, value, "the row")
     with assert_raises(InvalidInput):
         _change("key", value + b"1")
@@ -138,13 +138,13 @@ def a_removal_needs_the_current_version(h: Harness) -> None:
 
 @case("L12", needs=REGISTRY)
 def a_version_is_never_used_twice_even_after_a_removal(h: Harness) -> None:
-    seen = []
+    versions = []
     for _ in range(3):
         entry = _must_write(h, "key", b"1", version=0)
-        seen.append(entry.version)
+        versions.append(entry.version)
         _must_write(h, "key", None, version=entry.version)
         assert_equal(_write(h, "key", b"2", version=entry.version), None, "a write with the version of a removed row")
-    assert_equal(len(set(seen)), 3, "different versions")
+    assert_equal(len(set(versions)), 3, "different versions")
 
 
 @case("L12", needs=REGISTRY)

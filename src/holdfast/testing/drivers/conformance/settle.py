@@ -275,7 +275,7 @@ def a_batch_with_something_other_than_settlements_is_refused(h: Harness) -> None
 def a_settle_batch_that_is_too_large_is_refused(h: Harness) -> None:
     reservation = h.reserve_new_job()
     with h.assert_unchanged(), assert_raises(InvalidInput):
-        h.settle(*[Ack(reservation.lease)] * (bounds.MAX_BATCH + 1))
+        h.settle(*[Ack(reservation.lease)] * (bounds.MAX_BATCH_ITEMS + 1))
 
 
 @case("L5", "L3")

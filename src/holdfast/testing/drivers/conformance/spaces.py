@@ -94,9 +94,9 @@ def the_same_name_is_the_same_space(h: Harness) -> None:
 
 @case("L3", needs=SPACES)
 def an_invalid_space_name_is_refused(h: Harness) -> None:
-    for wrong in ("", "a b", "ü", "x" * 129, "a/b", "a\n", None):
-        with assert_raises(InvalidInput, f"space {wrong!r}"):
-            h.store.space(wrong)  # type: ignore[arg-type]
+    for invalid in ("", "a b", "ü", "x" * 129, "a/b", "a\n", None):
+        with assert_raises(InvalidInput, f"space {invalid!r}"):
+            h.store.space(invalid)  # type: ignore[arg-type]
 
 
 @case("L14", needs=SPACES)

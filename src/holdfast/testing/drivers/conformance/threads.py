@@ -25,19 +25,19 @@ def threads_that_reserve_from_one_queue_get_each_job_once(h: Harness) -> None:
     stores = [h.connect_again() for _ in range(THREADS)]
 
     def drain(number: int) -> list[Reservation]:
-        taken: list[Reservation] = []
+        reserved: list[Reservation] = []
         while reservations := stores[number].reserve([QUEUE], limit=3, lease_for=LEASE, now=h.now_or_none):
-            taken += reservations
-        return taken
+            reserved += reservations
+        return reserved
 
     answers = h.run_concurrently(*[partial(drain, number) for number in range(THREADS)])
-    taken = [reservation for answer in answers for reservation in answer]
+    reserved = [reservation for answer in answers for reservation in answer]
     assert_equal(
-        Counter(reservation.job.id for reservation in taken),
+        Counter(reservation.job.id for reservation in reserved),
         Counter(job.id for job in jobs),
         "how often each job was reserved",
     )
-    assert_equal(len({reservation.lease.fence for reservation in taken}), len(jobs), "different fences")
+    assert_equal(len({reservation.lease.fence for reservation in reserved}), len(jobs), "different fences")
 
 
 @case("L5", "L6")
@@ -141,9 +141,7 @@ def of_threads_that_reserve_an_expired_job_one_gets_it(h: Harness) -> None:
     answers = h.run_concurrently(
         *[partial(store.reserve, [QUEUE], limit=1, lease_for=LEASE, now=h.now_or_none) for store in stores]
     )
-    assert_equal(
-        [enqueued.job.id for answer in answers for enqueued in answer], [reservation.job.id], "the reserved jobs"
-    )
+    assert_equal([again.job.id for answer in answers for again in answer], [reservation.job.id], "the reserved jobs")
     assert_equal(h.get(reservation.job.id).attempts, 2, "attempts")
 
 
@@ -174,7 +172,7 @@ def fences_grow_in_every_thread(h: Harness) -> None:
     for number in range(THREADS):
         h.enqueue_job(queue=f"q{number}")
 
-    def turn(number: int) -> list[int]:
+    def reserve_and_release(number: int) -> list[int]:
         fences = []
         for _ in range(10):
             [reservation] = stores[number].reserve([f"q{number}"], limit=1, lease_for=LEASE, now=h.now_or_none)
@@ -182,7 +180,7 @@ def fences_grow_in_every_thread(h: Harness) -> None:
             fences.append(reservation.lease.fence)
         return fences
 
-    answers = h.run_concurrently(*[partial(turn, number) for number in range(THREADS)])
+    answers = h.run_concurrently(*[partial(reserve_and_release, number) for number in range(THREADS)])
     for fences in answers:
         assert fences == sorted(fences), f"wanted growing fences in every thread, got {fences}"
     assert_equal(len({fence for fences in answers for fence in fences}), 10 * THREADS, "different fences")

@@ -77,9 +77,9 @@ def a_requeued_job_is_not_trimmed_because_of_its_old_ending(h: Harness) -> None:
 
 @case("L6")
 def ended_jobs_are_kept_for_at_least_a_day(h: Harness) -> None:
-    for wrong in (DAY - 1, 0, -1):
-        with assert_raises(InvalidInput, f"ended_for={wrong}"):
-            _trim(h, ended_for=wrong)
+    for invalid in (DAY - 1, 0, -1):
+        with assert_raises(InvalidInput, f"ended_for={invalid}"):
+            _trim(h, ended_for=invalid)
 
 
 @case("L6")
@@ -156,13 +156,13 @@ def rows_and_jobs_that_a_registered_reader_has_not_read_are_kept(h: Harness) -> 
     read = _finish_job(h)
     h.advance(SECOND)
     unread = _finish_job(h)
-    h.store.write([ledger_reader.registered("history", read_until=h.now, wait_for=100 * DAY)], now=h.now_or_none)
+    h.store.write([ledger_reader.register("history", read_until=h.now, wait_for=100 * DAY)], now=h.now_or_none)
     h.advance(60 * DAY)
     trimmed = _trim(h)
     assert_equal((trimmed.jobs, trimmed.ledger), (1, 1), "jobs and rows trimmed")
     assert_equal([row.job_id for row in h.ledger()], [unread], "the rows kept")
     assert_equal((h.store.get(read), h.store.get(unread) is not None), (None, True), "the jobs kept")
-    h.store.write([ledger_reader.registered("history", read_until=h.now, wait_for=100 * DAY)], now=h.now_or_none)
+    h.store.write([ledger_reader.register("history", read_until=h.now, wait_for=100 * DAY)], now=h.now_or_none)
     trimmed = _trim(h)
     assert_equal((trimmed.jobs, trimmed.ledger), (1, 1), "jobs and rows trimmed after the reader has advanced")
 
@@ -170,8 +170,8 @@ def rows_and_jobs_that_a_registered_reader_has_not_read_are_kept(h: Harness) -> 
 @case("L13", needs={Feature.LEDGER, Feature.REGISTRY})
 def the_slowest_registered_reader_counts_until_its_registration_expires(h: Harness) -> None:
     _finish_job(h)
-    slow = ledger_reader.registered("slow", read_until=h.now - 1, wait_for=40 * DAY)
-    quick = ledger_reader.registered("quick", read_until=h.now + SECOND, wait_for=100 * DAY)
+    slow = ledger_reader.register("slow", read_until=h.now - 1, wait_for=40 * DAY)
+    quick = ledger_reader.register("quick", read_until=h.now + SECOND, wait_for=100 * DAY)
     h.store.write([slow, quick], now=h.now_or_none)
     h.advance(40 * DAY - 1)
     assert_equal(_trim(h), Trimmed(), "trimmed a microsecond before the registration expires")
@@ -201,7 +201,7 @@ def a_requeued_job_has_its_key_again_after_a_trim(h: Harness) -> None:
     reservation = h.reserve_new_job(idempotency_key="k", payload=b"1")
     h.must_settle(Fail(reservation.lease, reason="broken"))
     h.advance(2 * DAY)
-    assert_equal(_trim(h).dedupe, 0, "keys of a kept job trimmed")
+    assert_equal(_trim(h).dedupe, 0, "keys trimmed while the job exists")
     assert_equal(h.store.requeue([reservation.job.id], now=h.now_or_none), [True], "requeued")
     again = h.enqueue(h.job(idempotency_key="k", payload=b"1"))
     assert_equal(again, [Enqueued(id=reservation.job.id, existed=True)], "the answer")
@@ -236,8 +236,8 @@ def expired_registry_rows_are_removed(h: Harness) -> None:
     assert_equal(_trim(h).registry, 0, "rows trimmed a microsecond early")
     h.advance(1)
     assert_equal(_trim(h).registry, 1, "rows trimmed in time")
-    [kept] = h.store.scan("kind", now=h.now_or_none)
-    assert_equal(kept.key, "permanent", "the row kept")
+    [entry] = h.store.scan("kind", now=h.now_or_none)
+    assert_equal(entry.key, "permanent", "the row kept")
 
 
 @case("L6")

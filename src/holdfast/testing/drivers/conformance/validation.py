@@ -71,7 +71,7 @@ def instants_and_lengths_out_of_range_are_refused(h: Harness) -> None:
     for invalid in (-1, bounds.MAX_INSTANT + 1, 1.5, "1"):
         _assert_refused(h, run_at=invalid)
         _assert_refused(h, created_at=invalid)
-    for invalid in (0, -1, bounds.MAX_LENGTH + 1):
+    for invalid in (0, -1, bounds.MAX_DURATION + 1):
         _assert_refused(h, timeout=invalid)
 
 
@@ -95,7 +95,7 @@ def the_largest_value_of_every_field_is_accepted(h: Harness) -> None:
         created_at=bounds.MAX_INSTANT,
         max_attempts=bounds.MAX_COUNT,
         max_crashes=bounds.MAX_COUNT,
-        timeout=bounds.MAX_LENGTH,
+        timeout=bounds.MAX_DURATION,
     )
     h.enqueue(job)
     assert_equal(h.get(job.id), job, "the stored job")
@@ -120,17 +120,17 @@ def reserve_refuses_invalid_types(h: Harness) -> None:
 @case("L3")
 def reserve_refuses_invalid_limits(h: Harness) -> None:
     h.enqueue_job()
-    for invalid in (0, -1, bounds.MAX_BATCH + 1, True, 1.0):
+    for invalid in (0, -1, bounds.MAX_BATCH_ITEMS + 1, True, 1.0):
         with assert_raises(InvalidInput, f"limit={invalid!r}"):
             h.reserve(invalid)  # type: ignore[arg-type]
-    assert_equal(len(h.reserve(bounds.MAX_BATCH)), 1, "jobs reserved with the largest limit")
+    assert_equal(len(h.reserve(bounds.MAX_BATCH_ITEMS)), 1, "jobs reserved with the largest limit")
 
 
 @case("L3")
 def reserve_and_extend_refuse_invalid_lease_lengths(h: Harness) -> None:
     reservation = h.reserve_new_job()
     h.enqueue_job()
-    for invalid in (0, -1, bounds.MAX_LENGTH + 1, 1.5, None):
+    for invalid in (0, -1, bounds.MAX_DURATION + 1, 1.5, None):
         with assert_raises(InvalidInput, f"reserve(lease_for={invalid!r})"):
             h.reserve(lease_for=invalid)  # type: ignore[arg-type]
         with assert_raises(InvalidInput, f"extend(lease_for={invalid!r})"):
@@ -153,7 +153,7 @@ def reserve_and_reap_refuse_invalid_worker_names(h: Harness) -> None:
 def reap_refuses_invalid_limits_and_queues(h: Harness) -> None:
     h.reserve_new_job()
     h.advance(LEASE)
-    for limit in (0, -1, bounds.MAX_BATCH + 1):
+    for limit in (0, -1, bounds.MAX_BATCH_ITEMS + 1):
         with assert_raises(InvalidInput, f"limit={limit}"):
             h.reap(limit=limit)
     for queues in ([], QUEUE, ["a b"]):
@@ -166,7 +166,7 @@ def reap_refuses_invalid_limits_and_queues(h: Harness) -> None:
 def extend_refuses_a_batch_that_is_too_large(h: Harness) -> None:
     reservation = h.reserve_new_job()
     with assert_raises(InvalidInput):
-        h.extend(*[reservation.lease] * (bounds.MAX_BATCH + 1))
+        h.extend(*[reservation.lease] * (bounds.MAX_BATCH_ITEMS + 1))
 
 
 @case("L9")
@@ -174,7 +174,7 @@ def cancel_requeue_purge_get_and_inspect_refuse_invalid_ids(h: Harness) -> None:
     job = h.enqueue_job()
     verbs = {"cancel": h.store.cancel, "requeue": h.store.requeue, "purge": h.store.purge}
     for name, verb in verbs.items():
-        for invalid in (job.id, ["a b"], [""], [None], [job.id] * (bounds.MAX_BATCH + 1)):
+        for invalid in (job.id, ["a b"], [""], [None], [job.id] * (bounds.MAX_BATCH_ITEMS + 1)):
             with assert_raises(InvalidInput, f"{name}({str(invalid)[:20]})"):
                 verb(invalid, now=h.now_or_none)  # type: ignore[arg-type]
     assert_equal(h.state(job.id), State.READY, "the state")
@@ -185,14 +185,14 @@ def cancel_requeue_purge_get_and_inspect_refuse_invalid_ids(h: Harness) -> None:
 
 @case("L13", needs={Feature.LEDGER})
 def ledger_refuses_invalid_page_sizes(h: Harness) -> None:
-    for invalid in (0, -1, bounds.MAX_BATCH + 1, True):
+    for invalid in (0, -1, bounds.MAX_BATCH_ITEMS + 1, True):
         with assert_raises(InvalidInput, f"ledger(limit={invalid})"):
             h.store.ledger(limit=invalid)
 
 
 @case("L9", needs={Feature.REGISTRY})
 def scan_refuses_invalid_page_sizes(h: Harness) -> None:
-    for invalid in (0, -1, bounds.MAX_BATCH + 1, True):
+    for invalid in (0, -1, bounds.MAX_BATCH_ITEMS + 1, True):
         with assert_raises(InvalidInput, f"scan(limit={invalid})"):
             h.store.scan("kind", limit=invalid)
 
@@ -206,7 +206,7 @@ def the_registry_refuses_invalid_kinds_keys_and_prefixes(h: Harness) -> None:
     with assert_raises(InvalidInput, "a prefix with a control character"):
         h.store.scan("kind", prefix="a\x00")
     with assert_raises(InvalidInput, "too many keys"):
-        h.store.read("kind", ["key"] * (bounds.MAX_BATCH + 1))
+        h.store.read("kind", ["key"] * (bounds.MAX_BATCH_ITEMS + 1))
 
 
 @case("L3", needs={Feature.LIMITS})

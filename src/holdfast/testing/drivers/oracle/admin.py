@@ -36,7 +36,7 @@ def requeue_one(state: OracleState, job_id: str, now: int) -> bool:
 def purge_one(state: OracleState, job_id: str, now: int) -> bool:
     """Remove an ended job, but not its ledger rows; return whether it was removed."""
     job = state.jobs.get(job_id)
-    if job is None or not job.state.ended:
+    if job is None or not job.state.has_ended:
         return False
     state.end(job, Ending.PURGED, None, now)
     del state.jobs[job_id]

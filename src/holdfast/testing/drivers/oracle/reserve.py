@@ -46,7 +46,7 @@ def _has_turn(state: OracleState, job: OracleJob) -> bool:
     """Whether no earlier job of the same domain is still open (L11)."""
     return job.record.domain is None or not any(
         other.seq < job.seq
-        and not other.state.ended
+        and not other.state.has_ended
         and (other.record.queue, other.record.domain) == (job.record.queue, job.record.domain)
         for other in state.jobs.values()
     )

@@ -117,12 +117,12 @@ class OracleState:
         job.lease, job.worker, job.reserved_at, job.started_at = None, "", None, None
         if state is not None:
             job.record = replace(record, state=state)
-            job.ended_at = now if state.ended else None
+            job.ended_at = now if state.has_ended else None
 
     def is_key_taken(self, key: IdempotencyKey, now: int) -> bool:
         """Whether the key still refers to its job: within its window, or while the job has not ended (L12)."""
         job = self.jobs.get(key.job_id)
-        return now < key.until or (job is not None and not job.state.ended)
+        return now < key.until or (job is not None and not job.state.has_ended)
 
 
 def mark_dead(job: OracleJob, reason: str, now: int) -> None:

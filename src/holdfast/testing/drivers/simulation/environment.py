@@ -139,7 +139,7 @@ class Environment:
         # Each round ends at least one job of every domain; the first round also ends all expired leases.
         for _ in range(2 * len(self.job_ids) + 3):
             self.now = self.clock.advance(10 * MINUTE)
-            reservations = self.reserve("last", QUEUES, limit=bounds.MAX_BATCH, lease_for=MINUTE)
+            reservations = self.reserve("last", QUEUES, limit=bounds.MAX_BATCH_ITEMS, lease_for=MINUTE)
             if not reservations:
                 break
             self.settle("last", [Ack(reservation.lease) for reservation in reservations])

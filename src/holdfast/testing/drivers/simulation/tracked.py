@@ -41,4 +41,4 @@ class TrackedJob:
     @property
     def is_open(self) -> bool:
         """Whether the job exists and has not ended."""
-        return self.state is not None and not self.state.ended
+        return self.state is not None and not self.state.has_ended

@@ -198,7 +198,7 @@ class ComparedStore:
 
     def _assert_same_jobs(self) -> None:
         jobs = dict(sorted(self.oracle.state.jobs.items()))
-        page = self.store.find(limit=bounds.MAX_BATCH)
+        page = self.store.find(limit=bounds.MAX_BATCH_ITEMS)
         assert_same("ids", list(jobs), [record.id for record in page.items])
         for job, record in zip(jobs.values(), page.items, strict=True):
             assert_same(f"job {record.id}", job.record, record)
@@ -258,7 +258,7 @@ class ComparedStore:
         trimmed_rows = self.oracle.state.trimmed_rows
         start = trimmed_rows if cursor is None else rows_before
         try:
-            rows = self.store.ledger(cursor, limit=bounds.MAX_BATCH).items
+            rows = self.store.ledger(cursor, limit=bounds.MAX_BATCH_ITEMS).items
         except LedgerTrimmed:
             assert_true(start < trimmed_rows, f"the ledger was not trimmed past {cursor}")
             return
