@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 
 import pytest
@@ -44,6 +45,26 @@ def test_every_module_that_the_picture_and_its_page_name_exists():
     named = architecture.module_names() | set(re.findall(r"`([a-z_/]+(?:\.py|/))`", page))
     assert len(named) > 50
     assert [path for path in sorted(named) if not (build.ROOT / "src" / "holdfast" / path).exists()] == []
+
+
+def test_every_file_that_a_page_names_exists():
+    text = "\n".join(page.read_text(encoding="utf-8") for page in build.pages())
+    named = set(re.findall(r"`((?:benchmarks|docs|examples|tests|requirements)/[\w/.-]*)`", text))
+    package_files = set(re.findall(r"`((?:drivers|model|spark|wire|worker)/[\w/]+\.py)`", text))
+    assert len(named) > 5
+    assert len(package_files) > 30
+    paths = [build.ROOT / path for path in named] + [build.ROOT / "src" / "holdfast" / path for path in package_files]
+    assert [str(path.relative_to(build.ROOT)) for path in sorted(paths) if not path.exists()] == []
+
+
+def test_every_module_that_a_page_names_can_be_imported():
+    text = "\n".join(page.read_text(encoding="utf-8") for page in build.pages())
+    for name in sorted(set(re.findall(r"(?:`|-m )(holdfast(?:\.\w+)+)", text))):
+        if name.startswith(("holdfast.codec", "holdfast.retry", "holdfast.toml")):  # keys of meta, and a file
+            continue
+        parent, _, last = name.rpartition(".")
+        if name != "holdfast.drivers" and not hasattr(importlib.import_module(parent), last):
+            importlib.import_module(name)
 
 
 def test_every_case_reads_as_a_sentence():
