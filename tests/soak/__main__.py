@@ -26,12 +26,12 @@ from tests.soak.kill import kill
 from tests.soak.poison import poison
 from tests.soak.restarts import restarts
 from tests.soak.zoo import zoo
-from tests.sqlite.test_processes import fight
+from tests.sqlite.test_processes import run_on_file
 
 
 def fighting(folder: Path, scale: float) -> str:
     jobs, kills = int(5000 * scale), int(60 * scale)
-    fight(folder / "fight.db", producers=3, consumers=5, jobs=jobs, kills=kills)
+    run_on_file(folder / "fight.db", producers=3, consumers=5, jobs=jobs, kills=kills)
     return (
         f"8 processes on one SQLite file, {3 * jobs:,} jobs, {kills} SIGKILLs: none lost, none ended twice, no overlap"
     )

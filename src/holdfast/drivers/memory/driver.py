@@ -13,7 +13,7 @@ from holdfast.clock import SECOND, Clock, SystemClock, monotonic
 from holdfast.drivers.contract import REAP_LIMIT, Capabilities, Durability, Feature
 from holdfast.drivers.memory.admin import MemoryAdmin
 from holdfast.drivers.memory.space import Dedupe, Row, Space
-from holdfast.drivers.url_options import options
+from holdfast.drivers.url_options import read_options
 from holdfast.drivers.validation import Validation
 from holdfast.errors import JobNotInflight, LeaseError, StoreClosed, Unsupported, WriteRefused
 from holdfast.model import bounds, transition
@@ -319,7 +319,7 @@ _named: WeakValueDictionary[str, Memory] = WeakValueDictionary()
 
 def open_url(url: SplitResult, *, space: str, caller_clock: bool, clock: Clock | None) -> MemoryDriver:
     """``memory://`` is a new store; ``memory://name`` is the same one for all of this process while one holds it."""
-    options(url, {})
+    read_options(url, {})
     if not url.netloc:
         return MemoryDriver(clock, caller_clock=caller_clock, space=space)
     memory = _named.get(url.netloc)
