@@ -231,7 +231,7 @@ def test_conform_examines_a_store(start, url, folder):
     exam = start("conform", f"sqlite:///{folder}/exam.db", "--law", "L6", "-k", "enqueue", "--json")
     out, err = exam.communicate()
     assert (exam.returncode, err) == (0, "")
-    assert {verdict["outcome"] for verdict in json.loads(out)} == {"passed"}
+    assert {result["status"] for result in json.loads(out)} == {"passed"}
 
 
 def test_conform_tells_bad_usage_and_bad_stores_apart(run, monkeypatch):

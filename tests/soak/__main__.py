@@ -17,7 +17,7 @@ from pathlib import Path
 import holdfast
 from holdfast.drivers.contract import Store
 from holdfast.testing.drivers.simulation import simulate
-from holdfast.testing.drivers.state_machine import run_machine
+from holdfast.testing.drivers.state_machine import run_state_machine
 from tests.soak import postgres
 from tests.soak.audit import audits
 from tests.soak.crashes import crashes
@@ -50,7 +50,7 @@ def simulation(folder: Path, scale: float) -> str:
 def machine(folder: Path, scale: float) -> str:
     counts = {"memory": int(1500 * scale), "sqlite": int(400 * scale)}
     for name, count in counts.items():
-        run_machine(_spaces(name, folder), max_examples=count, derandomize=False)
+        run_state_machine(_spaces(name, folder), max_examples=count, derandomize=False)
     return (
         f"state machine beside the oracle, {counts['memory']:,} games on memory and {counts['sqlite']:,} on SQLite: "
         "no difference"

@@ -13,7 +13,7 @@ from holdfast.clock import MINUTE
 from holdfast.model.job import JobRecord
 from holdfast.model.settlement import Ack
 from holdfast.testing.drivers.simulation import simulate
-from holdfast.testing.drivers.state_machine import run_machine
+from holdfast.testing.drivers.state_machine import run_state_machine
 from holdfast.testing.servers.postgres import PostgresServer
 from tests.postgres.faults import under_faults
 from tests.sqlite.test_processes import run_processes
@@ -90,7 +90,7 @@ def games(scale: float) -> str:
         for seed in range(seeds):
             report = simulate(20_000 + seed, open_store=lambda: store.space(f"space-{next(numbers)}"))
             assert report.failure is None, f"seed {report.seed} on PostgreSQL: {report.failure}"
-        run_machine(lambda: store.space(f"space-{next(numbers)}"), max_examples=plays, derandomize=False)
+        run_state_machine(lambda: store.space(f"space-{next(numbers)}"), max_examples=plays, derandomize=False)
         store.close()
     return f"PostgreSQL: {seeds:,} seeds of the simulation, {plays:,} games beside the oracle: no difference"
 
