@@ -9,13 +9,13 @@ KNOWN = (Migration("001_init", "CREATE TABLE a (x)"), Migration("002_more", "CRE
 
 
 def test_migrations_are_ordered_by_number(tmp_path, monkeypatch):
-    folder = tmp_path / "other_driver" / "schema"
+    folder = tmp_path / "package_with_schema" / "schema"
     folder.mkdir(parents=True)
-    (tmp_path / "other_driver" / "__init__.py").touch()
+    (tmp_path / "package_with_schema" / "__init__.py").touch()
     for number in (10, 9, 100):
         (folder / f"{number:03}_x.sql").write_text("SELECT 1")
     monkeypatch.syspath_prepend(tmp_path)
-    assert [migration.version for migration in load_migrations("other_driver")] == [9, 10, 100]
+    assert [migration.version for migration in load_migrations("package_with_schema")] == [9, 10, 100]
 
 
 def test_a_checksum_depends_on_the_text_but_not_on_line_ends():

@@ -29,12 +29,12 @@ def test_only_whole_lines_of_comment_are_removed():
 
 
 def test_a_statement_is_named_by_its_folder_and_file(tmp_path, monkeypatch):
-    folder = tmp_path / "some_driver" / "queries" / "enqueue"
+    folder = tmp_path / "package_with_queries" / "queries" / "enqueue"
     folder.mkdir(parents=True)
-    (tmp_path / "some_driver" / "__init__.py").touch()
+    (tmp_path / "package_with_queries" / "__init__.py").touch()
     (folder / "insert.sql").write_text("-- Insert.\nINSERT INTO t ({fixed_columns})\n")
     monkeypatch.syspath_prepend(tmp_path)
-    [(name, text)] = load_statements("some_driver").items()
+    [(name, text)] = load_statements("package_with_queries").items()
     assert name == "enqueue/insert"
     assert text.startswith('INSERT INTO t ("id", "type", "queue", "payload"')
     assert '"attempts"' not in text

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from holdfast.drivers.memory.space import Row, Space
+from holdfast.drivers.memory.rows import Row
+from holdfast.drivers.memory.space import Space
 from holdfast.errors import LeaseError
 from holdfast.model.job import State
 from holdfast.model.lease import Lease

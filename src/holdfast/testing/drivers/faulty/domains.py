@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from holdfast.drivers.memory.space import Row
+from holdfast.drivers.memory.rows import Row
 from holdfast.model.job import JobRecord, State
 from holdfast.model.transition import Transition
 from holdfast.testing.drivers.faulty.faulty_driver import FaultyDriver, FaultySpace
@@ -57,9 +57,9 @@ class _TurnNeverPassedSpace(FaultySpace):
             if not job_ids:
                 del self.domains[row.job.queue, row.job.domain]
 
-    def _leave(self, row: Row) -> None:
-        if (row.available_at, row.seq, row.job.id) in self.waiting[row.lane]:
-            super()._leave(row)
+    def _leave_lane(self, row: Row) -> None:
+        if (row.available_at, row.seq, row.job.id) in self.lanes[row.lane]:
+            super()._leave_lane(row)
 
 
 class TurnNeverPassed(FaultyDriver):
@@ -72,10 +72,10 @@ class _HeadInBackoffLosesTurnSpace(FaultySpace):
     def end(self, row: Row, transition: Transition, verb: str, now: int, started_at: int | None = None) -> None:
         super().end(row, transition, verb, now, started_at)
         if row.job.domain is not None and row.job.state is State.READY:
-            self._leave(row)
+            self._leave_lane(row)
             job_ids = self.domains[row.job.queue, row.job.domain]
             job_ids.append(job_ids.pop(0))
-            self._stand(self.rows[job_ids[0]])
+            self._enter_lane(self.rows[job_ids[0]])
 
 
 class HeadInBackoffLosesTurn(FaultyDriver):
@@ -90,13 +90,13 @@ class _DomainsSharedByQueuesSpace(FaultySpace):
         row = super().add(replace(job, domain=None), now)
         row.job = job
         if domain is not None:
-            self._leave_lane(row)
+            self._remove_from_lane(row)
             self.domains["", domain].append(job.id)
-            self._stand(row)
+            self._enter_lane(row)
         return row
 
-    def _leave_lane(self, row: Row) -> None:
-        self.waiting[row.lane].remove((row.available_at, row.seq, row.job.id))
+    def _remove_from_lane(self, row: Row) -> None:
+        self.lanes[row.lane].remove((row.available_at, row.seq, row.job.id))
 
     def has_turn(self, row: Row) -> bool:
         return row.job.domain is None or self.domains["", row.job.domain][0] == row.job.id
@@ -108,7 +108,7 @@ class _DomainsSharedByQueuesSpace(FaultySpace):
         was_head = job_ids[0] == row.job.id
         job_ids.remove(row.job.id)
         if job_ids and was_head:
-            self._stand(self.rows[job_ids[0]])
+            self._enter_lane(self.rows[job_ids[0]])
 
 
 class DomainsSharedByQueues(FaultyDriver):

@@ -1,14 +1,16 @@
 """Faulty drivers: enqueue and idempotency keys."""
 
-# ruff: noqa: ARG004 - an override keeps the arguments that it does not use
+# ruff: noqa: ARG002 - an override keeps the arguments that it does not use
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from holdfast.drivers.memory.space import Dedupe, Row, Space
+from holdfast.drivers.memory.reserve import lease_rows
+from holdfast.drivers.memory.rows import Row, StoredKey
+from holdfast.drivers.memory.space import Space
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued, Reservation, is_expired
 from holdfast.model.transition import Transition
@@ -22,12 +24,12 @@ class DedupeIsNotAtomic(FaultyDriver):
         """Look up the keys, wait, insert the jobs whose key was free."""
         self._validation.check_enqueue(jobs)
         keys = [(job.queue, job.idempotency_key) for job in jobs if job.idempotency_key is not None]
-        with self._changed:
-            free_keys = [key for key in keys if key not in self._space.dedupe]
+        with self._lock:
+            free_keys = [key for key in keys if key not in self._space.keys]
         time.sleep(RACE_WINDOW_SECONDS if free_keys else 0)
-        with self._changed:
+        with self._lock:
             for queue, key in free_keys:
-                self._space.dedupe.pop((queue, str(key)), None)
+                self._space.keys.pop((queue, str(key)), None)
             return super().enqueue(jobs, now=now)
 
 
@@ -35,9 +37,9 @@ class DedupeIgnoresQueue(FaultyDriver):
     """A key stands for one job in all queues."""
 
     def _enqueue(self, space: Space, job: JobRecord, now: int) -> Enqueued:
-        for (_, key), mapped in space.dedupe.items():
-            if key == job.idempotency_key and self._remembers(space, mapped, now):
-                return Enqueued(id=mapped.job_id, existed=True, conflict=mapped.payload != job.payload)
+        for (_, key), stored_key in space.keys.items():
+            if key == job.idempotency_key and space.is_taken(stored_key, now):
+                return Enqueued(id=stored_key.job_id, existed=True, conflict=stored_key.payload != job.payload)
         return super()._enqueue(space, job, now)
 
 
@@ -45,7 +47,7 @@ class _KeyForgottenAtAckSpace(FaultySpace):
     def end(self, row: Row, transition: Transition, verb: str, now: int, started_at: int | None = None) -> None:
         super().end(row, transition, verb, now, started_at)
         if verb == "ack":
-            self.dedupe = {key: mapped for key, mapped in self.dedupe.items() if mapped.job_id != row.job.id}
+            self.keys = {key: stored_key for key, stored_key in self.keys.items() if stored_key.job_id != row.job.id}
 
 
 class KeyForgottenAtAck(FaultyDriver):
@@ -54,32 +56,40 @@ class KeyForgottenAtAck(FaultyDriver):
     space_type = _KeyForgottenAtAckSpace
 
 
+class _KeyForgottenAtEndingSpace(FaultySpace):
+    def is_taken(self, key: StoredKey, now: int) -> bool:
+        del now
+        row = self.rows.get(key.job_id)
+        return row is not None and not row.job.state.has_ended
+
+
 class KeyForgottenAtEnding(FaultyDriver):
     """A key is remembered until its job ends, not for its window."""
 
-    @staticmethod
-    def _remembers(space: Space, mapped: Dedupe, now: int) -> bool:
-        del now
-        row = space.rows.get(mapped.job_id)
-        return row is not None and not row.job.state.has_ended
+    space_type = _KeyForgottenAtEndingSpace
+
+
+class _KeyForgottenAfterWindowSpace(FaultySpace):
+    def is_taken(self, key: StoredKey, now: int) -> bool:
+        return not is_expired(key.until, now)
 
 
 class KeyForgottenAfterWindow(FaultyDriver):
     """A key is forgotten after its window although its job has not ended."""
 
-    @staticmethod
-    def _remembers(space: Space, mapped: Dedupe, now: int) -> bool:
-        del space
-        return not is_expired(mapped.until, now)
+    space_type = _KeyForgottenAfterWindowSpace
+
+
+class _KeyNeverForgottenSpace(FaultySpace):
+    def is_taken(self, key: StoredKey, now: int) -> bool:
+        del key, now
+        return True
 
 
 class KeyNeverForgotten(FaultyDriver):
     """A key is remembered forever."""
 
-    @staticmethod
-    def _remembers(space: Space, mapped: Dedupe, now: int) -> bool:
-        del space, mapped, now
-        return True
+    space_type = _KeyNeverForgottenSpace
 
 
 class EnqueueOverwritesPayload(FaultyDriver):
@@ -110,18 +120,24 @@ class LeasedEnqueueLeasesKnownJobs(FaultyDriver):
     ) -> tuple[list[Enqueued], list[Reservation]]:
         """Lease every job that has not ended."""
         answers = self.enqueue(jobs, now=now)
-        with self._changed:
-            rows = [row for answer in answers if not (row := self._space.rows[answer.id]).job.state.has_ended]
+        with self._lock:
+            rows = [self._space.rows[answer.id] for answer in answers]
             reserved_at = self._validation.now(now)
-            return answers, self._lease(self._space, rows, reserved_at, reserved_at + lease_for, worker)
+            open_rows = [row for row in rows if not row.job.state.has_ended]
+            return answers, lease_rows(
+                self._space, open_rows, expires_at=reserved_at + lease_for, worker=worker, now=reserved_at
+            )
+
+
+class _NeverLimitedSpace(FaultySpace):
+    def is_limited(self, queues: Collection[str], now: int) -> bool:
+        return False
 
 
 class LeasedEnqueueIgnoresLimits(FaultyDriver):
     """Jobs that are leased at enqueue ignore pause and limits."""
 
-    @staticmethod
-    def _is_limited(space: Space, jobs: Sequence[JobRecord], now: int) -> bool:
-        return False
+    space_type = _NeverLimitedSpace
 
 
 FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (

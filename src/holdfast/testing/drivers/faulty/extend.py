@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from holdfast.drivers.memory.space import Row, Space
+from holdfast.drivers.memory.rows import Row
+from holdfast.drivers.memory.space import Space
 from holdfast.errors import LeaseError, LeaseExpired
 from holdfast.model.lease import Lease, Note
 from holdfast.testing.drivers.faulty.faulty_driver import FaultyDriver, FaultySpace
@@ -56,12 +57,15 @@ class ExtendNotStored(FaultyDriver):
     space_type = _ExtendNotStoredSpace
 
 
+class _OmittedNoteFieldsErasedSpace(FaultySpace):
+    def store_note(self, row: Row, note: Note) -> None:
+        row.note, row.started_at = note, note.started_at
+
+
 class OmittedNoteFieldsErased(FaultyDriver):
     """A field that a note omits is erased."""
 
-    @staticmethod
-    def _keep(row: Row, note: Note) -> None:
-        row.note, row.started_at = note, note.started_at
+    space_type = _OmittedNoteFieldsErasedSpace
 
 
 class CancelRequestNotReported(FaultyDriver):

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.drivers.memory.driver import MemoryDriver
-from holdfast.drivers.memory.space import Row, Space
+from holdfast.drivers.memory.rows import Row
+from holdfast.drivers.memory.space import Space
 from holdfast.errors import LeaseError, LeaseExpired, LeaseMismatch
 from holdfast.model.lease import Lease, Reservation
 from holdfast.model.settlement import Ack, Settlement
@@ -39,24 +40,31 @@ class AckIgnoresExpiry(FaultyDriver):
         return answer
 
 
+class _LeaseExpiresLateSpace(FaultySpace):
+    def refusal(self, lease: Lease, now: int) -> LeaseError | None:
+        refusal = super().refusal(lease, now)
+        return None if isinstance(refusal, LeaseExpired) and refusal.expires_at == now else refusal
+
+
 class LeaseExpiresLate(FaultyDriver):
     """A lease is still valid at expires_at: ``>`` instead of ``>=``."""
 
-    @staticmethod
-    def _refusal(row: Row | None, lease: Lease, now: int) -> LeaseError | None:
-        refusal = MemoryDriver._refusal(row, lease, now)
-        return None if isinstance(refusal, LeaseExpired) and refusal.expires_at == now else refusal
+    space_type = _LeaseExpiresLateSpace
+
+
+class _ExpiryBeforeTokenSpace(FaultySpace):
+    def refusal(self, lease: Lease, now: int) -> LeaseError | None:
+        refusal = super().refusal(lease, now)
+        row = self.rows.get(lease.job_id)
+        if isinstance(refusal, LeaseMismatch) and row is not None and (row.expires_at or 0) <= now:
+            return LeaseExpired(lease.job_id, expires_at=row.expires_at or 0, now=now)
+        return refusal
 
 
 class ExpiryReportedBeforeWrongToken(FaultyDriver):
     """A wrong token is reported as an expired lease."""
 
-    @staticmethod
-    def _refusal(row: Row | None, lease: Lease, now: int) -> LeaseError | None:
-        refusal = MemoryDriver._refusal(row, lease, now)
-        if isinstance(refusal, LeaseMismatch) and row is not None and (row.expires_at or 0) <= now:
-            return LeaseExpired(lease.job_id, expires_at=row.expires_at or 0, now=now)
-        return refusal
+    space_type = _ExpiryBeforeTokenSpace
 
 
 class TokensReused(FaultyDriver):
@@ -64,7 +72,7 @@ class TokensReused(FaultyDriver):
 
     def reserve(self, queues: Sequence[str], **options: Any) -> list[Reservation]:
         """Reserve, and put the old token back."""
-        with self._changed:
+        with self._lock:
             reservations = super().reserve(queues, **options)
             return [
                 self._with_old_token(reservation, self._space.rows[reservation.job.id]) for reservation in reservations
@@ -89,7 +97,7 @@ class FencesPerQueue(FaultyDriver):
 
     def reserve(self, queues: Sequence[str], **options: Any) -> list[Reservation]:
         """Reserve, and replace each fence."""
-        with self._changed:
+        with self._lock:
             return [self._with_queue_fence(reservation) for reservation in super().reserve(queues, **options)]
 
     def _with_queue_fence(self, reservation: Reservation) -> Reservation:
@@ -107,14 +115,14 @@ class FencesRestartPerConnection(FaultyDriver):
     def space(self, name: str) -> MemoryDriver:
         """Return the space with its counter set to 0."""
         driver = super().space(name)
-        driver._space._counter = 0
+        driver._space.counter.last = 0
         return driver
 
 
 class _FencesReusedSpace(FaultySpace):
     def next_numbers(self, count: int) -> int:
-        if self._counter > 12:
-            self._counter = 0
+        if self.counter.last > 12:
+            self.counter.last = 0
         return super().next_numbers(count)
 
 
@@ -129,12 +137,12 @@ class ReserveIsNotAtomic(FaultyDriver):
 
     def reserve(self, queues: Sequence[str], **options: Any) -> list[Reservation]:
         """Find a job, wait, reserve; return that job even if another caller has it."""
-        with self._changed:
+        with self._lock:
             now = self._validation.now(options.get("now"))
-            lanes = [places for lane, places in self._space.waiting.items() if lane.queue in queues]
+            lanes = [places for lane, places in self._space.lanes.items() if lane.queue in queues]
             found_ids = [job_id for places in lanes for due_at, _, job_id in places if due_at <= now][:1]
         time.sleep(RACE_WINDOW_SECONDS if found_ids else 0)
-        with self._changed:
+        with self._lock:
             reservations = super().reserve(queues, **options)
             return reservations or [
                 self._reservation_of(row) for job_id in found_ids if (row := self._space.rows[job_id]).token

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from holdfast.drivers.contract import Page, Registry
-from holdfast.drivers.memory.space import Row
+from holdfast.drivers.memory.rows import Row
 from holdfast.drivers.validation import Validation
 from holdfast.errors import LedgerTrimmed
 from holdfast.model.job import State

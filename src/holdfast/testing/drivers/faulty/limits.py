@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from holdfast.drivers.memory.space import Row, Space
+from holdfast.drivers.memory.rows import Row
+from holdfast.drivers.memory.space import Space
 from holdfast.model.order import Capacity
 from holdfast.testing.drivers.faulty.faulty_driver import FaultyDriver, FaultySpace
 
@@ -45,12 +46,12 @@ class TypeLimitsIgnored(FaultyDriver):
 
 class _InflightNotCountedSpace(FaultySpace):
     def capacity(self, queues: list[str], now: int) -> Capacity:
-        leased, self.leased = self.leased, self.leased.copy()
-        self.leased.clear()
+        leases, self.leases = self.leases, self.leases.copy()
+        self.leases.clear()
         try:
             return super().capacity(queues, now)
         finally:
-            self.leased = leased
+            self.leases = leases
 
 
 class MaxInflightPerCall(FaultyDriver):

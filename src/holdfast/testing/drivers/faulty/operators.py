@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.clock import DAY
 from holdfast.drivers.contract import Inspection, JobFilter, QueueCounts, Trimmed
+from holdfast.drivers.memory.settle import end_leases
 from holdfast.model.job import State
 from holdfast.testing.drivers.faulty.faulty_driver import FaultyDriver
 
@@ -18,11 +19,11 @@ class CancelEndsRunningJob(FaultyDriver):
     def cancel(self, job_ids: Sequence[str], *, now: int | None = None) -> list[State | None]:
         """End the jobs that got only a cancel request."""
         answers = super().cancel(job_ids, now=now)
-        with self._changed:
+        with self._lock:
             for index, job_id in enumerate(job_ids):
                 row = self._space.rows.get(job_id)
                 if row is not None and row.job.state is State.INFLIGHT:
-                    self._reap(self._space, [row], self._validation.now(now))
+                    end_leases(self._space, [row], self._validation.now(now))
                     answers[index] = row.job.state
         return answers
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from holdfast.drivers.memory.space import Row, Space
+from holdfast.drivers.memory.rows import Row
+from holdfast.drivers.memory.space import Space
 from holdfast.model.job import State
 from holdfast.model.order import pick
 from holdfast.model.transition import Transition
@@ -20,7 +21,7 @@ class PriorityReversed(FaultyDriver):
         capacity = space.capacity(queues, now)
         lanes = [
             (lane._replace(priority=9 - lane.priority), space.due(lane, now))
-            for lane in space.waiting
+            for lane in space.lanes
             if lane.queue in queues and (types is None or lane.type in types)
         ]
         places = pick(lanes, limit=limit, capacity=capacity)
@@ -80,11 +81,11 @@ class _RetriedJobLostSpace(FaultySpace):
     def end(self, row: Row, transition: Transition, verb: str, now: int, started_at: int | None = None) -> None:
         super().end(row, transition, verb, now, started_at)
         if verb == "retry" and row.job.state is State.READY:
-            self._leave(row)
+            self._leave_lane(row)
 
-    def _leave(self, row: Row) -> None:
-        if (row.available_at, row.seq, row.job.id) in self.waiting[row.lane]:
-            super()._leave(row)
+    def _leave_lane(self, row: Row) -> None:
+        if (row.available_at, row.seq, row.job.id) in self.lanes[row.lane]:
+            super()._leave_lane(row)
 
 
 class RetriedJobLost(FaultyDriver):
@@ -125,9 +126,9 @@ class _RequeueKeepsPlaceSpace(FaultySpace):
     def requeue(self, row: Row, now: int) -> None:
         super().requeue(row, now)
         requeued = self.rows[row.job.id]
-        self._leave(requeued)
+        self._leave_lane(requeued)
         requeued.available_at = row.available_at
-        self._stand(requeued)
+        self._enter_lane(requeued)
 
 
 class RequeueKeepsPlace(FaultyDriver):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.drivers.contract import REAP_LIMIT
-from holdfast.drivers.memory.space import Row
+from holdfast.drivers.memory.rows import Row
 from holdfast.model.lease import Reservation
 from holdfast.testing.drivers.faulty.faulty_driver import FaultyDriver, FaultySpace
 
@@ -36,7 +36,7 @@ class ReapsEarly(FaultyDriver):
 class _ReapsValidLeasesSpace(FaultySpace):
     def expired(self, queues: list[str], now: int) -> list[Row]:
         del now
-        return [self.rows[job_id] for queue in queues for _, _, job_id in self.leased[queue]]
+        return [self.rows[job_id] for queue in queues for _, _, job_id in self.leases[queue]]
 
 
 class ReapsValidLeases(FaultyDriver):

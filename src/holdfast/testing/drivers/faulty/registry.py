@@ -7,20 +7,34 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from holdfast.drivers.memory.registry import RegistryTable
 from holdfast.drivers.memory.space import Space
 from holdfast.errors import LeaseError, WriteRefused
 from holdfast.model.registry import Change, Entry
 from holdfast.model.settlement import Ack, Settlement
 from holdfast.model.transition import is_repeat
-from holdfast.testing.drivers.faulty.faulty_driver import RACE_WINDOW_SECONDS, FaultyDriver
+from holdfast.testing.drivers.faulty.faulty_driver import RACE_WINDOW_SECONDS, FaultyDriver, FaultySpace
+
+
+def _space_with_registry(table: type[RegistryTable]) -> type[FaultySpace]:
+    class SpaceWithRegistry(FaultySpace):
+        def __init__(self, driver: FaultyDriver) -> None:
+            super().__init__(driver)
+            self.registry = table(self.counter)
+
+    return SpaceWithRegistry
+
+
+class _VersionsIgnoredTable(RegistryTable):
+    def find_conflict(self, changes: Sequence[Change], now: int) -> Change | None:
+        del changes, now
+        return None
 
 
 class VersionsIgnored(FaultyDriver):
     """Versions are not compared."""
 
-    def _conflict(self, space: Space, changes: Sequence[Change], now: int) -> Change | None:
-        del space, changes, now
-        return None
+    space_type = _space_with_registry(_VersionsIgnoredTable)
 
 
 class WriteIsNotAtomic(FaultyDriver):
@@ -30,33 +44,39 @@ class WriteIsNotAtomic(FaultyDriver):
         """Compare, wait, set."""
         if len(changes) != 1:
             return super().write(changes, now=now)
-        with self._changed:
-            conflict = self._conflict(self._open(), changes, self._validation.now(now))
+        with self._lock:
+            conflict = self._open_space().registry.find_conflict(changes, self._validation.now(now))
         time.sleep(RACE_WINDOW_SECONDS)
         return [None] if conflict else super().write([replace(changes[0], version=None)], now=now)
+
+
+class _TtlIgnoredTable(RegistryTable):
+    def read(self, kind: str, key: str, now: int) -> Entry | None:
+        del now
+        return self.entries.get((kind, key))
 
 
 class TtlIgnored(FaultyDriver):
     """An expired row is visible until it is trimmed."""
 
-    @staticmethod
-    def _entry(space: Space, kind: str, key: str, now: int) -> Entry | None:
-        del now
-        return space.registry.get((kind, key))
+    space_type = _space_with_registry(_TtlIgnoredTable)
+
+
+class _VersionsRestartTable(RegistryTable):
+    def apply(self, change: Change, now: int) -> Entry:
+        old = self.entries.get((change.kind, change.key))
+        entry = super().apply(change, now)
+        if change.value is None:
+            return entry
+        entry = replace(entry, version=1 if old is None else old.version + 1)
+        self.entries[change.kind, change.key] = entry
+        return entry
 
 
 class VersionsRestart(FaultyDriver):
     """The versions of a removed row start again at 1."""
 
-    @staticmethod
-    def _change(space: Space, change: Change, now: int) -> Entry:
-        old = space.registry.get((change.kind, change.key))
-        entry = FaultyDriver._change(space, change, now)
-        if change.value is None:
-            return entry
-        entry = replace(entry, version=1 if old is None else old.version + 1)
-        space.registry[change.kind, change.key] = entry
-        return entry
+    space_type = _space_with_registry(_VersionsRestartTable)
 
 
 class ScanIgnoresKind(FaultyDriver):
@@ -64,7 +84,7 @@ class ScanIgnoresKind(FaultyDriver):
 
     def scan(self, kind: str, **options: Any) -> list[Entry]:
         """Return the rows of all kinds."""
-        kinds = sorted({kind, *(other for other, _ in self._space.registry)})
+        kinds = sorted({kind, *(other for other, _ in self._space.registry.entries)})
         return [entry for name in kinds for entry in super(ScanIgnoresKind, self).scan(name, **options)]
 
 
@@ -75,7 +95,7 @@ class RefusedAckWrites(FaultyDriver):
         answer = super()._settle(space, settlement, now)
         if answer is not None and isinstance(settlement, Ack):
             for change in settlement.writes:
-                self._change(space, change, now)
+                space.registry.apply(change, now)
         return answer
 
 
@@ -86,9 +106,9 @@ class RefusedAckWritesInPart(FaultyDriver):
         answer = super()._settle(space, settlement, now)
         if isinstance(answer, WriteRefused) and isinstance(settlement, Ack):
             for change in settlement.writes:
-                if self._conflict(space, (change,), now) is not None:
+                if space.registry.find_conflict((change,), now) is not None:
                     break
-                self._change(space, change, now)
+                space.registry.apply(change, now)
         return answer
 
 
@@ -99,7 +119,7 @@ class RepeatedAckWritesAgain(FaultyDriver):
         row = space.rows.get(settlement.lease.job_id)
         if isinstance(settlement, Ack) and row is not None and is_repeat(row.held, settlement):
             for change in settlement.writes:
-                self._change(space, change, now)
+                space.registry.apply(change, now)
         return super()._settle(space, settlement, now)
 
 

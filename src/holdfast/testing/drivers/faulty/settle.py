@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import deepcopy
 
-from holdfast.drivers.memory.space import Row, Space
+from holdfast.drivers.memory.rows import Row
+from holdfast.drivers.memory.space import Space
 from holdfast.errors import LeaseError
 from holdfast.model.job import State
 from holdfast.model.settlement import Settlement
@@ -48,8 +49,7 @@ class RepeatRefused(FaultyDriver):
     """A repeated settlement is refused: a worker whose answer was lost seems to have lost its lease."""
 
     def _settle(self, space: Space, settlement: Settlement, now: int) -> LeaseError | None:
-        row = space.rows.get(settlement.lease.job_id)
-        return self._refusal(row, settlement.lease, now) or super()._settle(space, settlement, now)
+        return space.refusal(settlement.lease, now) or super()._settle(space, settlement, now)
 
 
 class RepeatWritesLedgerAgain(FaultyDriver):
@@ -58,7 +58,7 @@ class RepeatWritesLedgerAgain(FaultyDriver):
     def _settle(self, space: Space, settlement: Settlement, now: int) -> LeaseError | None:
         row = space.rows.get(settlement.lease.job_id)
         if row is not None and is_repeat(row.held, settlement):
-            space.ledger.append(space.ledger[-1])
+            space.ledger.append(space.ledger.rows[-1])
         return super()._settle(space, settlement, now)
 
 
@@ -67,9 +67,9 @@ class BatchRefusedAsAWhole(FaultyDriver):
 
     def settle(self, settlements: Sequence[Settlement], *, now: int | None = None) -> list[LeaseError | None]:
         """Try the batch on a copy; refuse everything at the first refusal."""
-        with self._changed:
+        with self._lock:
             self._validation.check_settle(settlements)
-            copied_space = deepcopy(self._open())
+            copied_space = deepcopy(self._open_space())
             answers = [self._settle(copied_space, settlement, self._validation.now(now)) for settlement in settlements]
             refusals = [answer for answer in answers if answer is not None]
             return [refusals[0]] * len(answers) if refusals else super().settle(settlements, now=now)

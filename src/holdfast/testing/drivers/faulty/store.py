@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from holdfast.clock import Clock
 from holdfast.drivers.contract import Feature
-from holdfast.drivers.memory.driver import Memory
+from holdfast.drivers.memory.driver import MemoryStore
 from holdfast.drivers.validation import Validation
 from holdfast.errors import InvalidInput
 from holdfast.model.job import JobRecord, State
@@ -22,10 +22,10 @@ class SpacesShared(FaultyDriver):
         *,
         caller_clock: bool = False,
         space: str = "main",
-        memory: Memory | None = None,
+        store: MemoryStore | None = None,
     ) -> None:
         del space
-        super().__init__(clock, caller_clock=caller_clock, memory=memory)
+        super().__init__(clock, caller_clock=caller_clock, store=store)
 
 
 class _AcceptsAnyInstant(Validation):
