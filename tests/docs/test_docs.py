@@ -19,7 +19,7 @@ from holdfast.model.request import JobRequest
 from holdfast.wire.envelope import _Envelope, _Identity, _Status, from_envelope, identity_bytes, to_envelope
 from holdfast.worker import heartbeat, pool, settler
 from holdfast.worker.limits import Limits
-from holdfast.worker.worker import WorkerOptions
+from holdfast.worker.options import WorkerOptions
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -13,7 +13,7 @@ WORKER = """
 import sys
 from datetime import timedelta
 from holdfast.app import Holdfast
-from holdfast.worker.worker import WorkerOptions
+from holdfast.worker.options import WorkerOptions
 
 app = Holdfast(sys.argv[1])
 app.handler("t", queue="q")(lambda payload: None)
