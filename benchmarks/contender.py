@@ -20,7 +20,9 @@ from benchmarks.sides import tell_start
 from benchmarks.sqlite_speed import drain
 from holdfast.app import Holdfast
 from holdfast.worker.context import Context
-from holdfast.worker.worker import Settled, Worker, WorkerOptions
+from holdfast.worker.options import WorkerOptions
+from holdfast.worker.status import Settled
+from holdfast.worker.worker import Worker
 
 if TYPE_CHECKING:
     from huey import SqliteHuey

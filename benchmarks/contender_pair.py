@@ -13,7 +13,7 @@ import time
 from benchmarks.handlers import handler
 from benchmarks.jobs import QUEUE, TYPE
 from holdfast.app import Holdfast
-from holdfast.worker.worker import WorkerOptions
+from holdfast.worker.options import WorkerOptions
 
 READY = "ready"
 

@@ -11,7 +11,7 @@ from benchmarks.jobs import alike, fill, make
 from benchmarks.measure import Answer, throughput
 from benchmarks.raw_postgres import RawPostgres
 from benchmarks.sqlite_speed import drain
-from holdfast.client import BATCH
+from holdfast.client import MAX_BATCH_JOBS as BATCH
 from holdfast.testing.servers.postgres import PostgresServer
 
 JOBS = 20_000

@@ -27,7 +27,7 @@ from benchmarks.contender import HANG
 from benchmarks.jobs import fill, make
 from benchmarks.measure import Answer, latency, throughput
 from benchmarks.sides import listener, next_start, seconds, until_start
-from holdfast.client import BATCH as CLIENT_BATCH
+from holdfast.client import MAX_BATCH_JOBS as CLIENT_BATCH
 from holdfast.testing.servers.postgres import PostgresServer
 
 JOBS = 20_000

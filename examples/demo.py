@@ -34,7 +34,7 @@ from holdfast.spark.execution.progress import Progress
 from holdfast.spark.history.audit import CHECKS
 from holdfast.worker.context import Context
 from holdfast.worker.control import Unrecoverable
-from holdfast.worker.worker import WorkerOptions
+from holdfast.worker.options import WorkerOptions
 
 OUT = Path(__file__).parents[1] / "build" / "demo"
 LEASE = timedelta(seconds=5)  # short, so that lost leases are noticed while you watch

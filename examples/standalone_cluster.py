@@ -19,7 +19,7 @@ from holdfast.spark.execution.progress import Progress
 from holdfast.spark.session import JAVA_OPTIONS
 from holdfast.testing.servers.postgres import PostgresServer
 from holdfast.testing.servers.spark_cluster import SparkCluster
-from holdfast.worker.worker import WorkerOptions
+from holdfast.worker.options import WorkerOptions
 
 ORDERS = 300
 SETTINGS = {

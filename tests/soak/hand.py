@@ -26,7 +26,7 @@ from holdfast.model.lease import Reservation
 from holdfast.model.retry import Fixed
 from holdfast.model.settlement import Settlement
 from holdfast.worker.context import Context
-from holdfast.worker.worker import WorkerOptions
+from holdfast.worker.options import WorkerOptions
 
 QUEUE = "soak"
 NAP = "nap"  # sleeps for as many seconds as its payload says

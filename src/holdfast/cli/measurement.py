@@ -30,7 +30,7 @@ from holdfast.drivers.contract import JobFilter, Store
 from holdfast.model.job import JobRecord, State
 from holdfast.model.ledger import Ending
 from holdfast.model.settlement import Ack
-from holdfast.worker.worker import WorkerOptions
+from holdfast.worker.options import WorkerOptions
 
 NOOP, TELL = "bench.noop", "bench.tell"
 PAYLOAD = b'{"customer": 48151623, "action": "refresh", "note": "a payload of a usual size, some hundred bytes long"}'

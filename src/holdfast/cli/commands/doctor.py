@@ -180,7 +180,7 @@ def _room(_: Session, store: Store) -> Iterator[Check]:
 
 def _vital_signs(_: Session, store: Store) -> Iterator[Check]:
     """Of a database with vacuum: rows it has not removed yet, and the transaction that may be holding it back."""
-    look = getattr(store, "vital_signs", None)
+    look = getattr(store, "table_health", None)
     if look is None:
         return
     signs = look()

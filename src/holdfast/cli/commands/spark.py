@@ -10,7 +10,7 @@ from holdfast.cli.commands.work import DRAIN, app_of
 from holdfast.cli.optional_packages import master_option, spark_engine
 from holdfast.cli.parameters import LENGTH, SETTING
 from holdfast.cli.session import Command, Session, pass_session
-from holdfast.worker.worker import WorkerOptions
+from holdfast.worker.options import WorkerOptions
 
 
 @click.group()

@@ -16,7 +16,7 @@ from holdfast.cli.parameters import LENGTH
 from holdfast.cli.session import Code, Command, Session, Stop, pass_session
 from holdfast.model import duration
 from holdfast.worker.limits import MEBIBYTE, Limits
-from holdfast.worker.worker import WorkerOptions
+from holdfast.worker.options import WorkerOptions
 
 FOREVER = "forever"
 
@@ -39,7 +39,7 @@ DRAIN = _Drain()
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Repeatable; by default those of the handlers.")
 @click.option("--processes", type=click.IntRange(1, 1024), help="Child processes; by default one for each core.")
 @click.option(
-    "--threads", type=click.IntRange(1, 1024), default=1, show_default=True, help="Jobs at a time in each process."
+    "--concurrency", type=click.IntRange(1, 1024), default=1, show_default=True, help="Jobs at a time in each process."
 )
 @click.option("--lease", type=LENGTH, default="15s", show_default=True, help="Extended every third of it.")
 @click.option(
@@ -62,7 +62,7 @@ def work(
     *,
     queues: tuple[str, ...],
     processes: int | None,
-    threads: int,
+    concurrency: int,
     lease: timedelta,
     drain: timedelta | None,
     grace: timedelta,
@@ -83,7 +83,7 @@ def work(
     options = WorkerOptions(
         queues=tuple(dict.fromkeys(queues)) or None,
         processes=processes or os.cpu_count() or 1,
-        threads=threads,
+        concurrency=concurrency,
         lease=lease,
         drain=drain,
         grace=grace,
@@ -98,7 +98,7 @@ def work(
     if not as_json:
         names = ", ".join(worker.queues)
         session.screen.line(
-            f"{worker.name}: {options.processes * threads} at a time from {names}; "
+            f"{worker.name}: {options.processes * concurrency} at a time from {names}; "
             f"lease {duration.format_exact(lease)}; {len(app.catalogue.types)} types"
         )
     try:
