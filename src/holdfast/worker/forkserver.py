@@ -144,6 +144,9 @@ def _serve(control: socket.socket, child_main: ChildMain) -> None:
             _signal_child(pid, signal.SIGKILL)
         for pid in children:
             os.waitpid(pid, 0)
+        signal.set_wakeup_fd(-1)
+        awake.close()
+        wake.close()
 
 
 def _serve_once(

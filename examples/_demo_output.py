@@ -1,4 +1,4 @@
-"""What the demo shows: calm in a terminal of 80 columns or less, plain where there is none."""
+"""The output of the demo: tables of at most 80 columns in a terminal, plain text in a pipe."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-WIDTH = 80
+MAX_WIDTH = 80
 
 
-class Screen:
-    """Sections one below the other."""
+class Output:
+    """Prints titled sections of lines, tables and checks."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._console = Console(highlight=False, quiet=quiet)
-        self._console.width = min(WIDTH, self._console.width)
+        self._console.width = min(MAX_WIDTH, self._console.width)
         self._good, self._bad = ("✓", "✗") if _can_print(self._console, "✓✗") else ("ok", "FAILED")
 
-    def title(self, text: str, about: str) -> None:
-        """The first line."""
-        self._console.print(f"[bold cyan]{text}[/]  {about}\n")
+    def title(self, text: str, subtitle: str) -> None:
+        """Print the first line."""
+        self._console.print(f"[bold cyan]{text}[/]  {subtitle}\n")
 
-    def section(self, text: str, about: str = "") -> None:
-        """A heading."""
-        self._console.print(f"\n[bold]{text}[/]  [dim]{escape(about)}[/]")
+    def section(self, text: str, code: str = "") -> None:
+        """Print a heading and the code that the section is about."""
+        self._console.print(f"\n[bold]{text}[/]  [dim]{escape(code)}[/]")
 
     def line(self, text: str) -> None:
-        """One line of a section; longer than the screen only if it is one word, which can be copied then."""
+        """Print one line of a section; a long path or URL is not wrapped, so that it can be copied."""
         self._console.print(f"  {escape(text)}", soft_wrap=True)
 
-    def waiting(self, text: str) -> AbstractContextManager[object]:
-        """Something that moves while a step takes its time; where nothing can move, nothing."""
+    def spinner(self, text: str) -> AbstractContextManager[object]:
+        """Show a spinner inside the block if the output is a terminal."""
         return self._console.status(f"[dim]{escape(text)}[/]", spinner="dots")
 
-    def claim(self, text: str, *, holds: bool) -> None:
-        """What should be so, and whether it is."""
-        mark = f"[green]{self._good}[/]" if holds else f"[bold red]{self._bad} not so:[/]"
+    def check(self, text: str, *, holds: bool) -> None:
+        """Print a statement and whether it holds."""
+        mark = f"[green]{self._good}[/]" if holds else f"[bold red]{self._bad} does not hold:[/]"
         self._console.print(f"  {mark} {escape(text)}")
 
     def table(self, texts: Sequence[str], numbers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        """Columns of texts, then columns of numbers."""
+        """Print columns of text, then columns of numbers."""
         table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
         for place, heading in enumerate(texts):
             table.add_column(heading if place else f"  {heading}", overflow="fold")

@@ -1,8 +1,8 @@
-"""Oban's side of a benchmark, in a process of its own: ``python -m benchmarks.contender_oban ROLE ...``.
+"""Oban's side of a benchmark, in a child process: ``python -m benchmarks.peer_oban ROLE ...``.
 
-Oban needs Python 3.12 or later, so it is no part of the locked packages; where it is installed beside them, the
-benchmark asks. Its tables are durable, its loop is uvloop as its command line has it, and the limit of its queue, which
-is at once its batch and how many jobs it runs at a time, is the quickest of those that were tried.
+Oban needs Python 3.12 or later, so it is not among the locked packages; it is measured where it has been installed
+separately. Its tables are durable, and its event loop is uvloop as in its command line. The limit of an Oban queue is
+both the batch size and the number of concurrent jobs; the benchmark uses the fastest limit that was tried.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from oban.job import Job
 from oban.schema import install
 
 QUEUE = "bench"
-LOOK_EVERY = 0.02  # seconds between two looks for what is left
-LEFT = "SELECT FROM oban_jobs WHERE state IN ('available', 'executing') LIMIT 1"
+POLL_INTERVAL_SECONDS = 0.02
+UNFINISHED = "SELECT FROM oban_jobs WHERE state IN ('available', 'executing') LIMIT 1"
 
 
 @worker(queue=QUEUE)
@@ -30,18 +30,18 @@ class Noop:
     """Does nothing."""
 
     async def process(self, _job: Job) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 def enqueue(url: str, count: str, batch: str) -> None:
-    """A batch is one call. Makes the tables, if there are none."""
+    """Time bulk enqueue; one batch is one call. Creates the tables if they do not exist."""
 
     async def main() -> None:
         pool = await Oban.create_pool(url)
         async with pool.connection() as connection:
-            found = await connection.execute("SELECT to_regclass('oban_jobs')")
-            known = await found.fetchone()
-        if known is None or known[0] is None:
+            cursor = await connection.execute("SELECT to_regclass('oban_jobs')")
+            row = await cursor.fetchone()
+        if row is None or row[0] is None:
             await install(pool)
         client = Oban(pool=pool)
         started = time.perf_counter()
@@ -54,29 +54,30 @@ def enqueue(url: str, count: str, batch: str) -> None:
 
 
 def drain(url: str, processes: str, limit: str) -> None:
-    """From the start of the queues, with connections there, until nothing is left."""
+    """Time from the start of the queues, with connections open, until every job has ended."""
     context = multiprocessing.get_context("fork")
-    barrier, told = context.Barrier(int(processes)), context.SimpleQueue()
-    crew = [context.Process(target=_drain, args=(url, int(limit), barrier, told)) for _ in range(int(processes))]
-    for process in crew:
+    barrier, results = context.Barrier(int(processes)), context.SimpleQueue()
+    arguments = (url, int(limit), barrier, results)
+    children = [context.Process(target=_drain, args=arguments) for _ in range(int(processes))]
+    for process in children:
         process.start()
-    began, ended = zip(*(told.get() for _ in crew), strict=True)
-    for process in crew:
+    began, ended = zip(*(results.get() for _ in children), strict=True)
+    for process in children:
         process.join()
     print(max(ended) - min(began))
 
 
-def _drain(url: str, limit: int, barrier: Barrier, told: SimpleQueue[tuple[float, float]]) -> None:
+def _drain(url: str, limit: int, barrier: Barrier, results: SimpleQueue[tuple[float, float]]) -> None:
     async def main() -> None:
         pool = await Oban.create_pool(url)
         await pool.wait()
         barrier.wait()
         began = time.perf_counter()
         async with Oban(pool=pool, queues={QUEUE: limit}), pool.connection() as connection:
-            while await (await connection.execute(LEFT)).fetchone() is not None:  # noqa: ASYNC110 - it has no event
-                await asyncio.sleep(LOOK_EVERY)
+            while await (await connection.execute(UNFINISHED)).fetchone() is not None:  # noqa: ASYNC110 - Oban has no event
+                await asyncio.sleep(POLL_INTERVAL_SECONDS)
             ended = time.perf_counter()
-        told.put((began, ended))
+        results.put((began, ended))
         await pool.close()
 
     uvloop.run(main())

@@ -1,8 +1,8 @@
-"""PgQueuer's side of a benchmark, in a process of its own: ``python -m benchmarks.contender_pgqueuer ROLE ...``.
+"""PgQueuer's side of a benchmark, in a child process: ``python -m benchmarks.peer_pgqueuer ROLE ...``.
 
-It is set up by its own guide to performance: asyncpg, uvloop as its command line has it, its settings for autovacuum,
-large batches for short jobs; its tables stay durable, which is its default. The guide names both a pool and one direct
-connection for the manager, and which one is quicker differs: the benchmark asks for both.
+PgQueuer is configured by its own performance guide: asyncpg, uvloop as in its command line, its autovacuum settings,
+large batches for short jobs. Its tables stay durable, which is its default. The guide names both a pool and one direct
+connection for the manager; sometimes one is faster, sometimes the other, so the benchmark measures both.
 """
 
 from __future__ import annotations
@@ -26,42 +26,45 @@ from pgqueuer.queries import Queries
 from pgqueuer.types import QueueExecutionMode
 
 from benchmarks.jobs import PAYLOAD, TYPE
-from benchmarks.sides import tell_start
+from benchmarks.processes import report_start
 
-POOL = {"min_size": 5, "max_size": 20}  # as in its guide
+POOL = {"min_size": 5, "max_size": 20}  # as in the guide
 
 
-class Watched(Queries):
-    """Knows when it has settled something for the last time."""
+class TimedQueries(Queries):
+    """Queries that record the time of the last settlement."""
 
-    last = 0.0
+    last_settled = 0.0
 
     async def log_jobs(self, *arguments: Any) -> None:
-        """Its own, and the time."""
+        """Settle, then record the time."""
         await super().log_jobs(*arguments)
-        self.last = time.perf_counter()
+        self.last_settled = time.perf_counter()
 
 
-def drain(url: str, count: str, processes: str, batch: str, over: str) -> None:
-    """From the start of the first manager to the last settlement of all; connecting and stopping are not counted."""
+def drain(url: str, count: str, processes: str, batch: str, connection_kind: str) -> None:
+    """Time from the start of the first manager to the last settlement; connecting and stopping do not count."""
     context = multiprocessing.get_context("fork")
-    barrier, told = context.Barrier(int(processes)), context.SimpleQueue()
-    crew = [context.Process(target=_drain, args=(url, int(batch), over, barrier, told)) for _ in range(int(processes))]
-    for process in crew:
+    barrier, results = context.Barrier(int(processes)), context.SimpleQueue()
+    arguments = (url, int(batch), connection_kind, barrier, results)
+    children = [context.Process(target=_drain, args=arguments) for _ in range(int(processes))]
+    for process in children:
         process.start()
-    began, ended, ran = zip(*(told.get() for _ in crew), strict=True)
-    for process in crew:
+    began, ended, ran = zip(*(results.get() for _ in children), strict=True)
+    for process in children:
         process.join()
     assert sum(ran) == int(count), ran
     print(max(ended) - min(began))
 
 
-def _drain(url: str, batch: int, over: str, barrier: Barrier, told: SimpleQueue[tuple[float, float, int]]) -> None:
+def _drain(
+    url: str, batch: int, connection_kind: str, barrier: Barrier, results: SimpleQueue[tuple[float, float, int]]
+) -> None:
     async def main() -> None:
-        if over == "pool":
-            queries = Watched(AsyncpgPoolDriver(await asyncpg.create_pool(url, **POOL)))
+        if connection_kind == "pool":
+            queries = TimedQueries(AsyncpgPoolDriver(await asyncpg.create_pool(url, **POOL)))
         else:
-            queries = Watched(AsyncpgDriver(await asyncpg.connect(url)))
+            queries = TimedQueries(AsyncpgDriver(await asyncpg.connect(url)))
         manager = PgQueuer(queries.driver, queries=queries)
         ran = 0
 
@@ -73,16 +76,16 @@ def _drain(url: str, batch: int, over: str, barrier: Barrier, told: SimpleQueue[
         barrier.wait()
         began = time.perf_counter()
         await manager.run(batch_size=batch, mode=QueueExecutionMode.drain)
-        told.put((began, queries.last, ran))
+        results.put((began, queries.last_settled, ran))
 
     uvloop.run(main())
 
 
 def enqueue(url: str, count: str, batch: str) -> None:
-    """A batch is one call, which is one statement."""
+    """Time bulk enqueue; one batch is one call, which is one statement."""
 
     async def main() -> None:
-        queries = await queries_at(url)
+        queries = await _connect(url)
         started = time.perf_counter()
         for _ in range(0, int(count), int(batch)):
             await queries.enqueue([TYPE] * int(batch), [PAYLOAD] * int(batch), [0] * int(batch))
@@ -92,15 +95,15 @@ def enqueue(url: str, count: str, batch: str) -> None:
 
 
 def listen(url: str, pipe: str) -> None:
-    """One idle manager, with the batches of its default."""
+    """Run an idle manager with its default batch size."""
 
     async def main() -> None:
-        queries = await queries_at(url)
+        queries = await _connect(url)
         manager = PgQueuer(queries.driver, queries=queries)
 
         @manager.entrypoint(TYPE)
-        async def told(_job: Job) -> None:
-            tell_start(int(pipe))
+        async def handle(_job: Job) -> None:
+            report_start(int(pipe))
 
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, manager.shutdown.set)
         await manager.run()
@@ -109,23 +112,23 @@ def listen(url: str, pipe: str) -> None:
 
 
 class Producer:
-    """For a program that is not asynchronous: each call is run to its end."""
+    """A synchronous producer: each call runs to its end."""
 
     def __init__(self, url: str) -> None:
         self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
-        self._queries = self._runner.run(queries_at(url))
+        self._queries = self._runner.run(_connect(url))
 
     def install(self) -> None:
-        """Its tables, and its settings for autovacuum."""
+        """Create PgQueuer's tables and apply its autovacuum settings."""
         self._runner.run(self._queries.install())
         self._runner.run(self._queries.optimize_autovacuum())
 
     def enqueue(self) -> None:
-        """One job."""
+        """Enqueue one job."""
         self._runner.run(self._queries.enqueue(TYPE, PAYLOAD))
 
 
-async def queries_at(url: str) -> Queries:
+async def _connect(url: str) -> Queries:
     return Queries(AsyncpgDriver(await asyncpg.connect(url)))
 
 
