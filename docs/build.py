@@ -19,7 +19,7 @@ import holdfast
 from docs import architecture
 from holdfast import errors
 from holdfast.drivers.contract import Capabilities, Feature
-from holdfast.drivers.postgres.driver import PROMISES
+from holdfast.drivers.postgres.driver import CAPABILITIES
 from holdfast.testing.drivers.conformance import LAWS, Case, cases
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -123,7 +123,7 @@ def drivers() -> str:
     """Return the table of what each driver guarantees, with the reason for each gap."""
     with tempfile.TemporaryDirectory(prefix="holdfast-docs-") as folder:
         declared = [capabilities(url) for url in ("memory://", f"sqlite:///{folder}/docs.db")]
-    declared.append(PROMISES)  # no server is needed to read them
+    declared.append(CAPABILITIES)  # no server is needed to read them
     names = " | ".join(f"`{one.driver}`" for one in declared)
     durability = " | ".join(f"`{one.durability.name.lower()}`" for one in declared)
     skipped = " | ".join(str(sum(case.gap(one) is not None for case in cases())) for one in declared)

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from holdfast.worker.context import Context
     from holdfast.worker.control import Retry, Snooze, Unrecoverable
     from holdfast.worker.limits import Limits
-    from holdfast.worker.worker import Worker, WorkerOptions
+    from holdfast.worker.options import WorkerOptions
+    from holdfast.worker.worker import Worker
 
     __version__: str
 
@@ -82,7 +83,8 @@ _MODULES = {
     "holdfast.worker.context": ("Context",),
     "holdfast.worker.control": ("Retry", "Snooze", "Unrecoverable"),
     "holdfast.worker.limits": ("Limits",),
-    "holdfast.worker.worker": ("Worker", "WorkerOptions"),
+    "holdfast.worker.options": ("WorkerOptions",),
+    "holdfast.worker.worker": ("Worker",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -17,9 +17,9 @@ from holdfast.model import bounds, duration
 from holdfast.model.job import JobRecord, State
 from holdfast.model.request import JobRequest
 from holdfast.wire.envelope import _Envelope, _Identity, _Status, from_envelope, identity_bytes, to_envelope
-from holdfast.worker import heartbeat, pool, settler
+from holdfast.worker import dispatch, heartbeat, settler
 from holdfast.worker.limits import Limits
-from holdfast.worker.worker import WorkerOptions
+from holdfast.worker.options import WorkerOptions
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -166,11 +166,13 @@ def test_the_page_has_the_numbers_of_the_worker():
     page = " ".join((DOCS / "worker.md").read_text(encoding="utf-8").split())
     seconds = WorkerOptions().lease.total_seconds() / 3
     assert f"every third of the lease ({seconds:.0f} s)" in page
-    assert f"for at most {settler.LONGEST * 1000:.0f} ms, and a batch has at most {settler.MOST}." in page
-    assert f"reserves nothing while {settler.BEHIND} settlements wait." in page
-    assert f"up to {pool.SHORT * 1000:.0f} ms of short jobs (at most {pool.MOST_AHEAD}) wait in a child" in page
-    assert f"and up to {pool.A_WHILE * 1000:.0f} ms (at most {pool.MOST_WAITING}) in the parent" in page
-    assert f"tries again every {heartbeat.AGAIN} s" in page
+    delay, batch = settler.MAX_DELAY_SECONDS * 1000, settler.MAX_BATCH
+    assert f"for at most {delay:.0f} ms, and a batch has at most {batch}." in page
+    assert f"reserves nothing while {settler.MAX_UNSETTLED} settlements wait." in page
+    child, parent = dispatch.PREFETCH_SECONDS * 1000, dispatch.BUFFER_SECONDS * 1000
+    assert f"up to {child:.0f} ms of short jobs (at most {dispatch.MAX_PREFETCH_JOBS}) wait in a child" in page
+    assert f"and up to {parent:.0f} ms (at most {dispatch.MAX_BUFFERED_JOBS}) in the parent" in page
+    assert f"tries again every {heartbeat.RETRY_SECONDS} s" in page
 
 
 # docs/spark.md ----------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 from holdfast.app import Holdfast
 from holdfast.model.retry import Fixed
 from holdfast.spark import session
-from holdfast.worker.worker import WorkerOptions
+from holdfast.worker.options import WorkerOptions
 
 OPTIONS = WorkerOptions(
     lease=timedelta(seconds=3), grace=timedelta(milliseconds=500), retry=Fixed(timedelta(milliseconds=10))

@@ -147,9 +147,9 @@ def test_nothing_else_is_found(found):
 
 def test_one_of_each_kind_is_found_among_many_rows(spark):
     """The soak does the same in ten million."""
-    from tests.soak.audit import check, needles
+    from tests.soak.planted_violations import audit_planted, check_certificate
 
-    check(*needles(spark, 20_000))
+    check_certificate(*audit_planted(spark, 20_000))
 
 
 def test_what_was_looked_at_is_counted(found):

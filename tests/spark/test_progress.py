@@ -11,7 +11,7 @@ from holdfast.model.registry import Change
 from holdfast.spark.execution import progress
 from holdfast.spark.execution.progress import Gauge
 from holdfast.spark.execution.slot import PRESENCE, Order, Standing
-from holdfast.worker.worker import WorkerOptions
+from holdfast.worker.options import WorkerOptions
 
 
 @pytest.fixture

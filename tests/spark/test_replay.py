@@ -180,7 +180,7 @@ def test_the_command_shows_asks_and_counts(spark, store, url, past):
     dead = ("--where", "state = 'dead'", "--queue", "again")
     assert "no history at" in run("--where", "true", source=f"{past[0]}/nowhere", code=4).stderr
     assert "wanted a condition in SQL over job_id, type" in run("--where", "colour = 1", code=2).stderr
-    assert "no ended job fits" in run("--where", "false").stderr
+    assert "no ended job matches" in run("--where", "false").stderr
     dry = run(*dead, "--dry-run").stdout
     assert "mail   mail  dead     10" in dry
     assert '{"to":"u0"}' in dry

@@ -9,7 +9,7 @@ from holdfast.clock import MINUTE
 from holdfast.errors import StoreUnavailable
 from holdfast.model.job import JobRecord, State
 from holdfast.model.settlement import Ack
-from holdfast.spark.execution.row_source import AHEAD, LOT, FilledStore, Rows
+from holdfast.spark.execution.row_source import AHEAD, LOT, Rows, RowSource
 from holdfast.spark.execution.slot import RUN, STOP
 
 LIKE = JobRecord(id="-", type="t", queue="q", payload=b"", created_at=1)
@@ -29,12 +29,16 @@ def batches(*keys, each=10_000):
         yield pa.RecordBatch.from_pydict({"key": [key for key, _ in some], "payload": [value for _, value in some]})
 
 
+def source_of(store, rows):
+    return RowSource(store, rows, run="r", queues=["q"], types=["t"], lease_for=MINUTE, worker="w")
+
+
 def filled(store, *keys):
-    return FilledStore(store, Rows(batches(*(keys or range(COUNT))), LIKE), "r")
+    return source_of(store, Rows(batches(*(keys or range(COUNT))), LIKE))
 
 
-def reserve(filled, limit):
-    return filled.reserve(["q"], limit=limit, lease_for=MINUTE, worker="w", types=["t"])
+def reserve(source, limit):
+    return source.reserve(limit, short_jobs=limit == 1000)
 
 
 def states(store):
@@ -76,12 +80,12 @@ def test_what_waits_goes_before_new_rows(store):
 def test_it_is_drained_only_when_there_are_no_more_rows(store):
     rows, seen = filled(store), 0
     for _ in range(COUNT // LOT + 2):
-        assert rows.any_open(["q"], ["t"])
-        rows.wait(["q"], timeout=60)  # it does not
+        assert not rows.is_drained()
+        rows.wait(60)  # it does not
         found = reserve(rows, 1000)
         seen += len(found)
         store.settle([Ack(one.lease) for one in found])
-    assert (seen, rows.any_open(["q"], ["t"])) == (COUNT, False)
+    assert (seen, rows.is_drained()) == (COUNT, True)
     ids = rows.told().column("id").to_pylist()
     every = [job.id for job in store.find(limit=10_000).items]
     assert ids[0] == every[0]
@@ -106,7 +110,7 @@ def test_rows_that_could_not_be_stored_are_stored_later(store, monkeypatch):
 
 
 def test_a_driver_that_leases_nothing_as_it_is_stored_will_do(store):
-    plain = FilledStore(_Plain(store), Rows(batches(*range(COUNT)), LIKE), "r")
+    plain = source_of(_Plain(store), Rows(batches(*range(COUNT)), LIKE))
     assert reserve(plain, 1000) == []
     assert states(store) == (LOT, 0)
     assert len(reserve(plain, 1000)) == 1000
@@ -130,7 +134,7 @@ def test_a_key_that_stands_for_two_rows_stops_the_run(store):
 
 def test_rows_that_are_equal_share_a_job(store):
     same = pa.RecordBatch.from_pydict({"key": ["a", "a", "b"], "payload": ["1", "1", "1"]})
-    rows = FilledStore(store, Rows(iter([same, same]), LIKE), "r")
+    rows = source_of(store, Rows(iter([same, same]), LIKE))
     assert [one.job.idempotency_key for one in reserve(rows, 1000)] == ["a", "b"]
     assert reserve(rows, 1000) == []
     assert rows.told().column("refused").to_pylist() == [None] * len(rows.told())

@@ -15,7 +15,7 @@ from holdfast.errors import HoldfastError
 from holdfast.spark import History, audit_store, run, run_queue, session
 from holdfast.spark.store_access import on_one_machine
 from holdfast.worker.control import Unrecoverable
-from holdfast.worker.worker import WorkerOptions
+from holdfast.worker.options import WorkerOptions
 
 OPTIONS = WorkerOptions(lease=timedelta(seconds=5), drain=timedelta(), grace=timedelta(seconds=10))
 

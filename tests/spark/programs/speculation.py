@@ -20,7 +20,7 @@ from holdfast.app import Holdfast
 from holdfast.errors import Unsupported
 from holdfast.spark import run, run_queue, session
 from holdfast.spark.execution.slot import TRY
-from holdfast.worker.worker import WorkerOptions
+from holdfast.worker.options import WorkerOptions
 from tests.spark.clusters import LEAN
 
 OPTIONS = WorkerOptions(lease=timedelta(seconds=5), grace=timedelta(seconds=10))

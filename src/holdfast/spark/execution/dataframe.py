@@ -34,7 +34,7 @@ from holdfast.spark.execution.row_source import TOLD, run_rows
 from holdfast.spark.execution.slot import Order, store_of
 from holdfast.spark.history.store_reader import pages
 from holdfast.spark.store_access import check_reach
-from holdfast.worker.worker import WorkerOptions
+from holdfast.worker.options import WorkerOptions
 
 TYPE = "spark.row"
 KEY, PAYLOAD = "_holdfast_key", "_holdfast_payload"

@@ -27,7 +27,7 @@ from holdfast.spark.execution.progress import Gauge, OnProgress
 from holdfast.spark.execution.slot import RUN, STOP, Order, run_slot
 from holdfast.spark.session import session
 from holdfast.spark.store_access import check_reach
-from holdfast.worker.worker import WorkerOptions
+from holdfast.worker.options import WorkerOptions
 
 T = TypeVar("T")
 LOOK_EVERY = 0.5  # seconds between two looks at how the slots stand

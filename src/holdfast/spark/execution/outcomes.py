@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from holdfast.model.ledger import LedgerRow
 from holdfast.model.settlement import Fail, Retry
-from holdfast.worker.worker import Settled
+from holdfast.worker.status import Settled
 
 INSTANT = pa.timestamp("us", tz="UTC")
 SCHEMA = pa.schema(

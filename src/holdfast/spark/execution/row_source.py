@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, cast
 
 import pyarrow as pa
 from uuid_utils import uuid7
 
-from holdfast.clock import DAY, SystemClock
+from holdfast.clock import DAY, SystemClock, from_timedelta
 from holdfast.drivers.contract import LeasedEnqueue, Store
 from holdfast.errors import StoreError
 from holdfast.model.job import JobRecord
@@ -22,22 +21,31 @@ from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Enqueued, Reservation
 from holdfast.model.registry import Change
 from holdfast.spark.execution.slot import RUN, STOP, Order, Slot, names_of, store_of
-from holdfast.worker.interpreter import rarely_disturbed
+from holdfast.worker.interpreter import tuned_interpreter
+from holdfast.worker.job_source import StoreJobSource
 
 TOLD = "refused string, id string"  # a key that stands for two payloads; ids, some of all
 EACH = 1000  # jobs of which the id of one is told, to read them later in parts
-MANY = 500  # jobs that a worker has room for only if they are very short
-LOT = 4000  # of those that are stored at a time: less than a second of work
+LOT = 4000  # very short jobs that are stored at a time: less than a second of work
 AHEAD = 1000  # longer ones that are stored whenever some are reserved
 
 
 def run_rows(batches: Iterator[pa.RecordBatch], order: Order, like: JobRecord) -> Iterator[pa.RecordBatch]:
     """The body of a Spark task: rows of key and payload into the store, and through their handler."""
     place, names = names_of(order)
-    store = FilledStore(store_of(order.url, order.space), Rows(batches, like), order.run)
-    with Slot(order, place, names, cast("Store", store)) as slot, rarely_disturbed():
+    store = store_of(order.url, order.space)
+    source = RowSource(
+        store,
+        Rows(batches, like),
+        run=order.run,
+        queues=order.options.queues or (like.queue,),
+        types=order.catalogue.types,
+        lease_for=from_timedelta(order.options.lease),
+        worker=names[-1],
+    )
+    with Slot(order, place, names, store, source=source) as slot, tuned_interpreter():
         yield from slot.outcomes()
-    yield store.told()
+    yield source.told()
 
 
 class Rows:
@@ -62,60 +70,65 @@ class Rows:
         return JobBatch(like, [str(uuid7()) for _ in keys], payloads, keys)
 
 
-class FilledStore:
-    """A store as its one worker sees it, who fills it: it is drained once there are no more rows, either."""
+class RowSource:
+    """A ``JobSource`` that stores the rows of one Spark task as jobs, and leases jobs of the same queue."""
 
-    def __init__(self, store: Store, rows: Rows, run: str) -> None:
+    def __init__(
+        self,
+        store: Store,
+        rows: Rows,
+        *,
+        run: str,
+        queues: Sequence[str],
+        types: Collection[str],
+        lease_for: int,
+        worker: str,
+    ) -> None:
         self._store = store
+        self._stored = StoreJobSource(store, queues, types, lease_for=lease_for, worker=worker)
         self._rows = rows
         self._run = run
+        self._lease_for = lease_for
+        self._worker = worker
         self._more = True
         self._next: JobBatch | None = None  # kept until the store has it
         self._pace_is_known = False
         self._ids: list[str] = []
         self._refused: str | None = None
 
-    def __getattr__(self, verb: str) -> Any:
-        return getattr(self._store, verb)
-
-    def reserve(
-        self, queues: Sequence[str], *, limit: int, lease_for: int, worker: str, **others: Any
-    ) -> list[Reservation]:
-        """See ``Driver.reserve``. What waits goes first: retries, and what was stored ahead.
-
-        May give more than ``limit`` of those that are very short.
-        """
+    def reserve(self, limit: int, *, short_jobs: bool) -> list[Reservation]:
+        """See ``JobSource.reserve``. Jobs in the store go before new rows: retries, and jobs that were stored ahead."""
         if self._refused is not None:
             return []
-        long = self._pace_is_known and limit < MANY
+        long = self._pace_is_known and not short_jobs
         if self._more and long:
-            self._take_in(AHEAD)
-        found = self._store.reserve(queues, limit=limit, lease_for=lease_for, worker=worker, **others)
+            self._take_in(AHEAD, leased=False)
+        found = self._stored.reserve(limit)
         if self._more and not long and len(found) < limit:
             try:
-                found += self._take_in(LOT if limit >= MANY else limit, lease_for=lease_for, worker=worker)
+                found += self._take_in(LOT if short_jobs else limit, leased=True)
             except StoreError:
                 if not found:  # else they are ours, and the rows come with the next call
                     raise
         self._pace_is_known = True
         return found
 
-    def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
-        """See ``Admin.any_open``."""
-        return self._more or self._store.any_open(queues, types)
-
-    def wait(self, queues: Sequence[str], *, timeout: float) -> None:
-        """See ``Driver.wait``."""
+    def wait(self, timeout: float) -> None:
+        """See ``JobSource.wait``. Returns at once while there are rows to store."""
         if not self._more:
-            self._store.wait(queues, timeout=timeout)
+            self._stored.wait(timeout)
 
-    def _take_in(self, count: int, **lease: Any) -> list[Reservation]:
+    def is_drained(self) -> bool:
+        """See ``JobSource.is_drained``. Never while there are rows to store."""
+        return not self._more and self._stored.is_drained()
+
+    def _take_in(self, count: int, *, leased: bool) -> list[Reservation]:
         """Store the next rows, with leases or without."""
         jobs = self._next = self._next or self._rows.next(count)
         if jobs is None:
             self._more = False
             return []
-        answers, found = self._enqueue(jobs, lease)
+        answers, found = self._enqueue(jobs, leased=leased)
         refused = [key for key, answer in zip(jobs.keys or (), answers, strict=True) if answer.conflict]
         if refused:  # no slot may begin with anything more
             self._store.write([Change(kind=RUN, key=self._run, value=STOP, ttl=DAY)])
@@ -125,9 +138,9 @@ class FilledStore:
         self._next = None
         return found
 
-    def _enqueue(self, jobs: JobBatch, lease: dict[str, Any]) -> tuple[list[Enqueued], list[Reservation]]:
-        if lease and isinstance(self._store, LeasedEnqueue):
-            return self._store.enqueue_leased(jobs, **lease)
+    def _enqueue(self, jobs: JobBatch, *, leased: bool) -> tuple[list[Enqueued], list[Reservation]]:
+        if leased and isinstance(self._store, LeasedEnqueue):
+            return self._store.enqueue_leased(jobs, lease_for=self._lease_for, worker=self._worker)
         return self._store.enqueue(jobs), []
 
     def told(self) -> pa.RecordBatch:

@@ -27,8 +27,11 @@ from holdfast.errors import StoreError
 from holdfast.model.registry import Change, Entry
 from holdfast.spark.execution.outcomes import from_settled
 from holdfast.worker.catalogue import Catalogue
-from holdfast.worker.interpreter import rarely_disturbed
-from holdfast.worker.worker import Settled, Worker, WorkerOptions
+from holdfast.worker.interpreter import tuned_interpreter
+from holdfast.worker.job_source import JobSource
+from holdfast.worker.options import WorkerOptions
+from holdfast.worker.status import Settled
+from holdfast.worker.worker import Worker
 
 ROWS = 1000  # outcomes in a batch
 TELL_EVERY = 0.5  # seconds in which a batch is given on, however small; and in which a slot looks for orders
@@ -73,7 +76,7 @@ def run_slot(rows: Iterator[pa.RecordBatch], order: Order) -> Iterator[pa.Record
     read_out(rows)
     place, names = names_of(order)
     store = store_of(order.url, order.space)
-    with Slot(order, place, names, store) as slot, rarely_disturbed():  # it does no other work meanwhile
+    with Slot(order, place, names, store) as slot, tuned_interpreter():  # it does no other work meanwhile
         yield from slot.outcomes()
 
 
@@ -88,7 +91,9 @@ def names_of(order: Order) -> tuple[int, list[str]]:
 class Slot:
     """One Spark task at work."""
 
-    def __init__(self, order: Order, place: int, names: Sequence[str], store: Store) -> None:
+    def __init__(
+        self, order: Order, place: int, names: Sequence[str], store: Store, *, source: JobSource | None = None
+    ) -> None:
         *self._earlier, self.name = names
         self._order = order
         self._place = place
@@ -98,7 +103,7 @@ class Slot:
         options = replace(order.options, name=self.name)
         self._lease_for = from_timedelta(options.lease)
         told = self._settled if order.tell else None
-        self._worker = Worker(self._store, options, catalogue=order.catalogue, on_settled=told)
+        self._worker = Worker(self._store, options, catalogue=order.catalogue, source=source, on_settled=told)
         self._told: SimpleQueue[tuple[Sequence[Settled], int] | None] = SimpleQueue()  # None: there will be no more
         self._done = threading.Event()
         self._stop = threading.Event()

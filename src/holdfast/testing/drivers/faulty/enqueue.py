@@ -1,5 +1,7 @@
 """Faulty drivers: enqueue and idempotency keys."""
 
+# ruff: noqa: ARG002 - an override keeps the arguments that it does not use
+
 from __future__ import annotations
 
 import time
@@ -35,9 +37,9 @@ class DedupeIgnoresQueue(FaultyDriver):
     """A key stands for one job in all queues."""
 
     def _enqueue(self, space: Space, job: JobRecord, now: int) -> Enqueued:
-        for (_, key), mapped in space.keys.items():
-            if key == job.idempotency_key and space.is_taken(mapped, now):
-                return Enqueued(id=mapped.job_id, existed=True, conflict=mapped.payload != job.payload)
+        for (_, key), stored_key in space.keys.items():
+            if key == job.idempotency_key and space.is_taken(stored_key, now):
+                return Enqueued(id=stored_key.job_id, existed=True, conflict=stored_key.payload != job.payload)
         return super()._enqueue(space, job, now)
 
 
@@ -45,7 +47,7 @@ class _KeyForgottenAtAckSpace(FaultySpace):
     def end(self, row: Row, transition: Transition, verb: str, now: int, started_at: int | None = None) -> None:
         super().end(row, transition, verb, now, started_at)
         if verb == "ack":
-            self.keys = {key: mapped for key, mapped in self.keys.items() if mapped.job_id != row.job.id}
+            self.keys = {key: stored_key for key, stored_key in self.keys.items() if stored_key.job_id != row.job.id}
 
 
 class KeyForgottenAtAck(FaultyDriver):
@@ -119,16 +121,16 @@ class LeasedEnqueueLeasesKnownJobs(FaultyDriver):
         """Lease every job that has not ended."""
         answers = self.enqueue(jobs, now=now)
         with self._lock:
-            rows = [row for answer in answers if not (row := self._space.rows[answer.id]).job.state.has_ended]
+            rows = [self._space.rows[answer.id] for answer in answers]
             reserved_at = self._validation.now(now)
+            open_rows = [row for row in rows if not row.job.state.has_ended]
             return answers, lease_rows(
-                self._space, rows, expires_at=reserved_at + lease_for, worker=worker, now=reserved_at
+                self._space, open_rows, expires_at=reserved_at + lease_for, worker=worker, now=reserved_at
             )
 
 
 class _NeverLimitedSpace(FaultySpace):
     def is_limited(self, queues: Collection[str], now: int) -> bool:
-        del queues, now
         return False
 
 

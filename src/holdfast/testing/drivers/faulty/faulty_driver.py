@@ -48,7 +48,7 @@ class FaultyDriver(MemoryDriver):
         super().__init__(caller_clock=caller_clock, space=space, store=shared)
         self._validation = self.validation(self.capabilities, caller_clock=caller_clock, read_clock=shared.clock.now)
 
-    # The four verbs that most bugs are in, item by item: a subclass replaces a single step.
+    # The calls that most bugs are in, written item by item, so that a subclass can override one step.
 
     def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
         """See ``Driver.enqueue``."""

@@ -52,7 +52,7 @@ class LeaseExpiresLate(FaultyDriver):
     space_type = _LeaseExpiresLateSpace
 
 
-class _ExpiryBeforeWrongTokenSpace(FaultySpace):
+class _ExpiryBeforeTokenSpace(FaultySpace):
     def refusal(self, lease: Lease, now: int) -> LeaseError | None:
         refusal = super().refusal(lease, now)
         row = self.rows.get(lease.job_id)
@@ -64,7 +64,7 @@ class _ExpiryBeforeWrongTokenSpace(FaultySpace):
 class ExpiryReportedBeforeWrongToken(FaultyDriver):
     """A wrong token is reported as an expired lease."""
 
-    space_type = _ExpiryBeforeWrongTokenSpace
+    space_type = _ExpiryBeforeTokenSpace
 
 
 class TokensReused(FaultyDriver):

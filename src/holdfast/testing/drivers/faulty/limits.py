@@ -46,12 +46,12 @@ class TypeLimitsIgnored(FaultyDriver):
 
 class _InflightNotCountedSpace(FaultySpace):
     def capacity(self, queues: list[str], now: int) -> Capacity:
-        leased, self.leases = self.leases, self.leases.copy()
+        leases, self.leases = self.leases, self.leases.copy()
         self.leases.clear()
         try:
             return super().capacity(queues, now)
         finally:
-            self.leases = leased
+            self.leases = leases
 
 
 class MaxInflightPerCall(FaultyDriver):

@@ -16,15 +16,13 @@ from holdfast.model.transition import is_repeat
 from holdfast.testing.drivers.faulty.faulty_driver import RACE_WINDOW_SECONDS, FaultyDriver, FaultySpace
 
 
-def _space_with(table: type[RegistryTable]) -> type[FaultySpace]:
-    """Return a space whose registry is such a table."""
-
-    class SpaceWithFaultyRegistry(FaultySpace):
+def _space_with_registry(table: type[RegistryTable]) -> type[FaultySpace]:
+    class SpaceWithRegistry(FaultySpace):
         def __init__(self, driver: FaultyDriver) -> None:
             super().__init__(driver)
             self.registry = table(self.counter)
 
-    return SpaceWithFaultyRegistry
+    return SpaceWithRegistry
 
 
 class _VersionsIgnoredTable(RegistryTable):
@@ -36,7 +34,7 @@ class _VersionsIgnoredTable(RegistryTable):
 class VersionsIgnored(FaultyDriver):
     """Versions are not compared."""
 
-    space_type = _space_with(_VersionsIgnoredTable)
+    space_type = _space_with_registry(_VersionsIgnoredTable)
 
 
 class WriteIsNotAtomic(FaultyDriver):
@@ -61,7 +59,7 @@ class _TtlIgnoredTable(RegistryTable):
 class TtlIgnored(FaultyDriver):
     """An expired row is visible until it is trimmed."""
 
-    space_type = _space_with(_TtlIgnoredTable)
+    space_type = _space_with_registry(_TtlIgnoredTable)
 
 
 class _VersionsRestartTable(RegistryTable):
@@ -78,7 +76,7 @@ class _VersionsRestartTable(RegistryTable):
 class VersionsRestart(FaultyDriver):
     """The versions of a removed row start again at 1."""
 
-    space_type = _space_with(_VersionsRestartTable)
+    space_type = _space_with_registry(_VersionsRestartTable)
 
 
 class ScanIgnoresKind(FaultyDriver):

@@ -1,0 +1,74 @@
+"""The options of a worker, checked when they are made, and the same as keyword arguments."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TypedDict
+
+from holdfast.clock import DAY, SECOND
+from holdfast.errors import InvalidInput
+from holdfast.model import bounds
+from holdfast.model.retry import DEFAULT, RetryPolicy
+from holdfast.worker.limits import Limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """How a worker runs jobs. The defaults suit most workers."""
+
+    queues: tuple[str, ...] | None = None  # None: the queues of the app's handlers; without an app, ``default``
+    processes: int = field(default_factory=lambda: os.cpu_count() or 1)
+    concurrency: int = 1  # jobs at a time in one process: more than one only for handlers that mostly wait
+    lease: timedelta = timedelta(seconds=15)
+    drain: timedelta | None = timedelta(seconds=25)  # time that running jobs get after a stop; None: no limit
+    grace: timedelta = timedelta(seconds=2)  # between interrupting a handler and killing its process
+    retry: RetryPolicy = DEFAULT  # for jobs without a policy, of handlers without a policy
+    until_drained: bool = False  # stop when the queues have no open job left
+    max_jobs: int | None = None  # stop after this many jobs
+    limits: Limits = field(default_factory=Limits)  # of each child process
+    recycle_after: int | None = None  # jobs after which a child process is replaced
+    recycle_above: int | None = None  # bytes of resident memory above which a child process is replaced
+    keep_ended: timedelta = timedelta(days=7)  # of done and cancelled jobs; dead letters stay until they are purged
+    keep_ledger: timedelta = timedelta(days=30)
+    name: str = ""  # "": host, process id and a random suffix
+
+    def __post_init__(self) -> None:
+        """Raise ``InvalidInput`` for a value out of range."""
+        if self.queues is not None and not self.queues:
+            raise InvalidInput("queues", wanted="at least one", got="none")
+        for queue in self.queues or ():
+            bounds.check_name("queue", queue)
+        bounds.check_integer("processes", self.processes, least=1, most=1024)
+        bounds.check_integer("concurrency", self.concurrency, least=1, most=1024)
+        bounds.duration_from("lease", self.lease, least=SECOND // 10)
+        bounds.duration_from("grace", self.grace)
+        if self.drain is not None:
+            bounds.duration_from("drain", self.drain)
+        bounds.check_optional_integer("max_jobs", self.max_jobs, least=1)
+        bounds.check_optional_integer("recycle_after", self.recycle_after, least=1)
+        bounds.check_optional_integer("recycle_above", self.recycle_above, least=1, most=2**62)
+        bounds.duration_from("keep_ended", self.keep_ended, least=DAY)
+        bounds.duration_from("keep_ledger", self.keep_ledger, least=1)
+        bounds.check_text("name", self.name, empty=True)
+
+
+class WorkerKeywords(TypedDict, total=False):
+    """The fields of ``WorkerOptions`` as keyword arguments of ``app.worker``."""
+
+    queues: tuple[str, ...] | None
+    processes: int
+    concurrency: int
+    lease: timedelta
+    drain: timedelta | None
+    grace: timedelta
+    retry: RetryPolicy
+    until_drained: bool
+    max_jobs: int | None
+    limits: Limits
+    recycle_after: int | None
+    recycle_above: int | None
+    keep_ended: timedelta
+    keep_ledger: timedelta
+    name: str
