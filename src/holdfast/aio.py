@@ -81,12 +81,12 @@ class AsyncClient:
     async def wait(self, job_id: str, *, timeout: Timeout) -> JobRecord:  # noqa: ASYNC109 - the same signature as Client.wait
         """See ``Client.wait``. A waiting call holds no thread between two polls."""
         pauses = poll_pauses(timeout)
-        record = await self._known(job_id)
+        record = await self._get_existing(job_id)
         for pause in pauses:
             if record.state.has_ended:
                 break
             await asyncio.sleep(pause)
-            record = await self._known(job_id)
+            record = await self._get_existing(job_id)
         return require_ended(record)
 
     async def result(self, job: JobRecord | str) -> object:
@@ -97,7 +97,7 @@ class AsyncClient:
         """See ``Client.cancel``."""
         return await asyncio.to_thread(self._client.cancel, job_id)
 
-    async def _known(self, job_id: str) -> JobRecord:
+    async def _get_existing(self, job_id: str) -> JobRecord:
         record = await self.get(job_id)
         if record is None:
             raise JobNotFound(job_id)

@@ -74,12 +74,12 @@ class Client:
         after all other jobs were stored, and carries all answers; with ``on_conflict="return"`` the answer says
         ``conflict`` instead.
         """
-        driver = self._driver(connection, on_conflict)
+        driver = self._driver_for(connection, on_conflict)
         single = isinstance(request, JobRequest)
         requests = [request] if isinstance(request, JobRequest) else request
         if not isinstance(requests, Sequence):
             raise InvalidInput("request", wanted="a JobRequest or a list of them", got=requests)
-        answers = _store(driver, [self._record(one) for one in requests], on_conflict)
+        answers = _enqueue(driver, [self._record(one) for one in requests], on_conflict)
         return answers[0] if single else answers
 
     def enqueue_many(
@@ -95,9 +95,9 @@ class Client:
 
         The fastest way to enqueue very many jobs: the shared fields are checked once. See ``enqueue`` for the rules.
         """
-        driver = self._driver(connection, on_conflict)
-        records = to_records(_request(template), payloads, keys, **self._encoding())
-        return _store(driver, records, on_conflict)
+        driver = self._driver_for(connection, on_conflict)
+        records = to_records(_check_request(template), payloads, keys, **self._encoding())
+        return _enqueue(driver, records, on_conflict)
 
     def get(self, job_id: str) -> JobRecord | None:
         """Return the job as it is stored now; None if this space does not know it. A joined driver cannot read jobs."""
@@ -110,12 +110,12 @@ class Client:
         an id that is unknown or was purged meanwhile.
         """
         pauses = poll_pauses(timeout)
-        record = self._known(job_id)
+        record = self._get_existing(job_id)
         for pause in pauses:
             if record.state.has_ended:
                 break
             time.sleep(pause)
-            record = self._known(job_id)
+            record = self._get_existing(job_id)
         return require_ended(record)
 
     def result(self, job: JobRecord | str) -> object:
@@ -124,7 +124,7 @@ class Client:
         Raises ``JobNotDone`` if the job is in any other state than done, ``JobNotFound`` for an unknown id, and
         ``PayloadError`` if the result cannot be read.
         """
-        record = self._known(job) if isinstance(job, str) else job
+        record = self._get_existing(job) if isinstance(job, str) else job
         if record.state is not State.DONE:
             raise JobNotDone(record.id, state=record.state, reason=record.dead_reason, error=record.last_error)
         if record.result is None:
@@ -142,7 +142,7 @@ class Client:
             raise JobNotFound(job_id)
         return state
 
-    def _driver(self, connection: object, on_conflict: OnConflict) -> Driver:
+    def _driver_for(self, connection: object, on_conflict: OnConflict) -> Driver:
         if on_conflict not in ("raise", "return"):
             raise InvalidInput("on_conflict", wanted="'raise' or 'return'", got=on_conflict)
         return self.driver if connection is None else self.driver.joined(connection)
@@ -150,17 +150,17 @@ class Client:
     @property
     def _store(self) -> Store:
         if not isinstance(self.driver, Store):
-            raise Unsupported(self.driver.capabilities.driver, "looking at jobs", "this driver only enqueues")
+            raise Unsupported(self.driver.capabilities.driver, "reading jobs", "this driver only enqueues")
         return self.driver
 
-    def _known(self, job_id: str) -> JobRecord:
+    def _get_existing(self, job_id: str) -> JobRecord:
         record = self.get(job_id)
         if record is None:
             raise JobNotFound(job_id)
         return record
 
     def _record(self, request: JobRequest) -> JobRecord:
-        return to_record(_request(request), **self._encoding())
+        return to_record(_check_request(request), **self._encoding())
 
     def _encoding(self) -> _Encoding:
         return {"now": self._clock.now(), "codec": self._codec, "max_payload": self._max_payload}
@@ -172,13 +172,13 @@ class _Encoding(TypedDict):
     max_payload: int
 
 
-def _request(given: object) -> JobRequest:
-    if not isinstance(given, JobRequest):
-        raise InvalidInput("request", wanted="a JobRequest", got=given)
-    return given
+def _check_request(value: object) -> JobRequest:
+    if not isinstance(value, JobRequest):
+        raise InvalidInput("request", wanted="a JobRequest", got=value)
+    return value
 
 
-def _store(driver: Driver, records: Sequence[JobRecord], on_conflict: OnConflict) -> list[Enqueued]:
+def _enqueue(driver: Driver, records: Sequence[JobRecord], on_conflict: OnConflict) -> list[Enqueued]:
     answers = [answer for batch in batches(records) for answer in driver.enqueue(batch)]
     if on_conflict == "raise":
         for index, answer in enumerate(answers):

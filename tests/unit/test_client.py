@@ -262,7 +262,7 @@ def test_a_joined_driver_only_enqueues(tmp_path: Path):
     with connect(f"sqlite:///{path}") as store, closing(sqlite3.connect(path)) as connection:
         joined = Client(store.joined(connection))
         for call in (joined.get, joined.cancel, joined.result, lambda job_id: joined.wait(job_id, timeout=0)):
-            with pytest.raises(Unsupported, match="looking at jobs"):
+            with pytest.raises(Unsupported, match="reading jobs"):
                 call("j1")
 
 

@@ -1,4 +1,4 @@
-"""The pool of child processes that run the handlers: start, watch, interrupt, kill and replace them.
+"""The pool: runs jobs in child processes, enforces their deadlines, and reports how each run ended.
 
 A handler may hold the GIL, loop without end, sleep in C or crash its process: that ends its own attempt and no other.
 An attempt that has to stop is first interrupted by an exception in its handler. If the handler does not end within the
@@ -7,10 +7,6 @@ grace time, its child process is killed and replaced.
 
 from __future__ import annotations
 
-import contextlib
-import selectors
-import signal
-import socket
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -20,10 +16,10 @@ from holdfast.clock import monotonic, processor_time
 from holdfast.wire.job_message import job_message, payload_message
 from holdfast.worker import dispatch, protocol
 from holdfast.worker.catalogue import Catalogue
-from holdfast.worker.child import INTERRUPT_SIGNAL, child_main
+from holdfast.worker.child import child_main
 from holdfast.worker.child_handle import ChildHandle
+from holdfast.worker.child_processes import ChildProcesses
 from holdfast.worker.dispatch import PoolSize
-from holdfast.worker.forkserver import ChildExited, ChildStarted, ForkServer
 from holdfast.worker.limits import Limits, RecycleLimits
 from holdfast.worker.outcome import Crashed, Interrupted, Outcome
 from holdfast.worker.protocol import (
@@ -36,21 +32,19 @@ from holdfast.worker.protocol import (
     RunReturned,
     RunStarted,
     RunSucceeded,
-    Stop,
 )
 from holdfast.worker.running import Run, StopReason
 
 WATCH_SECONDS = 1.0  # the pool's thread wakes up at least this often
 WATCH_CLOSING_SECONDS = 0.05  # the same while the pool is closing
 MIN_CPU_POLL_SECONDS = 0.050  # between two reads of the processor time that a run has used
-RESTART_DELAY_SECONDS = 1.0  # before a child is replaced that exited younger than this, without having run a job
 
 EndedRun: TypeAlias = tuple[Run, Outcome]
 OnEnd = Callable[[list[EndedRun], bool], None]  # the runs that ended together, and whether more will end soon
 
 
 class ChildPool:
-    """Child processes and the runs in them. Any thread may call the public methods."""
+    """Runs in child processes. Any thread may call the public methods."""
 
     def __init__(
         self,
@@ -62,31 +56,20 @@ class ChildPool:
         limits: Limits | None = None,
         recycle: RecycleLimits | None = None,
     ) -> None:
-        """Fork the fork server. Call this before starting threads."""
+        """Start the child processes. Call this before starting threads."""
         main = child_main(catalogue, limits or Limits(), recycle or RecycleLimits(), concurrency=concurrency)
-        self.fork_server = ForkServer(main)
+        self._children = ChildProcesses(main, processes, on_message=self._handle, on_exit=self._end_runs_of)
         self._size = PoolSize(processes=processes, concurrency=concurrency, chunk=catalogue.max_chunk)
         self._payload_only_types = catalogue.payload_only_types
         self._grace_seconds = grace_seconds
         self._on_end: OnEnd = lambda _ended, _more_soon: None
-        self._children: dict[int, ChildHandle] = {}
         self._pending: deque[Run] = deque()  # runs that no child has got yet
         self._job_seconds: float | None = None  # estimate; None until the first job has ended
         self._lock = threading.RLock()
         self.changed = threading.Condition(self._lock)  # notified when runs have ended
-        self._restarts: list[float] = []  # monotonic seconds at which further children are requested, sorted
-        self._is_closing = False
+        self._closing_at: float | None = None  # monotonic seconds: when ``close`` was called
         self._ended: list[EndedRun] = []  # not yet passed to on_end
         self._failure: Exception | None = None  # of the pool's own thread
-        self._awake, self._wake = socket.socketpair()
-        self._wake.setblocking(False)  # noqa: FBT003 - the signature of socket
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self.fork_server, selectors.EVENT_READ, self._read_fork_server)
-        self._selector.register(self._awake, selectors.EVENT_READ, lambda: self._awake.recv(protocol.READ_BYTES))
-        self._wake_selector = selectors.DefaultSelector()  # for pauses in which no child is read
-        self._wake_selector.register(self._awake, selectors.EVENT_READ)
-        for _ in range(processes):
-            self.fork_server.request_child()
         self._thread = threading.Thread(target=self._watch, name="holdfast-pool", daemon=True)
 
     # For the worker ---------------------------------------------------------------------------------------------
@@ -111,7 +94,7 @@ class ChildPool:
     def busy(self) -> int:
         """Return how many runs were submitted and have not ended."""
         with self._lock:
-            return len(self._pending) + sum(len(child.runs) for child in self._children.values())
+            return len(self._pending) + sum(len(child.runs) for child in self._children)
 
     def ends_soon(self) -> bool:
         """Whether a run is expected to end soon."""
@@ -130,7 +113,7 @@ class ChildPool:
             if len(runs) < dispatch.EVENT_PAUSE_MIN_JOBS:
                 self._dispatch()  # a few jobs start now, and do not wait for the pool's thread
                 return
-        self._wake_up()  # many take a while to send: meanwhile the caller may reserve the next ones
+        self._children.wake()  # many take a while to send: meanwhile the caller may reserve the next ones
 
     def interrupt(self, run: Run, reason: StopReason) -> None:
         """Ask one run to stop. ``on_end`` tells when it has stopped."""
@@ -140,14 +123,14 @@ class ChildPool:
                 self._ended.append((run, Interrupted()))
             else:
                 self._stop_run(run, reason)
-        self._wake_up()
+        self._children.wake()
 
     def interrupt_all(self, reason: StopReason) -> None:
         """Ask every run in a child to stop."""
         with self._lock:
-            for run in [run for child in self._children.values() for run in child.runs.values()]:
+            for run in [run for child in self._children for run in child.runs.values()]:
                 self._stop_run(run, reason)
-        self._wake_up()
+        self._children.wake()
 
     def take_back(self, *, waited_seconds: float = 0.0) -> list[Run]:
         """Remove and return the runs that no child has got, if the first has waited that long: to be released."""
@@ -161,18 +144,12 @@ class ChildPool:
     def close(self) -> None:
         """Stop the children. Those that still run after the grace time are killed; ``on_end`` gets their runs."""
         with self._lock:
-            self._is_closing = True
-            for child in self._children.values():
-                child.queue([Stop()])
-                self._flush(child)
-        self._wake_up()
+            self._closing_at = monotonic()
+            self._children.stop()
+        self._children.wake()
         self._thread.join()
 
     # The pool's thread ------------------------------------------------------------------------------------------
-
-    def _wake_up(self) -> None:
-        with contextlib.suppress(OSError):  # full: it wakes up anyway; closed: the thread has ended
-            self._wake.send(b"!")
 
     def _watch(self) -> None:
         """Run until closed. A failure of this thread is raised by the next ``reserve_limit``."""
@@ -183,43 +160,34 @@ class ChildPool:
                 self._failure = error
                 self.changed.notify_all()
         finally:
-            self._selector.close()
-            self._wake_selector.close()
             with self._lock:
-                while self._children:
-                    _, child = self._children.popitem()
-                    child.close()
-            self.fork_server.close()
-            self._awake.close()
-            self._wake.close()
+                self._children.close()
 
     def _watch_children(self) -> None:
-        closing_at: float | None = None
         while True:
-            events = self._selector.select(self._seconds_until_deadline())
+            events = self._children.select(self._seconds_until_deadline())
             with self._lock:
-                for key, _ in events:
-                    key.data()
+                for handle_event in events:
+                    handle_event()
                 self._report_ended()
                 now = monotonic()
-                if self._is_closing:
-                    closing_at = closing_at or now
+                if self._closing_at is not None:
                     if not self._children:
-                        break
-                    if now > closing_at + self._grace_seconds:
-                        for pid in self._children:
-                            self.fork_server.signal(pid, signal.SIGKILL)
+                        return
+                    if now > self._closing_at + self._grace_seconds:
+                        for child in self._children:
+                            self._children.kill(child)
                 self._enforce_deadlines(now)
-                self._restart_children(now)
+                self._children.restart_due(now)
                 self._dispatch()
                 can_pause = dispatch.can_pause_events(
                     self._current_job_seconds(),
                     busy=self.busy(),
                     pending=len(self._pending),
-                    child_runs=(len(child.runs) for child in self._children.values()),
+                    child_runs=(len(child.runs) for child in self._children),
                 )
             if can_pause:
-                self._wake_selector.select(dispatch.EVENT_PAUSE_SECONDS)
+                self._children.pause(dispatch.EVENT_PAUSE_SECONDS)
 
     def _report_ended(self) -> None:
         if self._ended:
@@ -232,7 +200,7 @@ class ChildPool:
         if not self._pending:
             return
         now, seconds = monotonic(), self._current_job_seconds()
-        children = sorted(self._children.values(), key=lambda child: len(child.runs))
+        children = sorted(self._children, key=lambda child: len(child.runs))
         for index, child in enumerate(children):
             runs = dispatch.take_runs(
                 self._pending,
@@ -244,30 +212,31 @@ class ChildPool:
             )
             if runs:
                 child.runs.update({run.number: run for run in runs})
-                reservations = [(run.number, run.reservation) for run in runs]
-                payload_only = self._payload_only_types
-                child.queue(
-                    [
-                        RunJob(number, payload_message(one) if one.job.type in payload_only else job_message(one))
-                        for number, one in reservations
-                    ]
-                )
-                self._flush(child)
+                self._children.send(child, self._run_messages(runs))
+
+    def _run_messages(self, runs: list[Run]) -> list[RunJob]:
+        payload_only = self._payload_only_types
+        reservations = [(run.number, run.reservation) for run in runs]
+        return [
+            RunJob(number, payload_message(one) if one.job.type in payload_only else job_message(one))
+            for number, one in reservations
+        ]
 
     def _current_job_seconds(self) -> float:
         now = monotonic()
-        return dispatch.job_seconds(
-            self._job_seconds,
-            (dispatch.running_seconds(child.runs, self._size, now) for child in self._children.values()),
-        )
+        running = (dispatch.running_seconds(child.runs, self._size, now) for child in self._children)
+        return dispatch.job_seconds(self._job_seconds, running)
 
     # Deadlines --------------------------------------------------------------------------------------------------
 
     def _seconds_until_deadline(self) -> float:
         with self._lock:
             now = monotonic()
-            due = [now + (WATCH_CLOSING_SECONDS if self._is_closing else WATCH_SECONDS), *self._restarts]
-            for child in self._children.values():
+            due = [now + (WATCH_SECONDS if self._closing_at is None else WATCH_CLOSING_SECONDS)]
+            restart_at = self._children.next_restart()
+            if restart_at is not None:
+                due.append(restart_at)
+            for child in self._children:
                 if len(child.runs) > self._size.startable:
                     due.append(now + dispatch.STUCK_SECONDS)
                 for run in dispatch.startable_runs(child.runs, self._size):
@@ -277,7 +246,7 @@ class ChildPool:
             return max(0.0, min(due) - now)
 
     def _enforce_deadlines(self, now: float) -> None:
-        for child in self._children.values():
+        for child in self._children:
             for run in dispatch.startable_runs(child.runs, self._size):
                 deadline = run.deadline()
                 if deadline is not None and now >= deadline:
@@ -286,10 +255,10 @@ class ChildPool:
                     self._stop_run(run, StopReason.CPU)
                 if run.kill_at is not None and now >= run.kill_at:
                     child.is_killed = True
-                    self.fork_server.signal(child.pid, signal.SIGKILL)
+                    self._children.kill(child)
             if dispatch.is_stuck(child.runs, self._size, recalled_at=child.recalled_at, now=now):
                 child.recalled_at = now
-                self._send_interrupt(child, ReturnQueued())
+                self._children.interrupt(child, ReturnQueued())
 
     def _stop_run(self, run: Run, reason: StopReason) -> None:
         if run.kill_at is not None:
@@ -298,63 +267,11 @@ class ChildPool:
         if run.began_at is None:
             return  # it is stopped as soon as it begins
         run.kill_at = monotonic() + self._grace_seconds
-        for child in self._children.values():
+        for child in self._children:
             if run.number in child.runs:
-                self._send_interrupt(child, InterruptRun(run.number, run.stop_reason))
+                self._children.interrupt(child, InterruptRun(run.number, run.stop_reason))
 
-    # Events of the fork server ----------------------------------------------------------------------------------
-
-    def _read_fork_server(self) -> None:
-        match self.fork_server.read_event():
-            case ChildStarted() as started:
-                child = ChildHandle(started, monotonic())
-                self._children[started.pid] = child
-                self._selector.register(started.reports, selectors.EVENT_READ, lambda: self._read_child(child))
-                if self._is_closing:
-                    child.queue([Stop()])
-                    self._flush(child)
-            case ChildExited(pid=pid, code=code):
-                self._remove_child(self._children.pop(pid), code)
-            case None:
-                raise RuntimeError("the fork server process has ended")
-
-    def _remove_child(self, child: ChildHandle, code: int) -> None:
-        """A child has exited: the runs that had begun end with it, the others go to another child."""
-        with contextlib.suppress(KeyError):
-            self._selector.unregister(child.connections.reports)
-        self._handle_messages(child)
-        for run in child.runs.values():
-            if run.began_at is not None:
-                self._ended.append((run, _outcome_of_exit(child, run, code)))
-        self._pending.extendleft(run for run in reversed(child.runs.values()) if run.began_at is None)
-        if child.is_blocked:
-            self._selector.unregister(child.connections.work)
-        child.close()
-        if not self._is_closing:
-            now = monotonic()
-            failed_to_start = not child.finished and not child.runs and now - child.started_at < RESTART_DELAY_SECONDS
-            self._restarts.append(now + (RESTART_DELAY_SECONDS if failed_to_start else 0.0))
-            self._restarts.sort()
-
-    def _restart_children(self, now: float) -> None:
-        while self._restarts and self._restarts[0] <= now:
-            self._restarts.pop(0)
-            self.fork_server.request_child()
-
-    # Messages of a child ----------------------------------------------------------------------------------------
-
-    def _read_child(self, child: ChildHandle) -> None:
-        if child.pid not in self._children:
-            return  # removed by an earlier event of the same select
-        self._handle_messages(child)
-        if child.reports_closed:
-            self._selector.unregister(child.connections.reports)  # the fork server will report its exit
-
-    def _handle_messages(self, child: ChildHandle) -> None:
-        for messages in child.read():
-            now = monotonic()
-            for message in messages:
-                self._handle(child, message, now)
+    # Messages and exits of children -----------------------------------------------------------------------------
 
     def _handle(self, child: ChildHandle, message: Message, now: float) -> None:
         match message:
@@ -378,29 +295,19 @@ class ChildPool:
                 child.runs[message.run].add_note(message.progress, message.checkpoint)
             case RunReturned():
                 run = child.runs.pop(message.run)
-                if self._is_closing:
-                    self._ended.append((run, Interrupted()))
-                else:
+                if self._closing_at is None:
                     self._pending.append(run)  # another child runs it
+                else:
+                    self._ended.append((run, Interrupted()))
             case _:
                 raise AssertionError(f"wanted a message of a child, got {message!r}")
 
-    # Messages to a child ----------------------------------------------------------------------------------------
-
-    def _send_interrupt(self, child: ChildHandle, message: Message) -> None:
-        child.send_interrupt(message)
-        self.fork_server.signal(child.pid, INTERRUPT_SIGNAL)
-
-    def _flush(self, child: ChildHandle) -> None:
-        """Write without blocking; the selector tells when a blocked child reads again."""
-        if child.pid not in self._children:
-            return
-        is_blocked = not child.flush()
-        if is_blocked and not child.is_blocked:
-            self._selector.register(child.connections.work, selectors.EVENT_WRITE, lambda: self._flush(child))
-        elif child.is_blocked and not is_blocked:
-            self._selector.unregister(child.connections.work)
-        child.is_blocked = is_blocked
+    def _end_runs_of(self, child: ChildHandle, code: int) -> None:
+        """End the runs that had begun in a child that has exited. The others go to another child."""
+        for run in child.runs.values():
+            if run.began_at is not None:
+                self._ended.append((run, _outcome_of_exit(child, run, code)))
+        self._pending.extendleft(run for run in reversed(child.runs.values()) if run.began_at is None)
 
 
 def _outcome_of_exit(child: ChildHandle, run: Run, code: int) -> Outcome:
