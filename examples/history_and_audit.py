@@ -32,5 +32,5 @@ with TemporaryDirectory() as name:
 
     page, certificate = history.page("Mails")
     Path(name, "report.html").write_text(page, encoding="utf-8")
-    print(f"{certificate.leases} leases judged, {len(certificate.found)} checks, holds: {certificate.holds}")
+    print(f"{certificate.leases} leases judged, {len(certificate.violation_counts)} checks, holds: {certificate.holds}")
     assert certificate.holds

@@ -177,9 +177,9 @@ def test_the_page_tells_the_numbers_of_the_worker():
 def test_the_tables_of_spark_options_are_those_of_the_code():
     from holdfast.spark.datasource import options
 
-    assert [row[0].strip("`") for row in table("spark.md", "option of the sink")] == list(options.SINK)
+    assert [row[0].strip("`") for row in table("spark.md", "option of the sink")] == list(options.SINK_OPTIONS)
     assert [row[0].strip("`") for row in table("spark.md", "option of a source")] == [
-        name for name in options.STREAM if name != "path"
+        name for name in options.STREAM_OPTIONS if name != "path"
     ]
 
 

@@ -83,7 +83,7 @@ def _rows(store: Store) -> list[tuple[str, int | None]]:
 
 def main() -> None:
     url, place = sys.argv[1:]
-    compaction.WASTE_AFTER = 0  # removes whatever a killed one has left, at once
+    compaction.UNUSED_PART_AGE = 0  # removes whatever a killed one has left, at once
     spark = session("local[2]")
     with connect(url) as store:
         print("ready", flush=True)

@@ -1,4 +1,4 @@
-"""Spark Connect: a server, and a client that has neither a JVM nor a SparkContext."""
+"""Spark Connect: a real server, and a client without a JVM and a SparkContext."""
 
 import json
 
@@ -8,12 +8,12 @@ from holdfast.testing.servers.spark_connect import ConnectServer
 from tests.spark.clusters import PROGRAMS, Program
 
 ROOT = PROGRAMS.parents[2]
-pytestmark = pytest.mark.timeout(1200)  # the first one starts the server and runs the client
+pytestmark = pytest.mark.timeout(1200)  # the first test starts the server and runs the client
 
 
 @pytest.fixture(scope="module")
 def found(postgres_database, tmp_path_factory):
-    """What the client found."""
+    """The output of the client."""
     folder = tmp_path_factory.mktemp("connect")
     with (
         ConnectServer() as server,
@@ -22,7 +22,7 @@ def found(postgres_database, tmp_path_factory):
         return json.loads(client.output())
 
 
-def test_a_session_is_taken_as_it_is_and_its_server_is_known(found):
+def test_a_connect_session_is_used_and_its_server_is_known_to_be_local(found):
     assert (found["again"], found["one_machine"]) == (True, True)
 
 
@@ -38,7 +38,7 @@ def test_a_frame_goes_through_a_handler_over_connect(found):
     assert found["rows"] == [9, ["odd"]]
 
 
-def test_an_interrupt_over_connect_gives_back_what_slots_hold(found):
+def test_an_interrupt_over_connect_releases_the_jobs_of_slots(found):
     assert found["stopped"] == ["ready", 0]
 
 

@@ -10,7 +10,7 @@ import click
 from holdfast.cli.session import Code, Stop
 
 if TYPE_CHECKING:
-    from holdfast.spark.history import sync
+    from holdfast.spark.history.reader import History
 
 NEEDED = ("pyarrow", "pyspark")
 
@@ -32,10 +32,10 @@ def spark_engine() -> ModuleType:
     return spark
 
 
-def history_at(folder: str, master: str | None) -> sync.History:
+def history_at(folder: str, master: str | None) -> History:
     """The history in a folder; one that nothing was ever committed to is not found."""
     engine = spark_engine()
-    from holdfast.spark.history.sync import History  # noqa: PLC0415 - the same
+    from holdfast.spark.history.reader import History  # noqa: PLC0415 - the same
 
     found = History(engine.session(master), folder)
     if not found.commit.number:

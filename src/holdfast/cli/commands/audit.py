@@ -32,7 +32,7 @@ def audit(session: Session, *, folder: str | None, master: str | None, as_json: 
     else:
         store = session.store()
         engine = spark_engine()
-        from holdfast.spark.history.sync import audit_store  # noqa: PLC0415 - an extra that may not be there
+        from holdfast.spark.history.store_audit import audit_store  # noqa: PLC0415 - an extra that may not be there
 
         certificate = audit_store(store, spark=engine.session(master))
     if as_json:
@@ -40,7 +40,7 @@ def audit(session: Session, *, folder: str | None, master: str | None, as_json: 
     else:
         _show(session, certificate, monotonic() - began)
     if not certificate.holds:
-        raise Stop(Code.WRONG, f"{sum(certificate.found.values())} violations")
+        raise Stop(Code.WRONG, f"{sum(certificate.violation_counts.values())} violations")
 
 
 def _show(session: Session, certificate: Certificate, seconds: float) -> None:
@@ -63,7 +63,7 @@ def _show(session: Session, certificate: Certificate, seconds: float) -> None:
     screen.line()
     screen.table(
         [Column(title="FOUND", right=True), Column(title="CHECK"), Column(title="WHAT MUST HOLD", wrap=True)],
-        [(count or "-", check, CHECKS[check]) for check, count in certificate.found.items()],
+        [(count or "-", check, CHECKS[check]) for check, count in certificate.violation_counts.items()],
     )
     if certificate.violations:
         screen.line()
@@ -95,7 +95,7 @@ def _document(certificate: Certificate) -> dict[str, Any]:
         "keys": certificate.keys,
         "first": json_values.instant(certificate.first),
         "last": json_values.instant(certificate.last),
-        "found": dict(certificate.found),
+        "found": dict(certificate.violation_counts),
         "violations": [
             {"check": each.check, "job_id": each.job_id, "facts": _plain(each.facts)} for each in certificate.violations
         ],

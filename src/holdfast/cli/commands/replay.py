@@ -15,7 +15,7 @@ from holdfast.cli.session import Code, Command, Session, Stop, pass_session
 from holdfast.connect import is_store
 
 if TYPE_CHECKING:
-    from holdfast.spark.replay.replay import Replay, Replayed
+    from holdfast.spark.replay.replay import Replay, ReplayResult
 
 SHOWN = 12  # groups
 
@@ -117,20 +117,20 @@ def _show(session: Session, planned: Replay) -> None:
     screen.line()
     if preview.without_payload:
         screen.note(f"{_jobs(preview.without_payload)} of {preview.chosen:,} have no payload in this history: left out")
-    standing = planned.standing
-    if standing.finished_at is None and standing.after:
-        screen.note(f"replay {planned.id} goes on: {_jobs(standing.added + standing.existed)} were enqueued before")
+    progress = planned.progress
+    if progress.finished_at is None and progress.after:
+        screen.note(f"replay {planned.id} goes on: {_jobs(progress.added + progress.existed)} were enqueued before")
 
 
 def _ask(session: Session, planned: Replay, queue: str | None, *, yes: bool) -> None:
-    if yes or planned.standing.finished_at is not None:
+    if yes or planned.progress.finished_at is not None:
         return
     where = f"into {queue}" if queue else "into their queues"
     if not session.screen.confirmed(f"enqueue {_jobs(_left(planned))} again, {where}?"):
         raise Stop(Code.WRONG, "not confirmed, nothing was changed (--yes does not ask)")
 
 
-def _run(session: Session, planned: Replay, rate: float | None, *, shown: bool) -> Replayed:
+def _run(session: Session, planned: Replay, rate: float | None, *, shown: bool) -> ReplayResult:
     with session.screen.bar("replay", _left(planned), shown=shown) as step:
         try:
             return planned.run(rate=rate, on_progress=step)
@@ -138,7 +138,7 @@ def _run(session: Session, planned: Replay, rate: float | None, *, shown: bool) 
             raise Stop(Code.INTERRUPTED, "interrupted: the same command goes on from here") from None
 
 
-def _tell(session: Session, done: Replayed) -> None:
+def _tell(session: Session, done: ReplayResult) -> None:
     if done.before:
         session.screen.line(
             f"replay {done.replay_id} was finished at {json_values.instant(done.finished_at)} "
@@ -149,7 +149,7 @@ def _tell(session: Session, done: Replayed) -> None:
     session.screen.line(f"{_jobs(done.added)} enqueued by replay {done.replay_id}")
 
 
-def _document(planned: Replay, done: Replayed | None) -> dict[str, Any]:
+def _document(planned: Replay, done: ReplayResult | None) -> dict[str, Any]:
     return {
         "replay_id": planned.id,
         "chosen": planned.preview.chosen,

@@ -46,5 +46,5 @@ def report(
     if as_json:
         session.screen.document({"out": str(out), "bytes": len(data), "holds": certificate.holds})
     else:
-        verdict = "every law held" if certificate.holds else f"{sum(certificate.found.values())} violations"
+        verdict = "every law held" if certificate.holds else f"{sum(certificate.violation_counts.values())} violations"
         session.screen.line(f"{out}: {certificate.jobs:,} jobs, {verdict}")
