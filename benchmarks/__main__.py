@@ -1,4 +1,4 @@
-"""`python3 run bench`: every question with its ratio; exit code 1 if one is not as wanted."""
+"""Run benchmarks and print every ratio; the exit code is 1 if a ratio misses its target."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 from rich.console import Console
 from rich.table import Table
@@ -25,64 +25,80 @@ from benchmarks import (
     sqlite_speed,
     sqlite_worker,
 )
-from benchmarks.measure import Answer
+from benchmarks.comparison import Comparison
 
-BENCHMARKS: dict[str, Callable[[Path], Iterator[Answer]]] = {
-    "sqlite-speed": sqlite_speed.answers,
-    "sqlite-growth": sqlite_growth.answers,
-    "sqlite-worker": sqlite_worker.answers,
-    "postgres-speed": postgres_speed.answers,
-    "postgres-growth": postgres_growth.answers,
-    "postgres-worker": postgres_worker.answers,
-    "spark-slots": spark_slots.answers,
-    "spark-data": spark_data.answers,
-    "spark-audit": spark_audit.answers,
-    "spark-costs": spark_costs.answers,
+BENCHMARKS: dict[str, ModuleType] = {
+    "sqlite-speed": sqlite_speed,
+    "sqlite-growth": sqlite_growth,
+    "sqlite-worker": sqlite_worker,
+    "postgres-speed": postgres_speed,
+    "postgres-growth": postgres_growth,
+    "postgres-worker": postgres_worker,
+    "spark-slots": spark_slots,
+    "spark-data": spark_data,
+    "spark-audit": spark_audit,
+    "spark-costs": spark_costs,
 }
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="run bench", description=__doc__)
-    parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []], help="which ones; all if none is named")
-    parser.add_argument("--plot", type=Path, metavar="FOLDER", help="also draw the growth of latencies, as SVG")
-    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    questions = "\n".join(f"  {name:<16} {_question(module)}" for name, module in BENCHMARKS.items())
+    parser = argparse.ArgumentParser(
+        prog="run bench",
+        description=__doc__,
+        epilog=f"benchmarks and their questions:\n{questions}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "names", nargs="*", choices=[*BENCHMARKS, []], metavar="NAME", help="a benchmark; by default all of them"
+    )
+    parser.add_argument("--plot", type=Path, metavar="FOLDER", help="also draw the latencies as SVG")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     arguments = parser.parse_args()
     console = Console(stderr=True)
-    found: list[Answer] = []
+    comparisons: list[Comparison] = []
     for name in arguments.names or BENCHMARKS:
-        before = len(found)
+        before = len(comparisons)
         with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder, console.status(f"measuring {name}"):
-            for answer in BENCHMARKS[name](Path(folder)):
-                found.append(answer)
+            for comparison in BENCHMARKS[name].measure(Path(folder)):
+                comparisons.append(comparison)
                 if arguments.json:
-                    print(json.dumps(answer.as_dict()), flush=True)
+                    print(json.dumps(comparison.to_json()), flush=True)
                 else:
-                    console.print(f"  {answer.question}: [bold]{answer.ratio:.2f}[/]", highlight=False)
+                    console.print(f"  {comparison.question}: [bold]{comparison.ratio:.2f}[/]", highlight=False)
         if arguments.plot is not None:
-            _draw(arguments.plot, name, found[before:])
+            _draw(arguments.plot, name, comparisons[before:])
     if not arguments.json:
-        Console().print(_table(found))
-    return 0 if all(answer.good for answer in found) else 1
+        Console().print(_table(comparisons))
+    return 0 if all(comparison.meets_target for comparison in comparisons) else 1
 
 
-def _draw(folder: Path, name: str, found: list[Answer]) -> None:
-    """The first situation of all is the one that the others are compared with."""
-    times = {place: pair for answer in found for place, pair in reversed(answer.times.items())}
-    if times:
+def _question(module: ModuleType) -> str:
+    return (module.__doc__ or "").partition("\n")[0]
+
+
+def _draw(folder: Path, name: str, comparisons: list[Comparison]) -> None:
+    # Reversed, because the last entry of every comparison is the situation that all others are compared with.
+    latencies = {
+        situation: seconds
+        for comparison in comparisons
+        for situation, seconds in reversed(comparison.latencies.items())
+    }
+    if latencies:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{name}.svg").write_text(
-            plot.latencies(f"{name}: does reserve stay quick?", times), encoding="utf-8"
-        )
+        svg = plot.draw_latencies(f"{name}: does reserve stay fast?", latencies)
+        (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
 
 
-def _table(found: list[Answer]) -> Table:
+def _table(comparisons: list[Comparison]) -> Table:
     table = Table(title="Ratios of this run")
-    for heading in ("question", "ratio", "wanted", "ours", "other"):
-        table.add_column(heading, justify="left" if heading == "question" else "right")
-    for answer in found:
-        wanted = f"{'≥' if answer.at_least else '≤'} {answer.wanted}"
-        mark = "green" if answer.good else "red"
-        table.add_row(answer.question, f"[{mark}]{answer.ratio:.2f}[/]", wanted, answer.ours, answer.other)
+    for heading in ("comparison", "ratio", "target", "Holdfast", "other"):
+        table.add_column(heading, justify="left" if heading == "comparison" else "right")
+    for comparison in comparisons:
+        target = f"{'≥' if comparison.at_least else '≤'} {comparison.target}"
+        colour = "green" if comparison.meets_target else "red"
+        ratio = f"[{colour}]{comparison.ratio:.2f}[/]"
+        table.add_row(comparison.question, ratio, target, comparison.ours, comparison.other)
     return table
 
 

@@ -1,32 +1,31 @@
-"""The jobs that every benchmark uses: a usual payload, time-ordered ids."""
+"""The jobs of every benchmark: a payload of a typical size, and ids that are ordered by time."""
 
 from __future__ import annotations
 
 import uuid_utils
 
 from holdfast.clock import SystemClock
-from holdfast.drivers.contract import Driver
-from holdfast.model.job import JobRecord
-from holdfast.model.job_batch import JobBatch
+from holdfast.driver import Driver, JobBatch, JobRecord
 
 QUEUE = "bench"
 TYPE = "bench.noop"
 PAYLOAD = b'{"customer": 48151623, "action": "refresh", "note": "a payload of a usual size, some hundred bytes long"}'
+FILL_BATCH = 5_000  # jobs in one transaction
 
 
-def make(count: int, **fields: object) -> list[JobRecord]:
-    """New records, all alike but for their ids."""
+def make_records(count: int, **fields: object) -> list[JobRecord]:
+    """New records that differ only in their ids."""
     now = SystemClock().now()
-    plain: dict[str, object] = {"type": TYPE, "queue": QUEUE, "payload": PAYLOAD, "created_at": now, **fields}
-    return [JobRecord(id=str(uuid_utils.uuid7()), **plain) for _ in range(count)]  # type: ignore[arg-type]
+    common: dict[str, object] = {"type": TYPE, "queue": QUEUE, "payload": PAYLOAD, "created_at": now, **fields}
+    return [JobRecord(id=str(uuid_utils.uuid7()), **common) for _ in range(count)]  # type: ignore[arg-type]
 
 
-def alike(count: int) -> JobBatch:
-    """The same as columns, as ``Client.enqueue_many`` hands them to the driver."""
-    return JobBatch(make(1)[0], [str(uuid_utils.uuid7()) for _ in range(count)], [PAYLOAD] * count)
+def make_batch(count: int) -> JobBatch:
+    """The same jobs as columns, as ``Client.enqueue_many`` passes them to the driver."""
+    return JobBatch(make_records(1)[0], [str(uuid_utils.uuid7()) for _ in range(count)], [PAYLOAD] * count)
 
 
 def fill(driver: Driver, count: int, **fields: object) -> None:
     """Enqueue new records in batches."""
-    for start in range(0, count, 5_000):
-        driver.enqueue(make(min(5_000, count - start), **fields))
+    for start in range(0, count, FILL_BATCH):
+        driver.enqueue(make_records(min(FILL_BATCH, count - start), **fields))

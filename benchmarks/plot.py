@@ -1,4 +1,4 @@
-"""Latencies as a picture: one row per situation, a mark for the median and one for the 99th percentile. Plain SVG."""
+"""Latencies as an SVG: one row per situation, with a mark for the median and a mark for the 99th percentile."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from html import escape
 from math import ceil
 
-ROW, LEFT, WIDTH, TOP, RIGHT = 30, 340, 460, 64, 90
-STEPS = (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)  # milliseconds between two lines of the grid
+ROW, LEFT, WIDTH, TOP, RIGHT = 30, 340, 460, 64, 90  # pixels
+GRID_STEPS = (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)  # milliseconds between two grid lines
+MAX_GRID_LINES = 8
 
 STYLE = """
   text { font: 13px system-ui, sans-serif; fill: #1f2328 }
@@ -20,10 +21,10 @@ STYLE = """
 """
 
 
-def latencies(title: str, rows: Mapping[str, tuple[float, float]]) -> str:
-    """``rows`` are seconds by name: (median, 99th percentile)."""
-    longest = max(most for _, most in rows.values()) * 1000
-    step = next((step for step in STEPS if longest / step <= 8), ceil(longest / 8))
+def draw_latencies(title: str, rows: Mapping[str, tuple[float, float]]) -> str:
+    """Return the SVG; ``rows`` maps a name to (median, 99th percentile) in seconds."""
+    longest = max(p99 for _, p99 in rows.values()) * 1000
+    step = next((step for step in GRID_STEPS if longest / step <= MAX_GRID_LINES), ceil(longest / MAX_GRID_LINES))
     scale = WIDTH / (ceil(longest / step) * step)
     height = TOP + ROW * len(rows) + 20
     parts = [
@@ -35,15 +36,15 @@ def latencies(title: str, rows: Mapping[str, tuple[float, float]]) -> str:
         x = LEFT + line * step * scale
         parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 8}" y2="{height - 16}"/>')
         parts.append(f'<text class="small" x="{x:.1f}" y="{TOP - 14}" text-anchor="middle">{line * step:g} ms</text>')
-    for place, (name, (half, most)) in enumerate(rows.items()):
+    for place, (name, (median, p99)) in enumerate(rows.items()):
         y = TOP + ROW * place + ROW / 2
-        at, to = (LEFT + seconds * 1000 * scale for seconds in (half, most))
+        at, to = (LEFT + seconds * 1000 * scale for seconds in (median, p99))
         parts.append(f'<text x="{LEFT - 12}" y="{y + 4:.1f}" text-anchor="end">{escape(name)}</text>')
         parts.append(f'<line class="span" x1="{at:.1f}" x2="{to:.1f}" y1="{y}" y2="{y}"/>')
         parts.append(f'<circle class="half" cx="{at:.1f}" cy="{y}" r="5"/>')
         parts.append(f'<circle class="most" cx="{to:.1f}" cy="{y}" r="5"/>')
         parts.append(
-            f'<text class="small" x="{to + 10:.1f}" y="{y + 4:.1f}">{half * 1000:.2f} · {most * 1000:.2f}</text>'
+            f'<text class="small" x="{to + 10:.1f}" y="{y + 4:.1f}">{median * 1000:.2f} · {p99 * 1000:.2f}</text>'
         )
     parts.append(f'<text class="small" x="16" y="{TOP - 14}">reserve of 10 jobs: median · 99th percentile</text></svg>')
     return "\n".join(parts) + "\n"

@@ -1,12 +1,12 @@
-"""What a worker costs beside the bare driver on PostgreSQL, and how both compare with PgQueuer on the same server.
+"""How much does a worker cost on top of the driver on PostgreSQL, and how does it compare with PgQueuer?
 
-One server with durable settings (fsync, synchronous_commit), a database for each side, each side in a process of its
-own. How PgQueuer is set up stands in ``contender_pgqueuer``: by its own guide to performance, with a pool and with one
-connection, of which the quicker round counts. It runs handlers on the event loop of the process that asks for jobs, and
-keeps of a job that ended one narrow row; here they run in child processes, and the job and its ledger row are kept.
+One server with durable settings (fsync, synchronous_commit), one database for each side, and each side in a child
+process. ``peer_pgqueuer`` says how PgQueuer is configured: by its own performance guide, once with a pool and once with
+one connection; the faster round counts. PgQueuer runs handlers on the event loop of the process that fetches jobs, and
+stores one narrow row for an ended job. Holdfast runs handlers in child processes and stores the job and a ledger row.
 
-Oban for Python needs Python 3.12, and the locked packages are for 3.11, too: it is asked only where somebody has
-installed it beside them.
+Oban for Python needs Python 3.12, and the locked packages support 3.11, so Oban is measured only where it has been
+installed separately.
 """
 
 from __future__ import annotations
@@ -16,207 +16,200 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import psycopg
 
 import holdfast
-from benchmarks.contender import HANG
-from benchmarks.jobs import fill, make
-from benchmarks.measure import Answer, latency, throughput
-from benchmarks.sides import listener, next_start, seconds, until_start
-from holdfast.client import BATCH as CLIENT_BATCH
+from benchmarks.comparison import Comparison, compare_latency, compare_throughput
+from benchmarks.holdfast_process import HANG
+from benchmarks.jobs import fill, make_records
+from benchmarks.processes import listener, next_start, run_timed, sample_start_latency, time_to_start
+from holdfast.client import MAX_BATCH_JOBS as CLIENT_BATCH
 from holdfast.testing.servers.postgres import PostgresServer
 
 JOBS = 20_000
 ROUNDS = 5
-PEER_ROUNDS = 5  # each has two of both sides
-BATCH = 1000  # of the driver loop
-PEER_ENQUEUES = (500, 1000, 2000)  # at a time; larger ones are slower
-PEER_BATCHES = {"pool": 1000, "connection": 2000}  # of 500, 1000 and 2000 the quickest, though a busy machine hid much
-OBAN_LIMIT = 1000  # of 50, 200 and 1000 the quickest with one process, and as quick as 200 with two
+PEER_ROUNDS = 5  # each round measures both sides twice
+LOOP_BATCH = 1000
+PEER_ENQUEUE_BATCHES = (500, 1000, 2000)  # larger batches are slower
+# The fastest of 500, 1000 and 2000; other load on the machine hid much of the difference.
+PEER_FETCH_BATCHES = {"pool": 1000, "connection": 2000}
+OBAN_LIMIT = 1000  # the fastest of 50, 200 and 1000 with one process, and as fast as 200 with two
 SAMPLES = 200
-PAUSE = (0.05, 0.15)  # seconds between two samples, so that everybody is idle again
-LEASE = 2.0  # seconds
+LEASE_SECONDS = 2.0
 KILLS = 4
-SLACK = 1.0  # seconds after the end of its lease in which a job has to run again
+RERUN_MARGIN_SECONDS = 1.0  # a job must run again within this time after the end of its lease
 
 
-def answers(_: Path) -> Iterator[Answer]:
+def measure(_: Path) -> Iterator[Comparison]:
     if importlib.util.find_spec("pgqueuer") is None:
-        raise SystemExit("benchmarks: PgQueuer is not installed, nothing to compare with; `python3 run bench` does it")
-    from benchmarks.contender_pgqueuer import Producer
+        raise SystemExit(
+            "benchmarks: PgQueuer is not installed, nothing to compare with; `python3 run bench` installs it"
+        )
+    from benchmarks.peer_pgqueuer import Producer
 
     with PostgresServer() as server:
-        url, peer = server.create_database("ours"), server.create_database("pgqueuer")
-        Producer(peer).install()
+        url, pgqueuer_url = server.create_database("ours"), server.create_database("pgqueuer")
+        Producer(pgqueuer_url).install()
         for processes in (1, 2):
-            yield _drain_beside_the_loop(url, processes)
+            yield _compare_with_loop(url, processes)
         for processes in (1, 2):
-            yield _drain_beside_pgqueuer(url, peer, processes)
+            yield _compare_with_pgqueuer(url, pgqueuer_url, processes)
         if importlib.util.find_spec("oban") is not None:
             for processes in (1, 2):
-                yield _drain_beside_oban(url, server.create_database(f"oban_{processes}"), processes)
-        yield _enqueue(server)
-        yield _starts(server)
-        yield _rerun(server.create_database("killed"))
+                yield _compare_with_oban(url, server.create_database(f"oban_{processes}"), processes)
+        yield _compare_enqueue(server)
+        yield _compare_start_latency(server)
+        yield _measure_rerun(server.create_database("killed"))
 
 
 # Throughput -------------------------------------------------------------------------------------------------
 
 
-def _drain_beside_the_loop(url: str, processes: int) -> Answer:
-    store = holdfast.connect(url)
+def _compare_with_loop(url: str, processes: int) -> Comparison:
+    with holdfast.connect(url) as store:
 
-    def ours() -> float:
-        fill(store, JOBS)
-        return seconds("contender", "worker-drain", url, processes)
+        def ours() -> float:
+            fill(store, JOBS)
+            return run_timed("holdfast_process", "worker-drain", url, processes)
 
-    def other() -> float:
-        fill(store, JOBS)
-        return seconds("contender", "loop-drain", url, BATCH)
+        def other() -> float:
+            fill(store, JOBS)
+            return run_timed("holdfast_process", "loop-drain", url, LOOP_BATCH)
 
-    try:
-        return throughput(
-            f"PostgreSQL: worker with {_of(processes)} / driver loop, no-op jobs",
+        return compare_throughput(
+            f"PostgreSQL: worker with {_processes(processes)} / driver loop, no-op jobs",
             jobs=JOBS,
             rounds=ROUNDS,
             ours=ours,
             other=other,
-            wanted=0.5,
+            target=0.5,
         )
-    finally:
-        store.close()
 
 
-def _drain_beside_pgqueuer(url: str, peer: str, processes: int) -> Answer:
-    store = holdfast.connect(url)
+def _compare_with_pgqueuer(url: str, pgqueuer_url: str, processes: int) -> Comparison:
+    with holdfast.connect(url) as store:
 
-    def once() -> float:
-        fill(store, JOBS)
-        _let_rest(url, peer)
-        return seconds("contender", "worker-work", url, processes)
+        def worker() -> float:
+            fill(store, JOBS)
+            _vacuum(url, pgqueuer_url)
+            return run_timed("holdfast_process", "worker-drain-prepared", url, processes)
 
-    def theirs(over: str) -> float:
-        seconds("contender_pgqueuer", "enqueue", peer, JOBS, PEER_ENQUEUES[0])
-        _let_rest(url, peer)
-        return seconds("contender_pgqueuer", "drain", peer, JOBS, processes, PEER_BATCHES[over], over)
+        def pgqueuer(connection_kind: str) -> float:
+            run_timed("peer_pgqueuer", "enqueue", pgqueuer_url, JOBS, PEER_ENQUEUE_BATCHES[0])
+            _vacuum(url, pgqueuer_url)
+            batch = PEER_FETCH_BATCHES[connection_kind]
+            return run_timed("peer_pgqueuer", "drain", pgqueuer_url, JOBS, processes, batch, connection_kind)
 
-    try:
-        return throughput(
-            f"PostgreSQL: worker / PgQueuer with {_of(processes)}, no-op jobs",
+        return compare_throughput(
+            f"PostgreSQL: worker / PgQueuer with {_processes(processes)}, no-op jobs",
             jobs=JOBS,
             rounds=PEER_ROUNDS,
-            ours=lambda: min(once(), once()),  # as many tries as the other side has
-            other=lambda: min(theirs("pool"), theirs("connection")),
-            wanted=1.5,
+            ours=lambda: min(worker(), worker()),  # as many tries as PgQueuer has
+            other=lambda: min(pgqueuer("pool"), pgqueuer("connection")),
+            target=1.5,
         )
-    finally:
-        store.close()
 
 
-def _let_rest(*urls: str) -> None:
-    """What earlier rounds have left to clean up is cleaned up now: else it falls to whoever happens to run then."""
+def _vacuum(*urls: str) -> None:
+    """Clean up after earlier rounds now; otherwise autovacuum does it during a measurement."""
     for url in urls:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("VACUUM ANALYZE")
             connection.execute("CHECKPOINT")
 
 
-def _drain_beside_oban(url: str, peer: str, processes: int) -> Answer:
-    store = holdfast.connect(url)
+def _compare_with_oban(url: str, oban_url: str, processes: int) -> Comparison:
+    with holdfast.connect(url) as store:
 
-    def ours() -> float:
-        fill(store, JOBS)
-        return seconds("contender", "worker-work", url, processes)
+        def ours() -> float:
+            fill(store, JOBS)
+            return run_timed("holdfast_process", "worker-drain-prepared", url, processes)
 
-    def other() -> float:
-        seconds("contender_oban", "enqueue", peer, JOBS, PEER_ENQUEUES[0])
-        return seconds("contender_oban", "drain", peer, processes, OBAN_LIMIT)
+        def other() -> float:
+            run_timed("peer_oban", "enqueue", oban_url, JOBS, PEER_ENQUEUE_BATCHES[0])
+            return run_timed("peer_oban", "drain", oban_url, processes, OBAN_LIMIT)
 
-    try:
-        question = f"PostgreSQL: worker / Oban with {_of(processes)}, no-op jobs"
-        return throughput(question, jobs=JOBS, rounds=PEER_ROUNDS, ours=ours, other=other, wanted=1.5)
-    finally:
-        store.close()
+        question = f"PostgreSQL: worker / Oban with {_processes(processes)}, no-op jobs"
+        return compare_throughput(question, jobs=JOBS, rounds=PEER_ROUNDS, ours=ours, other=other, target=1.5)
 
 
-def _of(processes: int) -> str:
-    return f"{processes} process{'es' if processes > 1 else ''}"
+def _processes(count: int) -> str:
+    return f"{count} process{'es' if count > 1 else ''}"
 
 
-def _enqueue(server: PostgresServer) -> Answer:
-    from benchmarks.contender_pgqueuer import Producer
+def _compare_enqueue(server: PostgresServer) -> Comparison:
+    from benchmarks.peer_pgqueuer import Producer
 
-    url, peer = server.create_database("enqueue"), server.create_database("pgqueuer_enqueue")
+    url, pgqueuer_url = server.create_database("enqueue"), server.create_database("pgqueuer_enqueue")
     holdfast.connect(url).close()
-    Producer(peer).install()
-    return throughput(
-        "PostgreSQL: bulk enqueue / PgQueuer's, each in its best batches",
+    Producer(pgqueuer_url).install()
+
+    def enqueue() -> float:
+        return run_timed("holdfast_process", "bulk-enqueue", url, JOBS, CLIENT_BATCH)
+
+    return compare_throughput(
+        "PostgreSQL: bulk enqueue / PgQueuer, both with their best batch size",
         jobs=JOBS,
         rounds=PEER_ROUNDS,
-        ours=lambda: min(seconds("contender", "bulk-enqueue", url, JOBS, CLIENT_BATCH) for _ in PEER_ENQUEUES),
-        other=lambda: min(seconds("contender_pgqueuer", "enqueue", peer, JOBS, batch) for batch in PEER_ENQUEUES),
-        wanted=2.0,
+        ours=lambda: min(enqueue() for _ in PEER_ENQUEUE_BATCHES),  # as many tries as PgQueuer has
+        other=lambda: min(
+            run_timed("peer_pgqueuer", "enqueue", pgqueuer_url, JOBS, batch) for batch in PEER_ENQUEUE_BATCHES
+        ),
+        target=2.0,
     )
 
 
 # Latency ----------------------------------------------------------------------------------------------------
 
 
-def _starts(server: PostgresServer) -> Answer:
-    """One job at a time, the sides in turn, in databases that nothing else has used."""
-    from benchmarks.contender_pgqueuer import Producer
+def _compare_start_latency(server: PostgresServer) -> Comparison:
+    """One job at a time, both sides in turn, in new databases."""
+    from benchmarks.peer_pgqueuer import Producer
 
-    url, peer = server.create_database("idle"), server.create_database("pgqueuer_idle")
-    store, producer = holdfast.connect(url), Producer(peer)
+    url, pgqueuer_url = server.create_database("idle"), server.create_database("pgqueuer_idle")
+    store, producer = holdfast.connect(url), Producer(pgqueuer_url)
     producer.install()
-    dice = random.Random(1)
     with ExitStack() as stack:
-        ours, _ = stack.enter_context(listener("contender", "worker-listen", url))
-        theirs, _ = stack.enter_context(listener("contender_pgqueuer", "listen", peer))
-        sides: list[tuple[Callable[[], object], int, list[float]]] = [
-            (lambda: store.enqueue(make(1)), ours, []),
-            (producer.enqueue, theirs, []),
-        ]
-        for enqueue, pipe, _ in sides:  # the first one waits for the process to come up
-            until_start(enqueue, pipe)
-        for _ in range(SAMPLES):
-            for enqueue, pipe, taken in sides:
-                time.sleep(dice.uniform(*PAUSE))
-                taken.append(until_start(enqueue, pipe))
+        ours, _ = stack.enter_context(listener("holdfast_process", "worker-listen", url))
+        other, _ = stack.enter_context(listener("peer_pgqueuer", "listen", pgqueuer_url))
+        our_seconds, other_seconds = sample_start_latency(
+            [(lambda: store.enqueue(make_records(1)), ours), (producer.enqueue, other)], samples=SAMPLES
+        )
     store.close()
-    [(_, _, mine), (_, _, others)] = sides
     question = "PostgreSQL: enqueue to start in an idle system, worker / PgQueuer"
-    return latency(question, ours=mine, other=others, wanted=1.25, share=0.5)
+    return compare_latency(question, ours=our_seconds, other=other_seconds, target=1.25, share=0.5)
 
 
-# Deaths -----------------------------------------------------------------------------------------------------
+# A killed worker --------------------------------------------------------------------------------------------
 
 
-def _rerun(url: str) -> Answer:
-    """From the SIGKILL of a worker with all its processes to the start of its job in another; the longest counts."""
+def _measure_rerun(url: str) -> Comparison:
+    """From SIGKILL of a worker and its children to the start of its job in another worker; the longest time counts."""
     store = holdfast.connect(url)
-    dice = random.Random(1)
-    took = []
+    pauses = random.Random(1)
+    seconds = []
     for _ in range(KILLS):
         with ExitStack() as stack:
-            first, victim = stack.enter_context(listener("contender", "worker-hang", url, LEASE))
-            until_start(lambda: store.enqueue(make(1, payload=f'"{HANG}"'.encode())), first)
-            second, _ = stack.enter_context(listener("contender", "worker-hang", url, LEASE))
-            until_start(lambda: store.enqueue(make(1)), second)  # it is up
-            time.sleep(dice.uniform(0, LEASE))  # at any moment between two heartbeats
+            first, victim = stack.enter_context(listener("holdfast_process", "worker-hang", url, LEASE_SECONDS))
+            time_to_start(lambda: store.enqueue(make_records(1, payload=f'"{HANG}"'.encode())), first)
+            second, _ = stack.enter_context(listener("holdfast_process", "worker-hang", url, LEASE_SECONDS))
+            time_to_start(lambda: store.enqueue(make_records(1)), second)  # the second worker is running now
+            time.sleep(pauses.uniform(0, LEASE_SECONDS))  # a random moment between two heartbeats
             began = time.monotonic()
             os.killpg(victim.pid, signal.SIGKILL)
-            took.append(next_start(second) - began)
+            seconds.append(next_start(second) - began)
     store.close()
-    return Answer(
-        question=f"PostgreSQL: rerun after SIGKILL of the worker / lease of {LEASE:.0f} s + {SLACK:.0f} s",
-        ratio=max(took) / (LEASE + SLACK),
-        wanted=1.0,
+    allowed = LEASE_SECONDS + RERUN_MARGIN_SECONDS
+    return Comparison(
+        question=f"PostgreSQL: time until a killed worker's job runs again / lease of {LEASE_SECONDS:.0f} s"
+        f" + {RERUN_MARGIN_SECONDS:.0f} s",
+        ratio=max(seconds) / allowed,
+        target=1.0,
         at_least=False,
-        ours=f"{max(took):.2f} s",
-        other=f"{LEASE + SLACK:.2f} s",
+        ours=f"{max(seconds):.2f} s",
+        other=f"{allowed:.2f} s",
     )

@@ -1,7 +1,7 @@
-"""The other side: bare psycopg loops that write the same rows as the driver, in the fewest statements.
+"""The raw loop on PostgreSQL: plain psycopg that writes the same rows as the driver, in as few statements as possible.
 
-They read the same columns, too: a worker needs the whole job. They know that there is one lane, one worker, no domain,
-no limit, nothing expired and nobody late, and check nothing. Their statements are prepared; the driver's must not be.
+It reads the same columns, because a worker needs the whole job. It assumes one lane, one worker, no domains, no limits,
+no expired leases and no late settlements, and checks nothing. Its statements are prepared, which the driver's are not.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ RETURNING id, type, queue, priority, payload, run_at, timeout, created_at, attem
 """
 ACK = """
 WITH clock AS (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now
-), gone AS (DELETE FROM holdfast.jobs WHERE space = 'main' AND id = ANY (%s) RETURNING *
-), kept AS (
+), deleted AS (DELETE FROM holdfast.jobs WHERE space = 'main' AND id = ANY (%s) RETURNING *
+), stored AS (
   INSERT INTO holdfast.ended
     (seq, space, id, queue, type, priority, state, available_at, enqueued_at, ended_at, run_at, attempts, max_attempts,
      crashes, max_crashes, cancel_requested, noted, last_verb, last_token, created_at, requested_run_at, timeout,
@@ -37,20 +37,20 @@ WITH clock AS (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint 
   SELECT seq, space, id, queue, type, priority, 'done', available_at, enqueued_at, now, run_at, attempts, max_attempts,
          crashes, max_crashes, cancel_requested, noted, 'ack', token, created_at, requested_run_at, timeout,
          idempotency_key, domain, "offset", name, meta, webhook, signature, last_error, failed_at, payload
-    FROM gone, clock
+    FROM deleted, clock
 )
 INSERT INTO holdfast.ledger
   (space, job_id, type, queue, domain, "offset", attempt, fence, worker, enqueued_at, available_at, reserved_at,
    ended_at, ending, state, detail, error)
 SELECT space, id, type, queue, domain, "offset", attempts, fence, worker, enqueued_at, available_at, reserved_at, now,
        'acked', 'done', '', ''
-  FROM gone, clock
+  FROM deleted, clock
 """
 COPY = """
 COPY holdfast.jobs (space, id, queue, type, priority, available_at, enqueued_at, max_attempts, max_crashes, created_at,
                     payload) FROM STDIN (FORMAT BINARY)
 """
-COPIED = ("text", "text", "text", "text", "int4", "int8", "int8", "int4", "int4", "int8", "bytea")
+COPY_TYPES = ("text", "text", "text", "text", "int4", "int8", "int8", "int4", "int4", "int8", "bytea")
 
 
 class RawPostgres:
@@ -59,19 +59,23 @@ class RawPostgres:
     def __init__(self, url: str) -> None:
         self.connection = psycopg.connect(url, autocommit=True, prepare_threshold=0)
 
-    def drain(self, k: int) -> int:
-        """Reserve k and ack k until nothing is left; gives how many there were."""
+    def drain(self, batch_size: int) -> int:
+        """Reserve and ack batches until the queue is empty; return the number of jobs."""
         run = self.connection.execute
         drained = 0
-        while rows := run(RESERVE, [k], binary=True).fetchall():
+        while rows := run(RESERVE, [batch_size], binary=True).fetchall():
             run(ACK, [[row[0] for row in rows]], binary=True)
             drained += len(rows)
         return drained
 
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
     def enqueue(self, jobs: list[JobRecord]) -> None:
         """One COPY."""
         with self.connection.cursor() as cursor, cursor.copy(COPY) as copy:
-            copy.set_types(COPIED)
+            copy.set_types(COPY_TYPES)
             for job in jobs:
                 copy.write_row(
                     (

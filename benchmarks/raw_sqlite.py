@@ -1,7 +1,7 @@
-"""The other side: bare sqlite3 loops that write the same rows as the driver, in the fewest statements.
+"""The raw loop on SQLite: plain sqlite3 that writes the same rows as the driver, in as few statements as possible.
 
-They read the same columns, too: a worker needs the whole job. They know that there is one lane, one worker, no domain,
-no limit, nothing expired and nobody late, and check nothing.
+It reads the same columns, because a worker needs the whole job. It assumes one lane, one worker, no domains, no limits,
+no expired leases and no late settlements, and checks nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from benchmarks.jobs import QUEUE, TYPE
-from holdfast.drivers.sqlite.rows import insertion
+from holdfast.drivers.sqlite.rows import insert_row
 from holdfast.drivers.sqlite.statements import sql
 from holdfast.model.job import JobRecord
 
@@ -56,15 +56,15 @@ class RawSqlite:
         for pragma in ("synchronous=FULL", "temp_store=MEMORY", "cache_size=-65536", "wal_autocheckpoint=4000"):
             self.connection.execute(f"PRAGMA {pragma}")
 
-    def drain(self, k: int) -> int:
-        """Reserve k and ack k until nothing is left; gives how many there were."""
+    def drain(self, batch_size: int) -> int:
+        """Reserve and ack batches until the queue is empty; return the number of jobs."""
         run = self.connection.execute
         drained = 0
         [written] = run("SELECT coalesce(max(seq), 0) FROM holdfast_ledger WHERE space = 'main'").fetchone()
         while True:
             now = time.time_ns() // 1000
             run("BEGIN IMMEDIATE")
-            rows = run(RESERVE, (now, k)).fetchall()
+            rows = run(RESERVE, (now, batch_size)).fetchall()
             run("COMMIT")
             if not rows:
                 break
@@ -82,5 +82,5 @@ class RawSqlite:
         """One executemany in one transaction."""
         now = time.time_ns() // 1000
         self.connection.execute("BEGIN IMMEDIATE")
-        self.connection.executemany(sql("enqueue"), [insertion(job, "main", now) for job in jobs])
+        self.connection.executemany(sql("enqueue/insert"), [insert_row(job, "main", now) for job in jobs])
         self.connection.execute("COMMIT")

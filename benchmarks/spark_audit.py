@@ -1,6 +1,6 @@
-"""Whether an audit grows with its history, and no faster: ten times the rows in at most ten times the time.
+"""Does the time of an audit grow no faster than the history: ten times the rows in at most ten times the time?
 
-Both histories lie in Parquet, as `holdfast history sync` would leave them, and are judged in turn by the same session.
+Both histories are in Parquet, as `holdfast history sync` writes them, and the same session audits them in turn.
 """
 
 from __future__ import annotations
@@ -11,36 +11,36 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.made_history import made
-from benchmarks.measure import Answer
+from benchmarks.comparison import Comparison
+from benchmarks.generated_history import generate_history
 from holdfast.spark import session
 from holdfast.spark.history.audit import audit
 
-SMALL = 1_000_000  # ledger rows
-TIMES = 10
+SMALL_ROWS = 1_000_000  # of the ledger
+GROWTH = 10
 ROUNDS = 2
 
 
-def answers(folder: Path) -> Iterator[Answer]:
+def measure(folder: Path) -> Iterator[Comparison]:
     spark = session("local[2,4]")
     try:
-        yield _growth(spark, folder)
+        yield _compare_growth(spark, folder)
     finally:
         spark.stop()
 
 
-def _growth(spark: SparkSession, folder: Path) -> Answer:
-    histories = {rows: kept(spark, folder / str(rows), rows) for rows in (SMALL, SMALL * TIMES)}
-    judged(histories[SMALL])  # the Java of the session warms up
-    took: dict[int, list[float]] = {rows: [] for rows in histories}
+def _compare_growth(spark: SparkSession, folder: Path) -> Comparison:
+    histories = {rows: write_history(spark, folder / str(rows), rows) for rows in (SMALL_ROWS, SMALL_ROWS * GROWTH)}
+    time_audit(histories[SMALL_ROWS])  # warms up the JVM
+    seconds: dict[int, list[float]] = {rows: [] for rows in histories}
     for _ in range(ROUNDS):
         for rows, history in histories.items():
-            took[rows].append(judged(history))
-    small, large = (min(each) for each in took.values())
-    return Answer(
-        question=f"Audit: {TIMES * SMALL:,} ledger rows / {SMALL:,}, by row",
-        ratio=large / small / TIMES,
-        wanted=1.0,
+            seconds[rows].append(time_audit(history))
+    small, large = (min(each) for each in seconds.values())
+    return Comparison(
+        question=f"Audit: time per row with {GROWTH * SMALL_ROWS:,} ledger rows / with {SMALL_ROWS:,}",
+        ratio=large / small / GROWTH,
+        target=1.0,
         at_least=False,
         ours=f"{large:.1f} s",
         other=f"{small:.1f} s",
@@ -50,20 +50,20 @@ def _growth(spark: SparkSession, folder: Path) -> Answer:
 History = tuple[DataFrame, DataFrame, DataFrame, int]
 
 
-def kept(spark: SparkSession, folder: Path, rows: int) -> History:
-    """A made history, written and read again."""
-    *frames, snapshot = made(spark, rows)
+def write_history(spark: SparkSession, folder: Path, rows: int) -> History:
+    """Write a generated history to Parquet and return the frames that read it."""
+    *frames, snapshot = generate_history(spark, rows)
     for name, frame in zip(("leases", "jobs", "waiting"), frames, strict=True):
         frame.write.parquet(str(folder / name))
     leases, jobs, waiting = (spark.read.parquet(str(folder / name)) for name in ("leases", "jobs", "waiting"))
     return leases, jobs, waiting, snapshot
 
 
-def judged(history: History) -> float:
-    """Seconds from the frames to the certificate, which must hold."""
+def time_audit(history: History) -> float:
+    """Audit a history, which must hold; return the seconds."""
     *frames, snapshot = history
     started = time.perf_counter()
     certificate = audit(*frames, snapshot=snapshot)
-    took = time.perf_counter() - started
+    seconds = time.perf_counter() - started
     assert certificate.holds, certificate.violations
-    return took
+    return seconds

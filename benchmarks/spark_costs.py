@@ -1,7 +1,7 @@
-"""Where the processor time of a job goes: the store's server, the Python processes, and the Java of Spark.
+"""How much processor time does a job use in the store's server, the Python processes and the JVM of Spark?
 
-Slots beside plain workers, as in ``spark-slots``, in processor time instead of time on the wall. These are the numbers
-that docs/scale.md multiplies; a busy machine changes them little.
+Slots against plain workers, as in ``spark-slots``, but in processor time instead of wall-clock time. docs/scale.md uses
+these numbers; other load on the machine changes them little.
 """
 
 from __future__ import annotations
@@ -18,22 +18,23 @@ import psycopg
 from pyspark.sql import SparkSession
 
 import holdfast
-from benchmarks.cpu import below, own, spent
+from benchmarks.comparison import Comparison
+from benchmarks.cpu_time import descendant_seconds, own_seconds, tree_seconds
 from benchmarks.jobs import fill
-from benchmarks.measure import Answer
-from benchmarks.sides import seconds
-from benchmarks.spark_slots import SLOTS, drained_by_slots
+from benchmarks.processes import run_timed
+from benchmarks.spark_slots import SLOTS, drain_with_slots
 from holdfast.spark import session
 from holdfast.testing.servers.postgres import PostgresServer
 
 JOBS = 20_000
 ROUNDS = 3
-WANTED = 1.4  # times the processor time of a plain worker
+TARGET = 1.4  # times the processor time of a plain worker
+COUNT_INTERVAL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
-    """Seconds of a processor."""
+class CpuSeconds:
+    """Processor seconds by place."""
 
     server: float
     python: float
@@ -41,15 +42,15 @@ class Spent:
 
     @property
     def total(self) -> float:
-        """Of the whole machine."""
+        """The sum over all places."""
         return self.server + self.python + self.java
 
-    def beyond(self, nothing: Spent, jobs: int) -> Spent:
-        """For each of the jobs, what goes beyond a run without any."""
-        return Spent(
-            server=(self.server - nothing.server) / jobs,
-            python=(self.python - nothing.python) / jobs,
-            java=(self.java - nothing.java) / jobs,
+    def per_job(self, empty_run: CpuSeconds, jobs: int) -> CpuSeconds:
+        """The seconds of one job, without the cost of a run that has no jobs."""
+        return CpuSeconds(
+            server=(self.server - empty_run.server) / jobs,
+            python=(self.python - empty_run.python) / jobs,
+            java=(self.java - empty_run.java) / jobs,
         )
 
     def __str__(self) -> str:
@@ -57,59 +58,63 @@ class Spent:
         return " + ".join(f"{name} {value * 1e6:.0f}" for name, value in parts.items() if value) + " µs"
 
 
-def answers(folder: Path) -> Iterator[Answer]:
+def measure(folder: Path) -> Iterator[Comparison]:
     spark = session(f"local[{SLOTS},4]")
     try:
-        yield _beside(spark, "SQLite", f"sqlite:///{folder}/costs.db", None)
+        yield _compare_cpu(spark, "SQLite", f"sqlite:///{folder}/costs.db", None)
         with PostgresServer() as server:
             url = server.create_database("costs")
-            yield _beside(spark, "PostgreSQL", url, server.pid)
-            yield _connections(url)
+            yield _compare_cpu(spark, "PostgreSQL", url, server.pid)
+            yield _count_connections(url)
     finally:
         spark.stop()
 
 
-def _beside(spark: SparkSession, name: str, url: str, server: int | None) -> Answer:
+def _compare_cpu(spark: SparkSession, name: str, url: str, server: int | None) -> Comparison:
     context: Any = spark.sparkContext
     java = int(context._jvm.java.lang.ProcessHandle.current().pid())
 
-    def slots() -> Spent:
-        before = _of(server), below(java), own(java)
-        drained_by_slots(url, "noop")
-        return Spent(server=_of(server) - before[0], python=below(java) - before[1], java=own(java) - before[2])
+    def slots() -> CpuSeconds:
+        before = _server_seconds(server), descendant_seconds(java), own_seconds(java)
+        drain_with_slots(url, "noop")
+        return CpuSeconds(
+            server=_server_seconds(server) - before[0],
+            python=descendant_seconds(java) - before[1],
+            java=own_seconds(java) - before[2],
+        )
 
-    def pair() -> Spent:
-        before = _of(server), _waited_for()
-        seconds("contender_pair", "pair", url, "noop")
-        return Spent(server=_of(server) - before[0], python=_waited_for() - before[1])
+    def plain_workers() -> CpuSeconds:
+        before = _server_seconds(server), _reaped_children_seconds()
+        run_timed("worker_pair", "pair", url, "noop")
+        return CpuSeconds(server=_server_seconds(server) - before[0], python=_reaped_children_seconds() - before[1])
 
     with holdfast.connect(url) as store:
 
-        def each(run: Callable[[], Spent]) -> Spent:
-            """Beyond what a run without jobs takes, which imports and starts processes."""
-            nothing = run()
+        def per_job(run: Callable[[], CpuSeconds]) -> CpuSeconds:
+            """The cost of one job; a run without jobs pays for imports and for the start of the processes."""
+            empty_run = run()
             fill(store, JOBS)
-            return run().beyond(nothing, JOBS)
+            return run().per_job(empty_run, JOBS)
 
-        drained_by_slots(url, "noop")
-        rounds = [(each(slots), each(pair)) for _ in range(ROUNDS)]
-    mine, theirs = (min(side, key=lambda spent: spent.total) for side in zip(*rounds, strict=True))
-    return Answer(
+        drain_with_slots(url, "noop")
+        rounds = [(per_job(slots), per_job(plain_workers)) for _ in range(ROUNDS)]
+    ours, other = (min(side, key=lambda cost: cost.total) for side in zip(*rounds, strict=True))
+    return Comparison(
         question=f"{name}: processor time of a no-op job, slots / plain workers",
-        ratio=mine.total / theirs.total,
-        wanted=WANTED,
+        ratio=ours.total / other.total,
+        target=TARGET,
         at_least=False,
-        ours=str(mine),
-        other=str(theirs),
+        ours=str(ours),
+        other=str(other),
     )
 
 
-def _of(server: int | None) -> float:
-    return 0.0 if server is None else spent(server)
+def _server_seconds(server: int | None) -> float:
+    return 0.0 if server is None else tree_seconds(server)
 
 
-def _waited_for() -> float:
-    """Of children that have ended: the Java of the session, which is one, has not."""
+def _reaped_children_seconds() -> float:
+    """Seconds of children that have ended. The JVM of the session is a child too, but it is still running."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -117,36 +122,36 @@ def _waited_for() -> float:
 # Connections ------------------------------------------------------------------------------------------------
 
 
-def _connections(url: str) -> Answer:
-    """The most sessions that a run has open at a time, beside those that this process holds."""
+def _count_connections(url: str) -> Comparison:
+    """The most sessions that a run has open at a time, without those of this process."""
     with holdfast.connect(url) as store:
         fill(store, JOBS)
-    with _counted(url) as most:
-        drained_by_slots(url, "noop")
-    return Answer(
-        question=f"PostgreSQL: sessions of {SLOTS} slots, for each",
-        ratio=most() / SLOTS,
-        wanted=5.0,
+    with _session_counter(url) as highest_count:
+        drain_with_slots(url, "noop")
+    return Comparison(
+        question=f"PostgreSQL: sessions per slot with {SLOTS} slots",
+        ratio=highest_count() / SLOTS,
+        target=5.0,
         at_least=False,
-        ours=f"{most()}",
+        ours=f"{highest_count()}",
         other=f"{SLOTS} slots",
     )
 
 
 @contextmanager
-def _counted(url: str) -> Iterator[Callable[[], int]]:
+def _session_counter(url: str) -> Iterator[Callable[[], int]]:
     counts = [0]
     done = threading.Event()
 
-    def look() -> None:
-        asked = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    def count() -> None:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
         with psycopg.connect(url, autocommit=True) as connection:
-            while not done.wait(0.05):
-                row = connection.execute(asked).fetchone()
+            while not done.wait(COUNT_INTERVAL_SECONDS):
+                row = connection.execute(query).fetchone()
                 assert row is not None
                 counts.append(row[0])
 
-    thread = threading.Thread(target=look)
+    thread = threading.Thread(target=count)
     thread.start()
     try:
         yield lambda: max(counts)

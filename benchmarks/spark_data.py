@@ -1,12 +1,12 @@
-"""How near the sink, the source and ``run`` come to doing the same by hand, on PostgreSQL with durable settings.
+"""How fast are the sink, the source and ``run`` compared with raw Spark code, on PostgreSQL with durable settings?
 
-By hand means: the same frame in the same partitions of the same session, each Spark task with a connection of its own
-and the quickest plain way of the store, in and out: COPY, and rows in binary form. It makes no promise: no lease, no
-ledger, no retry, and Spark's second try of a Spark task would write everything twice.
+The raw side uses the same DataFrame in the same partitions of the same session. Each Spark task opens one connection
+and uses the fastest plain way in and out of the database: COPY, and rows in binary form. The raw side guarantees
+nothing: no lease, no ledger, no retry, and a retried Spark task would write its rows twice.
 
-A sink is compared with a COPY of the same rows, which are those that it stores: jobs with their keys, in tables with
-their indexes; and so is ``run`` with one write of what it leaves behind. Beside that stands a COPY into a bare table,
-for those who ask what a job costs more.
+The sink is compared with a COPY of the rows that it stores: jobs and their keys, in tables with their indexes. ``run``
+is compared with one write of everything that it leaves in the store. Both are also compared with a COPY into a table
+without indexes, which shows the extra cost of a job.
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 import holdfast
-from benchmarks.measure import Answer, throughput
-from benchmarks.raw_spark import copied_as_ended, copied_as_jobs, copied_as_rows, scanned
+from benchmarks.comparison import Comparison, compare_throughput
+from benchmarks.raw_spark import copy_ended, copy_jobs, copy_rows, scan_ledger
 from holdfast.spark import run, session
 from holdfast.spark.datasource import ledger_table
 from holdfast.testing.servers.postgres import PostgresServer
 
 PARTITIONS = 2
 ROWS = 100_000
-LEDGER_ROWS = 2_000_000  # enough that what Spark needs to plan a source of Python counts for little
+LEDGER_ROWS = 2_000_000  # so many that Spark's planning of a Python source does not matter
+LEDGER_BATCH = 1000  # rows in one transaction
 ROUNDS = 3
-RUN_ROUNDS = 5  # the first of them also starts what the others find
-AS_LONG = 4  # times that the other side does what ``run`` does once, which takes about as long
+RUN_ROUNDS = 5  # the first round also starts the Python workers of Spark
+RAW_REPEATS = 4  # raw writes that take about as long as one ``run``
 NOTE = "a payload of a usual size, some hundred bytes long"
 
-TABLE = "CREATE TABLE raw_rows (customer bigint, action text, note text, result text)"
-LEDGER = """
+CREATE_RAW_ROWS = "CREATE TABLE raw_rows (customer bigint, action text, note text, result text)"
+INSERT_LEDGER = """
 INSERT INTO holdfast.ledger (space, job_id, type, queue, attempt, fence, worker, enqueued_at, available_at, reserved_at,
                              started_at, ended_at, ending, state, detail, error)
 SELECT 'main', '019a8b00-0000-7000-8000-' || lpad(n::text, 12, '0'), 'bench.noop', 'bench', 1, n, 'worker', n, n, n, n,
@@ -46,123 +47,112 @@ SELECT 'main', '019a8b00-0000-7000-8000-' || lpad(n::text, 12, '0'), 'bench.noop
 """
 
 
-def answers(_: Path) -> Iterator[Answer]:
+def measure(_: Path) -> Iterator[Comparison]:
     spark = session(f"local[{PARTITIONS},4]")
     try:
         with PostgresServer() as server:
-            frame = _frame(spark)
-            url = server.create_database("sink")
-            yield from _sink(frame, url)
-            yield _source(spark, server.create_database("ledger"))
-            yield from _run(frame, server.create_database("run"))
+            frame = _cached_frame(spark)
+            yield from _compare_sink(frame, server.create_database("sink"))
+            yield _compare_source(spark, server.create_database("ledger"))
+            yield from _compare_run(frame, server.create_database("run"))
     finally:
         spark.stop()
 
 
-def _frame(spark: SparkSession) -> DataFrame:
-    made = spark.range(0, ROWS, 1, PARTITIONS).selectExpr("id AS customer", "'refresh' AS action", f"'{NOTE}' AS note")
-    made = made.cache()
-    made.count()
-    return made
+def _cached_frame(spark: SparkSession) -> DataFrame:
+    frame = spark.range(0, ROWS, 1, PARTITIONS).selectExpr("id AS customer", "'refresh' AS action", f"'{NOTE}' AS note")
+    frame = frame.cache()
+    frame.count()
+    return frame
 
 
-def timed(work: Callable[[], object]) -> float:
+def _time(work: Callable[[], object]) -> float:
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
 
 
-# In ---------------------------------------------------------------------------------------------------------
-
-
-def _sink(frame: DataFrame, url: str) -> Iterator[Answer]:
+def _compare_sink(frame: DataFrame, url: str) -> Iterator[Comparison]:
     holdfast.connect(url).close()
-    _execute(url, TABLE)
+    _execute(url, CREATE_RAW_ROWS)
     write = frame.write.format("holdfast").options(url=url, queue="bench", type="bench.noop").mode("append")
-    sides: dict[str, tuple[Callable[..., Iterator[pa.RecordBatch]], float]] = {
-        "the same jobs into the same tables": (copied_as_jobs, 0.4),
-        "the frame into a table without an index": (copied_as_rows, 0.1),
+    raw_writes: dict[str, tuple[Callable[..., Iterator[pa.RecordBatch]], float]] = {
+        "the same jobs into the same tables": (copy_jobs, 0.4),
+        "the frame into a table without an index": (copy_rows, 0.1),
     }
-    for what, (side, wanted) in sides.items():
-        other = frame.mapInArrow(partial(side, url=url), "rows bigint")
-        yield throughput(
-            f"PostgreSQL: sink / raw COPY of {what}",
+    for description, (raw_write, target) in raw_writes.items():
+        other = frame.mapInArrow(partial(raw_write, url=url), "rows bigint")
+        yield compare_throughput(
+            f"PostgreSQL: sink / raw COPY of {description}",
             jobs=ROWS,
             rounds=ROUNDS,
-            ours=lambda: timed(write.save),
-            other=lambda other=other: timed(other.collect),  # type: ignore[misc]
-            wanted=wanted,
+            ours=lambda: _time(write.save),
+            other=lambda other=other: _time(other.collect),  # type: ignore[misc]
+            target=target,
         )
 
 
-# Out --------------------------------------------------------------------------------------------------------
-
-
-def _source(spark: SparkSession, url: str) -> Answer:
-    """Both read every row and column in the same number of Spark tasks, and Spark throws them away."""
+def _compare_source(spark: SparkSession, url: str) -> Comparison:
+    """Both sides read every row and column in the same number of Spark tasks, and Spark discards them."""
     holdfast.connect(url).close()
-    each = 1000  # rows of a transaction
     with psycopg.connect(url, autocommit=True) as connection:
-        for start in range(0, LEDGER_ROWS, each):
-            connection.execute(LEDGER, [start, start + each - 1])
+        for start in range(0, LEDGER_ROWS, LEDGER_BATCH):
+            connection.execute(INSERT_LEDGER, [start, start + LEDGER_BATCH - 1])
         connection.execute("VACUUM ANALYZE holdfast.ledger")
         row = connection.execute("SELECT relpages FROM pg_class WHERE oid = 'holdfast.ledger'::regclass").fetchone()
     assert row is not None
     options = {"url": url, "partitions": str(PARTITIONS)}
-    plain = spark.range(0, PARTITIONS, 1, PARTITIONS).mapInArrow(
-        partial(scanned, url=url, pages=row[0]), ledger_table.DDL
+    raw_scan = spark.range(0, PARTITIONS, 1, PARTITIONS).mapInArrow(
+        partial(scan_ledger, url=url, pages=row[0]), ledger_table.DDL
     )
 
     def ours() -> float:
-        return timed(lambda: _read_through(spark.read.format("holdfast").options(**options).load("ledger")))
+        return _time(lambda: _read_all(spark.read.format("holdfast").options(**options).load("ledger")))
 
-    return throughput(
+    return compare_throughput(
         "PostgreSQL: ledger source / Arrow scan of the same table",
         jobs=LEDGER_ROWS,
         rounds=ROUNDS,
         ours=ours,
-        other=lambda: timed(lambda: _read_through(plain)),
-        wanted=0.5,
+        other=lambda: _time(lambda: _read_all(raw_scan)),
+        target=0.5,
     )
 
 
-def _read_through(frame: DataFrame) -> None:
-    """Every column of every row, thrown away."""
+def _read_all(frame: DataFrame) -> None:
+    """Read every column of every row and discard it."""
     frame.write.format("noop").mode("overwrite").save()
 
 
-# Through ----------------------------------------------------------------------------------------------------
+def _compare_run(frame: DataFrame, url: str) -> Iterator[Comparison]:
+    """An empty handler under leases, with ledger and outcomes, against the same function in mapInArrow.
 
-
-def _run(frame: DataFrame, url: str) -> Iterator[Answer]:
-    """A handler that returns at once, under leases, with ledger and outcomes; or the same function by mapInArrow.
-
-    The other side is much shorter, and counts as the mean of several: on a machine whose speed changes from one second
-    to the next, it would else have the quickest second for itself.
+    The raw side is much shorter, so it counts as the mean of several runs. On a machine whose speed changes from second
+    to second, its best run would otherwise have the fastest second, and ``run`` an average of many.
     """
     holdfast.connect(url).close()
-    _execute(url, TABLE)
-    sides: dict[str, tuple[Callable[..., Iterator[pa.RecordBatch]], float]] = {
-        "one raw write of the same keys, ended jobs and ledger rows": (copied_as_ended, 0.25),
-        "one raw write of the results into a table without an index": (copied_as_rows, 0.02),
+    _execute(url, CREATE_RAW_ROWS)
+    raw_writes: dict[str, tuple[Callable[..., Iterator[pa.RecordBatch]], float]] = {
+        "one raw write of the same keys, ended jobs and ledger rows": (copy_ended, 0.25),
+        "one raw write of the results into a table without an index": (copy_rows, 0.02),
     }
 
     def ours() -> float:
         def work() -> None:
             ok, _ = run(frame, lambda row: row["action"], key="customer", url=url, slots=PARTITIONS)
-            assert ok.count() == ROWS  # so none is among the dead
+            assert ok.count() == ROWS
 
-        return timed(work)
+        return _time(work)
 
-    for what, (side, wanted) in sides.items():
-        other = frame.mapInArrow(partial(side, url=url, handle=_handle), "rows bigint")
-        yield throughput(
-            f"PostgreSQL: run() of {ROWS:,} rows / mapInArrow and {what}",
+    for description, (raw_write, target) in raw_writes.items():
+        other = frame.mapInArrow(partial(raw_write, url=url, handle=_handle), "rows bigint")
+        yield compare_throughput(
+            f"PostgreSQL: run() of {ROWS:,} rows / mapInArrow and {description}",
             jobs=ROWS,
             rounds=RUN_ROUNDS,
             ours=ours,
-            other=lambda other=other: fmean(timed(other.collect) for _ in range(AS_LONG)),  # type: ignore[misc]
-            wanted=wanted,
+            other=lambda other=other: fmean(_time(other.collect) for _ in range(RAW_REPEATS)),  # type: ignore[misc]
+            target=target,
         )
 
 

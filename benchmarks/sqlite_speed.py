@@ -1,4 +1,7 @@
-"""What leases, fences, ledger and checks cost on SQLite, beside a bare loop that writes the same rows durably."""
+"""How much do leases, fences, the ledger and the checks cost on SQLite?
+
+The driver is compared with a raw loop that writes the same rows with the same durability.
+"""
 
 from __future__ import annotations
 
@@ -7,75 +10,50 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import holdfast
-from benchmarks.jobs import QUEUE, fill, make
-from benchmarks.measure import Answer, throughput
+from benchmarks.comparison import Comparison, compare_throughput
+from benchmarks.driver_loop import JOBS, compare_drain
+from benchmarks.jobs import make_records
 from benchmarks.raw_sqlite import RawSqlite
-from holdfast.clock import MINUTE
-from holdfast.drivers.contract import Store
-from holdfast.model.settlement import Ack
 
-JOBS = 20_000
 ROUNDS = 9
+ENQUEUE_BATCH = 1000
 
 
-def drain(store: Store, k: int) -> int:
-    """Reserve k and ack k until nothing is left; gives how many there were."""
-    drained = 0
-    while reservations := store.reserve([QUEUE], limit=k, lease_for=MINUTE, worker="bench"):
-        refused = store.settle([Ack(reservation.lease) for reservation in reservations])
-        assert not any(refused)
-        drained += len(reservations)
-    return drained
+def measure(folder: Path) -> Iterator[Comparison]:
+    for batch_size in (100, 1000):
+        path = folder / f"drain{batch_size}.db"
+        yield compare_drain(
+            f"SQLite: driver loop / raw loop, batches of {batch_size}",
+            holdfast.connect(f"sqlite:///{path}"),
+            RawSqlite(path).drain,
+            batch_size=batch_size,
+            rounds=ROUNDS,
+        )
+    yield _compare_enqueue(folder / "enqueue.db")
 
 
-def answers(folder: Path) -> Iterator[Answer]:
-    for k in (100, 1000):
-        yield _drain(folder / f"drain{k}.db", k)
-    yield _enqueue(folder / "enqueue.db")
-
-
-def _drain(path: Path, k: int) -> Answer:
+def _compare_enqueue(path: Path) -> Comparison:
     store, raw = holdfast.connect(f"sqlite:///{path}"), RawSqlite(path)
 
     def ours() -> float:
-        fill(store, JOBS)
+        jobs = make_records(JOBS)
         started = time.perf_counter()
-        assert drain(store, k) == JOBS
+        for start in range(0, JOBS, ENQUEUE_BATCH):
+            store.enqueue(jobs[start : start + ENQUEUE_BATCH])
         return time.perf_counter() - started
 
     def other() -> float:
-        fill(store, JOBS)
+        jobs = make_records(JOBS)
         started = time.perf_counter()
-        assert raw.drain(k) == JOBS
+        for start in range(0, JOBS, ENQUEUE_BATCH):
+            raw.enqueue(jobs[start : start + ENQUEUE_BATCH])
         return time.perf_counter() - started
 
-    return throughput(
-        f"SQLite: driver loop / raw loop, k = {k}", jobs=JOBS, rounds=ROUNDS, ours=ours, other=other, wanted=0.7
-    )
-
-
-def _enqueue(path: Path) -> Answer:
-    store, raw = holdfast.connect(f"sqlite:///{path}"), RawSqlite(path)
-
-    def ours() -> float:
-        jobs = make(JOBS)
-        started = time.perf_counter()
-        for start in range(0, JOBS, 1000):
-            store.enqueue(jobs[start : start + 1000])
-        return time.perf_counter() - started
-
-    def other() -> float:
-        jobs = make(JOBS)
-        started = time.perf_counter()
-        for start in range(0, JOBS, 1000):
-            raw.enqueue(jobs[start : start + 1000])
-        return time.perf_counter() - started
-
-    return throughput(
-        "SQLite: bulk enqueue / bare executemany, 1000 a batch",
+    return compare_throughput(
+        f"SQLite: bulk enqueue / raw executemany, batches of {ENQUEUE_BATCH}",
         jobs=JOBS,
         rounds=ROUNDS,
         ours=ours,
         other=other,
-        wanted=0.5,
+        target=0.5,
     )

@@ -31,14 +31,30 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 # A case is named by a function, and a function's name has no apostrophes, capitals or underscores of its own.
 WORDS = {
     "run at": "`run_at`",
+    "expires at": "`expires_at`",
+    "available at": "`available_at`",
+    "enqueued at": "`enqueued_at`",
+    "started at": "`started_at`",
+    "paused until": "`paused_until`",
     "max inflight": "`max_inflight`",
     "max attempts": "`max_attempts`",
     "max crashes": "`max_crashes`",
-    "64 kib": "64 KiB",
+    "any open": "`any_open`",
+    "refuses now": "refuses `now`",
+    "refused now": "refused `now`",
+    "without now": "without `now`",
+    "now must": "`now` must",
+    "callers now": "caller's `now`",
+    "callers clock": "caller's clock",
+    "callers lease": "caller's lease",
     "stores own": "store's own",
     "stores clock": "store's clock",
-    "callers now": "caller's now",
-    "seconds worth": "second's worth",
+    "most limit": "most `limit`",
+    "none": "`None`",
+    "64 kib": "64 KiB",
+    "json": "JSON",
+    "ttl": "TTL",
+    "unicode": "Unicode",
 }
 
 
@@ -77,13 +93,13 @@ def cases_of(law: str) -> list[Case]:
 
 
 def listed(law: str) -> str:
-    """The cases of a law, verb by verb."""
+    """The cases of a law, topic by topic."""
     lines: list[str] = []
-    verb = ""
+    topic = ""
     for case in cases_of(law):
-        if case.verb != verb:
-            verb = case.verb
-            lines += ["", f"**{verb}**", ""]
+        if case.topic != topic:
+            topic = case.topic
+            lines += ["", f"**{topic}**", ""]
         needs = ", ".join(sorted(case.needs))
         lines.append(f"- {sentence(case)}" + (f" *(needs {needs})*" if needs else ""))
     return "\n".join(lines[1:])
@@ -110,7 +126,7 @@ def drivers() -> str:
             f"|{columns}",
             f"| durability, as it opens by default (L15) | {durable} |",
             *rows,
-            f"| cases it need not sit, because of a gap | {left_out} |",
+            f"| cases skipped because of a gap | {left_out} |",
         ]
     )
 

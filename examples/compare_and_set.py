@@ -1,70 +1,64 @@
-"""The registry: small rows changed by compare-and-set. A lock of it, and a write that commits with an ack."""
+"""The registry stores small rows that change by compare-and-set: a lock, and a write that commits with an ack."""
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 
-from holdfast import Client, JobRequest, LeaseError, State, ack, connect
-from holdfast.clock import MINUTE, SECOND
-from holdfast.drivers.contract import Change, Store
+from holdfast import Client, JobRequest, LeaseError, State, connect
+from holdfast.driver import MINUTE, SECOND, Change, Store, ack
 
 
-def lock(store: Store, name: str, owner: str) -> int | None:
-    """The version under which ``owner`` now has the lock; None if somebody else has it. It expires by itself."""
+def acquire(store: Store, name: str, owner: str) -> int | None:
+    """Return the version of the lock, or None if another owner holds it. The lock expires after a minute."""
     [entry] = store.write([Change(kind="lock", key=name, value=owner.encode(), version=0, ttl=MINUTE)])
     return None if entry is None else entry.version
 
 
-def unlock(store: Store, name: str, version: int) -> bool:
-    """Give the lock back, unless it has become somebody else's."""
+def release(store: Store, name: str, version: int) -> bool:
+    """Release the lock; False if the version is not current, because another owner holds the lock."""
     [entry] = store.write([Change(kind="lock", key=name, value=None, version=version)])
     return entry is not None
 
 
-with (
-    tempfile.TemporaryDirectory() as folder,
-    contextlib.closing(connect(f"sqlite:///{folder}/jobs.db")) as store,
-):
-    ours = lock(store, "nightly-report", "a")
-    theirs = lock(store, "nightly-report", "b")
-    print(f"lock:   a has it under version {ours}, b is refused: {theirs}")
-    assert ours is not None
-    assert theirs is None
-    assert unlock(store, "nightly-report", ours)
-    later = lock(store, "nightly-report", "b")
-    print(f"        a gave it back; b has it under version {later}, and a's version opens nothing")
-    assert later is not None
-    assert not unlock(store, "nightly-report", ours)
+with tempfile.TemporaryDirectory() as folder, connect(f"sqlite:///{folder}/jobs.db") as store:
+    first_version = acquire(store, "nightly-report", "a")
+    refused = acquire(store, "nightly-report", "b")
+    print(f"lock:   a holds version {first_version}; b gets {refused}")
+    assert first_version is not None
+    assert refused is None
+    assert release(store, "nightly-report", first_version)
+    second_version = acquire(store, "nightly-report", "b")
+    print(f"        a released the lock; b holds version {second_version}, and a can no longer release it")
+    assert second_version is not None
+    assert not release(store, "nightly-report", first_version)
 
-    # Two jobs add to one balance. Each write rides on its job's ack: both happen, or neither does.
+    # Two jobs add to one balance. Each write commits together with the ack of its job, or not at all.
     [balance] = store.write([Change(kind="balance", key="ada", value=b"100", version=0)])
     assert balance is not None
-    assert balance.value is not None
     Client(store).enqueue([JobRequest(type="deposit", payload=50), JobRequest(type="deposit", payload=7)])
     first, second = store.reserve(["default"], limit=2, lease_for=30 * SECOND)
 
     deposit = Change(kind="balance", key="ada", value=b"150", version=balance.version)
     ack(store, first.lease, writes=(deposit,))
-    print("writes: the first deposit and its ack are one commit")
+    print("writes: the first deposit and its ack were one commit")
 
-    lost_update = Change(kind="balance", key="ada", value=b"107", version=balance.version)
+    outdated = Change(kind="balance", key="ada", value=b"107", version=balance.version)
     try:
-        ack(store, second.lease, writes=(lost_update,))
+        ack(store, second.lease, writes=(outdated,))
     except LeaseError as error:
-        print(f"        the second was computed from an old balance: {type(error).__name__}")
-        refused = store.get(second.job.id)
-        assert refused is not None
-        assert refused.state is State.INFLIGHT  # nothing was changed, neither the balance nor the job
+        print(f"        the second deposit used an old balance and was refused: {type(error).__name__}")
+        job = store.get(second.job.id)
+        assert job is not None
+        assert job.state is State.INFLIGHT  # neither the balance nor the job has changed
     else:
         raise AssertionError("an update was lost")
 
-    [now] = store.read("balance", ["ada"])
-    assert now is not None
-    assert now.value is not None
-    total = str(int(now.value) + 7).encode()
-    ack(store, second.lease, writes=(Change(kind="balance", key="ada", value=total, version=now.version),))
-    [now] = store.read("balance", ["ada"])
-    assert now is not None
-    assert now.value == b"157"
-    print(f"        read again, computed again, acked: {now.value.decode()}")
+    [current] = store.read("balance", ["ada"])
+    assert current is not None
+    assert current.value is not None
+    total = str(int(current.value) + 7).encode()
+    ack(store, second.lease, writes=(Change(kind="balance", key="ada", value=total, version=current.version),))
+    [current] = store.read("balance", ["ada"])
+    assert current is not None
+    assert current.value == b"157"
+    print(f"        computed again from the current balance, the second deposit commits: {current.value.decode()}")

@@ -1,4 +1,4 @@
-"""A DataFrame through a handler: every row has a lease, retries and, if nothing helps, a dead letter of its own."""
+"""A DataFrame through a handler: every row has its own lease and retries, or becomes a dead letter."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import Any
 
 from pyspark.sql import functions as f
 
+from holdfast import Context, Unrecoverable
 from holdfast.spark import run, session
-from holdfast.worker.context import Context
-from holdfast.worker.control import Unrecoverable
 
 
 def locate(row: dict[str, Any], ctx: Context) -> dict[str, float]:
-    """Called on an executor, in a child process of its own: it may raise, hang or crash, and only its row suffers."""
+    """Runs on an executor, in a child process: if it raises, hangs or crashes, only its own row is affected."""
     if row["city"] == "Atlantis":
         raise Unrecoverable("no such city")
     if row["id"] % 50 == 0 and ctx.attempt == 1:
@@ -26,7 +25,7 @@ with TemporaryDirectory() as folder:
     spark = session()
     visits = spark.range(200).selectExpr("id", "if(id % 40 = 7, 'Atlantis', concat('city-', id)) AS city")
 
-    # The name of the run makes it resumable: called again, also by another application, it finds what has ended.
+    # The name of the run makes it resumable: a second call with that name skips the rows that have already ended.
     url = f"sqlite:///{Path(folder, 'jobs.db')}"
     ok, dead = run(visits, locate, key="id", url=url, run="visits-2026-11", max_attempts=3)
 

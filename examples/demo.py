@@ -1,8 +1,8 @@
 """See Holdfast work on Spark: `python3 run demo`.
 
-A DataFrame of orders is written as jobs, and local Spark runs them. Some orders fail at first, some can never succeed,
-a few kill the process that handles them; and half way the demo kills one of Spark's Python workers. At the end
-everything that happened is a history in Parquet, and every law is checked against it.
+The demo writes a DataFrame of orders as jobs, and local Spark runs them. Some orders fail at first, some can never
+succeed, and a few kill the process that runs them. Half-way through, the demo also kills one of Spark's Python workers.
+At the end, everything that happened is a history in Parquet, and an audit checks every law against that history.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -21,52 +22,48 @@ from typing import Any
 from urllib.parse import quote
 
 try:
-    from _demo_screen import Screen
+    from _demo_output import Output
     from pyspark.sql import DataFrame, SparkSession
 
     from holdfast.spark import History, run_queue, session, sync
 except ImportError as missing:
-    sys.exit(f"The demo needs {missing.name}, which is not installed; `python3 run demo` brings it along.")
+    sys.exit(f"The demo needs {missing.name}, which is not installed; `python3 run demo` installs it.")
 
-from holdfast.app import Holdfast
-from holdfast.model.retry import Fixed
+from holdfast import Context, Fixed, Holdfast, Unrecoverable, WorkerOptions
 from holdfast.spark.execution.progress import Progress
 from holdfast.spark.history.audit import CHECKS
-from holdfast.worker.context import Context
-from holdfast.worker.control import Unrecoverable
-from holdfast.worker.options import WorkerOptions
 
-OUT = Path(__file__).parents[1] / "build" / "demo"
-LEASE = timedelta(seconds=5)  # short, so that lost leases are noticed while you watch
-CORES = min(4, os.cpu_count() or 1)  # a few are enough to see it, and leave room for others
-AT_LEAST = 10.0  # seconds that Spark shall be busy shipping, so that there is a half way
+DEFAULT_FOLDER = Path(__file__).parents[1] / "build" / "demo"
+LEASE = timedelta(seconds=5)  # short, so that the lost leases expire while you watch
+CORES = min(4, os.cpu_count() or 1)
+MIN_RUN_SECONDS = 10.0  # long enough that a Python worker can be killed half-way through
 
-# One order in so many has this fate, and what is said of it; the first one that fits.
-FATES = {
-    "deadly": (5_000, "kill the process that handles them"),
-    "lost cause": (200, "can never be delivered"),
-    "flaky": (25, "fail twice, then work"),
-    "fine": (1, "just work"),
+# Each kind of order: one order in so many has it (the first kind that matches), and its description.
+KINDS = {
+    "crashing": (5_000, "kill the process that runs them"),
+    "undeliverable": (200, "can never succeed"),
+    "flaky": (25, "fail twice, then succeed"),
+    "normal": (1, "succeed at once"),
 }
-LETHAL = {"deadly", "lost cause"}
+DEAD_KINDS = {"crashing", "undeliverable"}
 
 
 def ship(order: dict[str, Any], ctx: Context) -> str:
-    """The handler: what is to be done with one order."""
+    """The handler: runs once per attempt of an order."""
     time.sleep(order["seconds"])
-    match order["fate"]:
+    match order["kind"]:
         case "flaky" if ctx.attempt <= 2:
             raise ConnectionError("the carrier answered 503")
-        case "lost cause":
+        case "undeliverable":
             raise Unrecoverable("no carrier goes there")
-        case "deadly":
+        case "crashing":
             os.kill(os.getpid(), signal.SIGKILL)
     return f"{order['order']} is on its way to {order['customer']}"
 
 
 def main() -> int:
-    options = parsed()
-    for number in (signal.SIGTERM, signal.SIGHUP):  # also when its terminal is closed, Spark is ended in order
+    options = parse_options()
+    for number in (signal.SIGTERM, signal.SIGHUP):  # exit normally, so that Spark's processes are stopped too
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     try:
         return Demo(options).run()
@@ -76,53 +73,55 @@ def main() -> int:
 
 
 class Demo:
-    """The story, step by step, and what is learnt on the way."""
+    """The steps of the demo, and the facts that they collect for the final checks."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.began = time.monotonic()
-        self.screen = Screen(quiet=options.json)
-        self.out: Path = options.out
-        self.url = f"sqlite:///{quote(str(self.out / 'jobs.db'))}"
+        self.output = Output(quiet=options.json)
+        self.folder: Path = options.out
+        self.url = f"sqlite:///{quote(str(self.folder / 'jobs.db'))}"
         self.app = Holdfast(self.url)
         self.app.handler("order.ship", queue="orders", retry=Fixed(timedelta(milliseconds=100)))(ship)
         self.facts: dict[str, Any] = {"orders": options.orders}
 
     def run(self) -> int:
-        """All of it; gives the exit code."""
+        """Run every step; return the exit code."""
         self.introduce()
-        spark = self.start()
+        spark = self.start_spark()
         try:
-            self.write(orders_of(spark, self.options.orders))
-            self.work(spark)
-            self.outcome(spark)
-            self.prove(spark)
+            self.enqueue(make_orders(spark, self.options.orders))
+            self.run_jobs(spark)
+            self.show_results(spark)
+            self.audit(spark)
         finally:
             self.app.close()
-        return self.end()
+        return self.summarise()
 
     def introduce(self) -> None:
-        """The first screen: what is going to happen. Nothing has been started yet."""
-        self.screen.title("Holdfast", "a lease-based job queue whose data pipeline runs on Spark")
-        self.screen.line(f"{self.options.orders:,} orders become jobs, and Spark ships them. Of these")
-        for fate, number in expected(self.options.orders).items():
-            self.screen.line(f"  {number:>7,}  {FATES[fate][1]}")
-        self.screen.line("Half way, one of Spark's Python workers is killed as well.")
+        """Say what will happen, before anything is started."""
+        self.output.title("Holdfast", "a lease-based job queue whose data pipeline runs on Spark")
+        self.output.line(
+            f"This demo writes {self.options.orders:,} orders as jobs, and Spark runs them. Of these orders"
+        )
+        for kind, number in reversed(count_kinds(self.options.orders).items()):
+            self.output.line(f"  {number:>7,}  {KINDS[kind][1]}")
+        self.output.line("Half-way through, the demo also kills one of Spark's Python workers.")
 
-    def start(self) -> SparkSession:
-        """Local Spark, in this process: nothing to set up."""
-        self.screen.section("Spark", f'session("local[{CORES},4]")')
+    def start_spark(self) -> SparkSession:
+        """Start local Spark, which needs no installation."""
+        self.output.section("Start Spark", f'session("local[{CORES},4]")')
         began = time.monotonic()
-        self.screen.line("starting, which takes some seconds")
+        self.output.line("this takes a few seconds")
         spark = session(f"local[{CORES},4]")
-        spark.sparkContext.setLogLevel("OFF")  # of what is going to be broken on purpose, the screen tells
+        spark.sparkContext.setLogLevel("OFF")  # Spark would log many lines about the processes that the demo kills
         cores = spark.sparkContext.defaultParallelism
-        self.screen.line(f"Spark {spark.version} with {cores} cores, started in {time.monotonic() - began:.1f} s")
+        self.output.line(f"Spark {spark.version} with {cores} cores, started in {time.monotonic() - began:.1f} s")
         return spark
 
-    def write(self, orders: DataFrame) -> None:
-        """Each row becomes a job. Saved once more, as after a lost answer, the rows are known by their key."""
-        self.screen.section("Write", 'orders.write.format("holdfast")')
+    def enqueue(self, orders: DataFrame) -> None:
+        """Write each row as a job. A second write, as after a lost connection, adds nothing: each row has a key."""
+        self.output.section("Enqueue", 'orders.write.format("holdfast")')
         sink = (
             orders.write.format("holdfast")
             .option("url", self.url)
@@ -133,79 +132,85 @@ class Demo:
             .mode("append")
         )
         began = time.monotonic()
-        with self.screen.waiting("writing"):
+        with self.output.spinner("writing"):
             sink.save()
-        written = self.ready()
-        self.screen.line(f"{written:,} jobs stored in {time.monotonic() - began:.1f} s")
-        with self.screen.waiting("writing again"):
+        written = self.count_ready()
+        self.output.line(f"{written:,} jobs stored in {time.monotonic() - began:.1f} s")
+        with self.output.spinner("writing again"):
             sink.save()
-        again = self.ready() - written
-        self.screen.line(f"saved a second time, as after a lost answer: {again} new jobs")
-        self.facts |= {"written": written, "written_again": again}
+        added = self.count_ready() - written
+        self.output.line(f"written a second time with the same keys: {added} new jobs")
+        self.facts |= {"written": written, "written_again": added}
 
-    def ready(self) -> int:
-        """Jobs that wait in the store."""
+    def count_ready(self) -> int:
+        """The number of jobs that are ready to run."""
         return sum(count.ready for count in self.app.driver.counts())
 
-    def work(self, spark: SparkSession) -> None:
-        """Spark drains the queue, and loses a Python worker on the way."""
-        self.screen.section("Run", "run_queue(app)")
+    def run_jobs(self, spark: SparkSession) -> None:
+        """Run the queue on Spark, and kill a Python worker half-way through."""
+        self.output.section("Run", "run_queue(app)")
         outcomes = run_queue(
             self.app,
             spark=spark,
             options=WorkerOptions(lease=LEASE),
-            on_progress=self.kill_one_half_way,
+            on_progress=self.kill_one_python_worker,
             progress=not self.options.json,
         )
         endings = {row["ending"]: row["count"] for row in outcomes.groupBy("ending").count().collect()}
-        self.screen.line("attempts: " + ", ".join(f"{number:,} {ending}" for ending, number in sorted(endings.items())))
+        self.output.line("attempts: " + ", ".join(f"{number:,} {ending}" for ending, number in sorted(endings.items())))
         self.facts["endings"] = endings
 
-    def kill_one_half_way(self, progress: Progress) -> None:
-        """Told twice a second how the run stands, this kills the Python worker that holds most jobs, once."""
+    def kill_one_python_worker(self, progress: Progress) -> None:
+        """Called twice a second. When half of the jobs have ended, kills the Python worker that holds most leases."""
         if "killed" in self.facts or not progress.busy or progress.ended < progress.total / 2:
             return
         slot = max(progress.slots, key=lambda slot: slot.held)
         pid = int(slot.executor.rpartition(":")[2])
-        with contextlib.suppress(ProcessLookupError):  # gone by itself: then another one, at the next look
+        with contextlib.suppress(ProcessLookupError):  # it has exited already: try again at the next call
             os.kill(pid, signal.SIGKILL)
             self.facts["killed"] = slot.held
-            self.screen.line(f"{progress.elapsed:.1f} s: Python worker {pid} killed (SIGKILL) with {slot.held} jobs")
+            self.output.line(
+                f"after {progress.elapsed:.1f} s: killed Python worker {pid}, which had leased {slot.held} jobs"
+            )
 
-    def outcome(self, spark: SparkSession) -> None:
-        """What became of the orders, by a query over the jobs."""
-        self.screen.section("Outcome", 'spark.read.format("holdfast").load("jobs")')
+    def show_results(self, spark: SparkSession) -> None:
+        """Query the jobs table for the results by kind of order."""
+        self.output.section("Results", 'spark.read.format("holdfast").load("jobs")')
         jobs = spark.read.format("holdfast").option("url", self.url).option("partitions", 4).load("jobs")
-        with self.screen.waiting("reading"):
-            rows = spark.sql(OUTCOME, jobs=jobs).collect()
-        self.screen.table(
-            ["fate"],
+        with self.output.spinner("reading"):
+            rows = spark.sql(RESULTS, jobs=jobs).collect()
+        self.output.table(
+            ["kind of order"],
             ["orders", "attempts", "done", "dead"],
-            [(row.fate, row.orders, row.attempts, row.done, row.dead) for row in rows],
+            [(row.kind, row.orders, row.attempts, row.done, row.dead) for row in rows],
         )
-        self.facts["fates"] = {row.fate: {"done": row.done, "dead": row.dead} for row in rows}
+        self.facts["kinds"] = {row.kind: {"done": row.done, "dead": row.dead} for row in rows}
 
-    def prove(self, spark: SparkSession) -> None:
-        """All that happened becomes a history in Parquet; why jobs died, and whether any law was broken."""
-        folder = str(self.out / "history")
-        self.screen.section("History", "sync(store, folder), History(spark, folder)")
-        with self.screen.waiting("syncing"):
+    def audit(self, spark: SparkSession) -> None:
+        """Copy everything that happened to Parquet, show why jobs died, and check every law."""
+        folder = str(self.folder / "history")
+        self.output.section("History", "sync(store, folder); History(spark, folder)")
+        with self.output.spinner("copying"):
             added = sync(self.app.driver, folder, spark=spark)
-        self.screen.line(f"{added.rows:,} ledger rows and {added.jobs:,} jobs in Parquet")
+        self.output.line(f"{added.rows:,} ledger rows and {added.jobs:,} jobs copied to Parquet")
         history = History(spark, folder)
 
-        self.screen.section("Dead letters", "history.failures; kept until somebody requeues or purges them")
-        with self.screen.waiting("reading"):
+        self.output.section("Dead letters", "history.failures")
+        with self.output.spinner("reading"):
             letters = history.failures.orderBy("dead", ascending=False).collect()
-        told = [(row.reason, row.error.removeprefix("holdfast.worker.control."), row.dead) for row in letters]
-        self.screen.table(["reason", "last error"], ["jobs"], told)
+        self.output.table(
+            ["reason", "last error"],
+            ["jobs"],
+            [(row.reason, without_module(row.error), row.dead) for row in letters],
+        )
+        self.output.line("the store keeps dead letters until you requeue or purge them")
 
-        self.screen.section("Audit", "history.page(): the certificate, and a report with plots")
-        with self.screen.waiting("judging every lease"):
+        self.output.section("Audit", 'history.page("Holdfast demo")')
+        with self.output.spinner("checking every lease"):
             page, certificate = history.page("Holdfast demo")
-        (self.out / "report.html").write_text(page, encoding="utf-8")
-        for check, says in CHECKS.items():
-            self.screen.claim(says, holds=not certificate.violation_counts[check])
+        (self.folder / "report.html").write_text(page, encoding="utf-8")
+        for check, description in CHECKS.items():
+            self.output.check(description, holds=not certificate.violation_counts[check])
         self.facts |= {
             "leases": certificate.leases,
             "letters": {row.reason: row.dead for row in letters},
@@ -213,83 +218,88 @@ class Demo:
             "violations": {check: found for check, found in certificate.violation_counts.items() if found},
         }
 
-    def end(self) -> int:
-        """Whether it all adds up, and where to go from here."""
-        claims = sums(self.facts)
-        wrong = [claim for claim, holds in claims.items() if not holds]
+    def summarise(self) -> int:
+        """Check that the numbers add up, and print what to look at next."""
+        statements = final_statements(self.facts)
+        wrong = [statement for statement, holds in statements.items() if not holds]
         seconds = round(time.monotonic() - self.began, 1)
         if self.options.json:
             print(json.dumps(self.facts | {"wrong": wrong, "seconds": seconds}, indent=2))
-        self.screen.section("Sum", f"{self.facts['leases']:,} leases judged, {seconds:.0f} s in all")
-        for claim, holds in claims.items():
-            self.screen.claim(claim, holds=holds)
-        self.screen.section("Look", "at what was made, until the next demo replaces it")
-        made = self.out.relative_to(Path.cwd()) if self.out.is_relative_to(Path.cwd()) else self.out
-        self.screen.line((self.out / "report.html").as_uri())
-        self.screen.line(f".venv/bin/holdfast dead groups --url sqlite:///{quote(str(made))}/jobs.db")
-        self.screen.line(f".venv/bin/holdfast audit --history {made}/history")
-        self.screen.line("examples/demo.py, docs/spark.md")
+        self.output.section("Summary", f"{self.facts['leases']:,} leases checked, {seconds:.0f} s in total")
+        for statement, holds in statements.items():
+            self.output.check(statement, holds=holds)
+        self.output.section("Next", "the next demo replaces these files")
+        folder = self.folder.relative_to(Path.cwd()) if self.folder.is_relative_to(Path.cwd()) else self.folder
+        self.output.line(f"open     {(self.folder / 'report.html').as_uri()}")
+        self.output.line(f"run      .venv/bin/holdfast dead groups --url sqlite:///{quote(str(folder))}/jobs.db")
+        self.output.line(f"run      .venv/bin/holdfast audit --history {folder}/history")
+        self.output.line("read     examples/demo.py and docs/spark.md")
         return 1 if wrong else 0
 
 
 # Orders -----------------------------------------------------------------------------------------------------
 
-OUTCOME = """
-    SELECT from_json(CAST(payload AS string), 'fate string').fate AS fate, count(*) AS orders,
+RESULTS = """
+    SELECT from_json(CAST(payload AS string), 'kind string').kind AS kind, count(*) AS orders,
            sum(attempts) AS attempts, count_if(state = 'done') AS done, count_if(state = 'dead') AS dead
       FROM {jobs} GROUP BY 1 ORDER BY 2 DESC
 """
 
 
-def orders_of(spark: SparkSession, count: int) -> DataFrame:
-    """Each with its fate and how long it takes; every tenth for a customer who gets them one after the other."""
-    seconds = AT_LEAST * spark.sparkContext.defaultParallelism / count
-    fates = " ".join(f"WHEN id % {every} = 0 THEN '{fate}'" for fate, (every, _) in FATES.items())
+def make_orders(spark: SparkSession, count: int) -> DataFrame:
+    """Orders with their kind and duration. One in ten belongs to a customer whose orders must run in order."""
+    seconds = MIN_RUN_SECONDS * spark.sparkContext.defaultParallelism / count
+    kinds = " ".join(f"WHEN id % {every} = 0 THEN '{kind}'" for kind, (every, _) in KINDS.items())
     return spark.range(1, count + 1).selectExpr(
         "id AS order",
         "concat('customer-', id % 331) AS customer",
         "CASE WHEN id % 10 = 0 THEN concat('customer-', id % 331) END AS in_order_for",
-        f"CASE {fates} END AS fate",
+        f"CASE {kinds} END AS kind",
         f"{seconds:f}D AS seconds",
     )
 
 
-def expected(count: int) -> dict[str, int]:
-    """How many orders have which fate."""
+def count_kinds(count: int) -> dict[str, int]:
+    """The number of orders of each kind."""
     numbers: dict[str, int] = {}
-    for fate, (every, _) in FATES.items():
-        numbers[fate] = count // every - sum(numbers.values())
+    for kind, (every, _) in KINDS.items():
+        numbers[kind] = count // every - sum(numbers.values())
     return numbers
 
 
-def sums(facts: dict[str, Any]) -> dict[str, bool]:
-    """What should be so, and whether it is."""
-    fates = {
-        fate: {"done": 0, "dead": number} if fate in LETHAL else {"done": number, "dead": 0}
-        for fate, number in expected(facts["orders"]).items()
+def final_statements(facts: dict[str, Any]) -> dict[str, bool]:
+    """What must be true at the end of the demo, and whether it is."""
+    expected_kinds = {
+        kind: {"done": 0, "dead": number} if kind in DEAD_KINDS else {"done": number, "dead": 0}
+        for kind, number in count_kinds(facts["orders"]).items()
         if number
     }
     ended = facts["endings"].get("acked", 0) + sum(facts["letters"].values())
     return {
-        "every order became one job": (facts["written"], facts["written_again"]) == (facts["orders"], 0),
-        "every order ended as its fate was": facts["fates"] == fates,
-        "every order was acked once, or is a dead letter": ended == facts["orders"],
-        "a Python worker was killed on the way": "killed" in facts,
+        "every order became exactly one job": (facts["written"], facts["written_again"]) == (facts["orders"], 0),
+        "every order ended as its kind predicts": facts["kinds"] == expected_kinds,
+        "every order was acked once or is a dead letter": ended == facts["orders"],
+        "a Python worker was killed during the run": "killed" in facts,
         "no law was broken": not facts["violations"],
     }
 
 
-def parsed() -> argparse.Namespace:
+def without_module(error: str) -> str:
+    """``package.module.Error: text`` becomes ``Error: text``."""
+    return re.sub(r"^(\w+\.)+(?=\w+: )", "", error)
+
+
+def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python3 run demo", description=(__doc__ or "").partition("`")[0].strip())
-    parser.add_argument("--orders", type=int, default=20_000, metavar="N", help="200 to 1000000")
+    parser.add_argument("--orders", type=int, default=20_000, metavar="N", help="number of orders, 200 to 1000000")
     parser.add_argument("--json", action="store_true", help="print only a summary, as JSON")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="a new folder for what is made; by default build/demo")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="a new folder for the files; by default build/demo")
     options = parser.parse_args()
     if not 200 <= options.orders <= 1_000_000:
         parser.error(f"--orders: wanted 200 to 1000000, got {options.orders}")
     if options.out is None:
-        options.out = OUT
-        shutil.rmtree(OUT, ignore_errors=True)  # of an earlier demo
+        options.out = DEFAULT_FOLDER
+        shutil.rmtree(DEFAULT_FOLDER, ignore_errors=True)
     options.out = options.out.absolute()
     try:
         options.out.mkdir(parents=True)

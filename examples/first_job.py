@@ -1,34 +1,28 @@
-"""The smallest round: enqueue a job, reserve it, do it, ack it."""
+"""The first program: define a handler, enqueue a job, run it with a worker, read its result."""
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 
-from holdfast import Client, JobRequest, State, ack, connect
-from holdfast.clock import SECOND
-from holdfast.wire.records import to_job
+from holdfast import Holdfast, State
 
-with (
-    tempfile.TemporaryDirectory() as folder,
-    contextlib.closing(connect(f"sqlite:///{folder}/jobs.db")) as store,
-):
-    client = Client(store)
-    enqueued = client.enqueue(JobRequest(type="greet", payload={"name": "Ada"}))
-    print(f"enqueued {enqueued.id}")
+with tempfile.TemporaryDirectory() as folder:
+    app = Holdfast(f"sqlite:///{folder}/jobs.db")
 
-    [reservation] = store.reserve(["default"], limit=1, lease_for=30 * SECOND, worker="me")
-    job = to_job(reservation)
-    print(f"reserved {job.id}, attempt {job.attempt} of {job.max_attempts}: nobody else gets it for 30 s")
-    assert store.reserve(["default"], limit=1, lease_for=30 * SECOND) == []
+    @app.handler("greet", max_attempts=3)
+    def greet(payload: dict[str, str]) -> str:
+        return f"Hello, {payload['name']}!"
 
-    assert isinstance(job.payload, dict)
-    greeting = f"Hello, {job.payload['name']}!"
-    print(f"did it:  {greeting}")
+    enqueued = greet.enqueue({"name": "Ada"})
+    print(f"enqueued: job {enqueued.id}")
 
-    ack(store, reservation.lease, result=greeting.encode())
-    done = client.get(job.id)
-    assert done is not None
-    assert done.state is State.DONE
-    assert done.result == b"Hello, Ada!"
-    print(f"acked:   the job is {done.state} and keeps its result")
+    # In production, `holdfast work tasks:app` runs the worker. Handlers run in child processes.
+    counts = app.worker(processes=1).run(until_drained=True)
+    print(f"worked:   {dict(counts)}")
+
+    job = app.client.get(enqueued.id)
+    assert job is not None
+    assert job.state is State.DONE
+    assert job.result == b'"Hello, Ada!"'
+    print(f"result:   {job.result.decode()}")
+    app.close()

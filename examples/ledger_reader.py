@@ -1,7 +1,7 @@
-"""A reader of the ledger that resumes exactly: what it has learnt and its cursor are one row of the registry.
+"""A ledger reader that resumes exactly: its count and its cursor are stored in one row of the registry.
 
-A crash before the row is written changes nothing, and the same page is read again; a crash after it repeats nothing.
-The row is written by compare-and-set, so a second reader cannot count a page that is counted already.
+If the reader crashes before it writes the row, the same page is read again; if it crashes afterwards, no page is read
+twice. The row is written by compare-and-set, so a second reader cannot count the same page again.
 """
 
 from __future__ import annotations
@@ -11,22 +11,19 @@ import json
 import tempfile
 
 from holdfast import Client, JobRequest, connect
-from holdfast.clock import SECOND
-from holdfast.drivers.contract import Change, Store
-from holdfast.model.ledger import Ending
-from holdfast.model.settlement import Ack
+from holdfast.driver import SECOND, Ack, Change, Ending, Store
 
 
 class Crash(Exception):
-    """The reader's process is gone."""
+    """Simulates the crash of the reader."""
 
 
 def count_next_page(store: Store, *, crash: bool = False) -> bool:
-    """Count the endings that follow the cursor; False when there are none yet."""
+    """Count the acked jobs of the next page; False if there are no new rows."""
     [row] = store.read("reader", ["billing"])
     cursor, before = (None, 0) if row is None or row.value is None else json.loads(row.value)
     page = store.ledger(cursor, 25)
-    acked = sum(ending.ending is Ending.ACKED for ending in page.items)
+    acked = sum(entry.ending is Ending.ACKED for entry in page.items)
     if crash:
         raise Crash
     if not page.items:
@@ -35,8 +32,8 @@ def count_next_page(store: Store, *, crash: bool = False) -> bool:
     [written] = store.write(
         [Change(kind="reader", key="billing", value=value, version=0 if row is None else row.version)]
     )
-    assert written is not None, "another reader was faster, and has counted this page"
-    print(f"  {acked} acked jobs more, {before + acked} in all; cursor {page.cursor}")
+    assert written is not None, "another reader has counted this page"
+    print(f"  {acked} more acked jobs, {before + acked} in total; cursor {page.cursor}")
     return True
 
 
@@ -48,15 +45,15 @@ def run_jobs(store: Store, count: int) -> None:
 
 with tempfile.TemporaryDirectory() as folder:
     url = f"sqlite:///{folder}/jobs.db"
-    with contextlib.closing(connect(url)) as store, contextlib.suppress(Crash):
+    with connect(url) as store, contextlib.suppress(Crash):
         run_jobs(store, 60)
-        print("60 jobs ran; the reader takes a page and crashes within the next")
+        print("60 jobs have run; the reader counts one page and crashes during the next")
         count_next_page(store)
         count_next_page(store, crash=True)
 
-    with contextlib.closing(connect(url)) as store:
+    with connect(url) as store:
         run_jobs(store, 40)
-        print("40 more ran; the reader is started again")
+        print("40 more jobs have run; the reader starts again")
         while count_next_page(store):
             pass
         [row] = store.read("reader", ["billing"])
@@ -64,4 +61,4 @@ with tempfile.TemporaryDirectory() as folder:
         assert row.value is not None
         cursor, counted = json.loads(row.value)
         assert counted == 100
-        print(f"100 jobs, {counted} counted: none missed, none twice")
+        print(f"100 jobs, {counted} counted: none missed, none counted twice")

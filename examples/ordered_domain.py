@@ -1,36 +1,32 @@
-"""A domain runs strictly one job at a time, in order, also across retries; other domains go on meanwhile."""
+"""Jobs of one domain run one at a time and in order, also across retries; other domains are not delayed."""
 
 from __future__ import annotations
 
-import contextlib
+import json
 import tempfile
 
-from holdfast import Client, JobRequest, ack, connect, retry
-from holdfast.clock import MILLISECOND, SECOND
-from holdfast.drivers.contract import Store
-from holdfast.wire.records import to_job
+from holdfast import Client, JobRequest, connect
+from holdfast.driver import MILLISECOND, SECOND, Store, ack, retry
 
 STEPS = ["open", "deposit", "close"]
 
 
-def run_next(store: Store, seen: list[tuple[str, str]]) -> None:
-    """Run whatever may run now; the first deposit of account-1 fails once."""
+def run_ready_jobs(store: Store, done: list[tuple[str, str]]) -> None:
+    """Run the jobs that are ready now; the first deposit of account-1 fails once."""
     for reservation in store.reserve(["accounts"], limit=10, lease_for=30 * SECOND):
-        job = to_job(reservation)
-        step = f"{job.domain}: {job.payload}"
-        if job.payload == "deposit" and job.domain == "account-1" and job.attempt == 1:
+        job = reservation.job
+        account, step = str(job.domain), json.loads(job.payload)
+        name = f"{account}: {step}"
+        if (account, step, job.attempts) == ("account-1", "deposit", 1):
             retry(store, reservation.lease, delay=200 * MILLISECOND, error="the bank is closed")
-            print(f"  {step:<20} failed; its account waits for it, in order")
+            print(f"  {name:<20} failed; the later jobs of this account wait for its retry")
         else:
             ack(store, reservation.lease)
-            seen.append((str(job.domain), str(job.payload)))
-            print(f"  {step:<20} done")
+            done.append((account, step))
+            print(f"  {name:<20} done")
 
 
-with (
-    tempfile.TemporaryDirectory() as folder,
-    contextlib.closing(connect(f"sqlite:///{folder}/jobs.db")) as store,
-):
+with tempfile.TemporaryDirectory() as folder, connect(f"sqlite:///{folder}/jobs.db") as store:
     Client(store).enqueue(
         [
             JobRequest(type="account.step", queue="accounts", payload=step, domain=account)
@@ -40,18 +36,18 @@ with (
     )
 
     first = store.reserve(["accounts"], limit=10, lease_for=30 * SECOND)
-    heads = [str(reservation.job.domain) for reservation in first]
-    print(f"6 jobs wait; a reserve of 10 gives {len(first)}: the heads of {' and '.join(heads)}")
-    assert heads == ["account-1", "account-2"]
+    accounts = [str(reservation.job.domain) for reservation in first]
+    print(f"6 jobs are ready; a reserve of 10 returns {len(first)}: the first jobs of {' and '.join(accounts)}")
+    assert accounts == ["account-1", "account-2"]
     for reservation in first:
         ack(store, reservation.lease)
 
-    done = [(account, "open") for account in heads]
+    done = [(account, "open") for account in accounts]
     while len(done) < 6:
         store.wait(["accounts"], timeout=1)
-        run_next(store, done)
+        run_ready_jobs(store, done)
 
-    for account in ("account-1", "account-2"):
+    for account in accounts:
         assert [step for domain, step in done if domain == account] == STEPS
     assert done.index(("account-2", "close")) < done.index(("account-1", "deposit"))
-    print("each account in its own order; account-2 did not wait for account-1")
+    print("each account was processed in order, and account-2 did not wait for account-1")

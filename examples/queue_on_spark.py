@@ -1,4 +1,4 @@
-"""A queue drained on Spark: jobs come from anywhere, executors run them, and what happened is a DataFrame."""
+"""A queue on Spark: any program enqueues the jobs, executors run them, and the outcomes are a DataFrame."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from holdfast.app import Holdfast
-from holdfast.model.retry import Fixed
+from holdfast import Context, Fixed, Holdfast
 from holdfast.spark import run_queue, session
-from holdfast.worker.context import Context
 
 with TemporaryDirectory() as folder:
     app = Holdfast(f"sqlite:///{Path(folder, 'jobs.db')}")
@@ -23,8 +21,8 @@ with TemporaryDirectory() as folder:
 
     app.client.enqueue([make_thumbnail.request({"number": number}) for number in range(1, 501)])
 
-    # Each slot is a Spark task that reserves, runs and settles by itself. `holdfast spark work` does the same in a
-    # terminal; `holdfast work` drains the same queue without Spark.
+    # Each slot is a Spark task that reserves, runs and settles its own jobs. `holdfast spark work` does the same from
+    # the command line; `holdfast work` runs the same queue without Spark.
     outcomes = run_queue(app, spark=session(), slots=2)
 
     by_ending = {row["ending"]: row["count"] for row in outcomes.groupBy("ending").count().collect()}

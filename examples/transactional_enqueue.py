@@ -1,6 +1,6 @@
-"""A job that exists if, and only if, your own rows do: enqueue inside your transaction.
+"""Enqueue inside your own transaction: the job exists if and only if your rows are committed.
 
-An order and the job that ships it are written together: neither a crash nor a rollback leaves one without the other.
+An order and the job that ships it are written together. Neither a crash nor a rollback leaves one without the other.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from holdfast import Client, JobRequest, connect
-from holdfast.drivers.contract import Store
+from holdfast.driver import Store
 
 
 class OutOfStock(Exception):
@@ -19,7 +19,7 @@ class OutOfStock(Exception):
 
 
 def accept_order(connection: sqlite3.Connection, store: Store, item: str) -> str:
-    """Write the order and enqueue its shipping; the caller commits both, or neither."""
+    """Insert the order and enqueue the job that ships it; the caller commits or rolls back both."""
     order = connection.execute("INSERT INTO orders (item) VALUES (?)", (item,)).lastrowid
     client = Client(store.joined(connection))
     job = client.enqueue(JobRequest(type="order.ship", payload={"order": order}))
@@ -34,22 +34,22 @@ def count(connection: sqlite3.Connection, store: Store) -> tuple[int, int]:
 
 
 with tempfile.TemporaryDirectory() as folder:
-    path = Path(folder, "shop.db")  # one file for the shop's tables and for the queue
+    path = Path(folder, "shop.db")  # the shop's tables and the queue share one file
     with (
-        contextlib.closing(connect(f"sqlite:///{path}")) as store,
+        connect(f"sqlite:///{path}") as store,
         contextlib.closing(sqlite3.connect(path)) as connection,
     ):
         connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, item TEXT NOT NULL)")
 
-        with connection:  # commits at its end
+        with connection:  # commits at the end of the block
             job_id = accept_order(connection, store, "teapot")
-            assert store.get(job_id) is None  # not yet: nobody sees it before the commit
-        print("committed:   {} order, {} job".format(*count(connection, store)))
+            assert store.get(job_id) is None  # the job is not visible before the commit
+        print("after the commit:   {} order, {} job".format(*count(connection, store)))
         assert count(connection, store) == (1, 1)
 
         try:
-            with connection:  # rolls back when it is left with an error
+            with connection:  # rolls back if the block raises
                 accept_order(connection, store, "unicorn")
         except OutOfStock:
-            print("rolled back: {} order, {} job".format(*count(connection, store)))
+            print("after the rollback: still {} order, {} job".format(*count(connection, store)))
         assert count(connection, store) == (1, 1)

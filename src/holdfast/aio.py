@@ -1,7 +1,7 @@
-"""The client for async callers: the same surface, every call to the store in a thread.
+"""The client for async callers: the methods of ``Client``, every call to the store in a thread.
 
-The core is synchronous, so that nothing is written twice. A call that is cancelled while it runs in its thread may
-still take effect: enqueue with an idempotency key, and send it again.
+A call that is cancelled while it runs in its thread may still take effect: enqueue with an idempotency key, and send
+the request again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Self, overload
 
-from holdfast.client import Client, OnConflict, Timeout, ended, pauses
+from holdfast.client import Client, OnConflict, Timeout, poll_pauses, require_ended
 from holdfast.clock import Clock
 from holdfast.drivers.contract import Driver
 from holdfast.errors import JobNotFound
@@ -22,14 +22,14 @@ from holdfast.wire.codec import Codec
 
 
 class AsyncClient:
-    """A ``Client`` whose methods are awaited. As a context manager it closes its driver at the end."""
+    """A ``Client`` whose methods are awaited. As a context manager it closes its driver on exit."""
 
     def __init__(
         self,
         driver: Driver,
         *,
         codec: str | Codec = "json",
-        max_payload: int = bounds.MAX_PAYLOAD,
+        max_payload: int = bounds.MAX_PAYLOAD_BYTES,
         clock: Clock | None = None,
     ) -> None:
         self.driver = driver
@@ -62,7 +62,7 @@ class AsyncClient:
 
     async def enqueue_many(
         self,
-        like: JobRequest,
+        template: JobRequest,
         payloads: Iterable[object],
         *,
         keys: Iterable[str | None] | None = None,
@@ -71,23 +71,23 @@ class AsyncClient:
     ) -> list[Enqueued]:
         """See ``Client.enqueue_many``. The payloads are read and encoded in the thread, too."""
         return await asyncio.to_thread(
-            self._client.enqueue_many, like, payloads, keys=keys, connection=connection, on_conflict=on_conflict
+            self._client.enqueue_many, template, payloads, keys=keys, connection=connection, on_conflict=on_conflict
         )
 
     async def get(self, job_id: str) -> JobRecord | None:
         """See ``Client.get``."""
         return await asyncio.to_thread(self._client.get, job_id)
 
-    async def wait(self, job_id: str, *, timeout: Timeout) -> JobRecord:  # noqa: ASYNC109 - the surface of Client
-        """See ``Client.wait``. No thread is kept while it pauses, however many are waiting."""
-        rhythm = pauses(timeout)
-        record = await self._known(job_id)
-        for pause in rhythm:
-            if record.state.ended:
+    async def wait(self, job_id: str, *, timeout: Timeout) -> JobRecord:  # noqa: ASYNC109 - the same signature as Client.wait
+        """See ``Client.wait``. A waiting call holds no thread between two polls."""
+        pauses = poll_pauses(timeout)
+        record = await self._get_existing(job_id)
+        for pause in pauses:
+            if record.state.has_ended:
                 break
             await asyncio.sleep(pause)
-            record = await self._known(job_id)
-        return ended(record)
+            record = await self._get_existing(job_id)
+        return require_ended(record)
 
     async def result(self, job: JobRecord | str) -> object:
         """See ``Client.result``."""
@@ -97,7 +97,7 @@ class AsyncClient:
         """See ``Client.cancel``."""
         return await asyncio.to_thread(self._client.cancel, job_id)
 
-    async def _known(self, job_id: str) -> JobRecord:
+    async def _get_existing(self, job_id: str) -> JobRecord:
         record = await self.get(job_id)
         if record is None:
             raise JobNotFound(job_id)

@@ -1,4 +1,4 @@
-"""What users put into their module: handlers, resources and a store, in one object.
+"""``Holdfast``: the handlers, resources and store of an application, in one object.
 
 app = Holdfast("sqlite:///jobs.db")
 
@@ -6,8 +6,8 @@ app = Holdfast("sqlite:///jobs.db")
 def send(payload): ...
 
 send.enqueue({"to": "ada@example.org"})     # a job
-send({"to": "ada@example.org"})             # a plain call, as ever
-app.worker().run()                          # usually: holdfast work module:app
+send({"to": "ada@example.org"})             # a plain call
+app.worker(processes=2).run()               # or the command: holdfast work module:app
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack
 
 from holdfast.client import Client
 from holdfast.clock import Clock
@@ -27,9 +27,9 @@ from holdfast.model.definition import JobDefinition
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
 from holdfast.model.lease import Enqueued
 from holdfast.model.request import DEFAULT_QUEUE, JobRequest
-from holdfast.model.retry import BuiltIn, RetryPolicy
-from holdfast.worker.catalogue import Catalogue, Middleware, handler_of
-from holdfast.worker.options import WorkerOptions
+from holdfast.model.retry import BuiltInPolicy, RetryPolicy
+from holdfast.worker.catalogue import Catalogue, Middleware, make_handler
+from holdfast.worker.options import WorkerKeywords, WorkerOptions
 from holdfast.worker.worker import Worker
 
 P = ParamSpec("P")
@@ -37,7 +37,7 @@ R = TypeVar("R")
 
 
 class Task(Generic[P, R]):
-    """A decorated function: still callable, and able to enqueue itself."""
+    """A handler function that can be enqueued: ``task(...)`` calls it, ``task.enqueue(...)`` stores a job for it."""
 
     def __init__(self, app: Holdfast, definition: JobDefinition, function: Callable[P, R]) -> None:
         functools.update_wrapper(self, function)
@@ -46,7 +46,7 @@ class Task(Generic[P, R]):
         self._app = app
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """The function itself, here and now."""
+        """Call the function directly. No job is stored."""
         return self.function(*args, **kwargs)
 
     def request(
@@ -55,14 +55,14 @@ class Task(Generic[P, R]):
         *,
         run_at: datetime | None = None,
         delay: timedelta | None = None,
-        retry: BuiltIn | None = None,
+        retry: BuiltInPolicy | None = None,
         idempotency_key: str | None = None,
         domain: str | None = None,
         offset: int | None = None,
     ) -> JobRequest:
-        """A request for one run, to be enqueued with others; with ``retry``, under a policy of its own."""
+        """Return a request for one job, to be enqueued together with others. ``retry`` is a policy for this job."""
         return self.definition.request(
-            _plain(payload),
+            _to_builtins(payload),
             run_at=run_at,
             delay=delay,
             retry=retry,
@@ -77,13 +77,13 @@ class Task(Generic[P, R]):
         *,
         run_at: datetime | None = None,
         delay: timedelta | None = None,
-        retry: BuiltIn | None = None,
+        retry: BuiltInPolicy | None = None,
         idempotency_key: str | None = None,
         domain: str | None = None,
         offset: int | None = None,
         connection: object = None,
     ) -> Enqueued:
-        """Store one job for this handler; with ``connection``, as part of the caller's transaction."""
+        """Store one job for this handler. With ``connection`` the job is part of the caller's transaction."""
         request = self.request(
             payload,
             run_at=run_at,
@@ -105,18 +105,18 @@ class Task(Generic[P, R]):
         domain: str | None = None,
         connection: object = None,
     ) -> list[Enqueued]:
-        """Store a job for each payload, as quickly as the store takes them; ``keys`` are idempotency keys."""
-        like = self.request(run_at=run_at, delay=delay, domain=domain)
-        return self._app.client.enqueue_many(like, map(_plain, payloads), keys=keys, connection=connection)
+        """Store one job per payload, in large batches; ``keys`` are their idempotency keys."""
+        template = self.request(run_at=run_at, delay=delay, domain=domain)
+        return self._app.client.enqueue_many(template, map(_to_builtins, payloads), keys=keys, connection=connection)
 
 
-def _plain(payload: object) -> object:
-    """What pydantic's models are made of; every other value is encoded as it is."""
+def _to_builtins(payload: object) -> object:
+    """Return a pydantic model as builtins, any other value unchanged: the codec encodes it."""
     return payload.model_dump(mode="json") if hasattr(payload, "model_dump") else payload
 
 
 class Holdfast:
-    """Handlers, resources and a store. The store is opened when it is first needed, not when a module is imported."""
+    """Handlers, resources and a store. The store is opened at its first use, not when the module is imported."""
 
     def __init__(
         self,
@@ -130,16 +130,18 @@ class Holdfast:
             raise InvalidInput("app", wanted="a store URL or a driver", got="both" if url else "neither")
         self.url = url
         self.catalogue = Catalogue()
-        self.queues: dict[str, None] = {}  # of its handlers, in the order of their definition
+        self.queues: dict[
+            str, None
+        ] = {}  # the queues of the handlers, in the order of their definition; an ordered set
         self._driver = driver
         self.space = space
         self._clock = clock
 
     @property
     def driver(self) -> Store:
-        """The store, opened at the first use."""
+        """The store. It is opened at the first use."""
         if self._driver is None:
-            from holdfast.connect import connect  # noqa: PLC0415 - drivers are found only when one is needed
+            from holdfast.connect import connect  # noqa: PLC0415 - imports drivers, which a producer with a driver does not need
 
             assert self.url is not None
             self._driver = connect(self.url, space=self.space, clock=self._clock)
@@ -152,7 +154,7 @@ class Holdfast:
 
     @contextmanager
     def using(self, driver: Store, *, clock: Clock | None = None) -> Iterator[Holdfast]:
-        """Work on another store until the block ends, and leave both open: tests put an app into memory."""
+        """Use another store until the block ends. Both stores stay open. For tests with a store in memory."""
         before = self._driver, self._clock
         self._driver, self._clock = driver, clock
         try:
@@ -174,10 +176,10 @@ class Holdfast:
         name: str | None = None,
         meta: Mapping[str, object] | None = None,
     ) -> Callable[[Callable[P, R]], Task[P, R]]:
-        """Run jobs of this type by the decorated ``fn(payload)``, ``fn(payload, ctx)`` or class with ``handle``.
+        """Run jobs of this type with the decorated ``fn(payload)``, ``fn(payload, ctx)`` or class with ``handle(ctx)``.
 
-        ``timeout`` and ``cpu`` limit one attempt, by the clock and by the processor time that it uses. With ``chunk``
-        the function takes a list of up to so many payloads, and gives a list of as many results or exceptions.
+        ``timeout`` limits the time of one attempt, ``cpu`` its processor time. With ``chunk`` the function takes a list
+        of up to ``chunk`` payloads, and returns a list with a result or an exception for each.
         """
         definition = JobDefinition(
             type=type,
@@ -190,14 +192,14 @@ class Holdfast:
         )
 
         def register(function: Callable[P, R]) -> Task[P, R]:
-            self.catalogue.add(handler_of(type, function, timeout=timeout, cpu=cpu, retry=retry, chunk=chunk))
+            self.catalogue.add(make_handler(type, function, timeout=timeout, cpu=cpu, retry=retry, chunk=chunk))
             self.queues[queue] = None
             return Task(self, definition, function)
 
         return register
 
     def resource(self, factory: Callable[[], Any]) -> Callable[[], Any]:
-        """What handlers share as ``ctx.resources["<name of the factory>"]``: made once a process, closed at its end."""
+        """Register the factory of ``ctx.resources["<name of the factory>"]``, made once per process, closed with it."""
         name = factory.__name__
         if name in self.catalogue.resources:
             raise InvalidInput("resource", wanted="one factory for each name", got=f"a second one for {name}")
@@ -205,19 +207,22 @@ class Holdfast:
         return factory
 
     def middleware(self, wrapper: Middleware) -> Middleware:
-        """Wrap every handler: ``fn(ctx, call_next)`` runs around it; of several, the first defined is the outermost."""
+        """Call ``fn(ctx, call_next)`` around every handler. The middleware that is defined first is the outermost."""
         self.catalogue.middleware.append(wrapper)
         return wrapper
 
-    def worker(self, options: WorkerOptions | None = None) -> Worker:
-        """A worker for the handlers of this app; by default on all their queues."""
-        asked = options or WorkerOptions()
-        if asked.queues is None and self.queues:
-            asked = replace(asked, queues=tuple(self.queues))
-        return Worker(self.driver, asked, catalogue=self.catalogue)
+    def worker(self, options: WorkerOptions | None = None, **keywords: Unpack[WorkerKeywords]) -> Worker:
+        """Return a worker for the handlers of this app, by default on all their queues.
+
+        The keywords are the fields of ``WorkerOptions``; they replace those of ``options``.
+        """
+        chosen = replace(options or WorkerOptions(), **keywords)
+        if chosen.queues is None and self.queues:
+            chosen = replace(chosen, queues=tuple(self.queues))
+        return Worker(self.driver, chosen, catalogue=self.catalogue)
 
     def close(self) -> None:
-        """Close the store, if it was opened."""
+        """Close the store if it is open."""
         if self._driver is not None:
             self._driver.close()
             self._driver = None

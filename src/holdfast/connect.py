@@ -1,25 +1,30 @@
-"""A URL becomes a driver. The only module that knows concrete drivers, and it imports just the one it needs."""
+"""Open the store that a URL names: the only module that knows the concrete drivers. It imports the one it needs.
+
+``import holdfast`` imports this module, so that its own imports are few.
+"""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 from urllib.parse import urlsplit
 
-from holdfast.clock import Clock
-from holdfast.drivers.contract import Store
 from holdfast.errors import ConnectError
 
-GROUP = "holdfast.drivers"  # entry points of other packages: scheme = "package.module:open_url"
+if TYPE_CHECKING:
+    from holdfast.clock import Clock
+    from holdfast.drivers.contract import Store
 
-OpenUrl = Callable[..., Store]  # open_url(url: SplitResult, *, space, caller_clock, clock) -> Store
+ENTRY_POINT_GROUP = "holdfast.drivers"  # of drivers in other packages: scheme = "package.module:open_url"
+
+OpenUrl: TypeAlias = "Callable[..., Store]"  # open_url(url: SplitResult, *, space, caller_clock, clock) -> Store
 
 
 class _BuiltIn(NamedTuple):
     module: str
     example: str
-    extra: str | None = None  # what to install for it: pip install "holdfast[extra]"
+    extra: str | None = None  # pip install "holdfast[extra]" installs what the driver needs
 
 
 _BUILT_IN = {
@@ -31,30 +36,30 @@ _BUILT_IN = {
 
 
 def connect(url: str, *, space: str = "main", caller_clock: bool = False, clock: Clock | None = None) -> Store:
-    """A store that is driver, admin and registry in one; creates or upgrades its tables where that is safe.
+    """Return the store: driver, admin and registry in one. Creates or upgrades its tables where that is safe.
 
-    ``caller_clock`` lets every call pass its own ``now``, for tests and simulations; without it ``now`` is refused.
+    With ``caller_clock``, every call may pass its own ``now``, for tests and simulations; otherwise ``now`` is refused.
     ``clock`` replaces the host's clock in stores that read it (memory and SQLite).
-    Raises ``ConnectError`` with what to write or install, ``SchemaMismatch`` if the tables are not the right ones.
+    Raises ``ConnectError`` with what to write or install, ``SchemaMismatch`` if this version cannot use the tables.
     """
     parts = urlsplit(url)
     return _opener(url, parts.scheme)(parts, space=space, caller_clock=caller_clock, clock=clock)
 
 
 def package_of(scheme: str) -> str | None:
-    """Where the built-in driver for a scheme lives; None if there is none. Imports nothing."""
+    """Return the package of the built-in driver for a scheme, or None. Imports nothing."""
     built_in = _BUILT_IN.get(scheme)
     return None if built_in is None else built_in.module
 
 
 def is_store(place: str) -> bool:
-    """Whether this names a store that could be opened, rather than a folder: ``hdfs://...`` is one of those."""
+    """Whether a driver is known for this URL. Otherwise the text names a folder, such as ``hdfs://...``."""
     scheme = urlsplit(place).scheme
     if scheme in _BUILT_IN:
         return True
     from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import, and built-in drivers do not need it
 
-    return bool(scheme) and bool(entry_points(group=GROUP, name=scheme))
+    return bool(scheme) and bool(entry_points(group=ENTRY_POINT_GROUP, name=scheme))
 
 
 def _opener(url: str, scheme: str) -> OpenUrl:
@@ -63,13 +68,13 @@ def _opener(url: str, scheme: str) -> OpenUrl:
         return _import(built_in)
     from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import, and built-in drivers do not need it
 
-    for entry in entry_points(group=GROUP, name=scheme):
+    for entry in entry_points(group=ENTRY_POINT_GROUP, name=scheme):
         try:
             return cast("OpenUrl", entry.load())
         except ImportError as error:
             raise ConnectError(f"the driver for {scheme}:// ({entry.value}) cannot be imported: {error}") from error
     known = ", ".join(dict.fromkeys(driver.example for driver in _BUILT_IN.values()))
-    others = ", ".join(sorted({f"{entry.name}://" for entry in entry_points(group=GROUP)}))
+    others = ", ".join(sorted({f"{entry.name}://" for entry in entry_points(group=ENTRY_POINT_GROUP)}))
     given = f"{scheme}://" if scheme else "no scheme"
     raise ConnectError(
         f"wanted a store URL such as {known}{', ' + others if others else ''}; got {given}"
@@ -81,7 +86,7 @@ def _import(built_in: _BuiltIn) -> OpenUrl:
     try:
         return cast("OpenUrl", importlib.import_module(built_in.module).open_url)
     except ImportError as error:
-        if built_in.extra is None or (error.name or "").startswith("holdfast."):  # ours: a bug, no missing extra
+        if built_in.extra is None or (error.name or "").startswith("holdfast."):  # a bug of ours, not a missing package
             raise
         raise ConnectError(
             f"{built_in.example} needs the package {error.name}: pip install 'holdfast[{built_in.extra}]'"

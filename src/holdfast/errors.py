@@ -1,33 +1,33 @@
-"""Every failure Holdfast raises or answers with.
+"""Every error that Holdfast raises, or returns as the answer for one item of a batch.
 
     HoldfastError
-    ├── InvalidInput (ValueError)      something at the door does not fit; says what was wanted and what was got
+    ├── InvalidInput (ValueError)      an argument is not valid; says what was wanted and what was got
     │   └── PayloadError               a payload, result or meta value that cannot be stored or read back
     ├── LeaseError                     an extend or a settlement was refused, and nothing was changed
     │   ├── JobNotInflight             the job is not leased to anyone
     │   ├── LeaseMismatch              the job is leased, but under another token
-    │   ├── LeaseExpired               the token is right, but its time is over
+    │   ├── LeaseExpired               the token is right, but the lease has expired
     │   └── WriteRefused               a registry write carried by an ack found another version
     ├── StoreError                     the store could not do what was asked
-    │   ├── StoreBusy                  others kept it busy for too long; nothing was changed, try again
+    │   ├── StoreBusy                  other processes held it for too long; nothing was changed, try again
     │   ├── StoreUnavailable           it cannot be reached or used now
-    │   ├── StoreFull                  there is too little room left to accept new jobs
+    │   ├── StoreFull                  too little free disk space to accept new jobs
     │   ├── StoreClosed                the driver was closed before the call
     │   └── SchemaMismatch             the tables are not the ones this version knows
-    ├── EnqueueConflict                a key (or id) that is known came again with another payload
+    ├── EnqueueConflict                a known idempotency key, or id, came again with another payload
     ├── JobNotFound (LookupError)      the space does not know this job
-    ├── JobNotDone                     a result was wanted of a job that has none: it is not, or never will be, done
-    ├── WaitTimeout (TimeoutError)     the job had not ended in time
+    ├── JobNotDone                     a result was requested of a job that is not done
+    ├── WaitTimeout (TimeoutError)     the job did not end within the timeout
     ├── ConnectError                   a URL that no driver can open
     ├── CallerClockRefused             ``now`` was passed to a store that reads its own clock
-    ├── LedgerTrimmed                  the ledger no longer holds what follows this cursor
-    ├── HistoryConflict                another sync has written into this history meanwhile; nothing was added
-    ├── ReplayConflict                 the same replay is under way somewhere else
-    ├── SparkUnavailable               there is no Spark, or no Java, that could be started here
-    ├── TooManyDead                    a frame's run was stopped: too many of its rows have failed for good
-    └── Unsupported                    this driver cannot do it, and says so (see ``capabilities``)
+    ├── LedgerTrimmed                  the ledger no longer has the rows after this cursor
+    ├── HistoryConflict                another sync committed to this history first; nothing was added
+    ├── ReplayConflict                 the same replay is running somewhere else
+    ├── SparkUnavailable               no Spark, or no Java, can be started on this machine
+    ├── TooManyDead                    a DataFrame's run was stopped: too many of its rows became dead letters
+    └── Unsupported                    this driver does not offer it (see ``capabilities``)
 
-Facts travel as attributes, so that callers never parse a message. All of them survive pickling.
+Each error carries its facts as attributes, so that no caller parses a message. All of them survive pickling.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # the model knows the errors: the other way round is for the type checker alone
+if TYPE_CHECKING:  # model imports errors; this import is for type checkers only
     from holdfast.model.lease import Enqueued
 
-SHOWN = 200  # characters of a refused value that an error repeats: enough to recognise it, too few to flood a log
+MAX_SHOWN_CHARACTERS = 200  # of a refused value: enough to recognise it, too few to flood a log
 
 
 class HoldfastError(Exception):
@@ -57,18 +57,22 @@ def _rebuild(cls: type[HoldfastError], args: tuple[object, ...], facts: dict[str
 
 
 class InvalidInput(HoldfastError, ValueError):
-    """``field`` should have been ``wanted``; it was ``got`` (shortened, never the whole value)."""
+    """``field`` should have been ``wanted``; it was ``got`` (shortened if it is long)."""
 
     def __init__(self, field: str, *, wanted: str, got: object) -> None:
         shown = got if isinstance(got, str) and got else repr(got)
         self.field = field
         self.wanted = wanted
-        self.got = shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}… ({len(shown)} characters)"
+        self.got = (
+            shown
+            if len(shown) <= MAX_SHOWN_CHARACTERS
+            else f"{shown[:MAX_SHOWN_CHARACTERS]}… ({len(shown)} characters)"
+        )
         super().__init__(f"{field}: wanted {wanted}, got {self.got}")
 
 
 class PayloadError(InvalidInput):
-    """A value that the codec refuses, or bytes that it cannot read."""
+    """A value that the codec cannot encode, or bytes that it cannot decode."""
 
 
 class LeaseError(HoldfastError):
@@ -88,7 +92,7 @@ class JobNotInflight(LeaseError):
 
 
 class LeaseMismatch(LeaseError):
-    """The job is in flight under another token: somebody else owns it now."""
+    """The job is in flight under another token: another worker owns it now."""
 
     def __init__(self, job_id: str) -> None:
         super().__init__(job_id, "wanted the token of its current lease, got another one")
@@ -113,7 +117,7 @@ class WriteRefused(LeaseError):
 
 
 class StoreError(HoldfastError):
-    """The store could not do what was asked of it."""
+    """The store could not carry out the call."""
 
 
 class StoreBusy(StoreError):
@@ -129,7 +133,7 @@ class StoreUnavailable(StoreError):
 
 
 class StoreFull(StoreError):
-    """There is less free room than the floor that keeps acks possible, so new jobs are refused."""
+    """Free disk space is below the minimum that acks need, so new jobs are refused."""
 
     def __init__(self, *, free: int, floor: int) -> None:
         self.free = free
@@ -148,14 +152,14 @@ class StoreClosed(StoreError):
 
 
 class SchemaMismatch(StoreError):
-    """The tables in the store are not the ones this version of Holdfast works with."""
+    """This version of Holdfast cannot use the tables in the store."""
 
 
 class EnqueueConflict(HoldfastError):
     """Job ``job_id`` was enqueued under ``key`` with another payload, and stays as it was.
 
-    ``answers`` are those of the whole call, in its order: everything else in it was stored. Where several of them
-    conflict, ``job_id`` and ``key`` are those of the first. ``key`` is None if it was the id that was known.
+    ``answers`` are the answers of the whole call, in order; every other job of the call was stored. If several jobs
+    conflict, ``job_id`` and ``key`` belong to the first. ``key`` is None if the id was known.
     """
 
     def __init__(self, job_id: str, key: str | None, answers: Sequence[Enqueued] = ()) -> None:
@@ -169,15 +173,15 @@ class EnqueueConflict(HoldfastError):
 
 
 class JobNotFound(HoldfastError, LookupError):
-    """This space does not know ``job_id``: it was never enqueued here, or it was purged or trimmed."""
+    """This space has no job ``job_id``: it was never enqueued here, or it was purged or trimmed."""
 
     def __init__(self, job_id: str) -> None:
         self.job_id = job_id
-        super().__init__(f"job {job_id}: wanted a job of this space, it knows none by that id")
+        super().__init__(f"job {job_id}: wanted a job of this space, there is none with that id")
 
 
 class JobNotDone(HoldfastError):
-    """Job ``job_id`` has no result: it is in ``state``; of a dead one ``reason`` and ``error`` say why."""
+    """Job ``job_id`` has no result: it is in ``state``. For a dead job, ``reason`` and ``error`` say why."""
 
     def __init__(self, job_id: str, *, state: str, reason: str | None = None, error: str = "") -> None:
         self.job_id = job_id
@@ -189,7 +193,7 @@ class JobNotDone(HoldfastError):
 
 
 class WaitTimeout(HoldfastError, TimeoutError):
-    """Job ``job_id`` had not ended when the time to wait for it was over; it was last seen in ``state``."""
+    """Job ``job_id`` did not end within the timeout; it was last seen in ``state``."""
 
     def __init__(self, job_id: str, *, state: str) -> None:
         self.job_id = job_id
@@ -222,35 +226,35 @@ class LedgerTrimmed(HoldfastError):
 
 
 class SparkUnavailable(HoldfastError):
-    """There is no Spark, or no Java, that could be started here; the text says what to install."""
+    """No Spark, or no Java, can be started on this machine; the message says what to install."""
 
 
 class HistoryConflict(HoldfastError):
-    """Somebody else has made the next commit of a history; what this sync has read, the next one reads again."""
+    """Another sync made the next commit of a history. The next sync reads again what this one has read."""
 
     def __init__(self, number: int) -> None:
         self.number = number
-        super().__init__(f"commit {number} of the history was made by another sync meanwhile; nothing was added")
+        super().__init__(f"commit {number} of the history was made by another sync; nothing was added")
 
 
 class ReplayConflict(HoldfastError):
-    """Somebody else is at the same replay; what either of them has enqueued is there once."""
+    """The same replay is running somewhere else. Each job is enqueued once, whichever of them did it."""
 
     def __init__(self, replay_id: str) -> None:
         self.replay_id = replay_id
-        super().__init__(f"replay {replay_id} is under way somewhere else; run it again when that one has ended")
+        super().__init__(f"replay {replay_id} is running somewhere else; run it again when that one has ended")
 
 
 class TooManyDead(HoldfastError):
-    """A run was stopped because more of its rows failed for good than ``max_dead_ratio`` allows."""
+    """A run was stopped because more of its rows became dead letters than ``max_dead_ratio`` allows."""
 
     def __init__(self, dead: int, ended: int, most: float) -> None:
         self.dead, self.ended, self.most = dead, ended, most
-        super().__init__(f"wanted at most {most:.1%} of the rows to fail for good, got {dead} of {ended} so far")
+        super().__init__(f"wanted at most {most:.1%} of the rows to become dead letters, got {dead} of {ended} so far")
 
 
 class Unsupported(HoldfastError):
-    """The driver cannot keep this promise and does not pretend to."""
+    """The driver does not offer this feature."""
 
     def __init__(self, driver: str, feature: str, reason: str) -> None:
         self.driver = driver

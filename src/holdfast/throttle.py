@@ -1,4 +1,4 @@
-"""No faster than a rate: how large pieces may be, and when the next one may begin."""
+"""A client-side rate limit for bulk actions: how large a batch may be, and when the next one may start."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 from holdfast.clock import monotonic
 
-TICKS = 10  # pieces in a second, so that a rate is felt as a flow and not as surges
+BATCHES_PER_SECOND = 10  # small batches spread the load over each second
 
 
-class Pace:
-    """Counted from when it is made. Time that was lost is not made up for: whoever is behind goes on at the rate."""
+class Throttle:
+    """Limits a loop to ``rate`` items a second; None is no limit. Lost time is not made up for by a burst."""
 
     def __init__(
         self,
@@ -25,12 +25,12 @@ class Pace:
         self._sleep = sleep
         self._next = now()
 
-    def size(self, most: int) -> int:
-        """How many may be done together."""
-        return most if self._rate is None else max(1, min(most, int(self._rate / TICKS)))
+    def batch_size(self, most: int) -> int:
+        """Return how many items the next batch may have, at most ``most`` and at least 1."""
+        return most if self._rate is None else max(1, min(most, int(self._rate / BATCHES_PER_SECOND)))
 
     def wait(self, size: int) -> None:
-        """Until so many more may be done."""
+        """Sleep until a batch of ``size`` items may start."""
         if self._rate is None:
             return
         early = self._next - self._now()

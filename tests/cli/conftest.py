@@ -1,4 +1,4 @@
-"""One temporary store for each test, and two ways to run the command: inside the process, and as one of its own."""
+"""A temporary store for each test, and two ways to run the command: in this process, and in a child process."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ import pytest
 from click.testing import CliRunner
 
 import holdfast
+import holdfast.driver
 from holdfast import Client, JobRequest
 from holdfast.cli.root import root
 from holdfast.clock import MINUTE
 
 
 @dataclass(frozen=True)
-class Ran:
+class Result:
+    """The exit code and the output of one command."""
+
     code: int
     out: str
     err: str
@@ -38,7 +41,7 @@ class Ran:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working directory, and no settings from outside."""
+    """An empty working directory, without ``HOLDFAST_*`` variables."""
     for name in list(os.environ):
         if name.startswith("HOLDFAST_"):
             monkeypatch.delenv(name)
@@ -54,10 +57,10 @@ def url(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
-def run() -> Callable[..., Ran]:
-    """The command, inside this process. A warning or an unexpected exception would be a failure of the test."""
+def run() -> Callable[..., Result]:
+    """Runs the command in this process. A warning or an unexpected exception fails the test."""
 
-    def run(*arguments: str, stdin: str | bytes = "", code: int | None = 0) -> Ran:
+    def run(*arguments: str, stdin: str | bytes = "", code: int | None = 0) -> Result:
         result = CliRunner().invoke(root, [str(argument) for argument in arguments], input=stdin)
         assert isinstance(result.exception, SystemExit | None), result.exception
         assert "Traceback" not in result.stderr
@@ -65,14 +68,14 @@ def run() -> Callable[..., Ran]:
             assert result.exit_code == code, (result.stdout, result.stderr)
         if code not in {0, None}:
             assert len(result.stderr.splitlines()) <= 3
-        return Ran(result.exit_code, result.stdout, result.stderr)
+        return Result(result.exit_code, result.stdout, result.stderr)
 
     return run
 
 
 @pytest.fixture
 def start() -> Callable[..., subprocess.Popen[str]]:
-    """The command in a process of its own."""
+    """Starts the command in a child process."""
 
     def start(*arguments: str, **options: Any) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -94,15 +97,15 @@ def store(url: str):
 
 @pytest.fixture
 def filled(store):
-    """Ten mails: six dead of two causes, one done, one in flight, two ready; and a report for later."""
+    """Ten mails: six dead for two reasons, one done, one in flight, two ready; and a scheduled report."""
     client = Client(store)
     client.enqueue([JobRequest(type="mail.send", queue="mail", payload={"n": n}, name=f"mail {n}") for n in range(10)])
     for n, one in enumerate(store.reserve(["mail"], limit=8, lease_for=5 * MINUTE, worker="host-a")):
         if n < 4:
-            holdfast.fail(store, one.lease, reason="bad address", error=f"550 no such user 'u{n}@example.org'")
+            holdfast.driver.fail(store, one.lease, reason="bad address", error=f"550 no such user 'u{n}@example.org'")
         elif n < 6:
-            holdfast.fail(store, one.lease, reason="unhandled", error=f"timed out after {n}.5 s at 0x7f3a{n}")
+            holdfast.driver.fail(store, one.lease, reason="unhandled", error=f"timed out after {n}.5 s at 0x7f3a{n}")
         elif n < 7:
-            holdfast.ack(store, one.lease)
+            holdfast.driver.ack(store, one.lease)
     client.enqueue(JobRequest(type="report", queue="reports", delay=timedelta(days=1)))
     return store

@@ -1,4 +1,4 @@
-"""What bench measures, where, and what it leaves behind. How quick anything is, is nobody's business here."""
+"""``holdfast bench``: what it measures, where, and that it cleans up. The speed itself is not tested."""
 
 import json
 import os
@@ -10,19 +10,26 @@ from contextlib import closing
 import pytest
 
 from holdfast import Client, JobRequest
-from holdfast.cli import measurement
+from holdfast.cli import store_benchmark
 
-QUICK = ("--jobs", "50", "--for", "2m", "--processes", "2")  # it ends when all have run, long before
+QUICK = (
+    "--jobs",
+    "50",
+    "--for",
+    "2m",
+    "--processes",
+    "2",
+)  # the limit is never reached: bench ends when all jobs have run
 
 
 @pytest.fixture(autouse=True)
 def few_samples(monkeypatch):
-    monkeypatch.setattr(measurement, "SAMPLES", 5)
+    monkeypatch.setattr(store_benchmark, "SAMPLES", 5)
 
 
 @pytest.fixture
 def temporary(folder, monkeypatch):
-    """Where temporary files go, to see what is left of them."""
+    """The folder of temporary files, to see that none remains."""
     place = folder / "tmp"
     place.mkdir()
     monkeypatch.setenv("TMPDIR", str(place))
@@ -30,69 +37,71 @@ def temporary(folder, monkeypatch):
     return place
 
 
-def test_a_temporary_file_is_measured_and_gone(run, temporary):
-    found = run("bench", *QUICK, "--json").json
-    assert (found["driver"], found["durability"], found["jobs"]) == ("sqlite", "fsync", 50)
-    kinds = [(one["kind"], one["size"]) for one in found["throughput"]]
+def test_a_temporary_file_is_measured_and_removed(run, temporary):
+    report = run("bench", *QUICK, "--json").json
+    assert (report["driver"], report["durability"], report["jobs"]) == ("sqlite", "fsync", 50)
+    kinds = [(one["kind"], one["size"]) for one in report["throughput"]]
     assert kinds == [("enqueue", 1000), ("loop", 1), ("loop", 100), ("loop", 1000), ("worker", 1), ("worker", 2)]
-    assert all(0 < one["jobs"] <= 50 and one["per_second"] > 0 for one in found["throughput"])
-    assert max(one["ratio"] for one in found["throughput"] if one["kind"] == "loop") == 1
-    assert found["latency"]["jobs"] > 0
-    assert 0 < found["latency"]["p50"] <= found["latency"]["p99"]
-    assert (found["no_worker"], found["space"], found["removed"]) == (None, None, None)
+    assert all(0 < one["jobs"] <= 50 and one["per_second"] > 0 for one in report["throughput"])
+    assert max(one["ratio"] for one in report["throughput"] if one["kind"] == "loop") == 1
+    assert report["latency"]["jobs"] > 0
+    assert 0 < report["latency"]["p50"] <= report["latency"]["p99"]
+    assert (report["no_worker"], report["space"], report["removed"]) == (None, None, None)
     assert list(temporary.iterdir()) == []
 
 
-def test_the_table_is_for_people(run):
+def test_without_json_a_table_is_printed(run):
     out = run("bench", *QUICK).out.splitlines()
     assert out[0].startswith("sqlite (fsync), 50 jobs in a temporary file")
-    assert out[1].split() == ["what", "jobs", "jobs/s", "ratio"]
+    assert out[1].split() == ["measurement", "jobs", "jobs/s", "ratio"]
     assert [line.split(",")[0] for line in out[2:8]] == ["enqueue", *["driver loop"] * 3, *["worker"] * 2]
     assert out[8].startswith("enqueue to start in an idle worker: p50 ")
 
 
-def test_a_store_keeps_its_own_jobs_and_nothing_of_ours(run, url, store):
+def test_a_given_store_keeps_its_jobs_and_none_of_the_benchmark(run, url, store):
     mine = Client(store).enqueue(
         [JobRequest(type="bench.noop", queue=queue) for queue in ("loop-1", "worker-1", "idle")]
     )
-    found = run("bench", *QUICK, "--url", url, "--json").json
-    assert found["space"].startswith("bench-")
-    assert found["removed"] >= 6 * 50
+    report = run("bench", *QUICK, "--url", url, "--json").json
+    assert report["space"].startswith("bench-")
+    assert report["removed"] >= 6 * 50
     assert sum(one.ready for one in store.counts()) == len(mine)
     assert store.ledger().items == []
-    ours = store.space(found["space"])
+    ours = store.space(report["space"])
     assert (ours.find().items, ours.counts(), ours.ledger().items) == ([], [], [])
-    told = run("bench", *QUICK, "--url", url).err
-    assert "removed from the store: " in told
+    assert "removed from the store: " in run("bench", *QUICK, "--url", url).err
 
 
-def test_settings_are_not_enough_for_a_store_to_be_used(run, url, folder):
+def test_a_url_in_the_settings_is_ignored(run, url, folder):
     assert run("bench", *QUICK, "--json").json["space"] is None
     assert not (folder / "jobs.db").exists()
 
 
-def test_a_store_of_one_process_has_no_worker(run):
-    found = run("bench", *QUICK, "--url", "memory://", "--json").json
-    assert [one["kind"] for one in found["throughput"]] == ["enqueue", "loop", "loop", "loop"]
-    assert found["latency"] is None
-    assert "one process" in found["no_worker"]
-    assert "no worker: it needs a store that processes share" in run("bench", *QUICK, "--url", "memory://").out
+def test_a_store_of_one_process_is_measured_without_a_worker(run):
+    report = run("bench", *QUICK, "--url", "memory://", "--json").json
+    assert [one["kind"] for one in report["throughput"]] == ["enqueue", "loop", "loop", "loop"]
+    assert report["latency"] is None
+    assert "one process" in report["no_worker"]
+    assert (
+        "no worker was measured: it needs a store that processes share"
+        in run("bench", *QUICK, "--url", "memory://").out
+    )
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--jobs", "0"], "--jobs"),
         (["--processes", "0"], "--processes"),
         (["--for", "soon"], "wanted a length"),
         (["--for", "1ms"], "--for: wanted 1s at least, got 1ms"),
-        (["--space", "mine"], "--space: bench makes a space of its own"),
+        (["--space", "mine"], "--space: bench always creates its own space"),
         (["--url", "mysql://host/db"], "got mysql://"),
     ],
 )
-def test_slips_are_one_line(run, arguments, told):
+def test_a_usage_error_is_one_line(run, arguments, message):
     err = run("bench", *arguments, code=2).err
-    assert told in err
+    assert message in err
     assert err.count("\n") == 1
 
 
@@ -109,7 +118,7 @@ def test_an_interrupt_cleans_up(start, url, store):
 
 
 def spaces_counts(store):
-    """The counts of whatever space bench has made in this file."""
+    """The counts of every space in the file."""
     path = os.environ["HOLDFAST_URL"].removeprefix("sqlite:///")
     with closing(sqlite3.connect(path)) as connection:
         both = "SELECT space FROM holdfast_ended UNION SELECT space FROM holdfast_jobs"
@@ -117,14 +126,14 @@ def spaces_counts(store):
     return [one for name in names for one in store.space(name).counts()]
 
 
-def test_a_worker_that_fails_is_told(run, monkeypatch, folder):
+def test_a_failed_worker_is_reported(run, monkeypatch, folder):
     broken = folder / "python"
     broken.write_text("#!/bin/sh\necho no worker today >&2\nexit 7\n")
     broken.chmod(0o755)
-    monkeypatch.setattr("holdfast.cli.measurement.sys.executable", str(broken))
+    monkeypatch.setattr("holdfast.cli.store_benchmark.sys.executable", str(broken))
     assert "ended with code 7: no worker today" in run("bench", *QUICK, code=1).err
 
 
-def test_json_is_json(start):
+def test_json_output_of_a_child_process_is_valid(start):
     out, _ = start("bench", *QUICK, "--json").communicate(timeout=120)
     assert json.loads(out)["driver"] == "sqlite"

@@ -1,4 +1,4 @@
-"""The command as people and scripts meet it: help, settings, failures, interrupts, pipes, terminals."""
+"""What every command has in common: help, settings, failures, interrupts, pipes, terminals."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import click
 import pytest
 
 import holdfast
+import holdfast.driver
 from holdfast import Client, JobRequest
 from holdfast.cli.root import root
 from holdfast.drivers.memory import MemoryDriver
@@ -24,18 +25,18 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def commands(group: click.Group = root, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    found: list[tuple[str, ...]] = []
+    paths: list[tuple[str, ...]] = []
     for name, command in group.commands.items():
-        found += commands(command, (*path, name)) if isinstance(command, click.Group) else [(*path, name)]
-    return found
+        paths += commands(command, (*path, name)) if isinstance(command, click.Group) else [(*path, name)]
+    return paths
 
 
 def command_at(path: tuple[str, ...]) -> click.Command:
-    found: click.Command = root
+    command: click.Command = root
     for name in path:
-        assert isinstance(found, click.Group)
-        found = found.commands[name]
-    return found
+        assert isinstance(command, click.Group)
+        command = command.commands[name]
+    return command
 
 
 # Help -------------------------------------------------------------------------------------------------------
@@ -57,23 +58,23 @@ def test_no_command_is_bad_usage_and_shows_the_help(run):
     assert "Commands:" in result.err
 
 
-def test_the_version(run):
+def test_version_is_printed(run):
     assert run("--version").out.startswith("holdfast, version ")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["jobs"], "No such command 'jobs'"),
         (["job", "lst"], "No such command"),
         (["job", "list", "--x"], "No such option"),
     ],
 )
-def test_slips_are_one_line(run, arguments, told):
-    ran = run(*arguments, code=2)
-    assert told in ran.err
-    assert ran.err.startswith("holdfast: ")
-    assert ran.err.count("\n") == 1
+def test_a_usage_error_is_one_line(run, arguments, message):
+    result = run(*arguments, code=2)
+    assert message in result.err
+    assert result.err.startswith("holdfast: ")
+    assert result.err.count("\n") == 1
 
 
 # The page ---------------------------------------------------------------------------------------------------
@@ -102,7 +103,7 @@ def test_a_missing_url_says_how_to_give_one(run):
             assert "no store: give --url" in run(*path, *arguments, code=2).err, path
 
 
-def test_a_file_above_the_folder_is_found_and_its_path_is_its_own(run, folder, monkeypatch):
+def test_a_settings_file_in_a_parent_folder_is_found_and_its_paths_are_relative_to_it(run, folder, monkeypatch):
     (folder / "holdfast.toml").write_text('url = "sqlite:///jobs.db"\n', encoding="utf-8")
     (folder / "deep" / "er").mkdir(parents=True)
     monkeypatch.chdir(folder / "deep" / "er")
@@ -113,7 +114,7 @@ def test_a_file_above_the_folder_is_found_and_its_path_is_its_own(run, folder, m
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("urll = 'x'", "urll in {file}: wanted one of the settings url, space"),
         ("url = 5", "url in {file}: wanted text, got 5 (int)"),
@@ -123,13 +124,13 @@ def test_a_file_above_the_folder_is_found_and_its_path_is_its_own(run, folder, m
         ("url = ", "{file}: wanted TOML in UTF-8"),
     ],
 )
-def test_a_wrong_file_says_what_and_where(run, folder, text, told):
+def test_an_invalid_settings_file_is_reported_with_its_path(run, folder, text, message):
     (folder / "holdfast.toml").write_text(text, encoding="utf-8")
     for command in ("doctor", "reap"):
-        assert told.format(file=folder / "holdfast.toml") in run(command, code=2).err
+        assert message.format(file=folder / "holdfast.toml") in run(command, code=2).err
 
 
-def test_another_file_and_another_space(run, url, folder):
+def test_config_and_space_can_be_given_as_options(run, url, folder):
     (folder / "other.toml").write_text('space = "tenant"\n', encoding="utf-8")
     run("enqueue", "t", "--config", "other.toml")
     assert run("job", "list", "--json").json["items"] == []
@@ -143,7 +144,7 @@ def test_another_file_and_another_space(run, url, folder):
 
 
 @pytest.mark.parametrize(
-    ("url", "code", "told"),
+    ("url", "code", "message"),
     [
         ("jobs.db", 2, "got no scheme (for a file: sqlite:///jobs.db)"),
         ("mysql://host/db", 2, "got mysql://"),
@@ -152,40 +153,40 @@ def test_another_file_and_another_space(run, url, folder):
         ("sqlite:////nowhere/at/all/x.db", 3, "wanted a folder at /nowhere/at/all"),
     ],
 )
-def test_a_url_that_cannot_be_opened(run, url, code, told):
-    assert told in run("enqueue", "t", "--url", url, code=code).err
+def test_a_url_that_cannot_be_opened_is_reported(run, url, code, message):
+    assert message in run("enqueue", "t", "--url", url, code=code).err
 
 
-def test_looking_makes_no_store(run, url, folder):
+def test_read_commands_create_no_store(run, url, folder):
     for command in (["job", "list"], ["queue", "list"], ["dead", "groups"], ["ledger"], ["reap"], ["trim"]):
         assert "no store at" in run(*command, code=3).err
     assert list(folder.iterdir()) == []
 
 
-def test_a_bug_is_one_line_too_and_debug_shows_where(run, start, url, filled, monkeypatch):
+def test_an_unexpected_exception_is_one_line_and_debug_shows_the_traceback(run, start, url, filled, monkeypatch):
     monkeypatch.setattr(type(filled), "find", lambda *_, **__: 1 / 0)
     assert "ZeroDivisionError: division by zero (a bug in Holdfast" in run("job", "list", code=1).err
-    asked = start("--debug", "job", "show", "no job", env={**os.environ, "HOLDFAST_URL": url})
-    out, err = asked.communicate()
-    assert (asked.returncode, out) == (2, "")
+    process = start("--debug", "job", "show", "no job", env={**os.environ, "HOLDFAST_URL": url})
+    out, err = process.communicate()
+    assert (process.returncode, out) == (2, "")
     assert "Traceback" in err
     assert err.splitlines()[-1].startswith("holdfast: id: wanted")
 
 
-# As a process of its own ------------------------------------------------------------------------------------
+# In a child process ------------------------------------------------------------------------------------------
 
 
 def test_a_job_from_beginning_to_end(start, url, store):
     job_id, _ = start("enqueue", "t", '{"n": 1}').communicate()
     waiting = start("job", "wait", job_id.strip(), "--timeout", "30s", "--json")
     [one] = store.reserve(["default"], limit=1, lease_for=60_000_000)
-    holdfast.ack(store, one.lease, result=b"2")
+    holdfast.driver.ack(store, one.lease, result=b"2")
     out, err = waiting.communicate()
     assert (waiting.returncode, err) == (0, "")
     assert (json.loads(out)["state"], json.loads(out)["result"]) == ("done", 2)
 
 
-def test_an_interrupt_is_quiet(start, url, filled):
+def test_an_interrupt_prints_nothing(start, url, filled):
     following = start("ledger", "--follow", "--json", "--limit", "1")
     assert following.stdout is not None
     following.stdout.readline()
@@ -196,14 +197,14 @@ def test_an_interrupt_is_quiet(start, url, filled):
     assert err.strip() == ""
 
 
-def test_a_reader_that_goes_away_is_no_traceback(url, store):
+def test_a_closed_pipe_prints_no_traceback(url, store):
     Client(store).enqueue([JobRequest(type="t", name="x" * 200) for _ in range(2000)])
     script = f"{sys.executable} -m holdfast job list --json --limit 2000 | head -n 1"
-    ran = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
-    assert (ran.stdout, ran.stderr) == ("{\n", "")
+    result = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    assert (result.stdout, result.stderr) == ("{\n", "")
 
 
-def test_a_terminal_that_knows_ascii_only(start, url, filled):
+def test_output_to_an_ascii_terminal_is_escaped(start, url, filled):
     Client(filled).enqueue(JobRequest(type="t", name="Åsa"))
     ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
     listed = start("job", "list", "--name", "Åsa", "--json", env=ascii_only)
@@ -215,25 +216,25 @@ def test_a_terminal_that_knows_ascii_only(start, url, filled):
     assert "# no such user '\\u2026'" in out
 
 
-def test_without_the_extra_it_says_what_to_install():
+def test_without_the_extra_the_command_prints_what_to_install():
     for missing in ("click", "rich"):
         code = f"import sys; sys.modules[{missing!r}] = None; from holdfast.cli import main; sys.exit(main(['--help']))"
-        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
         if missing == "click":
-            assert (ran.returncode, ran.stdout) == (2, "")
-            assert ran.stderr == "the command needs click and rich: pip install 'holdfast[cli]'\n"
+            assert (result.returncode, result.stdout) == (2, "")
+            assert result.stderr == "the command needs click and rich: pip install 'holdfast[cli]'\n"
         else:
-            assert ran.returncode == 0  # nothing to draw, nothing missed
+            assert result.returncode == 0  # rich is only needed for tables and bars
 
 
-def test_conform_examines_a_store(start, url, folder):
-    exam = start("conform", f"sqlite:///{folder}/exam.db", "--law", "L6", "-k", "enqueue", "--json")
-    out, err = exam.communicate()
-    assert (exam.returncode, err) == (0, "")
-    assert {verdict["outcome"] for verdict in json.loads(out)} == {"passed"}
+def test_conform_runs_the_suite_against_a_store(start, url, folder):
+    process = start("conform", f"sqlite:///{folder}/conform.db", "--law", "L6", "-k", "enqueue", "--json")
+    out, err = process.communicate()
+    assert (process.returncode, err) == (0, "")
+    assert {result["status"] for result in json.loads(out)} == {"passed"}
 
 
-def test_conform_tells_bad_usage_and_bad_stores_apart(run, monkeypatch):
+def test_conform_distinguishes_bad_usage_from_a_bad_store(run, monkeypatch):
     assert "--law: wanted one of L1" in run("conform", "memory://", "--law", "L99", code=2).err
     assert "no case fits" in run("conform", "memory://", "-k", "no such case", code=2).err
     assert "wanted a folder" in run("conform", "sqlite:////nowhere/at/all/x.db", code=3).err
@@ -245,7 +246,7 @@ def test_conform_tells_bad_usage_and_bad_stores_apart(run, monkeypatch):
 
 
 def in_terminal(*arguments: str, columns: int = 80) -> list[str]:
-    """The lines that a terminal of this width gets, without colours and what moves."""
+    """The lines in a terminal of this width, without escape sequences."""
     leader, follower = pty.openpty()
     child = subprocess.Popen(
         [sys.executable, "-m", "holdfast", *arguments],
@@ -282,10 +283,10 @@ def in_terminal(*arguments: str, columns: int = 80) -> list[str]:
         "dead purge --all --dry-run",
     ],
 )
-def test_tables_fit_80_columns_and_ids_are_whole(filled, command):
+def test_tables_fit_80_columns_and_ids_are_not_truncated(filled, command):
     Client(filled).enqueue(JobRequest(type="a.very.long.type.name.of.a.job", queue="a-very-long-queue-name-for-mail"))
     [one] = filled.reserve(["a-very-long-queue-name-for-mail"], limit=1, lease_for=60_000_000)
-    holdfast.fail(filled, one.lease, reason="漢字" * 40, error="x" * 300)
+    holdfast.driver.fail(filled, one.lease, reason="漢字" * 40, error="x" * 300)
     lines = in_terminal(*command.split())
     assert len(lines) > 2
     assert max(map(len, lines)) <= 80
@@ -293,7 +294,7 @@ def test_tables_fit_80_columns_and_ids_are_whole(filled, command):
         assert sum(bool(re.search(r"[0-9a-f]{8}-[0-9a-f-]{27}\b", line)) for line in lines) >= 7
 
 
-def test_a_bar_moves_and_is_gone_at_the_end(filled, folder):
+def test_a_progress_bar_disappears_at_the_end(filled, folder):
     (folder / "jobs.jsonl").write_text('{"type": "t"}\n' * 3000, encoding="utf-8")
     lines = in_terminal("enqueue", "--batch", "jobs.jsonl")
     assert "3000 enqueued" in lines[-1]

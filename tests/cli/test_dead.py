@@ -14,7 +14,7 @@ def letters(store) -> list[str]:
     return [letter.id for letter in store.find(JobFilter(states=(State.DEAD,)))]
 
 
-def test_list(run, filled):
+def test_list_shows_dead_letters_with_their_reason(run, filled):
     lines = run("dead", "list").out.splitlines()
     assert len(lines) == 7
     assert lines[1].endswith("mail.send  bad address: 550 no such user 'u0@example.org'")
@@ -24,10 +24,10 @@ def test_list(run, filled):
         "timed out after 5.5 s at 0x7f3a5",
     ]
     assert len({item["fingerprint"] for item in items}) == 1
-    assert run("dead", "list", "--queue", "reports").err == "no dead letter fits\n"
+    assert run("dead", "list", "--queue", "reports").err == "no dead letter matches\n"
 
 
-def test_list_page_by_page_also_by_fingerprint(run, filled):
+def test_list_returns_every_letter_once_over_pages_also_with_a_fingerprint(run, filled):
     [largest, *_] = run("dead", "groups", "--json").json
     for filters, count in (([], 6), (["--fingerprint", largest["fingerprint"]], 4)):
         seen, after = [], []
@@ -41,7 +41,7 @@ def test_list_page_by_page_also_by_fingerprint(run, filled):
     assert "more: --after" in run("dead", "list", "--limit", "2").err
 
 
-def test_groups(run, filled):
+def test_groups_counts_letters_that_failed_for_the_same_reason(run, filled):
     first, second = run("dead", "groups", "--json").json
     assert (first["count"], first["type"], first["reason"], first["error"]) == (
         4,
@@ -55,19 +55,19 @@ def test_groups(run, filled):
     lines = run("dead", "groups").out.splitlines()
     assert lines[1].split()[:2] == [first["fingerprint"], "4"]
     assert "and 1 smaller groups" in run("dead", "groups", "--limit", "1").err
-    assert run("dead", "groups", "--until", "1h").err == "no dead letter fits\n"
+    assert run("dead", "groups", "--until", "1h").err == "no dead letter matches\n"
 
 
-def test_show(run, filled):
+def test_show_prints_a_dead_letter_and_refuses_other_jobs(run, filled):
     [letter, *_] = letters(filled)
     assert "reason       bad address" in run("dead", "show", letter).out
     assert run("dead", "show", letter, "--json").json["dead_reason"] == "bad address"
     [job] = filled.find(JobFilter(states=(State.DONE,)))
-    assert "is no dead letter, it is done" in run("dead", "show", job.id, code=4).err
+    assert "is not a dead letter, it is done" in run("dead", "show", job.id, code=4).err
     assert "no job nope" in run("dead", "show", "nope", code=4).err
 
 
-def test_requeue_shows_counts_and_asks_first(run, filled):
+def test_requeue_shows_the_count_and_asks_for_confirmation(run, filled):
     no = run("dead", "requeue", "--reason", "bad address", stdin="n\n", code=1)
     assert "requeue 4 dead letters? [y/N]" in no.err
     assert "nothing was changed" in no.err
@@ -84,18 +84,18 @@ def test_a_dry_run_changes_nothing(run, filled):
     assert len(letters(filled)) == 6
 
 
-def test_purge(run, filled):
+def test_purge_removes_the_selected_letters(run, filled):
     group = run("dead", "groups", "--json").json[1]
     answer = run("dead", "purge", "--fingerprint", group["fingerprint"], "--yes", "--json").json
     assert (answer["chosen"], answer["purged"], len(answer["groups"])) == (2, 2, 1)
     assert len(letters(filled)) == 4
     assert run("dead", "purge", *letters(filled)[:2], "--yes").out.splitlines()[-1] == "purged 2 dead letters"
     assert run("dead", "purge", "--all", "--most", "1", "--yes").out.splitlines()[-1] == "purged 1 dead letter"
-    assert run("dead", "purge", "--type", "none", "--yes").err == "no dead letter fits\n"
+    assert run("dead", "purge", "--type", "none", "--yes").err == "no dead letter matches\n"
     assert run("dead", "purge", "--type", "none", "--yes", "--json").json == {"chosen": 0, "purged": 0, "groups": []}
 
 
-def test_a_rate_is_kept(run, filled):
+def test_requeue_respects_the_rate(run, filled):
     began = time.monotonic()
     run("dead", "requeue", "--all", "--yes", "--rate", "10/s")
     assert 0.5 <= time.monotonic() - began < 5
@@ -103,12 +103,12 @@ def test_a_rate_is_kept(run, filled):
 
 
 @pytest.mark.parametrize("command", ["requeue", "purge"])
-def test_what_to_act_on_must_be_said(run, filled, command):
+def test_the_selection_must_be_explicit(run, filled, command):
     [letter, *_] = letters(filled)
     [done] = filled.find(JobFilter(states=(State.DONE,)))
     assert "wanted ids, a filter, or --all" in run("dead", command, "--yes", code=2).err
     assert "either ids or a filter" in run("dead", command, letter, "--all", code=2).err
     assert "no job nope" in run("dead", command, letter, "nope", "--yes", code=4).err
-    assert "is no dead letter, it is done" in run("dead", command, letter, done.id, "--yes", code=1).err
+    assert "is not a dead letter, it is done" in run("dead", command, letter, done.id, "--yes", code=1).err
     assert "wanted a rate such as" in run("dead", command, "--all", "--rate", "slow", code=2).err
     assert len(letters(filled)) == 6

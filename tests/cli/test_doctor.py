@@ -11,97 +11,97 @@ from holdfast.drivers.contract import Change
 from holdfast.model import bounds
 
 
-def health(ran) -> dict[str, str]:
-    return {check["name"]: check["health"] for check in ran.json["checks"]}
+def health(result) -> dict[str, str]:
+    return {check["name"]: check["health"] for check in result.json["checks"]}
 
 
-def test_a_healthy_store(run, filled):
-    ran = run("doctor", "--json")
-    assert ran.json["ok"] is True
-    found = health(ran)
-    assert {found[name] for name in ("schema", "store", "driver", "durability", "clock", "disk", "jobs")} == {"ok"}
-    assert found["dead"] == "note"
-    text = {check["name"]: check["text"] for check in ran.json["checks"]}
+def test_a_healthy_store_has_no_failed_check(run, filled):
+    result = run("doctor", "--json")
+    assert result.json["ok"] is True
+    checks = health(result)
+    assert {checks[name] for name in ("schema", "store", "driver", "durability", "clock", "disk", "jobs")} == {"ok"}
+    assert checks["dead"] == "note"
+    text = {check["name"]: check["text"] for check in result.json["checks"]}
     assert text["jobs"] == "2 ready, 1 scheduled, 1 inflight, 1 done, 6 dead"
     assert "fsync" in text["durability"]
     assert "wrong" not in run("doctor").out
     assert filled.scan("doctor") == []
 
 
-def test_every_setting_says_where_it_comes_from(run, filled, folder, monkeypatch):
+def test_every_setting_is_shown_with_its_origin(run, filled, folder, monkeypatch):
     (folder / "holdfast.toml").write_text('url = "sqlite:///x.db"\nqueue = "mail"\n', encoding="utf-8")
     monkeypatch.setenv("HOLDFAST_QUEU", "typo")
-    ran = run("doctor", "--json", "--space", "main")
-    origins = {one["name"]: one["from"] for one in ran.json["settings"]}
+    result = run("doctor", "--json", "--space", "main")
+    origins = {one["name"]: one["from"] for one in result.json["settings"]}
     assert origins["url"] == "HOLDFAST_URL"
     assert origins["space"] == "--space"
     assert origins["queue"] == str(folder / "holdfast.toml")
     assert origins["max_attempts"] == "default"
-    values = {one["name"]: one["value"] for one in ran.json["settings"]}
+    values = {one["name"]: one["value"] for one in result.json["settings"]}
     assert (values["keep_ended"], values["timeout"], values["queue"]) == ("7d", None, "mail")
-    assert health(ran)["environment"] == "note"
-    assert "HOLDFAST_QUEU is no setting" in run("doctor").out
+    assert health(result)["environment"] == "note"
+    assert "HOLDFAST_QUEU is not a setting" in run("doctor").out
 
 
-def test_a_store_that_is_not_there_is_wrong_and_is_not_made(run, url, folder):
-    ran = run("doctor", "--json", code=1)
-    assert (ran.json["ok"], health(ran)) == (False, {"store": "wrong"})
+def test_a_missing_store_is_wrong_and_is_not_created(run, url, folder):
+    result = run("doctor", "--json", code=1)
+    assert (result.json["ok"], health(result)) == (False, {"store": "wrong"})
     assert "no store at" in run("doctor", code=1).out
     assert list(folder.iterdir()) == []
 
 
-def test_no_url_is_wrong_and_the_settings_are_shown_all_the_same(run):
-    ran = run("doctor", "--json", code=1)
-    assert health(ran) == {"store": "wrong"}
-    assert len(ran.json["settings"]) == 7
+def test_a_missing_url_is_wrong_and_the_settings_are_still_shown(run):
+    result = run("doctor", "--json", code=1)
+    assert health(result) == {"store": "wrong"}
+    assert len(result.json["settings"]) == 7
 
 
 def test_a_password_is_never_shown(run, url):
     for given in ("redis://me:s3cret@host/1", "sqlite://me:s3cret@host/1", "sqlite:///jobs.db?password=s3cret"):
         for command in (["doctor"], ["doctor", "--json"], ["job", "list"], ["enqueue", "t"], ["schema", "check"]):
-            ran = run(*command, "--url", given, code=None)
-            assert ran.code != 0
-            assert "s3cret" not in ran.out + ran.err
+            result = run(*command, "--url", given, code=None)
+            assert result.code != 0
+            assert "s3cret" not in result.out + result.err
 
 
-def test_a_file_that_is_no_database(run, url, folder):
+def test_a_file_that_is_not_a_database_is_wrong(run, url, folder):
     (folder / "jobs.db").write_bytes(b"not a database, but long enough to be read as one" * 40)
     assert health(run("doctor", "--json", code=1)) == {"store": "wrong"}
     assert "wanted a SQLite file" in run("job", "list", code=3).err
 
 
-def test_a_clock_that_went_back_is_noticed(run, url):
+def test_a_store_clock_far_ahead_is_wrong(run, url):
     with holdfast.connect(url, clock=ManualClock(SystemClock().now() + HOUR)) as store:
         store.write([Change(kind="k", key="k", value=b"", ttl=DAY)])
-    ran = run("doctor", "--json", code=1)
-    assert health(ran)["clock"] == "wrong"
-    assert "ahead of this host's" in {check["name"]: check["text"] for check in ran.json["checks"]}["clock"]
+    result = run("doctor", "--json", code=1)
+    assert health(result)["clock"] == "wrong"
+    assert "ahead of this host's" in {check["name"]: check["text"] for check in result.json["checks"]}["clock"]
 
 
-def test_a_disk_that_is_nearly_full(run, url, store):
-    ran = run("doctor", "--json", "--url", f"{url}?min_free_bytes={1 << 62}", code=1)
-    assert health(ran)["disk"] == "wrong"
+def test_a_nearly_full_disk_is_wrong(run, url, store):
+    result = run("doctor", "--json", "--url", f"{url}?min_free_bytes={1 << 62}", code=1)
+    assert health(result)["disk"] == "wrong"
     refused = run("enqueue", "t", "--url", f"{url}?min_free_bytes={1 << 62}", code=3)
     assert "new jobs are refused" in refused.err
 
 
 def test_less_durable_stores_and_paused_queues_get_a_note(run, url, filled):
     filled.configure("mail", holdfast.QueueSettings(paused_until=bounds.MAX_INSTANT))
-    found = health(run("doctor", "--json", "--url", f"{url}?synchronous=NORMAL"))
-    assert (found["durability"], found["paused"]) == ("note", "note")
+    checks = health(run("doctor", "--json", "--url", f"{url}?synchronous=NORMAL"))
+    assert (checks["durability"], checks["paused"]) == ("note", "note")
 
 
-def test_a_store_in_memory(run):
-    found = health(run("doctor", "--json", "--url", "memory://"))
-    assert "schema" not in found
-    assert "disk" not in found
-    assert found["durability"] == "note"
+def test_a_store_in_memory_has_no_schema_and_no_disk_check(run):
+    checks = health(run("doctor", "--json", "--url", "memory://"))
+    assert "schema" not in checks
+    assert "disk" not in checks
+    assert checks["durability"] == "note"
 
 
 # schema -----------------------------------------------------------------------------------------------------
 
 
-def test_install_check_upgrade(run, url, folder):
+def test_install_check_and_upgrade_report_the_schema_version(run, url, folder):
     assert "no tables: run `holdfast schema install`" in run("schema", "check", code=1).err
     assert "to upgrade" in run("schema", "upgrade", code=4).err
     assert list(folder.iterdir()) == []
@@ -119,7 +119,7 @@ def test_a_newer_store_is_refused(run, url, folder, store):
         assert "a newer Holdfast made it" in run(*command, code=3).err
 
 
-def test_the_statements_make_the_tables(run, url):
+def test_the_printed_statements_create_the_tables(run, url):
     script = run("schema", "sql").out
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(script)
@@ -127,6 +127,6 @@ def test_the_statements_make_the_tables(run, url):
     assert {"holdfast_jobs", "holdfast_ledger"} <= tables
 
 
-def test_a_store_without_tables_says_so(run):
+def test_schema_commands_refuse_a_driver_without_tables(run):
     for command in ("install", "upgrade", "check", "sql"):
         assert "it has no tables" in run("schema", command, "--url", "memory://", code=1).err

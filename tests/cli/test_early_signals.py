@@ -1,4 +1,4 @@
-"""Signals before the worker runs: the exit code is 0, and no job was touched."""
+"""Signals that arrive before the worker runs: the exit code is 0 and no job was reserved."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from holdfast.cli.root import root
 SIGNALS = pytest.mark.parametrize("number", early_signals.SIGNALS, ids=lambda number: number.name)
 
 TASKS = """
-from holdfast.app import Holdfast
+from holdfast import Holdfast
 
 app = Holdfast("sqlite:///jobs.db")
 
 @app.handler("t")
 def t(payload):
-    raise AssertionError("it ran")
+    raise AssertionError("it result")
 """
 
-# Each makes the signal come at one point of the way from the first line of the command to its worker.
+# Each snippet sends the signal at one point between the first line of the command and the start of its worker.
 MOMENTS = {
     "while the command is imported": """
 import importlib.abc
@@ -63,11 +63,11 @@ sqlite.open_url = open_url
 from holdfast.worker.worker import Worker
 run = Worker.run
 
-def sent_and_run(*arguments):
+def send_and_run(*arguments):
     send()
     return run(*arguments)
 
-Worker.run = sent_and_run
+Worker.run = send_and_run
 """,
 }
 
@@ -84,17 +84,17 @@ sys.argv = ["holdfast", "work", "tasks:app", "--processes", "1"]
 sys.exit(main())
 """
 
-LISTENS = """
+ANNOUNCE_LISTENING = """
 import sys
 from holdfast.cli import main
 from holdfast.cli import early_signals
 listen = early_signals.listen
 
-def told(arguments):
+def listen_and_announce(arguments):
     listen(arguments)
     print("listens", flush=True)
 
-early_signals.listen = told
+early_signals.listen = listen_and_announce
 sys.argv = ["holdfast", "work", "tasks:app", "--processes", "1"]
 sys.exit(main())
 """
@@ -102,13 +102,13 @@ sys.exit(main())
 
 @pytest.fixture
 def job(folder):
-    """A job that nobody is to touch."""
+    """A job that must stay ready."""
     (folder / "tasks.py").write_text(TASKS)
     with holdfast.connect("sqlite:///jobs.db") as store:
         yield Client(store).enqueue(JobRequest(type="t")).id
 
 
-def untouched(job_id: str) -> bool:
+def is_untouched(job_id: str) -> bool:
     with holdfast.connect("sqlite:///jobs.db") as store:
         record = store.get(job_id)
         assert record is not None
@@ -117,30 +117,30 @@ def untouched(job_id: str) -> bool:
 
 @SIGNALS
 @pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
-def test_an_early_signal_ends_it_with_zero_and_nothing_reserved(job, moment, number):
+def test_an_early_signal_exits_with_zero_and_reserves_nothing(job, moment, number):
     script = SCRIPT.format(moment=moment, number=int(number))
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
-    assert "sent" in ran.stdout.splitlines()
-    assert ran.returncode == 0, ran
-    assert "Traceback" not in ran.stderr
-    assert untouched(job)
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert "sent" in result.stdout.splitlines()
+    assert result.returncode == 0, result
+    assert "Traceback" not in result.stderr
+    assert is_untouched(job)
 
 
 @SIGNALS
-def test_a_signal_at_any_moment_ends_it_with_zero(folder, number):
-    """From the first line on; there is no job, so it does not matter how far it came."""
+def test_a_signal_at_any_moment_exits_with_zero(folder, number):
+    """Without a job in the store, so that the result does not depend on how far the worker got."""
     (folder / "tasks.py").write_text(TASKS)
     dice = random.Random(7)
     for _ in range(6):
         process = subprocess.Popen(
-            [sys.executable, "-c", LISTENS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-c", ANNOUNCE_LISTENING], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         assert process.stdout.readline() == "listens\n"
         time.sleep(dice.uniform(0, 0.4))
         process.send_signal(number)
-        _, said = process.communicate(timeout=60)
-        assert process.returncode == 0, said
-        assert "Traceback" not in said
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0, errors
+        assert "Traceback" not in errors
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_signal_at_any_moment_ends_it_with_zero(folder, number):
         ("", False),
     ],
 )
-def test_only_work_listens(line, listens):
+def test_only_the_command_work_handles_early_signals(line, listens):
     before = {number: signal.getsignal(number) for number in early_signals.SIGNALS}
     try:
         early_signals.listen(line.split())
@@ -170,12 +170,12 @@ def test_only_work_listens(line, listens):
             signal.signal(number, handler)
 
 
-def test_the_options_that_take_a_value_are_those_of_the_command():
-    taking = [option for option in root.params if isinstance(option, click.Option) and not option.is_flag]
-    assert {name for option in taking for name in option.opts} == early_signals.WITH_VALUE
+def test_the_list_of_options_with_a_value_matches_the_command():
+    options = [option for option in root.params if isinstance(option, click.Option) and not option.is_flag]
+    assert {name for option in options for name in option.opts} == early_signals.OPTIONS_WITH_VALUE
 
 
-def test_a_caller_with_arguments_keeps_its_signals():
+def test_main_with_arguments_leaves_the_signal_handlers_alone():
     before = signal.getsignal(signal.SIGTERM)
     from holdfast.cli import main
 

@@ -21,7 +21,7 @@ def test_a_job_is_stored_and_its_id_printed(run, url, store):
     )
 
 
-def test_every_option_arrives(run, url, store):
+def test_every_option_is_stored(run, url, store):
     options = (
         "--queue q --priority 7 --timeout 90s --max-attempts 3 --key k --domain d --name n --meta a=1 --meta b=x=y"
     )
@@ -49,7 +49,7 @@ def test_a_payload_comes_from_stdin_or_from_a_file(run, url, store, folder):
     assert [store.get(job_id).payload for job_id in (first, second)] == [b"[1,2]", b'"text"']
 
 
-def test_a_known_key_gives_the_job_that_exists(run, url):
+def test_a_known_key_returns_the_existing_job(run, url):
     first = run("enqueue", "t", "1", "--key", "k")
     again = run("enqueue", "t", "1", "--key", "k")
     assert again.out == first.out
@@ -66,7 +66,7 @@ def test_defaults_come_from_the_settings(run, url, store, folder):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["t", "{bad"], "payload: wanted JSON"),
         (["t", "hello"], "text needs its quotes"),
@@ -86,15 +86,15 @@ def test_defaults_come_from_the_settings(run, url, store, folder):
         (["t", "1", "--batch", "x"], "either a PAYLOAD or --batch"),
     ],
 )
-def test_what_does_not_fit_is_one_line_and_stores_nothing(run, url, store, arguments, told):
-    ran = run("enqueue", *arguments, code=2)
-    assert told in ran.err
-    assert ran.err.count("\n") == 1
-    assert ran.out == ""
+def test_a_usage_error_is_one_line_and_stores_nothing(run, url, store, arguments, message):
+    result = run("enqueue", *arguments, code=2)
+    assert message in result.err
+    assert result.err.count("\n") == 1
+    assert result.out == ""
     assert store.counts() == []
 
 
-# Many -------------------------------------------------------------------------------------------------------
+# A file of jobs----------------------------------------------------------------------------------------------
 
 
 def batch(folder, *lines: object) -> str:
@@ -103,30 +103,30 @@ def batch(folder, *lines: object) -> str:
     return "jobs.jsonl"
 
 
-def test_a_file_of_jobs_is_stored_options_are_what_lines_do_not_say(run, url, store, folder):
+def test_a_file_of_jobs_is_stored_with_the_options_as_defaults(run, url, store, folder):
     lines = [
         {"payload": 1},
         "",
         {"type": "other", "queue": "q2", "payload": None, "delay": "1d", "idempotency_key": "k", "meta": {"a": [1]}},
         {"payload": 2, "run_at": "2030-01-01T00:00:00Z", "timeout": "5s", "retry": "fixed(3s)"},
     ]
-    ran = run("enqueue", "t", "--queue", "q1", "--delay", "5m", "--batch", batch(folder, *lines))
-    assert ran.out == "3 enqueued\n"
-    found = {job.payload: job for job in store.find()}
-    assert (found[b"1"].type, found[b"1"].queue) == ("t", "q1")
-    assert found[b"1"].run_at == found[b"1"].created_at + 5 * MINUTE
-    other = found[b"null"]
+    result = run("enqueue", "t", "--queue", "q1", "--delay", "5m", "--batch", batch(folder, *lines))
+    assert result.out == "3 enqueued\n"
+    jobs = {job.payload: job for job in store.find()}
+    assert (jobs[b"1"].type, jobs[b"1"].queue) == ("t", "q1")
+    assert jobs[b"1"].run_at == jobs[b"1"].created_at + 5 * MINUTE
+    other = jobs[b"null"]
     assert (other.type, other.queue, other.idempotency_key, other.meta) == ("other", "q2", "k", {"a": [1]})
     assert other.run_at == other.created_at + DAY
-    assert (found[b"2"].run_at, found[b"2"].timeout) == (1_893_456_000 * SECOND, 5 * SECOND)
-    assert found[b"2"].meta == {"holdfast.retry": "fixed(3s, no jitter)"}
+    assert (jobs[b"2"].run_at, jobs[b"2"].timeout) == (1_893_456_000 * SECOND, 5 * SECOND)
+    assert jobs[b"2"].meta == {"holdfast.retry": "fixed(3s, no jitter)"}
 
 
 def test_a_file_from_stdin_and_answers_as_json_lines(run, url):
     stdin = "".join(json.dumps({"type": "t", "payload": n, "idempotency_key": str(n % 2)}) + "\n" for n in range(4))
-    ran = run("enqueue", "--batch", "-", "--json", stdin=stdin, code=1)
-    assert [(line["existed"], line["conflict"]) for line in ran.lines] == [(False, False)] * 2 + [(True, True)] * 2
-    assert "2 of those that existed have another payload" in ran.err
+    result = run("enqueue", "--batch", "-", "--json", stdin=stdin, code=1)
+    assert [(line["existed"], line["conflict"]) for line in result.lines] == [(False, False)] * 2 + [(True, True)] * 2
+    assert "2 jobs that existed already have another payload" in result.err
 
 
 def test_more_jobs_than_one_transaction_holds(run, url, store, folder):
@@ -136,7 +136,7 @@ def test_more_jobs_than_one_transaction_holds(run, url, store, folder):
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("{", "line 3: the line: wanted JSON"),
         ([1], "line 3: the line: wanted a JSON object"),
@@ -149,19 +149,19 @@ def test_more_jobs_than_one_transaction_holds(run, url, store, folder):
         ({"type": "t", "delay": "1s", "run_at": "2030-01-01T00:00:00Z"}, "line 3: delay: wanted either"),
     ],
 )
-def test_a_bad_line_is_named_and_nothing_of_its_file_is_stored(run, store, folder, line, told):
-    ran = run("enqueue", "--batch", batch(folder, {"type": "t"}, "", line), code=2)
-    assert told in ran.err
+def test_a_bad_line_is_reported_and_nothing_of_its_file_is_stored(run, store, folder, line, message):
+    result = run("enqueue", "--batch", batch(folder, {"type": "t"}, "", line), code=2)
+    assert message in result.err
     assert store.counts() == []
 
 
-def test_a_bad_line_from_stdin_says_what_was_stored_before_it(run, url, store):
+def test_a_bad_line_from_stdin_reports_how_many_jobs_were_stored(run, url, store):
     stdin = '{"type": "t"}\n' * 1000 + "{\n"
-    ran = run("enqueue", "--batch", "-", stdin=stdin, code=1)
-    assert "line 1001" in ran.err
-    assert "1000 jobs of the lines before were enqueued and stay" in ran.err
+    result = run("enqueue", "--batch", "-", stdin=stdin, code=1)
+    assert "line 1001" in result.err
+    assert "1000 jobs of earlier lines were enqueued and remain" in result.err
     assert [row.ready for row in store.counts()] == [1000]
 
 
-def test_a_missing_file_is_named(run, url):
+def test_a_missing_file_is_reported(run, url):
     assert "nowhere.jsonl: No such file" in run("enqueue", "--batch", "nowhere.jsonl", code=2).err

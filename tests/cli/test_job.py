@@ -8,6 +8,7 @@ import time
 import pytest
 
 import holdfast
+import holdfast.driver
 from holdfast import Client, JobRequest
 from holdfast.clock import MINUTE
 from holdfast.model.lease import Note
@@ -17,7 +18,7 @@ def ids(run, *arguments: str) -> list[str]:
     return [job["id"] for job in run("job", "list", "--json", *arguments).json["items"]]
 
 
-def test_jobs_are_listed_for_people(run, filled):
+def test_jobs_are_listed_as_a_table(run, filled):
     lines = run("job", "list").out.splitlines()
     assert lines[0].split() == ["ID", "STATE", "RUNS", "AGE", "QUEUE", "TYPE"]
     assert len(lines) == 12
@@ -41,11 +42,11 @@ def test_jobs_are_listed_for_people(run, filled):
         (["--limit", "3"], 3),
     ],
 )
-def test_filters(run, filled, filters, count):
+def test_a_filter_selects_jobs(run, filled, filters, count):
     assert len(ids(run, *filters)) == count
 
 
-def test_a_cursor_leads_on_to_the_end(run, filled):
+def test_the_pages_contain_every_job_once(run, filled):
     seen, after = [], []
     while True:
         page = run("job", "list", "--json", "--limit", "4", *after).json
@@ -57,13 +58,13 @@ def test_a_cursor_leads_on_to_the_end(run, filled):
     assert "more: --after" in run("job", "list", "--limit", "4").err
 
 
-def test_an_empty_list_is_no_error(run, filled):
-    ran = run("job", "list", "--queue", "none")
-    assert (ran.out, ran.err) == ("", "no job fits\n")
+def test_an_empty_list_is_not_an_error(run, filled):
+    result = run("job", "list", "--queue", "none")
+    assert (result.out, result.err) == ("", "no job matches\n")
 
 
 @pytest.mark.parametrize(
-    ("filters", "told"),
+    ("filters", "message"),
     [
         (["--state", "gone"], "'gone' is not one of"),
         (["--since", "yesterday"], "how long ago"),
@@ -72,11 +73,11 @@ def test_an_empty_list_is_no_error(run, filled):
         (["--after", "no such cursor"], "after: wanted"),
     ],
 )
-def test_filters_that_do_not_fit(run, filled, filters, told):
-    assert told in run("job", "list", *filters, code=2).err
+def test_invalid_filters_are_refused(run, filled, filters, message):
+    assert message in run("job", "list", *filters, code=2).err
 
 
-def test_show_tells_everything_but_the_token(run, filled):
+def test_show_prints_everything_except_the_token(run, filled):
     [job_id] = ids(run, "--state", "inflight")
     shown = run("job", "show", job_id).out.splitlines()
     assert "worker    host-a" in shown
@@ -92,39 +93,39 @@ def test_show_tells_everything_but_the_token(run, filled):
     assert "token" not in seen
 
 
-def test_show_has_notes_results_and_bytes(run, url, store):
+def test_show_prints_notes_results_and_bytes(run, url, store):
     job_id = run("enqueue", "t", "--meta", "a=b", "--timeout", "1m").out.strip()
     [one] = store.reserve(["default"], limit=1, lease_for=MINUTE)
     store.extend([one.lease], lease_for=MINUTE, notes={job_id: Note(progress=b'"half"', checkpoint=b"\xff")})
     seen = run("job", "show", job_id, "--json").json
     assert (seen["progress"], seen["checkpoint"], seen["timeout"]) == ("half", {"base64": "/w=="}, 60.0)
-    holdfast.ack(store, one.lease, result=b'{"long":"' + b"x" * 80 + b'"}')
+    holdfast.driver.ack(store, one.lease, result=b'{"long":"' + b"x" * 80 + b'"}')
     shown = run("job", "show", job_id).out
     assert "result\n  {\n" in shown
     assert "meta        a=b\n" in shown
 
 
-def test_control_characters_of_jobs_never_reach_the_terminal(run, url, store):
+def test_control_characters_of_jobs_are_escaped(run, url, store):
     run("enqueue", "t")
     [one] = store.reserve(["default"], limit=1, lease_for=MINUTE)
-    holdfast.fail(store, one.lease, reason="\x1b[2Jgone", error="line\x1b[31m one\nline two\x07\u202e")
+    holdfast.driver.fail(store, one.lease, reason="\x1b[2Jgone", error="line\x1b[31m one\nline two\x07\u202e")
     for command in (["job", "show", one.job.id], ["dead", "list"], ["dead", "groups"], ["job", "wait", one.job.id]):
         out = run(*command, code=None).out
         assert not {"\x1b", "\x07", "\u202e"} & set(out)
 
 
-def test_cancel(run, filled):
+def test_cancel_ends_ready_jobs_and_asks_running_jobs_to_stop(run, filled):
     [running] = ids(run, "--state", "inflight")
     [waiting, *_] = ids(run, "--state", "ready")
-    ran = run("job", "cancel", waiting, running)
-    assert ran.out == f"{waiting}  cancelled\n{running}  asked to stop\n"
+    result = run("job", "cancel", waiting, running)
+    assert result.out == f"{waiting}  cancelled\n{running}  asked to stop\n"
     assert run("job", "cancel", waiting, "--json").json == {"id": waiting, "state": "cancelled"}
     [done] = ids(run, "--state", "done")
     assert "cannot be cancelled" in run("job", "cancel", done, code=1).err
     assert "1 of 1 jobs are unknown" in run("job", "cancel", "nope", code=4).err
 
 
-def test_retry(run, filled):
+def test_retry_runs_dead_jobs_again_and_refuses_others(run, filled):
     [letter, *_] = ids(run, "--state", "dead")
     assert run("job", "retry", letter).out == f"{letter}  requeued\n"
     again = run("job", "retry", letter, "--json", code=1)
@@ -133,7 +134,7 @@ def test_retry(run, filled):
     assert run("job", "retry", "nope", code=4).out == "nope  unknown\n"
 
 
-def test_wait_says_how_jobs_ended(run, filled):
+def test_wait_prints_how_jobs_ended(run, filled):
     [done] = ids(run, "--state", "done")
     [letter, *_] = ids(run, "--state", "dead")
     assert run("job", "wait", done, done).out == f"{done}  done\n"
@@ -142,7 +143,7 @@ def test_wait_says_how_jobs_ended(run, filled):
     assert "no job nope" in run("job", "wait", "nope", code=4).err
 
 
-def test_wait_gives_up_in_time(run, filled):
+def test_wait_times_out(run, filled):
     [waiting, *_] = ids(run, "--state", "ready")
     began = time.monotonic()
     assert "1 of 1 jobs have not ended" in run("job", "wait", waiting, "--timeout", "200ms", code=5).err
@@ -154,7 +155,7 @@ def test_wait_sees_a_job_end(run, url, store):
 
     def work() -> None:
         [one] = store.reserve(["default"], limit=1, lease_for=MINUTE)
-        holdfast.ack(store, one.lease)
+        holdfast.driver.ack(store, one.lease)
 
     timer = threading.Timer(0.3, work)
     timer.start()
@@ -163,10 +164,10 @@ def test_wait_sees_a_job_end(run, url, store):
 
 
 @pytest.mark.parametrize("command", ["show", "wait", "cancel", "retry"])
-def test_every_command_wants_an_id(run, url, command):
+def test_every_command_requires_an_id(run, url, command):
     assert "Missing argument" in run("job", command, code=2).err
 
 
-def test_an_unknown_job(run, filled):
+def test_an_unknown_job_is_not_found(run, filled):
     assert "no job nope" in run("job", "show", "nope", code=4).err
     assert "id: wanted 1 to 128" in run("job", "show", "no job", code=2).err

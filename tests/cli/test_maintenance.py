@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 import holdfast
+import holdfast.driver
 from holdfast import Client, JobRequest
 from holdfast.clock import DAY, MILLISECOND, MINUTE, ManualClock, SystemClock
 
@@ -26,19 +27,19 @@ def test_reap_of_a_dead_worker_does_not_wait(run, filled):
     assert run("reap", "--worker", "host-a").out == "1 lease ended\n"
 
 
-def test_more_leases_than_one_call_ends(run, url, store):
+def test_reap_ends_more_leases_than_one_call_of_the_driver_can(run, url, store):
     Client(store).enqueue([JobRequest(type="t")] * 1500)
     store.reserve(["default"], limit=1500, lease_for=MINUTE, worker="w")
     assert run("reap", "--worker", "w", "--json").json == {"ended": 1500}
 
 
-def test_trim_forgets_what_is_old(run, url, folder):
+def test_trim_removes_old_rows(run, url, folder):
     clock = ManualClock(SystemClock().now() - 10 * DAY)
     with holdfast.connect(url, clock=clock) as store:
         Client(store, clock=clock).enqueue([JobRequest(type="t"), JobRequest(type="t")])
         done, dead = store.reserve(["default"], limit=2, lease_for=MINUTE)
-        holdfast.ack(store, done.lease)
-        holdfast.fail(store, dead.lease, reason="no")
+        holdfast.driver.ack(store, done.lease)
+        holdfast.driver.fail(store, dead.lease, reason="no")
     assert run("trim", "--keep-ended", "11d", "--json").json == {"jobs": 0, "ledger": 0, "dedupe": 0, "registry": 0}
     assert run("trim").out == "removed 1 jobs, 0 ledger rows, 0 keys, 0 registry rows\n"
     (folder / "holdfast.toml").write_text('keep_ledger = "5d"\n', encoding="utf-8")
@@ -54,7 +55,7 @@ def test_trim_keeps_ended_jobs_for_a_day(run, url, store):
 # The ledger -------------------------------------------------------------------------------------------------
 
 
-def test_the_last_rows(run, filled):
+def test_the_last_rows_are_shown_by_default(run, filled):
     lines = run("ledger", "--limit", "3").out.splitlines()
     assert lines[0].split() == ["ENDED", "ENDING", "RUN", "JOB", "TYPE"]
     assert [line.split()[1] for line in lines[1:]] == ["failed", "failed", "acked"]
@@ -65,7 +66,7 @@ def test_the_last_rows(run, filled):
     assert rows[0]["reserved_at"].endswith("Z")
 
 
-def test_a_cursor_leads_on_without_gaps(run, filled):
+def test_reading_on_from_the_cursor_skips_no_row(run, filled):
     seen, after = [], ["--oldest"]
     while True:
         *rows, last = run("ledger", "--json", "--limit", "3", *after).lines
@@ -74,10 +75,10 @@ def test_a_cursor_leads_on_without_gaps(run, filled):
         if not rows:
             break
     assert seen == [row.job_id for row in filled.ledger()]
-    assert "no row fits; go on: --after" in run("ledger", *after).err
+    assert "no row matches; continue: --after" in run("ledger", *after).err
 
 
-def test_filters(run, filled):
+def test_a_filter_selects_ledger_rows(run, filled):
     for filters, count in (
         (["--ending", "acked"], 1),
         (["--ending", "acked", "--ending", "failed"], 7),
@@ -89,10 +90,10 @@ def test_filters(run, filled):
         assert len(run("ledger", "--json", *filters).lines) == count + 1
 
 
-def test_follow_shows_what_is_written_meanwhile(run, filled):
+def test_follow_shows_new_rows(run, filled):
     def work() -> None:
         for one in filled.reserve(["mail"], limit=2, lease_for=MINUTE, worker="host-b"):
-            holdfast.ack(filled, one.lease)
+            holdfast.driver.ack(filled, one.lease)
 
     timer = threading.Timer(0.2, work)
     timer.start()
@@ -101,29 +102,29 @@ def test_follow_shows_what_is_written_meanwhile(run, filled):
     rows = [line for line in lines if "job_id" in line]
     assert [row["worker"] for row in rows] == ["host-a", "host-b", "host-b"]
     assert run("ledger", "--after", lines[-1]["cursor"], "--json").lines == [lines[-1]]
-    ran = run("ledger", "--follow", "--for", "1ms", "--limit", "2")
-    assert len(ran.out.splitlines()) == 2
-    assert "go on: --after" in ran.err
+    result = run("ledger", "--follow", "--for", "1ms", "--limit", "2")
+    assert len(result.out.splitlines()) == 2
+    assert "continue: --after" in result.err
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
-        (["--for", "1s"], "wanted --follow beside it"),
+        (["--for", "1s"], "wanted --follow too"),
         (["--after", "1", "--oldest"], "either --after or --oldest"),
         (["--after", "elsewhere"], "after: wanted a cursor that this ledger gave"),
         (["--ending", "lost"], "is not one of"),
     ],
 )
-def test_what_does_not_fit(run, filled, options, told):
-    assert told in run("ledger", *options, code=2).err
+def test_invalid_options_are_refused(run, filled, options, message):
+    assert message in run("ledger", *options, code=2).err
 
 
-def test_a_reader_behind_retention_is_told(run, url):
+def test_a_cursor_older_than_the_ledger_is_an_error(run, url):
     clock = ManualClock(SystemClock().now() - 40 * DAY)
     with holdfast.connect(url, clock=clock) as store:
         Client(store, clock=clock).enqueue(JobRequest(type="t"))
         [one] = store.reserve(["default"], limit=1, lease_for=MINUTE)
-        holdfast.ack(store, one.lease)
+        holdfast.driver.ack(store, one.lease)
     run("trim")
     assert "the ledger was trimmed past cursor '0'" in run("ledger", "--after", "0", code=1).err

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 import holdfast
+import holdfast.driver
 from holdfast import QueueSettings
 from holdfast.clock import HOUR, MINUTE, SystemClock
 from holdfast.model import bounds
@@ -26,11 +27,11 @@ def test_queues_are_counted(run, filled):
 
 
 def test_an_empty_store_has_no_queues(run, url, store):
-    ran = run("queue", "list")
-    assert (ran.out, ran.err) == ("", "no jobs in this space\n")
+    result = run("queue", "list")
+    assert (result.out, result.err) == ("", "no jobs in this space\n")
 
 
-def test_an_unknown_queue_is_most_likely_a_slip(run, filled):
+def test_an_unknown_queue_is_an_error_that_lists_the_known_queues(run, filled):
     for command in (["list"], ["pause"], ["resume"], ["limit"], ["drain"]):
         err = run("queue", *command, "mial", code=4).err
         assert "no queue mial" in err
@@ -38,7 +39,7 @@ def test_an_unknown_queue_is_most_likely_a_slip(run, filled):
     assert "queue: wanted 1 to 128" in run("queue", "pause", "no queue", code=2).err
 
 
-def test_a_new_queue_can_be_set_up_before_its_first_job(run, url):
+def test_a_new_queue_can_be_configured_before_its_first_job(run, url):
     assert run("queue", "pause", "later", "--new").out == "later: paused\n"
     [row] = run("queue", "list", "later", "--json").json
     assert (row["ready"], row["settings"]["paused_until"]) == (0, "until resumed")
@@ -54,7 +55,7 @@ def test_pause_and_resume_keep_the_other_settings(run, filled):
     assert filled.settings("mail") == before
 
 
-def test_a_pause_can_end_by_itself(run, filled):
+def test_a_pause_can_end_automatically(run, filled):
     now = SystemClock().now()
     assert "paused, ends in 4m" in run("queue", "pause", "mail", "--for", "5m").out
     assert 0 <= filled.settings("mail").paused_until - now - 5 * MINUTE < MINUTE
@@ -74,7 +75,7 @@ def test_one_type_can_be_paused(run, filled):
     assert run("queue", "resume", "mail", "--type", "mail.send", "--json").json["type"] == "mail.send"
 
 
-def test_limits_change_what_is_named_only(run, filled):
+def test_limit_changes_only_the_named_limits(run, filled):
     run("queue", "limit", "mail", "--max-inflight", "4")
     run("queue", "limit", "mail", "--rate", "600/m")
     assert run("queue", "limit", "mail", "--burst", "7").out == "mail: max 4, 10/s burst 7\n"
@@ -85,7 +86,7 @@ def test_limits_change_what_is_named_only(run, filled):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (["--max-inflight", "0"], "--max-inflight: wanted at least 1, or none"),
         (["--max-inflight", "-3"], "max_inflight: wanted a whole number"),
@@ -95,18 +96,18 @@ def test_limits_change_what_is_named_only(run, filled):
         (["--burst", "3"], "burst: wanted a rate beside it"),
     ],
 )
-def test_limits_that_do_not_fit(run, filled, options, told):
-    assert told in run("queue", "limit", "mail", *options, code=2).err
+def test_invalid_limits_are_refused(run, filled, options, message):
+    assert message in run("queue", "limit", "mail", *options, code=2).err
     assert filled.settings("mail") == QueueSettings()
 
 
-def test_drain_waits_until_nothing_is_left(run, filled):
+def test_drain_waits_until_the_queue_is_empty(run, filled):
     def work() -> None:
         for one in filled.reserve(["mail"], limit=9, lease_for=MINUTE):
-            holdfast.ack(filled, one.lease)
+            holdfast.driver.ack(filled, one.lease)
         filled.reap(worker="host-a")
         for one in filled.reserve(["mail"], limit=9, lease_for=MINUTE):
-            holdfast.ack(filled, one.lease)
+            holdfast.driver.ack(filled, one.lease)
 
     timer = threading.Timer(0.3, work)
     timer.start()
@@ -114,13 +115,13 @@ def test_drain_waits_until_nothing_is_left(run, filled):
     timer.join()
 
 
-def test_drain_gives_up_in_time_and_tells_of_a_pause(run, filled):
+def test_drain_times_out_and_notes_a_pause(run, filled):
     run("queue", "pause", "mail")
-    ran = run("queue", "drain", "mail", "--timeout", "100ms", code=5)
-    assert "mail is paused" in ran.err
-    assert "3 jobs are left in mail" in ran.err
+    result = run("queue", "drain", "mail", "--timeout", "100ms", code=5)
+    assert "mail is paused" in result.err
+    assert "3 jobs are left in mail" in result.err
 
 
-def test_drain_can_leave_the_scheduled_ones(run, filled):
+def test_drain_due_ignores_scheduled_jobs(run, filled):
     assert run("queue", "drain", "reports", "--due").out == "reports: empty\n"
     assert "1 jobs are left" in run("queue", "drain", "reports", "--timeout", "10ms", code=5).err

@@ -1,4 +1,4 @@
-"""From an empty folder to a job that ran, with nothing but the command."""
+"""``holdfast init`` and ``holdfast work``: from an empty folder to a finished job."""
 
 import json
 import signal
@@ -11,12 +11,12 @@ import holdfast
 HOLDFAST = [sys.executable, "-m", "holdfast"]
 
 
-def test_init_writes_what_works(run, folder):
-    said = run("init").out
-    assert "wrote holdfast.toml" in said
-    assert "wrote tasks.py" in said
-    made = subprocess.run([sys.executable, "tasks.py"], capture_output=True, text=True, check=True)
-    assert "is waiting" in made.stdout
+def test_init_writes_a_working_project(run, folder):
+    out = run("init").out
+    assert "wrote holdfast.toml" in out
+    assert "wrote tasks.py" in out
+    enqueued = subprocess.run([sys.executable, "tasks.py"], capture_output=True, text=True, check=True)
+    assert "is waiting" in enqueued.stdout
     worked = subprocess.run(
         [*HOLDFAST, "work", "tasks:app", "--until-drained"], capture_output=True, text=True, check=True
     )
@@ -32,9 +32,9 @@ def test_init_overwrites_nothing(run, folder):
     assert not (folder / "holdfast.toml").exists()
 
 
-def test_work_counts_what_it_did(folder):
+def test_work_prints_the_number_of_jobs_per_outcome(folder):
     (folder / "mine.py").write_text(
-        "from holdfast.app import Holdfast\n"
+        "from holdfast import Holdfast\n"
         "app = Holdfast('sqlite:///jobs.db')\n"
         "@app.handler('t', max_attempts=1)\n"
         "def t(payload):\n"
@@ -48,9 +48,9 @@ def test_work_counts_what_it_did(folder):
     assert json.loads(worked.stdout) == {"acked": 2, "dead": 1}
 
 
-def test_work_is_done_in_the_space_that_was_asked_for(folder):
+def test_work_runs_only_the_jobs_of_the_given_space(folder):
     (folder / "mine.py").write_text(
-        "from holdfast.app import Holdfast\n"
+        "from holdfast import Holdfast\n"
         "app = Holdfast('sqlite:///jobs.db')\n"
         "app.handler('t')(lambda payload: payload)\n"
     )
@@ -63,7 +63,7 @@ def test_work_is_done_in_the_space_that_was_asked_for(folder):
         assert [sum(count.done for count in store.space(space).counts()) for space in ("main", "tenant")] == [0, 1]
 
 
-def test_a_signal_ends_it_with_zero(run, folder):
+def test_a_signal_stops_the_worker_with_exit_code_zero(run, folder):
     run("init")
     process = subprocess.Popen(
         [*HOLDFAST, "work", "tasks:app"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -76,15 +76,15 @@ def test_a_signal_ends_it_with_zero(run, folder):
     assert (process.returncode, output) == (0, "nothing done\n")
 
 
-def test_an_app_that_is_not_there_is_named(run, folder):
+def test_a_missing_or_wrong_app_is_reported(run, folder):
     assert "wanted MODULE:APP" in run("work", "tasks", code=2).err
     assert "no module nowhere" in run("work", "nowhere:app", code=4).err
     (folder / "half.py").write_text("app = 5\n")
     assert "half has no other" in run("work", "half:other", code=4).err
     assert "wanted a Holdfast app" in run("work", "half:app", code=2).err
-    (folder / "empty.py").write_text("from holdfast.app import Holdfast\napp = Holdfast('memory://')\n")
+    (folder / "empty.py").write_text("from holdfast import Holdfast\napp = Holdfast('memory://')\n")
     assert "has no handlers" in run("work", "empty:app", code=2).err
 
 
-def test_bad_lengths_get_one_line(run):
+def test_an_invalid_duration_is_refused(run):
     assert "wanted" in run("work", "tasks:app", "--lease", "soon", code=2).err

@@ -1,4 +1,4 @@
-"""Every driver sits the exam. A new one joins by a line in ``HARNESSES``."""
+"""Every driver passes the conformance suite. A new driver joins by a line in ``HARNESSES``."""
 
 from collections import Counter
 
@@ -6,31 +6,31 @@ import pytest
 
 from holdfast.testing.drivers.conformance import LAWS, cases
 from holdfast.testing.drivers.conformance.__main__ import main
-from holdfast.testing.drivers.harness import Skipped, UrlHarness
+from holdfast.testing.drivers.harness import CaseSkipped, UrlHarness
 
 HARNESSES = {
     "memory": lambda _: UrlHarness("memory://"),
-    "sqlite": lambda request: UrlHarness(f"sqlite:///{_folder(request)}/conformance.db"),
+    "sqlite": lambda request: UrlHarness(f"sqlite:///{_new_folder(request)}/conformance.db"),
     "postgres": lambda request: UrlHarness(request.getfixturevalue("postgres_database")()),
 }
 
 
-def _folder(request):
+def _new_folder(request):
     return request.getfixturevalue("tmp_path_factory").mktemp("sqlite")
 
 
 @pytest.fixture(scope="module", params=HARNESSES)
 def harness(request):
-    made = HARNESSES[request.param](request)
-    yield made
-    made.close()
+    harness = HARNESSES[request.param](request)
+    yield harness
+    harness.close()
 
 
-@pytest.mark.parametrize("case", cases(), ids=lambda case: f"{case.verb}: {case.name}".replace(" ", "_"))
+@pytest.mark.parametrize("case", cases(), ids=lambda case: f"{case.topic}: {case.name}".replace(" ", "_"))
 def test_conformance(harness, case):
     try:
         case.run(harness)
-    except Skipped as skipped:
+    except CaseSkipped as skipped:
         pytest.skip(str(skipped))
 
 
@@ -39,9 +39,9 @@ def test_every_law_has_cases():
     assert cited == set(LAWS)
 
 
-def test_no_two_cases_of_a_verb_have_the_same_name():
-    counted = Counter((case.verb, case.name) for case in cases())
-    assert [name for name, count in counted.items() if count > 1] == []
+def test_no_two_cases_of_a_topic_have_the_same_name():
+    counts = Counter((case.topic, case.name) for case in cases())
+    assert [name for name, count in counts.items() if count > 1] == []
 
 
 def test_the_suite_runs_from_the_command_line(capsys):
@@ -49,5 +49,5 @@ def test_the_suite_runs_from_the_command_line(capsys):
     assert " 0 failed" in capsys.readouterr().out
 
 
-def test_a_choice_that_fits_no_case_is_an_error():
+def test_options_that_select_no_case_are_an_error():
     assert main(["memory://", "-k", "no such case"]) == 2

@@ -62,14 +62,14 @@ def table(page: str, first_heading: str) -> list[list[str]]:
 # docs/jobs.md -----------------------------------------------------------------------------------------------
 
 YEARS = "1970 to 9999"
-LENGTH = f"{bounds.MAX_LENGTH // DAY} days"
+LENGTH = f"{bounds.MAX_DURATION // DAY} days"
 COUNT = str(bounds.MAX_COUNT)
 MEBIBYTE, KIBIBYTE = 1 << 20, 1 << 10
 
 BOUNDS = {
     "type": "a name",
-    "payload": f"{bounds.MAX_PAYLOAD // MEBIBYTE} MiB encoded (a client may allow up to "
-    f"{bounds.MAX_STORED_PAYLOAD // MEBIBYTE} MiB), {bounds.MAX_DEPTH} levels",
+    "payload": f"{bounds.MAX_PAYLOAD_BYTES // MEBIBYTE} MiB encoded (a client may allow up to "
+    f"{bounds.MAX_STORED_PAYLOAD_BYTES // MEBIBYTE} MiB), {bounds.MAX_DEPTH} levels",
     "queue": "a name",
     "priority": f"{bounds.PRIORITIES[0]} to {bounds.PRIORITIES[-1]}",
     "run_at": YEARS,
@@ -81,9 +81,9 @@ BOUNDS = {
     "domain": "a text",
     "offset": f"0 to {2**63 - 1}, with a domain",
     "name": "a text",
-    "meta": f"{bounds.MAX_META // KIBIBYTE} KiB encoded, {bounds.MAX_DEPTH} levels; "
+    "meta": f"{bounds.MAX_META_BYTES // KIBIBYTE} KiB encoded, {bounds.MAX_DEPTH} levels; "
     "keys are texts, `holdfast.` is reserved",
-    "webhook": f"an http or https URL, {bounds.MAX_URL} characters",
+    "webhook": f"an http or https URL, {bounds.MAX_URL_CHARACTERS} characters",
     "id": "a name",
     "created_at": YEARS,
     "requested_run_at": YEARS,
@@ -92,11 +92,11 @@ BOUNDS = {
     "max_crashes": f"1 to {COUNT}, or none",
     "signature": "`<keyId>:<signature>`",
     "state": ", ".join(State),
-    "last_error": f"{bounds.MAX_ERROR} characters, the middle left out",
+    "last_error": f"{bounds.MAX_ERROR_CHARACTERS} characters, the middle left out",
     "failed_at": YEARS,
-    "dead_reason": f"{bounds.MAX_REASON} characters, the middle left out",
+    "dead_reason": f"{bounds.MAX_REASON_CHARACTERS} characters, the middle left out",
     "dead_at": YEARS,
-    "result": f"{bounds.MAX_STORED_PAYLOAD // MEBIBYTE} MiB",
+    "result": f"{bounds.MAX_STORED_PAYLOAD_BYTES // MEBIBYTE} MiB",
 }
 
 # What the client fills in has no default in code: these cells are prose.
@@ -127,8 +127,8 @@ def test_the_table_of_job_fields_is_the_one_of_the_code():
 
 def test_the_page_says_what_a_name_and_a_text_are():
     page = " ".join((DOCS / "jobs.md").read_text(encoding="utf-8").split())
-    assert f"at most {bounds.MAX_TEXT} bytes" in page
-    assert f"1 to {bounds.MAX_NAME} of the characters" in page
+    assert f"at most {bounds.MAX_TEXT_BYTES} bytes" in page
+    assert f"1 to {bounds.MAX_NAME_CHARACTERS} of the characters" in page
 
 
 # docs/worker.md ---------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ def option_of(field: Field[object]) -> str:
         return COMPUTED[field.name]
     if field.default is None:
         return "none"
-    return f"`{duration.exact(field.default) if isinstance(field.default, timedelta) else field.default}`"
+    return f"`{duration.format_exact(field.default) if isinstance(field.default, timedelta) else field.default}`"
 
 
 def test_the_table_of_worker_options_is_the_one_of_the_code():

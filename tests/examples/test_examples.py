@@ -1,4 +1,4 @@
-"""Every example runs and keeps its own asserts; those on Spark run in tests/spark."""
+"""Every example runs and its assertions hold; tests/spark runs the examples that need Spark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DEMO = EXAMPLES / "demo.py"
 ALL = sorted(path for path in EXAMPLES.glob("*.py") if not path.name.startswith("_"))
-SMALL = [path.name for path in ALL if "holdfast.spark" not in path.read_text("utf-8")]
+WITHOUT_SPARK = [path.name for path in ALL if "holdfast.spark" not in path.read_text("utf-8")]
 
 
 def run(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -24,34 +24,34 @@ def run(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Temporary files in a folder of the test, so that leftovers are seen."""
+    """Temporary files go to a folder of the test, so that remaining files are noticed."""
     return os.environ | {"TMPDIR": str(folder), "PYTHONIOENCODING": "utf-8", "COLUMNS": "80"}
 
 
-@pytest.mark.parametrize("name", SMALL)
-def test_example_runs_prints_and_leaves_nothing_behind(name, tmp_path):
-    ran = run(EXAMPLES / name, folder=tmp_path)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert ran.stdout
+@pytest.mark.parametrize("name", WITHOUT_SPARK)
+def test_an_example_runs_prints_and_removes_its_files(name, tmp_path):
+    result = run(EXAMPLES / name, folder=tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout
     assert list(tmp_path.iterdir()) == []
 
 
-def test_every_example_stands_in_the_readme():
+def test_the_readme_lists_every_example():
     readme = (EXAMPLES / "README.md").read_text("utf-8")
     assert [path.name for path in ALL if f"[`{path.name}`]({path.name})" not in readme] == []
 
 
-# The demo; that it works is shown in tests/spark ----------------------------------------------------------------
+# The demo; tests/spark runs it to the end -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("arguments", [("--orders", "5"), ("--out", str(EXAMPLES))])
-def test_the_demo_refuses_what_it_cannot_show(arguments, tmp_path):
-    ran = run(DEMO, *arguments, folder=tmp_path)
-    assert ran.returncode == 2
-    assert f"{arguments[0]}: wanted" in ran.stderr
+def test_the_demo_refuses_invalid_options(arguments, tmp_path):
+    result = run(DEMO, *arguments, folder=tmp_path)
+    assert result.returncode == 2
+    assert f"{arguments[0]}: wanted" in result.stderr
 
 
-@pytest.mark.xdist_group("spark")  # a second Spark beside that one would slow both down
+@pytest.mark.xdist_group("spark")  # two Spark sessions at a time would slow each other down
 def test_an_interrupted_demo_leaves_no_process(tmp_path):
     argv = [sys.executable, str(DEMO), "--out", str(tmp_path / "out")]
     with subprocess.Popen(argv, env=environment(tmp_path), stdout=subprocess.PIPE, start_new_session=True) as demo:
@@ -63,17 +63,17 @@ def test_an_interrupted_demo_leaves_no_process(tmp_path):
         demo.communicate(timeout=60)
     assert demo.returncode == 128 + signal.SIGTERM
     deadline = time.monotonic() + 60
-    while (left := of_session(demo.pid)) and time.monotonic() < deadline:
+    while (remaining := session_processes(demo.pid)) and time.monotonic() < deadline:
         time.sleep(0.2)
-    assert left == []
+    assert remaining == []
 
 
-def of_session(leader: int) -> list[int]:
-    """The processes that a session still has."""
-    found = []
+def session_processes(leader: int) -> list[int]:
+    """The process ids of a session."""
+    pids = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             state, _, _, session, *_ = stat.read_text().rpartition(")")[2].split()
             if int(session) == leader and state != "Z":
-                found.append(int(stat.parent.name))
-    return found
+                pids.append(int(stat.parent.name))
+    return pids

@@ -6,6 +6,7 @@ import psycopg
 import pytest
 
 import holdfast
+import holdfast.driver
 from holdfast.clock import DAY, SECOND
 from holdfast.model.lease import Note
 from holdfast.model.settlement import Ack, Retry
@@ -36,7 +37,7 @@ def test_a_heartbeat_is_a_hot_update(server, job):
             notes={held[0].job.id: Note(progress=b"%d" % beat)},
             now=NOW + beat * 10 * SECOND,
         )
-        assert all(isinstance(answer, holdfast.Lease) for answer in answers)
+        assert all(isinstance(answer, holdfast.driver.Lease) for answer in answers)
     store.close()
     with psycopg.connect(url, autocommit=True) as session:
         updates, hot = updates_of_jobs(session, 220)

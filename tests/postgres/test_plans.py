@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 import holdfast
+import holdfast.driver
 from holdfast.clock import MINUTE
 from holdfast.drivers.contract import JobFilter
 from holdfast.drivers.postgres import arrays, batch
@@ -148,12 +149,12 @@ def look(url: str, ks: tuple[int, ...], *, full: bool, session: Watched | None =
 
 
 def _lease():
-    return holdfast.Lease(job_id="nobody", token="1.0", fence=1, expires_at=1)
+    return holdfast.driver.Lease(job_id="nobody", token="1.0", fence=1, expires_at=1)
 
 
 def _record(number: int, **fields):
     plain = {"id": f"new-{number}", "type": "t", "queue": "q", "payload": b"{}", "created_at": NOW}
-    return holdfast.JobRecord(**{**plain, "idempotency_key": f"k{number}", "domain": f"d{number % 5}", **fields})
+    return holdfast.driver.JobRecord(**{**plain, "idempotency_key": f"k{number}", "domain": f"d{number % 5}", **fields})
 
 
 def test_no_verb_reads_a_whole_table_at_any_time_and_pages_follow_the_batch(database):

@@ -4,7 +4,7 @@ import pytest
 
 import holdfast
 from holdfast.drivers.postgres import listen
-from holdfast.testing.drivers.conformance import Outcome, cases, examine
+from holdfast.testing.drivers.conformance import CaseStatus, cases, run_cases
 from holdfast.testing.drivers.harness import UrlHarness
 from tests.postgres.pooler import Pooler
 
@@ -18,11 +18,11 @@ def pooled(postgres_database):
     pooler.close()
 
 
-def test_the_whole_exam_is_passed_behind_a_transaction_pooler(pooled):
+def test_every_conformance_case_passes_behind_a_transaction_pooler(pooled):
     through, _, pooler = pooled
     harness = UrlHarness(through)
-    verdicts = [one for one in examine(harness, cases()) if one.outcome is Outcome.FAILED]
-    failed = [f"{one.case.verb}: {one.case.name}: {one.reason}" for one in verdicts]
+    failures = [result for result in run_cases(harness, cases()) if result.status is CaseStatus.FAILED]
+    failed = [f"{failure.case.topic}: {failure.case.name}: {failure.reason}" for failure in failures]
     harness.close()
     assert failed == []
     assert pooler.transactions > 3000

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 import holdfast
-from holdfast.drivers.postgres.migrate import migrations
+from holdfast.drivers.postgres.migrations import migrations
 from holdfast.drivers.postgres.url import read
 from holdfast.errors import ConnectError, InvalidInput, SchemaMismatch, StoreUnavailable
 from holdfast.model.settlement import Ack

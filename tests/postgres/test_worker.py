@@ -7,7 +7,7 @@ import time
 
 import holdfast
 from holdfast import Client, JobRequest
-from tests.soak.crashes import crashes
+from tests.soak.server_crashes import run_server_crashes
 
 WORKER = """
 import sys
@@ -50,4 +50,4 @@ def test_a_worker_goes_on_after_a_crash_of_the_server(server):
 
 
 def test_workers_go_on_after_a_crash_under_load_and_nothing_is_lost_or_ends_twice(tmp_path):
-    crashes(tmp_path, workers=2, count=1)
+    run_server_crashes(tmp_path, workers=2, count=1)

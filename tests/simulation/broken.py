@@ -44,7 +44,7 @@ class KeysAreForgottenWithTheJob(MemoryDriver):
     @staticmethod
     def _remembers(space: Space, mapped: Dedupe, now: int) -> bool:
         row = space.rows.get(mapped.job_id)
-        return row is not None and not row.job.state.ended
+        return row is not None and not row.job.state.has_ended
 
 
 class AnyAckOfADoneJobSucceeds(MemoryDriver):

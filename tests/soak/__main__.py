@@ -1,6 +1,6 @@
-"""`python3 run soak`: the same faults as the tests, in large numbers. Bounded: it ends by itself.
+"""Run the fault tests in large numbers. Every soak is bounded: it ends without a signal.
 
-Prints one line per part with what was run. Exit code 1 if a promise was broken, with the seed or steps that show it.
+Prints one line per soak. The exit code is 1 if a guarantee was broken; the traceback has the seed or the steps.
 """
 
 from __future__ import annotations
@@ -15,77 +15,50 @@ from collections.abc import Callable
 from pathlib import Path
 
 import holdfast
-from holdfast.drivers.contract import Store
+from holdfast.driver import Store
 from holdfast.testing.drivers.simulation import simulate
-from holdfast.testing.drivers.state_machine import run_machine
+from holdfast.testing.drivers.state_machine import run_state_machine
 from tests.soak import postgres
-from tests.soak.audit import audits
-from tests.soak.crashes import crashes
-from tests.soak.history import history
-from tests.soak.kill import kill
-from tests.soak.poison import poison
-from tests.soak.restarts import restarts
-from tests.soak.zoo import zoo
+from tests.soak.history_kills import run_history_kills
+from tests.soak.hostile_handlers import run_hostile_handlers
+from tests.soak.planted_violations import run_planted_violations
+from tests.soak.poison import run_poison
+from tests.soak.random_kills import run_random_kills
+from tests.soak.rolling_restarts import run_rolling_restarts
+from tests.soak.server_crashes import run_server_crashes
 from tests.sqlite.test_processes import fight
 
 
-def fighting(folder: Path, scale: float) -> str:
+def _run_competing_processes(folder: Path, scale: float) -> str:
     jobs, kills = int(5000 * scale), int(60 * scale)
-    fight(folder / "fight.db", producers=3, consumers=5, jobs=jobs, kills=kills)
+    fight(folder / "processes.db", producers=3, consumers=5, jobs=jobs, kills=kills)
     return (
         f"8 processes on one SQLite file, {3 * jobs:,} jobs, {kills} SIGKILLs: none lost, none ended twice, no overlap"
     )
 
 
-def simulation(folder: Path, scale: float) -> str:
+def _run_simulation(folder: Path, scale: float) -> str:
     counts = {"memory": int(6000 * scale), "sqlite": int(600 * scale)}
     for name, count in counts.items():
-        opened = _spaces(name, folder)
+        open_store = _space_opener(name, folder)
         for seed in range(count):
-            report = simulate(10_000 + seed, open_store=opened)
+            report = simulate(10_000 + seed, open_store=open_store)
             assert report.failure is None, f"seed {report.seed} on {name}: {report.failure}"
-    return f"simulation, {counts['memory']:,} seeds on memory and {counts['sqlite']:,} on SQLite: no law broken"
+    return f"simulation with {counts['memory']:,} seeds on memory and {counts['sqlite']:,} on SQLite: no law broken"
 
 
-def machine(folder: Path, scale: float) -> str:
+def _run_state_machine(folder: Path, scale: float) -> str:
     counts = {"memory": int(1500 * scale), "sqlite": int(400 * scale)}
     for name, count in counts.items():
-        run_machine(_spaces(name, folder), max_examples=count, derandomize=False)
+        run_state_machine(_space_opener(name, folder), max_examples=count, derandomize=False)
     return (
-        f"state machine beside the oracle, {counts['memory']:,} games on memory and {counts['sqlite']:,} on SQLite: "
+        f"state machine against the oracle, {counts['memory']:,} runs on memory and {counts['sqlite']:,} on SQLite: "
         "no difference"
     )
 
 
-def killing(folder: Path, scale: float) -> str:
-    return kill(folder, workers=6, jobs=int(20_000 * scale), seconds=120 * scale)
-
-
-def poisoning(folder: Path, scale: float) -> str:
-    return poison(folder, jobs=int(1000 * scale))
-
-
-def stubborn(folder: Path, scale: float) -> str:
-    return zoo(folder, rounds=int(500 * scale))
-
-
-def restarting(folder: Path, scale: float) -> str:
-    return restarts(folder, count=int(50 * scale))
-
-
-def crashing(folder: Path, scale: float) -> str:
-    return crashes(folder, workers=3, count=max(1, int(10 * scale)))
-
-
-def remembering(folder: Path, scale: float) -> str:
-    return history(folder, kills=max(1, int(20 * scale)))
-
-
-def auditing(folder: Path, scale: float) -> str:
-    return audits(folder, rows=int(10_000_000 * scale))
-
-
-def _spaces(name: str, folder: Path) -> Callable[[], Store]:
+def _space_opener(name: str, folder: Path) -> Callable[[], Store]:
+    """A function that opens a new, empty space."""
     if name == "memory":
         return lambda: holdfast.connect("memory://", caller_clock=True)
     store = holdfast.connect(f"sqlite:///{folder}/{name}.db", caller_clock=True)
@@ -93,42 +66,47 @@ def _spaces(name: str, folder: Path) -> Callable[[], Store]:
     return lambda: store.space(f"space-{next(numbers)}")
 
 
-PARTS = {
-    "fight": fighting,
-    "simulation": simulation,
-    "machine": machine,
-    "kill": killing,
-    "poison": poisoning,
-    "zoo": stubborn,
-    "restarts": restarting,
-    "history": remembering,
-    "pg-crashes": lambda _, scale: postgres.crashes(scale),
-    "pg-workers": crashing,
-    "pg-sessions": lambda _, scale: postgres.sessions(scale),
-    "pg-snapshot": lambda _, scale: postgres.snapshot(scale),
-    "pg-fight": lambda _, scale: postgres.fighting(scale),
-    "pg-games": lambda _, scale: postgres.games(scale),
-    "audit": auditing,
+Soak = Callable[[Path, float], str]
+
+SOAKS: dict[str, Soak] = {
+    "processes": _run_competing_processes,
+    "simulation": _run_simulation,
+    "state-machine": _run_state_machine,
+    "kills": lambda folder, scale: run_random_kills(folder, workers=6, jobs=int(20_000 * scale), seconds=120 * scale),
+    "poison": lambda folder, scale: run_poison(folder, jobs=int(1000 * scale)),
+    "hostile-handlers": lambda folder, scale: run_hostile_handlers(folder, rounds=int(500 * scale)),
+    "restarts": lambda folder, scale: run_rolling_restarts(folder, count=int(50 * scale)),
+    "history": lambda folder, scale: run_history_kills(folder, kills=max(1, int(20 * scale))),
+    "pg-crashes": lambda _, scale: postgres.run_crashes(scale),
+    "pg-workers": lambda folder, scale: run_server_crashes(folder, workers=3, count=max(1, int(10 * scale))),
+    "pg-sessions": lambda _, scale: postgres.run_terminated_sessions(scale),
+    "pg-snapshot": lambda _, scale: postgres.run_old_snapshot(scale),
+    "pg-processes": lambda _, scale: postgres.run_competing_processes(scale),
+    "pg-simulation": lambda _, scale: postgres.run_simulation(scale),
+    "audit": lambda folder, scale: run_planted_violations(folder, rows=int(10_000_000 * scale)),
 }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="run soak", description=__doc__)
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="which parts; all if none is named")
-    parser.add_argument("--scale", type=float, default=1.0, help="times the usual numbers (default: 1)")
+    parser.add_argument(
+        "names", nargs="*", choices=[*SOAKS, []], metavar="NAME", help=f"by default all of: {', '.join(SOAKS)}"
+    )
+    parser.add_argument("--scale", type=float, default=1.0, help="a factor for the numbers of jobs and faults")
     options = parser.parse_args()
-    broken = 0
-    for name in options.parts or PARTS:
+    names = options.names or list(SOAKS)
+    failed = 0
+    for name in names:
         started = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="holdfast-soak-") as folder:
             try:
-                said = PARTS[name](Path(folder), options.scale)
+                result = SOAKS[name](Path(folder), options.scale)
             except Exception:
                 traceback.print_exc()
-                said, broken = "BROKEN, see above", broken + 1
-        print(f"{name:12} {time.monotonic() - started:6.1f} s  {said}", flush=True)
-    print(f"soak: {len(options.parts or PARTS) - broken} passed, {broken} failed")
-    return 1 if broken else 0
+                result, failed = "FAILED, see the traceback above", failed + 1
+        print(f"{name:16} {time.monotonic() - started:6.1f} s  {result}", flush=True)
+    print(f"soak: {len(names) - failed} passed, {failed} failed")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One job that takes down whatever process runs it, among many that do no harm."""
+"""One job that crashes every process that runs it, among many harmless jobs."""
 
 from __future__ import annotations
 
@@ -7,32 +7,34 @@ from dataclasses import replace
 from pathlib import Path
 
 import holdfast
-from holdfast.model.job import State
-from tests.soak.crew import crew, left, naps, until
-from tests.soak.hand import SEGFAULT
-from tests.soak.kill import ledger
+from holdfast.driver import State
+from tests.soak.ledger_checks import read_ledger
+from tests.soak.worker_group import count_unfinished, sleep_jobs, wait_until, worker_group
+from tests.soak.worker_program import SEGFAULT
 
 
-def poison(folder: Path, *, jobs: int) -> str:
-    """It ends alone in the dead letters, and no other job is the worse for it."""
+def run_poison(folder: Path, *, jobs: int) -> str:
+    """Check that the job becomes a dead letter after three crashes, and that no other job is affected."""
     url = f"sqlite:///{folder / 'poison.db'}"
     store = holdfast.connect(url)
-    records = naps([0.001] * jobs)
+    records = sleep_jobs([0.001] * jobs)
     place = random.Random(jobs).randrange(jobs // 4, jobs // 2)
     records[place] = replace(records[place], type=SEGFAULT, max_crashes=3)
     store.enqueue(records)
-    with crew(url, folder) as start:
-        hand = start(processes=2, lease=5, until_drained=True)
-        until(lambda: left(store) == 0, timeout=60 + jobs / 20, otherwise=lambda: f"{store.counts()} {hand.errors()}")
-        code = hand.end(30)
-        assert code == 0, hand.errors()
-    bad = store.get(records[place].id)
-    assert bad is not None
-    assert (bad.state, bad.dead_reason, bad.attempts, bad.crashes) == (State.DEAD, "poison", 3, 3)
-    others = [row for row in ledger(store) if row.job_id != bad.id]
-    assert len(others) == jobs - 1, "somebody else's attempt ended with it"
+    with worker_group(url, folder) as start:
+        worker = start(processes=2, lease=5, until_drained=True)
+        wait_until(
+            lambda: count_unfinished(store) == 0,
+            timeout=60 + jobs / 20,
+            otherwise=lambda: f"{store.counts()} {worker.errors()}",
+        )
+        code = worker.wait(30)
+        assert code == 0, worker.errors()
+    poison = store.get(records[place].id)
+    assert poison is not None
+    assert (poison.state, poison.dead_reason, poison.attempts, poison.crashes) == (State.DEAD, "poison", 3, 3)
+    others = [row for row in read_ledger(store) if row.job_id != poison.id]
+    assert len(others) == jobs - 1, "the crash also ended an attempt of another job"
     assert {(row.state, row.attempt) for row in others} == {(State.DONE, 1)}
     store.close()
-    return (
-        f"one segfaulting job among {jobs:,}: dead after 3 crashes, {len(others):,} others done at their first attempt"
-    )
+    return f"one segfaulting job among {jobs:,}: dead after 3 crashes, {len(others):,} other jobs done at first attempt"

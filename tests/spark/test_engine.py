@@ -148,6 +148,25 @@ def test_an_interrupted_run_releases_its_jobs(spark, app):
     assert [(record.state, record.attempts) for record in records] == [(State.READY, 0)] * 2
 
 
+def test_a_cancelled_job_is_counted_apart_from_dead_ones(spark, app):
+    @app.handler("slow")
+    def slow(_payload):
+        time.sleep(60)
+
+    answer = slow.enqueue(1)
+    seen = []
+
+    def cancel(progress):
+        seen.append(progress)
+        if progress.busy:
+            app.driver.cancel([answer.id])
+
+    [row] = run_queue(app, spark=spark, slots=1, options=OPTIONS, on_progress=cancel).collect()
+    assert app.client.get(answer.id).state is State.CANCELLED
+    assert row["ending"] == ledger(app)[-1].ending == "cancelled"
+    assert (seen[-1].dead, seen[-1].cancelled, seen[-1].settled["cancelled"]) == (0, 1, 1)
+
+
 def test_a_cancelled_spark_job_loses_no_job(spark, app):
     @app.handler("slow")
     def slow(payload):

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 import holdfast
+import holdfast.driver
 from holdfast.app import Holdfast
 from holdfast.clock import MINUTE
 from holdfast.model.registry import Change
@@ -54,7 +55,7 @@ def test_between_two_counts_the_slots_report_what_has_ended(store, monitor):
 
 def test_late_reports_of_slots_do_not_lower_the_numbers(store, monitor):
     for each in store.reserve(["default"], limit=5, lease_for=MINUTE):
-        holdfast.ack(store, each.lease)
+        holdfast.driver.ack(store, each.lease)
     report(store, 0, settled={"acked": 2})
     assert numbers(monitor.read()) == (8, 2, 0)
     assert numbers(monitor.read(final=True)) == (5, 5, 0)
@@ -70,7 +71,7 @@ def test_a_slot_that_ended_is_not_listed_but_its_attempts_count(store, monitor):
 
 def test_the_final_progress_is_exact(store, monitor):
     reservations = store.reserve(["default"], limit=2, lease_for=MINUTE)
-    holdfast.ack(store, reservations[0].lease)
+    holdfast.driver.ack(store, reservations[0].lease)
     assert numbers(monitor.read()) == (10, 0, 0)
     seen = monitor.read(final=True)
     assert (seen.ready, seen.inflight, seen.done, seen.dead) == (8, 1, 1, 0)
@@ -88,7 +89,7 @@ def test_rows_that_are_not_stored_yet_count_as_ready(store, monitor):
     report(store, 0, settled={"acked": 30})
     assert numbers(with_rows.read()) == (70, 30, 0)
     for each in store.reserve(["default"], limit=10, lease_for=MINUTE):
-        holdfast.ack(store, each.lease)
+        holdfast.driver.ack(store, each.lease)
     report(store, 0, settled={"acked": 10})
     assert numbers(with_rows.read(final=True)) == (0, 10, 0)  # the other rows were equal to these
 

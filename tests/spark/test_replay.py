@@ -11,10 +11,11 @@ from datetime import timedelta
 import pytest
 from click.testing import CliRunner
 
-from holdfast import Client, JobRequest, ack, fail
+from holdfast import Client, JobRequest
 from holdfast.cli.root import root
 from holdfast.clock import MINUTE
 from holdfast.connect import connect
+from holdfast.driver import ack, fail
 from holdfast.drivers.contract import JobFilter
 from holdfast.errors import InvalidInput, ReplayConflict
 from holdfast.spark import Replay, replay, sync
@@ -179,7 +180,7 @@ def test_the_command_shows_a_preview_asks_and_counts(spark, store, url, past):
     dead = ("--where", "state = 'dead'", "--queue", "again")
     assert "no history at" in run("--where", "true", source=f"{past[0]}/nowhere", code=4).stderr
     assert "wanted a condition in SQL over job_id, type" in run("--where", "colour = 1", code=2).stderr
-    assert "no ended job fits" in run("--where", "false").stderr
+    assert "no ended job matches" in run("--where", "false").stderr
     dry = run(*dead, "--dry-run").stdout
     assert "mail   mail  dead     10" in dry
     assert '{"to":"u0"}' in dry

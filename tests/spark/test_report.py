@@ -8,10 +8,11 @@ from html.parser import HTMLParser
 import pytest
 from click.testing import CliRunner
 
-from holdfast import Client, JobRequest, ack, fail
+from holdfast import Client, JobRequest
 from holdfast.cli.root import root
 from holdfast.clock import MINUTE
 from holdfast.connect import connect
+from holdfast.driver import ack, fail
 from holdfast.spark.report.plots import Series, plot
 
 

@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 import holdfast
+import holdfast.driver
 from holdfast.clock import MINUTE
 from holdfast.errors import StoreUnavailable
 from holdfast.model.job import JobRecord, State
@@ -71,7 +72,7 @@ def test_long_rows_are_stored_ahead_without_a_lease_for_all_slots(store):
 def test_jobs_in_the_store_go_before_new_rows(store):
     rows = row_source(store)
     [first] = reserve(rows, 1)
-    holdfast.retry(store, first.lease, error="once more")
+    holdfast.driver.retry(store, first.lease, error="once more")
     again, *others = reserve(rows, 1000)
     assert (again.job.id, again.job.attempts, len(others)) == (first.job.id, 2, SHORT_JOBS_BATCH)
 

@@ -6,8 +6,8 @@ import pytest
 
 import holdfast
 from benchmarks.jobs import fill
+from benchmarks.processes import run_timed
 from benchmarks.scale import MEASURED, Cluster, Costs, connections, limit, simulate, slots_to_fill
-from benchmarks.sides import seconds
 
 
 @pytest.mark.parametrize("handler", [0.0, 0.001, 0.01, 0.1])
@@ -48,7 +48,7 @@ def test_the_cost_of_a_job_predicts_the_cost_of_many(tmp_path):
         with holdfast.connect(url) as store:
             fill(store, jobs)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        seconds("contender_pair", "pair", url, "noop")
+        run_timed("worker_pair", "pair", url, "noop")
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 

@@ -12,6 +12,7 @@ import sys
 import uuid_utils
 
 import holdfast
+import holdfast.driver
 from holdfast.clock import SECOND
 from holdfast.drivers.contract import Store
 from holdfast.model.job import JobRecord
@@ -61,13 +62,13 @@ def consume(store: Store, name: str) -> None:
             continue
         leases = [reservation.lease for reservation in reserved]
         extended = store.extend(leases, lease_for=LEASE)
-        settlements = [_ending(dice, lease) for lease in extended if isinstance(lease, holdfast.Lease)]
+        settlements = [_ending(dice, lease) for lease in extended if isinstance(lease, holdfast.driver.Lease)]
         for settlement, refused in zip(settlements, store.settle(settlements), strict=True):
             if refused is None and isinstance(settlement, Ack | Fail):
                 say("ended", settlement.lease.job_id, settlement.lease.fence)
 
 
-def _ending(dice: random.Random, lease: holdfast.Lease) -> Settlement:
+def _ending(dice: random.Random, lease: holdfast.driver.Lease) -> Settlement:
     match dice.randrange(20):
         case 0:
             return Retry(lease, delay=dice.randrange(1000), error="again")

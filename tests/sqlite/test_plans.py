@@ -7,52 +7,52 @@ import pytest
 from holdfast.drivers.sqlite.statements import _STATEMENTS, sql
 
 LOOKS_FOR = {  # statement -> the index that each table must be searched by
-    "ack": {"holdfast_jobs_id"},
-    "held": {"holdfast_jobs_id"},
-    "held_ended": {"holdfast_ended_id"},
-    "held_expired": {"holdfast_jobs_leased"},
-    "held_of_worker": {"holdfast_jobs_leased"},
-    "leased_queues": {"holdfast_jobs_leased"},
-    "due": {"holdfast_jobs_lane"},
-    "probe": {"holdfast_jobs_lane", "PRIMARY KEY"},
-    "probe_types": {"holdfast_jobs_lane", "PRIMARY KEY"},
-    "heads": {"holdfast_jobs_lane", "PRIMARY KEY"},
-    "limits": {"holdfast_jobs_leased", "PRIMARY KEY"},
-    "known_ids": {"holdfast_jobs_id", "holdfast_ended_id"},
-    "known_keys": {"PRIMARY KEY", "holdfast_jobs_id"},
-    "pass_turn": {"holdfast_jobs_domain"},
-    "get": {"holdfast_jobs_id", "holdfast_ended_id"},
-    "find_hot": {"holdfast_jobs_id"},
-    "find_done": {"holdfast_ended_id"},
-    "find_ended": {"holdfast_ended_when"},
-    "trim_ended": {"holdfast_ended_when"},
-    "trim_dedupe": {"holdfast_dedupe_until", "holdfast_jobs_id", "holdfast_ended_id"},
-    "ledger": {"PRIMARY KEY"},
-    "ledger_mark": {"PRIMARY KEY"},
-    "ledger_rest": {"PRIMARY KEY"},
-    "registry_read": {"sqlite_autoindex_holdfast_registry_1"},
-    "registry_scan": {"sqlite_autoindex_holdfast_registry_1"},
+    "ack/insert_valid": {"holdfast_jobs_id"},
+    "settle/find_live": {"holdfast_jobs_id"},
+    "settle/find_ended": {"holdfast_ended_id"},
+    "reap/find_expired": {"holdfast_jobs_leased"},
+    "reap/find_of_worker": {"holdfast_jobs_leased"},
+    "reap/find_queues": {"holdfast_jobs_leased"},
+    "reserve/due": {"holdfast_jobs_lane"},
+    "reserve/find_lanes": {"holdfast_jobs_lane", "PRIMARY KEY"},
+    "reserve/find_lanes_of_types": {"holdfast_jobs_lane", "PRIMARY KEY"},
+    "wait/lane_heads": {"holdfast_jobs_lane", "PRIMARY KEY"},
+    "reserve/limits": {"holdfast_jobs_leased", "PRIMARY KEY"},
+    "enqueue/find_ids": {"holdfast_jobs_id", "holdfast_ended_id"},
+    "enqueue/find_keys": {"PRIMARY KEY", "holdfast_jobs_id"},
+    "domains/pass_turn": {"holdfast_jobs_domain"},
+    "admin/get": {"holdfast_jobs_id", "holdfast_ended_id"},
+    "find/live": {"holdfast_jobs_id"},
+    "find/done": {"holdfast_ended_id"},
+    "find/dead_or_cancelled": {"holdfast_ended_when"},
+    "trim/find_ended": {"holdfast_ended_when"},
+    "trim/dedupe": {"holdfast_dedupe_until", "holdfast_jobs_id", "holdfast_ended_id"},
+    "ledger/page": {"PRIMARY KEY"},
+    "ledger/mark": {"PRIMARY KEY"},
+    "ledger/rest": {"PRIMARY KEY"},
+    "registry/read": {"sqlite_autoindex_holdfast_registry_1"},
+    "registry/scan": {"sqlite_autoindex_holdfast_registry_1"},
 }
 IN_ORDER = {
-    "due",
-    "held_expired",
-    "held_of_worker",
-    "find_hot",
-    "find_done",
-    "trim_ended",
-    "ledger",
-    "ledger_mark",
-    "registry_scan",
+    "reserve/due",
+    "reap/find_expired",
+    "reap/find_of_worker",
+    "find/live",
+    "find/done",
+    "trim/find_ended",
+    "ledger/page",
+    "ledger/mark",
+    "registry/scan",
 }
-READS_EVERYTHING = {"counts", "dedupe_windows"}  # a person asked, or a table of a few rows
-SMALL = re.compile(r"SCAN (holdfast_acking|holdfast_settling|a|s|queues|types|asked|taken|json_each|CONSTANT)\b")
+READS_EVERYTHING = {"admin/counts", "enqueue/dedupe_windows"}  # a person asked, or a table of a few rows
+SMALL = re.compile(r"SCAN (holdfast_acking|holdfast_settling|a|s|queues|types|given|taken|json_each|CONSTANT)\b")
 
 
 @pytest.fixture
 def plan(store):
     def explain(name: str) -> list[str]:
         def read(connection):
-            for table in ("acking_table", "settling_table"):
+            for table in ("ack/create_table", "settle/create_table"):
                 connection.execute(sql(table).replace("TEMP TABLE", "TEMP TABLE IF NOT EXISTS"))
             marks = sql(name).count("?")
             names = dict.fromkeys(re.findall(r":(\w+)", sql(name)))
@@ -74,7 +74,7 @@ def test_a_statement_uses_its_index(plan, name):
         assert not [line for line in lines if "TEMP B-TREE" in line], lines
 
 
-@pytest.mark.parametrize("name", [name for name in _STATEMENTS if not name.endswith("_table")])
+@pytest.mark.parametrize("name", [name for name in _STATEMENTS if not name.endswith("/create_table")])
 def test_no_statement_scans_a_table_that_grows(plan, name):
     scans = [line for line in plan(name) if line.startswith("SCAN") and not SMALL.match(line)]
     assert name in READS_EVERYTHING or scans == []

@@ -6,11 +6,12 @@ import subprocess
 import sys
 import threading
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
 import holdfast
-from holdfast.drivers.sqlite.migrate import migrations
+from holdfast.drivers.sqlite.migrations import load
 from holdfast.errors import ConnectError, InvalidInput, SchemaMismatch, StoreBusy
 
 OPEN = "import holdfast, sys; holdfast.connect(sys.argv[1]).close()"
@@ -22,7 +23,7 @@ def test_many_processes_may_start_at_once_on_an_empty_file(path):
     with sqlite3.connect(path) as connection:
         applied = connection.execute("SELECT version, name, checksum FROM holdfast_migrations").fetchall()
     connection.close()
-    assert applied == [(one.version, one.name, one.checksum) for one in migrations()]
+    assert applied == [(one.version, one.name, one.checksum) for one in load()]
 
 
 def test_a_file_that_another_process_is_just_writing_to_is_waited_for(path):
@@ -45,8 +46,8 @@ def test_a_file_that_stays_locked_is_given_up_on_in_time(path):
 
 
 def test_a_checksum_does_not_depend_on_line_ends():
-    [first, *_] = migrations()
-    on_windows = first._replace(script=first.script.replace("\n", "\r\n"))
+    [first, *_] = load()
+    on_windows = replace(first, text=first.text.replace("\n", "\r\n"))
     assert on_windows.checksum == first.checksum
     assert len(first.checksum) == hashlib.sha256().digest_size * 2
 

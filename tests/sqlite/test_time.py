@@ -6,6 +6,7 @@ import time
 import pytest
 
 import holdfast
+import holdfast.driver
 from holdfast.clock import HOUR, SECOND, ManualClock
 from holdfast.errors import CallerClockRefused, StoreClosed
 from holdfast.model.settlement import Ack
@@ -33,7 +34,7 @@ def test_a_clock_that_steps_back_stands_still(path, job):
     [reservation] = store.reserve(["q"], limit=1, lease_for=10 * SECOND)
     clock.advance(-HOUR)
     [extended] = store.extend([reservation.lease], lease_for=10 * SECOND)
-    assert isinstance(extended, holdfast.Lease)
+    assert isinstance(extended, holdfast.driver.Lease)
     assert extended.expires_at == reservation.lease.expires_at
     assert store.settle([Ack(extended)]) == [None]
     assert store.ledger().items[0].ended_at == NOW

@@ -1,24 +1,24 @@
-"""Drivers and the oracle, side by side, through games that Hypothesis makes up."""
+"""The state machine: every driver answers as the oracle does, and every broken driver is caught."""
 
 from itertools import count
 
 import pytest
 
 from holdfast.connect import connect
-from holdfast.testing.drivers.state_machine import run_machine
+from holdfast.testing.drivers.state_machine import run_state_machine
 from tests.simulation.broken import BROKEN
 
 
 def test_the_memory_driver_answers_as_the_oracle_does():
-    run_machine(lambda: connect("memory://", caller_clock=True), max_examples=120, steps=50)
+    run_state_machine(lambda: connect("memory://", caller_clock=True), max_examples=120, steps=50)
 
 
 def test_the_sqlite_driver_answers_as_the_oracle_does(tmp_path):
     store = connect(f"sqlite:///{tmp_path}/machine.db", caller_clock=True)
     numbers = count()
     try:
-        # One file for all games: a space of its own is as empty as a new store, and much quicker to open.
-        run_machine(lambda: store.space(f"game-{next(numbers)}"), max_examples=30, steps=40)
+        # One file for all examples: a new space is as empty as a new store and opens much faster.
+        run_state_machine(lambda: store.space(f"example-{next(numbers)}"), max_examples=30, steps=40)
     finally:
         store.close()
 
@@ -27,12 +27,12 @@ def test_the_postgres_driver_answers_as_the_oracle_does(postgres_database):
     store = connect(postgres_database(), caller_clock=True)
     numbers = count()
     try:
-        run_machine(lambda: store.space(f"game-{next(numbers)}"), max_examples=30, steps=40)
+        run_state_machine(lambda: store.space(f"example-{next(numbers)}"), max_examples=30, steps=40)
     finally:
         store.close()
 
 
 @pytest.mark.parametrize("driver", BROKEN, ids=lambda driver: driver.__name__)
-def test_a_broken_driver_is_found_by_the_machine(driver):
+def test_a_broken_driver_is_caught_by_the_state_machine(driver):
     with pytest.raises((AssertionError, LookupError)):
-        run_machine(lambda: driver(caller_clock=True), max_examples=300, steps=50, shrink=False)
+        run_state_machine(lambda: driver(caller_clock=True), max_examples=300, steps=50, shrink=False)

@@ -1,4 +1,4 @@
-"""The async client: the same answers as the client's, and no thread held while it waits."""
+"""The async client: the answers are those of the client, and a waiting call holds no thread."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from holdfast.model.lease import Enqueued, Lease
 from holdfast.model.request import META_RETRY, JobRequest
 from holdfast.model.retry import NoDelay
 
-Scene = Callable[[AsyncClient], Awaitable[None]]
+Scenario = Callable[[AsyncClient], Awaitable[None]]
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -32,20 +32,20 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     return connect({"memory": "memory://", "sqlite": f"sqlite:///{tmp_path / 'jobs.db'}"}[request.param])
 
 
-def play(store: Store, scene: Scene) -> None:
-    async def played() -> None:
+def run_scenario(store: Store, scenario: Scenario) -> None:
+    async def main() -> None:
         async with AsyncClient(store) as client:
-            await scene(client)
+            await scenario(client)
 
-    asyncio.run(played())
+    asyncio.run(main())
 
 
-def leased(client: AsyncClient) -> Lease:
+def lease_next(client: AsyncClient) -> Lease:
     [reservation] = client.driver.reserve(["default"], limit=1, lease_for=60 * SECOND)
     return reservation.lease
 
 
-def public(cls: type) -> dict[str, list[str]]:
+def public_methods(cls: type) -> dict[str, list[str]]:
     return {
         name: list(inspect.signature(method).parameters)
         for name, method in inspect.getmembers(cls, inspect.isfunction)
@@ -53,22 +53,22 @@ def public(cls: type) -> dict[str, list[str]]:
     }
 
 
-def test_the_surface_is_the_clients():
-    assert public(AsyncClient) == public(Client)
+def test_the_methods_are_those_of_the_client():
+    assert public_methods(AsyncClient) == public_methods(Client)
 
 
-def test_a_job_brings_its_retry_policy(store: Store):
-    async def scene(client: AsyncClient) -> None:
+def test_a_job_carries_its_retry_policy(store: Store):
+    async def scenario(client: AsyncClient) -> None:
         answer = await client.enqueue(JobRequest(type="t", retry=NoDelay()))
         record = await client.get(answer.id)
         assert record is not None
         assert record.meta == {META_RETRY: "none"}
 
-    play(store, scene)
+    run_scenario(store, scenario)
 
 
 def test_enqueue_get_wait_and_result(store: Store):
-    async def scene(client: AsyncClient) -> None:
+    async def scenario(client: AsyncClient) -> None:
         answer = await client.enqueue(JobRequest(type="t", payload=1))
         assert answer == Enqueued(id=answer.id, existed=False)
         answers = await client.enqueue([JobRequest(type="t")] * 3)
@@ -77,7 +77,7 @@ def test_enqueue_get_wait_and_result(store: Store):
         record = await client.get(answer.id)
         assert record is not None
         assert record.payload == b"1"
-        lease = leased(client)
+        lease = lease_next(client)
         waiting = asyncio.create_task(client.wait(answer.id, timeout=60))
         await asyncio.sleep(0)
         ack(client.driver, lease, result=b"[1]")
@@ -86,11 +86,11 @@ def test_enqueue_get_wait_and_result(store: Store):
         with pytest.raises(JobNotDone):
             await client.result(answers[0].id)
 
-    play(store, scene)
+    run_scenario(store, scenario)
 
 
 def test_conflicts_unknown_jobs_and_cancelling(store: Store):
-    async def scene(client: AsyncClient) -> None:
+    async def scenario(client: AsyncClient) -> None:
         first = await client.enqueue(JobRequest(type="t", payload=1, idempotency_key="k"))
         other = JobRequest(type="t", payload=2, idempotency_key="k")
         with pytest.raises(EnqueueConflict):
@@ -103,11 +103,11 @@ def test_conflicts_unknown_jobs_and_cancelling(store: Store):
         assert await client.cancel(first.id) is State.CANCELLED
         assert (await client.wait(first.id, timeout=0)).state is State.CANCELLED
 
-    play(store, scene)
+    run_scenario(store, scenario)
 
 
-def test_many_can_wait_at_once_without_a_thread_for_each(store: Store):
-    async def scene(client: AsyncClient) -> None:
+def test_many_calls_can_wait_at_once_without_a_thread_for_each(store: Store):
+    async def scenario(client: AsyncClient) -> None:
         answers = await client.enqueue([JobRequest(type="t")] * 200)
         waiting = [asyncio.create_task(client.wait(answer.id, timeout=60)) for answer in answers]
         while not all(task.done() for task in waiting):
@@ -117,37 +117,37 @@ def test_many_can_wait_at_once_without_a_thread_for_each(store: Store):
             await asyncio.sleep(0.005)
         assert {task.result().state for task in waiting} == {State.DONE}
 
-    play(store, scene)
+    run_scenario(store, scenario)
 
 
 def test_a_cancelled_wait_ends_at_once(store: Store):
-    async def scene(client: AsyncClient) -> None:
+    async def scenario(client: AsyncClient) -> None:
         answer = await client.enqueue(JobRequest(type="t"))
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
                 await client.wait(answer.id, timeout=None)
 
-    play(store, scene)
+    run_scenario(store, scenario)
 
 
 def test_leaving_the_context_closes_the_driver(store: Store):
-    async def scene(client: AsyncClient) -> None:
+    async def scenario(client: AsyncClient) -> None:
         await client.enqueue(JobRequest(type="t"))
 
-    play(store, scene)
+    run_scenario(store, scenario)
     with pytest.raises(StoreClosed):
         store.get("j1")
 
 
-def test_a_connection_is_used_from_a_thread(tmp_path: Path):
+def test_a_connection_is_used_from_another_thread(tmp_path: Path):
     path = tmp_path / "shop.db"
     store = connect(f"sqlite:///{path}")
     with closing(sqlite3.connect(path, check_same_thread=False)) as connection:
 
-        async def scene(client: AsyncClient) -> None:
+        async def scenario(client: AsyncClient) -> None:
             answer = await client.enqueue(JobRequest(type="t"), connection=connection)
             assert await client.get(answer.id) is None
             connection.commit()
             assert await client.get(answer.id) is not None
 
-        play(store, scene)
+        run_scenario(store, scenario)

@@ -1,4 +1,4 @@
-"""The client against the drivers at hand: what it stores, in which pieces, what it sees, and what it refuses."""
+"""The client on the memory and SQLite drivers: what it stores, in which batches, what it reads and what it refuses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import client as module
-from holdfast.client import Client, pauses
+from holdfast.client import Client, poll_pauses
 from holdfast.clock import SECOND, ManualClock
 from holdfast.connect import connect
 from holdfast.drivers.memory import MemoryDriver
@@ -36,8 +36,8 @@ from holdfast.model.request import JobRequest
 from holdfast.wire.records import to_job
 
 
-class Recording(MemoryDriver):
-    """A memory driver that remembers how many jobs came in each call."""
+class RecordingDriver(MemoryDriver):
+    """A memory driver that records how many jobs each call had."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,13 +64,13 @@ def client(url: str, clock: ManualClock) -> Iterator[Client]:
         yield Client(store, clock=clock)
 
 
-def leased(client: Client) -> Lease:
-    """The lease of the next job, long enough for any test."""
+def lease_next(client: Client) -> Lease:
+    """Reserve the next job, and return its lease."""
     [reservation] = client.driver.reserve(["default"], limit=1, lease_for=SECOND)
     return reservation.lease
 
 
-def test_one_request_gets_one_answer_and_can_be_looked_at(client: Client, clock: ManualClock):
+def test_one_request_has_one_answer_and_its_job_can_be_read(client: Client, clock: ManualClock):
     answer = client.enqueue(JobRequest(type="mail.send", payload={"to": "ada"}))
     assert answer == Enqueued(id=answer.id, existed=False)
     record = client.get(answer.id)
@@ -78,11 +78,11 @@ def test_one_request_gets_one_answer_and_can_be_looked_at(client: Client, clock:
     assert (record.payload, record.created_at, record.state) == (b'{"to":"ada"}', clock.now(), State.READY)
 
 
-def test_an_unknown_id_is_none(client: Client):
+def test_get_returns_none_for_an_unknown_id(client: Client):
     assert client.get("nobody") is None
 
 
-def test_a_list_gets_a_list_in_its_order(client: Client):
+def test_a_list_of_requests_has_a_list_of_answers_in_the_same_order(client: Client):
     answers = client.enqueue([JobRequest(type="t", payload=n) for n in range(5)])
     records = [client.get(answer.id) for answer in answers]
     assert [record and record.payload for record in records] == [b"0", b"1", b"2", b"3", b"4"]
@@ -104,7 +104,7 @@ def test_the_same_key_makes_one_job(client: Client):
     assert same == Enqueued(id=first.id, existed=True)
 
 
-def test_the_same_key_with_another_payload_is_an_error_that_names_the_job(client: Client):
+def test_the_same_key_with_another_payload_raises_an_error_that_names_the_job(client: Client):
     first = client.enqueue(JobRequest(type="t", payload=1, idempotency_key="k"))
     with pytest.raises(EnqueueConflict, match=f"job {first.id}: wanted the payload that key 'k' was") as conflict:
         client.enqueue(JobRequest(type="t", payload=2, idempotency_key="k"))
@@ -115,7 +115,7 @@ def test_the_same_key_with_another_payload_is_an_error_that_names_the_job(client
     assert record.payload == b"1"
 
 
-def test_a_conflict_in_a_list_comes_after_everything_was_stored_and_brings_the_answers(client: Client):
+def test_a_conflict_in_a_list_is_raised_after_all_jobs_were_stored_and_carries_the_answers(client: Client):
     keys = ["a", "b", "a", "c", "b"]
     requests = [JobRequest(type="t", payload=n, idempotency_key=key) for n, key in enumerate(keys)]
     with pytest.raises(EnqueueConflict, match="the first of 2 conflicts in 5 jobs") as conflict:
@@ -123,11 +123,11 @@ def test_a_conflict_in_a_list_comes_after_everything_was_stored_and_brings_the_a
     answers = conflict.value.answers
     assert [answer.conflict for answer in answers] == [False, False, True, False, True]
     assert (conflict.value.job_id, conflict.value.key) == (answers[0].id, "a")
-    stored = [client.get(answers[place].id) for place in (0, 1, 3)]
+    stored = [client.get(answers[index].id) for index in (0, 1, 3)]
     assert [record and record.payload for record in stored] == [b"0", b"1", b"3"]
 
 
-def test_a_conflict_can_be_returned_instead(client: Client):
+def test_a_conflict_can_be_returned_instead_of_raised(client: Client):
     first = client.enqueue(JobRequest(type="t", payload=1, idempotency_key="k"))
     other = JobRequest(type="t", payload=2, idempotency_key="k")
     expected = Enqueued(id=first.id, existed=True, conflict=True)
@@ -137,17 +137,17 @@ def test_a_conflict_can_be_returned_instead(client: Client):
         client.enqueue(other, on_conflict="ignore")  # type: ignore[call-overload]
 
 
-def test_a_long_list_is_stored_in_bounded_pieces():
-    driver = Recording()
-    answers = Client(driver).enqueue([JobRequest(type="t")] * (2 * module.BATCH + 1))
-    assert driver.batches == [module.BATCH, module.BATCH, 1]
-    assert len({answer.id for answer in answers}) == 2 * module.BATCH + 1
-    assert module.BATCH <= bounds.MAX_BATCH
+def test_a_long_list_is_stored_in_bounded_batches():
+    driver = RecordingDriver()
+    answers = Client(driver).enqueue([JobRequest(type="t")] * (2 * module.MAX_BATCH_JOBS + 1))
+    assert driver.batches == [module.MAX_BATCH_JOBS, module.MAX_BATCH_JOBS, 1]
+    assert len({answer.id for answer in answers}) == 2 * module.MAX_BATCH_JOBS + 1
+    assert module.MAX_BATCH_JOBS <= bounds.MAX_BATCH_ITEMS
 
 
-def test_many_payloads_become_jobs_that_are_alike_in_all_else(client: Client):
-    like = JobRequest(type="page.fetch", queue="pages", priority=3, meta={"source": "a list"})
-    answers = client.enqueue_many(like, ({"page": number} for number in range(3)))
+def test_many_payloads_become_jobs_that_share_all_other_fields(client: Client):
+    template = JobRequest(type="page.fetch", queue="pages", priority=3, meta={"source": "a list"})
+    answers = client.enqueue_many(template, ({"page": number} for number in range(3)))
     records = [client.get(answer.id) for answer in answers]
     assert [record.payload for record in records if record] == [b'{"page":0}', b'{"page":1}', b'{"page":2}']
     assert {(r.type, r.queue, r.priority, r.meta["source"]) for r in records if r} == {
@@ -155,21 +155,21 @@ def test_many_payloads_become_jobs_that_are_alike_in_all_else(client: Client):
     }
 
 
-def test_each_of_many_has_its_own_key(client: Client):
-    like = JobRequest(type="page.fetch")
-    first = client.enqueue_many(like, [1, 2], keys=["a", "b"])
+def test_each_of_many_payloads_has_its_own_key(client: Client):
+    template = JobRequest(type="page.fetch")
+    first = client.enqueue_many(template, [1, 2], keys=["a", "b"])
     with pytest.raises(EnqueueConflict) as caught:
-        client.enqueue_many(like, [1, 3, 4], keys=["a", "b", "c"])
+        client.enqueue_many(template, [1, 3, 4], keys=["a", "b", "c"])
     assert [answer.existed for answer in caught.value.answers] == [True, True, False]
     assert [answer.id for answer in caught.value.answers[:2]] == [answer.id for answer in first]
 
 
-def test_one_bad_payload_or_key_of_many_stores_nothing(client: Client):
-    like = JobRequest(type="page.fetch")
+def test_one_bad_payload_or_key_among_many_stores_nothing(client: Client):
+    template = JobRequest(type="page.fetch")
     for wrong in (
-        lambda: client.enqueue_many(like, [1, float("nan")]),
-        lambda: client.enqueue_many(like, [1, 2], keys=["a"]),
-        lambda: client.enqueue_many(like, [1, 2], keys=["a", "\n"]),
+        lambda: client.enqueue_many(template, [1, float("nan")]),
+        lambda: client.enqueue_many(template, [1, 2], keys=["a"]),
+        lambda: client.enqueue_many(template, [1, 2], keys=["a", "\n"]),
         lambda: client.enqueue_many(JobRequest(type="page.fetch", idempotency_key="all"), [1]),
         lambda: client.enqueue_many("page.fetch", [1]),  # type: ignore[arg-type]
     ):
@@ -178,41 +178,41 @@ def test_one_bad_payload_or_key_of_many_stores_nothing(client: Client):
     assert not client.driver.find().items  # type: ignore[attr-defined]
 
 
-def test_many_are_stored_in_bounded_pieces():
-    driver = Recording()
-    Client(driver).enqueue_many(JobRequest(type="t"), range(module.BATCH + 1))
-    assert driver.batches == [module.BATCH, 1]
+def test_many_payloads_are_stored_in_bounded_batches():
+    driver = RecordingDriver()
+    Client(driver).enqueue_many(JobRequest(type="t"), range(module.MAX_BATCH_JOBS + 1))
+    assert driver.batches == [module.MAX_BATCH_JOBS, 1]
 
 
-def test_large_payloads_make_smaller_pieces():
-    driver = Recording()
-    third = "x" * (module.BATCH_BYTES // 3 - 2)
-    larger = "x" * (module.BATCH_BYTES + 1)
+def test_large_payloads_make_smaller_batches():
+    driver = RecordingDriver()
+    third = "x" * (module.MAX_BATCH_BYTES // 3 - 2)
+    larger = "x" * (module.MAX_BATCH_BYTES + 1)
     requests = [JobRequest(type="t", payload=payload) for payload in (third, third, third, third, larger, 1)]
-    Client(driver, max_payload=bounds.MAX_STORED_PAYLOAD).enqueue(requests)
+    Client(driver, max_payload=bounds.MAX_STORED_PAYLOAD_BYTES).enqueue(requests)
     assert driver.batches == [3, 1, 1, 1]
 
 
 def test_one_bad_payload_stores_nothing():
-    driver = Recording()
+    driver = RecordingDriver()
     with pytest.raises(PayloadError, match="payload: wanted a JSON value"):
         Client(driver).enqueue([JobRequest(type="t"), JobRequest(type="t", payload=object())])
     assert driver.batches == []
 
 
 @pytest.mark.parametrize("wrong", [JobDefinition(type="t"), {"type": "t"}, "t", ["t"], None, 1])
-def test_what_is_no_request_is_refused(client: Client, wrong: object):
+def test_a_value_that_is_not_a_request_is_refused(client: Client, wrong: object):
     with pytest.raises(InvalidInput, match="request: wanted a JobRequest"):
         client.enqueue(wrong)  # type: ignore[call-overload]
 
 
-def test_the_size_of_payloads_is_the_clients_choice_within_bounds(client: Client):
-    with pytest.raises(PayloadError, match=f"wanted at most {bounds.MAX_PAYLOAD} bytes"):
-        client.enqueue(JobRequest(type="t", payload="x" * bounds.MAX_PAYLOAD))
-    larger = Client(client.driver, max_payload=2 * bounds.MAX_PAYLOAD)
-    assert not larger.enqueue(JobRequest(type="t", payload="x" * bounds.MAX_PAYLOAD)).existed
+def test_the_client_chooses_the_largest_payload_within_bounds(client: Client):
+    with pytest.raises(PayloadError, match=f"wanted at most {bounds.MAX_PAYLOAD_BYTES} bytes"):
+        client.enqueue(JobRequest(type="t", payload="x" * bounds.MAX_PAYLOAD_BYTES))
+    larger = Client(client.driver, max_payload=2 * bounds.MAX_PAYLOAD_BYTES)
+    assert not larger.enqueue(JobRequest(type="t", payload="x" * bounds.MAX_PAYLOAD_BYTES)).existed
     with pytest.raises(InvalidInput, match="max_payload: wanted a whole number from 1 to"):
-        Client(client.driver, max_payload=bounds.MAX_STORED_PAYLOAD + 1)
+        Client(client.driver, max_payload=bounds.MAX_STORED_PAYLOAD_BYTES + 1)
 
 
 class Doubled:
@@ -226,8 +226,8 @@ class Doubled:
 
 
 def test_a_codec_is_given_as_an_object_or_by_name(client: Client):
-    mine = Client(client.driver, codec=Doubled())
-    mine.enqueue(JobRequest(type="t", payload="ab"))
+    doubling = Client(client.driver, codec=Doubled())
+    doubling.enqueue(JobRequest(type="t", payload="ab"))
     [reservation] = client.driver.reserve(["default"], limit=1, lease_for=1)
     assert reservation.job.payload == b"abab"
     assert to_job(reservation, Doubled()).payload == "ab"
@@ -238,7 +238,7 @@ def test_a_codec_is_given_as_an_object_or_by_name(client: Client):
 # In the caller's transaction --------------------------------------------------------------------------------
 
 
-def test_jobs_of_a_connection_exist_once_the_caller_commits(tmp_path: Path):
+def test_jobs_enqueued_on_a_connection_exist_once_the_caller_commits(tmp_path: Path):
     path = tmp_path / "shop.db"
     with connect(f"sqlite:///{path}") as store, closing(sqlite3.connect(path)) as connection:
         client = Client(store)
@@ -252,7 +252,7 @@ def test_jobs_of_a_connection_exist_once_the_caller_commits(tmp_path: Path):
         assert client.get(lost.id) is None
 
 
-def test_a_store_without_transactions_says_so():
+def test_a_store_without_transactions_refuses_a_connection():
     with pytest.raises(Unsupported, match="memory driver does not offer enqueue in the caller's transaction"):
         Client(connect("memory://")).enqueue(JobRequest(type="t"), connection=object())
 
@@ -261,77 +261,77 @@ def test_a_joined_driver_only_enqueues(tmp_path: Path):
     path = tmp_path / "shop.db"
     with connect(f"sqlite:///{path}") as store, closing(sqlite3.connect(path)) as connection:
         joined = Client(store.joined(connection))
-        for look in (joined.get, joined.cancel, joined.result, lambda job_id: joined.wait(job_id, timeout=0)):
-            with pytest.raises(Unsupported, match="looking at jobs"):
-                look("j1")
+        for call in (joined.get, joined.cancel, joined.result, lambda job_id: joined.wait(job_id, timeout=0)):
+            with pytest.raises(Unsupported, match="reading jobs"):
+                call("j1")
 
 
 # Waiting, cancelling, results -------------------------------------------------------------------------------
 
 
-def test_waiting_gives_the_job_once_it_has_ended(client: Client):
+def test_wait_returns_the_job_once_it_has_ended(client: Client):
     answer = client.enqueue(JobRequest(type="t"))
-    lease = leased(client)
-    found: list[JobRecord] = []
-    waiter = threading.Thread(target=lambda: found.append(client.wait(answer.id, timeout=60)))
+    lease = lease_next(client)
+    records: list[JobRecord] = []
+    waiter = threading.Thread(target=lambda: records.append(client.wait(answer.id, timeout=60)))
     waiter.start()
     ack(client.driver, lease, result=b'{"sent":3}')
     waiter.join()
-    assert [record.state for record in found] == [State.DONE]
-    assert client.result(found[0]) == {"sent": 3}
+    assert [record.state for record in records] == [State.DONE]
+    assert client.result(records[0]) == {"sent": 3}
 
 
-def test_a_job_that_has_ended_is_not_waited_for(client: Client):
+def test_wait_returns_at_once_for_a_job_that_has_ended(client: Client):
     dead, cancelled = client.enqueue([JobRequest(type="t")] * 2)
-    fail(client.driver, leased(client), reason="no use")
+    fail(client.driver, lease_next(client), reason="no use")
     client.cancel(cancelled.id)
     assert client.wait(dead.id, timeout=0).dead_reason == "no use"
     assert client.wait(cancelled.id, timeout=None).state is State.CANCELLED
 
 
 @pytest.mark.parametrize("timeout", [0, 0.01, timedelta(milliseconds=10)])
-def test_waiting_too_long_tells_the_last_state(client: Client, timeout: timedelta | float):
+def test_a_wait_that_times_out_reports_the_last_state(client: Client, timeout: timedelta | float):
     answer = client.enqueue(JobRequest(type="t"))
-    leased(client)
+    lease_next(client)
     with pytest.raises(WaitTimeout, match="wanted it to end within the timeout, it is inflight") as timed_out:
         client.wait(answer.id, timeout=timeout)
     assert (timed_out.value.job_id, timed_out.value.state) == (answer.id, State.INFLIGHT)
     assert isinstance(timed_out.value, TimeoutError)
 
 
-def test_an_unknown_job_is_neither_waited_for_nor_cancelled(client: Client):
-    for look in (client.cancel, client.result, lambda job_id: client.wait(job_id, timeout=None)):
+def test_an_unknown_job_can_be_neither_waited_for_nor_cancelled(client: Client):
+    for call in (client.cancel, client.result, lambda job_id: client.wait(job_id, timeout=None)):
         with pytest.raises(JobNotFound, match="job nobody: wanted a job of this space") as unknown:
-            look("nobody")
+            call("nobody")
         assert unknown.value.job_id == "nobody"
 
 
 @pytest.mark.parametrize("wrong", [-1, -0.001, math.nan, timedelta(seconds=-1), "1"])
-def test_a_timeout_that_is_none_is_refused_before_anything_is_looked_at(client: Client, wrong):
-    with pytest.raises(InvalidInput, match="timeout: wanted a timedelta, seconds from 0, or None for ever"):
+def test_an_invalid_timeout_is_refused_before_the_store_is_read(client: Client, wrong):
+    with pytest.raises(InvalidInput, match="timeout: wanted a timedelta, seconds from 0, or None for no limit"):
         client.wait("nobody", timeout=wrong)
 
 
-def test_pauses_grow_and_the_last_one_ends_at_the_deadline():
+def test_poll_pauses_grow_and_the_last_one_ends_at_the_deadline():
     now = [1000.0]
-    given = []
-    for pause in pauses(1, lambda: now[0]):
-        given.append(pause)
+    pauses = []
+    for pause in poll_pauses(1, lambda: now[0]):
+        pauses.append(pause)
         now[0] += pause
-    assert given[:3] == pytest.approx([0.002, 0.003, 0.0045])
-    assert max(given) == module.LONGEST_PAUSE
+    assert pauses[:3] == pytest.approx([0.002, 0.003, 0.0045])
+    assert max(pauses) == module.MAX_POLL_SECONDS
     assert now[0] == pytest.approx(1001)
-    assert sorted(given[:-1]) == given[:-1]
+    assert sorted(pauses[:-1]) == pauses[:-1]
 
 
-def test_pauses_without_a_timeout_go_on():
-    assert list(itertools.islice(pauses(None), 1000))[-1] == module.LONGEST_PAUSE
-    assert list(pauses(0)) == []
+def test_poll_pauses_without_a_timeout_have_no_end():
+    assert list(itertools.islice(poll_pauses(None), 1000))[-1] == module.MAX_POLL_SECONDS
+    assert list(poll_pauses(0)) == []
 
 
-def test_cancelling_ends_what_waits_and_asks_what_runs(client: Client):
+def test_cancel_ends_a_waiting_job_and_asks_a_running_one_to_stop(client: Client):
     running, waiting = client.enqueue([JobRequest(type="t")] * 2)
-    lease = leased(client)
+    lease = lease_next(client)
     assert client.cancel(running.id) is State.INFLIGHT
     assert client.cancel(waiting.id) is State.CANCELLED
     fail(client.driver, lease, reason="stopped")
@@ -339,9 +339,9 @@ def test_cancelling_ends_what_waits_and_asks_what_runs(client: Client):
     assert client.cancel(running.id) is State.CANCELLED
 
 
-def test_a_job_that_gave_nothing_has_the_result_none(client: Client):
+def test_a_job_whose_handler_returned_none_has_the_result_none(client: Client):
     answer = client.enqueue(JobRequest(type="t"))
-    ack(client.driver, leased(client))
+    ack(client.driver, lease_next(client))
     assert client.result(answer.id) is None
 
 
@@ -349,7 +349,7 @@ def test_a_job_that_is_not_done_has_no_result(client: Client):
     answer = client.enqueue(JobRequest(type="t"))
     with pytest.raises(JobNotDone, match="wanted it done, it is ready"):
         client.result(answer.id)
-    fail(client.driver, leased(client), reason="no use", error="ValueError: 1")
+    fail(client.driver, lease_next(client), reason="no use", error="ValueError: 1")
     with pytest.raises(JobNotDone, match="wanted it done, it is dead: no use") as dead:
         client.result(answer.id)
     assert (dead.value.state, dead.value.reason, dead.value.error) == (State.DEAD, "no use", "ValueError: 1")
@@ -357,6 +357,6 @@ def test_a_job_that_is_not_done_has_no_result(client: Client):
 
 def test_a_result_that_is_not_json_cannot_be_read(client: Client):
     answer = client.enqueue(JobRequest(type="t"))
-    ack(client.driver, leased(client), result=b"\xff")
+    ack(client.driver, lease_next(client), result=b"\xff")
     with pytest.raises(PayloadError, match="result: wanted JSON"):
         client.result(answer.id)

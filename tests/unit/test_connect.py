@@ -113,7 +113,8 @@ def installed(tmp_path: Path, monkeypatch):
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: other-driver\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
-        f"[{module.GROUP}]\ngreen = other_driver:open_url\nbroken = other_driver_that_is_not_here:open_url\n"
+        f"[{module.ENTRY_POINT_GROUP}]\n"
+        "green = other_driver:open_url\nbroken = other_driver_that_is_not_here:open_url\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     yield

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import errors
 from holdfast.errors import (
-    SHOWN,
+    MAX_SHOWN_CHARACTERS,
     CallerClockRefused,
     ConnectError,
     EnqueueConflict,
@@ -119,7 +119,7 @@ def test_invalid_input_is_a_value_error_and_says_what_was_wanted_and_got():
 
 def test_a_long_value_is_recognisable_but_does_not_flood_a_log():
     error = InvalidInput("name", wanted="less", got="x" * 10_000)
-    assert error.got == "x" * SHOWN + "… (10000 characters)"
+    assert error.got == "x" * MAX_SHOWN_CHARACTERS + "… (10000 characters)"
 
 
 def test_each_lease_error_names_its_job():

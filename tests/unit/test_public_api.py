@@ -1,24 +1,67 @@
-"""``import holdfast``: few names, no extras, no concrete driver."""
+"""``import holdfast`` and ``import holdfast.driver``: the public names, without drivers or optional packages."""
 
 from __future__ import annotations
 
+import ast
+import inspect
 import subprocess
 import sys
 
+import pytest
+
 import holdfast
+import holdfast.driver
 
 
-def test_the_names_are_few_sorted_and_there():
-    assert holdfast.__all__ == sorted(holdfast.__all__)
-    assert len(holdfast.__all__) <= 25
-    for name in holdfast.__all__:
-        assert getattr(holdfast, name).__doc__
+@pytest.mark.parametrize("package", [holdfast, holdfast.driver])
+def test_every_public_name_exists_and_is_documented(package):
+    for name in package.__all__:
+        value = getattr(package, name)
+        assert isinstance(value, int | str | tuple) or value.__doc__
 
 
-def test_importing_it_brings_no_driver_and_no_extra():
-    look = "import sys, holdfast; print(*sys.modules)"
-    found = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True).stdout.split()
-    assert {"holdfast.client", "holdfast.connect", "msgspec"} <= set(found)
-    unwanted = {"sqlite3", "asyncio", "rich", "pyspark", "numpy", "pandas", "pickle"}
-    assert not unwanted & set(found)
-    assert not [name for name in found if name.startswith(("holdfast.drivers.memory", "holdfast.drivers.sqlite"))]
+def test_the_names_for_type_checkers_are_the_names_at_run_time():
+    tree = ast.parse(inspect.getsource(holdfast))
+    [block] = [node for node in tree.body if isinstance(node, ast.If)]
+    declared = {
+        alias.name: node.module for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    assert declared == holdfast._MODULE_OF
+    assert {*declared, "connect", "__version__"} == set(holdfast.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'Holdfats'"):
+        holdfast.Holdfats  # noqa: B018
+
+
+def test_connect_stays_a_function_after_its_module_is_imported():
+    code = "import holdfast.app, holdfast.connect; print(callable(holdfast.connect), holdfast.connect.__name__)"
+    assert _output(code) == ["True", "connect"]
+
+
+def test_importing_holdfast_imports_almost_nothing():
+    imported = set(_output("import sys, holdfast; print(*sys.modules)"))
+    assert "holdfast.connect" in imported
+    assert not imported & {
+        "asyncio",
+        "dataclasses",
+        "msgspec",
+        "numpy",
+        "pandas",
+        "pickle",
+        "pyspark",
+        "rich",
+        "sqlite3",
+    }
+    assert not [name for name in imported if name.startswith(("holdfast.drivers", "holdfast.worker", "holdfast.model"))]
+
+
+def test_an_app_needs_no_driver_and_no_optional_package_before_its_store_is_opened():
+    imported = set(_output("import sys, holdfast; holdfast.Holdfast('memory://'); print(*sys.modules)"))
+    assert not imported & {"numpy", "pandas", "pyspark", "rich", "sqlite3"}
+    assert not [name for name in imported if name.startswith(("holdfast.drivers.memory", "holdfast.drivers.sqlite"))]
+
+
+def _output(code: str) -> list[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

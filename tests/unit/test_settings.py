@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast.errors import InvalidInput
-from holdfast.settings import NAMES, Settings, masked, read, unknown_variables
+from holdfast.settings import NAMES, Settings, mask_secrets, read, unknown_variables
 
 
 def test_without_anything_there_are_defaults(tmp_path):
@@ -110,4 +110,4 @@ def test_variables_that_are_no_settings():
     ],
 )
 def test_secrets_of_a_url_are_hidden(url, shown):
-    assert masked(url) == shown
+    assert mask_secrets(url) == shown

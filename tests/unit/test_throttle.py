@@ -1,8 +1,8 @@
-"""A rate is kept over all of it, whatever the pieces are."""
+"""The throttle holds its rate over all batches, whatever their size."""
 
 import pytest
 
-from holdfast.throttle import Pace
+from holdfast.throttle import Throttle
 
 
 class Clock:
@@ -18,31 +18,31 @@ class Clock:
 
 
 @pytest.mark.parametrize(("rate", "most", "size"), [(None, 500, 500), (50.0, 500, 5), (1e6, 500, 500), (0.1, 500, 1)])
-def test_pieces_are_a_tenth_of_a_second_and_never_none(rate, most, size):
-    assert Pace(rate).size(most) == size
+def test_a_batch_lasts_a_tenth_of_a_second_and_is_never_empty(rate, most, size):
+    assert Throttle(rate).batch_size(most) == size
 
 
-def test_a_rate_is_kept_over_the_whole():
+def test_the_rate_holds_over_many_batches():
     clock = Clock()
-    pace = Pace(50.0, now=clock.now, sleep=clock.sleep)
+    throttle = Throttle(50.0, now=clock.now, sleep=clock.sleep)
     for _ in range(21):
-        pace.wait(5)
+        throttle.wait(5)
     assert clock.at == pytest.approx(102.0)
 
 
 def test_lost_time_is_not_made_up_for():
     clock = Clock()
-    pace = Pace(10.0, now=clock.now, sleep=clock.sleep)
-    pace.wait(1)
+    throttle = Throttle(10.0, now=clock.now, sleep=clock.sleep)
+    throttle.wait(1)
     clock.at += 60
-    pace.wait(1)
+    throttle.wait(1)
     assert clock.at == 160.0
-    pace.wait(1)
+    throttle.wait(1)
     assert clock.at == pytest.approx(160.1)
 
 
-def test_without_a_rate_nobody_waits():
+def test_without_a_rate_nothing_waits():
     clock = Clock()
-    pace = Pace(None, now=clock.now, sleep=clock.sleep)
-    pace.wait(1000)
+    throttle = Throttle(None, now=clock.now, sleep=clock.sleep)
+    throttle.wait(1000)
     assert clock.at == 100.0

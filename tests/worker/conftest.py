@@ -3,26 +3,26 @@ from datetime import timedelta
 import pytest
 
 import holdfast
+import holdfast.driver
 from holdfast.app import Holdfast
 from holdfast.model.retry import Fixed
-from holdfast.worker.options import WorkerOptions
 
 QUICK = Fixed(timedelta(milliseconds=1))
 
 
 @pytest.fixture
 def app(tmp_path):
-    made = Holdfast(f"sqlite:///{tmp_path}/jobs.db")
-    yield made
-    made.close()
+    app = Holdfast(f"sqlite:///{tmp_path}/jobs.db")
+    yield app
+    app.close()
 
 
 @pytest.fixture
 def drain(app):
-    """Work until nothing is left; gives how many jobs ended how."""
+    """Run a worker until the queues are drained; return how many attempts ended with which status."""
 
-    def run(**fields):
-        options = {
+    def run(**keywords):
+        defaults = {
             "queues": tuple(app.queues),
             "processes": 2,
             "lease": timedelta(seconds=2),
@@ -30,13 +30,13 @@ def drain(app):
             "retry": QUICK,
             "until_drained": True,
         }
-        return app.worker(WorkerOptions(**{**options, **fields})).run()
+        return app.worker(**{**defaults, **keywords}).run()
 
     return run
 
 
-def ended(app, answer: holdfast.Enqueued) -> holdfast.JobRecord:
+def ended(app, answer: holdfast.Enqueued) -> holdfast.driver.JobRecord:
     record = app.client.get(answer.id)
     assert record is not None
-    assert record.state.ended, record
+    assert record.state.has_ended, record
     return record

@@ -1,6 +1,7 @@
-"""One attempt, in this process: what a handler gets, and what is made of what it gives."""
+"""One attempt in this process: the arguments of a handler, and the outcome of its answer."""
 
 import contextlib
+import time
 from dataclasses import dataclass
 from datetime import timedelta
 from types import SimpleNamespace
@@ -13,7 +14,8 @@ from holdfast.clock import DAY, HOUR, MINUTE, SECOND
 from holdfast.errors import InvalidInput, PayloadError, StoreBusy
 from holdfast.model.retry import Custom, Fixed
 from holdfast.worker.control import Retry, Snooze, Unrecoverable
-from holdfast.worker.heartbeat import Heart
+from holdfast.worker.heartbeat import Heartbeat
+from holdfast.worker.options import WorkerOptions
 from holdfast.worker.running import Run
 from tests.worker.conftest import ended
 
@@ -28,7 +30,7 @@ class Parcel(msgspec.Struct):
     weight: float
 
 
-def test_a_handler_gets_its_payload_and_its_result_is_kept(app):
+def test_a_handler_gets_the_payload_and_its_result_is_stored(app):
     @app.handler("double")
     def double(payload):
         return payload * 2
@@ -36,10 +38,10 @@ def test_a_handler_gets_its_payload_and_its_result_is_kept(app):
     answer = double.enqueue(21)
     assert app.worker().process_once().status == "acked"
     assert app.client.result(answer.id) == 42
-    assert double(4) == 8  # still a function
+    assert double(4) == 8  # it can still be called
 
 
-def test_a_handler_may_ask_for_its_context(app):
+def test_a_handler_may_take_a_context(app):
     @app.handler("look", max_attempts=3, queue="q")
     def look(payload, ctx):
         assert ctx.payload == payload
@@ -66,7 +68,7 @@ def test_a_handler_may_be_async_or_a_class(app):
     assert [app.client.result(answer.id) for answer in answers] == [1, 2]
 
 
-def test_typed_payloads_are_made_before_the_handler_runs(app):
+def test_payloads_are_converted_to_the_annotated_type(app):
     @app.handler("order")
     def order(payload: Order) -> int:
         assert isinstance(payload, Order)
@@ -82,7 +84,7 @@ def test_typed_payloads_are_made_before_the_handler_runs(app):
     assert [app.client.result(answer.id) for answer in answers] == [7, 1.5]
 
 
-def test_a_payload_that_does_not_fit_is_a_dead_letter_that_says_why(app):
+def test_a_payload_that_does_not_fit_makes_a_dead_letter_with_the_reason(app):
     @app.handler("order")
     def order(payload: Order) -> None:
         raise AssertionError(payload)
@@ -96,23 +98,23 @@ def test_a_payload_that_does_not_fit_is_a_dead_letter_that_says_why(app):
 
 
 @pytest.mark.parametrize("way", ["raised", "returned"])
-def test_a_handler_chooses_by_values(app, way):
-    def given(value):
+def test_a_handler_returns_or_raises_control_values(app, way):
+    def answer_with(value):
         if way == "raised":
             raise value
         return value
 
     @app.handler("retry")
     def retry(_payload):
-        return given(Retry(after=timedelta(hours=1), reason="not yet"))
+        return answer_with(Retry(after=timedelta(hours=1), reason="not yet"))
 
     @app.handler("snooze")
     def snooze(_payload):
-        return given(Snooze(timedelta(hours=1)))
+        return answer_with(Snooze(timedelta(hours=1)))
 
     @app.handler("never")
     def never(_payload):
-        return given(Unrecoverable("no such customer"))
+        return answer_with(Unrecoverable("no such customer"))
 
     answers = {task.definition.type: task.enqueue() for task in (retry, snooze, never)}
     worker = app.worker()
@@ -123,7 +125,32 @@ def test_a_handler_chooses_by_values(app, way):
     assert (records["never"].state, records["never"].dead_reason) == ("dead", "no such customer")
 
 
-def test_an_error_is_kept_with_its_place(app):
+@pytest.mark.parametrize("ending", [ValueError("stopped"), Snooze(timedelta(hours=1)), Unrecoverable("stopped")])
+def test_any_ending_but_success_of_a_job_that_was_cancelled_meanwhile_counts_as_cancelled(app, ending):
+    @app.handler("long")
+    def long(_payload, ctx):
+        app.client.cancel(ctx.job.id)
+        time.sleep(0.3)  # several heartbeats
+        raise ending
+
+    answer = long.enqueue()
+    worker = app.worker(WorkerOptions(lease=timedelta(milliseconds=200)))
+    assert worker.process_once().status == "cancelled"
+    assert ended(app, answer).state == "cancelled"
+
+
+def test_a_job_that_was_cancelled_meanwhile_and_succeeds_is_acked(app):
+    @app.handler("long")
+    def long(_payload, ctx):
+        app.client.cancel(ctx.job.id)
+        time.sleep(0.3)  # several heartbeats
+
+    answer = long.enqueue()
+    assert app.worker(WorkerOptions(lease=timedelta(milliseconds=200))).process_once().status == "acked"
+    assert ended(app, answer).state == "done"
+
+
+def test_the_error_of_a_handler_is_stored_with_its_traceback(app):
     @app.handler("fail", max_attempts=1)
     def fail(_payload):
         raise ValueError("that was wrong")
@@ -135,7 +162,7 @@ def test_an_error_is_kept_with_its_place(app):
     assert "in fail" in record.last_error
 
 
-def test_a_result_that_cannot_be_kept_is_told(app):
+def test_a_result_that_is_not_json_makes_a_dead_letter(app):
     @app.handler("odd")
     def odd(_payload):
         return float("nan")
@@ -145,7 +172,7 @@ def test_a_result_that_cannot_be_kept_is_told(app):
     assert ended(app, answer).dead_reason == "bad result"
 
 
-def test_types_without_a_handler_are_left_for_others(app):
+def test_types_without_a_handler_are_not_reserved(app):
     @app.handler("known")
     def known(_payload):
         return None
@@ -154,7 +181,7 @@ def test_types_without_a_handler_are_left_for_others(app):
     assert app.worker().process_once().status == "empty"
 
 
-def test_what_cannot_be_a_handler_is_refused(app):
+def test_a_function_that_cannot_be_a_handler_is_refused(app):
     with pytest.raises(InvalidInput, match="fn\\(payload\\)"):
         app.handler("none")(lambda: None)
     app.handler("one")(lambda payload: payload)
@@ -162,7 +189,7 @@ def test_what_cannot_be_a_handler_is_refused(app):
         app.handler("one")(lambda payload: payload)
 
 
-def test_middleware_wraps_every_handler_the_first_outermost(app):
+def test_middleware_wraps_every_handler_and_the_first_is_the_outermost(app):
     seen = []
 
     @app.middleware
@@ -189,7 +216,7 @@ def test_middleware_wraps_every_handler_the_first_outermost(app):
     assert app.client.result(answer.id) == 2
 
 
-def test_middleware_may_refuse(app):
+def test_middleware_may_end_the_attempt(app):
     @app.middleware
     def closed(_ctx, _call_next):
         raise Unrecoverable("closed today")
@@ -203,7 +230,7 @@ def test_middleware_may_refuse(app):
     assert ended(app, answer).dead_reason == "closed today"
 
 
-def test_a_checkpoint_reaches_the_next_run_in_this_process_too(app):
+def test_a_checkpoint_is_passed_to_the_next_attempt_in_this_process(app):
     @app.handler("steps")
     def steps(_payload, ctx):
         if ctx.checkpoint is None:
@@ -236,7 +263,7 @@ def test_resources_of_this_process_are_made_once_and_closed(app):
     assert (made, closed) == ([1], [1])
 
 
-def test_parameters_with_defaults_are_the_handlers_own(app):
+def test_parameters_with_defaults_are_not_filled(app):
     @app.handler("keyword")
     def keyword(payload, *, db="own"):
         return [payload, db]
@@ -257,7 +284,7 @@ def test_parameters_with_defaults_are_the_handlers_own(app):
         app.handler("needs")(lambda payload, *, db: (payload, db))
 
 
-def test_a_payload_that_is_no_json_is_refused_in_our_words(app):
+def test_a_payload_that_is_not_json_raises_payload_error(app):
     @app.handler("any")
     def anything(_payload):
         return None
@@ -267,7 +294,7 @@ def test_a_payload_that_is_no_json_is_refused_in_our_words(app):
 
 
 def test_a_failed_heartbeat_loses_no_note(app):
-    """The store was busy for a moment: what the handler has left is carried by the next beat."""
+    """The store was busy for a moment: the next heartbeat sends the note."""
 
     @app.handler("t")
     def work(_payload):
@@ -276,22 +303,22 @@ def test_a_failed_heartbeat_loses_no_note(app):
     answer = work.enqueue()
     [reservation] = app.driver.reserve(["default"], limit=1, lease_for=30 * SECOND)
     run = Run(1, reservation)
-    run.keep(None, b"7")
+    run.add_note(None, b"7")
 
     class Busy:
         def extend(self, *_, **__):
             raise StoreBusy(1.0)
 
     for driver in (Busy(), app.driver):
-        heart = Heart(driver, lease_for=30 * SECOND, on_lost=lambda *_: None, on_cancel=lambda _: None)
-        heart.add([run])
+        heartbeat = Heartbeat(driver, lease_for=30 * SECOND, on_lost=lambda *_: None, on_cancel=lambda _: None)
+        heartbeat.add([run])
         with contextlib.suppress(StoreBusy):
-            heart.beat()
+            heartbeat.beat()
     assert app.driver.inspect(answer.id).note.checkpoint == b"7"
     assert run.note is None
 
 
-def test_a_job_may_bring_a_retry_policy_of_its_own(app):
+def test_a_job_may_have_its_own_retry_policy(app):
     @app.handler("fail", retry=Fixed(timedelta(days=1)))
     def fail(_payload):
         raise ValueError("no")

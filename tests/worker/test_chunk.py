@@ -1,4 +1,4 @@
-"""Handlers for several jobs at a time: one call, and still an outcome, a lease and a retry for each of them."""
+"""Chunk handlers: one call for several jobs, with an outcome, a lease and a retry for each job."""
 
 import os
 import threading
@@ -21,10 +21,10 @@ class Parcel(msgspec.Struct):
 
 @pytest.fixture
 def calls(tmp_path):
-    """What handlers were called with, in any process: a line for each call."""
+    """The payloads of each call of a handler, in any process: one line per call."""
     file = Path(tmp_path, "calls")
 
-    def noted():
+    def read():
         lines = file.read_text().splitlines() if file.exists() else []
         return [[int(number) for number in line.split()] for line in lines]
 
@@ -32,15 +32,15 @@ def calls(tmp_path):
         with file.open("a") as lines:
             lines.write(" ".join(map(str, payloads)) + "\n")
 
-    noted.note = note
-    return noted
+    read.note = note
+    return read
 
 
-def test_a_call_takes_as_many_as_wait_up_to_its_chunk(app, drain, calls):
+def test_a_call_takes_all_waiting_jobs_up_to_its_chunk(app, drain, calls):
     @app.handler("double", chunk=50)
     def double(payloads):
         calls.note(payloads)
-        time.sleep(0.02)  # so long that a worker would not hand on a second job, if it were for one job each
+        time.sleep(0.02)  # so long that a worker would prefetch no second job for a handler without chunks
         return [payload * 2 for payload in payloads]
 
     answers = app.client.enqueue([double.request(number) for number in range(200)])
@@ -51,17 +51,17 @@ def test_a_call_takes_as_many_as_wait_up_to_its_chunk(app, drain, calls):
     assert sorted(number for call in calls() for number in call) == list(range(200))
 
 
-def test_each_has_an_outcome_of_its_own(app, drain, calls):
+def test_each_job_of_a_chunk_has_its_own_outcome(app, drain, calls):
     @app.handler("mixed", chunk=10, max_attempts=2)
     def mixed(payloads, contexts):
         calls.note(payloads)
-        made = {
+        results = {
             1: Unrecoverable("never"),
             2: ValueError("again") if contexts[0].attempt == 1 else "better",
             3: Retry(after=timedelta(0)),
             4: KeyError("always"),
         }
-        return [made.get(payload, contexts[place].job.id) for place, payload in enumerate(payloads)]
+        return [results.get(payload, contexts[index].job.id) for index, payload in enumerate(payloads)]
 
     answers = [mixed.enqueue(number) for number in range(5)]
     assert drain(processes=1) == {"acked": 2, "dead": 3, "retried": 3}
@@ -70,10 +70,10 @@ def test_each_has_an_outcome_of_its_own(app, drain, calls):
     assert app.client.result(answers[0].id) == answers[0].id
     assert ended(app, answers[4]).dead_reason == "attempts exhausted"
     assert calls()[0] == [0, 1, 2, 3, 4]
-    assert sorted(calls()[1:]) == [[2], [3], [4]]  # a second attempt is alone
+    assert sorted(calls()[1:]) == [[2], [3], [4]]  # a second attempt runs alone
 
 
-def test_a_poison_record_takes_no_neighbour_with_it_though_each_may_run_once(app, drain, calls):
+def test_a_job_that_raises_fails_no_other_job_of_its_chunk_even_on_the_last_attempt(app, drain, calls):
     @app.handler("fragile", chunk=16, max_attempts=1)
     def fragile(payloads):
         calls.note(payloads)
@@ -87,7 +87,7 @@ def test_a_poison_record_takes_no_neighbour_with_it_though_each_may_run_once(app
     assert len(calls()) == 9  # 16, two of 8, of 4, of 2, of 1
 
 
-def test_a_wish_to_be_called_later_is_about_all_of_them(app, calls):
+def test_snooze_holds_for_all_jobs_of_a_chunk(app, calls):
     @app.handler("busy", chunk=4)
     def busy(payloads):
         calls.note(payloads)
@@ -99,7 +99,7 @@ def test_a_wish_to_be_called_later_is_about_all_of_them(app, calls):
     assert calls() == [[1]]
 
 
-def test_a_crash_is_counted_for_all_and_then_each_is_alone(app, drain, calls):
+def test_a_crash_is_counted_for_all_jobs_of_a_chunk_and_then_each_runs_alone(app, drain, calls):
     @app.handler("deadly", chunk=8)
     def deadly(payloads):
         calls.note(payloads)
@@ -111,10 +111,10 @@ def test_a_crash_is_counted_for_all_and_then_each_is_alone(app, drain, calls):
     assert drain(processes=1)["acked"] == 7
     records = [ended(app, answer) for answer in answers]
     assert [str(record.state) for record in records] == ["dead" if n == 3 else "done" for n in range(8)]
-    assert Counter(map(len, calls())) == {8: 1, 1: 9}  # the deadly one twice more
+    assert Counter(map(len, calls())) == {8: 1, 1: 9}  # the deadly job two more times
 
 
-def test_a_timeout_ends_the_whole_call_and_then_each_is_alone(app, drain, calls):
+def test_a_timeout_ends_the_whole_call_and_then_each_job_runs_alone(app, drain, calls):
     @app.handler("slow", chunk=4, timeout=timedelta(milliseconds=500), max_attempts=2)
     def slow(payloads):
         calls.note(payloads)
@@ -128,7 +128,7 @@ def test_a_timeout_ends_the_whole_call_and_then_each_is_alone(app, drain, calls)
     assert "timed out" in ended(app, answers[2]).last_error
 
 
-def test_who_cancels_one_gives_the_others_back(app, drain, calls):
+def test_a_cancel_of_one_job_releases_the_others_of_its_chunk(app, drain, calls):
     @app.handler("long", chunk=3)
     def long(payloads, contexts):
         calls.note(payloads)
@@ -147,11 +147,11 @@ def test_who_cancels_one_gives_the_others_back(app, drain, calls):
     thread.start()
     tally = drain(processes=1)
     thread.join()
-    assert (tally["acked"], tally["released"] >= 2) == (2, True)
+    assert (tally["acked"], tally["cancelled"], tally["released"] >= 2) == (2, 1, True)
     assert [str(ended(app, answer).state) for answer in answers] == ["done", "cancelled", "done"]
 
 
-def test_other_types_do_not_wait_inside_a_child_for_a_chunk(app, drain, calls):
+def test_jobs_of_other_types_run_between_chunks(app, drain, calls):
     @app.handler("many", chunk=5)
     def many(payloads):
         calls.note(payloads)
@@ -168,7 +168,7 @@ def test_other_types_do_not_wait_inside_a_child_for_a_chunk(app, drain, calls):
     assert max(map(len, calls())) <= 5
 
 
-def test_each_payload_is_read_by_itself(app, drain):
+def test_each_payload_of_a_chunk_is_read_separately(app, drain):
     @app.handler("weigh", chunk=5)
     def weigh(parcels: list[Parcel]):
         return [parcel.weight for parcel in parcels]
@@ -179,7 +179,7 @@ def test_each_payload_is_read_by_itself(app, drain):
     assert ended(app, answers[1]).dead_reason == "bad payload"
 
 
-def test_an_answer_that_is_not_one_for_each_is_a_failure(app):
+def test_a_list_of_the_wrong_length_is_a_failure(app):
     @app.handler("short", chunk=5)
     async def short(payloads):
         return payloads[1:]
@@ -189,7 +189,7 @@ def test_an_answer_that_is_not_one_for_each_is_a_failure(app):
     assert "wanted 1, got 0" in app.client.get(answer.id).last_error
 
 
-def test_what_cannot_be_kept_for_chunks_is_refused(app, drain):
+def test_chunks_with_concurrency_or_middleware_are_refused(app, drain):
     with pytest.raises(InvalidInput, match="chunk"):
         app.handler("none", chunk=0)(len)
 

@@ -12,42 +12,42 @@ from holdfast.errors import InvalidInput
 from holdfast.model.job import State
 from holdfast.worker.options import WorkerOptions
 from tests.worker.conftest import ended
-from tests.worker.zoo import ZOO, ignores_signals  # which is not given to threads
+from tests.worker.zoo import ZOO, ignores_signals  # threads cannot change signal handlers
 
-LONG = 30.0  # seconds after which a test has failed
-CREW = {"processes": 1, "concurrency": 4, "lease": timedelta(seconds=10)}
+MAX_WAIT_SECONDS = 30.0  # after which a test has failed
+FOUR_THREADS = {"processes": 1, "concurrency": 4, "lease": timedelta(seconds=10)}
 
 
-def test_threads_run_jobs_side_by_side(app, drain):
+def test_one_process_runs_several_jobs_at_a_time(app, drain):
     together = threading.Barrier(4)
 
     @app.handler("meet")
     def meet(_payload):
-        together.wait(LONG)
+        together.wait(MAX_WAIT_SECONDS)
         return os.getpid()
 
     answers = [meet.enqueue(number) for number in range(8)]
-    assert drain(**CREW) == {"acked": 8}
+    assert drain(**FOUR_THREADS) == {"acked": 8}
     assert len({app.client.result(answer.id) for answer in answers}) == 1
 
 
-def test_async_handlers_of_all_threads_share_a_loop(app, drain):
+def test_async_handlers_of_all_threads_share_an_event_loop(app, drain):
     meeting: list[asyncio.Barrier] = []
 
     @app.handler("meet")
     async def meet(_payload):
         if not meeting:
             meeting.append(asyncio.Barrier(4))
-        await asyncio.wait_for(meeting[0].wait(), LONG)
+        await asyncio.wait_for(meeting[0].wait(), MAX_WAIT_SECONDS)
         return id(asyncio.get_running_loop())
 
     answers = [meet.enqueue(number) for number in range(4)]
-    assert drain(**CREW) == {"acked": 4}
+    assert drain(**FOUR_THREADS) == {"acked": 4}
     assert len({app.client.result(answer.id) for answer in answers}) == 1
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
-def test_async_handlers_find_the_loop_of_the_attempts_before(app, drain, concurrency):
+def test_async_handlers_run_on_the_event_loop_of_earlier_attempts(app, drain, concurrency):
     @app.handler("look")
     async def look(_payload):
         return id(asyncio.get_running_loop())
@@ -58,8 +58,8 @@ def test_async_handlers_find_the_loop_of_the_attempts_before(app, drain, concurr
 
 
 @pytest.mark.parametrize("handler", [one for one in ZOO if one is not ignores_signals], ids=lambda one: one.__name__)
-def test_a_handler_that_will_not_stop_is_stopped_and_its_neighbours_are_not_charged(app, drain, handler, tmp_path):
-    """A neighbour that waits for it runs to its end, or is given back and runs again: as its first attempt."""
+def test_a_handler_that_does_not_stop_is_stopped_and_costs_no_other_job_an_attempt(app, drain, handler, tmp_path):
+    """A job in the same process runs to its end, or is released and runs again as its first attempt."""
     stubborn = app.handler("stubborn", timeout=timedelta(milliseconds=100), max_attempts=1)(handler)
 
     @app.handler("patient")
@@ -73,12 +73,12 @@ def test_a_handler_that_will_not_stop_is_stopped_and_its_neighbours_are_not_char
 
     waiting = [patient.enqueue(number) for number in range(2)]
     bad = stubborn.enqueue(None)
-    assert drain(**CREW)["dead"] == 1
+    assert drain(**FOUR_THREADS)["dead"] == 1
     assert ended(app, bad).last_error == "timed out after 100ms"
     assert [app.client.result(answer.id) for answer in waiting] == [1, 1]
 
 
-def test_python_code_in_a_thread_is_interrupted_without_killing_its_process(app, drain):
+def test_python_code_in_a_thread_is_interrupted_and_its_process_is_not_killed(app, drain):
     @app.handler("loop", timeout=timedelta(milliseconds=50), max_attempts=1)
     def loop(_payload):
         while True:
@@ -86,7 +86,7 @@ def test_python_code_in_a_thread_is_interrupted_without_killing_its_process(app,
 
     @app.handler("await", timeout=timedelta(milliseconds=50), max_attempts=1)
     async def wait(_payload):
-        await asyncio.sleep(LONG)
+        await asyncio.sleep(MAX_WAIT_SECONDS)
 
     @app.handler("patient")
     def patient(_payload):
@@ -95,13 +95,13 @@ def test_python_code_in_a_thread_is_interrupted_without_killing_its_process(app,
 
     answers = [patient.enqueue(number) for number in range(2)]
     bad = [task.enqueue(None) for task in (loop, wait) for _ in range(2)]
-    assert drain(**CREW) == {"acked": 2, "dead": 4}
+    assert drain(**FOUR_THREADS) == {"acked": 2, "dead": 4}
     assert {ended(app, one).last_error for one in bad} == {"timed out after 50ms"}
     assert len({app.client.result(answer.id) for answer in answers}) == 1
 
 
-def test_an_interruption_that_comes_too_late_hits_nobody_else(app, drain):
-    """Jobs that end right at their timeout, over and over, in threads that go on with others."""
+def test_an_interruption_that_comes_too_late_hits_no_other_job(app, drain):
+    """Many jobs end close to their timeout, in threads that then run other jobs."""
 
     @app.handler("close", timeout=timedelta(milliseconds=20), max_attempts=1)
     def close(payload):
@@ -116,41 +116,41 @@ def test_an_interruption_that_comes_too_late_hits_nobody_else(app, drain):
     for number in range(20):
         close.enqueue(number)
     answers = [steady.enqueue(number) for number in range(200)]
-    tally = drain(**{**CREW, "concurrency": 2})
+    tally = drain(**{**FOUR_THREADS, "concurrency": 2})
     assert tally["acked"] + tally["dead"] == 220
     assert {ended(app, answer).state for answer in answers} == {State.DONE}
 
 
-def test_a_crash_with_neighbours_is_found_by_running_each_alone(app, drain):
+def test_after_a_crash_each_job_of_the_process_runs_alone(app, drain):
     together = threading.Barrier(3)
 
     @app.handler("bad", max_attempts=9)
     def bad(_payload, ctx):
         if ctx.attempt == 1:
-            together.wait(LONG)
+            together.wait(MAX_WAIT_SECONDS)
         os._exit(3)
 
     @app.handler("good")
     def good(_payload, ctx):
         if ctx.attempt == 1:
-            together.wait(LONG)
-            time.sleep(LONG)
+            together.wait(MAX_WAIT_SECONDS)
+            time.sleep(MAX_WAIT_SECONDS)
         return ctx.attempt
 
     answers = [good.enqueue(number) for number in range(2)]
     poison = bad.enqueue(None)
-    drain(**CREW)
+    drain(**FOUR_THREADS)
     assert ended(app, poison).state is State.DEAD
     assert ended(app, poison).crashes == 3
     assert [app.client.result(answer.id) for answer in answers] == [2, 2]
 
 
-def test_a_stop_ends_threads_after_their_jobs(app):
+def test_a_worker_that_stops_lets_the_jobs_of_all_threads_end(app):
     @app.handler("stop")
     def stop(_payload):
         time.sleep(0.1)
 
-    worker = app.worker(WorkerOptions(processes=1, concurrency=4, max_jobs=6))
+    worker = app.worker(processes=1, concurrency=4, max_jobs=6)
     for number in range(20):
         stop.enqueue(number)
     assert worker.run() == {"acked": 6}
@@ -168,15 +168,15 @@ def test_threads_share_a_resource_that_is_made_once(app, drain, tmp_path):
 
     @app.handler("use")
     def use(_payload, ctx):
-        together.wait(LONG)
+        together.wait(MAX_WAIT_SECONDS)
         return id(ctx.resources["slow"])
 
     answers = [use.enqueue(number) for number in range(4)]
-    drain(**CREW)
+    drain(**FOUR_THREADS)
     assert len({app.client.result(answer.id) for answer in answers}) == len(list(tmp_path.glob("[0-9]*"))) == 1
 
 
-def test_a_job_whose_processor_time_is_limited_has_its_process_to_itself(app, drain):
+def test_a_job_with_a_limit_of_processor_time_runs_alone_in_its_process(app, drain):
     @app.handler("bounded", cpu=timedelta(milliseconds=400), max_attempts=1)
     def bounded(_payload):
         time.sleep(0.2)
@@ -190,20 +190,20 @@ def test_a_job_whose_processor_time_is_limited_has_its_process_to_itself(app, dr
     tasks = [bounded, busy, busy, bounded, busy, busy, bounded]
     for task in tasks:
         task.enqueue(None)
-    tally = drain(**CREW)  # some may be released that had to wait for others
+    tally = drain(**FOUR_THREADS)  # jobs that waited too long for an idle process may be released
     assert (tally["acked"], tally["dead"]) == (len(tasks), 0)
 
 
-def test_children_with_threads_are_replaced_too(app, drain):
+def test_a_child_with_several_threads_is_replaced_too(app, drain):
     @app.handler("who")
     def who(_payload):
         return os.getpid()
 
     answers = [who.enqueue(number) for number in range(12)]
-    assert drain(**CREW, recycle_after=2) == {"acked": 12}
+    assert drain(**FOUR_THREADS, recycle_after=2) == {"acked": 12}
     assert len({app.client.result(answer.id) for answer in answers}) >= 2
 
 
-def test_threads_are_counted_at_the_door():
+def test_a_concurrency_of_zero_is_refused():
     with pytest.raises(InvalidInput, match="concurrency"):
         WorkerOptions(concurrency=0)

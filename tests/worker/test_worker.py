@@ -1,4 +1,4 @@
-"""A worker with real child processes, whatever the handlers do."""
+"""A worker with real child processes, and handlers of all kinds."""
 
 import ctypes
 import os
@@ -13,26 +13,27 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import JobRecord, JobRequest, connect
+from holdfast import JobRequest, connect
 from holdfast.app import Holdfast
 from holdfast.clock import DAY, SECOND, SystemClock
+from holdfast.driver import JobRecord
 from holdfast.errors import StoreBusy, Unsupported
 from holdfast.model import bounds
 from holdfast.model.ledger import Ending
 from holdfast.model.request import META_RETRY
 from holdfast.model.retry import Fixed
 from holdfast.model.settlement import Ack, Fail
-from holdfast.worker import pool, settler
-from holdfast.worker.heartbeat import Heart
+from holdfast.worker import dispatch, settler
+from holdfast.worker.heartbeat import Heartbeat
 from holdfast.worker.limits import Limits
 from holdfast.worker.options import WorkerOptions
-from holdfast.worker.pool import Children
+from holdfast.worker.pool import ChildPool
 from holdfast.worker.running import Run
 from tests.worker import zoo
 from tests.worker.conftest import QUICK, ended
 
 
-def test_many_jobs_run_each_once(app, drain):
+def test_each_of_many_jobs_runs_once(app, drain):
     @app.handler("square")
     def square(payload):
         return payload * payload
@@ -43,7 +44,7 @@ def test_many_jobs_run_each_once(app, drain):
     assert len(app.driver.ledger(limit=1000)) == 500
 
 
-def test_failures_are_retried_until_they_succeed_or_are_exhausted(app, drain):
+def test_failed_jobs_are_retried_until_they_succeed_or_have_no_attempt_left(app, drain):
     @app.handler("flaky", max_attempts=3)
     def flaky(payload, ctx):
         if ctx.attempt < payload:
@@ -57,7 +58,7 @@ def test_failures_are_retried_until_they_succeed_or_are_exhausted(app, drain):
     assert records[-1].dead_reason == "attempts exhausted"
 
 
-def test_a_jobs_own_retry_policy_counts_in_children_too_and_a_tampered_one_stops_nothing(app, drain):
+def test_the_retry_policy_of_a_job_is_used_and_a_tampered_one_is_ignored(app, drain):
     @app.handler("once", retry=Fixed(timedelta(days=1)))
     def once(_payload, ctx):
         if ctx.attempt == 1:
@@ -75,7 +76,7 @@ def test_a_jobs_own_retry_policy_counts_in_children_too_and_a_tampered_one_stops
 
 
 @pytest.mark.parametrize("handler", zoo.ZOO, ids=lambda handler: handler.__name__)
-def test_a_handler_that_will_not_stop_is_stopped_at_its_timeout(app, drain, handler):
+def test_a_handler_that_does_not_stop_is_stopped_at_its_timeout(app, drain, handler):
     stubborn = app.handler("stubborn", max_attempts=1, timeout=timedelta(milliseconds=200))(handler)
 
     @app.handler("fine")
@@ -91,7 +92,7 @@ def test_a_handler_that_will_not_stop_is_stopped_at_its_timeout(app, drain, hand
 
 
 @pytest.mark.parametrize("handler", [zoo.dies_by_signal, zoo.exits_at_once], ids=lambda handler: handler.__name__)
-def test_a_child_that_dies_fails_only_its_own_attempt(app, drain, handler):
+def test_a_child_that_crashes_fails_only_its_own_attempt(app, drain, handler):
     deadly = app.handler("deadly")(handler)
 
     @app.handler("fine")
@@ -105,21 +106,21 @@ def test_a_child_that_dies_fails_only_its_own_attempt(app, drain, handler):
     counts = {count.type: count for count in app.driver.counts()}
     assert counts["fine"].done == 100
     record = ended(app, answer)
-    assert record.dead_reason == "poison"  # it took down three processes in a row
+    assert record.dead_reason == "poison"  # it crashed three processes in a row
     assert (record.attempts, record.crashes) == (3, 3)
 
 
-def test_a_store_that_settles_slowly_is_not_asked_for_more_and_more(app, drain, monkeypatch):
-    """Jobs that are done and not settled are leases that must be kept alive, and work that a crash would repeat."""
+def test_a_slow_settle_limits_how_many_jobs_are_reserved(app, drain, monkeypatch):
+    """Jobs that are done and not settled hold leases that must be extended, and a crash would repeat their work."""
     store, held, most = app.driver, 0, 0
     reserve, settle = store.reserve, store.settle
 
     def counting_reserve(*args, **kwargs):
         nonlocal held, most
-        found = reserve(*args, **kwargs)
-        held += len(found)
+        reservations = reserve(*args, **kwargs)
+        held += len(reservations)
         most = max(most, held)
-        return found
+        return reservations
 
     def slow_settle(settlements, **kwargs):
         nonlocal held
@@ -134,39 +135,42 @@ def test_a_store_that_settles_slowly_is_not_asked_for_more_and_more(app, drain, 
     for start in range(0, 12_000, 1000):
         app.client.enqueue([quick.request(start + number) for number in range(1000)])
     assert drain(processes=2) == {"acked": 12_000}
-    assert most <= settler.BEHIND + pool.MOST_WAITING + 2 * (pool.MOST_AHEAD + 1) < 12_000
+    assert most <= settler.MAX_UNSETTLED + dispatch.MAX_BUFFERED_JOBS + 2 * (dispatch.MAX_PREFETCH_JOBS + 1) < 12_000
 
 
-def test_a_heartbeat_for_more_leases_than_a_call_takes_is_several_calls(app, monkeypatch):
-    monkeypatch.setattr(bounds, "MAX_BATCH", 3)
+def test_a_heartbeat_for_more_leases_than_one_call_takes_makes_several_calls(app, monkeypatch):
+    monkeypatch.setattr(bounds, "MAX_BATCH_ITEMS", 3)
     app.handler("t")(lambda payload: payload)
     for number in range(7):
         app.client.enqueue(JobRequest(type="t", payload=number))
-    found = [one for _ in range(3) for one in app.driver.reserve(["default"], limit=3, lease_for=SECOND)]
+    reservations = [one for _ in range(3) for one in app.driver.reserve(["default"], limit=3, lease_for=SECOND)]
     lost = []
-    heart = Heart(app.driver, lease_for=60 * SECOND, on_lost=lambda *one: lost.append(one), on_cancel=lost.append)
-    runs = [Run(number, one) for number, one in enumerate(found)]
-    heart.add(runs)
-    heart.beat()
+    heartbeat = Heartbeat(
+        app.driver, lease_for=60 * SECOND, on_lost=lambda *one: lost.append(one), on_cancel=lost.append
+    )
+    runs = [Run(number, one) for number, one in enumerate(reservations)]
+    heartbeat.add(runs)
+    heartbeat.beat()
     assert len(runs) == 7
     assert not lost
     gained = [
-        lease.expires_at - run.reservation.lease.expires_at for run, lease in zip(runs, heart.remove(runs), strict=True)
+        lease.expires_at - run.reservation.lease.expires_at
+        for run, lease in zip(runs, heartbeat.remove(runs), strict=True)
     ]
     assert min(gained) > 50 * SECOND
 
 
-def test_poison_is_counted_as_dead(app, drain):
+def test_a_job_that_crashes_too_often_is_counted_as_dead(app, drain):
     app.handler("poison")(zoo.exits_at_once).enqueue(None)
     assert drain() == {"retried": 2, "dead": 1}
 
 
-def test_options_without_queues_mean_those_of_the_app(app):
+def test_without_queues_a_worker_uses_the_queues_of_the_app(app):
     app.handler("t", queue="elsewhere")(lambda payload: payload).enqueue(1)
     assert app.worker(WorkerOptions(processes=1, until_drained=True)).run() == {"acked": 1}
 
 
-def test_leases_outlive_a_handler_that_holds_the_gil_for_three_of_them(app, drain):
+def test_leases_are_extended_while_a_handler_holds_the_gil_for_three_lease_times(app, drain):
     @app.handler("hold")
     def hold(_payload):
         ctypes.PyDLL(None).usleep(1_000_000)  # PyDLL keeps the GIL
@@ -177,7 +181,7 @@ def test_leases_outlive_a_handler_that_holds_the_gil_for_three_of_them(app, drai
     assert ended(app, answer).attempts == 1
 
 
-def test_a_cancelled_job_is_interrupted(app, drain):
+def test_a_cancelled_job_is_interrupted_and_counted_as_cancelled(app, drain):
     @app.handler("long")
     def long(_payload):
         time.sleep(60)
@@ -190,11 +194,29 @@ def test_a_cancelled_job_is_interrupted(app, drain):
         app.client.cancel(answer.id)
 
     threading.Thread(target=cancel).start()
-    drain(lease=timedelta(milliseconds=300))
+    assert drain(lease=timedelta(milliseconds=300)) == {"cancelled": 1}
     assert ended(app, answer).state == "cancelled"
 
 
-def test_a_lost_lease_interrupts_the_attempt_and_its_late_end_is_refused(app):
+def test_a_running_job_that_fails_after_a_cancel_was_requested_is_counted_as_cancelled(app, drain):
+    url = app.url
+
+    @app.handler("fails", max_attempts=1)
+    def fails(_payload, ctx):
+        with connect(url) as store:
+            store.cancel([ctx.job.id])
+        try:
+            time.sleep(10)  # until the heartbeat has seen the request, and the worker interrupts the handler
+        finally:
+            raise ValueError("could not stop in order")
+
+    answer = fails.enqueue()
+    assert drain(lease=timedelta(milliseconds=300), grace=timedelta(seconds=5)) == {"cancelled": 1}
+    record = ended(app, answer)
+    assert (record.state, record.dead_reason) == ("cancelled", None)
+
+
+def test_a_lost_lease_interrupts_the_attempt_and_its_settlement_is_refused(app):
     @app.handler("long", max_attempts=1)
     def long(_payload):
         time.sleep(60)
@@ -231,7 +253,7 @@ def test_a_checkpoint_and_progress_survive_a_retry(app, drain):
     assert b'"message":"steps"' in note.progress
 
 
-def test_a_resource_is_made_once_a_process_and_closed_at_its_end(app, drain, tmp_path):
+def test_a_resource_is_made_once_per_process_and_closed_with_it(app, drain, tmp_path):
     @app.resource
     def pool():
         class Pool:
@@ -261,7 +283,7 @@ def test_children_are_replaced_after_a_number_of_jobs(app, drain):
     assert len({app.client.result(answer.id) for answer in answers}) > 1
 
 
-def test_max_jobs_is_the_most(app, drain):
+def test_a_worker_runs_at_most_max_jobs(app, drain):
     @app.handler("one")
     def one(_payload):
         return None
@@ -271,7 +293,7 @@ def test_max_jobs_is_the_most(app, drain):
     assert app.driver.counts()[0].ready == 7
 
 
-def test_a_stop_from_another_thread_releases_what_runs_too_long(app):
+def test_a_stop_from_another_thread_releases_the_jobs_that_do_not_end_in_time(app):
     @app.handler("long")
     def long(_payload):
         time.sleep(60)
@@ -312,7 +334,7 @@ PROGRAM = """
     ("number", "nap", "drain_for", "state"),
     [(signal.SIGTERM, 0.4, 20, "done"), (signal.SIGINT, 0.4, 20, "done"), (signal.SIGTERM, 60, 0.1, "ready")],
 )
-def test_a_signal_drains_and_exits_with_zero(app, number, nap, drain_for, state):
+def test_a_signal_drains_the_worker_and_its_exit_code_is_zero(app, number, nap, drain_for, state):
     answer = app.client.enqueue(JobRequest(type="nap", payload=nap))
     program = [sys.executable, "-c", textwrap.dedent(PROGRAM), app.url, str(drain_for)]
     process = subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
@@ -337,7 +359,7 @@ def test_a_killed_worker_leaves_no_children_and_its_jobs_run_again(app, drain):
     while app.client.get(answer.id).state != "inflight":
         assert process.poll() is None
         time.sleep(0.01)
-    while len(children := _descendants(process.pid)) < 3:  # the nursery and two children
+    while len(children := _descendants(process.pid)) < 3:  # the fork server and two children
         time.sleep(0.01)
     process.kill()
     process.wait()
@@ -363,7 +385,7 @@ def _alive(pid: int) -> bool:
         return False
 
 
-def test_a_handler_that_is_stopped_can_clean_up_and_knows(app, drain, tmp_path):
+def test_a_handler_that_is_stopped_can_clean_up_and_sees_that_it_is_cancelled(app, drain, tmp_path):
     @app.handler("tidy", max_attempts=1, timeout=timedelta(milliseconds=100))
     def tidy(_payload, ctx):
         try:
@@ -376,8 +398,8 @@ def test_a_handler_that_is_stopped_can_clean_up_and_knows(app, drain, tmp_path):
     assert (tmp_path / "cancelled-True").exists()
 
 
-def test_reserved_jobs_that_cannot_start_are_given_back(app):
-    """Quick jobs made the worker reserve ahead; then one blocks its only child, and the rest is for others to take."""
+def test_reserved_jobs_that_cannot_start_are_released(app):
+    """After short jobs the worker buffers many; then one blocks the only child, and the buffer is released."""
 
     @app.handler("job")
     def job(payload):
@@ -398,7 +420,7 @@ def test_reserved_jobs_that_cannot_start_are_given_back(app):
     assert held < 100
 
 
-def test_memory_that_a_child_may_not_have_is_a_failed_attempt(app, drain):
+def test_a_handler_that_exceeds_the_memory_limit_fails_its_attempt(app, drain):
     @app.handler("eat", max_attempts=1)
     def eat(payload):
         return len(bytearray(payload))
@@ -409,7 +431,7 @@ def test_memory_that_a_child_may_not_have_is_a_failed_attempt(app, drain):
 
 
 @pytest.mark.parametrize("handler", zoo.BUSY, ids=lambda handler: handler.__name__)
-def test_a_handler_that_will_not_stop_is_stopped_when_its_processor_time_is_used_up(app, drain, handler):
+def test_a_handler_that_does_not_stop_is_stopped_when_its_processor_time_is_used_up(app, drain, handler):
     busy = app.handler("busy", max_attempts=1, cpu=timedelta(milliseconds=200))(handler)
 
     @app.handler("fine")
@@ -424,7 +446,7 @@ def test_a_handler_that_will_not_stop_is_stopped_when_its_processor_time_is_used
     assert [row.detail for row in app.driver.ledger(limit=100) if row.job_id == answer.id] == ["out of cpu"]
 
 
-def test_processor_time_is_counted_for_each_attempt_and_waiting_is_free(app, drain):
+def test_processor_time_is_counted_per_attempt_and_waiting_uses_none(app, drain):
     @app.handler("burn", max_attempts=1)
     def burn(payload):
         until = time.process_time() + payload
@@ -459,7 +481,7 @@ def test_a_handler_may_clean_up_when_its_processor_time_is_used_up(app, drain, t
     assert (tmp_path / "tidied").read_text() == "True"
 
 
-def test_a_child_that_has_grown_is_replaced(app, drain):
+def test_a_child_that_uses_too_much_memory_is_replaced(app, drain):
     @app.handler("grow")
     def grow(payload):
         grown = bytearray(payload << 20)
@@ -467,7 +489,7 @@ def test_a_child_that_has_grown_is_replaced(app, drain):
         return os.getpid()
 
     answers = [grow.enqueue(size) for size in (0, 200, 0)]
-    # A child begins as large as this process is now, which may have been larger.
+    # A child starts with the size that this process has now; the peak of this process may have been larger.
     now = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
     above = now + (100 << 20)
     assert drain(processes=1, recycle_above=above)["acked"] == 3
@@ -475,7 +497,7 @@ def test_a_child_that_has_grown_is_replaced(app, drain):
     assert first == second != third
 
 
-def test_a_worker_whose_nursery_dies_says_so(app):
+def test_a_worker_whose_fork_server_dies_raises(app):
     @app.handler("who")
     def who(_payload):
         return os.getppid()
@@ -487,11 +509,11 @@ def test_a_worker_whose_nursery_dies_says_so(app):
         os.kill(app.client.result(app.client.wait(answer.id, timeout=20)), signal.SIGKILL)
 
     threading.Thread(target=kill).start()
-    with pytest.raises(RuntimeError, match="nursery"):
+    with pytest.raises(RuntimeError, match="fork server"):
         worker.run()
 
 
-def test_the_last_of_max_jobs_may_take_its_time(app, drain):
+def test_the_drain_time_does_not_limit_the_last_of_max_jobs(app, drain):
     @app.handler("nap")
     def nap(_payload):
         time.sleep(0.6)
@@ -508,11 +530,11 @@ def test_a_store_that_is_busy_for_a_moment_does_not_end_the_worker(app, drain, m
     driver = app.driver
     failing = iter([True, True])
 
-    def busy(honest):
+    def busy(original):
         def call(*args, **kwargs):
             if next(failing, False):
                 raise StoreBusy(1.0)
-            return honest(*args, **kwargs)
+            return original(*args, **kwargs)
 
         return call
 
@@ -522,15 +544,15 @@ def test_a_store_that_is_busy_for_a_moment_does_not_end_the_worker(app, drain, m
     assert drain() == {"acked": 1}
 
 
-def test_a_store_of_one_process_has_no_worker(app):
-    alone = Holdfast("memory://")
+def test_a_store_for_one_process_is_refused(app):
+    in_memory = Holdfast("memory://")
 
-    @alone.handler("one")
+    @in_memory.handler("one")
     def one(_payload):
         return None
 
     with pytest.raises(Unsupported, match="process_once"):
-        alone.worker().run()
+        in_memory.worker().run()
 
 
 PRINTING = """
@@ -567,7 +589,7 @@ PRINTING = """
 """
 
 
-def test_what_handlers_print_and_start_is_like_in_any_process(app, tmp_path):
+def test_handlers_can_print_and_start_processes(app, tmp_path):
     requests = [("print", 1), ("print", 2), ("start", None), ("leave", str(tmp_path / "pid"))]
     answers = [
         app.client.enqueue(JobRequest(type=type_, payload=payload, max_attempts=1)) for type_, payload in requests
@@ -583,7 +605,7 @@ def test_what_handlers_print_and_start_is_like_in_any_process(app, tmp_path):
     assert not _alive(left)
 
 
-def test_a_worker_forgets_what_is_old_and_no_dead_letter(app, drain, monkeypatch):
+def test_a_worker_trims_old_jobs_but_no_dead_letter(app, drain, monkeypatch):
     @app.handler("one", max_attempts=1)
     def one(payload):
         return 1 / payload
@@ -593,7 +615,7 @@ def test_a_worker_forgets_what_is_old_and_no_dead_letter(app, drain, monkeypatch
         before.enqueue([_record(name, old) for name in ("done", "dead")], now=old)
         done, dead = before.reserve(["default"], limit=2, lease_for=SECOND, now=old)
         before.settle([Ack(done.lease), Fail(dead.lease, reason="old")], now=old)
-    monkeypatch.setattr("holdfast.worker.worker.TRIM_EVERY", 0.0)
+    monkeypatch.setattr("holdfast.worker.maintenance.TRIM_INTERVAL_SECONDS", 0.0)
     one.enqueue(1)
     assert drain() == {"acked": 1}
     assert app.client.get("done") is None
@@ -606,7 +628,7 @@ def _record(name, created_at):
 
 @pytest.mark.parametrize("concurrency", [1, 2])
 def test_short_jobs_do_not_wait_behind_a_long_one_in_its_process(app, drain, tmp_path, concurrency):
-    """Whether they came before it was known to be long, or after."""
+    """Neither the jobs that were sent before the long job was known to be long, nor the later ones."""
 
     @app.handler("mixed")
     def mixed(payload):
@@ -616,7 +638,7 @@ def test_short_jobs_do_not_wait_behind_a_long_one_in_its_process(app, drain, tmp
         while not (tmp_path / "all done").exists() and waited < 1000:  # ten seconds
             waited += 1
             time.sleep(0.01)
-        assert waited < 1000, "the short ones have not ended"
+        assert waited < 1000, "the short jobs have not ended"
 
     payloads = ["short"] * 500 + ["long"] * concurrency + ["short"] * 1500
 
@@ -634,7 +656,7 @@ def test_short_jobs_do_not_wait_behind_a_long_one_in_its_process(app, drain, tmp
     assert tally["retried"] == 0
 
 
-def test_a_handler_that_never_ends_does_not_outlive_the_processes_above_it(app, tmp_path):
+def test_a_handler_that_never_ends_is_killed_with_the_fork_server(app, tmp_path):
     @app.handler("endless")
     def endless(_payload):
         (tmp_path / "new").write_text(str(os.getpid()))
@@ -643,15 +665,25 @@ def test_a_handler_that_never_ends_does_not_outlive_the_processes_above_it(app, 
             time.sleep(60)
 
     endless.enqueue()
-    children = Children(app.catalogue, processes=1, grace=1.0)
-    children.start(lambda _endings, _more_soon: None)
-    children.submit([Run(1, *app.driver.reserve(["default"], limit=1, lease_for=SECOND))])
+    pool = ChildPool(app.catalogue, processes=1, grace_seconds=1.0)
+    pool.start(lambda _endings, _more_soon: None)
+    pool.submit([Run(1, *app.driver.reserve(["default"], limit=1, lease_for=SECOND))])
     while not (tmp_path / "pid").exists():
         time.sleep(0.01)
-    os.kill(children._nursery.pid, signal.SIGKILL)
+    os.kill(pool._children.fork_server.pid, signal.SIGKILL)
     status = Path("/proc", (tmp_path / "pid").read_text(), "stat")
     deadline = time.monotonic() + 10
     while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z":
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    children.close()
+    pool.close()
+
+
+def test_a_worker_is_made_and_run_with_keywords(app):
+    app.handler("one")(lambda payload: payload).enqueue_many(range(5))
+    worker = app.worker(processes=1)
+    assert worker.run(max_jobs=2) == {"acked": 2}
+    assert app.worker(processes=1).run(until_drained=True) == {"acked": 3}
+    stop = threading.Event()
+    stop.set()
+    assert app.worker(processes=1).run(stop) == {}

@@ -1,4 +1,4 @@
-"""Handlers that do not want to stop. Each is a way in which real ones have hung."""
+"""Handlers that do not stop. Each is a way in which real handlers have hung."""
 
 import contextlib
 import ctypes
@@ -101,7 +101,7 @@ ZOO = (
 
 
 def dies_by_signal(_payload):
-    faulthandler.disable()  # pytest's: it would write a page for each
+    faulthandler.disable()  # the one of pytest would print a traceback for each
     os.kill(os.getpid(), signal.SIGSEGV)
 
 

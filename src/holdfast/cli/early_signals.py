@@ -1,7 +1,8 @@
-"""Signals that come before there is a worker: ``holdfast work`` ends with 0, and has reserved nothing.
+"""Signals that arrive before the worker runs: ``holdfast work`` exits with 0 and has reserved nothing.
 
-Imports, the user's module and the store take a while, and a deploy may be taken back meanwhile. ``listen`` is called
-before all of that, so this module imports next to nothing. Once the worker runs, it listens for itself.
+Importing the code, loading the user's module and opening the store take a while, and a deployment may be rolled back
+meanwhile. ``listen`` is called before all of that, so this module imports almost nothing. The worker installs its own
+signal handlers when it starts.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import types
 from collections.abc import Sequence
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-WITH_VALUE = frozenset({"--url", "--space", "--config"})  # options that may stand before the command
+OPTIONS_WITH_VALUE = frozenset({"--url", "--space", "--config"})  # options that may precede the command's name
 
-asked = threading.Event()  # to stop; the worker looks at it too, because an exception can be caught on its way
+# The worker checks this event too, because user code may catch the SystemExit that the signal raises.
+stop_requested = threading.Event()
 
 
 def listen(arguments: Sequence[str]) -> None:
-    """End this process with 0 at a signal, if the command is ``work``; others end as Python ends them."""
+    """Make a signal end this process with exit code 0 if the command is ``work``; other commands are unaffected."""
     if _is_work(arguments) and threading.current_thread() is threading.main_thread():
         for number in SIGNALS:
             signal.signal(number, _stop)
@@ -27,7 +29,7 @@ def listen(arguments: Sequence[str]) -> None:
 def _is_work(arguments: Sequence[str]) -> bool:
     words = iter(arguments)
     for word in words:
-        if word in WITH_VALUE:
+        if word in OPTIONS_WITH_VALUE:
             next(words, None)
         elif not word.startswith("-"):
             return word == "work"
@@ -35,11 +37,11 @@ def _is_work(arguments: Sequence[str]) -> bool:
 
 
 def _stop(_number: int, _frame: types.FrameType | None) -> None:
-    """Raised wherever the main thread is, so that a module that loads for minutes ends too, or a store that is slow."""
-    global _stopping  # noqa: PLW0603 - a second signal may come inside of ``set``, whose lock is held then
+    """Raise SystemExit in the main thread, so that a module that loads for minutes or a slow store ends too."""
+    global _stopping  # noqa: PLW0603 - a second signal may arrive inside ``set``, while its lock is held
     if not _stopping:
         _stopping = True
-        asked.set()
+        stop_requested.set()
     raise SystemExit(0)
 
 

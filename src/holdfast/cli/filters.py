@@ -1,30 +1,33 @@
-"""Choosing jobs by filter: the options that several commands share, and the pages behind them."""
+"""Job filters: the options that several commands share, and the pages of jobs that match."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import click
 
-from holdfast.cli.parameters import PAST
+from holdfast.cli.parameters import PAST_INSTANT
 from holdfast.drivers.contract import JobFilter, Store
 from holdfast.model.job import JobRecord, State
 
-PAGE = 500
+PAGE_SIZE = 500
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = [
-    click.option("--queue", metavar="NAME", help="Of this queue."),
+    click.option("--queue", metavar="NAME", help="In this queue."),
     click.option("--type", "type_", metavar="TYPE", help="Of this type."),
     click.option("--domain", metavar="TEXT", help="Of this domain."),
     click.option("--name", metavar="TEXT", help="With this name."),
     click.option("--key", metavar="TEXT", help="With this idempotency key."),
     click.option(
-        "--since", type=PAST, metavar="WHEN", help="Created then or later: an instant, or 2h for two hours ago."
+        "--since",
+        type=PAST_INSTANT,
+        metavar="WHEN",
+        help="Created at or after this instant; 2h means two hours ago.",
     ),
-    click.option("--until", type=PAST, metavar="WHEN", help="Created before then."),
+    click.option("--until", type=PAST_INSTANT, metavar="WHEN", help="Created before this instant."),
 ]
 _STATES = click.option(
     "--state",
@@ -36,24 +39,25 @@ _STATES = click.option(
 _REASON = click.option("--reason", metavar="TEXT", help="Dead for exactly this reason.")
 
 
-def any_job(command: F) -> F:
-    """Options for jobs in any state."""
-    return _taking([_STATES, *_OPTIONS], command)
+def job_options(command: F) -> F:
+    """Add the filter options for jobs in any state."""
+    return add_options([_STATES, *_OPTIONS], command)
 
 
-def dead_letters(command: F) -> F:
-    """Options for dead letters alone."""
-    return _taking([*_OPTIONS, _REASON], command)
+def dead_letter_options(command: F) -> F:
+    """Add the filter options for dead letters."""
+    return add_options([*_OPTIONS, _REASON], command)
 
 
-def _taking(options: list[Callable[[F], F]], command: F) -> F:
+def add_options(options: Sequence[Callable[[F], F]], command: F) -> F:
+    """Decorate a command with options, shown by ``--help`` in this order."""
     for option in reversed(options):
         command = option(command)
     return command
 
 
-def made(*, states: tuple[State, ...] | None, options: dict[str, Any]) -> JobFilter:
-    """The filter that these options ask for."""
+def from_options(*, states: tuple[State, ...] | None, options: dict[str, Any]) -> JobFilter:
+    """The filter for the option values of a command."""
     return JobFilter(
         states=states or None,
         queue=options["queue"],
@@ -67,11 +71,11 @@ def made(*, states: tuple[State, ...] | None, options: dict[str, Any]) -> JobFil
     )
 
 
-def every(store: Store, where: JobFilter) -> Iterator[JobRecord]:
-    """All jobs that fit, page by page; a job that changes meanwhile may be seen as it was."""
+def find_all(store: Store, where: JobFilter) -> Iterator[JobRecord]:
+    """Every matching job, page by page. A job that changes meanwhile may be returned in its old state."""
     after: str | None = None
     while True:
-        page = store.find(where, limit=PAGE, after=after)
+        page = store.find(where, limit=PAGE_SIZE, after=after)
         yield from page
         after = page.cursor
         if after is None:

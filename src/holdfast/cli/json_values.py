@@ -1,37 +1,60 @@
-"""Records as JSON: the names of the contract, instants as ISO 8601 in UTC, lengths in seconds, payloads as values."""
+"""Records as JSON: the contract's field names, instants as ISO 8601 in UTC, durations in seconds, payloads decoded."""
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
 from dataclasses import fields
 from datetime import timedelta
 from typing import Any
 
-from holdfast.cli.parameters import as_json
 from holdfast.clock import SECOND, from_timedelta, to_datetime
 from holdfast.drivers.contract import Inspection, QueueSettings
+from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.model.fingerprint import fingerprint
 from holdfast.model.job import JobRecord, State
 from holdfast.model.ledger import LedgerRow
-from holdfast.settings import masked
+from holdfast.settings import mask_secrets
+from holdfast.wire.codec import JSON
 
 UNTIL_RESUMED = "until resumed"
+MAX_ONE_LINE_CHARACTERS = 60
 
 
 def instant(value: int | None) -> str | None:
-    """``2026-11-15T20:58:25.123456Z``: always six digits, so that texts sort as instants do."""
+    """``2026-11-15T20:58:25.123456Z``: always six decimals, so that sorting the texts sorts the instants."""
     return None if value is None else to_datetime(value).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def seconds(value: int | timedelta | None) -> float | None:
-    """A length in seconds."""
+    """A duration in seconds."""
     if value is None:
         return None
     return (from_timedelta(value) if isinstance(value, timedelta) else value) / SECOND
 
 
+def stored_value(data: bytes | None) -> object:
+    """The JSON value of stored bytes; bytes that are not JSON become ``{"base64": ...}``."""
+    if data is None:
+        return None
+    try:
+        return JSON.decode(data)
+    except InvalidInput:
+        return {"base64": b64encode(data).decode("ascii")}
+
+
+def stored_text(data: bytes | None) -> str | None:
+    """Stored bytes as text for people: short JSON on one line, longer JSON indented."""
+    if data is None:
+        return None
+    value = stored_value(data)
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MAX_ONE_LINE_CHARACTERS else json.dumps(value, ensure_ascii=False, indent=2)
+
+
 def job(record: JobRecord) -> dict[str, Any]:
-    """Every field of a record."""
+    """Every field of a job."""
     return {
         "id": record.id,
         "type": record.type,
@@ -51,54 +74,54 @@ def job(record: JobRecord) -> dict[str, Any]:
         "domain": record.domain,
         "offset": record.offset,
         "meta": dict(record.meta),
-        "webhook": None if record.webhook is None else masked(record.webhook),
+        "webhook": None if record.webhook is None else mask_secrets(record.webhook),
         "signature": record.signature,
-        "payload": as_json(record.payload),
-        "result": as_json(record.result),
+        "payload": stored_value(record.payload),
+        "result": stored_value(record.result),
         "last_error": record.last_error,
         "failed_at": instant(record.failed_at),
         "dead_reason": record.dead_reason,
         "dead_at": instant(record.dead_at),
-        "fingerprint": of(record) if record.state is State.DEAD else None,
+        "fingerprint": fingerprint_of(record) if record.state is State.DEAD else None,
     }
 
 
-def of(record: JobRecord) -> str:
+def fingerprint_of(letter: JobRecord) -> str:
     """The fingerprint of a dead letter."""
-    return fingerprint(type=record.type, reason=record.dead_reason, error=record.last_error)
+    return fingerprint(type=letter.type, reason=letter.dead_reason, error=letter.last_error)
 
 
-def inspection(seen: Inspection) -> dict[str, Any]:
-    """A job with its lease and its notes."""
-    note = seen.note
+def inspection(inspected: Inspection) -> dict[str, Any]:
+    """A job with its lease and its note."""
+    note = inspected.note
     return {
-        **job(seen.job),
-        "available_at": instant(seen.available_at),
-        "worker": seen.worker or None,
-        "fence": seen.fence,
-        "reserved_at": instant(seen.reserved_at),
-        "expires_at": instant(seen.expires_at),
-        "ended_at": instant(seen.ended_at),
-        "cancel_requested": seen.cancel_requested,
+        **job(inspected.job),
+        "available_at": instant(inspected.available_at),
+        "worker": inspected.worker or None,
+        "fence": inspected.fence,
+        "reserved_at": instant(inspected.reserved_at),
+        "expires_at": instant(inspected.expires_at),
+        "ended_at": instant(inspected.ended_at),
+        "cancel_requested": inspected.cancel_requested,
         "started_at": None if note is None else instant(note.started_at),
-        "progress": None if note is None else as_json(note.progress),
-        "checkpoint": None if note is None else as_json(note.checkpoint),
+        "progress": None if note is None else stored_value(note.progress),
+        "checkpoint": None if note is None else stored_value(note.checkpoint),
     }
 
 
-_INSTANTS = {"enqueued_at", "available_at", "reserved_at", "started_at", "ended_at"}
+_INSTANT_FIELDS = {"enqueued_at", "available_at", "reserved_at", "started_at", "ended_at"}
 
 
 def ledger_row(row: LedgerRow) -> dict[str, Any]:
-    """Every field of a row."""
+    """Every field of a ledger row."""
     values = {field.name: getattr(row, field.name) for field in fields(row)}
-    return {name: instant(value) if name in _INSTANTS else value for name, value in values.items()}
+    return {name: instant(value) if name in _INSTANT_FIELDS else value for name, value in values.items()}
 
 
 def queue_settings(settings: QueueSettings) -> dict[str, Any]:
-    """What an operator has said of a queue."""
+    """The settings of a queue."""
     return {
-        "paused_until": paused(settings),
+        "paused_until": paused_until(settings),
         "max_inflight": settings.max_inflight,
         "rate": settings.rate,
         "burst": settings.burst,
@@ -107,8 +130,8 @@ def queue_settings(settings: QueueSettings) -> dict[str, Any]:
     }
 
 
-def paused(settings: QueueSettings) -> str | None:
-    """Until when a queue is paused; an instant that has passed is shown as it was set."""
+def paused_until(settings: QueueSettings) -> str | None:
+    """When the pause of a queue ends; an instant in the past is returned unchanged."""
     if settings.paused_until == bounds.MAX_INSTANT:
         return UNTIL_RESUMED
     return instant(settings.paused_until)

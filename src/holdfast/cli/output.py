@@ -1,4 +1,4 @@
-"""What is printed: calm tables in a terminal, plain columns in a pipe, JSON for programs, bars on stderr."""
+"""Everything a command prints: tables in a terminal, plain columns in a pipe, JSON for programs, progress on stderr."""
 
 from __future__ import annotations
 
@@ -17,71 +17,71 @@ from holdfast.model import duration
 if TYPE_CHECKING:
     from rich.console import Console
 
-NARROWEST = 6  # characters that a column is cut down to at the least
+MIN_COLUMN_CHARACTERS = 6  # a column that may shrink never becomes narrower
 GAP = "  "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A heading and how its cells are set; in a narrow terminal only a ``cut`` or ``wrap`` column gets narrower."""
+    """A heading and the layout of its cells; in a narrow terminal only ``truncate`` and ``wrap`` columns shrink."""
 
     title: str
-    right: bool = False
-    cut: bool = False  # what does not fit is left out
-    wrap: bool = False  # what does not fit goes on in the next line
+    align_right: bool = False
+    truncate: bool = False
+    wrap: bool = False
 
 
-class Step(Protocol):
-    """Moves a bar to a place."""
+class ProgressUpdate(Protocol):
+    """Sets the position of a progress bar."""
 
     def __call__(self, done: int, total: int | None = None) -> None:
-        """``done`` of ``total``; no total is an end that nobody knows."""
+        """Show ``done`` of ``total``; None means that the total is unknown."""
 
 
-def _no_bar(done: int, total: int | None = None) -> None:
-    """Where nothing could move."""
+def _no_progress(done: int, total: int | None = None) -> None:
+    """The update of a bar that is not shown."""
 
 
-class Screen:
-    """Where a command's answers go. rich is imported only where there is a terminal to draw on."""
+class Output:
+    """The output of one command. rich is imported only when a terminal needs it."""
 
     def __init__(self) -> None:
         self._clock = SystemClock()
         for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, TextIOWrapper):  # a terminal that cannot show a character gets its escape
+            if isinstance(stream, TextIOWrapper):  # a character that the terminal cannot show becomes an escape
                 stream.reconfigure(errors="backslashreplace")
 
     # For programs -----------------------------------------------------------------------------------------------
 
-    def document(self, value: object) -> None:
-        """One JSON document."""
-        sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=_ascii()) + "\n")
+    def print_json(self, value: object) -> None:
+        """Print one indented JSON document."""
+        sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=_needs_ascii()) + "\n")
 
-    def document_line(self, value: object) -> None:
-        """One of many JSON documents, on a line of its own, at once."""
-        sys.stdout.write(json.dumps(value, ensure_ascii=_ascii()) + "\n")
+    def print_json_line(self, value: object) -> None:
+        """Print one of many JSON documents on its own line, and flush."""
+        sys.stdout.write(json.dumps(value, ensure_ascii=_needs_ascii()) + "\n")
         sys.stdout.flush()
 
     # For people -------------------------------------------------------------------------------------------------
 
-    def line(self, text: str = "") -> None:
-        """One line of the answer."""
+    def print_line(self, text: str = "") -> None:
+        """Print one line of the result."""
         sys.stdout.write(f"{text}\n")
 
-    def note(self, text: str) -> None:
-        """One line beside the answer, for people: on stderr, so that pipes stay clean."""
+    def print_note(self, text: str) -> None:
+        """Print one line that is not part of the result: on stderr, so that a pipe gets the result only."""
         sys.stderr.write(f"{text}\n")
 
-    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
-        """Columns under headings; in a terminal they fit its width, in a pipe they are as long as they are."""
-        cells = [[visible(str(cell)) for cell in row] for row in rows]
+    def print_table(self, columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
+        """Print columns under headings; a terminal's width is respected, a pipe gets every cell in full."""
+        cells = [[escape_control_characters(str(cell)) for cell in row] for row in rows]
         if not sys.stdout.isatty():
-            self._plain(columns, cells)
+            self._print_plain_table(columns, cells)
             return
         from rich.table import Table  # noqa: PLC0415 - slow to import
 
         console = _console()
-        widths = _fitted(columns, cells, console.width)
+        widths = _fit_widths(columns, cells, console.width)
         table = Table(box=None, pad_edge=False, padding=(0, len(GAP), 0, 0), header_style="bold")
         for column, width in zip(columns, widths, strict=True):
             table.add_column(
@@ -89,36 +89,36 @@ class Screen:
                 width=width,
                 no_wrap=not column.wrap,
                 overflow="fold" if column.wrap else "ellipsis",
-                justify="right" if column.right else "left",
+                justify="right" if column.align_right else "left",
             )
         for row in cells:
             table.add_row(*row)
         console.print(table, markup=False)
 
     @staticmethod
-    def _plain(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:
+    def _print_plain_table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:
         lines = [[column.title for column in columns], *cells]
         widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
         for line in lines:
-            set_cells = (
-                cell.rjust(width) if column.right else cell.ljust(width)
+            padded = (
+                cell.rjust(width) if column.align_right else cell.ljust(width)
                 for cell, width, column in zip(line, widths, columns, strict=True)
             )
-            sys.stdout.write(GAP.join(set_cells).rstrip() + "\n")
+            sys.stdout.write(GAP.join(padded).rstrip() + "\n")
 
-    def fields(self, pairs: Iterable[tuple[str, object]]) -> None:
-        """Names and values below one another; texts of several lines are indented under their name."""
-        known = [(name, str(value)) for name, value in pairs if value is not None and str(value) != ""]
-        width = max((len(name) for name, _ in known), default=0)
-        for name, value in known:
-            first, *more = [visible(line) for line in value.splitlines()] or [""]
+    def print_fields(self, pairs: Iterable[tuple[str, object]]) -> None:
+        """Print one name and value per line, without empty values; text of several lines is indented."""
+        present = [(name, str(value)) for name, value in pairs if value is not None and str(value) != ""]
+        width = max((len(name) for name, _ in present), default=0)
+        for name, value in present:
+            first, *more = [escape_control_characters(line) for line in value.splitlines()] or [""]
             if more:
                 sys.stdout.write(f"{name}\n" + "".join(f"  {line}\n" for line in (first, *more)))
             else:
                 sys.stdout.write(f"{name:<{width}}{GAP}{first}\n")
 
-    def confirmed(self, question: str) -> bool:
-        """A yes from whoever runs the command; no answer is a no."""
+    def confirm(self, question: str) -> bool:
+        """Ask the user; anything other than yes is a no."""
         sys.stderr.write(f"{question} [y/N] ")
         sys.stderr.flush()
         answer = sys.stdin.readline()
@@ -127,72 +127,71 @@ class Screen:
         return answer.strip().lower() in {"y", "yes"}
 
     @contextmanager
-    def bar(self, title: str, total: int | None, *, shown: bool = True) -> Iterator[Step]:
-        """A bar on stderr while something takes long; nothing at all where it could not move.
+    def progress_bar(self, title: str, total: int | None, *, shown: bool = True) -> Iterator[ProgressUpdate]:
+        """Show a progress bar on stderr inside the block, if stderr is a terminal.
 
-        Answers are printed before or after it, never meanwhile: they would land in the middle of its line.
+        Print results before or after the block: inside, they would break the line of the bar.
         """
         if not shown or not sys.stderr.isatty():
-            yield _no_bar
+            yield _no_progress
             return
         from rich.console import Console  # noqa: PLC0415 - slow to import
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-            task = progress.add_task(visible(title), total=total)
+            task = progress.add_task(escape_control_characters(title), total=total)
 
-            def step(done: int, total: int | None = None) -> None:
+            def update(done: int, total: int | None = None) -> None:
                 progress.update(task, completed=done, total=total)
 
-            yield step
+            yield update
 
     # Times ------------------------------------------------------------------------------------------------------
 
     def now(self) -> int:
-        """This host's clock: for ages and waits that are shown, never for what a store decides."""
+        """The clock of this host: for ages and waits that are shown, never for decisions about leases."""
         return self._clock.now()
 
-    def ago(self, instant: int | None) -> str:
-        """How long ago, or in how long, in one short word."""
+    def age(self, instant: int | None) -> str:
+        """How long ago an instant was, or in how long it will be."""
         if instant is None:
             return ""
-        length = self.now() - instant
-        return _seconds(length) if length >= 0 else f"in {_seconds(-length)}"
+        age = self.now() - instant
+        return _whole_seconds(age) if age >= 0 else f"in {_whole_seconds(-age)}"
 
     def instant(self, instant: int | None) -> str | None:
         """An instant with its age: ``2026-11-15 20:58:25Z (3m20s ago)``."""
         if instant is None:
             return None
-        shown = to_datetime(instant).strftime("%Y-%m-%d %H:%M:%SZ")
-        length = self.now() - instant
-        return f"{shown} ({self.ago(instant)}{' ago' if length >= 0 else ''})"
+        text = to_datetime(instant).strftime("%Y-%m-%d %H:%M:%SZ")
+        is_past = self.now() >= instant
+        return f"{text} ({self.age(instant)}{' ago' if is_past else ''})"
 
 
-def _ascii() -> bool:
-    """Whether JSON has to write other characters as escapes of its own."""
+def _needs_ascii() -> bool:
     return "utf" not in (sys.stdout.encoding or "").lower()
 
 
-def _seconds(length: int) -> str:
-    """To the second: what people are shown has aged by more before it is read."""
-    return duration.spelled(length // SECOND * SECOND)
+def _whole_seconds(length: int) -> str:
+    return duration.format_rounded(length // SECOND * SECOND)
 
 
-def visible(text: str) -> str:
-    """A text on one line that cannot move the cursor or change colours: jobs bring texts that nobody has checked."""
+def escape_control_characters(text: str) -> str:
+    """Return text on one line that cannot move the cursor or change colours: jobs contain unchecked text."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(
-        " " if character in "\n\t" else _escaped(character) if _moves(character) else character for character in text
+        " " if character in "\n\t" else _escape(character) if _is_control(character) else character
+        for character in text
     )
 
 
-def _moves(character: str) -> bool:
+def _is_control(character: str) -> bool:
     return unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
@@ -202,20 +201,22 @@ def _console() -> Console:
     return Console(highlight=False)
 
 
-def _fitted(columns: Sequence[Column], cells: Sequence[Sequence[str]], room: int) -> list[int]:
-    """Column widths that fit: the widest of those that may be narrower gives up a character until all is well."""
+def _fit_widths(columns: Sequence[Column], cells: Sequence[Sequence[str]], available: int) -> list[int]:
+    """Column widths that fit the terminal: the widest column that may shrink loses characters until the row fits."""
     from rich.cells import cell_len  # noqa: PLC0415 - slow to import
 
     widths = [
         max(cell_len(column.title), *(cell_len(row[place]) for row in cells), 1) for place, column in enumerate(columns)
     ]
-    over = sum(widths) + len(GAP) * len(columns) - room
-    while over > 0:
-        cut = [
-            place for place, column in enumerate(columns) if (column.cut or column.wrap) and widths[place] > NARROWEST
+    excess = sum(widths) + len(GAP) * len(columns) - available
+    while excess > 0:
+        shrinkable = [
+            place
+            for place, column in enumerate(columns)
+            if (column.truncate or column.wrap) and widths[place] > MIN_COLUMN_CHARACTERS
         ]
-        if not cut:
+        if not shrinkable:
             break
-        widths[max(cut, key=lambda place: widths[place])] -= 1
-        over -= 1
+        widths[max(shrinkable, key=lambda place: widths[place])] -= 1
+        excess -= 1
     return widths

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from holdfast.cli.command import Root
 from holdfast.cli.commands.audit import audit
 from holdfast.cli.commands.bench import bench
 from holdfast.cli.commands.conform import conform
@@ -21,20 +22,19 @@ from holdfast.cli.commands.report import report
 from holdfast.cli.commands.schema import schema
 from holdfast.cli.commands.spark import spark
 from holdfast.cli.commands.work import work
-from holdfast.cli.session import Root
 
 
 @click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})
 @click.version_option(package_name="holdfast")
 def root() -> None:
-    """A lease-based job queue: enqueue jobs, run them, look at them, keep their store in order.
+    """A lease-based job queue: enqueue, run and inspect jobs, and maintain their store.
 
     The store is given by --url, HOLDFAST_URL, or url in a holdfast.toml in this folder or above it.
 
     \b
-    Exit codes: 0 done, 1 something is wrong, 2 bad usage, 3 store unavailable,
+    Exit codes: 0 success, 1 failure, 2 bad usage, 3 store unavailable,
     4 not found, 5 timed out, 130 interrupted.
-    """  # noqa: D301 - \b keeps click from filling the lines
+    """  # noqa: D301 - \b stops click from rewrapping the paragraph
 
 
 for command in (

@@ -1,6 +1,6 @@
-"""The tables of a store, asked of its driver: a driver that has some has a module ``migrate``, others have none.
+"""The schema of a store, through the module ``migrations`` of its driver; a driver without tables has no such module.
 
-It is found by the name of the driver, so that ``connect`` stays the only module that knows concrete drivers.
+The module is found by the driver's name, so that ``connect`` stays the only module that knows concrete drivers.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from holdfast.connect import package_of
 from holdfast.errors import Unsupported
 
 
-class Schema(NamedTuple):
-    """The version that the store has (0: no tables yet), and the newest that this Holdfast knows."""
+class SchemaVersion(NamedTuple):
+    """The version that the store has (0: no tables yet), and the newest version that this Holdfast knows."""
 
     applied: int
     newest: int
 
 
-def look(url: str) -> Schema | None:
-    """Both versions, without making or changing anything; None if the driver has no tables."""
+def read_version(url: str) -> SchemaVersion | None:
+    """Return both versions without changing the store; None if the driver has no tables."""
     module = _migrations_of(url)
-    return None if module is None else Schema(*module.schema_version(url))
+    return None if module is None else SchemaVersion(*module.schema_version(url))
 
 
-def script(url: str) -> str:
-    """The statements that make the tables, for people who run them themselves."""
+def schema_sql(url: str) -> str:
+    """Return the statements that create the tables, for people who run them by hand."""
     module = _migrations_of(url)
     if module is None:
-        raise none(url)
+        raise no_schema(url)
     return cast("str", module.schema_sql())
 
 
-def none(url: str) -> Unsupported:
-    """What a driver without tables answers."""
-    return Unsupported(urlsplit(url).scheme, "schema commands", "it has no tables to make")
+def no_schema(url: str) -> Unsupported:
+    """The error for a driver without tables."""
+    return Unsupported(urlsplit(url).scheme, "schema commands", "it has no tables")
 
 
 def _migrations_of(url: str) -> ModuleType | None:
@@ -45,6 +45,7 @@ def _migrations_of(url: str) -> ModuleType | None:
     if package is None:
         return None
     try:
-        return importlib.import_module(f"{package}.migrate")
-    except ModuleNotFoundError:  # no such driver, no such module in it, or a package to install: connect() says which
+        return importlib.import_module(f"{package}.migrations")
+    except ModuleNotFoundError:
+        # No such driver, a driver without tables, or a missing package: connect() reports which one it is.
         return None

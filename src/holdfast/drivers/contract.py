@@ -15,6 +15,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 from holdfast.clock import DAY
 from holdfast.errors import LeaseError
 from holdfast.model import bounds
+from holdfast.model.filters import JobFilter
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation
 from holdfast.model.ledger import LedgerRow
@@ -182,21 +183,6 @@ class Driver(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFilter:
-    """Which jobs to list: all conditions hold; None asks for nothing."""
-
-    states: tuple[State, ...] | None = None
-    queue: str | None = None
-    type: str | None = None
-    domain: str | None = None
-    name: str | None = None
-    idempotency_key: str | None = None
-    reason: str | None = None  # of a dead letter, exact
-    created_from: int | None = None
-    created_before: int | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
     """Part of a list. ``cursor`` asks for what follows; a job list gives None at its end, the ledger never ends."""
@@ -317,7 +303,7 @@ class Admin(Protocol):
         *,
         ended_for: int = 7 * DAY,
         ledger_for: int = 30 * DAY,
-        limit: int = bounds.MAX_BATCH,
+        limit: int = bounds.MAX_BATCH_ITEMS,
         now: int | None = None,
     ) -> Trimmed:
         """Retention: forget done and cancelled jobs, ledger rows, keys and registry rows that are old enough.

@@ -1,9 +1,12 @@
-"""The checks at every driver's door: the same bounds and the same words, whatever the store."""
+"""Checks of the arguments of every verb: the same bounds and the same messages in every driver.
+
+A driver holds one ``Validation`` and calls it first in each verb, so that no unchecked value reaches the store.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Self, cast, get_args
+from collections.abc import Callable, Collection, Sequence
+from typing import get_args
 
 from holdfast.clock import DAY
 from holdfast.drivers.contract import Capabilities, Feature, Registry
@@ -17,46 +20,42 @@ from holdfast.model.registry import Change
 from holdfast.model.settlement import Settlement
 from holdfast.wire.codec import JSON
 
+MAX_WAIT_SECONDS = 86_400
+
 _SETTLEMENTS = frozenset(get_args(Settlement))
 
 
 class Validation:
-    """Mixed into a driver: its verbs call these first, so that nothing unchecked reaches the store."""
+    """Checks for one driver: each raises ``InvalidInput``, or ``Unsupported`` for a gap in ``capabilities``."""
 
-    capabilities: Capabilities
-    caller_clock: bool
-
-    def _read_clock(self) -> int:
-        """The store's own clock."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """See ``Driver.close``."""
-        raise NotImplementedError
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __init__(self, capabilities: Capabilities, *, caller_clock: bool, read_clock: Callable[[], int]) -> None:
+        """``read_clock`` reads the clock of the store; it may be a round trip."""
+        self._capabilities = capabilities
+        self._caller_clock = caller_clock
+        self._read_clock = read_clock
 
     def now(self, given: int | None) -> int:
-        """The instant that judges this call (law L1)."""
-        if given is None:
-            return self._read_clock()
-        if not self.caller_clock:
-            raise CallerClockRefused
-        return bounds.integer("now", given, most=bounds.MAX_INSTANT)
+        """Return the instant that decides about this call: the caller's if it may give one, else the store's (L1)."""
+        instant = self.caller_now(given)
+        return self._read_clock() if instant is None else instant
 
-    def need(self, feature: Feature) -> None:
-        """Refuse what this driver does not keep (law L14)."""
-        reason = self.capabilities.gaps.get(feature)
+    def caller_now(self, given: int | None) -> int | None:
+        """Return the caller's instant; None if it gave none. Raises ``CallerClockRefused`` if it must not (L1)."""
+        if given is None:
+            return None
+        if not self._caller_clock:
+            raise CallerClockRefused
+        return bounds.check_integer("now", given, most=bounds.MAX_INSTANT)
+
+    def require(self, feature: Feature) -> None:
+        """Raise ``Unsupported`` if the driver does not have this feature (L14)."""
+        reason = self._capabilities.gaps.get(feature)
         if reason is not None:
-            raise Unsupported(self.capabilities.driver, feature, reason)
+            raise Unsupported(self._capabilities.driver, feature, reason)
 
     def check_enqueue(self, jobs: Sequence[JobRecord]) -> None:
-        """Every record acceptable, or none is stored."""
-        bounds.batch("jobs", len(jobs))
+        """Check every record before any is stored."""
+        bounds.check_batch("jobs", len(jobs))
         if isinstance(jobs, JobBatch):
             jobs.check()
         for job in representatives(jobs):
@@ -64,7 +63,7 @@ class Validation:
             if job.meta != {}:
                 _check_meta(job.meta)
             if job.offset is not None:
-                self.need(Feature.OFFSETS)
+                self.require(Feature.OFFSETS)
 
     def check_reserve(
         self,
@@ -74,27 +73,27 @@ class Validation:
         worker: str,
         types: Collection[str] | None,
     ) -> list[str]:
-        """The queues, each once."""
-        bounds.integer("limit", limit, least=1, most=bounds.MAX_BATCH)
+        """Return the queues, each once."""
+        bounds.check_integer("limit", limit, least=1, most=bounds.MAX_BATCH_ITEMS)
         self.check_lease(lease_for, worker)
         if types is not None:
             self._names("type", types)
         return self._names("queue", queues)
 
     def check_lease(self, lease_for: int, worker: str) -> None:
-        """A lease that ends, for somebody."""
-        bounds.integer("lease_for", lease_for, least=1, most=bounds.MAX_LENGTH)
-        bounds.text("worker", worker, empty=True)
+        """Check the duration of a lease and the name of its worker."""
+        bounds.check_integer("lease_for", lease_for, least=1, most=bounds.MAX_DURATION)
+        bounds.check_text("worker", worker, empty=True)
 
     def check_extend(self, leases: Sequence[Lease], lease_for: int) -> None:
-        """A bounded batch and a lease that ends."""
-        bounds.batch("leases", len(leases))
+        """Check the leases and the duration of their extension."""
+        bounds.check_batch("leases", len(leases))
         self._all("lease", leases, Lease)
-        bounds.integer("lease_for", lease_for, least=1, most=bounds.MAX_LENGTH)
+        bounds.check_integer("lease_for", lease_for, least=1, most=bounds.MAX_DURATION)
 
     def check_settle(self, settlements: Sequence[Settlement]) -> None:
-        """A bounded batch of nothing but settlements."""
-        bounds.batch("settlements", len(settlements))
+        """Check that every item is a settlement of a lease."""
+        bounds.check_batch("settlements", len(settlements))
         for settlement in settlements:
             if type(settlement) not in _SETTLEMENTS:
                 raise InvalidInput("settlement", wanted="Ack, Retry, Fail or Release", got=settlement)
@@ -102,98 +101,99 @@ class Validation:
                 raise InvalidInput("lease", wanted="a Lease", got=settlement.lease)
             started_at = settlement.started_at
             if started_at is not None and not (type(started_at) is int and 1 <= started_at <= bounds.MAX_INSTANT):
-                bounds.integer("started_at", started_at, least=1, most=bounds.MAX_INSTANT)
+                bounds.check_integer("started_at", started_at, least=1, most=bounds.MAX_INSTANT)
 
     def check_reap(self, queues: Sequence[str] | None, worker: str | None, limit: int) -> list[str] | None:
-        """The queues, each once; None is all of them."""
-        bounds.integer("limit", limit, least=1, most=bounds.MAX_BATCH)
+        """Return the queues, each once; None means all queues."""
+        bounds.check_integer("limit", limit, least=1, most=bounds.MAX_BATCH_ITEMS)
         if worker is not None:
-            bounds.text("worker", worker)
+            bounds.check_text("worker", worker)
         return None if queues is None else self._names("queue", queues)
 
     def check_wait(self, queues: Sequence[str], timeout: float) -> list[str]:
-        """The queues, each once."""
-        if not isinstance(timeout, int | float) or not 0 <= timeout <= 86_400:  # a day
-            raise InvalidInput("timeout", wanted="seconds from 0 to 86400", got=timeout)
+        """Return the queues, each once."""
+        if not isinstance(timeout, int | float) or not 0 <= timeout <= MAX_WAIT_SECONDS:
+            raise InvalidInput("timeout", wanted=f"seconds from 0 to {MAX_WAIT_SECONDS}", got=timeout)
         return self._names("queue", queues)
 
     def check_ids(self, job_ids: Sequence[str]) -> None:
-        """A bounded list of ids, not a single id by mistake."""
+        """Check a list of job ids."""
         self._not_text("job_ids", job_ids)
-        bounds.batch("job_ids", len(job_ids))
+        bounds.check_batch("job_ids", len(job_ids))
         for job_id in job_ids:
-            bounds.name("id", job_id)
+            bounds.check_name("id", job_id)
 
     def check_settings(self, queue: str, settings: QueueSettings | None, type_: str | None) -> None:
-        """Names that fit, and nothing this driver would have to ignore."""
-        bounds.name("queue", queue)
+        """Check the names, and that the driver supports the settings."""
+        bounds.check_name("queue", queue)
         if type_ is not None:
-            bounds.name("type", type_)
+            bounds.check_name("type", type_)
         if settings is not None and settings.on_exhausted is not OnExhausted.SKIP:
-            self.need(Feature.HALT)
+            self.require(Feature.HALT)
 
     def check_page(self, limit: int) -> None:
-        """Every list has a limit."""
-        bounds.integer("limit", limit, least=1, most=bounds.MAX_BATCH)
+        """Check the limit of a page."""
+        bounds.check_integer("limit", limit, least=1, most=bounds.MAX_BATCH_ITEMS)
 
     def check_find(self, limit: int, after: str | None) -> None:
-        """A bounded page, after an id."""
+        """Check the limit of a page of jobs, and the id after which it begins."""
         self.check_page(limit)
         if after is not None:
-            bounds.name("after", after)
+            bounds.check_name("after", after)
 
     def check_any_open(self, queues: Sequence[str], types: Collection[str]) -> tuple[list[str], list[str]]:
-        """The queues and the types, each once."""
+        """Return the queues and the types, each once."""
         return self._names("queue", queues), self._names("type", types)
 
     def check_counts(self, queues: Sequence[str] | None) -> None:
-        """The queues to count; None is all of them."""
+        """Check the queues to count; None means all queues."""
         if queues is not None:
             self._names("queue", queues)
 
     def check_trim(self, ended_for: int, ledger_for: int, limit: int) -> None:
-        """Ended rows answer repeated settlements for at least a day (law L6)."""
-        bounds.integer("ended_for", ended_for, least=DAY, most=bounds.MAX_LENGTH)
-        bounds.integer("ledger_for", ledger_for, least=1, most=bounds.MAX_LENGTH)
-        bounds.integer("limit", limit, least=1, most=bounds.MAX_BATCH)
+        """Check the retention. Ended jobs stay for at least a day, because they answer repeated settlements (L6)."""
+        bounds.check_integer("ended_for", ended_for, least=DAY, most=bounds.MAX_DURATION)
+        bounds.check_integer("ledger_for", ledger_for, least=1, most=bounds.MAX_DURATION)
+        bounds.check_integer("limit", limit, least=1, most=bounds.MAX_BATCH_ITEMS)
 
-    def kept_for(self, ended_for: int, ledger_for: int, now: int | None) -> tuple[int, int]:
-        """How long ended jobs and ledger rows are kept: as asked, or until every registered reader has read them (L13).
+    def retention(self, registry: Registry, *, ended_for: int, ledger_for: int, now: int | None) -> tuple[int, int]:
+        """Return how long ended jobs and ledger rows stay: as given, or until every registered reader has read them.
 
-        Looked up before the transaction that removes: a reader that comes in between has begun at the oldest row left.
+        Called before the transaction that removes rows. A reader that registers in between begins at the oldest row
+        that is left (L13).
         """
-        if not self.capabilities.has(Feature.REGISTRY):
+        if not self._capabilities.has(Feature.REGISTRY):
             return ended_for, ledger_for
-        registry = cast("Registry", self)
-        read_until = ledger_reader.read_until(registry.scan(ledger_reader.KIND, limit=ledger_reader.MOST, now=now))
+        readers = registry.scan(ledger_reader.KIND, limit=ledger_reader.MAX_READERS, now=now)
+        read_until = ledger_reader.read_until(readers)
         if read_until is None:
             return ended_for, ledger_for
-        unread_for = min(self.now(now) - read_until + 1, bounds.MAX_LENGTH)
+        unread_for = min(self.now(now) - read_until + 1, bounds.MAX_DURATION)
         return max(ended_for, unread_for), max(ledger_for, unread_for)
 
     def check_read(self, kind: str, keys: Sequence[str]) -> None:
-        """A kind and a bounded list of keys."""
-        bounds.name("kind", kind)
+        """Check a kind and a list of keys."""
+        bounds.check_name("kind", kind)
         self._not_text("keys", keys)
-        bounds.batch("keys", len(keys))
+        bounds.check_batch("keys", len(keys))
         for key in keys:
-            bounds.text("key", key)
+            bounds.check_text("key", key)
 
     def check_write(self, changes: Sequence[Change]) -> None:
-        """A bounded batch; each change checked itself when it was made."""
-        bounds.batch("changes", len(changes))
+        """Check the batch. Each ``Change`` checked its own values when it was made."""
+        bounds.check_batch("changes", len(changes))
         self._all("change", changes, Change)
 
     def check_scan(self, kind: str, prefix: str, after: str, limit: int) -> None:
-        """A kind and a bounded page of it."""
-        bounds.name("kind", kind)
-        bounds.text("prefix", prefix, empty=True)
-        bounds.text("after", after, empty=True)
+        """Check a kind and a page of its keys."""
+        bounds.check_name("kind", kind)
+        bounds.check_text("prefix", prefix, empty=True)
+        bounds.check_text("after", after, empty=True)
         self.check_page(limit)
 
     @staticmethod
     def _not_text(field: str, values: Sequence[str]) -> None:
-        """A single text is a sequence too, and never what was meant."""
+        """Refuse a single text: a text is a sequence of texts too, but never the one that the caller meant."""
         if isinstance(values, str):
             raise InvalidInput(field, wanted="a list", got=values)
 
@@ -207,20 +207,28 @@ class Validation:
     def _names(field: str, names: Collection[str]) -> list[str]:
         if isinstance(names, str) or not names:
             raise InvalidInput(f"{field}s", wanted=f"a list with at least one {field}", got=names)
-        bounds.batch(f"{field}s", len(names))
-        return list(dict.fromkeys(bounds.name(field, value) for value in names))
+        bounds.check_batch(f"{field}s", len(names))
+        return list(dict.fromkeys(bounds.check_name(field, value) for value in names))
 
 
 def _check_meta(meta: object) -> None:
-    """A JSON object of a bounded size: what a driver stores, it must be able to read back."""
+    """Check that ``meta`` is a JSON object of a bounded size that reads back as it was."""
     data = JSON.encode(meta, field="meta") if isinstance(meta, dict) else b""
     if not data or JSON.decode(data, field="meta") != meta:
         raise InvalidInput("meta", wanted="a dict of plain JSON values", got=meta)
-    bounds.blob("meta", data, most=bounds.MAX_META)
+    bounds.check_blob("meta", data, most=bounds.MAX_META_BYTES)
 
 
 def ledger_position(cursor: str, written: int) -> int:
-    """The number in a cursor. One from beyond the end is refused: its reader would miss what is written up to there."""
+    """Return the number in a cursor of a ledger whose last row has the number ``written``."""
     if cursor.isascii() and cursor.isdecimal() and len(cursor) < 20 and int(cursor) <= written:
         return int(cursor)
-    raise InvalidInput("after", wanted="a cursor that this ledger gave (no other store, no older copy)", got=cursor)
+    raise foreign_cursor(cursor)
+
+
+def foreign_cursor(cursor: str) -> InvalidInput:
+    """Return the error for a cursor that this ledger did not return.
+
+    A position beyond the end is refused too: its reader would miss the rows that are written up to there.
+    """
+    return InvalidInput("after", wanted="a cursor that this ledger gave (no other store, no older copy)", got=cursor)

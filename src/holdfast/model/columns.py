@@ -6,6 +6,7 @@ and Arrow schemas are made from the result, so that a new field is added once.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from enum import StrEnum
 
@@ -57,5 +58,16 @@ def _column(name: str, annotation: str) -> Column:
     return Column(name=name, kind=kind, nullable=annotation.endswith(" | None"))
 
 
+def names_of(columns: Iterable[Column]) -> tuple[str, ...]:
+    """Return the names of the columns, in their order."""
+    return tuple(column.name for column in columns)
+
+
 JOB_COLUMNS = _columns_of(JobRecord)
 LEDGER_COLUMNS = _columns_of(LedgerRow)
+
+# A job's row changes only in these; the other columns keep what enqueue stored.
+_CHANGING = frozenset(
+    {"state", "run_at", "attempts", "crashes", "last_error", "failed_at", "dead_reason", "dead_at", "result"}
+)
+FIXED_JOB_COLUMNS = tuple(column for column in JOB_COLUMNS if column.name not in _CHANGING)

@@ -1,4 +1,4 @@
-"""Lengths and rates as people write them (``1500ms``, ``30s``, ``1h30m``, ``600/m``): the one place that reads them."""
+"""Durations and rates as people write them: ``1500ms``, ``30s``, ``1h30m``, ``600/m``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from holdfast.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND, to_timedelta
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 
-WANTED = "a length such as 1500ms, 30s, 5m, 2h, 1d or 1h30m"
-RATE_WANTED = "a rate such as 10, 10/s, 600/m or 5/h"
+WANTED_DURATION = "a length such as 1500ms, 30s, 5m, 2h, 1d or 1h30m"
+WANTED_RATE = "a rate such as 10, 10/s, 600/m or 5/h"
 
 _UNITS = {"us": 1, "µs": 1, "ms": MILLISECOND, "s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY, "w": 7 * DAY}
 _PART = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,6}))?(us|µs|ms|s|m|h|d|w)")
@@ -19,15 +19,15 @@ _SHOWN = (("d", DAY), ("h", HOUR), ("m", MINUTE), ("s", SECOND), ("ms", MILLISEC
 
 
 def parse(field: str, text: str) -> timedelta:
-    """The length that a text says; ``field`` is the word by which an error calls it. Exact to the microsecond."""
+    """Return the duration in a text, exact to the microsecond; errors name it ``field``."""
     compact = text.strip().lower()
     parts = list(_PART.finditer(compact))
     if not parts or "".join(part[0] for part in parts) != compact:
-        raise InvalidInput(field, wanted=WANTED, got=text)
-    length = sum(_microseconds(part) for part in parts)
-    if length > bounds.MAX_LENGTH:
-        raise InvalidInput(field, wanted=f"at most {bounds.MAX_LENGTH // DAY} days", got=text)
-    return to_timedelta(length)
+        raise InvalidInput(field, wanted=WANTED_DURATION, got=text)
+    total = sum(_microseconds(part) for part in parts)
+    if total > bounds.MAX_DURATION:
+        raise InvalidInput(field, wanted=f"at most {bounds.MAX_DURATION // DAY} days", got=text)
+    return to_timedelta(total)
 
 
 def _microseconds(part: re.Match[str]) -> int:
@@ -36,14 +36,14 @@ def _microseconds(part: re.Match[str]) -> int:
     return int(whole + fraction) * _UNITS[unit] // scaled
 
 
-def spelled(length: int) -> str:
-    """Microseconds in the two largest units that matter, rounded down: ``3m20s``, ``1d``, ``15ms``."""
-    if length <= 0:
+def format_rounded(microseconds: int) -> str:
+    """Return a duration in its one or two largest units, rounded down: ``3m20s``, ``1d``, ``15ms``."""
+    if microseconds <= 0:
         return "0s"
     for place, (unit, size) in enumerate(_SHOWN):
-        if length < size:
+        if microseconds < size:
             continue
-        count, rest = divmod(length, size)
+        count, rest = divmod(microseconds, size)
         if size > SECOND:
             smaller, smaller_size = _SHOWN[place + 1]
             more = rest // smaller_size
@@ -54,9 +54,9 @@ def spelled(length: int) -> str:
     raise AssertionError("the smallest unit is one microsecond")
 
 
-def exact(length: timedelta) -> str:
-    """A length so that ``parse`` reads it back as it was."""
-    left, text = length // timedelta(microseconds=1), ""
+def format_exact(duration: timedelta) -> str:
+    """Return a duration as a text that ``parse`` reads back unchanged."""
+    left, text = duration // timedelta(microseconds=1), ""
     for unit, size in _SHOWN:
         count, left = divmod(left, size)
         text += f"{count}{unit}" if count else ""
@@ -64,9 +64,9 @@ def exact(length: timedelta) -> str:
 
 
 def parse_rate(field: str, text: str) -> float:
-    """Times per second, from a number (per second) or a number per second, minute, hour or day."""
-    found = _RATE.fullmatch(text.strip().lower())
-    rate = float(found[1]) * SECOND / _UNITS[found[2] or "s"] if found else 0.0
+    """Return a rate per second from ``10``, ``10/s``, ``600/m``, ``5/h`` or ``1/d``; errors name it ``field``."""
+    match = _RATE.fullmatch(text.strip().lower())
+    rate = float(match[1]) * SECOND / _UNITS[match[2] or "s"] if match else 0.0
     if rate <= 0:
-        raise InvalidInput(field, wanted=RATE_WANTED, got=text)
+        raise InvalidInput(field, wanted=WANTED_RATE, got=text)
     return rate

@@ -1,17 +1,18 @@
-"""Which failures are the same one: an error text without what differs from job to job, and a short name for it."""
+"""Grouping failures: an error text without the parts that differ from job to job, and a short hash of it."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 
-LENGTH = 12  # characters of a fingerprint: enough for the groups of any one store
-MOST = 1_000  # characters of a line that are looked at: what follows hardly tells failures apart
+FINGERPRINT_CHARACTERS = 12  # enough to tell the failure groups of one store apart
+MAX_LINE_CHARACTERS = 1_000  # the rest of a longer line rarely tells failures apart
 
 _TRACEBACK = "Traceback (most recent call last):"
 
-# In this order: what stands in quotes first, because anything may; plain numbers last, because all others hold some.
-_VARIES = (
+# Applied in this order: quoted text first, because it may contain any of the others; numbers last, because the others
+# contain numbers.
+_VARYING_PARTS = (
     (re.compile(r"""(?<!\w)[bBrRuU]{0,2}(?:'(?:[^'\\]|\\.)*'(?!\w)|"(?:[^"\\]|\\.)*")|`[^`]*`"""), "'…'"),
     (re.compile(r"\b[a-zA-Z][a-zA-Z0-9+.-]{0,30}://[^\s,;)>\]]+"), "<url>"),
     (re.compile(r"[^\s@<>(),;:]{1,64}@[A-Za-z0-9.-]{1,255}"), "<address>"),
@@ -25,28 +26,29 @@ _VARIES = (
 )
 
 
-def normalised(error: str) -> str:
-    """The one line that says what failed, with quoted texts, ids, addresses and numbers taken out.
+def normalise(error: str) -> str:
+    """Return the line that names the failure, with placeholders for quoted texts, ids, addresses and numbers.
 
-    Of a Python traceback that is the exception; of any other text its first line.
+    The line is the exception of a Python traceback, and the first line of any other text.
     """
-    line = _telling_line(error)[:MOST]
-    for pattern, instead in _VARIES:
-        line = pattern.sub(instead, line)
+    line = _failure_line(error)[:MAX_LINE_CHARACTERS]
+    for pattern, placeholder in _VARYING_PARTS:
+        line = pattern.sub(placeholder, line)
     return " ".join(line.split())
 
 
 def fingerprint(*, type: str, reason: str | None, error: str) -> str:
-    """A short name that the same failure of the same type has every time, in every process and version."""
-    told = "\0".join((type, normalised(reason or ""), normalised(error)))
-    return hashlib.sha256(told.encode("utf-8", "backslashreplace")).hexdigest()[:LENGTH]
+    """Return a short hash that is equal for the same failure of the same job type, in every process and version."""
+    text = "\0".join((type, normalise(reason or ""), normalise(error)))
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:FINGERPRINT_CHARACTERS]
 
 
-def _telling_line(error: str) -> str:
+def _failure_line(error: str) -> str:
     lines = error.splitlines()
     start = max((place for place, line in enumerate(lines) if line.strip() == _TRACEBACK), default=None)
     if start is not None:
-        # Frames are indented; the first line behind them that is not is the exception, even if its message has more.
-        told = (line for line in lines[start + 1 :] if line.strip() and not line.startswith((" ", "\t")))
-        return next(told, lines[-1])
+        # Frames are indented. The first line after them that is not indented is the exception, even if its message has
+        # more lines.
+        exceptions = (line for line in lines[start + 1 :] if line.strip() and not line.startswith((" ", "\t")))
+        return next(exceptions, lines[-1])
     return next((line for line in lines if line.strip()), "")

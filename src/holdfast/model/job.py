@@ -12,7 +12,7 @@ from holdfast.model import bounds
 
 
 class State(StrEnum):
-    """Where a job stands. *Scheduled* is ``READY`` with a later ``run_at``; *expired*, ``INFLIGHT`` past its lease."""
+    """The state of a job. A *scheduled* job is ``READY`` with a later ``run_at``; an *expired* one is ``INFLIGHT``."""
 
     READY = "ready"
     INFLIGHT = "inflight"
@@ -21,8 +21,8 @@ class State(StrEnum):
     CANCELLED = "cancelled"
 
     @property
-    def ended(self) -> bool:
-        """Whether the job has reached an end (only an operator can requeue it)."""
+    def has_ended(self) -> bool:
+        """Whether the job is done, dead or cancelled: it runs again only if an operator requeues it."""
         return self in _ENDED
 
 
@@ -34,20 +34,20 @@ DEFAULT_MAX_CRASHES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """A job as drivers keep it: encoded payload, integer microseconds, nothing computed."""
+    """A job as drivers store it: encoded payload, integer microseconds, no computed fields."""
 
     id: str
     type: str
     queue: str
     payload: bytes
     priority: int = 0
-    run_at: int | None = None  # not before; None is at once. Moves with retries, cleared when a lease expires
+    run_at: int | None = None  # earliest start; None is at once. Retries move it, and an expired lease clears it
     timeout: int | None = None
     created_at: int
     attempts: int = 0
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     crashes: int = 0
-    max_crashes: int | None = DEFAULT_MAX_CRASHES  # None: never poison
+    max_crashes: int | None = DEFAULT_MAX_CRASHES  # None: no limit
     idempotency_key: str | None = None
     domain: str | None = None
     offset: int | None = None
@@ -61,12 +61,12 @@ class JobRecord:
     dead_reason: str | None = None
     dead_at: int | None = None
     result: bytes | None = None
-    requested_run_at: int | None = None  # the run_at that was asked for; part of the signed identity, never moves
+    requested_run_at: int | None = None  # the run_at of the request: signed, and never changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What a handler sees: the work and which attempt this is; no other scheduling or queue state."""
+    """What a handler sees of a job: the work and the number of this attempt."""
 
     id: str
     type: str
@@ -75,7 +75,7 @@ class Job:
     queue: str
     attempt: int
     max_attempts: int
-    fence: int  # larger in every later lease of this space: hand it to whatever you write to
+    fence: int  # larger in every later lease of this space: pass it to the systems that the handler writes to
     created_at: datetime
     run_at: datetime | None  # as requested
     timeout: timedelta | None
@@ -85,29 +85,31 @@ class Job:
 
 
 def check_new(record: JobRecord) -> None:
-    """The driver's door: refuse a record that no driver could keep or that no reserve could ever hand out."""
-    bounds.name("id", record.id)
-    bounds.name("type", record.type)
-    bounds.name("queue", record.queue)
-    bounds.blob("payload", record.payload, most=bounds.MAX_STORED_PAYLOAD)
-    bounds.integer("priority", record.priority, most=bounds.PRIORITIES[-1])
-    bounds.integer("created_at", record.created_at, most=bounds.MAX_INSTANT)
-    bounds.integer("max_attempts", record.max_attempts, least=1)
-    bounds.integer("attempts", record.attempts, most=record.max_attempts - 1)
-    bounds.integer("crashes", record.crashes)
-    bounds.optional_integer("run_at", record.run_at, most=bounds.MAX_INSTANT)
-    bounds.optional_integer("requested_run_at", record.requested_run_at, most=bounds.MAX_INSTANT)
-    bounds.optional_integer("timeout", record.timeout, least=1, most=bounds.MAX_LENGTH)
-    bounds.optional_integer("max_crashes", record.max_crashes, least=1)
-    bounds.optional_integer("offset", record.offset, most=2**63 - 1)
-    bounds.optional_text("idempotency_key", record.idempotency_key)
-    bounds.optional_text("domain", record.domain)
-    bounds.optional_text("name", record.name)
-    if record.last_error != bounds.kept(record.last_error):
-        raise InvalidInput("last_error", wanted=f"text of at most {bounds.MAX_ERROR} characters", got=record.last_error)
+    """Refuse a record that a driver could not store, or could never reserve."""
+    bounds.check_name("id", record.id)
+    bounds.check_name("type", record.type)
+    bounds.check_name("queue", record.queue)
+    bounds.check_blob("payload", record.payload, most=bounds.MAX_STORED_PAYLOAD_BYTES)
+    bounds.check_integer("priority", record.priority, most=bounds.PRIORITIES[-1])
+    bounds.check_integer("created_at", record.created_at, most=bounds.MAX_INSTANT)
+    bounds.check_integer("max_attempts", record.max_attempts, least=1)
+    bounds.check_integer("attempts", record.attempts, most=record.max_attempts - 1)
+    bounds.check_integer("crashes", record.crashes)
+    bounds.check_optional_integer("run_at", record.run_at, most=bounds.MAX_INSTANT)
+    bounds.check_optional_integer("requested_run_at", record.requested_run_at, most=bounds.MAX_INSTANT)
+    bounds.check_optional_integer("timeout", record.timeout, least=1, most=bounds.MAX_DURATION)
+    bounds.check_optional_integer("max_crashes", record.max_crashes, least=1)
+    bounds.check_optional_integer("offset", record.offset, most=2**63 - 1)
+    bounds.check_optional_text("idempotency_key", record.idempotency_key)
+    bounds.check_optional_text("domain", record.domain)
+    bounds.check_optional_text("name", record.name)
+    if record.last_error != bounds.truncate_text(record.last_error):
+        raise InvalidInput(
+            "last_error", wanted=f"text of at most {bounds.MAX_ERROR_CHARACTERS} characters", got=record.last_error
+        )
     if record.webhook is not None:
-        bounds.webhook("webhook", record.webhook)
-    bounds.optional_text("signature", record.signature)
+        bounds.check_webhook("webhook", record.webhook)
+    bounds.check_optional_text("signature", record.signature)
     if record.offset is not None and record.domain is None:
         raise InvalidInput("offset", wanted="a domain beside it", got="an offset alone")
     if record.state != State.READY:

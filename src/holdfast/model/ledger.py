@@ -1,4 +1,4 @@
-"""The append-only record of every ending (law L13)."""
+"""The ledger: an append-only record with one row for every lease that ended (L13)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast.model.job import State
 
 
 class Ending(StrEnum):
-    """How a lease ended; the last two are written without one, and so may ``CANCELLED`` be."""
+    """How a lease ended. ``REQUEUED``, ``PURGED`` and sometimes ``CANCELLED`` are written without a lease."""
 
     ACKED = "acked"
     RETRIED = "retried"
@@ -23,7 +23,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRow:
-    """One ending, written in the transaction that made it true; no lease, no ``fence`` and no ``reserved_at``."""
+    """One ending, written in the transaction that ends the lease. Without a lease, fence and reserved_at are None."""
 
     job_id: str
     type: str
@@ -39,6 +39,6 @@ class LedgerRow:
     started_at: int | None
     ended_at: int
     ending: Ending
-    state: State | None  # of the job afterwards; None once it is purged
+    state: State | None  # of the job after this ending; None once it is purged
     detail: str
     error: str

@@ -1,8 +1,7 @@
-"""Who reads the ledger, and how far they are: retention waits for them.
+"""Readers of the ledger, and how far each has read: retention waits for them.
 
-A reader that must not miss anything, such as a history, registers itself as a row of the registry, and again whenever
-it has read on. The row's time to live is the limit of the patience: a reader that does not come back is forgotten, and
-so is what it has not read.
+A reader that must not miss a row, such as a history, registers itself as an entry of the registry, and registers again
+after each read. The entry expires: if a reader does not come back in time, retention no longer waits for it.
 """
 
 from __future__ import annotations
@@ -15,27 +14,32 @@ from holdfast.model import bounds
 from holdfast.model.registry import Change, Entry
 
 KIND = "ledger.reader"
-MOST = 1000  # readers of a space
+MAX_READERS = 1000  # of one space
 
 
-def registered(name: str, *, read_until: int, wait_for: int) -> Change:
-    """Wait ``wait_for`` microseconds for this reader, who has read all that ended before ``read_until``."""
-    value = json.dumps({"read_until": bounds.integer("read_until", read_until, most=bounds.MAX_INSTANT)})
+def register(name: str, *, read_until: int, wait_for: int) -> Change:
+    """Return the change that registers a reader for ``wait_for`` microseconds.
+
+    The reader has read every ledger row that was written before ``read_until``.
+    """
+    value = json.dumps({"read_until": bounds.check_integer("read_until", read_until, most=bounds.MAX_INSTANT)})
     return Change(kind=KIND, key=name, value=value.encode(), ttl=wait_for)
 
 
-def forgotten(name: str) -> Change:
-    """Do not wait for this reader any more."""
+def forget(name: str) -> Change:
+    """Return the change that removes a reader."""
     return Change(kind=KIND, key=name, value=None)
 
 
 def read_until(readers: Iterable[Entry]) -> int | None:
-    """What ended before this has been read by all of them; None if there are none."""
-    return min((_until(reader) for reader in readers), default=None)
+    """Return the instant up to which every reader has read the ledger; None if there is no reader."""
+    return min((_read_until_of(reader) for reader in readers), default=None)
 
 
-def _until(reader: Entry) -> int:
+def _read_until_of(reader: Entry) -> int:
     try:
-        return bounds.integer("read_until", json.loads(reader.value or b"")["read_until"], most=bounds.MAX_INSTANT)
+        return bounds.check_integer(
+            "read_until", json.loads(reader.value or b"")["read_until"], most=bounds.MAX_INSTANT
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInput(f"reader {reader.key}", wanted='{"read_until": microseconds}', got=reader.value) from error

@@ -1,4 +1,4 @@
-"""The one order in which jobs are handed out (law L10), within what a queue's settings leave capacity for."""
+"""The order in which jobs are reserved (L10), within the capacity that the settings of their queues allow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SettingsKey = tuple[str, str | None]  # a queue, or a type in a queue
 
 
 class Lane(NamedTuple):
-    """Jobs that differ only in when they came: what a store keeps sorted."""
+    """Jobs of one queue, type and priority. A store keeps each lane sorted by (available_at, seq)."""
 
     queue: str
     type: str
@@ -23,7 +23,7 @@ class Lane(NamedTuple):
 
 @dataclass(slots=True)
 class Limit:
-    """The settings of a queue or a type, and how far they are used up."""
+    """The settings of a queue or a type, and how many jobs they still allow."""
 
     settings: QueueSettings
     bucket: Bucket | None
@@ -31,7 +31,7 @@ class Limit:
     taken: int = 0
 
     def bucket_after(self, now: int) -> Bucket | None:
-        """The rate bucket once what was taken is paid for; the same one if nothing was."""
+        """Return the rate bucket after the jobs that were taken; unchanged if none was taken."""
         if self.settings.rate is None or not self.taken:
             return self.bucket
         return self.settings.bucket_after(self.taken, self.bucket, now)
@@ -39,57 +39,57 @@ class Limit:
 
 @dataclass(slots=True)
 class Capacity:
-    """What the settings leave, counted down as jobs are taken. Queues and types without settings have capacity."""
+    """How many jobs the settings still allow. Queues and types without settings are not limited."""
 
     limits: dict[SettingsKey, Limit] = field(default_factory=dict)
 
-    def has(self, lane: Lane) -> bool:
-        """Whether one more job of this lane fits its queue and its type."""
-        return all(limit.left > 0 for limit in self._of(lane))
+    def allows(self, lane: Lane) -> bool:
+        """Whether the settings of its queue and of its type allow one more job of this lane."""
+        return all(limit.left > 0 for limit in self._limits_of(lane))
 
     def take(self, lane: Lane) -> None:
-        """Count one job of this lane."""
-        for limit in self._of(lane):
+        """Count one job of this lane as taken."""
+        for limit in self._limits_of(lane):
             limit.left -= 1
             limit.taken += 1
 
-    def _of(self, lane: Lane) -> Iterator[Limit]:
+    def _limits_of(self, lane: Lane) -> Iterator[Limit]:
         for key in ((lane.queue, None), (lane.queue, lane.type)):
             if key in self.limits:
                 yield self.limits[key]
 
 
-Waiting = TypeVar("Waiting", bound=tuple[int, int] | tuple[object, ...])  # begins with (available_at, seq)
+DueJob = TypeVar("DueJob", bound=tuple[int, int] | tuple[object, ...])  # begins with (available_at, seq)
 
 
 def pick(
-    lanes: Iterable[tuple[Lane, Iterator[Waiting]]], *, limit: int, capacity: Capacity
-) -> list[tuple[Lane, Waiting]]:
-    """The first ``limit`` jobs over all lanes, by (priority desc, available_at, seq), skipping lanes without capacity.
+    lanes: Iterable[tuple[Lane, Iterator[DueJob]]], *, limit: int, capacity: Capacity
+) -> list[tuple[Lane, DueJob]]:
+    """Return the first ``limit`` jobs over all lanes, by (priority desc, available_at, seq), within the capacity.
 
-    Each lane comes as an iterator of its due jobs in order. Lanes of a lower priority are not read before the higher
-    ones are empty, and none is read further than one job past what is taken from it.
+    Each lane is an iterator over its due jobs in order. Lanes of a lower priority are not read before the higher ones
+    are empty, and at most one job more is read from a lane than is taken from it.
     """
-    taken: list[tuple[Lane, Waiting]] = []
+    taken: list[tuple[Lane, DueJob]] = []
     by_priority = sorted(lanes, key=lambda item: -item[0].priority)
     for _, group in groupby(by_priority, key=lambda item: item[0].priority):
         if len(taken) < limit:
-            taken += _merged(list(group), limit - len(taken), capacity)
+            taken += _merge(list(group), limit - len(taken), capacity)
     return taken
 
 
-def _merged(lanes: list[tuple[Lane, Iterator[Waiting]]], limit: int, capacity: Capacity) -> list[tuple[Lane, Waiting]]:
-    """The first jobs over lanes of one priority."""
+def _merge(lanes: list[tuple[Lane, Iterator[DueJob]]], limit: int, capacity: Capacity) -> list[tuple[Lane, DueJob]]:
+    """Return the first jobs over lanes of one priority."""
     if len(lanes) == 1 and not capacity.limits:
         [(lane, jobs)] = lanes
         return [(lane, job) for job in islice(jobs, limit)]
     heads = [(job[0], job[1], number, job) for number, (_, jobs) in enumerate(lanes) if (job := next(jobs, None))]
     heapq.heapify(heads)
-    taken: list[tuple[Lane, Waiting]] = []
+    taken: list[tuple[Lane, DueJob]] = []
     while heads and len(taken) < limit:
         _, _, number, job = heads[0]
         lane, jobs = lanes[number]
-        if not capacity.has(lane):
+        if not capacity.allows(lane):
             heapq.heappop(heads)
             continue
         capacity.take(lane)

@@ -1,4 +1,4 @@
-"""Small versioned rows that are not jobs: guards, locks, schedules, cursors, presence."""
+"""Entries of the registry: small versioned values that are not jobs, such as guards, locks, schedules and cursors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast.model import bounds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A row as it is stored. A successful removal answers with ``value=None, version=0``."""
+    """A stored entry. The answer to a successful removal has ``value=None, version=0``."""
 
     key: str
     value: bytes | None
@@ -19,10 +19,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One write, made only if the row still has ``version``.
+    """One write, made only if the entry still has ``version``.
 
-    ``version=0`` wants the row to be absent (or expired), ``None`` takes whatever is there. ``value=None`` removes the
-    row. ``ttl`` is a length, not an instant: the store adds it to its own clock.
+    ``version=0`` requires that there is no entry, or that it has expired; ``None`` accepts any entry. ``value=None``
+    removes the entry. ``ttl`` is a duration: the store adds it to its own clock.
     """
 
     kind: str
@@ -32,12 +32,12 @@ class Change:
     ttl: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what does not fit, before it meets a transaction that others share."""
-        bounds.name("kind", self.kind)
-        bounds.text("key", self.key)
+        """Check every value before the change enters a transaction."""
+        bounds.check_name("kind", self.kind)
+        bounds.check_text("key", self.key)
         if self.value is not None:
-            bounds.blob("value", self.value, most=bounds.MAX_NOTE)
+            bounds.check_blob("value", self.value, most=bounds.MAX_NOTE_BYTES)
         if self.version is not None:
-            bounds.integer("version", self.version, most=2**63 - 1)
+            bounds.check_integer("version", self.version, most=2**63 - 1)
         if self.ttl is not None:
-            bounds.integer("ttl", self.ttl, least=1, most=bounds.MAX_LENGTH)
+            bounds.check_integer("ttl", self.ttl, least=1, most=bounds.MAX_DURATION)

@@ -1,4 +1,4 @@
-"""What a user asks for: ``JobRequest``, checked at the door, and the descriptions that make requests."""
+"""``JobRequest``: what a user asks for, checked when it is made."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
-from holdfast.model.retry import BuiltIn, written
+from holdfast.model.retry import BuiltInPolicy, format_policy
 
 if TYPE_CHECKING:
     from holdfast.model.definition import JobDefinition
@@ -22,65 +22,65 @@ META_RETRY = f"{RESERVED_META}retry"  # the meta key under which a job carries i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
-    """One job to be enqueued. Only ``type`` is required; everything is checked here, once."""
+    """One job to enqueue. Only ``type`` is required; all values are checked here, once."""
 
     type: str
     payload: object = None
     queue: str = DEFAULT_QUEUE
     priority: int = 0  # 0 to 9; 9 runs first
-    run_at: datetime | None = None  # not before; or
-    delay: timedelta | None = None  # this long after it is enqueued
-    timeout: timedelta | None = None  # of one attempt; None is no limit
+    run_at: datetime | None = None  # earliest start; or
+    delay: timedelta | None = None  # a delay from the time of enqueue
+    timeout: timedelta | None = None  # limit of one attempt; None is no limit
     max_attempts: int = DEFAULT_MAX_ATTEMPTS  # runs, not retries
-    retry: BuiltIn | None = None  # how long to wait between them; None is as its handler says
+    retry: BuiltInPolicy | None = None  # delays between the runs; None: the policy of the handler
     idempotency_key: str | None = None  # one job per queue and key
-    domain: str | None = None  # its jobs run one at a time, in order
-    offset: int | None = None  # the place in that order, if it is not the order of arrival
+    domain: str | None = None  # jobs of a domain run one at a time, in order
+    offset: int | None = None  # position in that order; default: the order of arrival
     name: str | None = None  # for people
-    meta: Mapping[str, object] = field(default_factory=dict)  # JSON; handed to the handler as it is
+    meta: Mapping[str, object] = field(default_factory=dict)  # JSON, passed to the handler unchanged
     webhook: str | None = None  # called when the job has ended
 
     def __post_init__(self) -> None:
-        """Refuse anything that does not fit, saying what was wanted and what was got."""
+        """Check every field."""
         check_shared(self)
         if self.run_at is not None:
-            bounds.instant("run_at", self.run_at)
+            bounds.instant_from("run_at", self.run_at)
             if self.delay is not None:
                 raise InvalidInput("delay", wanted="either run_at or delay", got="both")
         if self.delay is not None:
-            bounds.length("delay", self.delay)
+            bounds.duration_from("delay", self.delay)
         if self.idempotency_key is not None:
-            bounds.text("idempotency_key", self.idempotency_key)
+            bounds.check_text("idempotency_key", self.idempotency_key)
         if self.domain is not None:
-            bounds.text("domain", self.domain)
+            bounds.check_text("domain", self.domain)
         if self.offset is not None:
-            bounds.integer("offset", self.offset, most=2**63 - 1)
+            bounds.check_integer("offset", self.offset, most=2**63 - 1)
             if self.domain is None:
                 raise InvalidInput("offset", wanted="a domain beside it", got="an offset alone")
 
 
-def check_shared(asked: JobRequest | JobDefinition) -> None:
-    """The checks that a request and a definition have in common."""
-    bounds.name("type", asked.type)
-    bounds.name("queue", asked.queue)
-    bounds.integer("priority", asked.priority, most=bounds.PRIORITIES[-1])
-    bounds.integer("max_attempts", asked.max_attempts, least=1)
-    if asked.timeout is not None:
-        bounds.length("timeout", asked.timeout, least=1)
-    if asked.retry is not None:
-        written(asked.retry)
-    if asked.name is not None:
-        bounds.text("name", asked.name)
-    if asked.webhook is not None:
-        bounds.webhook("webhook", asked.webhook)
-    check_meta(asked.meta)
+def check_shared(request: JobRequest | JobDefinition) -> None:
+    """Check the fields that a request and a definition share."""
+    bounds.check_name("type", request.type)
+    bounds.check_name("queue", request.queue)
+    bounds.check_integer("priority", request.priority, most=bounds.PRIORITIES[-1])
+    bounds.check_integer("max_attempts", request.max_attempts, least=1)
+    if request.timeout is not None:
+        bounds.duration_from("timeout", request.timeout, least=1)
+    if request.retry is not None:
+        format_policy(request.retry)
+    if request.name is not None:
+        bounds.check_text("name", request.name)
+    if request.webhook is not None:
+        bounds.check_webhook("webhook", request.webhook)
+    check_meta(request.meta)
 
 
 def check_meta(meta: object) -> None:
-    """Text keys, none with the prefix Holdfast keeps for itself. The values are checked when they are encoded."""
+    """Check the keys: texts, none with the prefix that Holdfast reserves. Values are checked when they are encoded."""
     if not isinstance(meta, Mapping):
         raise InvalidInput("meta", wanted="a mapping with text keys", got=meta)
     for key in meta:
-        bounds.text("meta key", key)
+        bounds.check_text("meta key", key)
         if key.startswith(RESERVED_META):
             raise InvalidInput("meta key", wanted=f"a key that does not begin with {RESERVED_META!r}", got=key)

@@ -1,12 +1,12 @@
-"""When a failed job runs again: retry policies as values, without a clock and without a random source of their own.
+"""Retry policies: how long a job waits after a failed attempt. Pure values: the caller passes the random number.
 
     none                                       at once
-    fixed(30s, no jitter)                      always the same
+    fixed(30s, no jitter)                      the same delay each time
     linear(10s, max 5m, no jitter)             10 s, 20 s, 30 s, ...
     exponential(2s, x2, max 1h, full jitter)   2 s, 4 s, 8 s, ...: the default
 
-A policy says how long to wait; how often a job runs is its own ``max_attempts``. The texts above are what ``str`` gives
-and ``parse`` reads; of what stands in the brackets only the first length is required, and the order does not matter.
+A policy decides the delay; ``max_attempts`` of the job decides the number of runs. The texts above are what ``str``
+returns and ``parse`` reads. In the brackets only the first duration is required, and the order does not matter.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ class RetryPolicy(Protocol):
     """How long a job waits after a failed attempt."""
 
     def delay(self, attempt: int, random: float) -> timedelta:
-        """The wait after ``attempt`` (1 is the first run) failed; ``random`` is a number in [0, 1), for jitter."""
+        """Return the delay after ``attempt`` failed (1 is the first run); ``random`` is in [0, 1), for jitter."""
         ...
 
 
 class Jitter(StrEnum):
-    """How much of a delay is left to chance, so that what failed together does not come back together."""
+    """How much of a delay is random, so that jobs that failed together do not all run again together."""
 
     NONE = "no jitter"
-    FULL = "full jitter"  # anything from nothing to the whole delay: spreads best
-    EQUAL = "equal jitter"  # half of it at least
+    FULL = "full jitter"  # from 0 to the whole delay: spreads the jobs best
+    EQUAL = "equal jitter"  # from half of the delay to the whole delay
 
-    def applied(self, delay: int, random: float) -> timedelta:
-        """The delay (microseconds) with its share of chance."""
+    def apply(self, delay: int, random: float) -> timedelta:
+        """Return a delay, given in microseconds, with its random part."""
         match self:
             case Jitter.NONE:
                 return to_timedelta(delay)
@@ -56,11 +56,11 @@ class Jitter(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NoDelay:
-    """Again at once."""
+    """No delay."""
 
     @property
     def max_delay(self) -> timedelta:
-        """No delay is longer than this."""
+        """The longest possible delay."""
         return timedelta()
 
     def delay(self, attempt: int, random: float) -> timedelta:  # noqa: ARG002 - of the protocol
@@ -73,33 +73,33 @@ class NoDelay:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Always the same delay."""
+    """The same delay each time."""
 
     base: timedelta
     _: KW_ONLY
     jitter: Jitter = Jitter.NONE
 
     def __post_init__(self) -> None:
-        """Both in range."""
-        bounds.length("base", self.base)
+        """Check both values."""
+        bounds.duration_from("base", self.base)
         _check_jitter(self.jitter)
 
     @property
     def max_delay(self) -> timedelta:
-        """No delay is longer than this."""
+        """The longest possible delay."""
         return self.base
 
     def delay(self, attempt: int, random: float) -> timedelta:  # noqa: ARG002 - of the protocol
         """See ``RetryPolicy.delay``."""
-        return self.jitter.applied(from_timedelta(self.base), random)
+        return self.jitter.apply(from_timedelta(self.base), random)
 
     def __str__(self) -> str:
-        return f"fixed({duration.exact(self.base)}, {self.jitter})"
+        return f"fixed({duration.format_exact(self.base)}, {self.jitter})"
 
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """One ``base`` more after each attempt, up to ``max_delay``."""
+    """A delay that grows by ``base`` with each attempt, up to ``max_delay``."""
 
     base: timedelta
     _: KW_ONLY
@@ -107,21 +107,21 @@ class Linear:
     jitter: Jitter = Jitter.NONE
 
     def __post_init__(self) -> None:
-        """All in range."""
+        """Check every value."""
         _check_growing(self)
 
     def delay(self, attempt: int, random: float) -> timedelta:
         """See ``RetryPolicy.delay``."""
         length = min(attempt * from_timedelta(self.base), from_timedelta(self.max_delay))
-        return self.jitter.applied(length, random)
+        return self.jitter.apply(length, random)
 
     def __str__(self) -> str:
-        return f"linear({duration.exact(self.base)}, max {duration.exact(self.max_delay)}, {self.jitter})"
+        return f"linear({duration.format_exact(self.base)}, max {duration.format_exact(self.max_delay)}, {self.jitter})"
 
 
 @dataclass(frozen=True, slots=True)
 class Exponential:
-    """``factor`` times as long after each attempt, up to ``max_delay``."""
+    """A delay that grows by ``factor`` with each attempt, up to ``max_delay``."""
 
     base: timedelta = timedelta(seconds=2)
     _: KW_ONLY
@@ -130,17 +130,17 @@ class Exponential:
     jitter: Jitter = Jitter.FULL
 
     def __post_init__(self) -> None:
-        """All in range."""
+        """Check every value."""
         _check_growing(self)
         if type(self.factor) not in (int, float) or not 1 <= self.factor <= MAX_FACTOR:
             raise InvalidInput("factor", wanted=f"a number from 1 to {MAX_FACTOR}", got=self.factor)
 
     def delay(self, attempt: int, random: float) -> timedelta:
         """See ``RetryPolicy.delay``."""
-        return self.jitter.applied(self._length(attempt - 1), random)
+        return self.jitter.apply(self._length(attempt - 1), random)
 
     def _length(self, steps: int) -> int:
-        """By logarithms first: the power of a large attempt fits no float, and takes for ever as a whole number."""
+        """Compare logarithms first: the power of a large attempt overflows a float, and is slow as an integer."""
         base, cap = from_timedelta(self.base), from_timedelta(self.max_delay)
         if not base:
             return 0
@@ -150,14 +150,13 @@ class Exponential:
 
     def __str__(self) -> str:
         factor = int(self.factor) if self.factor == int(self.factor) else self.factor
-        return (
-            f"exponential({duration.exact(self.base)}, x{factor}, max {duration.exact(self.max_delay)}, {self.jitter})"
-        )
+        base, longest = duration.format_exact(self.base), duration.format_exact(self.max_delay)
+        return f"exponential({base}, x{factor}, max {longest}, {self.jitter})"
 
 
 @dataclass(frozen=True, slots=True)
 class Custom:
-    """Whatever ``function`` says of the attempt's number, up to ``max_delay``. It has no text that could be parsed."""
+    """The delay that ``function`` returns for the number of the attempt, up to ``max_delay``. Has no text form."""
 
     function: Callable[[int], timedelta]
     _: KW_ONLY
@@ -165,29 +164,29 @@ class Custom:
     jitter: Jitter = Jitter.NONE
 
     def __post_init__(self) -> None:
-        """All in range; the function is called with nothing but the attempt."""
+        """Check every value. The function takes one argument, the number of the attempt."""
         if not callable(self.function):
             raise InvalidInput("function", wanted="a function of the attempt's number", got=self.function)
-        bounds.length("max_delay", self.max_delay)
+        bounds.duration_from("max_delay", self.max_delay)
         _check_jitter(self.jitter)
 
     def delay(self, attempt: int, random: float) -> timedelta:
-        """See ``RetryPolicy.delay``. A length below zero counts as zero."""
-        given = self.function(attempt)
-        if not isinstance(given, timedelta):
-            raise InvalidInput("delay", wanted="a timedelta from the policy's function", got=given)
-        return self.jitter.applied(from_timedelta(min(max(given, timedelta()), self.max_delay)), random)
+        """See ``RetryPolicy.delay``. A negative delay counts as zero."""
+        delay = self.function(attempt)
+        if not isinstance(delay, timedelta):
+            raise InvalidInput("delay", wanted="a timedelta from the policy's function", got=delay)
+        return self.jitter.apply(from_timedelta(min(max(delay, timedelta()), self.max_delay)), random)
 
     def __str__(self) -> str:
         name = getattr(self.function, "__qualname__", type(self.function).__qualname__)
-        return f"custom({name}, max {duration.exact(self.max_delay)}, {self.jitter})"
+        return f"custom({name}, max {duration.format_exact(self.max_delay)}, {self.jitter})"
 
 
 def _check_growing(policy: Linear | Exponential) -> None:
-    base = bounds.length("base", policy.base)
-    if bounds.length("max_delay", policy.max_delay) < base:
-        wanted = f"at least the base, {duration.exact(policy.base)}"
-        raise InvalidInput("max_delay", wanted=wanted, got=duration.exact(policy.max_delay))
+    base = bounds.duration_from("base", policy.base)
+    if bounds.duration_from("max_delay", policy.max_delay) < base:
+        wanted = f"at least the base, {duration.format_exact(policy.base)}"
+        raise InvalidInput("max_delay", wanted=wanted, got=duration.format_exact(policy.max_delay))
     _check_jitter(policy.jitter)
 
 
@@ -196,16 +195,16 @@ def _check_jitter(jitter: object) -> None:
         raise InvalidInput("jitter", wanted="Jitter.NONE, Jitter.FULL or Jitter.EQUAL", got=jitter)
 
 
-# With 25 attempts (the default) its delays add up to 14 hours at the most and 7 on average: enough for a bad night of
-# whatever the jobs need, and an hour at the most until they go on when it is back.
+# With 25 attempts (the default) the delays add up to 7 hours on average and 14 at most: long enough for an outage of a
+# night. After it, a job waits an hour at most.
 DEFAULT = Exponential()
 
 
-# Texts, for jobs, settings and command lines ----------------------------------------------------------------
+# Text form, for jobs, settings and command lines ----------------------------------------------------------------
 
-FIELD = "retry policy"  # what an error calls it
+FIELD = "retry policy"  # the name of the value in errors
 
-BuiltIn: TypeAlias = NoDelay | Fixed | Linear | Exponential
+BuiltInPolicy: TypeAlias = NoDelay | Fixed | Linear | Exponential
 
 _POLICIES: dict[str, type[Fixed | Linear | Exponential]] = {
     "fixed": Fixed,
@@ -214,17 +213,17 @@ _POLICIES: dict[str, type[Fixed | Linear | Exponential]] = {
 }
 _POLICY = re.compile(r"([a-z]+)\s*(?:\((.*)\))?")
 _FACTOR = re.compile(r"x([0-9]{1,18}(?:\.[0-9]{1,18})?)")
-_WITH_TEXT = (NoDelay, *_POLICIES.values())
-_CARRIED = (
+_BUILT_IN = (NoDelay, *_POLICIES.values())
+_WANTED_BUILT_IN = (
     "NoDelay, Fixed, Linear or Exponential (a job carries its policy as text; one that is code belongs to the handler)"
 )
 _WANTED = "a policy such as none, fixed(30s), linear(10s, max 5m) or exponential(2s, x2, max 1h, full jitter)"
 
 
-def parse(text: str) -> BuiltIn:
-    """The policy that a text stands for; ``parse(str(policy))`` is equal to it. Raises ``InvalidInput``."""
-    shape = _POLICY.fullmatch(bounds.text(FIELD, text).strip().lower())
-    name, inside = (shape[1], shape[2]) if shape else ("", None)
+def parse(text: str) -> BuiltInPolicy:
+    """Return the policy in a text; ``parse(str(policy)) == policy``. Raises ``InvalidInput``."""
+    match = _POLICY.fullmatch(bounds.check_text(FIELD, text).strip().lower())
+    name, inside = (match[1], match[2]) if match else ("", None)
     if name == "none" and inside is None:
         return NoDelay()
     if name not in _POLICIES or inside is None:
@@ -232,7 +231,7 @@ def parse(text: str) -> BuiltIn:
     allowed = _POLICIES[name].__dataclass_fields__
     fields: dict[str, Any] = {}
     for part in (part.strip() for part in inside.split(",")):
-        field, value = _part(part)
+        field, value = _parse_part(part)
         if field not in allowed or field in fields:
             raise InvalidInput(FIELD, wanted=f"each part of {name}(...) once, and no others", got=part)
         fields[field] = value
@@ -241,19 +240,19 @@ def parse(text: str) -> BuiltIn:
     return _POLICIES[name](**fields)
 
 
-def written(policy: object) -> str:
-    """The policy as a job carries it, which ``parse`` reads back as it was. Raises ``InvalidInput``.
+def format_policy(policy: object) -> str:
+    """Return the text of a policy for the meta of a job. Raises ``InvalidInput``.
 
-    Only the built-in ones have such a text. A function, or a class of somebody's own, is code: it stays with the
-    handlers, where every worker that knows the type has it too.
+    Only built-in policies have a text. A function or a class of the user is code: it belongs to the handler, because
+    every worker that runs the handler has that code.
     """
-    if type(policy) not in _WITH_TEXT:
-        raise InvalidInput("retry", wanted=_CARRIED, got=policy)
+    if type(policy) not in _BUILT_IN:
+        raise InvalidInput("retry", wanted=_WANTED_BUILT_IN, got=policy)
     return str(policy)
 
 
-def _part(part: str) -> tuple[str, object]:
-    """What one part between the commas sets, and to what."""
+def _parse_part(part: str) -> tuple[str, object]:
+    """Return the field that one part between commas sets, and its value."""
     if part in list(Jitter):
         return "jitter", Jitter(part)
     if factor := _FACTOR.fullmatch(part):

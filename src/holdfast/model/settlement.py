@@ -1,4 +1,4 @@
-"""The four ways to end a lease. ``settle`` takes a batch of them, in any mix."""
+"""The four settlements, which end a lease. ``settle`` takes a batch of them in any mix."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from holdfast.model.registry import Change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ending:
-    started_at: int | None = None  # when the handler began, by the worker's clock: for the ledger, decides nothing
+class _Common:
+    started_at: int | None = None  # start of the handler by the worker's clock: only for the ledger
     detail: str = ""  # one line for the ledger
 
-    def _keep(self, *fields: str) -> None:
-        """Make texts fit to be stored: an ending is never refused for the looks of its error."""
+    def _truncate(self, *fields: str) -> None:
+        """Shorten texts so that they can be stored: a settlement is never refused because of its error text."""
         for field in fields:
             text = getattr(self, field)
             if text:
-                object.__setattr__(self, field, bounds.kept(text))
+                object.__setattr__(self, field, bounds.truncate_text(text))
 
 
 @dataclass(frozen=True, slots=True)
-class Ack(_Ending):
-    """Done. ``result`` is kept with the job; ``writes`` commit together with the ack or not at all."""
+class Ack(_Common):
+    """The job is done. ``result`` is stored with the job; ``writes`` are committed with the ack or not at all."""
 
     verb: ClassVar[str] = "ack"
     lease: Lease
@@ -35,22 +35,22 @@ class Ack(_Ending):
     writes: tuple[Change, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a result that is too large: the attempt can still be settled as something else."""
+        """Refuse a result that is too large: the caller can still settle the attempt in another way."""
         if self.detail:
-            self._keep("detail")
+            self._truncate("detail")
         if self.result is not None:
-            bounds.blob("result", self.result, most=bounds.MAX_STORED_PAYLOAD)
+            bounds.check_blob("result", self.result, most=bounds.MAX_STORED_PAYLOAD_BYTES)
         if self.writes and len(self.writes) > len({(write.kind, write.key) for write in self.writes}):
             raise InvalidInput("writes", wanted="every key once", got="two writes to one key")
 
 
-_THAWED = {"__setattr__": object.__setattr__, "__delattr__": object.__delattr__}
-_AckDraft: Any = type("AckDraft", (_Ending,), {"__slots__": Ack.__slots__, "__init__": object.__init__, **_THAWED})
+_MUTABLE = {"__setattr__": object.__setattr__, "__delattr__": object.__delattr__}
+_MutableAck: Any = type("MutableAck", (_Common,), {"__slots__": Ack.__slots__, "__init__": object.__init__, **_MUTABLE})
 
 
-def plain_ack(lease: Lease, started_at: int | None, result: bytes | None) -> Ack:
-    """What most attempts come to, made in a quarter of the time (see ``draft.py``). The result has been checked."""
-    ack = _AckDraft()
+def make_ack(lease: Lease, started_at: int | None, result: bytes | None) -> Ack:
+    """Return an ack of a checked result, built in a quarter of the time; see ``fast_construction``."""
+    ack = _MutableAck()
     ack.lease = lease
     ack.started_at = started_at
     ack.detail = ""
@@ -61,10 +61,10 @@ def plain_ack(lease: Lease, started_at: int | None, result: bytes | None) -> Ack
 
 
 @dataclass(frozen=True, slots=True)
-class Retry(_Ending):
-    """Again later: at ``run_at``, or ``delay`` microseconds after the store's now. The attempt stays counted.
+class Retry(_Common):
+    """Run the job again: at ``run_at``, or ``delay`` microseconds after now of the store. The attempt stays counted.
 
-    ``crashed`` says that the attempt took its process down: it counts like an expired lease towards ``max_crashes``.
+    ``crashed`` means that the process of the attempt died: it counts towards ``max_crashes`` like an expired lease.
     """
 
     verb: ClassVar[str] = "retry"
@@ -75,18 +75,18 @@ class Retry(_Ending):
     crashed: bool = False
 
     def __post_init__(self) -> None:
-        """One of ``delay`` and ``run_at`` at most, both in range."""
-        self._keep("detail", "error")
-        bounds.integer("delay", self.delay, most=bounds.MAX_LENGTH)
+        """Check both, and that at most one of them is given."""
+        self._truncate("detail", "error")
+        bounds.check_integer("delay", self.delay, most=bounds.MAX_DURATION)
         if self.run_at is not None:
-            bounds.integer("run_at", self.run_at, most=bounds.MAX_INSTANT)
+            bounds.check_integer("run_at", self.run_at, most=bounds.MAX_INSTANT)
             if self.delay:
                 raise InvalidInput("run_at", wanted="either delay or run_at", got="both")
 
 
 @dataclass(frozen=True, slots=True)
-class Fail(_Ending):
-    """Never again: the job becomes a dead letter with ``reason`` and ``error``, and can be requeued."""
+class Fail(_Common):
+    """The job failed for good: it becomes a dead letter with ``reason`` and ``error``, and can be requeued."""
 
     verb: ClassVar[str] = "fail"
     lease: Lease
@@ -94,19 +94,19 @@ class Fail(_Ending):
     error: str = ""
 
     def __post_init__(self) -> None:
-        """A dead letter without a reason helps nobody."""
-        self._keep("detail", "error")
+        """Check that there is a reason."""
+        self._truncate("detail", "error")
         if not self.reason:
             raise InvalidInput("reason", wanted="why the job failed for good", got="nothing")
-        object.__setattr__(self, "reason", bounds.kept(self.reason, bounds.MAX_REASON))
+        object.__setattr__(self, "reason", bounds.truncate_text(self.reason, bounds.MAX_REASON_CHARACTERS))
 
 
 @dataclass(frozen=True, slots=True)
-class Release(_Ending):
-    """Give the job back with its attempt refunded, for now or for ``delay`` microseconds later.
+class Release(_Common):
+    """Return the job to its queue with its attempt refunded, for now or for ``delay`` microseconds later.
 
-    ``budget`` bounds how long a job may be passed around without a counted run (law L8): the store adds up its delays
-    and the time it was held, and makes it a dead letter when they exceed it.
+    ``budget`` limits the time that a job may spend on releases (L8): the store adds up the delays and the time that the
+    job was leased, and makes it a dead letter when the sum exceeds the budget.
     """
 
     verb: ClassVar[str] = "release"
@@ -115,10 +115,10 @@ class Release(_Ending):
     budget: int = DAY
 
     def __post_init__(self) -> None:
-        """Both lengths in range."""
-        self._keep("detail")
-        bounds.integer("delay", self.delay, most=bounds.MAX_LENGTH)
-        bounds.integer("budget", self.budget, most=bounds.MAX_LENGTH)
+        """Check both durations."""
+        self._truncate("detail")
+        bounds.check_integer("delay", self.delay, most=bounds.MAX_DURATION)
+        bounds.check_integer("budget", self.budget, most=bounds.MAX_DURATION)
 
 
 Settlement: TypeAlias = Ack | Retry | Fail | Release

@@ -1,4 +1,4 @@
-"""What a call with a lease may do, and what a job becomes when its lease ends. Pure: every driver agrees with it."""
+"""What a call with a lease may do, and what becomes of a job when its lease ends: the same rules for every driver."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ POISON = "poison"
 ATTEMPTS_EXHAUSTED = "attempts exhausted"
 RELEASED_TOO_LONG = "released too long"
 
+EXPIRED_VERB = "expired"  # the last verb of a reaped job: no settlement has it, so none is a repeat of a reap
+
 
 class HeldJob(NamedTuple):
-    """What a store knows of a job when somebody comes with a lease for it. Positional: drivers make it from a row."""
+    """The facts by which a call with a lease is judged. Positional, because drivers make it from a row."""
 
     state: str
     token: str | None
@@ -38,7 +40,7 @@ class HeldJob(NamedTuple):
 
 
 class Transition(NamedTuple):
-    """What the job's row becomes when its lease ends, and what the ledger says of it. Drivers store it as a row."""
+    """The new values of a job's row when its lease ends, and those of its ledger row. Drivers store it as a row."""
 
     ending: Ending
     state: State
@@ -57,7 +59,10 @@ class Transition(NamedTuple):
 
 
 def refusal(held: HeldJob | None, lease: Lease, now: int) -> LeaseError | None:
-    """Law L5, in its order: in flight, token equal, not expired. None means that the call may go on."""
+    """Return why a call with this lease is refused; None if it is valid.
+
+    Checked in this order: the job is in flight, the token is equal, the lease has not expired (L5).
+    """
     if held is None or held.state != State.INFLIGHT:
         return JobNotInflight(lease.job_id, None if held is None else held.state)
     if held.token != lease.token:
@@ -69,7 +74,7 @@ def refusal(held: HeldJob | None, lease: Lease, now: int) -> LeaseError | None:
 
 
 def is_repeat(held: HeldJob | None, settlement: Settlement) -> bool:
-    """Law L6: exactly the settlement that ended the last lease, while nobody holds the job again."""
+    """Whether exactly this settlement ended the last lease of the job, and the job is not leased again (L6)."""
     return (
         held is not None
         and held.state != State.INFLIGHT
@@ -79,7 +84,7 @@ def is_repeat(held: HeldJob | None, settlement: Settlement) -> bool:
 
 
 def after_settlement(held: HeldJob, settlement: Settlement, now: int) -> Transition:
-    """What a valid settlement makes of the job."""
+    """Return what a valid settlement makes of the job."""
     match settlement:
         case Ack():
             return _acked(held, settlement)
@@ -109,9 +114,9 @@ def _acked(held: HeldJob, ack: Ack) -> Transition:
 
 
 def _retried(held: HeldJob, retry: Retry, now: int) -> Transition:
-    """A failed attempt. It was counted when it was reserved; if its process lived, the crashes in a row end here."""
+    """A failed attempt. Reserve has counted it. If its process survived, the consecutive crashes end here."""
     crashes = held.crashes + 1 if retry.crashed else 0
-    reason = _spent(held, crashes, ATTEMPTS_EXHAUSTED)
+    reason = _dead_reason(held, crashes, ATTEMPTS_EXHAUSTED)
     exhausted = reason is not None
     run_at = retry.run_at if retry.run_at is not None else (now + retry.delay if retry.delay else None)
     return Transition(
@@ -130,8 +135,8 @@ def _retried(held: HeldJob, retry: Retry, now: int) -> Transition:
     )
 
 
-def _spent(held: HeldJob, crashes: int, exhausted: str) -> str | None:
-    """Why there is no further run, if there is none: the attempts are used up, or the crashes in a row are poison."""
+def _dead_reason(held: HeldJob, crashes: int, exhausted: str) -> str | None:
+    """Return why the job does not run again, if so: no attempts are left, or it crashed too often in a row."""
     if held.attempts >= held.max_attempts:
         return exhausted
     return POISON if held.max_crashes is not None and crashes >= held.max_crashes else None
@@ -155,13 +160,13 @@ def _failed(held: HeldJob, fail: Fail, now: int) -> Transition:
 
 
 def _released(held: HeldJob, release: Release, now: int) -> Transition:
-    """Given back: the attempt is refunded and the place in the line kept, within the budget (law L8)."""
+    """A release within its budget: the attempt is refunded, and the job keeps its position in the lane (L8)."""
     assert held.reserved_at is not None
     released_for = held.released_for + release.delay + max(0, now - held.reserved_at)
-    spent = released_for > release.budget
+    over_budget = released_for > release.budget
     return Transition(
         ending=Ending.RELEASED,
-        state=State.DEAD if spent else State.READY,
+        state=State.DEAD if over_budget else State.READY,
         attempts=held.attempts - 1,
         crashes=held.crashes,
         run_at=now + release.delay if release.delay else held.run_at,
@@ -169,14 +174,14 @@ def _released(held: HeldJob, release: Release, now: int) -> Transition:
         released_for=released_for,
         last_error=held.last_error,
         failed_at=held.failed_at,
-        dead_reason=RELEASED_TOO_LONG if spent else None,
-        dead_at=now if spent else None,
+        dead_reason=RELEASED_TOO_LONG if over_budget else None,
+        dead_at=now if over_budget else None,
         detail=release.detail,
     )
 
 
 def _cancelled(held: HeldJob, settlement: Retry | Fail | Release, now: int) -> Transition | None:
-    """Any ending but an ack of a job that was asked to stop makes it cancelled."""
+    """If cancellation was requested, every settlement except an ack cancels the job."""
     if not held.cancel_requested:
         return None
     error = "" if isinstance(settlement, Release) else settlement.error
@@ -195,13 +200,13 @@ def _cancelled(held: HeldJob, settlement: Retry | Fail | Release, now: int) -> T
 
 
 def after_expiry(held: HeldJob, now: int) -> Transition:
-    """What a reaped job becomes (law L7): its attempt is used, it is runnable at once, or it is dead.
+    """Return what an expired lease makes of the job: it is ready at once, or dead. Its attempt is used (L7).
 
-    Called with an earlier ``now`` than ``expires_at`` when the worker is known to be dead: then its lease ends now.
+    If the worker is known to be dead, ``now`` may be earlier than ``expires_at``: then the lease ends now.
     """
     assert held.expires_at is not None
     crashes = held.crashes + 1
-    reason = None if held.cancel_requested else _spent(held, crashes, LEASE_EXPIRED)
+    reason = None if held.cancel_requested else _dead_reason(held, crashes, LEASE_EXPIRED)
     state = State.DEAD if reason else State.CANCELLED if held.cancel_requested else State.READY
     return Transition(
         ending=Ending.CANCELLED if state is State.CANCELLED else Ending.EXPIRED,

@@ -1,1 +1,37 @@
-"""What proves a driver: the conformance suite, its harness, and drivers that are wrong on purpose."""
+"""Tools for tests.
+
+For users who test their own jobs:
+
+- ``Inline`` runs the jobs of an app in the test's thread, under a ``ManualClock``.
+- ``holdfast.testing.pytest_plugin`` offers the same as pytest fixtures; pytest loads it by itself.
+
+For driver authors: ``holdfast.testing.drivers`` checks a driver against the contract. ``holdfast.testing.servers``
+starts real servers for the tests of this project.
+
+The names are imported on first use, because pytest imports this package in every test run.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.clock import ManualClock
+    from holdfast.testing.inline import Inline, StoredJob
+
+__all__ = ["Inline", "ManualClock", "StoredJob"]
+
+_MODULES = {
+    "Inline": "holdfast.testing.inline",
+    "ManualClock": "holdfast.clock",
+    "StoredJob": "holdfast.testing.inline",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value

@@ -1,6 +1,6 @@
-"""Jobs inside a test: what was enqueued, run here and now, under a clock that moves only when told to.
+"""Jobs inside a test: look at the enqueued jobs, and run them in this thread, under a clock that the test moves.
 
-Nothing of pytest is needed. ``holdfast.testing.pytest_plugin`` makes fixtures of it.
+This module does not need pytest. ``holdfast.testing.pytest_plugin`` has the fixtures.
 
     with app.using(connect("memory://", clock=clock), clock=clock):
         inline = Inline(app, clock)
@@ -25,51 +25,53 @@ from holdfast.model.definition import JobDefinition
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Lease, Reservation
 from holdfast.wire.codec import JSON
-from holdfast.wire.records import brief, to_job, to_record
+from holdfast.wire.job_message import job_message
+from holdfast.wire.records import to_job, to_record
 from holdfast.worker.attempt import attempt as run_attempt
-from holdfast.worker.catalogue import Catalogue, Middleware, Resources, encode_result, handler_of
+from holdfast.worker.catalogue import Catalogue, Middleware, Resources, encode_result, make_handler
 from holdfast.worker.control import Control
 from holdfast.worker.outcome import Outcome, Succeeded
-from holdfast.worker.worker import Worker, WorkerResult
+from holdfast.worker.status import WorkerResult
+from holdfast.worker.worker import Worker
 
 log = logging.getLogger("holdfast.testing")
 
-MOST_RUNS = 1000  # of one call: a job that comes back for ever fails its test instead of hanging it
-SHOWN = 20  # jobs that a failed assertion lists
+MAX_RUNS = 1000  # of one call: a job that always comes back fails its test instead of hanging it
+MAX_SHOWN_JOBS = 20  # that a failed assertion lists
 
-ANY: Final = object()  # no payload is equal to it
+ANY: Final = object()  # matches every payload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredJob:
-    """A job that was enqueued, as it stands now, its payload read back from JSON."""
+    """An enqueued job in its present state, with its payload decoded."""
 
     payload: object
     record: JobRecord
 
     @property
     def id(self) -> str:
-        """By which the store knows it."""
+        """The id of the job."""
         return self.record.id
 
     @property
     def type(self) -> str:
-        """Which picks its handler."""
+        """The type, which selects the handler."""
         return self.record.type
 
     @property
     def queue(self) -> str:
-        """Where it waits, or waited."""
+        """The queue of the job."""
         return self.record.queue
 
     @property
     def state(self) -> State:
-        """Where it stands now."""
+        """The present state."""
         return self.record.state
 
     @property
     def run_at(self) -> datetime | None:
-        """The instant that it was asked to wait for."""
+        """The requested ``run_at``."""
         instant = self.record.requested_run_at
         return None if instant is None else to_datetime(instant)
 
@@ -78,25 +80,25 @@ class StoredJob:
 
 
 class Inline:
-    """An app whose store judges by ``clock``: its jobs are looked at, and run in this thread."""
+    """Inspects and runs the jobs of an app in this thread. ``clock`` is the clock of the app's store."""
 
     def __init__(self, app: Holdfast, clock: ManualClock) -> None:
         self.app = app
         self.clock = clock
 
-    # What was enqueued ------------------------------------------------------------------------------------------
+    # Enqueued jobs ----------------------------------------------------------------------------------------------
 
     def enqueued(
         self, type: str | Task[..., Any] | None = None, *, payload: object = ANY, queue: str | None = None
     ) -> list[StoredJob]:
-        """The jobs that were enqueued, whatever became of them, in that order.
+        """Return the enqueued jobs, in any state, in the order in which they were enqueued.
 
-        ``payload`` is compared as JSON; a function of the payload is asked instead.
+        ``payload`` is compared as JSON, or is a function that says whether a payload matches.
         """
         name = None if type is None else _name(type)
-        fits = _fits(payload)
-        found = (_stored(record) for record in self._records(JobFilter(type=name, queue=queue)))
-        return [job for job in found if fits(job.payload)]
+        matches = _payload_matcher(payload)
+        jobs = (_stored(record) for record in self._records(JobFilter(type=name, queue=queue)))
+        return [job for job in jobs if matches(job.payload)]
 
     def assert_enqueued(
         self,
@@ -106,20 +108,20 @@ class Inline:
         queue: str | None = None,
         count: int | None = None,
     ) -> list[StoredJob]:
-        """At least one such job was enqueued, or exactly ``count``; gives them. See ``enqueued``."""
+        """Assert that at least one such job was enqueued, or exactly ``count``; return them. See ``enqueued``."""
         __tracebackhide__ = True
-        found = self.enqueued(type, payload=payload, queue=queue)
-        if found if count is None else len(found) == count:
-            return found
+        jobs = self.enqueued(type, payload=payload, queue=queue)
+        if jobs if count is None else len(jobs) == count:
+            return jobs
         wanted = f"{'at least one job' if count is None else f'{count} jobs'} of type {_name(type)}"
-        wanted += "" if payload is ANY else f" with {_shown(payload)}"
+        wanted += "" if payload is ANY else f" with {_describe(payload)}"
         wanted += "" if queue is None else f" in queue {queue}"
-        raise AssertionError(f"wanted {wanted}, got {len(found)}; {self._all()}")
+        raise AssertionError(f"wanted {wanted}, got {len(jobs)}; {self._list_jobs()}")
 
-    def _all(self) -> str:
+    def _list_jobs(self) -> str:
         jobs = self.enqueued()
-        more = [f"and {len(jobs) - SHOWN} more"] if len(jobs) > SHOWN else []
-        lines = [*(str(job) for job in jobs[:SHOWN]), *more]
+        more = [f"and {len(jobs) - MAX_SHOWN_JOBS} more"] if len(jobs) > MAX_SHOWN_JOBS else []
+        lines = [*(str(job) for job in jobs[:MAX_SHOWN_JOBS]), *more]
         return "\n  ".join(["these were enqueued:", *lines]) if jobs else "nothing was enqueued"
 
     def _records(self, where: JobFilter) -> Iterator[JobRecord]:
@@ -131,13 +133,13 @@ class Inline:
             if after is None:
                 return
 
-    # Running it -------------------------------------------------------------------------------------------------
+    # Running jobs ------------------------------------------------------------------------------------------------
 
-    def drain(self, *, advance: bool = False, limit: int = MOST_RUNS) -> Counter[str]:
-        """Run what is due until nothing is; gives how many runs ended how, as ``Worker.run`` does.
+    def drain(self, *, advance: bool = False, limit: int = MAX_RUNS) -> Counter[str]:
+        """Run due jobs until none is due; return how many runs ended with which status, as ``Worker.run`` does.
 
-        With ``advance`` the clock is moved to the next job that waits for its time, again and again, until no job of
-        this app waits. What a failed run raised is logged. More than ``limit`` runs are an ``AssertionError``.
+        With ``advance`` the clock moves to the time of the next scheduled job, again and again, until no job of this
+        app is scheduled. The error of a failed run is logged. More than ``limit`` runs raise ``AssertionError``.
         """
         __tracebackhide__ = True
         statuses: Counter[str] = Counter()
@@ -153,17 +155,17 @@ class Inline:
                 raise AssertionError(f"wanted nothing to be due after {limit} runs, got {dict(statuses)} and no end")
 
     def _advance(self, worker: Worker) -> bool:
-        """Move the clock to the next job that will be due; False if there is none."""
+        """Move the clock to the time of the next scheduled job; False if there is none."""
         now = self.clock.now()
-        coming: list[int] = []
+        due: list[int] = []
         for record in self._records(JobFilter(states=(State.READY, State.INFLIGHT))):
-            seen = self.app.driver.inspect(record.id)
-            if seen is not None and record.type in worker.catalogue.types and record.queue in worker.queues:
-                coming.append(seen.available_at if seen.expires_at is None else seen.expires_at)
-        coming = [instant for instant in coming if instant > now]
-        if coming:
-            self.clock.advance(min(coming) - now)
-        return bool(coming)
+            job = self.app.driver.inspect(record.id)
+            if job is not None and record.type in worker.catalogue.types and record.queue in worker.queues:
+                due.append(job.available_at if job.expires_at is None else job.expires_at)
+        due = [instant for instant in due if instant > now]
+        if due:
+            self.clock.advance(min(due) - now)
+        return bool(due)
 
     def run_job(
         self,
@@ -173,11 +175,11 @@ class Inline:
         attempt: int = 1,
         checkpoint: object = None,
     ) -> Any:
-        """Run one handler as a worker would, without a store; gives its result, or raises what it raised.
+        """Run one handler as a worker would, without a store; return its result, or raise its exception.
 
-        Payload, checkpoint and result go through JSON, the app's middleware and resources are there. ``Retry``,
-        ``Snooze`` and ``Unrecoverable`` are raised, also if they were returned. What does not fit is a
-        ``PayloadError``.
+        Payload, checkpoint and result are encoded and decoded as JSON. The app's middleware and resources are used.
+        ``Retry``, ``Snooze`` and ``Unrecoverable`` are raised, also if the handler returned them. A payload or result
+        that does not fit raises ``PayloadError``.
         """
         __tracebackhide__ = True
         definition = job.definition if isinstance(job, Task) else JobDefinition(type="job")
@@ -190,39 +192,39 @@ class Inline:
         raised: list[Exception] = []
         catalogue = Catalogue()
         catalogue.resources = self.app.catalogue.resources
-        catalogue.middleware = [_watching(raised), *self.app.catalogue.middleware]
-        handler = catalogue.add(handler_of(definition.type, job.function if isinstance(job, Task) else job))
-        handler.decode(to_job(reservation).payload)  # what does not fit is raised here, as itself
-        outcome = _run(catalogue, reservation)
+        catalogue.middleware = [_recording(raised), *self.app.catalogue.middleware]
+        handler = catalogue.add(make_handler(definition.type, job.function if isinstance(job, Task) else job))
+        handler.decode(to_job(reservation).payload)  # raises PayloadError itself, not an outcome
+        outcome = _run_once(catalogue, reservation)
         if raised:
             raise raised[0]
         assert isinstance(outcome, Succeeded), outcome
         return None if outcome.result is None else JSON.decode(outcome.result, field="result")
 
     def crash_before_ack(self, type: str | Task[..., Any] | None = None) -> WorkerResult:
-        """Run the next due job, of this type if one is given, twice: the worker of the first run died before its ack.
+        """Run the next due job twice, as if the worker died after the first run and before its ack.
 
-        The handler runs to its end, nothing is settled, nothing that it noted is kept, and the clock is moved to where
-        the lease expires. Then jobs are run until this one has had its second run, which is given. A first run that
-        does not succeed, and a second one that does not happen, are an ``AssertionError``.
+        ``type`` restricts which job is next. The first run is not settled, and its notes are not kept; then the clock
+        moves to where the lease expires. Then due jobs are run until this job has run again; its result is returned.
+        Raises ``AssertionError`` if the first run does not succeed, or if there is no second run.
         """
         __tracebackhide__ = True
         worker = self.app.worker()
-        found = self.app.driver.reserve(
+        reservations = self.app.driver.reserve(
             worker.queues,
             limit=1,
             lease_for=from_timedelta(worker.options.lease),
             worker="crashed",
             types=worker.catalogue.types if type is None else {_name(type)} & worker.catalogue.types,
         )
-        if not found:
+        if not reservations:
             raise AssertionError(f"wanted a job{'' if type is None else f' of type {_name(type)}'} to be due, got none")
-        [reservation] = found
-        outcome = _run(worker.catalogue, reservation)
+        [reservation] = reservations
+        outcome = _run_once(worker.catalogue, reservation)
         if not isinstance(outcome, Succeeded):
-            raise AssertionError(f"wanted a first run that succeeds, got {outcome}")  # noqa: TRY004 - of the test
+            raise AssertionError(f"wanted a first run that succeeds, got {outcome}")  # noqa: TRY004 - a failure of the test
         self.clock.advance(max(0, reservation.lease.expires_at - self.clock.now()))
-        for _ in range(MOST_RUNS):
+        for _ in range(MAX_RUNS):
             result = worker.process_once()
             _log(result)
             if result.job_id == reservation.job.id:
@@ -230,33 +232,33 @@ class Inline:
             if result.status == "empty":
                 break
         left = self.app.driver.get(reservation.job.id)
-        became = "gone" if left is None else f"{left.state}{f', {left.dead_reason}' if left.dead_reason else ''}"
-        raise AssertionError(f"wanted a second run of {_stored(reservation.job)}; it did not run again, it is {became}")
+        state = "gone" if left is None else f"{left.state}{f', {left.dead_reason}' if left.dead_reason else ''}"
+        raise AssertionError(f"wanted a second run of {_stored(reservation.job)}; it did not run again, it is {state}")
 
 
-def _run(catalogue: Catalogue, reservation: Reservation) -> Outcome:
+def _run_once(catalogue: Catalogue, reservation: Reservation) -> Outcome:
     resources = Resources(catalogue.resources)
     try:
-        return run_attempt(catalogue, resources, brief(reservation), lambda *_: None)
+        return run_attempt(catalogue, resources, job_message(reservation), lambda *_: None)
     finally:
         resources.close()
 
 
-def _watching(raised: list[Exception]) -> Middleware:
-    """Keeps what an attempt raises before it becomes a text; a result that no store would keep is raised as well."""
+def _recording(raised: list[Exception]) -> Middleware:
+    """Return a middleware that records the exception of an attempt, also that of a result that cannot be kept."""
 
-    def watch(_context: object, call_next: Callable[[], object]) -> object:
+    def record(_context: object, call_next: Callable[[], object]) -> object:
         try:
             answer = call_next()
             if isinstance(answer, Control):
-                raise answer  # noqa: TRY301 - said or raised, the effect is the same
+                raise answer  # noqa: TRY301 - returned or raised, the effect is the same
             encode_result(answer)
             return answer
         except Exception as error:
             raised.append(error)
             raise
 
-    return watch
+    return record
 
 
 def _stored(record: JobRecord) -> StoredJob:
@@ -268,7 +270,7 @@ def _name(type_: str | Task[..., Any]) -> str:
     return type_.definition.type if isinstance(type_, Task) else type_
 
 
-def _fits(wanted: object) -> Callable[[object], object]:
+def _payload_matcher(wanted: object) -> Callable[[object], object]:
     if wanted is ANY:
         return lambda _: True
     if callable(wanted):
@@ -277,7 +279,7 @@ def _fits(wanted: object) -> Callable[[object], object]:
     return lambda payload: payload == as_json
 
 
-def _shown(payload: object) -> str:
+def _describe(payload: object) -> str:
     if callable(payload):
         return f"a payload that {getattr(payload, '__qualname__', payload)} accepts"
     return f"payload {payload!r}"

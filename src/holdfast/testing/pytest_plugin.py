@@ -1,7 +1,7 @@
-"""Fixtures for the tests of those who use Holdfast: their app in memory, under a clock that moves when told to.
+"""pytest fixtures for users of Holdfast: their app on a store in memory, under a clock that the test moves.
 
-pytest finds this module by its entry point, in every run of everyone who has Holdfast installed: it imports nothing
-that is not needed until a fixture is.
+pytest loads this module by its entry point, in every test run of every user who has Holdfast installed. So it imports
+Holdfast only when a fixture is used.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from holdfast.clock import ManualClock
     from holdfast.drivers.contract import Store
     from holdfast.testing.inline import Inline, StoredJob
-    from holdfast.worker.worker import WorkerResult
+    from holdfast.worker.status import WorkerResult
 
 OPTION = "holdfast_app"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The ini option that names the app under test."""
+    """Add the ini option that names the app under test."""
     parser.addini(OPTION, "the app that the Holdfast fixtures use, as module:app", default="")
 
 
@@ -34,13 +34,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def holdfast_app_path(pytestconfig: pytest.Config) -> str | Holdfast:
-    """Which app is tested: ``module:app``, from the ini option ``holdfast_app``. Override it, also with an app."""
+    """The app under test, ``module:app``, from the ini option ``holdfast_app``. May be overridden, also with an app."""
     return str(pytestconfig.getini(OPTION))
 
 
 @pytest.fixture
 def holdfast_clock() -> ManualClock:
-    """The time of the store: begins at the present, and stands still until ``advance``."""
+    """The clock of the store. It starts at the present time, and moves only by ``advance``."""
     from holdfast.clock import ManualClock, SystemClock  # noqa: PLC0415 - see the top of the file
 
     return ManualClock(SystemClock().now())
@@ -48,7 +48,7 @@ def holdfast_clock() -> ManualClock:
 
 @pytest.fixture
 def holdfast_store(holdfast_clock: ManualClock) -> Iterator[Store]:
-    """A new store in memory, gone after the test. Override it to test on another one."""
+    """A new store in memory for each test. Override it to test on another store."""
     from holdfast.connect import connect  # noqa: PLC0415
 
     with connect("memory://", clock=holdfast_clock) as store:
@@ -59,13 +59,13 @@ def holdfast_store(holdfast_clock: ManualClock) -> Iterator[Store]:
 def holdfast_app(
     holdfast_app_path: str | Holdfast, holdfast_store: Store, holdfast_clock: ManualClock
 ) -> Iterator[Holdfast]:
-    """The app under test, on ``holdfast_store``: whatever is enqueued meanwhile goes there."""
-    app = _app(holdfast_app_path)
+    """The app under test. It uses ``holdfast_store`` for the time of the test."""
+    app = _load_app(holdfast_app_path)
     with app.using(holdfast_store, clock=holdfast_clock):
         yield app
 
 
-def _app(named: str | Holdfast) -> Holdfast:
+def _load_app(named: str | Holdfast) -> Holdfast:
     from holdfast.app import Holdfast  # noqa: PLC0415
 
     if isinstance(named, Holdfast):
@@ -82,7 +82,7 @@ def _app(named: str | Holdfast) -> Holdfast:
         found: Any = operator.attrgetter(name)(importlib.import_module(module))
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # the module is there, and something that it imports is not
+            raise  # the module exists, but a module that it imports does not
         pytest.fail(f"{OPTION} = {named}: there is no module {error.name}; is it in pythonpath?", pytrace=False)
     except AttributeError as error:
         pytest.fail(f"{OPTION} = {named}: {error}", pytrace=False)
@@ -91,7 +91,7 @@ def _app(named: str | Holdfast) -> Holdfast:
     return found
 
 
-# What is done with it ---------------------------------------------------------------------------------------
+# Actions on the app -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -103,29 +103,29 @@ def _holdfast_inline(holdfast_app: Holdfast, holdfast_clock: ManualClock) -> Inl
 
 @pytest.fixture
 def enqueued(_holdfast_inline: Inline) -> Callable[..., list[StoredJob]]:
-    """``enqueued(type=None, payload=..., queue=...)``: the jobs that were enqueued. See ``Inline.enqueued``."""
+    """``enqueued(type=None, payload=..., queue=...)`` returns the enqueued jobs. See ``Inline.enqueued``."""
     return _holdfast_inline.enqueued
 
 
 @pytest.fixture
 def assert_enqueued(_holdfast_inline: Inline) -> Callable[..., list[StoredJob]]:
-    """``assert_enqueued(type, payload=..., queue=..., count=...)``: such a job was. See ``Inline.assert_enqueued``."""
+    """``assert_enqueued(type, payload=..., queue=..., count=...)``: there is one. See ``Inline.assert_enqueued``."""
     return _holdfast_inline.assert_enqueued
 
 
 @pytest.fixture
 def drain(_holdfast_inline: Inline) -> Callable[..., Counter[str]]:
-    """``drain(advance=False)``: run what is due until nothing is. See ``Inline.drain``."""
+    """``drain(advance=False)`` runs due jobs until none is due. See ``Inline.drain``."""
     return _holdfast_inline.drain
 
 
 @pytest.fixture
 def run_job(_holdfast_inline: Inline) -> Callable[..., Any]:
-    """``run_job(handler, payload)``: run one job, without a store. See ``Inline.run_job``."""
+    """``run_job(handler, payload)`` runs one job without a store. See ``Inline.run_job``."""
     return _holdfast_inline.run_job
 
 
 @pytest.fixture
 def crash_before_ack(_holdfast_inline: Inline) -> Callable[..., WorkerResult]:
-    """``crash_before_ack(type=None)``: run a job whose first worker dies. See ``Inline.crash_before_ack``."""
+    """``crash_before_ack(type=None)`` runs a job whose first worker dies. See ``Inline.crash_before_ack``."""
     return _holdfast_inline.crash_before_ack

@@ -1,1 +1,1 @@
-"""How jobs travel: codecs for payloads, one canonical envelope for every store, records from requests."""
+"""The encoded forms of a job: payload codecs, the canonical envelope, records from requests, messages to children."""

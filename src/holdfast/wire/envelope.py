@@ -1,7 +1,7 @@
 """The canonical envelope: one JSON form of a job, the same in every store and every language.
 
-``to_envelope`` writes it, ``from_envelope`` reads it back without loss, and ``identity_bytes`` gives what a
-signature covers: everything about a job that never changes. The fields and vectors are in docs/envelope.md.
+``to_envelope`` writes the envelope, ``from_envelope`` reads it without loss, and ``identity_bytes`` returns the bytes
+that a signature covers: every field of a job that never changes. The fields and vectors are in docs/envelope.md.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
 
-from holdfast.errors import SHOWN, InvalidInput, PayloadError
+from holdfast.errors import MAX_SHOWN_CHARACTERS, InvalidInput, PayloadError
 from holdfast.model import bounds
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS, DEFAULT_MAX_CRASHES, JobRecord, State, check_new
 from holdfast.model.request import RESERVED_META
@@ -21,13 +21,13 @@ from holdfast.wire.codec import JSON
 
 VERSION = 1
 META_CODEC = f"{RESERVED_META}codec"  # the meta key that names the codec of a payload that is not JSON
-MAX_ENVELOPE = 3 * bounds.MAX_STORED_PAYLOAD  # bytes: the largest payload and result in base64, and the rest
+MAX_ENVELOPE_BYTES = 3 * bounds.MAX_STORED_PAYLOAD_BYTES  # the largest payload and result in base64, and the rest
 
 Encoding: TypeAlias = Literal["json", "base64"]
 
 
 class _Identity(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """What never changes while a job lives, and is therefore signed."""
+    """The fields that never change in the life of a job. A signature covers them."""
 
     version: int
     space: str = "main"
@@ -47,11 +47,11 @@ class _Identity(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, rename
     webhook: str | None = None
     encoding: Encoding = "json"
     payload: msgspec.Raw
-    key_id: str | None = None  # signed too, so that no signature can be passed off as another key's
+    key_id: str | None = None  # signed too, so that a signature cannot be presented as that of another key
 
 
 class _Status(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """How far the job has come. It changes with every attempt, so no signature covers it."""
+    """The fields that change with every attempt. No signature covers them."""
 
     state: State = State.READY
     run_at: int | None = None
@@ -65,15 +65,15 @@ class _Status(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, rename="
 
 
 class _Envelope(_Identity, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """The whole job."""
+    """All fields of a job."""
 
     attempts: int = 0
     status: _Status | None = None
     sig: str | None = msgspec.field(name="_sig", default=None)
 
 
-class Opened(NamedTuple):
-    """What an envelope held."""
+class EnvelopeContent(NamedTuple):
+    """The job in an envelope, and the space that the job belongs to."""
 
     job: JobRecord
     space: str
@@ -87,13 +87,13 @@ _decode = msgspec.json.Decoder(_Envelope).decode
 
 
 def to_envelope(record: JobRecord, *, space: str = "main") -> bytes:
-    """The job as one compact JSON object, with every field that another store needs to go on with it."""
-    encoding, shown = _content(record)
-    key_id, sig = _split(record.signature)
+    """Return the job as one compact JSON object, with every field that another store needs to continue the job."""
+    encoding, content = _payload_content(record)
+    key_id, sig = _split_signature(record.signature)
     envelope = _Envelope(
-        **_signed(record, space=space, key_id=key_id, encoding=encoding),
-        meta=msgspec.Raw(_meta(record)),
-        payload=msgspec.Raw(record.payload if encoding == "json" else _encode(shown)),  # JSON stays byte for byte
+        **_identity_fields(record, space=space, key_id=key_id, encoding=encoding),
+        meta=msgspec.Raw(_encode_meta(record)),
+        payload=msgspec.Raw(record.payload if encoding == "json" else _encode(content)),  # JSON stays byte for byte
         attempts=record.attempts,
         status=_Status(
             state=record.state,
@@ -116,22 +116,24 @@ def to_envelope(record: JobRecord, *, space: str = "main") -> bytes:
 
 
 def identity_bytes(record: JobRecord, *, space: str = "main", key_id: str | None = None) -> bytes:
-    """What a signature covers: the canonical JSON of everything about a job that never changes.
+    """Return the bytes that a signature covers: the canonical JSON of every field that never changes.
 
-    The counters, the status and the signature itself are no part of it; the id of the key is. ``key_id`` is
-    that of the key about to sign; without it, of the key that has signed.
+    The counters, the status and the signature itself are not included; the id of the key is. ``key_id`` is the id of
+    the key that is about to sign; None means the key that has signed.
     """
-    encoding, shown = _content(record)
+    encoding, content = _payload_content(record)
     identity = _Identity(
-        **_signed(record, space=space, key_id=key_id or _split(record.signature)[0], encoding=encoding),
-        meta=msgspec.Raw(_canonical(JSON.decode(_meta(record)))),
-        payload=msgspec.Raw(_canonical(shown)),
+        **_identity_fields(
+            record, space=space, key_id=key_id or _split_signature(record.signature)[0], encoding=encoding
+        ),
+        meta=msgspec.Raw(_canonical(JSON.decode(_encode_meta(record)))),
+        payload=msgspec.Raw(_canonical(content)),
     )
     return _canonical(identity)
 
 
-def _signed(record: JobRecord, *, space: str, key_id: str | None, encoding: Encoding) -> dict[str, Any]:
-    """The fields of an identity, apart from the two that are written in two ways."""
+def _identity_fields(record: JobRecord, *, space: str, key_id: str | None, encoding: Encoding) -> dict[str, Any]:
+    """Return the fields of an identity, without meta and payload, whose encoding depends on the caller."""
     return {
         "version": VERSION,
         "space": space,
@@ -153,26 +155,26 @@ def _signed(record: JobRecord, *, space: str, key_id: str | None, encoding: Enco
     }
 
 
-def _content(record: JobRecord) -> tuple[Encoding, object]:
-    """The payload as people and other languages see it: its JSON value, or its bytes in base64.
+def _payload_content(record: JobRecord) -> tuple[Encoding, object]:
+    """Return the payload as people and other languages see it: its JSON value, or its bytes in base64.
 
-    Base64 is for other codecs, for bytes that are no JSON, and for JSON within white space, which a reader of
-    the envelope would take off: whatever the bytes are, the same bytes come out again.
+    Base64 is for other codecs, for bytes that are not JSON, and for JSON with white space around it, which a reader
+    of the envelope would strip. So ``from_envelope`` always returns the same bytes.
     """
     if META_CODEC not in record.meta and record.payload.strip() == record.payload:
         try:
             return "json", JSON.decode(record.payload)
         except PayloadError:
-            pass  # kept as it is, for whoever finds it in the dead letters
+            pass  # an unreadable payload is kept, so that the dead letter shows it
     return "base64", b64encode(record.payload).decode()
 
 
-def _meta(record: JobRecord) -> bytes:
-    return bounds.blob("meta", JSON.encode(record.meta, field="meta"), most=bounds.MAX_META)
+def _encode_meta(record: JobRecord) -> bytes:
+    return bounds.check_blob("meta", JSON.encode(record.meta, field="meta"), most=bounds.MAX_META_BYTES)
 
 
-def _split(signature: str | None) -> tuple[str | None, str | None]:
-    """``"<keyId>:<signature>"`` as its two parts. Key ids may hold colons, signatures may not."""
+def _split_signature(signature: str | None) -> tuple[str | None, str | None]:
+    """Split ``"<keyId>:<signature>"``. A key id may hold colons, a signature may not."""
     if signature is None:
         return None, None
     key_id, colon, sig = signature.rpartition(":")
@@ -182,35 +184,35 @@ def _split(signature: str | None) -> tuple[str | None, str | None]:
 # Reading ----------------------------------------------------------------------------------------------------
 
 
-def from_envelope(data: bytes) -> Opened:
-    """The job in an envelope and the space it belongs to; ``PayloadError`` names the field that does not fit.
+def from_envelope(data: bytes) -> EnvelopeContent:
+    """Return the job in an envelope and its space. Raises ``PayloadError`` that names the field that does not fit.
 
-    An envelope is untrusted input: every bound that holds at the door holds here. Whether its signature is a
-    good one is for the reader of the job to find out.
+    An envelope is untrusted input: every bound of a new job holds here. The signature is not verified: the reader of
+    the job does that.
     """
-    bounds.blob("envelope", data, most=MAX_ENVELOPE)
+    bounds.check_blob("envelope", data, most=MAX_ENVELOPE_BYTES)
     try:
         envelope = _decode(data)
     except RecursionError as error:
         raise PayloadError("envelope", wanted=f"at most {bounds.MAX_DEPTH} levels in a value", got="more") from error
     except (msgspec.MsgspecError, ValueError) as error:
-        raise _misshapen(data, error) from error
+        raise _decoding_error(data, error) from error
     if envelope.version != VERSION:
         raise _unknown_version(envelope.version)
     try:
-        return Opened(_record(envelope), bounds.name("space", envelope.space))
+        return EnvelopeContent(_record(envelope), bounds.check_name("space", envelope.space))
     except InvalidInput as error:
-        raise _under_its_name(error) from error
+        raise _with_wire_name(error) from error
 
 
 def _record(envelope: _Envelope) -> JobRecord:
-    """The record, once it has passed the door that new jobs pass, and another for what they do not have."""
-    bounds.integer("max_retries", envelope.max_retries, most=bounds.MAX_COUNT - 1)
+    """Return the record. Checks it as a new job, then the fields that a new job does not have."""
+    bounds.check_integer("max_retries", envelope.max_retries, most=bounds.MAX_COUNT - 1)
     record = JobRecord(
         id=envelope.id,
         type=envelope.type,
         queue=envelope.queue,
-        payload=_payload_of(envelope),
+        payload=_read_payload(envelope),
         priority=envelope.priority,
         timeout=envelope.timeout,
         created_at=envelope.created_at,
@@ -219,15 +221,15 @@ def _record(envelope: _Envelope) -> JobRecord:
         domain=envelope.domain,
         offset=envelope.offset,
         name=envelope.name,
-        meta=_meta_of(envelope),
+        meta=_read_meta(envelope),
         webhook=envelope.webhook,
-        signature=_joined(envelope.key_id, envelope.sig),
+        signature=_join_signature(envelope.key_id, envelope.sig),
         requested_run_at=envelope.requested_run_at,
     )
     check_new(record)
-    bounds.integer("attempts", envelope.attempts, most=record.max_attempts)
+    bounds.check_integer("attempts", envelope.attempts, most=record.max_attempts)
     status = envelope.status or _Status(run_at=envelope.requested_run_at)
-    _check(status)
+    _check_status(status)
     return replace(
         record,
         attempts=envelope.attempts,
@@ -243,20 +245,20 @@ def _record(envelope: _Envelope) -> JobRecord:
     )
 
 
-def _check(status: _Status) -> None:
+def _check_status(status: _Status) -> None:
     for field in ("run_at", "failed_at", "dead_at"):
-        bounds.optional_integer(field, getattr(status, field), most=bounds.MAX_INSTANT)
-    bounds.integer("crashes", status.crashes)
-    bounds.optional_integer("max_crashes", status.max_crashes, least=1)
-    for field, most in (("last_error", bounds.MAX_ERROR), ("dead_reason", bounds.MAX_REASON)):
+        bounds.check_optional_integer(field, getattr(status, field), most=bounds.MAX_INSTANT)
+    bounds.check_integer("crashes", status.crashes)
+    bounds.check_optional_integer("max_crashes", status.max_crashes, least=1)
+    for field, most in (("last_error", bounds.MAX_ERROR_CHARACTERS), ("dead_reason", bounds.MAX_REASON_CHARACTERS)):
         text = getattr(status, field) or ""
         if len(text) > most:
             raise InvalidInput(field, wanted=f"at most {most} characters", got=f"{len(text)}")
     if status.result is not None:
-        bounds.blob("result", status.result, most=bounds.MAX_STORED_PAYLOAD)
+        bounds.check_blob("result", status.result, most=bounds.MAX_STORED_PAYLOAD_BYTES)
 
 
-def _payload_of(envelope: _Envelope) -> bytes:
+def _read_payload(envelope: _Envelope) -> bytes:
     data = bytes(envelope.payload)
     if envelope.encoding == "json":
         JSON.decode(data, field="envelope.payload")
@@ -267,37 +269,37 @@ def _payload_of(envelope: _Envelope) -> bytes:
         raise PayloadError("payload", wanted="base64 in a string, as encoding says", got=str(error)) from error
 
 
-def _meta_of(envelope: _Envelope) -> dict[str, object]:
-    data = bounds.blob("meta", bytes(envelope.meta), most=bounds.MAX_META)
+def _read_meta(envelope: _Envelope) -> dict[str, object]:
+    data = bounds.check_blob("meta", bytes(envelope.meta), most=bounds.MAX_META_BYTES)
     meta = JSON.decode(data, field="envelope.meta")
     if not isinstance(meta, dict):
         raise PayloadError("meta", wanted="an object", got=type(meta).__name__)
     for key in meta:
-        bounds.text("a key of envelope.meta", key)
+        bounds.check_text("a key of envelope.meta", key)
     if META_CODEC in meta and envelope.encoding == "json":
         raise PayloadError("encoding", wanted=f"base64, because meta names a codec in {META_CODEC}", got="json")
     return meta
 
 
-def _joined(key_id: str | None, sig: str | None) -> str | None:
+def _join_signature(key_id: str | None, sig: str | None) -> str | None:
     if sig is None:
         if key_id is not None:
             raise PayloadError("key_id", wanted="a _sig beside it", got="a keyId alone")
         return None
-    if ":" in bounds.text("sig", sig):
+    if ":" in bounds.check_text("sig", sig):
         raise PayloadError("sig", wanted="a signature without colons", got=sig)
-    return sig if key_id is None else f"{bounds.name('key_id', key_id)}:{sig}"
+    return sig if key_id is None else f"{bounds.check_name('key_id', key_id)}:{sig}"
 
 
-# Refusing ---------------------------------------------------------------------------------------------------
+# Errors -----------------------------------------------------------------------------------------------------
 
-_ON_THE_WIRE = {
+_WIRE_NAMES = {
     field: f"{place}.{name}"
     for place, struct in (("envelope.status", _Status), ("envelope", _Envelope))
     for field, name in zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True)
 }
 
-_COMPLAINT = re.compile(
+_MSGSPEC_ERROR = re.compile(
     r"(?:Expected `(?P<wanted>.+?)`, got `(?P<got>.+?)`"
     r"|Object missing required field `(?P<missing>.+?)`"
     r"|Object contains unknown field `(?P<unknown>.*?)`"
@@ -307,24 +309,24 @@ _COMPLAINT = re.compile(
 )
 
 
-def _misshapen(data: bytes, error: Exception) -> PayloadError:
-    """What msgspec says of an envelope, in the words of our own errors."""
+def _decoding_error(data: bytes, error: Exception) -> PayloadError:
+    """Translate an error of msgspec into a ``PayloadError``."""
     if not isinstance(error, msgspec.ValidationError):
         return PayloadError("envelope", wanted="one JSON object in UTF-8", got=str(error))
-    version = _version(data)
-    if isinstance(version, int) and version != VERSION:  # it has other fields: they are not what is wrong
+    version = _read_version(data)
+    if isinstance(version, int) and version != VERSION:  # other versions have other fields: the version is the error
         return _unknown_version(version)
-    said = cast("re.Match[str]", _COMPLAINT.fullmatch(str(error)))  # its last alternative takes anything
-    place = ".".join(part for part in ("envelope", said["path"]) if part)
-    if said["missing"]:
-        return PayloadError(f"{place}.{said['missing']}", wanted="this field", got="an envelope without it")
-    if said["unknown"] is not None:
-        unknown = f"{place}.{said['unknown'][:SHOWN]}"
+    parts = cast("re.Match[str]", _MSGSPEC_ERROR.fullmatch(str(error)))  # the last alternative matches any text
+    place = ".".join(part for part in ("envelope", parts["path"]) if part)
+    if parts["missing"]:
+        return PayloadError(f"{place}.{parts['missing']}", wanted="this field", got="an envelope without it")
+    if parts["unknown"] is not None:
+        unknown = f"{place}.{parts['unknown'][:MAX_SHOWN_CHARACTERS]}"
         return PayloadError(unknown, wanted=f"only fields that version {VERSION} has", got="one that it has not")
-    return PayloadError(place, wanted=said["wanted"] or "a value it may have", got=said["got"] or said["other"])
+    return PayloadError(place, wanted=parts["wanted"] or "a value it may have", got=parts["got"] or parts["other"])
 
 
-def _version(data: bytes) -> object:
+def _read_version(data: bytes) -> object:
     try:
         return msgspec.json.decode(data, type=dict[str, object]).get("version")
     except (msgspec.MsgspecError, RecursionError, ValueError):
@@ -335,7 +337,9 @@ def _unknown_version(version: object) -> PayloadError:
     return PayloadError("envelope.version", wanted=f"{VERSION}, the one known here", got=version)
 
 
-def _under_its_name(error: InvalidInput) -> PayloadError:
-    """The same refusal, with the field as the envelope calls it."""
-    got = error.got if len(error.got) <= SHOWN else f"{error.got[: SHOWN - 1]}…"  # it was shortened already
-    return PayloadError(_ON_THE_WIRE.get(error.field, error.field), wanted=error.wanted, got=got)
+def _with_wire_name(error: InvalidInput) -> PayloadError:
+    """Return the same error, with the name that the field has in the envelope."""
+    got = (
+        error.got if len(error.got) <= MAX_SHOWN_CHARACTERS else f"{error.got[: MAX_SHOWN_CHARACTERS - 1]}…"
+    )  # cut before, and must stay cut
+    return PayloadError(_WIRE_NAMES.get(error.field, error.field), wanted=error.wanted, got=got)

@@ -1,1 +1,1 @@
-"""Runs jobs: one attempt as named steps, the loop around it, heartbeats, and the children that handlers run in."""
+"""The worker: one attempt as named steps, the loop around it, heartbeats, settling, and the pool of child processes."""

@@ -1,7 +1,7 @@
-"""One attempt, as named steps: find the handler, read the payload, run it, say how it went.
+"""One attempt as named steps: find the handler, read the payload, call the handler, turn its answer into an outcome.
 
-Every engine runs these steps; none of them settles anything here. What a handler raises or returns is matched into a
-value, and the effect happens elsewhere, in batches.
+The worker, the test kit and Spark run the same steps. Nothing is settled here: the value that a handler returns or
+raises becomes an ``Outcome``, and the worker settles it later, in a batch.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from functools import partial
 from typing import TypeAlias
 
 from holdfast.errors import PayloadError
-from holdfast.wire.records import Brief, Gist, payload_of, to_job
+from holdfast.wire.job_message import JobMessage, PayloadMessage, read_job, read_payload
 from holdfast.worker.catalogue import Catalogue, Handler, Middleware, Resources, encode_result
 from holdfast.worker.context import Context
 from holdfast.worker.control import Retry, Snooze, Unrecoverable
-from holdfast.worker.event_loop import Complete
+from holdfast.worker.event_loop import RunCoroutine
 from holdfast.worker.outcome import (
     BadPayload,
     Failed,
@@ -30,72 +30,76 @@ from holdfast.worker.outcome import (
     succeeded,
 )
 
-NOTHING = Succeeded()  # what most handlers return
-KeepNote = Callable[[bytes | None, bytes | None], None]  # progress, checkpoint
+_SUCCEEDED_WITHOUT_RESULT = Succeeded()
+AddNote = Callable[[bytes | None, bytes | None], None]  # progress, checkpoint
+OnContext = Callable[[Context], None]  # called with the context before the handler is called
 
 
 def attempt(
     catalogue: Catalogue,
     resources: Resources,
-    told: Gist,
-    note: KeepNote,
-    began: Callable[[Context], None] = lambda _: None,
+    message: PayloadMessage,
+    add_note: AddNote,
+    on_context: OnContext = lambda _: None,
     *,
-    complete: Complete = asyncio.run,
+    run_coroutine: RunCoroutine = asyncio.run,
 ) -> Outcome:
-    """Run the job once. Only what interrupts the process itself comes out as an exception.
+    """Run the job once and return the outcome. Raises only what interrupts the process itself.
 
-    ``complete`` runs what an async handler gives to its end. ``began`` is told the context, if anybody looks at it.
+    ``run_coroutine`` runs the coroutine of an async handler. ``on_context`` is called only if the handler, or a
+    middleware, gets a context.
     """
-    handler = catalogue.get(told.type)
+    handler = catalogue.get(message.type)
     if handler is None:
         return UnknownType()
     if handler.chunk is not None:
-        return together(handler, resources, [(told, note, began)], complete=complete)[0]
+        members = [(message, add_note, on_context)]
+        return attempt_chunk(handler, resources, members, run_coroutine=run_coroutine)[0]
     context = None
     try:
         if handler.wants_context or catalogue.middleware:
-            payload, context = _read(handler, resources, told, note)
-            began(context)
-        else:  # the payload is all that it is called with
-            payload = handler.decode(payload_of(told))
+            payload, context = _read(handler, resources, message, add_note)
+            on_context(context)
+        else:
+            payload = handler.decode(read_payload(message))
     except PayloadError as error:
         return BadPayload(error=str(error))
     try:
         if context is not None and catalogue.middleware:
-            return _matched(_chained(catalogue.middleware, handler, payload, context, complete))
-        return _matched(_call(handler, payload, context, complete))
-    except Exception as error:  # noqa: BLE001 - whatever a handler raises is how its attempt ended
-        return _matched(error)
+            return _to_outcome(_call_in_middleware(catalogue.middleware, handler, payload, context, run_coroutine))
+        return _to_outcome(_call(handler, payload, context, run_coroutine))
+    except Exception as error:  # noqa: BLE001 - any exception of a handler is the outcome of its attempt
+        return _to_outcome(error)
 
 
-def _read(handler: Handler, resources: Resources, told: Gist, note: KeepNote) -> tuple[object, Context]:
-    """What the handler is called with."""
-    assert isinstance(told, Brief), told  # ``Catalogue.plain_types`` and ``attempt`` agree on who needs it
-    job = to_job(told)
-    return handler.decode(job.payload), Context(job, checkpoint=told.checkpoint, resources=resources, note=note)
+def _read(handler: Handler, resources: Resources, message: PayloadMessage, add_note: AddNote) -> tuple[object, Context]:
+    """Return the arguments of the handler."""
+    assert isinstance(message, JobMessage), message  # ``Catalogue.payload_only_types`` says which handlers need no more
+    job = read_job(message)
+    context = Context(job, checkpoint=message.checkpoint, resources=resources, add_note=add_note)
+    return handler.decode(job.payload), context
 
 
-def _chained(
-    middleware: list[Middleware], handler: Handler, payload: object, context: Context, complete: Complete
+def _call_in_middleware(
+    middleware: list[Middleware], handler: Handler, payload: object, context: Context, run_coroutine: RunCoroutine
 ) -> object:
-    """The handler inside its middleware; what that raises or returns counts as the handler's own."""
-    call = partial(_call, handler, payload, context, complete)
+    """Call the handler inside its middleware. An answer or exception of the middleware counts as the handler's."""
+    call = partial(_call, handler, payload, context, run_coroutine)
     for wrapper in reversed(middleware):
         call = partial(wrapper, context, call)
     return call()
 
 
-def _call(handler: Handler, payload: object, context: Context | None, complete: Complete) -> object:
+def _call(handler: Handler, payload: object, context: Context | None, run_coroutine: RunCoroutine) -> object:
     answer = handler.function(payload, context) if handler.wants_context else handler.function(payload)
-    return complete(answer) if handler.is_async else answer
+    return run_coroutine(answer) if handler.is_async else answer
 
 
-def _matched(answer: object) -> Outcome:
-    """What a handler returned or raised, as an outcome."""
+def _to_outcome(answer: object) -> Outcome:
+    """Return the outcome for the value that a handler returned or raised."""
     match answer:
         case None:
-            return NOTHING
+            return _SUCCEEDED_WITHOUT_RESULT
         case Retry():
             return RetryAsked(after=answer.after, error=answer.reason)
         case Snooze():
@@ -111,61 +115,65 @@ def _matched(answer: object) -> Outcome:
                 return Unrecovered(reason="bad result", error=str(error))
 
 
-# Several at a time -------------------------------------------------------------------------------------------
+# Chunks: several jobs in one call ---------------------------------------------------------------------------
 
-Member: TypeAlias = tuple[Gist, KeepNote, Callable[[Context], None]]
+ChunkMember: TypeAlias = tuple[PayloadMessage, AddNote, OnContext]
 
 
-def goes_together(attempt: int, crashes: int) -> bool:
-    """Whether a job may share a call: one that was tried before, whatever came of it, is alone with its second try."""
+def may_share_call(attempt: int, crashes: int) -> bool:
+    """Whether a job may share a call with others: only its first attempt may, later attempts run alone."""
     return attempt == 1 and crashes == 0
 
 
-def together(
-    handler: Handler, resources: Resources, members: Sequence[Member], *, complete: Complete = asyncio.run
+def attempt_chunk(
+    handler: Handler, resources: Resources, members: Sequence[ChunkMember], *, run_coroutine: RunCoroutine = asyncio.run
 ) -> list[Outcome]:
-    """Run jobs of one type by one call of a handler for chunks; gives the outcome of each, in order."""
-    outcomes: list[Outcome] = [NOTHING] * len(members)
-    places, payloads, contexts = [], [], []
-    for place, (told, note, began) in enumerate(members):
+    """Run jobs of one type by one call of a chunk handler; return the outcome of each, in order."""
+    outcomes: list[Outcome] = [_SUCCEEDED_WITHOUT_RESULT] * len(members)
+    indexes, payloads, contexts = [], [], []
+    for index, (message, add_note, on_context) in enumerate(members):
         try:
-            payload, context = _read(handler, resources, told, note)
+            payload, context = _read(handler, resources, message, add_note)
         except PayloadError as error:
-            outcomes[place] = BadPayload(error=str(error))
+            outcomes[index] = BadPayload(error=str(error))
             continue
-        began(context)
-        places.append(place)
+        on_context(context)
+        indexes.append(index)
         payloads.append(payload)
         contexts.append(context)
-    answers = _in_halves(partial(_call_many, handler, complete), payloads, contexts) if places else []
-    for place, answer in zip(places, answers, strict=True):
-        outcomes[place] = _matched(answer)
+    answers = _call_by_halves(partial(_call_chunk, handler, run_coroutine), payloads, contexts) if indexes else []
+    for index, answer in zip(indexes, answers, strict=True):
+        outcomes[index] = _to_outcome(answer)
     return outcomes
 
 
-def _in_halves(
+def _call_by_halves(
     call: Callable[[list[object], list[Context]], list[object]], payloads: list[object], contexts: list[Context]
 ) -> list[object]:
-    """Call it for all; if that raises, for each half of them, and so on: what is wrong with one is soon its own.
+    """Call the handler for all jobs. If it raises, call it for each half, and so on, until the bad job is alone.
 
-    A wish to be called later is about all of them. Those that had been done when it raised are done again, which any
-    job must bear.
+    ``Retry`` and ``Snooze`` hold for all jobs of the call. A job that was done when the handler raised is done again,
+    which every job must tolerate.
     """
     try:
         return call(payloads, contexts)
-    except (Retry, Snooze) as wish:
-        return [wish] * len(payloads)
-    except Exception as error:  # noqa: BLE001 - whatever a handler raises is how its attempts ended
+    except (Retry, Snooze) as control:
+        return [control] * len(payloads)
+    except Exception as error:  # noqa: BLE001 - any exception of a handler is the outcome of its attempts
         half = len(payloads) // 2
         if not half:
             return [error]
-        return _in_halves(call, payloads[:half], contexts[:half]) + _in_halves(call, payloads[half:], contexts[half:])
+        return _call_by_halves(call, payloads[:half], contexts[:half]) + _call_by_halves(
+            call, payloads[half:], contexts[half:]
+        )
 
 
-def _call_many(handler: Handler, complete: Complete, payloads: list[object], contexts: list[Context]) -> list[object]:
+def _call_chunk(
+    handler: Handler, run_coroutine: RunCoroutine, payloads: list[object], contexts: list[Context]
+) -> list[object]:
     answer = handler.function(payloads, contexts) if handler.wants_context else handler.function(payloads)
-    answers = complete(answer) if handler.is_async else answer
+    answers = run_coroutine(answer) if handler.is_async else answer
     if not isinstance(answers, list | tuple) or len(answers) != len(payloads):
         got = f"{len(answers)}" if isinstance(answers, list | tuple) else type(answers).__name__
-        raise TypeError(f"a handler for chunks gives a list of outcomes: wanted {len(payloads)}, got {got}")
+        raise TypeError(f"a handler for chunks returns a list of results: wanted {len(payloads)}, got {got}")
     return list(answers)

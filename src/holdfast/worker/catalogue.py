@@ -1,4 +1,4 @@
-"""Which function runs which type of job, and the resources that functions share."""
+"""The handlers of an app by job type, their middleware, and the resources that they share."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ from holdfast.model import bounds
 from holdfast.model.retry import RetryPolicy
 from holdfast.wire.codec import JSON
 
-MOST_TOGETHER = 10_000  # jobs of one chunk: as many as one reserve can give
+MAX_CHUNK = 10_000  # jobs in one call: as many as one reserve can return
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handler:
-    """A function and how its jobs are to be run."""
+    """A function, and how its jobs are run."""
 
     type: str
     function: Callable[..., Any]
     wants_context: bool
     is_async: bool
     payload_type: object = None  # None: the plain JSON value
-    chunk: int | None = None  # it takes a list of up to so many payloads, and gives a list of as many outcomes
+    chunk: int | None = None  # the function takes a list of up to so many payloads, and returns a result for each
     timeout: timedelta | None = None
     cpu: timedelta | None = None
     retry: RetryPolicy | None = None
 
     def decode(self, payload: object) -> object:
-        """The payload as the function wants it; ``PayloadError`` says what does not fit."""
+        """Return the payload as the type that the function takes. Raises ``PayloadError`` for one that does not fit."""
         if self.payload_type is None:
             return payload
         if hasattr(self.payload_type, "model_validate"):  # pydantic, where it is installed
             try:
                 return self.payload_type.model_validate(payload)
             except ValueError as error:
-                raise PayloadError("payload", wanted=_name(self.payload_type), got=str(error)) from error
+                raise PayloadError("payload", wanted=_type_name(self.payload_type), got=str(error)) from error
         try:
             return msgspec.convert(payload, type=self.payload_type)
         except msgspec.ValidationError as error:
-            raise PayloadError("payload", wanted=_name(self.payload_type), got=str(error)) from error
+            raise PayloadError("payload", wanted=_type_name(self.payload_type), got=str(error)) from error
 
 
-def _name(wanted: object) -> str:
+def _type_name(wanted: object) -> str:
     return getattr(wanted, "__name__", str(wanted))
 
 
-def handler_of(
+def make_handler(
     type_: str,
     function: Callable[..., Any],
     *,
@@ -62,26 +62,26 @@ def handler_of(
     retry: RetryPolicy | None = None,
     chunk: int | None = None,
 ) -> Handler:
-    """Describe ``fn(payload)``, ``fn(payload, ctx)``, either of them async, or a class with ``handle(ctx)``.
+    """Make a handler of ``fn(payload)``, ``fn(payload, ctx)``, either of them async, or a class with ``handle(ctx)``.
 
-    With ``chunk`` it is ``fn(payloads)`` or ``fn(payloads, contexts)``, for up to so many jobs at a time.
+    With ``chunk``, for ``fn(payloads)`` or ``fn(payloads, contexts)`` with up to ``chunk`` jobs at a time.
     """
-    bounds.name("type", type_)
+    bounds.check_name("type", type_)
     if timeout is not None:
-        bounds.length("timeout", timeout, least=1)
+        bounds.duration_from("timeout", timeout, least=1)
     if cpu is not None:
-        bounds.length("cpu", cpu, least=1)
+        bounds.duration_from("cpu", cpu, least=1)
     if chunk is not None:
-        bounds.integer("chunk", chunk, least=1, most=MOST_TOGETHER)
+        bounds.check_integer("chunk", chunk, least=1, most=MAX_CHUNK)
     if inspect.isclass(function):
         if chunk is not None:
             raise InvalidInput("handler", wanted="fn(payloads) or fn(payloads, contexts) for chunks", got=function)
-        made: Any = function()
+        instance: Any = function()
         return Handler(
             type=type_,
-            function=lambda _payload, context: made.handle(context),
+            function=lambda _payload, context: instance.handle(context),
             wants_context=True,
-            is_async=inspect.iscoroutinefunction(made.handle),
+            is_async=inspect.iscoroutinefunction(instance.handle),
             timeout=timeout,
             cpu=cpu,
             retry=retry,
@@ -101,22 +101,25 @@ def handler_of(
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The payload and, if it is wanted, the context: a second parameter without a default, or one called ctx."""
-    everything = inspect.signature(function).parameters.values()
-    placed = [one for one in everything if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    """Return the parameter of the payload and, if there is one, that of the context.
+
+    The context is a second parameter without a default, or one that is called ``ctx`` or ``context``.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    positional = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
     wanted = [
         one
-        for place, one in enumerate(placed)
-        if place == 0 or one.default is one.empty or one.name in ("ctx", "context")
+        for index, one in enumerate(positional)
+        if index == 0 or one.default is one.empty or one.name in ("ctx", "context")
     ]
-    needed = [one for one in everything if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
-    if needed or len(wanted) not in (1, 2) or wanted != placed[: len(wanted)]:
+    required = [one for one in parameters if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
+    if required or len(wanted) not in (1, 2) or wanted != positional[: len(wanted)]:
         raise InvalidInput("handler", wanted="fn(payload), fn(payload, ctx) or a class with handle(ctx)", got=function)
     return wanted
 
 
 def _payload_type(function: Callable[..., Any], parameter: str, *, many: bool) -> object:
-    """What the payload, or each of a list of them, is annotated with, if that is more than plain JSON."""
+    """Return the annotation of the payload, or of each payload in a list; None if it is plain JSON."""
     try:
         hint = get_type_hints(function).get(parameter)
     except NameError:  # an annotation that only a type checker can resolve
@@ -126,46 +129,46 @@ def _payload_type(function: Callable[..., Any], parameter: str, *, many: bool) -
     return None if hint in (None, Any, object, dict, list, str, int, float, bool) else hint
 
 
-Middleware = Callable[[Any, Callable[[], object]], object]  # fn(ctx, call_next) gives what the handler gave, or raises
+Middleware = Callable[[Any, Callable[[], object]], object]  # fn(ctx, call_next) returns the result, or raises
 
 
 class Catalogue:
-    """Handlers by type, resources by name, and what is wrapped around every handler."""
+    """Handlers by type, factories of resources by name, and the middleware around every handler."""
 
     def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}
         self.resources: dict[str, Callable[[], Any]] = {}
-        self.middleware: list[Middleware] = []  # the first is the outermost
+        self.middleware: list[Middleware] = []  # the first one is the outermost
 
     def add(self, handler: Handler) -> Handler:
-        """Register a handler; a type has one."""
+        """Register a handler. A type has one handler."""
         if handler.type in self._handlers:
             raise InvalidInput("type", wanted="one handler for each type", got=f"a second one for {handler.type}")
         self._handlers[handler.type] = handler
         return handler
 
     def get(self, type_: str) -> Handler | None:
-        """The handler of a type, if it is known here."""
+        """Return the handler of a type; None if there is none."""
         return self._handlers.get(type_)
 
     @property
     def types(self) -> frozenset[str]:
-        """Every type with a handler: a worker reserves no others."""
+        """All types that have a handler. A worker reserves no other types."""
         return frozenset(self._handlers)
 
     @property
-    def plain_types(self) -> frozenset[str]:
-        """Those whose handlers see nothing of a job but its payload."""
-        plain = (one.type for one in self if not one.wants_context and one.chunk is None)
-        return frozenset() if self.middleware else frozenset(plain)
+    def payload_only_types(self) -> frozenset[str]:
+        """The types whose handlers see nothing of a job but its payload."""
+        types = (one.type for one in self if not one.wants_context and one.chunk is None)
+        return frozenset() if self.middleware else frozenset(types)
 
     @property
-    def chunk(self) -> int:
-        """How many jobs the largest chunk of any handler has."""
+    def max_chunk(self) -> int:
+        """The largest chunk of any handler; 1 without chunk handlers."""
         return max((handler.chunk or 1 for handler in self), default=1)
 
     def check_chunks(self, *, concurrency: int) -> None:
-        """Refuse what cannot be kept for several jobs at a time."""
+        """Raise ``InvalidInput`` if chunk handlers are combined with middleware or concurrency."""
         for handler in self:
             if handler.chunk is not None and self.middleware:
                 raise InvalidInput("chunk", wanted="no middleware beside it, which wraps one job", got=handler.type)
@@ -178,36 +181,36 @@ class Catalogue:
 
 @dataclass(slots=True)
 class Resources:
-    """What handlers share in one process: made when first asked for, closed at its end."""
+    """The resources that handlers share in one process: each is made at its first use, and closed with the process."""
 
     factories: dict[str, Callable[[], Any]]
-    _made: dict[str, Any] = field(default_factory=dict)
+    _resources: dict[str, Any] = field(default_factory=dict)
     _stack: ExitStack = field(default_factory=ExitStack)
-    _making: threading.RLock = field(default_factory=threading.RLock)  # one may ask for another
+    _lock: threading.RLock = field(default_factory=threading.RLock)  # reentrant: a factory may use another resource
 
     def __getitem__(self, name: str) -> Any:
-        with self._making:
+        with self._lock:
             return self._get(name)
 
     def _get(self, name: str) -> Any:
-        if name not in self._made:
+        if name not in self._resources:
             if name not in self.factories:
                 known = ", ".join(sorted(self.factories)) or "none"
                 raise InvalidInput("resource", wanted=f"one of: {known}", got=name)
-            made = self.factories[name]()
-            if isinstance(made, AbstractContextManager):
-                made = self._stack.enter_context(made)
-            elif callable(getattr(made, "close", None)):
-                self._stack.callback(made.close)
-            self._made[name] = made
-        return self._made[name]
+            resource = self.factories[name]()
+            if isinstance(resource, AbstractContextManager):
+                resource = self._stack.enter_context(resource)
+            elif callable(getattr(resource, "close", None)):
+                self._stack.callback(resource.close)
+            self._resources[name] = resource
+        return self._resources[name]
 
     def close(self) -> None:
-        """Close them, the last made first."""
-        self._made.clear()
+        """Close all resources, the newest first."""
+        self._resources.clear()
         self._stack.close()
 
 
 def encode_result(value: object) -> bytes:
-    """What a handler returned, as it is kept with the job."""
-    return bounds.blob("result", JSON.encode(value, field="result"), most=bounds.MAX_PAYLOAD)
+    """Return the result of a handler as the store keeps it. Raises ``PayloadError`` for one that cannot be kept."""
+    return bounds.check_blob("result", JSON.encode(value, field="result"), most=bounds.MAX_PAYLOAD_BYTES)

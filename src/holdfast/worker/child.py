@@ -1,4 +1,8 @@
-"""The child's side: runs what it is given, one job at a time, in its main thread, where signals can interrupt it."""
+"""A child process: runs the jobs that it gets, one at a time, in its main thread, where a signal can interrupt them.
+
+The interrupt signal may arrive between any two bytecodes. If it arrives while a report to the worker is being sent, the
+interruption is raised after the report: no report is ever cut off.
+"""
 
 from __future__ import annotations
 
@@ -15,57 +19,73 @@ from dataclasses import dataclass
 from functools import partial
 
 from holdfast.clock import monotonic, wall_clock
-from holdfast.wire.records import Brief
+from holdfast.wire.job_message import JobMessage
 from holdfast.worker import protocol
-from holdfast.worker.attempt import Member, attempt, goes_together, together
+from holdfast.worker.attempt import ChunkMember, attempt, attempt_chunk, may_share_call
 from holdfast.worker.catalogue import Catalogue, Resources
 from holdfast.worker.context import Context
-from holdfast.worker.event_loop import Complete, OwnLoop
-from holdfast.worker.forkserver import Serve
-from holdfast.worker.limits import Limits, Term
-from holdfast.worker.protocol import Began, Done, Ended, GivenBack, Interrupt, Noted, Recall, Stop, Work
+from holdfast.worker.event_loop import LocalLoop, RunCoroutine
+from holdfast.worker.forkserver import ChildMain
+from holdfast.worker.limits import Limits, RecycleLimits
+from holdfast.worker.protocol import (
+    InterruptRun,
+    Message,
+    ReturnQueued,
+    RunEnded,
+    RunJob,
+    RunNote,
+    RunReturned,
+    RunStarted,
+    RunSucceeded,
+    Stop,
+)
+from holdfast.worker.running import StopReason
 
-INTERRUPT = getattr(signal, "SIGUSR1", signal.SIGTERM)  # without it there is no worker, but a producer can import this
-READ = 1 << 16
-OF_ALL = ("timeout", "cpu")  # what ends the jobs of a chunk together; by anything else the others are given back
-LOOK_EVERY = 0.001  # seconds: a stop is seen between two jobs, without asking the kernel after each
+INTERRUPT_SIGNAL = getattr(signal, "SIGUSR1", signal.SIGTERM)  # a system without SIGUSR1 can import this, but not work
+WORK_POLL_SECONDS = 0.001  # how often new work, and a stop, is looked for between two jobs while others are queued
+CHUNK_STOP_REASONS = (
+    StopReason.TIMEOUT,
+    StopReason.CPU,
+)  # these end all jobs of a chunk; others release its neighbours
+
+EndMessage = RunSucceeded | RunEnded
 
 
 class Interruption(BaseException):
-    """Raised in the handler when its attempt is to stop. No ``Exception``: a handler's own nets should not catch it."""
+    """Raised in a handler whose attempt has to stop. Not an ``Exception``: ``except Exception`` must not catch it."""
 
 
-def server(catalogue: Catalogue, limits: Limits, term: Term, *, concurrency: int) -> Serve:
-    """What the nursery calls in each new child."""
+def child_main(catalogue: Catalogue, limits: Limits, recycle: RecycleLimits, *, concurrency: int) -> ChildMain:
+    """Return the function that the fork server calls in each new child."""
 
-    def serve(line: socket.socket, interrupts: socket.socket, says: int) -> None:
+    def main(work: socket.socket, interrupts: socket.socket, reports: int) -> None:
         limits.apply()
         if concurrency == 1:
-            Child(catalogue, line, interrupts, says, term).run()
+            Child(catalogue, work, interrupts, reports, recycle).run()
         else:
-            from holdfast.worker.threaded_child import ThreadedChild  # noqa: PLC0415 - it is a child itself
+            from holdfast.worker.threaded_child import ThreadedChild  # noqa: PLC0415 - it is a Child itself
 
-            ThreadedChild(catalogue, line, interrupts, says, term, concurrency=concurrency).run()
+            ThreadedChild(catalogue, work, interrupts, reports, recycle, concurrency=concurrency).run()
 
-    return serve
+    return main
 
 
 @dataclass(slots=True, eq=False)
-class Present:
-    """An attempt while it can be interrupted."""
+class InterruptibleRun:
+    """A run while it can be interrupted."""
 
     thread: int
     context: Context | None = None
-    why: str | None = None
-    cancel: Callable[[], object] | None = None  # how an async handler is interrupted that runs elsewhere
+    stop_reason: str | None = None
+    cancel: Callable[[], object] | None = None  # cancels an async handler that runs on the shared loop
 
-    def enter(self, context: Context) -> None:
-        """The handler is about to be called."""
+    def set_context(self, context: Context) -> None:
+        """Keep the context of the handler, which is about to be called."""
         self.context = context
 
-    def stop(self, why: str) -> None:
-        """It is being interrupted."""
-        self.why = why
+    def mark_stopped(self, reason: str) -> None:
+        """Remember why the run is interrupted, and tell its handler through the context."""
+        self.stop_reason = reason
         if self.context is not None:
             self.context.cancelled = True
 
@@ -74,220 +94,229 @@ class Child:
     """One process that runs jobs."""
 
     def __init__(
-        self, catalogue: Catalogue, line: socket.socket, interrupts: socket.socket, says: int, term: Term
+        self,
+        catalogue: Catalogue,
+        work: socket.socket,
+        interrupts: socket.socket,
+        reports: int,
+        recycle: RecycleLimits,
     ) -> None:
         self._catalogue = catalogue
         self._resources = Resources(catalogue.resources)
-        self._line = line
+        self._work = work
         self._interrupts = interrupts
-        self._says = says
-        self._interrupts.setblocking(False)  # noqa: FBT003 - so does socket call it
-        self._term = term
+        self._interrupts.setblocking(False)  # noqa: FBT003 - the signature of socket
+        self._reports = reports
+        self._recycle = recycle
         self._finished = 0
-        self._unsaid: list[protocol.Frame] = []
-        self._saying = False
-        self._owed = False
-        self._incoming = protocol.Buffer()
-        self._urgent = protocol.Buffer()
-        self._waiting: deque[Work] = deque()
-        self._looked = 0.0
-        self._stopping = False
-        self._present: dict[int, Present] = {}
-        self._loop = OwnLoop()
+        self._unsent: list[Message] = []
+        self._is_sending = False
+        self._interruption_is_due = False  # it came in the middle of a report, and is raised after the report
+        self._work_unpacker = protocol.Unpacker()
+        self._interrupt_unpacker = protocol.Unpacker()
+        self._queued: deque[RunJob] = deque()
+        self._polled_at = 0.0
+        self._is_stopping = False
+        self._interruptible: dict[int, InterruptibleRun] = {}
+        self._loop = LocalLoop()
         self._chunks = {handler.type: handler.chunk for handler in catalogue if handler.chunk is not None}
-        signal.signal(INTERRUPT, self._interrupted)
+        signal.signal(INTERRUPT_SIGNAL, self._on_signal)
 
     # The loop ---------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Until told to stop, or until the parent is gone."""
+        """Run jobs until the worker sends ``Stop``, or is gone."""
         try:
-            while not self._stopping and self._receive():
-                while self._waiting and not self._stopping:
+            while not self._is_stopping and self._receive():
+                while self._queued and not self._is_stopping:
                     self._run_next()
-            for work in self._waiting:
-                self._say(GivenBack(work.run))
+            for work in self._queued:
+                self._send(RunReturned(work.run))
         finally:
             self._loop.close()
             self._resources.close()
 
     def _receive(self) -> bool:
-        """Wait for frames, and take all that are there; False when the parent is gone."""
-        data = self._line.recv(READ)
-        self._take(data)
+        """Wait for messages, and handle all that have arrived; False when the worker is gone."""
+        data = self._work.recv(protocol.READ_BYTES)
+        self._unpack(data)
         return bool(data)
 
-    def _take(self, data: bytes) -> None:
-        for frame in self._incoming.feed(data):
-            if isinstance(frame, Work):
-                self._waiting.append(frame)
-            elif isinstance(frame, Stop):
-                self._stopping = True
+    def _unpack(self, data: bytes) -> None:
+        for message in self._work_unpacker.feed(data):
+            if isinstance(message, RunJob):
+                self._queued.append(message)
+            elif isinstance(message, Stop):
+                self._is_stopping = True
 
-    def _look(self, now: float) -> None:
-        """Take what has come meanwhile without waiting."""
-        if not self._waiting or now - self._looked >= LOOK_EVERY:
-            self._looked = now
-            self._take_all()
+    def _poll(self, now: float) -> None:
+        """Take new messages without waiting. While jobs are queued, not after each job: each poll is a system call."""
+        if not self._queued or now - self._polled_at >= WORK_POLL_SECONDS:
+            self._polled_at = now
+            self._receive_all()
 
-    def _take_all(self) -> None:
+    def _receive_all(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            while data := self._line.recv(READ, socket.MSG_DONTWAIT):
-                self._take(data)
+            while data := self._work.recv(protocol.READ_BYTES, socket.MSG_DONTWAIT):
+                self._unpack(data)
 
     def _run_next(self) -> None:
-        work = self._waiting.popleft()
-        mates = self._mates(work) if work.job.type in self._chunks else ()
-        if mates:
-            self._unsaid += self._run_together([work, *mates])
+        work = self._queued.popleft()
+        others = self._take_chunk(work) if work.job.type in self._chunks else ()
+        if others:
+            self._unsent += self._run_chunk([work, *others])
         else:
-            self._unsaid.append(self._run_one(work, self._loop.complete))
-        self._finished += 1 + len(mates)
-        if self._term.is_over(self._finished):
-            self._stopping = True  # what is left is given back
-        self._look(monotonic())
-        if not self._waiting or self._stopping:  # else it is said together with the next beginning
-            self._say()
+            self._unsent.append(self._run_one(work, self._loop.run))
+        self._finished += 1 + len(others)
+        if self._recycle.is_reached(self._finished):
+            self._is_stopping = True  # the queued jobs are returned
+        self._poll(monotonic())
+        if not self._queued or self._is_stopping:  # else it is sent together with the start of the next job
+            self._send()
 
-    def _run_one(self, work: Work, complete: Complete) -> Done | Ended:
-        """One attempt, whatever it does. It can be interrupted from before its beginning is told until it has ended."""
+    def _run_one(self, work: RunJob, run_coroutine: RunCoroutine) -> EndMessage:
+        """Run one attempt. It can be interrupted from before its start is reported until it has ended."""
         run = work.run
-        present = self._present[run] = Present(threading.get_ident())
+        interruptible = self._interruptible[run] = InterruptibleRun(threading.get_ident())
         began = monotonic()
         try:
-            self._say(Began(run, wall_clock()))
-            if isinstance(work.job, Brief):
-                outcome = attempt(self._catalogue, self._resources, *self._member(work, present), complete=complete)
-            else:  # its handler sees the payload alone, and can leave no note
-                outcome = attempt(self._catalogue, self._resources, work.job, _no_note, complete=complete)
-            ended: Done | Ended = protocol.ended(run, outcome)
-            self._leave(run)
+            self._send(RunStarted(run, wall_clock()))
+            if isinstance(work.job, JobMessage):
+                member = self._chunk_member(work, interruptible)
+                outcome = attempt(self._catalogue, self._resources, *member, run_coroutine=run_coroutine)
+            else:  # its handler gets no context, and can send no note
+                outcome = attempt(self._catalogue, self._resources, work.job, _no_note, run_coroutine=run_coroutine)
+            ended: EndMessage = protocol.end_message(run, outcome)
+            self._end_interruptible(run)
         except Interruption:
-            ended = Ended(run, kind="interrupted", reason=present.why or "")
-            self._leave(run)
+            ended = RunEnded(run, kind=protocol.INTERRUPTED, reason=interruptible.stop_reason or "")
+            self._end_interruptible(run)
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like end the attempt, not the process
-            self._leave(run)
-            ended = Ended(run, kind="failed", error=f"{type(error).__name__}: {error}")
-        ended.took = monotonic() - began
-        _flush()
+            self._end_interruptible(run)
+            ended = RunEnded(run, kind="failed", error=f"{type(error).__name__}: {error}")
+        ended.seconds = monotonic() - began
+        _flush_output()
         return ended
 
-    def _member(self, work: Work, present: Present) -> Member:
-        """What an attempt needs to know of one job."""
-        return work.job, partial(self._note, work.run), present.enter
+    def _chunk_member(self, work: RunJob, interruptible: InterruptibleRun) -> ChunkMember:
+        return work.job, partial(self._send_note, work.run), interruptible.set_context
 
-    def _note(self, run: int, progress: bytes | None, checkpoint: bytes | None) -> None:
-        self._say(Noted(run, progress, checkpoint))
+    def _send_note(self, run: int, progress: bytes | None, checkpoint: bytes | None) -> None:
+        self._send(RunNote(run, progress, checkpoint))
 
-    # Several at a time ------------------------------------------------------------------------------------------
+    # Chunks -----------------------------------------------------------------------------------------------------
 
-    def _mates(self, first: Work) -> list[Work]:
-        """Those behind it that can share its call."""
-        mates: list[Work] = []
-        most = self._chunks[first.job.type] if _goes_together(first) else 1
+    def _take_chunk(self, first: RunJob) -> list[RunJob]:
+        """Remove from the queue, and return, the jobs behind ``first`` that can share its call."""
+        others: list[RunJob] = []
+        most = self._chunks[first.job.type] if _may_share_call(first) else 1
         while (
-            self._waiting
-            and 1 + len(mates) < most
-            and self._waiting[0].job.type == first.job.type
-            and _goes_together(self._waiting[0])
+            self._queued
+            and 1 + len(others) < most
+            and self._queued[0].job.type == first.job.type
+            and _may_share_call(self._queued[0])
         ):
-            mates.append(self._waiting.popleft())
-        return mates
+            others.append(self._queued.popleft())
+        return others
 
-    def _run_together(self, works: list[Work]) -> list[Done | Ended]:
-        """The same as ``_run_one`` for a chunk: it begins and ends as one, and is interrupted as one."""
-        presents = {work.run: Present(threading.get_ident()) for work in works}
-        self._present.update(presents)
-        members = [self._member(work, presents[work.run]) for work in works]
+    def _run_chunk(self, works: list[RunJob]) -> list[EndMessage]:
+        """Run a chunk of jobs as ``_run_one`` runs one: it starts, ends and is interrupted as one."""
+        interruptible = {work.run: InterruptibleRun(threading.get_ident()) for work in works}
+        self._interruptible.update(interruptible)
+        members = [self._chunk_member(work, interruptible[work.run]) for work in works]
         handler = self._catalogue.get(works[0].job.type)
         assert handler is not None
         began = monotonic()
         try:
             now = wall_clock()
-            self._say(*(Began(work.run, now) for work in works))
-            outcomes = together(handler, self._resources, members, complete=self._loop.complete)
-            ended: list[Done | Ended] = [
-                protocol.ended(work.run, outcome) for work, outcome in zip(works, outcomes, strict=True)
+            self._send(*(RunStarted(work.run, now) for work in works))
+            outcomes = attempt_chunk(handler, self._resources, members, run_coroutine=self._loop.run)
+            ended: list[EndMessage] = [
+                protocol.end_message(work.run, outcome) for work, outcome in zip(works, outcomes, strict=True)
             ]
-            self._present.clear()
+            self._interruptible.clear()
         except Interruption:
-            why = next((present.why for present in presents.values() if present.why is not None), "")
-            of_all = why if why in OF_ALL else ""
-            ended = [Ended(run, kind="interrupted", reason=one.why or of_all) for run, one in presents.items()]
+            reason = next((one.stop_reason for one in interruptible.values() if one.stop_reason is not None), "")
+            shared = reason if reason in CHUNK_STOP_REASONS else ""
+            ended = [
+                RunEnded(run, kind=protocol.INTERRUPTED, reason=one.stop_reason or shared)
+                for run, one in interruptible.items()
+            ]
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like end the attempts, not the process
-            self._present.clear()
-            ended = [Ended(run, kind="failed", error=f"{type(error).__name__}: {error}") for run in presents]
-        self._present.clear()
-        for one in ended:
-            one.took = (monotonic() - began) / len(ended)
-        _flush()
+            self._interruptible.clear()
+            ended = [RunEnded(run, kind="failed", error=f"{type(error).__name__}: {error}") for run in interruptible]
+        self._interruptible.clear()
+        for message in ended:
+            message.seconds = (monotonic() - began) / len(ended)
+        _flush_output()
         return ended
 
-    # Interruptions ----------------------------------------------------------------------------------------------
+    # Interrupts -------------------------------------------------------------------------------------------------
 
-    def _leave(self, run: int) -> None:
-        """This run cannot be interrupted any more."""
-        self._present.pop(run, None)
+    def _end_interruptible(self, run: int) -> None:
+        """From now on this run cannot be interrupted."""
+        self._interruptible.pop(run, None)
 
-    def _interrupted(self, _number: int, _frame: types.FrameType | None) -> None:
-        """The signal says that there is something to read."""
+    def _on_signal(self, _number: int, _frame: types.FrameType | None) -> None:
+        """Read the interrupt socket: the signal says that there is something to read."""
         with contextlib.suppress(BlockingIOError, ConnectionResetError):
-            for frame in self._urgent.feed(self._interrupts.recv(READ)):
-                if isinstance(frame, Interrupt):
-                    self._interrupt(frame)
-                elif isinstance(frame, Recall):
-                    self._give_up_waiting()
+            for message in self._interrupt_unpacker.feed(self._interrupts.recv(protocol.READ_BYTES)):
+                if isinstance(message, InterruptRun):
+                    self._interrupt(message)
+                elif isinstance(message, ReturnQueued):
+                    self._return_queued()
 
-    def _give_up_waiting(self) -> None:
-        """Only in the middle of a handler: elsewhere this very thread may be looking at what waits, or be speaking.
+    def _return_queued(self) -> None:
+        """Return the queued runs, if the signal came in the middle of a handler.
 
-        Then nothing happens, and if need be the parent asks again.
+        Elsewhere the main thread may be reading the queue or sending a report. Then nothing happens, and the worker
+        asks again.
         """
-        if self._present and not self._saying:
-            self._take_all()
-            self._say(*(GivenBack(self._waiting.popleft().run) for _ in range(len(self._waiting))))
+        if self._interruptible and not self._is_sending:
+            self._receive_all()
+            self._send(*(RunReturned(self._queued.popleft().run) for _ in range(len(self._queued))))
 
-    def _interrupt(self, frame: Interrupt) -> None:
-        """If it concerns the present run: that is what this very thread was doing. Never in half a sentence."""
-        present = self._present.pop(frame.run, None)  # once: a handler that is cleaning up is not interrupted again
-        if present is None:
+    def _interrupt(self, message: InterruptRun) -> None:
+        """Raise ``Interruption`` if the message is about the present run; if a report is being sent, after it."""
+        run = self._interruptible.pop(message.run, None)  # once: a handler that cleans up is not interrupted again
+        if run is None:
             return
-        self._present.clear()  # a chunk is interrupted as one, and once
-        present.stop(frame.why)
-        if self._saying:
-            self._owed = True
+        self._interruptible.clear()  # a chunk is interrupted as one, and once
+        run.mark_stopped(message.reason)
+        if self._is_sending:
+            self._interruption_is_due = True
         else:
             raise Interruption
 
-    # Speaking ---------------------------------------------------------------------------------------------------
+    # Reports to the worker --------------------------------------------------------------------------------------
 
-    def _say(self, *said: protocol.Frame) -> None:
-        self._saying = True
-        self._unsaid += said
-        self._write(protocol.packed(self._unsaid))
-        self._unsaid.clear()
-        self._saying = False
-        if self._owed:
-            self._owed = False
+    def _send(self, *messages: Message) -> None:
+        self._is_sending = True
+        self._unsent += messages
+        self._write(protocol.pack(self._unsent))
+        self._unsent.clear()
+        self._is_sending = False
+        if self._interruption_is_due:
+            self._interruption_is_due = False
             raise Interruption
 
     def _write(self, data: bytes) -> None:
         while data:
-            data = data[os.write(self._says, data) :]
+            data = data[os.write(self._reports, data) :]
 
 
 def _no_note(_progress: bytes | None, _checkpoint: bytes | None) -> None:
-    raise AssertionError("a handler that gets no context has left a note")
+    raise AssertionError("a handler without a context has sent a note")
 
 
-def _goes_together(work: Work) -> bool:
-    return isinstance(work.job, Brief) and goes_together(work.job.attempt, work.job.crashes)
+def _may_share_call(work: RunJob) -> bool:
+    return isinstance(work.job, JobMessage) and may_share_call(work.job.attempt, work.job.crashes)
 
 
-def _flush() -> None:
-    """What a handler prints is seen, even if its process is killed later."""
+def _flush_output() -> None:
+    """Write what the handler has printed: its process may be killed later."""
     for stream in (sys.stdout, sys.stderr):
-        try:  # noqa: SIM105 - a context for each of two streams after each job would cost more than they do
+        try:  # noqa: SIM105 - a context manager for each of two streams after each job would cost more than the flush
             stream.flush()
-        except Exception:  # noqa: BLE001, S110 - closed, full, or anybody's object
+        except Exception:  # noqa: BLE001, S110 - closed, full, or an object of the handler
             pass

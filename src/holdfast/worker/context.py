@@ -1,4 +1,4 @@
-"""What a handler is told beside its payload, and what it can tell in return."""
+"""The context of a handler: its job, shared resources, a logger, progress and checkpoint."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.worker.catalogue import Resources
 
 
 class Context:
-    """One attempt, as its handler sees it."""
+    """One attempt as its handler sees it."""
 
     def __init__(
         self,
@@ -23,50 +23,54 @@ class Context:
         *,
         checkpoint: bytes | None,
         resources: Resources,
-        note: Callable[[bytes | None, bytes | None], None],
+        add_note: Callable[[bytes | None, bytes | None], None],
     ) -> None:
         self.job = job
         self.resources = resources
-        self.cancelled = False  # set when the attempt was asked to stop; what it writes from then on may be refused
+        self.cancelled = False  # True once the attempt was asked to stop: its later writes may be refused
         self._checkpoint = None if checkpoint is None else JSON.decode(checkpoint, field="checkpoint")
-        self._note = note
+        self._add_note = add_note
 
     @cached_property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger that says which job and attempt it speaks of."""
+        """A logger whose records carry the id of the job and the attempt."""
         extra = {"job_id": self.job.id, "attempt": self.job.attempt}
         return logging.LoggerAdapter(logging.getLogger(f"holdfast.job.{self.job.type}"), extra)
 
     @property
     def payload(self) -> object:
-        """The payload, as JSON."""
+        """The payload as a JSON value."""
         return self.job.payload
 
     @property
     def attempt(self) -> int:
-        """Which run of the job this is, from 1."""
+        """The number of this attempt, from 1."""
         return self.job.attempt
 
     @property
     def fence(self) -> int:
-        """Larger in every later lease: hand it to whatever you write to."""
+        """A number that grows with every lease. Pass it to the systems you write to: they can refuse a lower one."""
         return self.job.fence
 
     def progress(self, done: int, total: int | None = None, message: str = "") -> None:
-        """Tell how far the attempt is; it travels with the next heartbeat."""
+        """Report progress. The next heartbeat sends it to the store."""
         if total is not None and not 0 <= done <= total:
             raise InvalidInput("progress", wanted=f"from 0 to {total}", got=done)
-        told = {"done": done, "total": total, "message": bounds.kept(message, bounds.MAX_REASON)}
-        self._note(JSON.encode(told, field="progress"), None)
+        progress = {
+            "done": done,
+            "total": total,
+            "message": bounds.truncate_text(message, bounds.MAX_REASON_CHARACTERS),
+        }
+        self._add_note(JSON.encode(progress, field="progress"), None)
 
     @property
     def checkpoint(self) -> Any:
-        """What an earlier attempt, or this one, has kept; None if nothing."""
+        """The checkpoint that this or an earlier attempt has set; None if there is none."""
         return self._checkpoint
 
     @checkpoint.setter
     def checkpoint(self, value: object) -> None:
-        """Keep a JSON value for later attempts; it travels with the next heartbeat, and at the latest with the end."""
-        data = bounds.blob("checkpoint", JSON.encode(value, field="checkpoint"), most=bounds.MAX_NOTE)
+        """Keep a JSON value for later attempts. Sent with the next heartbeat, at the latest when the attempt ends."""
+        data = bounds.check_blob("checkpoint", JSON.encode(value, field="checkpoint"), most=bounds.MAX_NOTE_BYTES)
         self._checkpoint = value
-        self._note(None, data)
+        self._add_note(None, data)

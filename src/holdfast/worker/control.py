@@ -1,4 +1,4 @@
-"""What a handler says when its attempt ends neither well nor with an error: raised or returned, the effect is the same.
+"""Values by which a handler chooses how its attempt ends. To raise one and to return one has the same effect.
 
 raise Retry(after=timedelta(minutes=5), reason="the bank is closed")
 return Snooze(for_=timedelta(seconds=30))
@@ -15,15 +15,15 @@ from holdfast.model import bounds
 
 
 class Control(Exception):
-    """A choice that a handler makes. Its lengths are checked at once, and kept as microseconds."""
+    """The base of these values. Durations are checked when the value is made, and kept as microseconds."""
 
 
 class Retry(Control):
-    """This attempt failed, and counts; try again ``after`` this long, or when the retry policy says if that is None."""
+    """The attempt failed and is counted. Try again ``after`` this time; None asks the retry policy."""
 
     def __init__(self, after: timedelta | None = None, reason: str = "") -> None:
-        super().__init__(after, reason)  # what pickle makes it again from
-        self.after = None if after is None else bounds.length("after", after)
+        super().__init__(after, reason)  # the arguments that pickle calls it with
+        self.after = None if after is None else bounds.duration_from("after", after)
         self.reason = reason
 
     def __str__(self) -> str:
@@ -31,17 +31,17 @@ class Retry(Control):
 
 
 class Snooze(Control):
-    """Nothing has been done, and no attempt is counted; come back after ``for_``.
+    """Nothing was done, and the attempt is not counted. Run the job again after ``for_``.
 
-    ``budget`` bounds how long a job may be put off like this in a row, before it becomes a dead letter: a day, or twice
-    ``for_`` if that is longer.
+    ``budget`` bounds for how long a job may be snoozed in a row before it becomes a dead letter. The default is a day,
+    or twice ``for_`` if that is longer.
     """
 
     def __init__(self, for_: timedelta, budget: timedelta | None = None, reason: str = "") -> None:
         super().__init__(for_, budget, reason)
-        self.delay = bounds.length("for_", for_)
-        self.budget = max(DAY, 2 * self.delay) if budget is None else bounds.length("budget", budget)
-        self.budget = min(self.budget, bounds.MAX_LENGTH)
+        self.delay = bounds.duration_from("for_", for_)
+        self.budget = max(DAY, 2 * self.delay) if budget is None else bounds.duration_from("budget", budget)
+        self.budget = min(self.budget, bounds.MAX_DURATION)
         self.reason = reason
         if self.budget <= self.delay:
             raise InvalidInput("budget", wanted=f"more than the snooze itself, {for_}", got=str(budget))
@@ -51,7 +51,7 @@ class Snooze(Control):
 
 
 class Unrecoverable(Control):
-    """This job can never succeed: it becomes a dead letter for this ``reason``, whatever attempts are left."""
+    """The job can never succeed: it becomes a dead letter with this ``reason``, even if attempts are left."""
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)

@@ -1,16 +1,16 @@
-"""From how an attempt went to how its lease ends. Pure: what is left to chance is passed in, nothing is looked up.
+"""From the outcome of an attempt to its settlement. Pure: the random number is an argument, nothing is looked up.
 
 | outcome | settlement | attempt | then |
 |---|---|---|---|
 | ``Succeeded`` | ack | counted | done |
-| ``Failed``, ``TimedOut``, ``OutOfCpu`` | retry, after the policy's delay | counted | ready; dead when none is left |
-| ``Crashed`` | the same, told as a crash | counted | the same; dead after ``max_crashes`` in a row |
-| ``RetryAsked`` | retry, after the delay asked for | counted | the same |
+| ``Failed``, ``TimedOut``, ``OutOfCpu`` | retry, after the policy's delay | counted | ready; dead if none is left |
+| ``Crashed`` | the same, marked as a crash | counted | the same; dead after ``max_crashes`` in a row |
+| ``RetryAsked`` | retry, after the requested delay | counted | the same |
 | ``Unrecovered``, ``BadPayload`` | fail | counted | dead |
-| ``Cancelled`` | fail | counted | cancelled, because the store was asked to |
-| ``Snoozed``, ``Interrupted``, ``UnknownType`` | release | refunded | ready; dead when the budget is spent |
+| ``Cancelled`` | fail | counted | cancelled, because the store knows the request |
+| ``Snoozed``, ``Interrupted``, ``UnknownType`` | release | refunded | ready; dead if the budget is spent |
 
-A failure of the last attempt is a retry too: the store counts attempts, and makes a dead letter of it.
+The failure of the last attempt is a retry, too: the store counts attempts, and makes the job a dead letter.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from holdfast.model import bounds, duration
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease
 from holdfast.model.retry import DEFAULT, RetryPolicy
-from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement, plain_ack
+from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement, make_ack
 from holdfast.worker.outcome import (
     BadPayload,
     Cancelled,
@@ -46,7 +46,7 @@ CANCELLED = "cancelled"
 UNRECOVERABLE = "unrecoverable"
 UNKNOWN_TYPE_DELAY = 10 * SECOND  # long enough not to spin, short enough for the next worker of a rolling deploy
 UNKNOWN_TYPE_BUDGET = HOUR
-INTERRUPTED_BUDGET = 30 * DAY  # the time it was held counts, and a job of many hours may meet many deploys
+INTERRUPTED_BUDGET = 30 * DAY  # the time under a lease counts, and a job of many hours may see many deploys
 
 _Failure: TypeAlias = Failed | TimedOut | OutOfCpu | Crashed | RetryAsked
 
@@ -60,41 +60,41 @@ def decide(
     random: float,
     started_at: int | None = None,
 ) -> Settlement:
-    """The settlement of an attempt. Never fails: a policy that does is replaced by the default one, and reported."""
+    """Return the settlement of an attempt. Never raises: a failing policy is replaced by the default, and reported."""
     match outcome:
         case Succeeded():
-            return acked(lease, outcome, started_at)
+            return ack(lease, outcome, started_at)
         case Failed() | TimedOut() | OutOfCpu() | Crashed() | RetryAsked():
             delay = _delay(job, outcome, policy, random)
-            error, detail = _trouble(outcome)
-            error = f"{error}\n{delay.trouble}" if delay.trouble else error
+            error, detail = _describe(outcome)
+            error = f"{error}\n{delay.policy_error}" if delay.policy_error else error
             crashed = isinstance(outcome, Crashed)
-            return Retry(lease, delay=delay.length, error=error, crashed=crashed, started_at=started_at, detail=detail)
+            return Retry(lease, delay=delay.micros, error=error, crashed=crashed, started_at=started_at, detail=detail)
         case Unrecovered() | BadPayload() | Cancelled():
             return Fail(lease, reason=_reason(outcome), error=outcome.error, started_at=started_at)
         case Snoozed() | Interrupted() | UnknownType():
-            given = _given_back(job, outcome)
-            return Release(lease, delay=given.delay, budget=given.budget, started_at=started_at, detail=given.reason)
+            snooze = _as_snooze(job, outcome)
+            return Release(lease, delay=snooze.delay, budget=snooze.budget, started_at=started_at, detail=snooze.reason)
         case _:
             assert_never(outcome)
 
 
-def acked(lease: Lease, outcome: Succeeded, started_at: int | None) -> Ack:
-    """The settlement of one that went well: it depends on nothing else."""
+def ack(lease: Lease, outcome: Succeeded, started_at: int | None) -> Ack:
+    """Return the settlement of a success: it depends on nothing else."""
     if not outcome.writes and not outcome.detail:
-        return plain_ack(lease, started_at, outcome.result)
+        return make_ack(lease, started_at, outcome.result)
     return Ack(lease, result=outcome.result, writes=outcome.writes, started_at=started_at, detail=outcome.detail)
 
 
-def _trouble(outcome: _Failure) -> tuple[str, str]:
-    """The error that the job keeps, and a word for the ledger."""
+def _describe(outcome: _Failure) -> tuple[str, str]:
+    """Return the error that the job keeps, and the detail for the ledger."""
     match outcome:
         case Failed():
             return outcome.error, outcome.kind
         case TimedOut():
-            return f"timed out after {duration.exact(to_timedelta(outcome.after))}", "timed out"
+            return f"timed out after {duration.format_exact(to_timedelta(outcome.after))}", "timed out"
         case OutOfCpu():
-            return f"used up its {duration.exact(to_timedelta(outcome.limit))} of processor time", "out of cpu"
+            return f"used up its {duration.format_exact(to_timedelta(outcome.limit))} of processor time", "out of cpu"
         case Crashed():
             return f"the process that ran it ended: {outcome.how}", "crashed"
         case RetryAsked():
@@ -104,25 +104,25 @@ def _trouble(outcome: _Failure) -> tuple[str, str]:
 
 
 class _Delay(NamedTuple):
-    length: int
-    trouble: str = ""
+    micros: int
+    policy_error: str = ""
 
 
 def _delay(job: JobRecord, outcome: _Failure, policy: RetryPolicy, random: float) -> _Delay:
-    """How long until the next attempt. A policy may be anybody's code, and the job must be settled all the same."""
+    """Return the delay of the next attempt. A policy is user code: if it fails, the job is settled all the same."""
     if isinstance(outcome, RetryAsked) and outcome.after is not None:
         return _Delay(outcome.after)
-    if job.attempts >= job.max_attempts:  # there is no next one
+    if job.attempts >= job.max_attempts:  # there is no next attempt
         return _Delay(0)
     try:
-        return _Delay(bounds.length("delay", policy.delay(job.attempts, random)))
-    except Exception as broken:  # noqa: BLE001 - whatever it raises
-        length = bounds.length("delay", DEFAULT.delay(job.attempts, random))
-        return _Delay(length, f"The retry policy failed, the default one was asked: {error_text(broken)}")
+        return _Delay(bounds.duration_from("delay", policy.delay(job.attempts, random)))
+    except Exception as failure:  # noqa: BLE001 - any exception of the user's policy
+        micros = bounds.duration_from("delay", DEFAULT.delay(job.attempts, random))
+        return _Delay(micros, f"The retry policy failed, the default policy was used: {error_text(failure)}")
 
 
 def _reason(outcome: Unrecovered | BadPayload | Cancelled) -> str:
-    """Why there is no next attempt."""
+    """Return the reason of the dead letter."""
     match outcome:
         case Unrecovered():
             return outcome.reason or UNRECOVERABLE
@@ -134,8 +134,8 @@ def _reason(outcome: Unrecovered | BadPayload | Cancelled) -> str:
             assert_never(outcome)
 
 
-def _given_back(job: JobRecord, outcome: Snoozed | Interrupted | UnknownType) -> Snoozed:
-    """For how long, within which budget, and why."""
+def _as_snooze(job: JobRecord, outcome: Snoozed | Interrupted | UnknownType) -> Snoozed:
+    """Return the delay, the budget and the reason of a release."""
     match outcome:
         case Snoozed():
             return outcome if outcome.reason else replace(outcome, reason="snoozed")

@@ -1,4 +1,4 @@
-"""Where async handlers run: on one event loop that stays, and with it what they share (pools, sessions)."""
+"""Where async handlers run: on one event loop that stays open, so that attempts can share pools and sessions."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any
 
-Complete = Callable[[Coroutine[Any, Any, object]], object]  # runs a coroutine to its end
+RunCoroutine = Callable[[Coroutine[Any, Any, object]], object]  # runs a coroutine to its end, and returns its result
 
 
-class OwnLoop:
-    """A loop in the calling thread, made when first needed."""
+class LocalLoop:
+    """An event loop in the calling thread, created when it is first needed."""
 
     def __init__(self) -> None:
         self._runner: asyncio.Runner | None = None
 
-    def complete(self, coroutine: Coroutine[Any, Any, object]) -> object:
-        """Run it here. What interrupts it ends the loop as well: nothing half done goes on beside the next attempt."""
+    def run(self, coroutine: Coroutine[Any, Any, object]) -> object:
+        """Run the coroutine to its end. An interruption closes the loop: no task goes on in the next attempt."""
         if self._runner is None:
             self._runner = asyncio.Runner()
         try:
@@ -30,21 +30,21 @@ class OwnLoop:
             raise
 
     def close(self) -> None:
-        """Cancel what is left, and forget the loop."""
+        """Cancel the tasks that are left, and close the loop."""
         runner, self._runner = self._runner, None
         if runner is not None:
             runner.close()
 
 
 class SharedLoop:
-    """A loop in a thread of its own, on which the attempts of several threads run side by side."""
+    """An event loop in its own thread, on which the attempts of several threads run concurrently."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def begin(self, coroutine: Coroutine[Any, Any, object]) -> Future[object]:
-        """Start it there; the future can be waited for, and cancelled."""
+    def submit(self, coroutine: Coroutine[Any, Any, object]) -> Future[object]:
+        """Start the coroutine on the loop. The future can be waited for, and cancelled."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()

@@ -1,8 +1,8 @@
-"""Where child processes come from: a process forked before any thread was started, which forks them on demand.
+"""The fork server: a process that is forked before the worker starts a thread, and forks the child processes.
 
-Forking a process that has threads may leave locks held for ever in the child. The nursery has none, whatever its parent
-does later; and because it is the children's parent, a process id cannot come to mean another process before the nursery
-has said that the child is gone.
+A process that has threads cannot be forked safely: a lock that another thread holds stays locked in the child. The fork
+server never has threads. As the parent of all children it also reaps them, so a process
+id cannot come to mean another process before the fork server has reported that the child exited.
 """
 
 from __future__ import annotations
@@ -20,154 +20,165 @@ from typing import NamedTuple
 
 import msgspec
 
-ENDING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-CHILD_ENDS = 3  # a socket for work, one for interrupts, and a pipe for what the child says
-PR_SET_PDEATHSIG = 1  # of Linux: the signal that a process gets when its parent ends
+TERMINATING_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+CHILD_DESCRIPTORS = 3  # a socket for work, a socket for interrupts, a pipe for reports
+PR_SET_PDEATHSIG = 1  # of Linux: choose the signal that a process gets when its parent exits
+READ_BYTES = 4096
 
-Serve = Callable[[socket.socket, socket.socket, int], None]  # what a child does with its ends
+ChildMain = Callable[[socket.socket, socket.socket, int], None]  # runs in each child: work, interrupts, reports
 
 
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
-class _Order(msgspec.Struct, frozen=True):
-    """A new child if ``pid`` is 0, else a signal for that one."""
+class _Command(msgspec.Struct, frozen=True):
+    """Fork a child if ``pid`` is 0, else send a signal to that child."""
 
     pid: int = 0
     signal: int = 0
 
 
-class _News(msgspec.Struct, frozen=True):
-    """A child that was born (its sockets come along), or one that is gone, with its wait status."""
+class _Event(msgspec.Struct, frozen=True):
+    """A child was started (its descriptors are attached), or has exited with this wait status."""
 
     pid: int
     status: int | None = None
 
 
-class Born(NamedTuple):
-    """A child and our ends of what leads to it, and from it. A pipe is written to at half the price of a socket."""
+class ChildStarted(NamedTuple):
+    """A new child, and the worker's ends of the connections to it.
+
+    Reports come through a pipe: a write to a pipe costs half as much as a write to a socket.
+    """
 
     pid: int
     work: socket.socket
     interrupts: socket.socket
-    said: int
+    reports: int
 
     def close(self) -> None:
-        """All of them."""
+        """Close the worker's ends."""
         self.work.close()
         self.interrupts.close()
-        os.close(self.said)
+        os.close(self.reports)
 
 
-class Gone(NamedTuple):
-    """A child that has ended, and how: an exit code, or a signal as a negative number."""
+class ChildExited(NamedTuple):
+    """A child has exited: ``code`` is an exit code, or a signal as a negative number."""
 
     pid: int
     code: int
 
 
-class Nursery:
-    """The parent's side. ``fileno`` is readable when there is news."""
+class ForkServer:
+    """The worker's side of the fork server. ``fileno`` is readable when there is an event."""
 
-    def __init__(self, serve: Serve) -> None:
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    def __init__(self, child_main: ChildMain) -> None:
+        """Fork the fork server. Call this before starting threads."""
+        self._control, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with warnings.catch_warnings():
-            # Python 3.12 and later warn if there are threads already. Those are the caller's; ours start after this.
+            # Python 3.12 and later warn about threads that exist now. Those are the caller's; ours start later.
             warnings.simplefilter("ignore", DeprecationWarning)
-            _flush()  # or what is still in a buffer would be written by each child again
+            _flush_output()  # else every child would write the buffered text again
             self.pid = os.fork()
         if self.pid == 0:
             self._control.close()
             code = 1
             try:
-                _nurse(theirs, serve)
+                _serve(server_end, child_main)
                 code = 0
             finally:
                 os._exit(code)
-        theirs.close()
+        server_end.close()
 
     def fileno(self) -> int:
-        """For a selector."""
+        """The file descriptor for a selector."""
         return self._control.fileno()
 
-    def ask_for_child(self) -> None:
-        """A ``Born`` will follow."""
-        self._control.send(msgspec.msgpack.encode(_Order()))
+    def request_child(self) -> None:
+        """Ask for a new child. ``read_event`` returns ``ChildStarted`` later."""
+        self._control.send(msgspec.msgpack.encode(_Command()))
 
     def signal(self, pid: int, number: int) -> None:
-        """Send a signal to a child that may just have ended: then nothing happens."""
+        """Send a signal to a child. Nothing happens if the child has exited."""
         with contextlib.suppress(BrokenPipeError):
-            self._control.send(msgspec.msgpack.encode(_Order(pid, number)))
+            self._control.send(msgspec.msgpack.encode(_Command(pid, number)))
 
-    def news(self) -> Born | Gone | None:
-        """The next piece of news; None when the nursery itself is gone."""
-        data, descriptors, _, _ = socket.recv_fds(self._control, 4096, CHILD_ENDS)
+    def read_event(self) -> ChildStarted | ChildExited | None:
+        """Return the next event; None if the fork server itself has exited."""
+        data, descriptors, _, _ = socket.recv_fds(self._control, READ_BYTES, CHILD_DESCRIPTORS)
         if not data:
             return None
-        news = msgspec.msgpack.decode(data, type=_News)
-        if news.status is None:
+        event = msgspec.msgpack.decode(data, type=_Event)
+        if event.status is None:
             for descriptor in descriptors:
                 os.set_blocking(descriptor, False)
-            work, interrupts, said = descriptors
-            return Born(news.pid, socket.socket(fileno=work), socket.socket(fileno=interrupts), said)
-        return Gone(news.pid, os.waitstatus_to_exitcode(news.status))
+            work, interrupts, reports = descriptors
+            return ChildStarted(event.pid, socket.socket(fileno=work), socket.socket(fileno=interrupts), reports)
+        return ChildExited(event.pid, os.waitstatus_to_exitcode(event.status))
 
     def close(self) -> None:
-        """End it: it kills what children are left."""
+        """End the fork server; it kills the children that are left."""
         self._control.close()
         os.waitpid(self.pid, 0)
 
 
-def _nurse(control: socket.socket, serve: Serve) -> None:
-    """The nursery's own loop: orders from the parent, deaths of children. Ends when the parent does."""
-    for number in ENDING:
-        signal.signal(number, signal.SIG_IGN)  # a terminal sends these to everyone; only the parent decides
+# In the fork server's process -------------------------------------------------------------------------------
+
+
+def _serve(control: socket.socket, child_main: ChildMain) -> None:
+    """Run commands and report exits until the worker is gone."""
+    for number in TERMINATING_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)  # a terminal sends these to all processes; the worker alone decides
     awake, wake = socket.socketpair()
-    wake.setblocking(False)  # noqa: FBT003 - so does socket call it
+    wake.setblocking(False)  # noqa: FBT003 - the signature of socket
     awake.setblocking(False)  # noqa: FBT003
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
     children: set[int] = set()
     try:
-        while _obey(control, (awake, wake), serve, children):
+        while _serve_once(control, (awake, wake), child_main, children):
             pass
     finally:
         for pid in children:
-            _signal(pid, signal.SIGKILL)
+            _signal_child(pid, signal.SIGKILL)
         for pid in children:
             os.waitpid(pid, 0)
+        signal.set_wakeup_fd(-1)
+        awake.close()
+        wake.close()
 
 
-def _obey(
+def _serve_once(
     control: socket.socket,
-    bell: tuple[socket.socket, socket.socket],
-    serve: Serve,
+    wakeup: tuple[socket.socket, socket.socket],
+    child_main: ChildMain,
     children: set[int],
 ) -> bool:
-    """Wait for one thing and do it; False when the parent is gone."""
-    awake, _ = bell
+    """Wait for a command or an exit, and handle it; False when the worker is gone."""
+    awake, _ = wakeup
     ready, _, _ = select.select([control, awake], [], [])
     if awake in ready:
         with contextlib.suppress(BlockingIOError):
-            awake.recv(4096)
-        _bury(control, children)
+            awake.recv(READ_BYTES)
+        _reap_children(control, children)
     if control in ready:
         try:
-            data = control.recv(4096)
-        except ConnectionResetError:  # it died with news unread
+            data = control.recv(READ_BYTES)
+        except ConnectionResetError:  # the worker died with events unread
             data = b""
         if not data:
             return False
-        order = msgspec.msgpack.decode(data, type=_Order)
-        if order.pid == 0:
-            children.add(_bear(control, bell, serve))
-        elif order.pid in children:
-            _signal(order.pid, order.signal)
+        command = msgspec.msgpack.decode(data, type=_Command)
+        if command.pid == 0:
+            children.add(_fork_child(control, wakeup, child_main))
+        elif command.pid in children:
+            _signal_child(command.pid, command.signal)
     return True
 
 
-def _signal(pid: int, number: int) -> None:
-    """To a child that was not buried yet. A kill takes along what it has started: each child leads its own group."""
+def _signal_child(pid: int, number: int) -> None:
+    """Signal a child that was not reaped yet. SIGKILL goes to its process group: to everything that it started."""
     with contextlib.suppress(ProcessLookupError):
         if number == signal.SIGKILL:
             os.killpg(pid, number)
@@ -175,61 +186,62 @@ def _signal(pid: int, number: int) -> None:
             os.kill(pid, number)
 
 
-def _flush() -> None:
+def _flush_output() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
 
 
-def _bury(control: socket.socket, children: set[int]) -> None:
+def _reap_children(control: socket.socket, children: set[int]) -> None:
     for pid in tuple(children):
-        gone, status = os.waitpid(pid, os.WNOHANG)
-        if gone:
+        exited, status = os.waitpid(pid, os.WNOHANG)
+        if exited:
             children.discard(pid)
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                control.send(msgspec.msgpack.encode(_News(pid, status)))
+                control.send(msgspec.msgpack.encode(_Event(pid, status)))
 
 
-def _bear(
+def _fork_child(
     control: socket.socket,
-    own: tuple[socket.socket, ...],
-    serve: Serve,
+    wakeup: tuple[socket.socket, ...],
+    child_main: ChildMain,
 ) -> int:
-    ours, theirs = zip(socket.socketpair(), socket.socketpair(), strict=True)
-    said, says = os.pipe()
-    nursery = os.getpid()
+    worker_ends, child_ends = zip(socket.socketpair(), socket.socketpair(), strict=True)
+    reports_read, reports_write = os.pipe()
+    fork_server = os.getpid()
     pid = os.fork()
     if pid == 0:
         code = 1
         try:
             os.setpgid(0, 0)
-            _die_with(nursery)
+            _exit_with_parent(fork_server)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for number in ENDING:  # ignored here, but not by what a handler starts: an exec resets handlers
+            for number in TERMINATING_SIGNALS:  # ignored by a handler function, which an exec resets, unlike SIG_IGN
                 signal.signal(number, lambda *_: None)
-            for end in (control, *own, *ours):
+            for end in (control, *wakeup, *worker_ends):
                 end.close()
-            os.close(said)
-            serve(*theirs, says)
+            os.close(reports_read)
+            child_main(*child_ends, reports_write)
             code = 0
         finally:
-            _flush()
+            _flush_output()
             os._exit(code)
-    with contextlib.suppress(OSError):  # the child does the same: whoever comes first
+    with contextlib.suppress(OSError):  # the child does the same: one of the two comes first
         os.setpgid(pid, pid)
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        socket.send_fds(control, [msgspec.msgpack.encode(_News(pid))], [*(end.fileno() for end in ours), said])
-    for end in (*ours, *theirs):
+        descriptors = [*(end.fileno() for end in worker_ends), reports_read]
+        socket.send_fds(control, [msgspec.msgpack.encode(_Event(pid))], descriptors)
+    for end in (*worker_ends, *child_ends):
         end.close()
-    os.close(said)
-    os.close(says)
+    os.close(reports_read)
+    os.close(reports_write)
     return pid
 
 
-def _die_with(nursery: int) -> None:
-    """Somebody may kill the nursery, too: then nobody would ever end a handler that does not end by itself."""
+def _exit_with_parent(fork_server: int) -> None:
+    """Let the kernel kill this child if the fork server is killed: nobody else could end a handler that hangs."""
     if _libc is not None:
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != nursery:  # it was quicker
+        if os.getppid() != fork_server:  # it exited before the call above
             os._exit(1)

@@ -1,4 +1,4 @@
-"""Keeping leases alive: one thread, one batched call every third of the lease, whatever the handlers do."""
+"""The heartbeat: one thread extends all leases of a worker, in one batch every third of the lease time."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from holdfast.worker.running import Run
 
 log = logging.getLogger("holdfast.worker")
 
-AGAIN = 0.2  # seconds until a heartbeat is tried again that the store could not take; sooner if the lease is short
+RETRY_SECONDS = 0.2  # after a heartbeat that the store could not take; less if the lease is short
 
 
-class Heart:
-    """Extends every lease it was given, until the lease is taken away from it."""
+class Heartbeat:
+    """Extends the leases of its runs until they are removed."""
 
     def __init__(
         self,
@@ -33,78 +33,81 @@ class Heart:
         self._lease_for = lease_for
         self._on_lost = on_lost
         self._on_cancel = on_cancel
-        self._held: dict[Run, Lease] = {}
-        self._beating = threading.Lock()  # held during an extend: nothing is settled while one is under way
-        self._guard = threading.Lock()
+        self._leases: dict[Run, Lease] = {}  # the latest lease of each run
+        self._extending = threading.Lock()  # held during an extend: no lease is settled while it is being extended
+        self._guard = threading.Lock()  # of _leases
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._beat_on, name="holdfast-heart", daemon=True)
+        self._thread = threading.Thread(target=self._beat_until_stopped, name="holdfast-heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Begin to beat."""
+        """Start the thread."""
         self._thread.start()
 
     def add(self, runs: Iterable[Run]) -> None:
-        """Keep these leases alive from now on."""
+        """Extend the leases of these runs from now on."""
         with self._guard:
-            self._held.update((run, run.reservation.lease) for run in runs)
+            self._leases.update((run, run.reservation.lease) for run in runs)
 
     def remove(self, runs: Iterable[Run]) -> list[Lease]:
-        """Stop keeping these; gives their latest leases, lost or not, once no extend of theirs is under way."""
-        with self._beating, self._guard:
-            return [self._held.pop(run, run.reservation.lease) for run in runs]
+        """Stop extending these runs, and return their latest leases, lost ones too. Waits for an extend under way."""
+        with self._extending, self._guard:
+            return [self._leases.pop(run, run.reservation.lease) for run in runs]
 
     def stop(self) -> None:
-        """Beat no more."""
+        """End the thread."""
         self._stop.set()
         self._thread.join()
 
-    def _beat_on(self) -> None:
-        third = self._lease_for / SECOND / 3
-        again = min(AGAIN, third / 5)
-        pause = third
+    def _beat_until_stopped(self) -> None:
+        interval = self._lease_for / SECOND / 3
+        retry_after = min(RETRY_SECONDS, interval / 5)
+        pause = interval
         while not self._stop.wait(pause):
             try:
                 self.beat()
-                pause = third
-            except StoreError as error:  # the store may be back before the leases end
+                pause = interval
+            except StoreError as error:  # the store may be back before the leases expire
                 log.warning("heartbeat.failed", extra={"error": str(error)})
-                pause = again
-            except Exception:  # a heart that stops because of a bug would cost every lease
+                pause = retry_after
+            except Exception:  # without a heartbeat every lease would be lost: a bug must not end this thread
                 log.exception("heartbeat.failed")
-                pause = again
+                pause = retry_after
 
     def beat(self) -> None:
-        """One round: extend all, keep their notes, find out which are lost and which are to stop."""
-        with self._beating:
+        """Extend all leases and send the notes of their runs; report the lost leases and the requested cancels."""
+        with self._extending:
             with self._guard:
-                held = list(self._held.items())
-            if not held:
+                leases = list(self._leases.items())
+            if not leases:
                 return
-            told = {run: run.note for run, _ in held}
-            notes = {run.reservation.job.id: _with_start(run, note) for run, note in told.items()}
-            leases = [lease for _, lease in held]
-            answers: list[Lease | LeaseError] = []
-            for start in range(0, len(leases), bounds.MAX_BATCH):
-                part = leases[start : start + bounds.MAX_BATCH]
-                told_now = {lease.job_id: notes[lease.job_id] for lease in part}
-                answers += self._driver.extend(part, lease_for=self._lease_for, notes=told_now)
-        for run, note in told.items():
-            if run.note is note:  # told once; what has come meanwhile is for the next time
+            sent = {run: run.note for run, _ in leases}
+            answers = self._extend([lease for _, lease in leases], sent)
+        for run, note in sent.items():
+            if run.note is note:  # a note that came meanwhile is for the next beat
                 run.note = None
-        for (run, _), answer in zip(held, answers, strict=True):
+        for (run, _), answer in zip(leases, answers, strict=True):
             if isinstance(answer, Lease):
                 with self._guard:
-                    if run in self._held:
-                        self._held[run] = answer
+                    if run in self._leases:
+                        self._leases[run] = answer
                 if answer.cancel_requested:
                     self._on_cancel(run)
             else:
                 with self._guard:
-                    lost = self._held.pop(run, None) is not None
-                if lost:
+                    is_lost = self._leases.pop(run, None) is not None
+                if is_lost:
                     self._on_lost(run, answer)
+
+    def _extend(self, leases: list[Lease], sent: dict[Run, Note | None]) -> list[Lease | LeaseError]:
+        notes = {run.reservation.job.id: _with_start(run, note) for run, note in sent.items()}
+        answers: list[Lease | LeaseError] = []
+        for start in range(0, len(leases), bounds.MAX_BATCH_ITEMS):
+            batch = leases[start : start + bounds.MAX_BATCH_ITEMS]
+            batch_notes = {lease.job_id: notes[lease.job_id] for lease in batch}
+            answers += self._driver.extend(batch, lease_for=self._lease_for, notes=batch_notes)
+        return answers
 
 
 def _with_start(run: Run, note: Note | None) -> Note:
-    left = note or Note()
-    return Note(started_at=run.started_at, progress=left.progress, checkpoint=left.checkpoint)
+    note = note or Note()
+    return Note(started_at=run.started_at, progress=note.progress, checkpoint=note.checkpoint)

@@ -1,8 +1,8 @@
-"""What Python itself does beside the work of a worker: it looks for garbage, and lets threads take turns.
+"""Settings of the Python interpreter for a worker: garbage collection and thread switches.
 
-Each job makes a few values that are forgotten with it and hardly ever a cycle, but a thousand jobs on their way look
-like growth, and by default that makes Python walk over everything there is, again and again. And it takes the turn
-from a thread every few milliseconds: threads that handle thousands of jobs at once would mostly change places.
+A worker holds thousands of short-lived values and hardly ever a cycle. By default Python takes the growth for garbage
+and scans all objects again and again. It also switches threads every few milliseconds: threads that handle batches of a
+thousand jobs would mostly take turns. ``tests/unit/worker/test_interpreter.py`` checks that both are undone.
 """
 
 from __future__ import annotations
@@ -13,33 +13,41 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-RARELY = 50_000  # values more than were forgotten, until Python looks among the new ones
-LONG_TURN = 0.020  # seconds that a thread may go on while another could: a batch of a thousand jobs takes less
+GC_THRESHOLD_OBJECTS = 50_000  # net new objects before Python scans the young ones
+SWITCH_INTERVAL_SECONDS = 0.020  # longer than a batch of a thousand jobs takes
 
 
 @contextmanager
-def old_values_left_alone() -> Iterator[None]:
-    """Before children are forked: then they do not walk over them either, and share their memory for longer."""
-    first = gc.get_freeze_count() == 0
+def gc_frozen() -> Iterator[None]:
+    """Exclude the objects that exist now from garbage collection.
+
+    Entered before children are forked: then the children do not scan these objects either, and share their memory with
+    the parent for longer.
+    """
+    is_first = gc.get_freeze_count() == 0
     gc.freeze()
     try:
         yield
     finally:
-        if first:
+        if is_first:
             gc.unfreeze()
 
 
 @contextmanager
-def rarely_disturbed() -> Iterator[None]:
-    """After children are forked: handlers keep what they are used to. Not where the process does other work, too."""
+def tuned_interpreter() -> Iterator[None]:
+    """Collect garbage rarely, and switch threads rarely. Does nothing outside of the main thread.
+
+    Entered after children are forked: handlers keep the defaults. In another thread the process does other work, too,
+    and both settings are global.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    thresholds, turn = gc.get_threshold(), sys.getswitchinterval()
-    gc.set_threshold(max(RARELY, thresholds[0]) if thresholds[0] else 0, *thresholds[1:])
-    sys.setswitchinterval(max(LONG_TURN, turn))
+    thresholds, switch_interval = gc.get_threshold(), sys.getswitchinterval()
+    gc.set_threshold(max(GC_THRESHOLD_OBJECTS, thresholds[0]) if thresholds[0] else 0, *thresholds[1:])
+    sys.setswitchinterval(max(SWITCH_INTERVAL_SECONDS, switch_interval))
     try:
         yield
     finally:
         gc.set_threshold(*thresholds)
-        sys.setswitchinterval(turn)
+        sys.setswitchinterval(switch_interval)

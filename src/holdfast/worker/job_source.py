@@ -1,7 +1,7 @@
 """Where a worker gets its jobs from.
 
-The worker's loop asks a ``JobSource`` for jobs and for nothing else. Heartbeats, settlements and maintenance go to the
-driver, whatever the source is: a source only decides which leased jobs this worker gets next.
+A ``JobSource`` decides which leased jobs the worker gets next, and nothing else. Heartbeats, settlements and
+maintenance always go to the driver.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class JobSource(Protocol):
     def reserve(self, limit: int, *, short_jobs: bool) -> list[Reservation]:
         """Return jobs that are leased to this worker; an empty list if there are none now.
 
-        ``limit`` is the number of jobs that the worker can start or buffer now. ``short_jobs`` is the worker's own
-        estimate that one job takes less than about a millisecond: then the worker accepts more than ``limit`` jobs,
-        up to about a second of work, because one large batch costs less than many small ones. Without ``short_jobs``
-        a source never returns more than ``limit`` jobs. The estimate is False until the first job has ended.
+        ``limit`` is the number of jobs that the worker can start or buffer now. ``short_jobs`` is the worker's estimate
+        that it finishes at least 500 jobs within 100 ms: then the source may return more than ``limit`` jobs, up to
+        about a second of work, because one large batch costs less than many small ones. Without ``short_jobs`` it
+        returns at most ``limit`` jobs. The estimate is False until the first job has ended.
         """
         ...
 

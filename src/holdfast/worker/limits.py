@@ -1,4 +1,4 @@
-"""What a child process, and one attempt in it, may use."""
+"""What a child process, and one attempt in it, may use; and when a child process is replaced."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ MEBIBYTE = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """None leaves a limit as it is.
+    """Limits of each child process. None sets no limit.
 
-    Memory and files are set by the kernel on each child: what is refused is a ``MemoryError`` or an ``OSError`` in the
-    handler, and a failed attempt. Processor time is that of one attempt, for handlers that have no ``cpu`` of their
-    own: the worker watches it, and stops an attempt that has used it up as it does at a timeout.
+    The kernel enforces memory and files: a handler that exceeds them gets a ``MemoryError`` or an ``OSError``, and its
+    attempt fails. The worker enforces processor time, for handlers without a ``cpu`` limit: an attempt that has used
+    it up is stopped as at a timeout.
     """
 
     memory: int | None = None  # bytes of address space
     cpu: timedelta | None = None  # processor time of one attempt
-    files: int | None = None  # open descriptors
+    files: int | None = None  # open file descriptors
 
     def __post_init__(self) -> None:
-        """Nothing so small that Python itself could not run."""
-        bounds.optional_integer("memory", self.memory, least=64 * MEBIBYTE, most=2**62)
-        bounds.optional_integer("files", self.files, least=32, most=1 << 20)
+        """Raise ``InvalidInput`` for a limit so small that Python itself could not run."""
+        bounds.check_optional_integer("memory", self.memory, least=64 * MEBIBYTE, most=2**62)
+        bounds.check_optional_integer("files", self.files, least=32, most=1 << 20)
         if self.cpu is not None:
-            bounds.length("cpu", self.cpu, least=1)
+            bounds.duration_from("cpu", self.cpu, least=1)
 
     def apply(self) -> None:
-        """To this process, for good."""
-        import resource  # noqa: PLC0415 - not on every system, and a producer needs none of this
+        """Set the kernel's limits of this process. They cannot be raised again."""
+        import resource  # noqa: PLC0415 - missing on some systems, and a producer does not need it
 
         wanted = (
             (resource.RLIMIT_AS, self.memory),
@@ -46,21 +46,21 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Term:
-    """When a child process ends by itself, to be replaced: after so many jobs, or above so many bytes of memory."""
+class RecycleLimits:
+    """When a child process exits to be replaced: after so many jobs, or above so many bytes of memory."""
 
     jobs: int | None = None
     memory: int | None = None
 
-    def is_over(self, jobs: int) -> bool:
-        """Asked after each job, of the process itself."""
+    def is_reached(self, jobs: int) -> bool:
+        """Whether this process, after ``jobs`` jobs, is to be replaced."""
         return (self.jobs is not None and jobs >= self.jobs) or (
-            self.memory is not None and most_memory_so_far() > self.memory
+            self.memory is not None and peak_memory_bytes() > self.memory
         )
 
 
-def most_memory_so_far() -> int:
-    """The largest resident size this process has had, in bytes."""
+def peak_memory_bytes() -> int:
+    """Return the largest resident size that this process has had."""
     import resource  # noqa: PLC0415
 
     size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

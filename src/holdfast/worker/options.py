@@ -1,10 +1,11 @@
-"""The options of a worker, checked when they are made."""
+"""The options of a worker, checked when they are made, and the same as keyword arguments."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import TypedDict
 
 from holdfast.clock import DAY, SECOND
 from holdfast.errors import InvalidInput
@@ -38,16 +39,36 @@ class WorkerOptions:
         if self.queues is not None and not self.queues:
             raise InvalidInput("queues", wanted="at least one", got="none")
         for queue in self.queues or ():
-            bounds.name("queue", queue)
-        bounds.integer("processes", self.processes, least=1, most=1024)
-        bounds.integer("concurrency", self.concurrency, least=1, most=1024)
-        bounds.length("lease", self.lease, least=SECOND // 10)
-        bounds.length("grace", self.grace)
+            bounds.check_name("queue", queue)
+        bounds.check_integer("processes", self.processes, least=1, most=1024)
+        bounds.check_integer("concurrency", self.concurrency, least=1, most=1024)
+        bounds.duration_from("lease", self.lease, least=SECOND // 10)
+        bounds.duration_from("grace", self.grace)
         if self.drain is not None:
-            bounds.length("drain", self.drain)
-        bounds.optional_integer("max_jobs", self.max_jobs, least=1)
-        bounds.optional_integer("recycle_after", self.recycle_after, least=1)
-        bounds.optional_integer("recycle_above", self.recycle_above, least=1, most=2**62)
-        bounds.length("keep_ended", self.keep_ended, least=DAY)
-        bounds.length("keep_ledger", self.keep_ledger, least=1)
-        bounds.text("name", self.name, empty=True)
+            bounds.duration_from("drain", self.drain)
+        bounds.check_optional_integer("max_jobs", self.max_jobs, least=1)
+        bounds.check_optional_integer("recycle_after", self.recycle_after, least=1)
+        bounds.check_optional_integer("recycle_above", self.recycle_above, least=1, most=2**62)
+        bounds.duration_from("keep_ended", self.keep_ended, least=DAY)
+        bounds.duration_from("keep_ledger", self.keep_ledger, least=1)
+        bounds.check_text("name", self.name, empty=True)
+
+
+class WorkerKeywords(TypedDict, total=False):
+    """The fields of ``WorkerOptions`` as keyword arguments of ``app.worker``."""
+
+    queues: tuple[str, ...] | None
+    processes: int
+    concurrency: int
+    lease: timedelta
+    drain: timedelta | None
+    grace: timedelta
+    retry: RetryPolicy
+    until_drained: bool
+    max_jobs: int | None
+    limits: Limits
+    recycle_after: int | None
+    recycle_above: int | None
+    keep_ended: timedelta
+    keep_ledger: timedelta
+    name: str

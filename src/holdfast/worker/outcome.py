@@ -1,6 +1,6 @@
-"""How one attempt went, as a value. What becomes of the job is decided from it elsewhere, by a pure function.
+"""The outcome of one attempt, as a value. ``decide`` makes a settlement of it.
 
-Lengths are integer microseconds, and errors are texts: an outcome may come from another process.
+Durations are integer microseconds and errors are texts: an outcome may come from another process.
 """
 
 from __future__ import annotations
@@ -16,43 +16,43 @@ from holdfast.model import bounds
 from holdfast.model.fast_construction import mutable_twin
 from holdfast.model.registry import Change
 
-MAX_MESSAGE = 1 << 10  # characters of an exception's own text
-MAX_FRAMES = 10  # from the end of a traceback: where it happened
-MAX_LINKED = 8  # exceptions in one text: causes, and members of groups
+MAX_MESSAGE_CHARACTERS = 1 << 10  # of the message of one exception
+MAX_FRAMES = 10  # from the end of a traceback, where the exception was raised
+MAX_EXCEPTIONS = 8  # in one text: causes, and members of groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Succeeded:
-    """The handler returned. ``writes`` are committed with the ack, ``detail`` is a word for the ledger."""
+    """The handler returned. ``writes`` are committed with the ack, ``detail`` goes to the ledger."""
 
     result: bytes | None = None
     writes: tuple[Change, ...] = ()
     detail: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a result that no store would keep, here, where the attempt can still end otherwise."""
+        """Raise ``PayloadError`` for a result that is too large, while the attempt can still end in another way."""
         if self.result is not None:
-            bounds.blob("result", self.result, most=bounds.MAX_STORED_PAYLOAD)
+            bounds.check_blob("result", self.result, most=bounds.MAX_STORED_PAYLOAD_BYTES)
 
 
 _SucceededDraft = mutable_twin(Succeeded)
 
 
 def succeeded(result: bytes) -> Succeeded:
-    """The same for a result and nothing else, made in a quarter of the time."""
-    if len(result) > bounds.MAX_STORED_PAYLOAD:
-        return Succeeded(result=result)  # refused
-    made = _SucceededDraft()
-    made.result = result
-    made.writes = ()
-    made.detail = ""
-    made.__class__ = Succeeded
-    return cast("Succeeded", made)
+    """Return ``Succeeded(result=result)``, made in a quarter of the time."""
+    if len(result) > bounds.MAX_STORED_PAYLOAD_BYTES:
+        return Succeeded(result=result)  # raises
+    outcome = _SucceededDraft()
+    outcome.result = result
+    outcome.writes = ()
+    outcome.detail = ""
+    outcome.__class__ = Succeeded
+    return cast("Succeeded", outcome)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """The handler raised. ``kind`` is the class of what it raised."""
+    """The handler raised. ``kind`` is the class of the exception."""
 
     error: str
     kind: str = ""
@@ -60,7 +60,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unrecovered:
-    """The handler, or a step before it, said that this job can never succeed."""
+    """The handler, or a step before it, found that the job can never succeed."""
 
     reason: str
     error: str = ""
@@ -68,7 +68,7 @@ class Unrecovered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryAsked:
-    """The handler wants another attempt: ``after`` so long, or when the policy says."""
+    """The handler asks for another attempt ``after`` this time; None asks the retry policy."""
 
     after: int | None = None
     error: str = ""
@@ -76,7 +76,7 @@ class RetryAsked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snoozed:
-    """Put off without a counted attempt: by the handler, or because something that it needs is held by another."""
+    """Run the job later, without a counted attempt."""
 
     delay: int
     budget: int = DAY
@@ -85,39 +85,39 @@ class Snoozed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancelled:
-    """It was asked to stop, and did."""
+    """The attempt was interrupted because a cancel was requested."""
 
     error: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interrupted:
-    """The worker gave it back: it shuts down, or could not start it soon enough."""
+    """The worker releases the job: it shuts down, or no child could start the job soon enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedOut:
-    """It was stopped at its timeout."""
+    """The attempt was stopped at its timeout."""
 
     after: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutOfCpu:
-    """It was stopped when it had used the processor time of one attempt."""
+    """The attempt was stopped when it had used up its processor time."""
 
     limit: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crashed:
-    """The process that ran it died of it; ``how`` says by which signal or with which exit code."""
+    """The child process exited during the attempt; ``how`` names the signal or the exit code."""
 
     how: str
 
     @classmethod
     def from_exit(cls, code: int) -> Crashed:
-        """From an exit code as ``subprocess`` and ``multiprocessing`` give it: below zero, it is a signal."""
+        """Make it from an exit code as in ``subprocess``: a negative number is a signal."""
         if code >= 0:
             return cls(how=f"exit code {code}")
         try:
@@ -128,14 +128,14 @@ class Crashed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadPayload:
-    """The payload cannot be read, or is not what the handler takes."""
+    """The payload cannot be read, or does not have the type that the handler takes."""
 
     error: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownType:
-    """There is no handler for it in this worker; a newer one may have it."""
+    """This worker has no handler for the type; a newer worker may have one."""
 
 
 Outcome: TypeAlias = (
@@ -158,33 +158,33 @@ Outcome: TypeAlias = (
 
 
 def error_text(error: BaseException) -> str:
-    """The class and the message first, then the end of the traceback; then the same for what it came from.
+    """Return the class, the message and the end of the traceback; then the same for its causes.
 
-    Every part is bounded, so that a message of megabytes or a recursion without end still says what and where.
+    Every part is bounded, so that a message of megabytes or an endless recursion still shows what failed and where.
     """
-    parts = (f"{relation}{_message(one)}\n{_frames(one)}".rstrip() for relation, one in _linked(error))
-    return bounds.kept("\n".join(parts))
+    parts = (f"{relation}{_message(one)}\n{_frames(one)}".rstrip() for relation, one in _related(error))
+    return bounds.truncate_text("\n".join(parts))
 
 
-def _linked(error: BaseException) -> Iterator[tuple[str, BaseException]]:
-    """The exception, what it was raised from, and the members of groups, each once."""
+def _related(error: BaseException) -> Iterator[tuple[str, BaseException]]:
+    """Yield the exception, its causes, and the members of groups, each once."""
     waiting, seen = [("", error)], set[int]()
-    while waiting and len(seen) < MAX_LINKED:
+    while waiting and len(seen) < MAX_EXCEPTIONS:
         relation, one = waiting.pop(0)
         if id(one) in seen:
             continue
         seen.add(id(one))
         yield relation, one
         if isinstance(one, BaseExceptionGroup):
-            waiting += [("with ", member) for member in one.exceptions[:MAX_LINKED]]
+            waiting += [("with ", member) for member in one.exceptions[:MAX_EXCEPTIONS]]
         cause = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
         if cause is not None:
             waiting.append(("from " if one.__cause__ else "while handling ", cause))
 
 
 def _message(error: BaseException) -> str:
-    """Written by ``traceback``, because an exception may fail even to say what it is."""
-    return bounds.kept("".join(traceback.format_exception_only(error)).strip(), MAX_MESSAGE)
+    """Return class and message. ``traceback`` makes it, because the ``__str__`` of an exception may raise."""
+    return bounds.truncate_text("".join(traceback.format_exception_only(error)).strip(), MAX_MESSAGE_CHARACTERS)
 
 
 def _frames(error: BaseException) -> str:

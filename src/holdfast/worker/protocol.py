@@ -1,6 +1,7 @@
-"""What parent and child say to each other: lists of frames in MessagePack, each behind its length; never pickle.
+"""Messages between the worker and its child processes: lists in MessagePack, each list behind its length; never pickle.
 
-Lists, because many frames are written and read by one call: with very short jobs that is where the time goes.
+A message list is encoded and decoded by one call. With very short jobs that is where the time goes, so most messages
+travel in lists of hundreds.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from holdfast.wire.records import Brief, Gist
+from holdfast.wire.job_message import JobMessage, PayloadMessage
 from holdfast.worker.outcome import (
     BadPayload,
     Failed,
@@ -23,45 +24,64 @@ from holdfast.worker.outcome import (
     succeeded,
 )
 
-_PLAIN = Succeeded()  # most end like this
+_SUCCEEDED_WITHOUT_RESULT = Succeeded()
+
+# From the worker to a child ---------------------------------------------------------------------------------
 
 
-class Work(msgspec.Struct, array_like=True, tag=True, frozen=True):
-    """Run this job; ``run`` numbers the attempt between these two."""
+class RunJob(msgspec.Struct, array_like=True, tag=1, frozen=True):
+    """Run this job. ``run`` is the number of the run in all messages about it."""
 
     run: int
-    job: Brief | Gist
+    job: JobMessage | PayloadMessage
 
 
-class Stop(msgspec.Struct, array_like=True, tag=True, frozen=True):
-    """Finish what is running, give back the rest, and go."""
+class Stop(msgspec.Struct, array_like=True, tag=2, frozen=True):
+    """Finish the running jobs, return the queued ones, and exit."""
 
 
-class Began(msgspec.Struct, array_like=True, tag=True, frozen=True):
+class ReturnQueued(msgspec.Struct, array_like=True, tag=3, frozen=True):
+    """Return the runs that have not begun: the running one takes long, and another child may be idle.
+
+    Sent on the interrupt socket, beside a signal.
+    """
+
+
+class InterruptRun(msgspec.Struct, array_like=True, tag=4, frozen=True):
+    """Interrupt this run, if it is still running. Sent on the interrupt socket, beside a signal."""
+
+    run: int
+    reason: str
+
+
+# From a child to the worker ---------------------------------------------------------------------------------
+
+
+class RunStarted(msgspec.Struct, array_like=True, tag=5, frozen=True):
     """The handler of this run starts now."""
 
     run: int
-    at: int
+    at: int  # the child's wall clock
 
 
-class Noted(msgspec.Struct, array_like=True, tag=True, frozen=True):
-    """Something for the next heartbeat."""
+class RunNote(msgspec.Struct, array_like=True, tag=6, frozen=True):
+    """Progress or a checkpoint, for the next heartbeat."""
 
     run: int
     progress: bytes | None = None
     checkpoint: bytes | None = None
 
 
-class Done(msgspec.Struct, array_like=True, tag=True):
-    """A run succeeded, as most do."""
+class RunSucceeded(msgspec.Struct, array_like=True, tag=7):
+    """This run succeeded: the most frequent ending, and the smallest message."""
 
     run: int
     result: bytes | None = None
-    took: float = 0.0  # seconds
+    seconds: float = 0.0
 
 
-class Ended(msgspec.Struct, array_like=True, tag=True):
-    """How a run ended otherwise; the parent makes an outcome of it."""
+class RunEnded(msgspec.Struct, array_like=True, tag=8):
+    """This run ended in another way. ``kind`` names the outcome that the worker makes of it."""
 
     run: int
     kind: str
@@ -69,92 +89,89 @@ class Ended(msgspec.Struct, array_like=True, tag=True):
     reason: str = ""
     after: int | None = None
     budget: int = 0
-    took: float = 0.0  # seconds
+    seconds: float = 0.0
 
 
-class GivenBack(msgspec.Struct, array_like=True, tag=True, frozen=True):
-    """This run was never started."""
-
-    run: int
-
-
-class Recall(msgspec.Struct, array_like=True, tag=True, frozen=True):
-    """Give back what has not begun: what runs takes long, and another child may be idle. Sent like an interrupt."""
-
-
-class Interrupt(msgspec.Struct, array_like=True, tag=True, frozen=True):
-    """Stop this run, if it is still the one: sent beside a signal, on a socket of its own."""
+class RunReturned(msgspec.Struct, array_like=True, tag=9, frozen=True):
+    """This run was not started, and never will be in this child."""
 
     run: int
-    why: str
 
 
-Frame: TypeAlias = Work | Stop | Began | Noted | Done | Ended | GivenBack | Recall | Interrupt
+Message: TypeAlias = (
+    RunJob | Stop | ReturnQueued | InterruptRun | RunStarted | RunNote | RunSucceeded | RunEnded | RunReturned
+)
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[Frame]).decode
-_LENGTH = 4  # bytes, in front of each list
+_decode = msgspec.msgpack.Decoder(list[Message]).decode
+_LENGTH_BYTES = 4  # in front of each list
+READ_BYTES = 1 << 16  # that are read from a socket or a pipe at a time
 
 
-def packed(frames: Sequence[Frame]) -> bytes:
-    """A list of frames as bytes."""
-    data = _encode(frames)
-    return len(data).to_bytes(_LENGTH) + data
+def pack(messages: Sequence[Message]) -> bytes:
+    """Return a list of messages as bytes."""
+    data = _encode(messages)
+    return len(data).to_bytes(_LENGTH_BYTES) + data
 
 
-class Buffer:
-    """Bytes as they come in, frames as they become whole."""
+class Unpacker:
+    """Collects bytes as they arrive, and decodes the lists that are complete."""
 
     def __init__(self) -> None:
-        self._left = b""
+        self._rest = b""
 
-    def feed(self, data: bytes) -> list[Frame]:
-        """Every frame that is complete now."""
-        data = self._left + data
-        frames: list[Frame] = []
+    def feed(self, data: bytes) -> list[Message]:
+        """Add bytes, and return every message that is complete now."""
+        data = self._rest + data
+        messages: list[Message] = []
         at = 0
-        while (start := at + _LENGTH) <= len(data) and (end := start + int.from_bytes(data[at:start])) <= len(data):
-            frames += _decode(data[start:end])
+        while (start := at + _LENGTH_BYTES) <= len(data) and (end := start + int.from_bytes(data[at:start])) <= len(
+            data
+        ):
+            messages += _decode(data[start:end])
             at = end
-        self._left = data[at:]
-        return frames
+        self._rest = data[at:]
+        return messages
 
 
-def ended(run: int, outcome: Outcome) -> Done | Ended:
-    """An outcome as it travels; ``outcome`` is one that a handler can bring about."""
+INTERRUPTED = "interrupted"  # the kind of a run that was stopped; its reason says why
+
+
+def end_message(run: int, outcome: Outcome) -> RunSucceeded | RunEnded:
+    """Return the message for an outcome that a handler can bring about."""
     match outcome:
         case Succeeded():
-            return Done(run, outcome.result)
+            return RunSucceeded(run, outcome.result)
         case Failed():
-            return Ended(run, kind="failed", error=outcome.error, reason=outcome.kind)
+            return RunEnded(run, kind="failed", error=outcome.error, reason=outcome.kind)
         case Unrecovered():
-            return Ended(run, kind="unrecoverable", error=outcome.error, reason=outcome.reason)
+            return RunEnded(run, kind="unrecoverable", error=outcome.error, reason=outcome.reason)
         case RetryAsked():
-            return Ended(run, kind="retry", error=outcome.error, after=outcome.after)
+            return RunEnded(run, kind="retry", error=outcome.error, after=outcome.after)
         case Snoozed():
-            return Ended(run, kind="snooze", after=outcome.delay, budget=outcome.budget, reason=outcome.reason)
+            return RunEnded(run, kind="snooze", after=outcome.delay, budget=outcome.budget, reason=outcome.reason)
         case BadPayload():
-            return Ended(run, kind="bad payload", error=outcome.error)
+            return RunEnded(run, kind="bad payload", error=outcome.error)
         case UnknownType():
-            return Ended(run, kind="unknown type")
+            return RunEnded(run, kind="unknown type")
         case _:
-            raise AssertionError(f"no handler ends like this: {outcome!r}")
+            raise AssertionError(f"wanted the outcome of a handler, got {outcome!r}")
 
 
-def outcome_of(frame: Done | Ended) -> Outcome:
-    """The outcome again, in the parent."""
-    if isinstance(frame, Done):
-        return _PLAIN if frame.result is None else succeeded(frame.result)
-    match frame.kind:
+def read_outcome(message: RunSucceeded | RunEnded) -> Outcome:
+    """Return the outcome in a message that is not of kind ``INTERRUPTED``."""
+    if isinstance(message, RunSucceeded):
+        return _SUCCEEDED_WITHOUT_RESULT if message.result is None else succeeded(message.result)
+    match message.kind:
         case "unrecoverable":
-            return Unrecovered(reason=frame.reason, error=frame.error)
+            return Unrecovered(reason=message.reason, error=message.error)
         case "retry":
-            return RetryAsked(after=frame.after, error=frame.error)
+            return RetryAsked(after=message.after, error=message.error)
         case "snooze":
-            return Snoozed(delay=frame.after or 0, budget=frame.budget, reason=frame.reason)
+            return Snoozed(delay=message.after or 0, budget=message.budget, reason=message.reason)
         case "bad payload":
-            return BadPayload(error=frame.error)
+            return BadPayload(error=message.error)
         case "unknown type":
             return UnknownType()
         case _:
-            return Failed(error=frame.error, kind=frame.reason)
+            return Failed(error=message.error, kind=message.reason)

@@ -1,4 +1,4 @@
-"""Whose retry policy counts: the job's own, else its handler's, else the worker's. Every engine asks here."""
+"""Which retry policy applies to a job: its own, else its handler's, else the worker's."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from functools import lru_cache
 from holdfast.errors import InvalidInput
 from holdfast.model.job import JobRecord
 from holdfast.model.request import META_RETRY
-from holdfast.model.retry import BuiltIn, RetryPolicy, parse
+from holdfast.model.retry import BuiltInPolicy, RetryPolicy, parse
 from holdfast.worker.catalogue import Handler
 
 log = logging.getLogger("holdfast.worker")
 
-KNOWN = 256  # texts that are parsed once; a store has few
+CACHED_POLICIES = 256  # parsed texts; a store has few different ones
 
 
-def policy_of(job: JobRecord, handler: Handler | None, usual: RetryPolicy) -> RetryPolicy:
-    """The policy for the next run of a job. A stored text that is none is passed over, and told once."""
-    carried = job.meta.get(META_RETRY)
-    own = None if carried is None else _read(carried if isinstance(carried, str) else f"no text: {carried!r:.80}")
-    return own or (handler.retry if handler is not None else None) or usual
+def policy_of(job: JobRecord, handler: Handler | None, default: RetryPolicy) -> RetryPolicy:
+    """Return the policy for the next attempt of a job. A stored text that is no policy is skipped, and logged once."""
+    stored = job.meta.get(META_RETRY)
+    own = None if stored is None else _parse(stored if isinstance(stored, str) else f"no text: {stored!r:.80}")
+    return own or (handler.retry if handler is not None else None) or default
 
 
-@lru_cache(maxsize=KNOWN)
-def _read(text: str) -> BuiltIn | None:
-    """Was checked when the job was enqueued; what no longer fits was changed since, or is of another version."""
+@lru_cache(maxsize=CACHED_POLICIES)
+def _parse(text: str) -> BuiltInPolicy | None:
+    """Parse a stored text. It was checked at enqueue: a bad one was changed since, or is from another version."""
     try:
         return parse(text)
     except InvalidInput as error:

@@ -1,31 +1,70 @@
-"""One attempt on its way: what the threads of a worker hand to each other."""
+"""``Run``: one attempt in progress, shared by the threads of a worker."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
+from holdfast.clock import SECOND
 from holdfast.model.lease import Note, Reservation
+from holdfast.worker.outcome import Cancelled, Interrupted, Outcome, OutOfCpu, TimedOut
+
+
+class StopReason(StrEnum):
+    """Why a running attempt is interrupted."""
+
+    TIMEOUT = "timeout"
+    CPU = "cpu"
+    SHUTDOWN = "shutdown"
+    CANCEL = "cancel"
+    LOST = "lease lost"
 
 
 @dataclass(eq=False)
 class Run:
-    """One attempt, from the moment it is handed over. What most never need costs nothing until it is set."""
+    """One attempt, from its reservation to its end. Hashed by identity; a field at its default takes no memory."""
 
-    number: int
+    number: int  # unique in this worker: names the run in the messages between worker and child
     reservation: Reservation
-    timeout: int | None = field(default=None, init=False)
-    cpu: int | None = field(default=None, init=False)  # processor time that it may use
-    chunk: int = field(default=1, init=False)  # how many of its type may share a call with it, itself among them
-    alone: bool = field(default=False, init=False)  # shares its child with nobody
-    started_at: int | None = field(default=None, init=False)  # by the child's wall clock: for the ledger
-    note: Note | None = field(default=None, init=False)  # what the handler left since the last heartbeat
-    why: str | None = field(default=None, init=False)  # it was asked to stop
-    began: float | None = field(default=None, init=False)
-    cpu_before: float = field(default=0.0, init=False)  # seconds that its process had used when it began
-    kill_at: float | None = field(default=None, init=False)
-    handed: float = field(default=0.0, init=False)  # when it was handed over
+    timeout: int | None = field(default=None, init=False)  # microseconds
+    cpu_limit: int | None = field(default=None, init=False)  # microseconds of processor time
+    chunk: int = field(default=1, init=False)  # how many jobs of its type, this one included, may share one call
+    alone: bool = field(default=False, init=False)  # no other run is in its child at the same time
+    submitted_at: float = field(default=0.0, init=False)  # monotonic seconds: when the pool got the run
+    began_at: float | None = field(default=None, init=False)  # monotonic seconds: when the pool saw the handler begin
+    started_at: int | None = field(default=None, init=False)  # the child's wall clock, for the ledger
+    cpu_seconds_before: float = field(default=0.0, init=False)  # processor time of the child when the handler began
+    note: Note | None = field(default=None, init=False)  # progress and checkpoint that no heartbeat has sent yet
+    stop_reason: StopReason | None = field(default=None, init=False)  # set once the run was asked to stop
+    kill_at: float | None = field(default=None, init=False)  # monotonic seconds: when its child is killed
 
-    def keep(self, progress: bytes | None, checkpoint: bytes | None) -> None:
-        """What the handler leaves, beside what it left before and no heartbeat has carried yet."""
+    def add_note(self, progress: bytes | None, checkpoint: bytes | None) -> None:
+        """Keep progress or a checkpoint for the next heartbeat; the newest of each wins."""
         old = self.note or Note()
         self.note = Note(progress=progress or old.progress, checkpoint=checkpoint or old.checkpoint)
+
+    def deadline(self) -> float | None:
+        """When the attempt times out, in monotonic seconds; None if it has no timeout, or was asked to stop."""
+        if self.timeout is None or self.began_at is None or self.stop_reason is not None:
+            return None
+        return self.began_at + self.timeout / SECOND
+
+    def has_cpu_limit(self) -> bool:
+        """Whether the processor time of this attempt is to be watched now."""
+        return self.cpu_limit is not None and self.began_at is not None and self.stop_reason is None
+
+    def cpu_seconds_left(self, cpu_seconds_now: float) -> float:
+        """Seconds of processor time that are left, from the processor time that its child has used so far."""
+        return (self.cpu_limit or 0) / SECOND - (cpu_seconds_now - self.cpu_seconds_before)
+
+    def outcome_when_stopped(self, reason: str | None) -> Outcome:
+        """Return the outcome of this run if it was stopped for ``reason``, a ``StopReason`` or an empty text."""
+        match reason:
+            case StopReason.TIMEOUT:
+                return TimedOut(after=self.timeout or 0)
+            case StopReason.CPU:
+                return OutOfCpu(limit=self.cpu_limit or 0)
+            case StopReason.CANCEL:
+                return Cancelled()
+            case _:
+                return Interrupted()

@@ -1,8 +1,8 @@
-"""A child that runs several jobs at a time, each in a thread: for handlers that mostly wait.
+"""A child process that runs several jobs at a time, each in a thread: for handlers that mostly wait.
 
-The main thread only listens, so that signals are always heard. A Python thread is interrupted between two bytecodes and
-an async handler at its next await; one that sits in a C call is not, and then its process is killed after the grace.
-Its neighbours are given back, uncounted.
+The main thread only receives messages, so that it can always handle signals. A handler in a thread is interrupted
+between two bytecodes, and an async handler at its next await. A handler in a C call is not interrupted; its process is
+killed after the grace time, and the other jobs of the process are released without a counted attempt.
 """
 
 from __future__ import annotations
@@ -22,118 +22,118 @@ from holdfast.worker import protocol
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.child import Child, Interruption
 from holdfast.worker.event_loop import SharedLoop
-from holdfast.worker.limits import Term
-from holdfast.worker.protocol import Interrupt, Work
+from holdfast.worker.limits import RecycleLimits
+from holdfast.worker.protocol import InterruptRun, Message, RunJob, RunReturned
 
 _raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
 
 class ThreadedChild(Child):
-    """Takes work in its main thread, and hands it to others."""
+    """Receives jobs in its main thread, and runs them in others."""
 
     def __init__(
         self,
         catalogue: Catalogue,
-        line: socket.socket,
+        work: socket.socket,
         interrupts: socket.socket,
-        says: int,
-        term: Term,
+        reports: int,
+        recycle: RecycleLimits,
         *,
         concurrency: int,
     ) -> None:
-        super().__init__(catalogue, line, interrupts, says, term)
-        self._handed: SimpleQueue[Work | None] = SimpleQueue()
-        self._mouth = threading.Lock()
-        self._ending = False
-        self._leaving = threading.RLock()  # held while an exception is put into a thread, or taken back out of it
-        self._shared = SharedLoop()
+        super().__init__(catalogue, work, interrupts, reports, recycle)
+        self._jobs: SimpleQueue[RunJob | None] = SimpleQueue()  # None ends one thread
+        self._send_lock = threading.Lock()
+        self._is_ending = False
+        self._interrupt_lock = threading.RLock()  # held while an exception is set in a thread, or removed from it
+        self._shared_loop = SharedLoop()
         self._threads = [
-            threading.Thread(target=self._run_on, name=f"holdfast-{number}", daemon=True)
+            threading.Thread(target=self._run_jobs, name=f"holdfast-{number}", daemon=True)
             for number in range(concurrency)
         ]
 
     def run(self) -> None:
-        """Until told to stop, or until the parent is gone."""
+        """Run jobs until the worker sends ``Stop``, or is gone."""
         for thread in self._threads:
             thread.start()
         try:
-            while not self._stopping and self._receive():
-                while self._waiting:
-                    self._handed.put(self._waiting.popleft())
-            self._ending = True
-            self._give_back()
+            while not self._is_stopping and self._receive():
+                while self._queued:
+                    self._jobs.put(self._queued.popleft())
+            self._is_ending = True
+            self._return_jobs()
             for _ in self._threads:
-                self._handed.put(None)
+                self._jobs.put(None)
             for thread in self._threads:
                 thread.join()
         finally:
             self._resources.close()
 
-    def _give_back(self) -> None:
-        while not self._handed.empty():
-            work = self._handed.get()
+    def _return_jobs(self) -> None:
+        while not self._jobs.empty():
+            work = self._jobs.get()
             if work is not None:
-                self._say(protocol.GivenBack(work.run))
+                self._send(RunReturned(work.run))
 
-    def _give_up_waiting(self) -> None:
-        """In the main thread, in the middle of anything; if somebody is speaking, the parent will ask again."""
-        if self._ending or not self._mouth.acquire(blocking=False):
+    def _return_queued(self) -> None:
+        """Return the queued runs. If another thread is sending a report, do nothing: the worker asks again."""
+        if self._is_ending or not self._send_lock.acquire(blocking=False):
             return
         try:
-            given: list[protocol.Frame] = []
+            returned: list[Message] = []
             with contextlib.suppress(Empty):
-                while work := self._handed.get_nowait():
-                    given.append(protocol.GivenBack(work.run))
-            self._write(protocol.packed(given))
+                while work := self._jobs.get_nowait():
+                    returned.append(RunReturned(work.run))
+            self._write(protocol.pack(returned))
         finally:
-            self._mouth.release()
+            self._send_lock.release()
 
-    def _run_on(self) -> None:
-        """One thread, until there is no more work. If it fails itself the process goes: the parent sees to the rest."""
+    def _run_jobs(self) -> None:
+        """Run jobs in this thread. If the thread itself fails, the process exits, and the worker handles the rest."""
         try:
-            while (work := self._handed.get()) is not None:
-                self._say(self._run_one(work, partial(self._complete, work.run)))
+            while (work := self._jobs.get()) is not None:
+                self._send(self._run_one(work, partial(self._run_coroutine, work.run)))
                 self._finished += 1
-                if self._term.is_over(self._finished):
-                    self._line.shutdown(socket.SHUT_RD)  # the main thread hears the end, and gives back the rest
+                if self._recycle.is_reached(self._finished):
+                    self._work.shutdown(socket.SHUT_RD)  # the main thread reads the end, and returns the queued jobs
         except BaseException:
             os._exit(1)
             raise
 
-    def _complete(self, run: int, coroutine: Coroutine[Any, Any, object]) -> object:
-        """An async handler, on the loop that all threads share; this one waits for it."""
-        future = self._shared.begin(coroutine)
+    def _run_coroutine(self, run: int, coroutine: Coroutine[Any, Any, object]) -> object:
+        """Run an async handler on the loop that all threads share; this thread waits for it."""
+        future = self._shared_loop.submit(coroutine)
         try:
-            with self._leaving:
-                present = self._present.get(run)
-                if present is not None:
-                    present.cancel = future.cancel
+            with self._interrupt_lock:
+                interruptible = self._interruptible.get(run)
+                if interruptible is not None:
+                    interruptible.cancel = future.cancel
             return future.result()
         except CancelledError as cancelled:
-            if present is not None and present.why is None:
-                raise  # the handler's own doing
+            if interruptible is not None and interruptible.stop_reason is None:
+                raise  # the handler cancelled itself
             raise Interruption from cancelled
         except Interruption:
             future.cancel()
             raise
 
-    def _leave(self, run: int) -> None:
-        with self._leaving:
-            if self._present.pop(run, None) is None:  # an exception may be on its way: too late for it
+    def _end_interruptible(self, run: int) -> None:
+        with self._interrupt_lock:
+            if self._interruptible.pop(run, None) is None:  # an exception may be set in this thread: too late for it
                 _raise_in_thread(ctypes.c_ulong(threading.get_ident()), None)
 
-    def _interrupt(self, frame: Interrupt) -> None:
-        with self._leaving:
-            present = self._present.pop(frame.run, None)
-            if present is None:
+    def _interrupt(self, message: InterruptRun) -> None:
+        with self._interrupt_lock:
+            run = self._interruptible.pop(message.run, None)
+            if run is None:
                 return
-            present.stop(frame.why)
-            if present.cancel is not None:
-                present.cancel()
+            run.mark_stopped(message.reason)
+            if run.cancel is not None:
+                run.cancel()
             else:
-                _raise_in_thread(ctypes.c_ulong(present.thread), ctypes.py_object(Interruption))
+                _raise_in_thread(ctypes.c_ulong(run.thread), ctypes.py_object(Interruption))
 
-    def _say(self, *said: protocol.Frame) -> None:
-        data = protocol.packed(said)
-        with self._mouth:
+    def _send(self, *messages: Message) -> None:
+        data = protocol.pack(messages)
+        with self._send_lock:
             self._write(data)

@@ -1,4 +1,4 @@
-"""The loop: reserve what can be run, keep it alive, run it in children, settle it; stop without losing anything."""
+"""The worker's loop: reserve jobs, extend their leases, run them in child processes, settle them, stop without loss."""
 
 from __future__ import annotations
 
@@ -12,79 +12,47 @@ import socket
 import threading
 import types
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from holdfast.clock import from_timedelta, monotonic
 from holdfast.drivers.contract import Feature, Store
 from holdfast.errors import InvalidInput, LeaseError, StoreError, Unsupported
 from holdfast.model import bounds
-from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease, Reservation
 from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.model.retry import RetryPolicy
-from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
-from holdfast.wire.records import brief
-from holdfast.worker.attempt import attempt, goes_together
-from holdfast.worker.catalogue import Catalogue, Handler, Resources, handler_of
-from holdfast.worker.decide import acked, decide
-from holdfast.worker.heartbeat import Heart
-from holdfast.worker.interpreter import old_values_left_alone, rarely_disturbed
+from holdfast.model.settlement import Settlement
+from holdfast.wire.job_message import job_message
+from holdfast.worker import dispatch
+from holdfast.worker.attempt import attempt, may_share_call
+from holdfast.worker.catalogue import Catalogue, Handler, Resources, make_handler
+from holdfast.worker.decide import ack, decide
+from holdfast.worker.heartbeat import Heartbeat
+from holdfast.worker.interpreter import gc_frozen, tuned_interpreter
 from holdfast.worker.job_source import JobSource, StoreJobSource
-from holdfast.worker.limits import Term
+from holdfast.worker.limits import RecycleLimits
+from holdfast.worker.maintenance import Maintenance
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.outcome import Interrupted, Outcome, Succeeded
-from holdfast.worker.pool import CANCEL, LOST, SHUTDOWN, SOON, Children
+from holdfast.worker.pool import ChildPool
 from holdfast.worker.retry_policy import policy_of
-from holdfast.worker.running import Run
-from holdfast.worker.settler import Settler, keep_last_notes
+from holdfast.worker.running import Run, StopReason
+from holdfast.worker.settler import Settler, send_last_notes
+from holdfast.worker.status import Settled, Tally, WorkerResult, settled_statuses, status_of
 
 log = logging.getLogger("holdfast.worker")
 
-LOOK_AGAIN = 0.25  # seconds after which an idle worker looks for itself, whatever the store's hints say
-LOOK_SOON = 0.02  # the same at first, doubled each time, where the end of what others run is waited for
-TOO_LONG = 1.0  # seconds after which a reserved job that could not start is given back for others
-TRIM_EVERY = 60.0  # seconds, about
-TRIM_LIMIT = 1000  # rows of each kind at a time: retention never holds up a reserve for long
-REAP_EVERY = 5.0  # seconds, about: queues that nobody reserves from are repaired too
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerResult:
-    """What became of one job: ``empty rejected skipped acked retried released dead``, or ``lost`` if it was refused."""
-
-    status: str
-    job_id: str | None = None
-    error: str = ""
-
-
-class Settled(NamedTuple):
-    """An attempt, how the worker ended it, and what the store said to that."""
-
-    run: Run
-    settlement: Settlement
-    refused: LeaseError | StoreError | None
-    status: str
-
-
-@dataclass(slots=True)
-class Tally:
-    """What a worker has done so far."""
-
-    statuses: Counter[str] = field(default_factory=Counter)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def count(self, statuses: Iterable[str]) -> None:
-        """One more of each."""
-        with self.lock:
-            self.statuses.update(statuses)
+POLL_SECONDS = 0.25  # after which an idle worker reserves again, also without a hint of the store
+DRAIN_POLL_SECONDS = 0.02  # the same at first, doubled each time, while it waits for jobs that others run
+RELEASE_AFTER_SECONDS = 1.0  # a reserved job that no child could start is released for other workers
 
 
 class Worker:
-    """Runs the jobs of some queues by the handlers it knows. ``run`` may be called off the main thread, too."""
+    """Runs the jobs of some queues with its handlers. ``run`` may be called in any thread."""
 
     def __init__(
         self,
@@ -95,12 +63,13 @@ class Worker:
         source: JobSource | None = None,
         on_settled: Callable[[Sequence[Settled]], None] | None = None,
     ) -> None:
-        """``source`` replaces the queues of the store; all else than reserving goes to the driver.
+        """``source`` replaces the queues of the store for ``run``; only reserving goes to it.
 
         ``on_settled`` is called with every ended attempt, in batches, in a thread of the worker.
         """
         self.driver = driver
         self.options = options or WorkerOptions()
+        self._run_options = self.options  # with the arguments of ``run``
         self.catalogue = catalogue or Catalogue()
         self.name = self.options.name or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self.queues = list(self.options.queues or (DEFAULT_QUEUE,))
@@ -108,14 +77,14 @@ class Worker:
         self._lease_for = from_timedelta(self.options.lease)
         self._source = source
         self._on_settled = on_settled
-        self._children: Children | None = None
-        self._holding = threading.Event()
+        self._pool: ChildPool | None = None  # made by ``prepare``
+        self._is_holding = threading.Event()
         self._stop = threading.Event()
-        self._now = threading.Event()
+        self._stop_at_once = threading.Event()
         self._numbers = itertools.count(1)
-        self._started = 0
-        self._dice = random.Random()  # noqa: S311 - jitter
-        self._resources = Resources(self.catalogue.resources)  # of jobs that run in this process
+        self._reserved = 0  # jobs that ``run`` has reserved so far
+        self._random = random.Random()  # noqa: S311 - jitter
+        self._resources = Resources(self.catalogue.resources)  # of ``process_once``
 
     def register(
         self,
@@ -127,54 +96,54 @@ class Worker:
         retry: RetryPolicy | None = None,
         chunk: int | None = None,
     ) -> Handler:
-        """Run jobs of this type by ``fn(payload)``, ``fn(payload, ctx)``, or a class with ``handle(ctx)``.
+        """Run jobs of this type with ``fn(payload)``, ``fn(payload, ctx)``, or a class with ``handle(ctx)``.
 
-        With ``chunk`` by ``fn(payloads)`` or ``fn(payloads, contexts)``, up to so many at a time.
+        With ``chunk``, with ``fn(payloads)`` or ``fn(payloads, contexts)`` for up to ``chunk`` jobs at a time.
         """
-        return self.catalogue.add(handler_of(type_, function, timeout=timeout, cpu=cpu, retry=retry, chunk=chunk))
+        return self.catalogue.add(make_handler(type_, function, timeout=timeout, cpu=cpu, retry=retry, chunk=chunk))
 
     def stop(self, *, at_once: bool = False) -> None:
-        """Reserve nothing more, let running jobs end within the drain time; or do not even wait for that."""
+        """Reserve no more, and let running jobs end within the drain time; with ``at_once``, interrupt them now."""
         self._stop.set()
         if at_once:
-            self._now.set()
+            self._stop_at_once.set()
 
     def hold(self) -> None:
-        """Reserve nothing more, and go on with what is held, until ``stop``."""
-        self._holding.set()
+        """Reserve no more, but keep running the reserved jobs without a time limit, until ``stop``."""
+        self._is_holding.set()
 
     def close(self) -> None:
-        """Close the resources that ``process_once`` has made. ``run`` cleans up behind itself."""
+        """Close the resources of ``process_once``. ``run`` closes its own."""
         self._resources.close()
 
     @property
     def held(self) -> int:
-        """Jobs that ``run`` has reserved and not yet settled."""
-        return max(0, self._started - self.tally.statuses.total())
+        """How many jobs ``run`` has reserved and not yet settled."""
+        return max(0, self._reserved - self.tally.statuses.total())
 
-    # One job, here and now --------------------------------------------------------------------------------------
+    # One job in this process ------------------------------------------------------------------------------------
 
     def process_once(self, queue: str | None = None) -> WorkerResult:
-        """Run one job in this process, if one is due. For tests and scripts: nothing can interrupt the handler."""
+        """Run one due job in this process. For tests and scripts: a handler that hangs cannot be interrupted."""
         self.catalogue.check_chunks(concurrency=1)
-        found = self._store_source(self.queues if queue is None else [queue]).reserve(1)
-        if not found:
+        reservations = self._store_source(self.queues if queue is None else [queue]).reserve(1)
+        if not reservations:
             return WorkerResult(status="empty")
-        [reservation] = found
+        [reservation] = reservations
         run = Run(next(self._numbers), reservation)
-        heart = Heart(self.driver, lease_for=self._lease_for, on_lost=lambda *_: None, on_cancel=lambda _: None)
-        heart.start()
-        heart.add([run])
+        heartbeat = Heartbeat(self.driver, lease_for=self._lease_for, on_lost=lambda *_: None, on_cancel=lambda _: None)
+        heartbeat.start()
+        heartbeat.add([run])
         try:
-            outcome = attempt(self.catalogue, self._resources, brief(reservation), run.keep)
+            outcome = attempt(self.catalogue, self._resources, job_message(reservation), run.add_note)
         finally:
-            heart.stop()
-        [lease] = heart.remove([run])
-        keep_last_notes(self.driver, [run], [lease], self._lease_for)
-        settlement = self._decide(run, outcome, lease)
+            heartbeat.stop()
+        [lease] = heartbeat.remove([run])
+        send_last_notes(self.driver, [run], [lease], self._lease_for)
+        settlement = self._settlement_of(run, outcome, lease)
         [refused] = self.driver.settle([settlement])
         return WorkerResult(
-            status=_status(reservation.job, settlement, refused),
+            status=status_of(reservation.job, settlement, refused),
             job_id=reservation.job.id,
             error=getattr(settlement, "error", "") if refused is None else str(refused),
         )
@@ -182,127 +151,139 @@ class Worker:
     # The loop ---------------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Make the child processes that ``run`` will use: in the main thread, if ``run`` is called in another.
+        """Start the child processes that ``run`` will use. Call it in the main thread if ``run`` is called in another.
 
         A process should be forked while it has no other threads.
         """
         if not self.catalogue.types:
             raise InvalidInput("handlers", wanted="at least one registered handler", got="none")
         self.catalogue.check_chunks(concurrency=self.options.concurrency)
-        alone = self.driver.capabilities.gaps.get(Feature.PROCESSES)
-        if alone is not None:
-            reason = f"{alone}, and handlers run in others: what they enqueue would be lost; use process_once"
+        gap = self.driver.capabilities.gaps.get(Feature.PROCESSES)
+        if gap is not None:
+            reason = f"{gap}, and handlers run in others: what they enqueue would be lost; use process_once"
             raise Unsupported(self.driver.capabilities.driver, "a worker", reason)
-        self._children = Children(
+        self._pool = ChildPool(
             self.catalogue,
             processes=self.options.processes,
             concurrency=self.options.concurrency,
-            grace=self.options.grace.total_seconds(),
+            grace_seconds=self.options.grace.total_seconds(),
             limits=self.options.limits,
-            term=Term(jobs=self.options.recycle_after, memory=self.options.recycle_above),
+            recycle=RecycleLimits(jobs=self.options.recycle_after, memory=self.options.recycle_above),
         )
 
-    def run(self, stop: threading.Event | None = None) -> Counter[str]:
-        """Work until stopped (or drained, or done with ``max_jobs``); gives how many jobs ended how."""
-        with self._signals(), old_values_left_alone():
-            if self._children is None:
+    def run(
+        self,
+        stop: threading.Event | None = None,
+        *,
+        until_drained: bool | None = None,
+        max_jobs: int | None = None,
+    ) -> Counter[str]:
+        """Run jobs until stopped, drained, or done with ``max_jobs``; return how many attempts ended with which status.
+
+        ``until_drained`` and ``max_jobs`` replace the options of the same names; None keeps them. Setting the event
+        ``stop`` has the effect of calling ``stop()``.
+        """
+        self._run_options = replace(
+            self.options,
+            until_drained=self.options.until_drained if until_drained is None else until_drained,
+            max_jobs=self.options.max_jobs if max_jobs is None else max_jobs,
+        )
+        with self._signals(), gc_frozen():
+            if self._pool is None:
                 self.prepare()
-            children, self._children = self._children, None
-            assert children is not None
-            self._run(children, stop or threading.Event())
+            pool, self._pool = self._pool, None
+            assert pool is not None
+            self._run(pool, stop or threading.Event())
         return Counter(self.tally.statuses)
 
-    def _run(self, children: Children, stop: threading.Event) -> None:
-        heart = Heart(
+    def _run(self, pool: ChildPool, stop: threading.Event) -> None:
+        heartbeat = Heartbeat(
             self.driver,
             lease_for=self._lease_for,
-            on_lost=lambda run, error: self._lost(children, run, error),
-            on_cancel=lambda run: children.interrupt(run, CANCEL),
+            on_lost=lambda run, error: self._on_lost(pool, run, error),
+            on_cancel=lambda run: pool.interrupt(run, StopReason.CANCEL),
         )
-        settler = Settler(self.driver, heart, lease_for=self._lease_for, decide=self._decide, on_settled=self._settled)
-        heart.start()
+        settler = Settler(
+            self.driver,
+            heartbeat,
+            lease_for=self._lease_for,
+            settlement_of=self._settlement_of,
+            on_settled=self._count_settled,
+        )
+        heartbeat.start()
         settler.start()
-        children.start(lambda endings, more_soon: settler.add(endings, more_soon=more_soon))
+        pool.start(lambda ended, more_soon: settler.add(ended, more_soon=more_soon))
         log.info("worker.started", extra={"worker": self.name, "queues": self.queues})
         try:
-            with rarely_disturbed():
-                self._work(self._source or self._store_source(self.queues), children, heart, settler, stop)
-                self._finish(children, settler, stop)
+            with tuned_interpreter():
+                self._work(self._source or self._store_source(self.queues), pool, heartbeat, settler, stop)
+                self._finish(pool, settler, stop)
         finally:
-            children.close()
+            pool.close()
             settler.stop()
-            heart.stop()
+            heartbeat.stop()
         log.info("worker.stopped", extra={"worker": self.name, **self.tally.statuses})
 
     def _work(
-        self, source: JobSource, children: Children, heart: Heart, settler: Settler, stop: threading.Event
+        self, source: JobSource, pool: ChildPool, heartbeat: Heartbeat, settler: Settler, stop: threading.Event
     ) -> None:
-        """Until told to stop, or until there is no more to do."""
-        next_reap, next_trim = self._in_about(REAP_EVERY), self._in_about(TRIM_EVERY)
-        patience = LOOK_SOON
-        while not self._stopping(stop):
+        """Reserve and submit jobs until the worker is stopped, or has no more to do."""
+        options = self._run_options
+        maintenance = Maintenance(self.driver, keep_ended=options.keep_ended, keep_ledger=options.keep_ledger)
+        drain_poll = DRAIN_POLL_SECONDS
+        while not self._is_stopping(stop):
             try:
-                if monotonic() >= next_reap:
-                    self.driver.reap()
-                    next_reap = self._in_about(REAP_EVERY)
-                if monotonic() >= next_trim:
-                    next_trim = self._in_about(TRIM_EVERY if not self._trim() else 0.0)
-                self._give_back(children, settler, waited=TOO_LONG)
-                if not settler.wait_until_abreast(LOOK_AGAIN):
+                maintenance.run_due()
+                self._release_unstarted(pool, settler, waited_seconds=RELEASE_AFTER_SECONDS)
+                if not settler.wait_for_capacity(POLL_SECONDS):
                     continue
-                found = self._reserve(source, children, heart)
-                if self._enough():
+                limit = self._reserve_limit(pool)
+                reserved = self._reserve(source, pool, heartbeat, limit) if limit > 0 else 0
+                if self._has_reserved_max_jobs():
                     return
-                if found is None:
-                    with children.changed:
-                        children.changed.wait(LOOK_AGAIN)
-                elif not found:
-                    if self.options.until_drained and self._drained(source, children, settler):
-                        return
-                    source.wait(patience if self.options.until_drained else LOOK_AGAIN)
-                    patience = min(2 * patience, LOOK_AGAIN)
+                if limit <= 0:
+                    with pool.changed:
+                        pool.changed.wait(POLL_SECONDS)
+                elif reserved:
+                    drain_poll = DRAIN_POLL_SECONDS
                 else:
-                    patience = LOOK_SOON
+                    if options.until_drained and self._is_drained(source, pool, settler):
+                        return
+                    source.wait(drain_poll if options.until_drained else POLL_SECONDS)
+                    drain_poll = min(2 * drain_poll, POLL_SECONDS)
             except StoreError as error:
                 log.warning("store.failed", extra={"error": str(error)})
-                self._stop.wait(LOOK_AGAIN)
+                self._stop.wait(POLL_SECONDS)
 
-    def _stopping(self, stop: threading.Event) -> bool:
+    def _is_stopping(self, stop: threading.Event) -> bool:
         return self._stop.is_set() or stop.is_set()
 
-    def _in_about(self, seconds: float) -> float:
-        """An instant that differs between workers, so that they do not all do the same at once."""
-        return monotonic() + self._dice.uniform(0.5, 1.5) * seconds
-
-    def _trim(self) -> bool:
-        """Forget what is old enough, a little at a time; True if there is more."""
-        kept = from_timedelta(self.options.keep_ended), from_timedelta(self.options.keep_ledger)
-        return self.driver.trim(ended_for=kept[0], ledger_for=kept[1], limit=TRIM_LIMIT).more
-
-    def _give_back(self, children: Children, settler: Settler, *, waited: float = 0.0) -> None:
-        """Release what no child has got."""
-        runs = children.take_back(waited=waited)
+    def _release_unstarted(self, pool: ChildPool, settler: Settler, *, waited_seconds: float = 0.0) -> None:
+        """Release the jobs that no child has got."""
+        runs = pool.take_back(waited_seconds=waited_seconds)
         if runs:
             settler.add([(run, Interrupted()) for run in runs], more_soon=False)
 
     def _store_source(self, queues: list[str]) -> StoreJobSource:
         return StoreJobSource(self.driver, queues, self.catalogue.types, lease_for=self._lease_for, worker=self.name)
 
-    def _reserve(self, source: JobSource, children: Children, heart: Heart) -> list[Run] | None:
-        """Take what there is room for; None if there is none."""
-        room = 0 if self._holding.is_set() else children.room()
-        if self.options.max_jobs is not None:
-            room = min(room, self.options.max_jobs - self._started)
-        if room <= 0:
-            return None
-        found = source.reserve(min(room, bounds.MAX_BATCH), short_jobs=children.runs_short_jobs())
-        runs = [self._run_of(reservation) for reservation in found]
-        self._started += len(runs)
-        heart.add(runs)
-        children.submit(runs)
-        return runs
+    def _reserve_limit(self, pool: ChildPool) -> int:
+        limit = 0 if self._is_holding.is_set() else pool.reserve_limit()
+        max_jobs = self._run_options.max_jobs
+        if max_jobs is not None:
+            limit = min(limit, max_jobs - self._reserved)
+        return min(limit, bounds.MAX_BATCH_ITEMS)
 
-    def _run_of(self, reservation: Reservation) -> Run:
+    def _reserve(self, source: JobSource, pool: ChildPool, heartbeat: Heartbeat, limit: int) -> int:
+        """Reserve jobs and submit them to the pool; return how many."""
+        reservations = source.reserve(limit, short_jobs=pool.runs_short_jobs())
+        runs = [self._make_run(reservation) for reservation in reservations]
+        self._reserved += len(runs)
+        heartbeat.add(runs)
+        pool.submit(runs)
+        return len(runs)
+
+    def _make_run(self, reservation: Reservation) -> Run:
         run, job = Run(next(self._numbers), reservation), reservation.job
         handler = self.catalogue.get(job.type)
         cpu = self.options.limits.cpu
@@ -311,78 +292,75 @@ class Worker:
         if handler is not None:
             if job.timeout is None and handler.timeout is not None:
                 run.timeout = from_timedelta(handler.timeout)
-            if handler.chunk is not None and goes_together(job.attempts, job.crashes):
+            if handler.chunk is not None and may_share_call(job.attempts, job.crashes):
                 run.chunk = handler.chunk
             cpu = handler.cpu or cpu
         if cpu is not None:
-            run.cpu = from_timedelta(cpu)
+            run.cpu_limit = from_timedelta(cpu)
         return run
 
-    def _enough(self) -> bool:
-        return self.options.max_jobs is not None and self._started >= self.options.max_jobs
+    def _has_reserved_max_jobs(self) -> bool:
+        max_jobs = self._run_options.max_jobs
+        return max_jobs is not None and self._reserved >= max_jobs
 
-    def _drained(self, source: JobSource, children: Children, settler: Settler) -> bool:
-        """Nothing runs here, and nothing waits, is scheduled or runs elsewhere in our queues."""
-        while children.ends_soon():
-            with children.changed:
-                children.changed.wait(SOON)
-        if children.busy() or not settler.wait_until_idle(SOON):
+    def _is_drained(self, source: JobSource, pool: ChildPool, settler: Settler) -> bool:
+        """Whether nothing runs here, and the source has no open job."""
+        while pool.ends_soon():
+            with pool.changed:
+                pool.changed.wait(dispatch.SOON_SECONDS)
+        if pool.busy() or not settler.wait_until_idle(dispatch.SOON_SECONDS):
             return False
         return source.is_drained()
 
-    def _finish(self, children: Children, settler: Settler, stop: threading.Event) -> None:
-        """Let what was begun end by itself; once stopped, only for the drain time, and then interrupt it."""
-        while children.busy() and not self._stopping(stop):
-            with children.changed:
-                children.changed.wait(LOOK_AGAIN)
-        self._give_back(children, settler)
+    def _finish(self, pool: ChildPool, settler: Settler, stop: threading.Event) -> None:
+        """Wait for the running jobs; once the worker is stopped, only for the drain time, then interrupt them."""
+        while pool.busy() and not self._is_stopping(stop):
+            with pool.changed:
+                pool.changed.wait(POLL_SECONDS)
+        self._release_unstarted(pool, settler)
         deadline = None if self.options.drain is None else monotonic() + self.options.drain.total_seconds()
-        while children.busy() and not self._now.is_set():
-            left = LOOK_AGAIN if deadline is None else min(LOOK_AGAIN, deadline - monotonic())
+        while pool.busy() and not self._stop_at_once.is_set():
+            left = POLL_SECONDS if deadline is None else min(POLL_SECONDS, deadline - monotonic())
             if left <= 0:
                 break
-            with children.changed:
-                children.changed.wait(left)
-        children.interrupt_all(SHUTDOWN)
+            with pool.changed:
+                pool.changed.wait(left)
+        pool.interrupt_all(StopReason.SHUTDOWN)
 
-    # Endings ----------------------------------------------------------------------------------------------------
+    # Ended attempts ---------------------------------------------------------------------------------------------
 
-    def _decide(self, run: Run, outcome: Outcome, lease: Lease) -> Settlement:
-        if isinstance(outcome, Succeeded):  # most do, and need no policy
-            return acked(lease, outcome, run.started_at)
+    def _settlement_of(self, run: Run, outcome: Outcome, lease: Lease) -> Settlement:
+        if isinstance(outcome, Succeeded):  # the most frequent outcome needs no retry policy
+            return ack(lease, outcome, run.started_at)
         job = run.reservation.job
         policy = policy_of(job, self.catalogue.get(job.type), self.options.retry)
-        return decide(job, lease, outcome, policy, random=self._dice.random(), started_at=run.started_at)
+        return decide(job, lease, outcome, policy, random=self._random.random(), started_at=run.started_at)
 
-    def _settled(
+    def _count_settled(
         self,
         runs: Sequence[Run],
         settlements: Sequence[Settlement],
-        answers: Sequence[LeaseError | StoreError | None],
+        refusals: Sequence[LeaseError | StoreError | None],
     ) -> None:
-        if not any(answers) and set(map(type, settlements)) == {Ack}:  # nearly always
-            statuses = ["acked"] * len(settlements)
-        else:
-            ended = zip(runs, settlements, answers, strict=True)
-            statuses = [_status(run.reservation.job, settlement, refused) for run, settlement, refused in ended]
+        statuses = settled_statuses(runs, settlements, refusals)
         self.tally.count(statuses)
         if self._on_settled is not None:
-            self._on_settled(list(map(Settled, runs, settlements, answers, statuses)))
-        for run, settlement, refused in zip(runs, settlements, answers, strict=True):
+            self._on_settled(list(map(Settled, runs, settlements, refusals, statuses)))
+        for run, settlement, refused in zip(runs, settlements, refusals, strict=True):
             if refused is not None:
                 extra = {"job_id": run.reservation.job.id, "verb": settlement.verb, "error": str(refused)}
                 log.warning("settle.refused", extra=extra)
 
     @staticmethod
-    def _lost(children: Children, run: Run, error: LeaseError) -> None:
+    def _on_lost(pool: ChildPool, run: Run, error: LeaseError) -> None:
         log.warning("lease.lost", extra={"job_id": run.reservation.job.id, "error": str(error)})
-        children.interrupt(run, LOST)
+        pool.interrupt(run, StopReason.LOST)
 
     # Signals ----------------------------------------------------------------------------------------------------
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """The first SIGTERM or SIGINT drains, the second does not wait; only where Python lets us listen."""
+        """The first SIGTERM or SIGINT stops the worker, the second stops it at once. Only in the main thread."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -396,18 +374,3 @@ class Worker:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-def _status(job: JobRecord, settlement: Settlement, refused: Exception | None) -> str:
-    if refused is not None:
-        return "lost"
-    match settlement:
-        case Ack():
-            return "acked"
-        case Retry():
-            poison = settlement.crashed and job.max_crashes is not None and job.crashes + 1 >= job.max_crashes
-            return "dead" if poison or job.attempts >= job.max_attempts else "retried"
-        case Release():
-            return "released"
-        case Fail():
-            return "rejected" if settlement.reason == "bad payload" else "dead"

@@ -3,6 +3,7 @@
 import pytest
 
 import holdfast
+import holdfast.driver
 from holdfast.clock import SECOND
 from holdfast.drivers.validation import ledger_position
 from holdfast.errors import InvalidInput
@@ -31,5 +32,5 @@ def test_a_reader_that_is_ahead_of_the_ledger_is_told_so(url, tmp_path):
 
 
 def test_a_lease_does_not_show_its_token():
-    lease = holdfast.Lease(job_id="a", token="1.secret", fence=1, expires_at=5)
+    lease = holdfast.driver.Lease(job_id="a", token="1.secret", fence=1, expires_at=5)
     assert "secret" not in repr(lease)

@@ -8,11 +8,16 @@ from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 
 MANY_AT_ONCE = [
-    (bounds.new_names, bounds.new_name, ["a", "b:1"], ["", "a b", "a\nb", "ü", "x" * 129, 7, None, b"a"]),
-    (bounds.optional_texts, bounds.optional_text, ["a", "b c", "ü", None], ["", "a\nb", "\0", "é" * 129, 7, b"a"]),
+    (bounds.check_new_names, bounds.check_new_name, ["a", "b:1"], ["", "a b", "a\nb", "ü", "x" * 129, 7, None, b"a"]),
     (
-        partial(bounds.blobs, most=3),
-        partial(bounds.blob, most=3),
+        bounds.check_optional_texts,
+        bounds.check_optional_text,
+        ["a", "b c", "ü", None],
+        ["", "a\nb", "\0", "é" * 129, 7, b"a"],
+    ),
+    (
+        partial(bounds.check_blobs, most=3),
+        partial(bounds.check_blob, most=3),
         [b"", b"abc"],
         [b"abcd", "abc", None, bytearray(b"a")],
     ),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from holdfast.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND, from_timedelta, to_timedelta
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
-from holdfast.model.duration import exact, parse, parse_rate, spelled
+from holdfast.model.duration import format_exact, format_rounded, parse, parse_rate
 
 
 @pytest.mark.parametrize(
@@ -45,14 +45,14 @@ def test_other_texts_are_refused(text):
     assert caught.value.field == "timeout"
 
 
-@given(st.integers(0, bounds.MAX_LENGTH))
+@given(st.integers(0, bounds.MAX_DURATION))
 def test_exact_texts_are_read_back(length):
-    assert parse("x", exact(to_timedelta(length))) == to_timedelta(length)
+    assert parse("x", format_exact(to_timedelta(length))) == to_timedelta(length)
 
 
-@given(st.integers(0, bounds.MAX_LENGTH))
+@given(st.integers(0, bounds.MAX_DURATION))
 def test_spelled_texts_are_short_and_close(length):
-    text = spelled(length)
+    text = format_rounded(length)
     assert len(text) <= 9
     read = from_timedelta(parse("x", text))
     assert read <= length
@@ -74,7 +74,7 @@ def test_spelled_texts_are_short_and_close(length):
     ],
 )
 def test_spelled(length, text):
-    assert spelled(length) == text
+    assert format_rounded(length) == text
 
 
 def test_rates():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast.clock import monotonic
 from holdfast.model import bounds
-from holdfast.model.fingerprint import LENGTH, fingerprint, normalised
+from holdfast.model.fingerprint import FINGERPRINT_CHARACTERS, fingerprint, normalise
 
 
 @pytest.mark.parametrize(
@@ -35,16 +35,16 @@ from holdfast.model.fingerprint import LENGTH, fingerprint, normalised
     ],
 )
 def test_what_varies_is_taken_out(error, told):
-    assert normalised(error) == told
+    assert normalise(error) == told
 
 
 def test_of_a_traceback_the_exception_counts():
     frames = 'Traceback (most recent call last):\n  File "x.py", line {line}, in f\n    g()\n'
     error = frames + "ValueError: bad value {line}\nmore of the message\n"
-    assert normalised(error.format(line=7)) == "ValueError: bad value #"
+    assert normalise(error.format(line=7)) == "ValueError: bad value #"
     chained = "KeyError: 1\n\nDuring handling of the above exception, another exception occurred:\n\n" + error
-    assert normalised(frames.format(line=1) + chained.format(line=2)) == "ValueError: bad value #"
-    assert normalised(frames.format(line=1)) != ""
+    assert normalise(frames.format(line=1) + chained.format(line=2)) == "ValueError: bad value #"
+    assert normalise(frames.format(line=1)) != ""
 
 
 def test_type_reason_and_error_tell_failures_apart():
@@ -63,12 +63,12 @@ def test_it_is_the_same_in_every_version():
 @given(st.text(), st.none() | st.text(), st.text())
 def test_any_text_has_one(type_, reason, error):
     name = fingerprint(type=type_, reason=reason, error=error)
-    assert len(name) == LENGTH
+    assert len(name) == FINGERPRINT_CHARACTERS
     assert set(name) <= set("0123456789abcdef")
 
 
 @pytest.mark.parametrize("piece", ["'", '"', "\\", "a@", "0:", "1.", "a-1", "x://", "`", "-", "\n", "1e", "b'\\"])
 def test_no_text_takes_long(piece):
     began = monotonic()
-    normalised(piece * (bounds.MAX_ERROR // len(piece)))
+    normalise(piece * (bounds.MAX_ERROR_CHARACTERS // len(piece)))
     assert monotonic() - began < 0.5

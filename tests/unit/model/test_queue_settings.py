@@ -22,11 +22,13 @@ def allowed(settings: QueueSettings, *, inflight: int = 0, bucket: Bucket | None
 
 
 def test_without_settings_there_is_room_for_a_whole_batch():
-    assert allowed(QueueSettings(), inflight=10**6) == bounds.MAX_BATCH
+    assert allowed(QueueSettings(), inflight=10**6) == bounds.MAX_BATCH_ITEMS
     assert QueueSettings().on_exhausted is OnExhausted.SKIP
 
 
-@pytest.mark.parametrize(("now", "left"), [(NOW - 1, 0), (NOW, bounds.MAX_BATCH), (NOW + 1, bounds.MAX_BATCH)])
+@pytest.mark.parametrize(
+    ("now", "left"), [(NOW - 1, 0), (NOW, bounds.MAX_BATCH_ITEMS), (NOW + 1, bounds.MAX_BATCH_ITEMS)]
+)
 def test_a_pause_ends_at_its_instant(now: int, left: int):
     assert allowed(QueueSettings(paused_until=NOW), now=now) == left
 
@@ -112,7 +114,7 @@ def test_a_bucket_gives_back_what_was_taken_to_the_microsecond(rate: int, burst:
         ({"burst": 5}, "burst"),
         ({"rate": 1, "burst": 0}, "burst"),
         ({"dedupe_window": 0}, "dedupe_window"),
-        ({"dedupe_window": bounds.MAX_LENGTH + 1}, "dedupe_window"),
+        ({"dedupe_window": bounds.MAX_DURATION + 1}, "dedupe_window"),
     ],
 )
 def test_settings_out_of_range_are_refused(fields: dict[str, object], field: str):

@@ -25,7 +25,7 @@ URL = "an http or https URL of at most 2048 characters"
 POLICY = (
     "NoDelay, Fixed, Linear or Exponential (a job carries its policy as text; one that is code belongs to the handler)"
 )
-MOST = to_timedelta(bounds.MAX_LENGTH)
+MOST = to_timedelta(bounds.MAX_DURATION)
 TICK = timedelta(microseconds=1)
 
 
@@ -145,14 +145,14 @@ NAME_CHARACTERS = set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234
 
 @given(st.text(max_size=140) | st.text(st.sampled_from(sorted(NAME_CHARACTERS)), max_size=140))
 def test_a_type_is_a_name_or_is_refused(text: str):
-    fits = 1 <= len(text) <= bounds.MAX_NAME and set(text) <= NAME_CHARACTERS
+    fits = 1 <= len(text) <= bounds.MAX_NAME_CHARACTERS and set(text) <= NAME_CHARACTERS
     assert accepted(type=text) == fits
 
 
 @given(st.text(max_size=300) | st.text(st.characters(exclude_categories=["C"]), max_size=300))
 def test_a_domain_is_a_text_or_is_refused(text: str):
     printable = all(unicodedata.category(character) not in ("Cc", "Cs") for character in text)
-    fits = bool(text) and printable and len(text.encode("utf-8", "surrogatepass")) <= bounds.MAX_TEXT
+    fits = bool(text) and printable and len(text.encode("utf-8", "surrogatepass")) <= bounds.MAX_TEXT_BYTES
     assert accepted(domain=text) == fits
 
 

@@ -1,4 +1,4 @@
-"""Retry policies: bounded, growing, spread by chance, and the same again when written and read."""
+"""Retry policies: bounded, growing, spread by jitter, and equal after formatting and parsing."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from holdfast.model.retry import (
     Linear,
     NoDelay,
     RetryPolicy,
+    format_policy,
     parse,
-    written,
 )
 
 SECOND = timedelta(seconds=1)
 ATTEMPTS = st.integers(1, 10**6)
 RANDOM = st.floats(0, 1, exclude_max=True)
-LENGTHS = st.integers(0, bounds.MAX_LENGTH).map(to_timedelta)
+LENGTHS = st.integers(0, bounds.MAX_DURATION).map(to_timedelta)
 JITTERS = st.sampled_from(Jitter)
 FACTORS = st.integers(1, MAX_FACTOR) | st.floats(1, MAX_FACTOR)
 
@@ -86,7 +86,7 @@ def test_a_later_attempt_never_waits_less(policy: RetryPolicy, one: int, other: 
 
 @given(LENGTHS, FACTORS, ATTEMPTS, RANDOM)
 def test_jitter_stays_within_its_share(base: timedelta, factor: float, attempt: int, random: float):
-    longest = to_timedelta(bounds.MAX_LENGTH)
+    longest = to_timedelta(bounds.MAX_DURATION)
     plain, full, equal = (
         Exponential(base, factor=factor, max_delay=longest, jitter=jitter).delay(attempt, random)
         for jitter in (Jitter.NONE, Jitter.FULL, Jitter.EQUAL)
@@ -111,7 +111,7 @@ def test_a_very_late_attempt_overflows_nothing(attempt: int):
     assert Exponential(SECOND, factor=MAX_FACTOR, jitter=Jitter.NONE).delay(attempt, 0) == timedelta(hours=1)
     assert Exponential(SECOND, factor=1, jitter=Jitter.NONE).delay(attempt, 0) == SECOND
     assert Exponential(timedelta(), factor=2, jitter=Jitter.NONE).delay(attempt, 0) == timedelta()
-    assert Linear(to_timedelta(bounds.MAX_LENGTH), max_delay=to_timedelta(bounds.MAX_LENGTH)).delay(attempt, 0)
+    assert Linear(to_timedelta(bounds.MAX_DURATION), max_delay=to_timedelta(bounds.MAX_DURATION)).delay(attempt, 0)
 
 
 def test_the_default_bridges_a_night_within_the_default_attempts():
@@ -122,8 +122,8 @@ def test_the_default_bridges_a_night_within_the_default_attempts():
 
 @given(policies())
 def test_what_is_written_can_be_read_again(policy: NoDelay | Fixed | Linear | Exponential):
-    assert parse(written(policy)) == policy
-    assert len(written(policy)) <= bounds.MAX_TEXT
+    assert parse(format_policy(policy)) == policy
+    assert len(format_policy(policy)) <= bounds.MAX_TEXT_BYTES
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_only_the_length_is_required_and_the_order_is_free(text: str, policy: Re
         ("linear(2s, 3s)", r"wanted each part of linear\(\.\.\.\) once, and no others, got 3s"),
         ("linear(2s, max 1s)", "max_delay: wanted at least the base, 2s, got 1s"),
         ("exponential(2s, x0.5)", "factor: wanted a number from 1 to 1000, got 0.5"),
-        (f"fixed({bounds.MAX_LENGTH // DAY + 1}d)", "wanted at most 36600 days, got 36601d"),
+        (f"fixed({bounds.MAX_DURATION // DAY + 1}d)", "wanted at most 36600 days, got 36601d"),
     ],
 )
 def test_a_text_that_is_no_policy_is_refused_with_what_was_wanted(text: str, complaint: str):
@@ -188,7 +188,7 @@ class Patient(Exponential):
 def test_what_is_code_or_no_policy_is_not_written(policy: object):
     wanted = r"retry: wanted NoDelay, Fixed, Linear or Exponential \(a job carries its policy as text; .*\), got "
     with pytest.raises(InvalidInput, match=wanted):
-        written(policy)
+        format_policy(policy)
 
 
 def test_a_custom_policy_says_which_function_it_asks():

@@ -1,4 +1,4 @@
-"""The plugin in real runs of pytest, as its users have it: found by its entry point, on files of their own."""
+"""The plugin in real pytest runs, as a user has it: loaded by its entry point, on the files of the user."""
 
 import re
 import subprocess
@@ -49,7 +49,7 @@ TASKS = """
 
 @pytest.fixture
 def users(pytester):
-    """The files of a user; gives a function that writes a test module and runs it."""
+    """Write the files of a user; return a function that writes a test module and runs it."""
     pytester.makeini("[pytest]\nholdfast_app = tasks:app\n")
     pytester.makepyfile(tasks=TASKS)
 
@@ -60,7 +60,7 @@ def users(pytester):
     return run
 
 
-def test_what_the_app_enqueues_goes_to_a_store_of_the_test(users):
+def test_the_app_enqueues_into_the_store_of_the_test(users):
     result = users("""
         import pytest
         from datetime import timedelta
@@ -89,7 +89,7 @@ def test_what_the_app_enqueues_goes_to_a_store_of_the_test(users):
     result.assert_outcomes(passed=3)
 
 
-def test_a_failed_assertion_says_what_was_enqueued_instead(users):
+def test_a_failed_assertion_lists_the_enqueued_jobs(users):
     result = users("""
         from tasks import Mail, send
 
@@ -117,7 +117,7 @@ def test_a_failed_assertion_says_what_was_enqueued_instead(users):
     )
 
 
-def test_drain_runs_what_is_due_and_what_comes_of_it(users):
+def test_drain_runs_due_jobs_and_the_jobs_that_they_enqueue(users):
     result = users("""
         from datetime import timedelta
         from tasks import sent, sign_up
@@ -183,7 +183,7 @@ def test_drain_counts_failures_logs_them_and_ends(users):
     )
 
 
-def test_drain_leaves_alone_what_others_are_to_run(users):
+def test_drain_does_not_run_the_jobs_of_others(users):
     result = users("""
         from datetime import timedelta
         from holdfast import JobRequest
@@ -200,7 +200,7 @@ def test_drain_leaves_alone_what_others_are_to_run(users):
     result.assert_outcomes(passed=1)
 
 
-def test_run_job_gives_the_result_or_raises_what_the_handler_raised(users):
+def test_run_job_returns_the_result_or_raises_the_exception_of_the_handler(users):
     result = users("""
         import pytest
         from holdfast.errors import PayloadError
@@ -283,7 +283,7 @@ def test_crash_before_ack_runs_the_job_again_after_its_lease(users):
     result.assert_outcomes(passed=2)
 
 
-def test_crash_before_ack_says_why_there_was_no_second_run(users):
+def test_crash_before_ack_reports_why_there_was_no_second_run(users):
     result = users("""
         from tasks import Mail, app, send
 
@@ -312,7 +312,7 @@ def test_crash_before_ack_says_why_there_was_no_second_run(users):
     )
 
 
-# Which app --------------------------------------------------------------------------------------------------
+# Finding the app --------------------------------------------------------------------------------------------------
 
 USES = "def test_it(holdfast_app): assert holdfast_app.queues"
 
@@ -328,7 +328,7 @@ USES = "def test_it(holdfast_app): assert holdfast_app.queues"
         ("broken:app", "*No module named 'what_it_needs'"),
     ],
 )
-def test_an_app_that_cannot_be_found_is_told_in_a_line(users, pytester, named, problem):
+def test_an_app_that_cannot_be_found_is_reported_in_one_line(users, pytester, named, problem):
     pytester.makeini(f"[pytest]\nholdfast_app = {named}\n")
     result = users(USES, broken="import what_it_needs")
     result.assert_outcomes(errors=1)
@@ -362,7 +362,7 @@ def test_a_conftest_may_name_the_app_and_the_store(users, pytester, given):
 
 
 def test_the_plugin_imports_nothing_until_a_fixture_is_used():
-    """Beyond the front door of the package, which is imported with any module in it."""
+    """Except ``holdfast/__init__.py``, which is imported with any module of the package."""
     program = """
         import sys, holdfast
         before = set(sys.modules)
@@ -381,7 +381,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "testing-your-jobs.md"
 FILE = re.compile(r"^```py\n# (\w+)\.py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def test_the_files_on_the_page_for_users_are_a_test_suite_that_passes(pytester):
+def test_the_files_in_the_documentation_are_a_test_suite_that_passes(pytester):
     files = FILE.findall(PAGE.read_text(encoding="utf-8"))
     assert [name for name, _ in files[:2]] == ["tasks", "test_tasks"]
     for name, text in files:

@@ -1,4 +1,4 @@
-"""Codecs: strict JSON with errors that say where, and others by name."""
+"""Codecs: strict JSON whose errors name the place, and other codecs by name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from holdfast.errors import InvalidInput, PayloadError
 from holdfast.model import bounds
 from holdfast.wire import codec as codecs
-from holdfast.wire.codec import JSON, JsonCodec, decoded, encoded
+from holdfast.wire.codec import JSON, JsonCodec, decode_payload, encode_payload
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 VALUES = st.recursive(
@@ -33,13 +33,13 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_any_json_value_comes_back_as_it_was(value: object):
+def test_decoding_an_encoded_json_value_returns_an_equal_value(value: object):
     assert JSON.decode(JSON.encode(value)) == value
 
 
 @given(VALUES)
-def test_the_quick_way_and_the_walk_write_the_same(value: object):
-    assert codecs._encode(codecs._plain(value, "payload", 0)) == JSON.encode(value)
+def test_the_fast_path_and_the_walk_encode_the_same_bytes(value: object):
+    assert codecs._encode(codecs._checked_builtins(value, "payload", 0)) == JSON.encode(value)
 
 
 def test_json_is_compact_and_keeps_the_order_of_keys():
@@ -69,7 +69,7 @@ class Row(msgspec.Struct):
 
 
 @pytest.mark.parametrize(
-    ("value", "written"),
+    ("value", "encoded"),
     [
         (Point(1, 2.5), b'{"x":1,"y":2.5}'),
         (Row([Point(1, 2)]), b'{"points":[{"x":1,"y":2}]}'),
@@ -85,8 +85,8 @@ class Row(msgspec.Struct):
         (MappingProxyType({"a": MappingProxyType({})}), b'{"a":{}}'),
     ],
 )
-def test_values_that_msgspec_knows_are_written_as_json(value: object, written: bytes):
-    assert JSON.encode(value) == written
+def test_values_that_msgspec_supports_are_encoded_as_json(value: object, encoded: bytes):
+    assert JSON.encode(value) == encoded
 
 
 def nested(levels: int) -> object:
@@ -127,7 +127,7 @@ class Unknown:
         ([msgspec.Raw(b"not json")], "payload[0]", "a JSON value, or one that msgspec can write as JSON"),
     ],
 )
-def test_what_json_cannot_hold_is_refused_with_its_place(value: object, field: str, wanted: str):
+def test_a_value_that_json_cannot_hold_is_refused_with_its_place(value: object, field: str, wanted: str):
     with pytest.raises(PayloadError) as refused:
         JSON.encode(value)
     assert (refused.value.field, refused.value.wanted) == (field, wanted)
@@ -141,20 +141,20 @@ def test_a_value_with_too_many_levels_is_refused(deep: object):
         JSON.encode(deep)
 
 
-def test_the_deepest_allowed_value_is_written_and_read():
+def test_the_deepest_allowed_value_is_encoded_and_decoded():
     deepest = nested(bounds.MAX_DEPTH)
     assert JSON.decode(JSON.encode(deepest)) == deepest
     wide = [deepest_less_one := nested(bounds.MAX_DEPTH - 1)] * 50
     assert JSON.decode(JSON.encode(wide)) == [deepest_less_one] * 50
 
 
-def test_brackets_inside_texts_are_no_levels():
+def test_brackets_inside_strings_are_not_levels():
     value = ["]" * 100, '"[' * 100, "\\[" * 100, {"{" * 100: '\\"{'}]
     assert JSON.decode(JSON.encode(value)) == value
 
 
-def test_texts_cannot_hide_levels():
-    """Closing brackets in texts beside the opening ones would fool a count that looks inside strings."""
+def test_strings_cannot_hide_levels():
+    """Closing brackets in strings beside the opening ones would mislead a count that looks inside strings."""
     value: object = 1
     for _ in range(bounds.MAX_DEPTH + 1):
         value = ["]", value, "["]
@@ -165,11 +165,11 @@ def test_texts_cannot_hide_levels():
 
 
 @pytest.mark.parametrize("digits", [2**64 - 1, -(2**63), 2**63, 10**18])
-def test_the_largest_whole_numbers_are_written_and_read(digits: int):
+def test_the_largest_whole_numbers_are_encoded_and_decoded(digits: int):
     assert JSON.decode(JSON.encode([digits])) == [digits]
 
 
-def test_a_text_of_many_digits_is_a_text():
+def test_a_string_of_many_digits_is_accepted():
     assert JSON.decode(JSON.encode("9" * 40)) == "9" * 40
 
 
@@ -199,13 +199,13 @@ def test_a_text_of_many_digits_is_a_text():
     ],
     ids=lambda data: repr(data[:24]),
 )
-def test_bytes_that_are_no_acceptable_json_are_refused(data: bytes):
+def test_bytes_that_are_not_acceptable_json_are_refused(data: bytes):
     with pytest.raises(PayloadError):
         JSON.decode(data)
 
 
 @given(st.binary())
-def test_reading_any_bytes_gives_a_value_or_a_payload_error(data: bytes):
+def test_decoding_any_bytes_returns_a_value_or_raises_payload_error(data: bytes):
     try:
         value = JSON.decode(data)
     except PayloadError:
@@ -213,13 +213,13 @@ def test_reading_any_bytes_gives_a_value_or_a_payload_error(data: bytes):
     assert JSON.decode(JSON.encode(value)) == value
 
 
-def test_reading_says_where_a_number_is_too_long():
+def test_decoding_names_the_place_of_a_number_that_is_too_long():
     with pytest.raises(PayloadError) as refused:
         JSON.decode(b'{"a":[1,99999999999999999999]}', field="result")
     assert refused.value.field == "result.a[1]"
 
 
-# By name ----------------------------------------------------------------------------------------------------
+# Codecs by name ----------------------------------------------------------------------------------------------------
 
 
 class Reversed:
@@ -255,52 +255,52 @@ def registered(monkeypatch):
 
 
 def test_json_is_registered():
-    assert codecs.codec("json") is JSON
+    assert codecs.codec_named("json") is JSON
 
 
 def test_a_registered_codec_is_found_by_its_name(registered):
     reverse = Reversed()
-    codecs.register(reverse)
-    codecs.register(reverse)  # a module imported twice does no harm
-    assert codecs.codec("reversed") is reverse
+    codecs.register_codec(reverse)
+    codecs.register_codec(reverse)  # the same codec twice is allowed: a module may be imported twice
+    assert codecs.codec_named("reversed") is reverse
 
 
-def test_a_name_is_not_taken_over(registered):
+def test_a_name_cannot_be_registered_twice(registered):
     with pytest.raises(InvalidInput, match="wanted a name that is not taken, got a second codec called 'json'"):
-        codecs.register(JsonCodec())
+        codecs.register_codec(JsonCodec())
 
 
-def test_a_codec_needs_a_name_that_fits(registered):
+def test_a_codec_needs_a_valid_name(registered):
     nameless = Reversed()
     nameless.name = "not a name"
     with pytest.raises(InvalidInput, match="codec: wanted 1 to 128 of"):
-        codecs.register(nameless)
+        codecs.register_codec(nameless)
 
 
-def test_an_unknown_name_is_answered_with_the_known_ones():
+def test_the_error_for_an_unknown_name_lists_the_known_ones():
     with pytest.raises(InvalidInput, match=r"codec: wanted one of .*json.* \(others: .*\), got 'pickle'"):
-        codecs.codec("pickle")
+        codecs.codec_named("pickle")
 
 
-def test_the_failures_of_a_codec_are_payload_errors():
+def test_the_exceptions_of_a_codec_become_payload_errors():
     with pytest.raises(PayloadError, match="wanted a value that the codec 'broken' can write, got int: cannot write"):
-        encoded(Broken(), 1)
+        encode_payload(Broken(), 1)
     with pytest.raises(PayloadError, match="wanted bytes that the codec 'broken' can read, got 2 bytes: cannot read"):
-        decoded(Broken(), b"ab")
+        decode_payload(Broken(), b"ab")
     with pytest.raises(PayloadError, match="wanted bytes, got str"):
-        encoded(Forgetful(), 1)
+        encode_payload(Forgetful(), 1)
 
 
-def test_a_payload_error_of_a_codec_stays_what_it_is():
+def test_a_payload_error_of_a_codec_is_not_changed():
     with pytest.raises(PayloadError, match=r"payload\.a: wanted a finite number"):
-        encoded(JSON, {"a": math.nan})
+        encode_payload(JSON, {"a": math.nan})
     with pytest.raises(PayloadError, match="payload: wanted JSON in UTF-8"):
-        decoded(JSON, b"{")
+        decode_payload(JSON, b"{")
 
 
-def test_the_size_is_bounded_whatever_the_codec():
-    assert encoded(Reversed(), "x" * 10, most=10) == b"x" * 10
+def test_the_size_is_bounded_for_every_codec():
+    assert encode_payload(Reversed(), "x" * 10, most=10) == b"x" * 10
     with pytest.raises(PayloadError, match="payload: wanted at most 10 bytes, got 11 bytes"):
-        encoded(Reversed(), "x" * 11, most=10)
-    with pytest.raises(PayloadError, match=f"wanted at most {bounds.MAX_PAYLOAD} bytes"):
-        encoded(JSON, "x" * bounds.MAX_PAYLOAD)
+        encode_payload(Reversed(), "x" * 11, most=10)
+    with pytest.raises(PayloadError, match=f"wanted at most {bounds.MAX_PAYLOAD_BYTES} bytes"):
+        encode_payload(JSON, "x" * bounds.MAX_PAYLOAD_BYTES)

@@ -1,4 +1,4 @@
-"""The envelope: nothing is lost, nothing strange is accepted, and the identity is what never changes."""
+"""The envelope: no field is lost, invalid fields are refused, and the identity covers the fields that never change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from holdfast.model.job import JobRecord, State
 from holdfast.model.request import META_RETRY, JobRequest
 from holdfast.model.retry import Linear, parse
 from holdfast.wire.codec import JSON
-from holdfast.wire.envelope import META_CODEC, VERSION, Opened, from_envelope, identity_bytes, to_envelope
+from holdfast.wire.envelope import META_CODEC, VERSION, EnvelopeContent, from_envelope, identity_bytes, to_envelope
 from holdfast.wire.records import to_record
 
 NAMES = st.from_regex(r"\A[A-Za-z0-9._:-]{1,20}\Z")
@@ -57,7 +57,7 @@ def records(draw: st.DrawFn) -> JobRecord:
         payload=draw(PAYLOADS),
         priority=draw(st.integers(0, 9)),
         run_at=maybe(INSTANTS),
-        timeout=maybe(st.integers(1, bounds.MAX_LENGTH)),
+        timeout=maybe(st.integers(1, bounds.MAX_DURATION)),
         created_at=draw(INSTANTS),
         attempts=draw(st.integers(0, max_attempts)),
         max_attempts=max_attempts,
@@ -83,36 +83,36 @@ def records(draw: st.DrawFn) -> JobRecord:
 RECORD = JobRecord(id="j1", type="mail.send", queue="mail", payload=b'{"to":"ada"}', created_at=1_000)
 
 
-# Without loss -----------------------------------------------------------------------------------------------
+# Round trips -----------------------------------------------------------------------------------------------
 
 
 @given(records(), NAMES)
-def test_every_record_comes_back_as_it_was(record: JobRecord, space: str):
-    opened = from_envelope(to_envelope(record, space=space))
-    assert opened == Opened(record, space)
-    assert isinstance(opened.job.state, State)
+def test_reading_an_envelope_returns_an_equal_record(record: JobRecord, space: str):
+    content = from_envelope(to_envelope(record, space=space))
+    assert content == EnvelopeContent(record, space)
+    assert isinstance(content.job.state, State)
 
 
 @given(records())
 def test_an_envelope_is_one_compact_json_object_with_every_field(record: JobRecord):
     envelope = to_envelope(record)
-    held = json.loads(envelope)
-    assert list(held) == list(json.loads(to_envelope(RECORD)))
-    assert held["job"] == record.type
-    assert held["identifier"] == record.id
-    assert held["maxRetries"] == record.max_attempts - 1
-    assert held["schedule"] == record.requested_run_at
+    fields_ = json.loads(envelope)
+    assert list(fields_) == list(json.loads(to_envelope(RECORD)))
+    assert fields_["job"] == record.type
+    assert fields_["identifier"] == record.id
+    assert fields_["maxRetries"] == record.max_attempts - 1
+    assert fields_["schedule"] == record.requested_run_at
 
 
 @pytest.mark.parametrize(
     "payload", [b"null", b'{ "a" : 1.50 }', b'{"a":1,"a":2}', b'"\\u00e9"', "é".join('""').encode()]
 )
-def test_json_stands_in_the_envelope_byte_for_byte(payload: bytes):
+def test_json_is_in_the_envelope_byte_for_byte(payload: bytes):
     assert b'"encoding":"json","payload":%b,' % payload in to_envelope(replace(RECORD, payload=payload))
 
 
 @pytest.mark.parametrize("payload", [b"", b" 1", b"1\n", b"\xff", b"{", b"[" * 65 + b"]" * 65, b"1" * 30, b"\x00" * 9])
-def test_other_bytes_stand_in_it_as_base64(payload: bytes):
+def test_other_bytes_are_in_the_envelope_as_base64(payload: bytes):
     envelope = to_envelope(replace(RECORD, payload=payload))
     assert json.loads(envelope)["encoding"] == "base64"
     assert from_envelope(envelope).job.payload == payload
@@ -124,14 +124,14 @@ def test_a_payload_of_another_codec_is_base64_even_if_it_looks_like_json():
     assert from_envelope(to_envelope(record)).job == record
 
 
-def test_a_job_without_status_is_new_and_scheduled_as_asked():
-    held = json.loads(to_envelope(replace(RECORD, run_at=7, requested_run_at=7)))
-    del held["status"]
-    job = from_envelope(json.dumps(held).encode()).job
+def test_a_job_without_a_status_is_new_and_scheduled_as_requested():
+    fields_ = json.loads(to_envelope(replace(RECORD, run_at=7, requested_run_at=7)))
+    del fields_["status"]
+    job = from_envelope(json.dumps(fields_).encode()).job
     assert (job.state, job.run_at, job.crashes, job.max_crashes) == (State.READY, 7, 0, 3)
 
 
-def test_a_text_that_utf8_cannot_write_is_refused():
+def test_a_text_that_utf8_cannot_encode_is_refused():
     with pytest.raises(PayloadError, match="wanted texts without lone surrogates"):
         to_envelope(replace(RECORD, last_error="\udcff"))
 
@@ -141,13 +141,13 @@ def test_meta_that_json_cannot_hold_is_refused():
         to_envelope(replace(RECORD, meta={"a": math.nan}))
 
 
-# Untrusted --------------------------------------------------------------------------------------------------
+# Untrusted input --------------------------------------------------------------------------------------------------
 
 
 def changed(**changes: object) -> bytes:
-    held = json.loads(to_envelope(replace(RECORD, signature="k1:00ff")))
-    held.update(changes)
-    return json.dumps({key: value for key, value in held.items() if value is not ...}).encode()
+    fields_ = json.loads(to_envelope(replace(RECORD, signature="k1:00ff")))
+    fields_.update(changes)
+    return json.dumps({key: value for key, value in fields_.items() if value is not ...}).encode()
 
 
 LONG = "x" * 5000
@@ -182,7 +182,7 @@ LONG = "x" * 5000
         ("createdAt", "2027-01-15T08:00:00Z"),
         ("schedule", -1),
         ("timeout", 0),
-        ("timeout", bounds.MAX_LENGTH + 1),
+        ("timeout", bounds.MAX_DURATION + 1),
         ("maxRetries", -1),
         ("maxRetries", bounds.MAX_COUNT),
         ("attempts", -1),
@@ -202,11 +202,11 @@ LONG = "x" * 5000
         ("status", []),
     ],
 )
-def test_what_does_not_fit_is_refused_by_the_name_of_its_field(field: str, value: object):
+def test_an_invalid_value_is_refused_with_the_name_of_its_field(field: str, value: object):
     with pytest.raises(PayloadError) as refused:
         from_envelope(changed(**{field: value}))
-    named = {"encoding": ("envelope.encoding", "envelope.payload")}.get(field, (f"envelope.{field}",))
-    assert refused.value.field in named
+    names = {"encoding": ("envelope.encoding", "envelope.payload")}.get(field, (f"envelope.{field}",))
+    assert refused.value.field in names
     assert refused.value.wanted
     assert len(str(refused.value)) < 400
 
@@ -218,16 +218,16 @@ def test_what_does_not_fit_is_refused_by_the_name_of_its_field(field: str, value
         ("runAt", -1),
         ("crashes", -1),
         ("maxCrashes", 0),
-        ("lastError", "x" * (bounds.MAX_ERROR + 1)),
+        ("lastError", "x" * (bounds.MAX_ERROR_CHARACTERS + 1)),
         ("lastError", None),
         ("failedAt", bounds.MAX_INSTANT + 1),
-        ("deadReason", "x" * (bounds.MAX_REASON + 1)),
+        ("deadReason", "x" * (bounds.MAX_REASON_CHARACTERS + 1)),
         ("deadAt", 1.5),
         ("result", "not base64!"),
         ("colour", "red"),
     ],
 )
-def test_a_status_that_does_not_fit_is_refused_by_the_name_of_its_field(field: str, value: object):
+def test_an_invalid_status_is_refused_with_the_name_of_its_field(field: str, value: object):
     with pytest.raises(PayloadError) as refused:
         from_envelope(changed(status={field: value}))
     assert refused.value.field == f"envelope.status.{field}"
@@ -238,7 +238,7 @@ def test_an_unknown_field_is_refused():
         from_envelope(changed(colour="red"))
 
 
-def test_another_version_is_named_even_if_its_fields_are_strange_too():
+def test_the_error_for_another_version_names_the_version_even_if_fields_are_unknown():
     with pytest.raises(PayloadError, match=r"envelope\.version: wanted 1, the one known here, got 2"):
         from_envelope(changed(version=2, colour="red", job=...))
 
@@ -248,7 +248,7 @@ def test_a_key_id_without_a_signature_is_refused():
         from_envelope(changed(_sig=None))
 
 
-def test_a_codec_in_meta_wants_base64():
+def test_a_codec_in_meta_requires_base64():
     with pytest.raises(PayloadError, match=r"envelope\.encoding: wanted base64"):
         from_envelope(changed(meta={META_CODEC: "msgpack"}))
 
@@ -287,19 +287,19 @@ def test_a_payload_beyond_the_bounds_is_refused_with_its_place(payload: bytes, f
     ],
     ids=lambda data: repr(data[:24]),
 )
-def test_what_is_no_envelope_is_refused(data: bytes):
+def test_bytes_that_are_not_an_envelope_are_refused(data: bytes):
     with pytest.raises(PayloadError, match=r"^envelope"):
         from_envelope(data)
 
 
 @given(st.binary(max_size=100))
-def test_any_bytes_are_an_envelope_or_a_payload_error(data: bytes):
+def test_random_bytes_raise_payload_error(data: bytes):
     with pytest.raises(PayloadError):
         from_envelope(data)
 
 
 @given(records(), st.data())
-def test_a_damaged_envelope_is_refused_or_still_an_envelope(record: JobRecord, data: st.DataObject):
+def test_a_damaged_envelope_is_refused_or_is_still_valid(record: JobRecord, data: st.DataObject):
     envelope = bytearray(to_envelope(record))
     at = data.draw(st.integers(0, len(envelope) - 1))
     envelope[at] = data.draw(st.integers(0, 255))
@@ -346,7 +346,7 @@ OTHER: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(JobRecord)])
-def test_the_identity_covers_exactly_what_never_changes(field: str):
+def test_the_identity_covers_exactly_the_fields_that_never_change(field: str):
     differs = identity_bytes(replace(RECORD, **{field: OTHER[field]})) != identity_bytes(RECORD)
     assert differs == (field not in CHANGES)
 
@@ -359,27 +359,27 @@ def test_the_identity_covers_the_space_and_the_key_but_not_the_signature():
     assert identity_bytes(signed, key_id="k2") != identity_bytes(signed)
 
 
-def test_equal_payloads_have_one_identity_however_they_are_written():
+def test_equal_payloads_have_one_identity_in_any_json_notation():
     ways = [b'{"a":1,"b":"\\u00e9"}', '{"b":"é","a":1}'.encode(), b'{ "a": 1, "b": "\\u00E9" }']
     assert len({identity_bytes(replace(RECORD, payload=way)) for way in ways}) == 1
 
 
-def test_a_whole_number_and_a_float_are_not_the_same():
+def test_a_whole_number_and_a_float_have_different_identities():
     assert identity_bytes(replace(RECORD, payload=b"1")) != identity_bytes(replace(RECORD, payload=b"1.0"))
 
 
 @given(records())
-def test_the_identity_survives_the_journey(record: JobRecord):
+def test_the_identity_survives_a_round_trip(record: JobRecord):
     assert identity_bytes(from_envelope(to_envelope(record)).job) == identity_bytes(record)
 
 
-def by_the_page(value: object) -> str:
-    """Canonical JSON as docs/envelope.md describes it, written a second time and without msgspec."""
+def documented_json(value: object) -> str:
+    """Canonical JSON as docs/envelope.md describes it: a second implementation, without msgspec."""
     if isinstance(value, dict):
         members = sorted(value.items(), key=lambda member: [ord(character) for character in member[0]])
-        return "{" + ",".join(f"{by_the_page(key)}:{by_the_page(item)}" for key, item in members) + "}"
+        return "{" + ",".join(f"{documented_json(key)}:{documented_json(item)}" for key, item in members) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(map(by_the_page, value)) + "]"
+        return "[" + ",".join(map(documented_json, value)) + "]"
     if isinstance(value, float):
         return number(value)
     return json.dumps(value, ensure_ascii=False)
@@ -395,13 +395,13 @@ def number(value: float) -> str:
 
 
 @given(VALUES)
-def test_the_canonical_form_is_the_one_that_the_page_describes(value: object):
+def test_the_canonical_form_is_the_documented_one(value: object):
     identity = identity_bytes(replace(RECORD, payload=JSON.encode(value)))
-    assert identity == by_the_page(msgspec.json.decode(identity)).encode()
-    assert f'"payload":{by_the_page(value)},"priority"'.encode() in identity
+    assert identity == documented_json(msgspec.json.decode(identity)).encode()
+    assert f'"payload":{documented_json(value)},"priority"'.encode() in identity
 
 
-def test_a_jobs_own_retry_policy_travels_in_meta_and_is_signed():
+def test_the_retry_policy_of_a_job_is_in_meta_and_is_signed():
     policy = Linear(timedelta(seconds=10), max_delay=timedelta(minutes=5))
     record = to_record(JobRequest(type="t", retry=policy), now=1)
     envelope = to_envelope(record)

@@ -30,7 +30,7 @@ class Upper:
         return data.decode().lower()
 
 
-def reserved(record: JobRecord) -> Reservation:
+def reserve(record: JobRecord) -> Reservation:
     return Reservation(job=record, lease=Lease(job_id=record.id, token="7.ff", fence=7, expires_at=NOW + 1))
 
 
@@ -80,14 +80,14 @@ def test_every_field_of_a_request_reaches_the_record():
     )
 
 
-def test_a_delay_counts_from_now_and_none_at_all_is_at_once():
+def test_a_delay_counts_from_now_and_a_delay_of_zero_is_no_delay():
     later = to_record(JobRequest(type="t", delay=timedelta(seconds=5)), now=NOW)
     assert later.run_at == later.requested_run_at == NOW + 5_000_000
     at_once = to_record(JobRequest(type="t", delay=timedelta(0)), now=NOW)
     assert at_once.run_at is at_once.requested_run_at is None
 
 
-def test_ids_grow():
+def test_ids_grow_with_time():
     ids = [to_record(JobRequest(type="t"), now=NOW).id for _ in range(1000)]
     assert ids == sorted(set(ids))
 
@@ -95,23 +95,23 @@ def test_ids_grow():
 def test_the_payload_and_meta_are_bounded():
     with pytest.raises(PayloadError, match="payload: wanted at most 9 bytes, got 10 bytes"):
         to_record(JobRequest(type="t", payload="x" * 8), now=NOW, max_payload=9)
-    with pytest.raises(PayloadError, match=f"meta: wanted at most {bounds.MAX_META} bytes"):
-        to_record(JobRequest(type="t", meta={"a": "x" * bounds.MAX_META}), now=NOW)
+    with pytest.raises(PayloadError, match=f"meta: wanted at most {bounds.MAX_META_BYTES} bytes"):
+        to_record(JobRequest(type="t", meta={"a": "x" * bounds.MAX_META_BYTES}), now=NOW)
     with pytest.raises(PayloadError, match=r"meta\.a: wanted a JSON value"):
         to_record(JobRequest(type="t", meta={"a": object()}), now=NOW)
 
 
 def test_a_record_does_not_change_with_the_callers_meta():
-    mine: dict[str, object] = {"a": [1]}
-    record = to_record(JobRequest(type="t", meta=mine), now=NOW)
-    mine["a"] = "changed"
+    meta: dict[str, object] = {"a": [1]}
+    record = to_record(JobRequest(type="t", meta=meta), now=NOW)
+    meta["a"] = "changed"
     assert record.meta == {"a": [1]}
 
 
-def test_a_handler_sees_the_work_and_nothing_of_the_queue():
+def test_a_handler_sees_the_job_without_its_state_in_the_store():
     request = JobRequest(type="t", payload={"a": [1.5, None]}, delay=timedelta(seconds=5), domain="d", meta={"b": 1})
     record = to_record(request, now=NOW)
-    job = to_job(reserved(record))
+    job = to_job(reserve(record))
     assert job.payload == {"a": [1.5, None]}
     assert (job.id, job.type, job.queue, job.domain, job.meta) == (record.id, "t", "default", "d", {"b": 1})
     assert job.created_at == datetime(2027, 1, 15, 8, tzinfo=UTC)
@@ -124,30 +124,30 @@ def test_another_codec_is_named_in_meta_and_hidden_from_the_handler():
     record = to_record(JobRequest(type="t", payload="abc", meta={"a": 1}), now=NOW, codec=Upper())
     assert record.payload == b"ABC"
     assert record.meta == {"a": 1, META_CODEC: "upper"}
-    job = to_job(reserved(record), Upper())
+    job = to_job(reserve(record), Upper())
     assert (job.payload, job.meta) == ("abc", {"a": 1})
 
 
-def test_a_policy_of_its_own_is_text_in_meta_and_hidden_from_the_handler():
+def test_a_retry_policy_is_a_text_in_meta_and_hidden_from_the_handler():
     policy = Exponential(timedelta(seconds=1), max_delay=timedelta(minutes=90))
     record = to_record(JobRequest(type="t", retry=policy), now=NOW)
     assert record.meta == {"holdfast.retry": "exponential(1s, x2, max 1h30m, full jitter)"}
-    beside = to_record(JobRequest(type="t", payload="abc", retry=policy, meta={"a": 1}), now=NOW, codec=Upper())
-    assert beside.meta == {"a": 1, META_CODEC: "upper", META_RETRY: record.meta[META_RETRY]}
-    assert to_job(reserved(beside), Upper()).meta == {"a": 1}
+    both = to_record(JobRequest(type="t", payload="abc", retry=policy, meta={"a": 1}), now=NOW, codec=Upper())
+    assert both.meta == {"a": 1, META_CODEC: "upper", META_RETRY: record.meta[META_RETRY]}
+    assert to_job(reserve(both), Upper()).meta == {"a": 1}
 
 
-def test_the_codec_of_the_record_counts_not_the_one_at_hand(monkeypatch):
+def test_the_codec_that_the_record_names_is_used(monkeypatch):
     monkeypatch.setattr(codecs, "_registered", dict(codecs._registered))
     record = to_record(JobRequest(type="t", payload="abc"), now=NOW, codec=Upper())
     with pytest.raises(InvalidInput, match=r"codec: wanted one of .*json.*, got 'upper'"):
-        to_job(reserved(record))
-    codecs.register(Upper())
-    assert to_job(reserved(record)).payload == "abc"
-    assert to_job(reserved(to_record(JobRequest(type="t", payload=1), now=NOW)), Upper()).payload == 1
+        to_job(reserve(record))
+    codecs.register_codec(Upper())
+    assert to_job(reserve(record)).payload == "abc"
+    assert to_job(reserve(to_record(JobRequest(type="t", payload=1), now=NOW)), Upper()).payload == 1
 
 
 def test_an_unreadable_payload_is_a_payload_error():
     broken = JobRecord(id="j", type="t", queue="q", payload=b"\xff", created_at=0, state=State.INFLIGHT)
     with pytest.raises(PayloadError, match="payload: wanted JSON in UTF-8"):
-        to_job(reserved(broken))
+        to_job(reserve(broken))

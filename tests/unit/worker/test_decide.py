@@ -1,4 +1,4 @@
-"""From outcome to settlement, and through a real store to what becomes of the job."""
+"""From an outcome to its settlement, and through a real store to the state of the job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
 from holdfast.worker import control
 from holdfast.worker.decide import decide
 from holdfast.worker.outcome import (
-    MAX_MESSAGE,
+    MAX_MESSAGE_CHARACTERS,
     BadPayload,
     Cancelled,
     Crashed,
@@ -48,7 +48,7 @@ def job(**fields) -> JobRecord:
     return JobRecord(**{"id": "j1", "type": "t", "queue": "default", "payload": b"1", "created_at": 1, **fields})
 
 
-def decided(outcome: Outcome, policy=POLICY, *, attempts: int = 1, random: float = 0.5) -> Settlement:
+def settlement_of(outcome: Outcome, policy=POLICY, *, attempts: int = 1, random: float = 0.5) -> Settlement:
     return decide(job(attempts=attempts), LEASE, outcome, policy, random=random, started_at=5)
 
 
@@ -115,10 +115,10 @@ EXPECTED: list[tuple[Outcome, Settlement]] = [
 
 @pytest.mark.parametrize(("outcome", "settlement"), EXPECTED, ids=lambda value: type(value).__name__)
 def test_each_outcome_has_its_settlement(outcome: Outcome, settlement: Settlement):
-    assert decided(outcome) == settlement
+    assert settlement_of(outcome) == settlement
 
 
-def test_every_outcome_is_examined_here():
+def test_every_outcome_has_a_case_above():
     assert {type(outcome) for outcome, _ in EXPECTED} == set(get_args(Outcome))
 
 
@@ -135,13 +135,13 @@ def store(clock: ManualClock) -> Store:
     return connect("memory://", clock=clock)
 
 
-def reserved(store: Store, **fields) -> Reservation:
+def enqueue_and_reserve(store: Store, **fields) -> Reservation:
     store.enqueue([job(**fields)])
     [reservation] = store.reserve(["default"], limit=1, lease_for=HOUR)
     return reservation
 
 
-def after(store: Store, reservation: Reservation, outcome: Outcome, policy=POLICY) -> JobRecord:
+def settle(store: Store, reservation: Reservation, outcome: Outcome, policy=POLICY) -> JobRecord:
     settlement = decide(reservation.job, reservation.lease, outcome, policy, random=0.5)
     assert store.settle([settlement]) == [None]
     record = store.get(reservation.job.id)
@@ -154,122 +154,124 @@ FAILURES = [Failed(error="e"), TimedOut(after=1), OutOfCpu(limit=1), Crashed(how
 
 @pytest.mark.parametrize("outcome", FAILURES, ids=lambda outcome: type(outcome).__name__)
 def test_a_failure_waits_for_its_delay_while_attempts_are_left(store: Store, clock: ManualClock, outcome: Outcome):
-    record = after(store, reserved(store, max_attempts=2), outcome)
+    record = settle(store, enqueue_and_reserve(store, max_attempts=2), outcome)
     assert (record.state, record.attempts, record.run_at) == (State.READY, 1, clock.now() + 7 * SECOND)
     assert record.last_error
 
 
 @pytest.mark.parametrize("outcome", [*FAILURES, RetryAsked(after=SECOND)], ids=lambda outcome: type(outcome).__name__)
-def test_a_failure_of_the_last_attempt_is_a_dead_letter(store: Store, outcome: Outcome):
-    record = after(store, reserved(store, max_attempts=1), outcome)
+def test_the_failure_of_the_last_attempt_makes_a_dead_letter(store: Store, outcome: Outcome):
+    record = settle(store, enqueue_and_reserve(store, max_attempts=1), outcome)
     assert (record.state, record.dead_reason) == (State.DEAD, "attempts exhausted")
 
 
 @pytest.mark.parametrize("outcome", [Snoozed(delay=1), Interrupted(), UnknownType()], ids=lambda o: type(o).__name__)
-def test_what_is_given_back_has_used_no_attempt(store: Store, outcome: Outcome):
-    record = after(store, reserved(store, max_attempts=1), outcome)
+def test_a_released_job_has_used_no_attempt(store: Store, outcome: Outcome):
+    record = settle(store, enqueue_and_reserve(store, max_attempts=1), outcome)
     assert (record.state, record.attempts) == (State.READY, 0)
 
 
-def test_a_job_of_days_may_be_interrupted(store: Store, clock: ManualClock):
-    reservation = reserved(store)
+def test_a_job_that_runs_for_days_may_be_interrupted(store: Store, clock: ManualClock):
+    reservation = enqueue_and_reserve(store)
     for _ in range(3 * 24):
         clock.advance(HOUR - 1)
         store.extend([reservation.lease], lease_for=HOUR)
-    assert after(store, reservation, Interrupted()).state is State.READY
+    assert settle(store, reservation, Interrupted()).state is State.READY
 
 
-def test_a_type_that_stays_unknown_is_a_dead_letter_after_an_hour(store: Store, clock: ManualClock):
-    record = after(store, reserved(store), UnknownType())
+def test_a_job_whose_type_stays_unknown_is_a_dead_letter_after_an_hour(store: Store, clock: ManualClock):
+    record = settle(store, enqueue_and_reserve(store), UnknownType())
     started = clock.now()
     while record.state is State.READY:
         clock.advance(10 * SECOND)
         [reservation] = store.reserve(["default"], limit=1, lease_for=HOUR)
-        record = after(store, reservation, UnknownType())
+        record = settle(store, reservation, UnknownType())
     assert (record.state, record.dead_reason) == (State.DEAD, "released too long")
     assert HOUR - 30 * SECOND < clock.now() - started <= HOUR
 
 
 def test_a_cancelled_attempt_makes_the_job_cancelled(store: Store):
-    reservation = reserved(store)
+    reservation = enqueue_and_reserve(store)
     store.cancel(["j1"])
-    record = after(store, reservation, Cancelled(error="stopped at row 7"))
+    record = settle(store, reservation, Cancelled(error="stopped at row 7"))
     assert (record.state, record.last_error) == (State.CANCELLED, "stopped at row 7")
 
 
-def test_what_succeeds_in_spite_of_a_cancellation_is_done(store: Store):
-    reservation = reserved(store)
+def test_a_job_that_succeeds_in_spite_of_a_cancel_request_is_done(store: Store):
+    reservation = enqueue_and_reserve(store)
     store.cancel(["j1"])
-    assert after(store, reservation, Succeeded(result=b"1")).state is State.DONE
+    assert settle(store, reservation, Succeeded(result=b"1")).state is State.DONE
 
 
-# Policies that misbehave ------------------------------------------------------------------------------------
+# Policies that fail ------------------------------------------------------------------------------------
 
 
 def broken(_: int) -> timedelta:
     raise KeyError("backoff")
 
 
-class Gives:
-    """A policy that is none of ours."""
+class Returning:
+    """A policy that returns any value."""
 
-    def __init__(self, given: object) -> None:
-        self.given = given
+    def __init__(self, value: object) -> None:
+        self.value = value
 
     def delay(self, *_: object) -> object:
-        return self.given
+        return self.value
 
 
-@pytest.mark.parametrize("policy", [Custom(broken), Gives(timedelta(seconds=-1)), Gives(timedelta.max), Gives(5)])
-def test_a_policy_that_fails_is_reported_and_the_default_asked(policy):
-    settlement = decided(Failed(error="ValueError: 1"), policy)
+@pytest.mark.parametrize(
+    "policy", [Custom(broken), Returning(timedelta(seconds=-1)), Returning(timedelta.max), Returning(5)]
+)
+def test_a_policy_that_fails_is_reported_and_the_default_policy_is_used(policy):
+    settlement = settlement_of(Failed(error="ValueError: 1"), policy)
     assert isinstance(settlement, Retry)
     assert settlement.delay == DEFAULT.delay(1, 0.5) // timedelta(microseconds=1)
-    assert settlement.error.startswith("ValueError: 1\nThe retry policy failed, the default one was asked: ")
+    assert settlement.error.startswith("ValueError: 1\nThe retry policy failed, the default policy was used: ")
 
 
-def test_no_policy_is_asked_when_no_attempt_is_left():
-    settlement = decided(Failed(error="e"), Custom(broken), attempts=25)
+def test_no_policy_is_called_when_no_attempt_is_left():
+    settlement = settlement_of(Failed(error="e"), Custom(broken), attempts=25)
     assert settlement == Retry(LEASE, error="e", started_at=5)
 
 
 @given(attempts=st.integers(1, bounds.MAX_COUNT), random=st.floats(0, 1, exclude_max=True))
-def test_any_attempt_and_any_chance_make_a_settlement(attempts: int, random: float):
-    assert isinstance(decided(Failed(error="e"), DEFAULT, attempts=attempts, random=random), Retry)
+def test_any_attempt_and_any_random_number_make_a_settlement(attempts: int, random: float):
+    assert isinstance(settlement_of(Failed(error="e"), DEFAULT, attempts=attempts, random=random), Retry)
 
 
 # Results, exits, error texts --------------------------------------------------------------------------------
 
 
-def test_a_result_that_no_store_would_keep_is_refused_before_it_is_decided():
+def test_a_result_that_is_too_large_is_refused_before_the_settlement_is_made():
     with pytest.raises(PayloadError, match="result: wanted at most"):
-        Succeeded(result=bytes(bounds.MAX_STORED_PAYLOAD + 1))
+        Succeeded(result=bytes(bounds.MAX_STORED_PAYLOAD_BYTES + 1))
 
 
 @pytest.mark.parametrize(
     ("code", "how"), [(0, "exit code 0"), (3, "exit code 3"), (-9, "killed by SIGKILL"), (-50, "killed by signal 50")]
 )
-def test_a_crash_says_how(code: int, how: str):
+def test_a_crash_names_the_exit_code_or_the_signal(code: int, how: str):
     assert Crashed.from_exit(code) == Crashed(how=how)
 
 
-def caught(error: BaseException, cause: BaseException | None = None) -> BaseException:
+def raise_and_catch(error: BaseException, cause: BaseException | None = None) -> BaseException:
     try:
-        raise error from cause  # noqa: TRY301 - a traceback is what is wanted
+        raise error from cause  # noqa: TRY301 - the test needs a traceback
     except BaseException as raised:
         return raised
 
 
-def test_an_error_text_says_what_first_and_then_where():
-    first, *rest = error_text(caught(ValueError("bad"))).splitlines()
+def test_an_error_text_has_the_message_first_and_then_the_traceback():
+    first, *rest = error_text(raise_and_catch(ValueError("bad"))).splitlines()
     assert first == "ValueError: bad"
     assert "test_decide.py" in rest[0]
     assert "raise error from cause" in rest[1]
 
 
-def test_causes_and_members_of_groups_follow():
-    group = ExceptionGroup("both", [caught(ValueError("one")), caught(KeyError("two"))])
-    text = error_text(caught(group, caught(OSError("disk"))))
+def test_an_error_text_includes_causes_and_members_of_groups():
+    group = ExceptionGroup("both", [raise_and_catch(ValueError("one")), raise_and_catch(KeyError("two"))])
+    text = error_text(raise_and_catch(group, raise_and_catch(OSError("disk"))))
     heads = [line for line in text.splitlines() if not line.startswith(" ")]
     assert heads == [
         "ExceptionGroup: both (2 sub-exceptions)",
@@ -279,7 +281,7 @@ def test_causes_and_members_of_groups_follow():
     ]
 
 
-def test_what_was_being_handled_follows_unless_it_is_suppressed():
+def test_an_error_text_includes_the_context_unless_it_is_suppressed():
     error = KeyError("outer")
     error.__context__ = ValueError("inner")
     assert error_text(error) == "KeyError: 'outer'\nwhile handling ValueError: inner"
@@ -298,34 +300,34 @@ class Mute(Exception):
         raise RuntimeError("not even this")
 
 
-def test_an_error_text_is_bounded_whatever_was_raised():
+def test_an_error_text_is_bounded_for_any_exception():
     try:
         deep(200)
     except ValueError as error:
         text = error_text(error)
-    assert len(text) < 3 * MAX_MESSAGE
+    assert len(text) < 3 * MAX_MESSAGE_CHARACTERS
     assert "in deep" in text
-    assert "Mute" in error_text(caught(Mute()))
+    assert "Mute" in error_text(raise_and_catch(Mute()))
     chained: BaseException = ValueError(0)
     for number in range(1000):
-        chained = caught(ValueError(number), chained)
-    assert len(error_text(chained)) <= bounds.MAX_ERROR
-    loop = caught(ValueError("loop"))
+        chained = raise_and_catch(ValueError(number), chained)
+    assert len(error_text(chained)) <= bounds.MAX_ERROR_CHARACTERS
+    loop = raise_and_catch(ValueError("loop"))
     loop.__context__ = loop
     assert error_text(loop).startswith("ValueError: loop")
 
 
-# What handlers say ------------------------------------------------------------------------------------------
+# Control values of handlers ------------------------------------------------------------------------------------------
 
 
-def test_the_choices_of_a_handler_are_checked_and_kept_in_microseconds():
+def test_control_values_are_checked_and_kept_in_microseconds():
     assert (control.Retry().after, str(control.Retry())) == (None, "asked for a retry")
     asked = control.Retry(after=timedelta(seconds=2), reason="closed")
     assert (asked.after, asked.reason, str(asked)) == (2 * SECOND, "closed", "closed")
     snooze = control.Snooze(for_=timedelta(seconds=2))
     assert (snooze.delay, snooze.budget, str(snooze)) == (2 * SECOND, DAY, "snoozed")
     assert control.Snooze(timedelta(days=3)).budget == 6 * DAY
-    assert control.Snooze(timedelta(days=30_000)).budget == bounds.MAX_LENGTH
+    assert control.Snooze(timedelta(days=30_000)).budget == bounds.MAX_DURATION
     assert str(control.Unrecoverable()) == "unrecoverable"
     with pytest.raises(InvalidInput, match="for_: wanted a timedelta, got 5"):
         control.Snooze(5)  # type: ignore[arg-type]
@@ -344,6 +346,6 @@ def test_the_choices_of_a_handler_are_checked_and_kept_in_microseconds():
     ],
     ids=lambda choice: type(choice).__name__,
 )
-def test_a_choice_survives_pickling(choice: control.Control):
-    again = pickle.loads(pickle.dumps(choice))
-    assert (type(again), vars(again), str(again)) == (type(choice), vars(choice), str(choice))
+def test_control_values_survive_pickling(choice: control.Control):
+    copy = pickle.loads(pickle.dumps(choice))
+    assert (type(copy), vars(copy), str(copy)) == (type(choice), vars(choice), str(choice))

@@ -4,52 +4,62 @@ import threading
 
 import pytest
 
-from holdfast.worker.interpreter import LONG_TURN, RARELY, old_values_left_alone, rarely_disturbed
+from holdfast.worker.interpreter import (
+    GC_THRESHOLD_OBJECTS,
+    SWITCH_INTERVAL_SECONDS,
+    gc_frozen,
+    tuned_interpreter,
+)
 
 
 @pytest.fixture(autouse=True)
-def _as_before():
-    before, turn = gc.get_threshold(), sys.getswitchinterval()
+def _restore_interpreter():
+    thresholds, switch_interval = gc.get_threshold(), sys.getswitchinterval()
     yield
-    gc.set_threshold(*before)
-    sys.setswitchinterval(turn)
+    gc.set_threshold(*thresholds)
+    sys.setswitchinterval(switch_interval)
     gc.unfreeze()
 
 
-def test_old_values_are_left_alone_for_as_long_as_a_worker_runs():
-    with old_values_left_alone():
+def test_existing_objects_are_excluded_from_garbage_collection_while_a_worker_runs():
+    with gc_frozen():
         assert gc.get_freeze_count() > 0
     assert gc.get_freeze_count() == 0
 
 
-def test_what_the_app_has_frozen_itself_stays_so():
+def test_objects_that_the_app_has_frozen_stay_frozen():
     gc.freeze()
-    with old_values_left_alone():
+    with gc_frozen():
         pass
     assert gc.get_freeze_count() > 0
 
 
-@pytest.mark.parametrize(("before", "then"), [(700, RARELY), (2 * RARELY, 2 * RARELY), (0, 0)])
-def test_garbage_is_looked_for_rarely_and_never_if_it_was_never(before, then):
+@pytest.mark.parametrize(
+    ("before", "expected"), [(700, GC_THRESHOLD_OBJECTS), (2 * GC_THRESHOLD_OBJECTS, 2 * GC_THRESHOLD_OBJECTS), (0, 0)]
+)
+def test_garbage_is_collected_rarely_and_never_if_collection_was_off(before, expected):
     gc.set_threshold(before, 11, 12)
-    with rarely_disturbed():
-        assert gc.get_threshold() == (then, 11, 12)
+    with tuned_interpreter():
+        assert gc.get_threshold() == (expected, 11, 12)
     assert gc.get_threshold() == (before, 11, 12)
 
 
-@pytest.mark.parametrize(("before", "then"), [(0.005, LONG_TURN), (2 * LONG_TURN, 2 * LONG_TURN)])
-def test_threads_take_long_turns_and_not_shorter_ones_than_before(before, then):
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [(0.005, SWITCH_INTERVAL_SECONDS), (2 * SWITCH_INTERVAL_SECONDS, 2 * SWITCH_INTERVAL_SECONDS)],
+)
+def test_threads_switch_rarely_and_not_more_often_than_before(before, expected):
     sys.setswitchinterval(before)
-    with rarely_disturbed():
-        assert sys.getswitchinterval() == pytest.approx(then)
+    with tuned_interpreter():
+        assert sys.getswitchinterval() == pytest.approx(expected)
     assert sys.getswitchinterval() == pytest.approx(before)
 
 
-def test_a_worker_in_a_thread_leaves_the_process_as_it_is():
+def test_a_worker_outside_of_the_main_thread_changes_no_setting():
     seen = []
 
     def work():
-        with rarely_disturbed():
+        with tuned_interpreter():
             seen.append((gc.get_threshold(), sys.getswitchinterval()))
 
     before = gc.get_threshold(), sys.getswitchinterval()

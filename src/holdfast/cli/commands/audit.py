@@ -1,4 +1,4 @@
-"""``holdfast audit``: the laws, proven on a whole history, with a certificate or the evidence against it."""
+"""``holdfast audit``: check the laws on a whole history; print a certificate, or the violations."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli import json_values
-from holdfast.cli.optional_packages import history_at, master_option, spark_engine
+from holdfast.cli.command import Command
 from holdfast.cli.output import Column
-from holdfast.cli.session import Code, Command, Session, Stop, pass_session
+from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
+from holdfast.cli.spark_access import load_spark, master_option, open_history
 from holdfast.clock import monotonic
 
 if TYPE_CHECKING:
@@ -17,38 +18,40 @@ if TYPE_CHECKING:
 
 
 @click.command("audit", cls=Command)
-@click.option("--history", "folder", metavar="DIR", help="Of `history sync`; by default what the store still holds.")
+@click.option(
+    "--history", "folder", metavar="DIR", help="A folder of `history sync`; by default the store's own ledger."
+)
 @master_option
-@click.option("--json", "as_json", is_flag=True, help="JSON: the certificate, violations with their facts.")
+@click.option("--json", "as_json", is_flag=True, help="JSON: the certificate, and every violation with its facts.")
 @pass_session
 def audit(session: Session, *, folder: str | None, master: str | None, as_json: bool) -> None:
-    """Prove on Spark that no law was broken, or show where.
+    """Check with Spark that no law was broken.
 
-    Exits 0 if every check holds and 1 if one does not.
+    Exits 0 if every check holds, 1 if a check fails.
     """
     began = monotonic()
     if folder is not None:
-        certificate = history_at(folder, master).audit()
+        certificate = open_history(folder, master).audit()
     else:
         store = session.store()
-        engine = spark_engine()
-        from holdfast.spark.history.store_audit import audit_store  # noqa: PLC0415 - an extra that may not be there
+        spark = load_spark()
+        from holdfast.spark.history.store_audit import audit_store  # noqa: PLC0415 - needs an extra that may not be installed
 
-        certificate = audit_store(store, spark=engine.session(master))
+        certificate = audit_store(store, spark=spark.session(master))
     if as_json:
-        session.screen.document(_document(certificate))
+        session.output.print_json(_document(certificate))
     else:
         _show(session, certificate, monotonic() - began)
     if not certificate.holds:
-        raise Stop(Code.WRONG, f"{sum(certificate.violation_counts.values())} violations")
+        raise CommandFailed(ExitCode.FAILED, f"{sum(certificate.violation_counts.values())} violations")
 
 
 def _show(session: Session, certificate: Certificate, seconds: float) -> None:
-    from holdfast.spark.history.audit import CHECKS  # noqa: PLC0415 - an extra that may not be there
+    from holdfast.spark.history.audit import CHECKS  # noqa: PLC0415 - needs an extra that may not be installed
 
-    screen = session.screen
-    screen.line("CERTIFICATE" if certificate.holds else "NO CERTIFICATE")
-    screen.fields(
+    output = session.output
+    output.print_line("CERTIFICATE" if certificate.holds else "NO CERTIFICATE")
+    output.print_fields(
         [
             ("ledger rows", f"{certificate.rows:,}"),
             ("leases", f"{certificate.leases:,}"),
@@ -60,25 +63,25 @@ def _show(session: Session, certificate: Certificate, seconds: float) -> None:
             ("took", f"{seconds:.1f} s"),
         ]
     )
-    screen.line()
-    screen.table(
-        [Column(title="FOUND", right=True), Column(title="CHECK"), Column(title="WHAT MUST HOLD", wrap=True)],
+    output.print_line()
+    output.print_table(
+        [Column(title="FOUND", align_right=True), Column(title="CHECK"), Column(title="WHAT MUST HOLD", wrap=True)],
         [(count or "-", check, CHECKS[check]) for check, count in certificate.violation_counts.items()],
     )
     if certificate.violations:
-        screen.line()
-        screen.table(
+        output.print_line()
+        output.print_table(
             [Column(title="VIOLATION"), Column(title="JOB"), Column(title="EVIDENCE", wrap=True)],
-            [(each.check, each.job_id, _facts(each.facts)) for each in certificate.violations],
+            [(each.check, each.job_id, _describe(each.facts)) for each in certificate.violations],
         )
 
 
-def _facts(facts: Any) -> str:
-    return ", ".join(f"{name} {value}" for name, value in _plain(facts).items())
+def _describe(facts: Any) -> str:
+    return ", ".join(f"{name} {value}" for name, value in _to_json(facts).items())
 
 
-def _plain(facts: Any) -> dict[str, Any]:
-    """Instants as ISO 8601, by the names that all instants have."""
+def _to_json(facts: Any) -> dict[str, Any]:
+    """The facts with instants as ISO 8601; an instant is recognised by its name."""
     return {
         name: json_values.instant(value) if name.endswith(("_at", "_until")) else value for name, value in facts.items()
     }
@@ -97,6 +100,7 @@ def _document(certificate: Certificate) -> dict[str, Any]:
         "last": json_values.instant(certificate.last),
         "found": dict(certificate.violation_counts),
         "violations": [
-            {"check": each.check, "job_id": each.job_id, "facts": _plain(each.facts)} for each in certificate.violations
+            {"check": each.check, "job_id": each.job_id, "facts": _to_json(each.facts)}
+            for each in certificate.violations
         ],
     }

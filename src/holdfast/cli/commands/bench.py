@@ -1,4 +1,4 @@
-"""``holdfast bench``: how quick a store is on this machine, and what a worker costs beside its driver."""
+"""``holdfast bench``: how fast a store is on this machine, and how much a worker costs on top of its driver."""
 
 from __future__ import annotations
 
@@ -14,63 +14,71 @@ from urllib.parse import quote
 
 import click
 
-from holdfast.cli.measurement import Bench, BenchFailed, Latency, Throughput
-from holdfast.cli.output import Column, Step
-from holdfast.cli.parameters import LENGTH
-from holdfast.cli.session import Code, Command, Session, Stop, pass_session
+from holdfast.cli.command import Command
+from holdfast.cli.output import Column, ProgressUpdate
+from holdfast.cli.parameters import DURATION
+from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
+from holdfast.cli.store_benchmark import BenchmarkFailed, Latency, StoreBenchmark, Throughput
 from holdfast.connect import connect
 from holdfast.drivers.contract import Feature, Store
 from holdfast.errors import Unsupported
 from holdfast.model import duration
 
-BATCHES = (1, 100, 1000)  # of the driver loop
-PARTS = 8  # of the time: six measurements, and two for that of latency
-SHORTEST = timedelta(seconds=1)
+LOOP_BATCH_SIZES = (1, 100, 1000)
+TIME_SLICES = 8  # one for each of six measurements, and two for latency
+MIN_LENGTH = timedelta(seconds=1)
 
 
 @click.command(cls=Command)
-@click.option("--jobs", type=click.IntRange(10, 1_000_000), default=5000, show_default=True, help="In each queue.")
-@click.option("--processes", type=click.IntRange(1, 1024), help="Of the larger worker; by default one for each core.")
-@click.option("--for", "length", type=LENGTH, default="16s", show_default=True, help="The longest to measure, in all.")
+@click.option(
+    "--jobs", type=click.IntRange(10, 1_000_000), default=5000, show_default=True, help="Jobs per measurement."
+)
+@click.option("--processes", type=click.IntRange(1, 1024), help="Size of the larger worker; by default one per core.")
+@click.option(
+    "--for", "length", type=DURATION, default="16s", show_default=True, help="Limit for all measurements together."
+)
 @click.option("--json", "as_json", is_flag=True, help="JSON: throughput and latency.")
 @pass_session
 def bench(session: Session, *, jobs: int, processes: int | None, length: timedelta, as_json: bool) -> None:
     """Measure a store: the driver, and a worker.
 
-    In a temporary SQLite file; with --url on the line (a URL in a file or a variable is not enough) in that store, in a
-    space of its own, bench-..., whose jobs and ledger it removes at the end. Other jobs are not touched, but they share
+    The store is a temporary SQLite file, whatever holdfast.toml and HOLDFAST_URL say. With --url it is the given store,
+    in a new space bench-... whose jobs and ledger are removed at the end. Other jobs are not touched, but they share
     the machine.
     """
     if "space" in session.given:
-        raise click.UsageError("--space: bench makes a space of its own")
-    if length < SHORTEST:
-        raise click.UsageError(f"--for: wanted {duration.exact(SHORTEST)} at least, got {duration.exact(length)}")
+        raise click.UsageError("--space: bench always creates its own space")
+    if length < MIN_LENGTH:
+        raise click.UsageError(
+            f"--for: wanted {duration.format_exact(MIN_LENGTH)} at least, got {duration.format_exact(length)}"
+        )
     processes = processes or os.cpu_count() or 1
     space = f"bench-{secrets.token_hex(4)}"
     with ExitStack() as stack:
         given = session.given.get("url")
-        url = given or stack.enter_context(_temporary())
+        url = given or stack.enter_context(_temporary_store())
         store = stack.enter_context(connect(url, space=space))
-        _check(store)
-        measured = Bench(store, url=url, space=space, jobs=jobs, longest=length.total_seconds() / PARTS)
+        _check_features(store)
+        max_seconds = length.total_seconds() / TIME_SLICES
+        benchmark = StoreBenchmark(store, url=url, space=space, jobs=jobs, max_seconds=max_seconds)
         try:
-            found, latency = _measure(session, measured, store, processes)
-        except BenchFailed as error:
-            raise Stop(Code.WRONG, str(error)) from error
+            throughputs, latency = _measure(session, benchmark, store, processes)
+        except BenchmarkFailed as error:
+            raise CommandFailed(ExitCode.FAILED, str(error)) from error
         finally:
-            removed = _cleaned(session, measured, space) if given else None
+            removed = _remove_all(session, benchmark, space) if given else None
         capabilities = store.capabilities
-    best = max((one.per_second for one in found if one.kind == "loop"), default=0.0)
-    alone = capabilities.gaps.get(Feature.PROCESSES)
+    best_loop = max((one.per_second for one in throughputs if one.kind == "loop"), default=0.0)
+    no_worker = capabilities.gaps.get(Feature.PROCESSES)
     if as_json:
-        session.screen.document(
+        session.output.print_json(
             {
                 "driver": capabilities.driver,
                 "durability": capabilities.durability.name.lower(),
                 "jobs": jobs,
-                "throughput": [_as_dict(one, best) for one in found],
-                "latency": _latency(latency),
-                "no_worker": alone,
+                "throughput": [_throughput_to_json(one, best_loop) for one in throughputs],
+                "latency": _latency_to_json(latency),
+                "no_worker": no_worker,
                 "space": space if given else None,
                 "removed": removed,
             }
@@ -78,81 +86,86 @@ def bench(session: Session, *, jobs: int, processes: int | None, length: timedel
         return
     where = f"space {space}" if given else "a temporary file"
     durability = capabilities.durability.name.lower()
-    session.screen.line(f"{capabilities.driver} ({durability}), {jobs:,} jobs in {where}; ratio: to the quickest loop")
+    session.output.print_line(
+        f"{capabilities.driver} ({durability}), {jobs:,} jobs in {where}; ratio: to the fastest driver loop"
+    )
     columns = [
-        Column(title="what", cut=True),
-        *(Column(title=title, right=True) for title in ("jobs", "jobs/s", "ratio")),
+        Column(title="measurement", truncate=True),
+        *(Column(title=title, align_right=True) for title in ("jobs", "jobs/s", "ratio")),
     ]
-    session.screen.table(columns, [_row(one, best) for one in found])
+    session.output.print_table(columns, [_row(one, best_loop) for one in throughputs])
     if latency is not None:
         p50, p99 = (f"{latency.percentile(share) * 1000:.1f} ms" for share in (0.5, 0.99))
-        started = f"{len(latency.seconds)} jobs"
-        session.screen.line(f"enqueue to start in an idle worker: p50 {p50}, p99 {p99} of {started}")
-    if alone is not None:
-        session.screen.line(f"no worker: it needs a store that processes share, and {alone}")
+        session.output.print_line(
+            f"enqueue to start in an idle worker: p50 {p50}, p99 {p99} of {len(latency.seconds)} jobs"
+        )
+    if no_worker is not None:
+        session.output.print_line(f"no worker was measured: it needs a store that processes share, and {no_worker}")
 
 
-def _cleaned(session: Session, bench: Bench, space: str) -> int:
-    """Leave nothing behind, and say so, however the measuring ended."""
-    removed = bench.clean()
-    session.screen.note(f"removed from the store: {removed:,} jobs of the space {space}, and their ledger")
+def _remove_all(session: Session, benchmark: StoreBenchmark, space: str) -> int:
+    """Remove the jobs of the benchmark and report it, whether the measurements succeeded or not."""
+    removed = benchmark.remove_all()
+    session.output.print_note(f"removed from the store: {removed:,} jobs of the space {space}, and their ledger")
     return removed
 
 
-def _measure(session: Session, bench: Bench, store: Store, processes: int) -> tuple[list[Throughput], Latency | None]:
-    """All that the store can do, with a bar that moves from one measurement to the next."""
-    steps: list[Callable[[], Throughput]] = [
-        partial(bench.enqueue, "filled"),
-        *(partial(bench.loop, k) for k in BATCHES),
+def _measure(
+    session: Session, benchmark: StoreBenchmark, store: Store, processes: int
+) -> tuple[list[Throughput], Latency | None]:
+    """Run every measurement that the store supports, with a progress bar."""
+    measurements: list[Callable[[], Throughput]] = [
+        partial(benchmark.measure_enqueue, "filled"),
+        *(partial(benchmark.measure_loop, batch_size) for batch_size in LOOP_BATCH_SIZES),
     ]
-    workers = store.capabilities.has(Feature.PROCESSES)
-    if workers:
-        steps += [partial(bench.worker, number) for number in sorted({1, processes})]
-    total = len(steps) + (1 if workers else 0)
-    with session.screen.bar("measure", total) as step:
-        found = list(_one_by_one(steps, step, total))
-        latency = bench.idle() if workers else None
-    return found, latency
+    has_workers = store.capabilities.has(Feature.PROCESSES)
+    if has_workers:
+        measurements += [partial(benchmark.measure_worker, number) for number in sorted({1, processes})]
+    total = len(measurements) + (1 if has_workers else 0)
+    with session.output.progress_bar("measure", total) as update:
+        throughputs = list(_run_each(measurements, update, total))
+        latency = benchmark.measure_latency() if has_workers else None
+    return throughputs, latency
 
 
-def _one_by_one(steps: list[Callable[[], Throughput]], step: Step, total: int) -> Iterator[Throughput]:
-    for done, measure in enumerate(steps, start=1):
+def _run_each(measurements: list[Callable[[], Throughput]], update: ProgressUpdate, total: int) -> Iterator[Throughput]:
+    for done, measure in enumerate(measurements, start=1):
         yield measure()
-        step(done, total)
+        update(done, total)
 
 
 @contextmanager
-def _temporary() -> Iterator[str]:
+def _temporary_store() -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
         yield f"sqlite:///{quote(str(Path(folder, 'bench.db')))}"
 
 
-def _check(store: Store) -> None:
-    """What keeps our jobs apart from others, and what we measure by."""
+def _check_features(store: Store) -> None:
+    """Raise ``Unsupported`` unless the store has spaces, which isolate the jobs, and a ledger, which times them."""
     for feature in (Feature.SPACES, Feature.LEDGER):
         gap = store.capabilities.gaps.get(feature)
         if gap is not None:
             raise Unsupported(store.capabilities.driver, "bench", gap)
 
 
-def _row(one: Throughput, best: float) -> list[str]:
+def _row(one: Throughput, best_loop: float) -> list[str]:
     match one.kind:
         case "enqueue":
-            what = f"enqueue, {one.size:,} a batch"
+            name = f"enqueue, batches of {one.size:,}"
         case "loop":
-            what = f"driver loop, reserve {one.size:,} and ack {one.size:,}"
+            name = f"driver loop, reserve {one.size:,} and ack {one.size:,}"
         case "worker":
-            what = f"worker, {one.size} process{'' if one.size == 1 else 'es'}"
-    return [what, f"{one.jobs:,}", f"{one.per_second:,.0f}", _ratio(one, best)]
+            name = f"worker, {one.size} process{'' if one.size == 1 else 'es'}"
+    return [name, f"{one.jobs:,}", f"{one.per_second:,.0f}", _ratio(one, best_loop)]
 
 
-def _ratio(one: Throughput, best: float) -> str:
-    """To the quickest driver loop; enqueueing is another thing."""
-    return "" if one.kind == "enqueue" or not best else f"{one.per_second / best:.2f}"
+def _ratio(one: Throughput, best_loop: float) -> str:
+    """The ratio to the fastest driver loop; empty for enqueue, which is a different operation."""
+    return "" if one.kind == "enqueue" or not best_loop else f"{one.per_second / best_loop:.2f}"
 
 
-def _as_dict(one: Throughput, best: float) -> dict[str, object]:
-    ratio = _ratio(one, best)
+def _throughput_to_json(one: Throughput, best_loop: float) -> dict[str, object]:
+    ratio = _ratio(one, best_loop)
     return {
         "kind": one.kind,
         "size": one.size,
@@ -163,7 +176,7 @@ def _as_dict(one: Throughput, best: float) -> dict[str, object]:
     }
 
 
-def _latency(latency: Latency | None) -> dict[str, object] | None:
+def _latency_to_json(latency: Latency | None) -> dict[str, object] | None:
     if latency is None:
         return None
     return {"jobs": len(latency.seconds), "p50": latency.percentile(0.5), "p99": latency.percentile(0.99)}

@@ -1,4 +1,4 @@
-"""``holdfast doctor``: is the store well, and where does each setting come from?"""
+"""``holdfast doctor``: check the store, and show where each setting comes from."""
 
 from __future__ import annotations
 
@@ -13,24 +13,26 @@ from typing import Any
 import click
 
 from holdfast.cli import schema_access
-from holdfast.cli.commands.queue import COUNTED, is_paused, summed
+from holdfast.cli.command import Command
+from holdfast.cli.commands.queue import COUNTED_STATES, is_paused, sum_by_queue
 from holdfast.cli.output import Column
-from holdfast.cli.session import Code, Command, Session, Stop, pass_session
+from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.clock import MILLISECOND, MINUTE, SECOND, monotonic
 from holdfast.drivers.contract import Change, Durability, Feature, Store
 from holdfast.errors import HoldfastError, StoreFull
 from holdfast.model import duration
-from holdfast.settings import NAMES, Settings, masked, unknown_variables
+from holdfast.settings import NAMES, Settings, mask_secrets, unknown_variables
 
-KIND, KEY = "doctor", "clock"  # a registry row that is written and removed
-APART = SECOND  # clocks that differ by more are worth a look; leases are judged by the store's alone
-FAR_APART = 5 * MINUTE
+PROBE_KIND, PROBE_KEY = "doctor", "clock"  # a registry row that is written and removed
+# Clock differences in microseconds. Only the store's clock decides about leases, so a small difference does no harm.
+NOTED_CLOCK_DIFFERENCE = SECOND
+WRONG_CLOCK_DIFFERENCE = 5 * MINUTE
 MANY_DEAD_ROWS = 50_000
-LONG_TRANSACTION = 5 * MINUTE
+LONG_TRANSACTION = 5 * MINUTE  # microseconds
 
 
 class Health(StrEnum):
-    """How a check went."""
+    """The result of a check."""
 
     OK = "ok"
     NOTE = "note"
@@ -39,7 +41,7 @@ class Health(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that was looked at."""
+    """One check and its result."""
 
     name: str
     health: Health
@@ -52,15 +54,15 @@ class Check:
 def doctor(session: Session, *, as_json: bool) -> None:
     """Check the store and the settings.
 
-    Exits 1 if something is wrong. Makes no store that is not there. To see the store's clock and that it can be
-    written to, one small row is written to the registry and removed.
+    Exits 1 if a check fails. Creates no store. To read the store's clock and to test that the store is writable, one
+    small row is written to the registry and removed.
     """
-    screen = session.screen
+    output = session.output
     checks = list(_checks(session))
     settings = _settings(session.settings)
     wrong = [check for check in checks if check.health is Health.WRONG]
     if as_json:
-        screen.document(
+        output.print_json(
             {
                 "ok": not wrong,
                 "checks": [{"name": one.name, "health": one.health, "text": one.text} for one in checks],
@@ -68,101 +70,113 @@ def doctor(session: Session, *, as_json: bool) -> None:
             }
         )
     else:
-        screen.table(
-            [Column(title="CHECK"), Column(title=""), Column(title="FOUND", wrap=True)],
+        output.print_table(
+            [Column(title="CHECK"), Column(title=""), Column(title="RESULT", wrap=True)],
             [(one.name, one.health, one.text) for one in checks],
         )
-        screen.line()
-        screen.table(
-            [Column(title="SETTING"), Column(title="VALUE", wrap=True), Column(title="FROM", wrap=True)],
+        output.print_line()
+        output.print_table(
+            [Column(title="SPARK_SETTING"), Column(title="VALUE", wrap=True), Column(title="FROM", wrap=True)],
             [(one["name"], "none" if one["value"] is None else one["value"], one["from"]) for one in settings],
         )
     if wrong:
-        raise Stop(Code.WRONG, f"wrong: {', '.join(check.name for check in wrong)}")
+        raise CommandFailed(ExitCode.FAILED, f"wrong: {', '.join(check.name for check in wrong)}")
 
 
 def _settings(settings: Settings) -> list[dict[str, Any]]:
     return [
-        {"name": name, "value": _shown(name, getattr(settings, name)), "from": settings.origin(name)} for name in NAMES
+        {"name": name, "value": _display_value(name, getattr(settings, name)), "from": settings.origin(name)}
+        for name in NAMES
     ]
 
 
-def _shown(name: str, value: object) -> object:
+def _display_value(name: str, value: object) -> object:
     if isinstance(value, timedelta):
-        return duration.exact(value)
-    return masked(value) if name == "url" and isinstance(value, str) else value
+        return duration.format_exact(value)
+    return mask_secrets(value) if name == "url" and isinstance(value, str) else value
 
 
 def _checks(session: Session) -> Iterator[Check]:
-    """One after the other; without a store to talk to, the rest has no answer."""
+    """Every check in order; if the store cannot be opened, the checks of the store are skipped."""
     for variable in unknown_variables():
-        yield Check(name="environment", health=Health.NOTE, text=f"{variable} is no setting of Holdfast")
+        yield Check(name="environment", health=Health.NOTE, text=f"{variable} is not a setting of Holdfast")
     url = session.settings.url
     if url is None:
         yield Check(name="store", health=Health.WRONG, text="no URL: --url, HOLDFAST_URL or url in holdfast.toml")
         return
     try:
-        yield from _schema(url)
+        yield from _check_schema(url)
         began = monotonic()
         store = session.store()
-        store.read(KIND, [KEY])
-        took = duration.spelled(int((monotonic() - began) * SECOND))
+        store.read(PROBE_KIND, [PROBE_KEY])
+        took = duration.format_rounded(int((monotonic() - began) * SECOND))
     except HoldfastError as error:
-        yield Check(name="store", health=Health.WRONG, text=session.shown(str(error)))
+        yield Check(name="store", health=Health.WRONG, text=session.without_secrets(str(error)))
         return
-    yield Check(name="store", health=Health.OK, text=f"{masked(url)} opened and read in {took}")
-    for look in (_driver, _clock, _room, _vital_signs, _counts):
+    yield Check(name="store", health=Health.OK, text=f"{mask_secrets(url)} opened and read in {took}")
+    store_checks = {
+        "driver": _check_driver,
+        "clock": _check_clock,
+        "disk": _check_disk,
+        "rows": _check_vacuum,
+        "jobs": _check_jobs,
+    }
+    for name, check in store_checks.items():
         try:
-            yield from look(session, store)
+            yield from check(session, store)
         except HoldfastError as error:
-            yield Check(name=look.__name__.strip("_"), health=Health.WRONG, text=session.shown(str(error)))
+            yield Check(name=name, health=Health.WRONG, text=session.without_secrets(str(error)))
 
 
-def _schema(url: str) -> Iterator[Check]:
-    found = schema_access.look(url)
-    if found is not None and found.applied:
-        behind = found.applied < found.newest
-        text = f"version {found.applied}" + (f", to be upgraded to {found.newest} on opening" if behind else "")
+def _check_schema(url: str) -> Iterator[Check]:
+    version = schema_access.read_version(url)
+    if version is not None and version.applied:
+        behind = version.applied < version.newest
+        text = f"version {version.applied}" + (f", will be upgraded to {version.newest} when opened" if behind else "")
         yield Check(name="schema", health=Health.NOTE if behind else Health.OK, text=text)
 
 
-def _driver(_: Session, store: Store) -> Iterator[Check]:
-    able = store.capabilities
-    yield Check(name="driver", health=Health.OK, text=able.driver)
+def _check_driver(_: Session, store: Store) -> Iterator[Check]:
+    capabilities = store.capabilities
+    durability = capabilities.durability
+    yield Check(name="driver", health=Health.OK, text=capabilities.driver)
     survives = {
-        Durability.MEMORY: "nothing outlives the process",
-        Durability.PROCESS: "survives the death of a process, not a power cut",
-        Durability.FSYNC: "survives a power cut",
-    }[able.durability]
-    health = Health.OK if able.durability is Durability.FSYNC else Health.NOTE
-    yield Check(name="durability", health=health, text=f"{able.durability.name.lower()}: {survives}")
-    for feature, reason in able.gaps.items():
+        Durability.MEMORY: "jobs are lost when the process exits",
+        Durability.PROCESS: "jobs survive the crash of a process, but not a power failure",
+        Durability.FSYNC: "jobs survive a power failure",
+    }[durability]
+    health = Health.OK if durability is Durability.FSYNC else Health.NOTE
+    yield Check(name="durability", health=health, text=f"{durability.name.lower()}: {survives}")
+    for feature, reason in capabilities.gaps.items():
         yield Check(name="gap", health=Health.NOTE, text=f"no {feature}: {reason}")
 
 
-def _clock(session: Session, store: Store) -> Iterator[Check]:
-    """The store adds a length to its own clock; taking that length off again tells the time it has."""
+def _check_clock(session: Session, store: Store) -> Iterator[Check]:
+    """The store computes ``expires_at`` as its clock plus the TTL, so subtracting the TTL gives the store's clock."""
     if not store.capabilities.has(Feature.REGISTRY):
         return
-    before = session.screen.now()
-    [entry] = store.write([Change(kind=KIND, key=KEY, value=b"", ttl=MINUTE)])
-    after = session.screen.now()
-    store.write([Change(kind=KIND, key=KEY, value=None)])
+    before = session.output.now()
+    [entry] = store.write([Change(kind=PROBE_KIND, key=PROBE_KEY, value=b"", ttl=MINUTE)])
+    after = session.output.now()
+    store.write([Change(kind=PROBE_KIND, key=PROBE_KEY, value=None)])
     assert entry is not None
     assert entry.expires_at is not None
-    theirs = entry.expires_at - MINUTE
-    apart = before - theirs if theirs < before else max(0, theirs - after)
-    yield Check(name="writes", health=Health.OK, text=f"took {duration.spelled(after - before)}")
-    if apart < MILLISECOND:
+    store_now = entry.expires_at - MINUTE
+    difference = before - store_now if store_now < before else max(0, store_now - after)
+    yield Check(name="writes", health=Health.OK, text=f"took {duration.format_rounded(after - before)}")
+    if difference < MILLISECOND:
         yield Check(name="clock", health=Health.OK, text="the store's clock and this host's agree")
         return
-    side = "behind" if theirs < before else "ahead of"
-    health = Health.WRONG if apart >= FAR_APART else Health.NOTE if apart >= APART else Health.OK
-    yield Check(name="clock", health=health, text=f"the store's clock is {duration.spelled(apart)} {side} this host's")
+    side = "behind" if store_now < before else "ahead of"
+    health = Health.OK
+    if difference >= NOTED_CLOCK_DIFFERENCE:
+        health = Health.WRONG if difference >= WRONG_CLOCK_DIFFERENCE else Health.NOTE
+    text = f"the store's clock is {duration.format_rounded(difference)} {side} this host's"
+    yield Check(name="clock", health=health, text=text)
 
 
-def _room(_: Session, store: Store) -> Iterator[Check]:
-    path, check = getattr(store, "path", None), getattr(store, "check_room", None)
+def _check_disk(_: Session, store: Store) -> Iterator[Check]:
+    path, check = getattr(store, "path", None), getattr(store, "check_free_space", None)
     if not isinstance(path, Path) or check is None:
         return
     free = shutil.disk_usage(path.parent).free
@@ -176,36 +190,37 @@ def _room(_: Session, store: Store) -> Iterator[Check]:
     yield Check(name="disk", health=health, text=text + ("" if health is Health.OK else ": new jobs are refused"))
 
 
-def _vital_signs(_: Session, store: Store) -> Iterator[Check]:
-    """Of a database with vacuum: rows it has not removed yet, and the transaction that may be holding it back."""
-    look = getattr(store, "vital_signs", None)
-    if look is None:
+def _check_vacuum(_: Session, store: Store) -> Iterator[Check]:
+    """For a database with vacuum: the rows not vacuumed yet, and the old transaction that may prevent it."""
+    read_signs = getattr(store, "vital_signs", None)
+    if read_signs is None:
         return
-    signs = look()
+    signs = read_signs()
     many = signs.dead_rows > max(MANY_DEAD_ROWS, 2 * signs.live_rows)
-    text = f"{signs.dead_rows:,} dead beside {signs.live_rows:,} live in the hot tables"
+    text = f"{signs.dead_rows:,} dead and {signs.live_rows:,} live rows in the hot tables"
     yield Check(
         name="rows",
         health=Health.NOTE if many else Health.OK,
-        text=text + (": is autovacuum on, and no old transaction open?" if many else ""),
+        text=text + (": check that autovacuum is on and that no old transaction is open" if many else ""),
     )
     if signs.oldest_transaction is not None:
         old = signs.oldest_transaction > LONG_TRANSACTION
         yield Check(
             name="transaction",
             health=Health.NOTE if old else Health.OK,
-            text=f"the oldest is open for {duration.spelled(signs.oldest_transaction)}"
-            + (": vacuum removes nothing younger, and reserve slows down" if old else ""),
+            text=f"the oldest is open for {duration.format_rounded(signs.oldest_transaction)}"
+            + (": vacuum removes no row that died after its start, and reserve slows down" if old else ""),
         )
 
 
-def _counts(session: Session, store: Store) -> Iterator[Check]:
-    rows = summed(store.counts())
-    total = ", ".join(f"{count} {word}" for word in COUNTED if (count := sum(getattr(row, word) for row in rows)))
-    yield Check(name="jobs", health=Health.OK, text=total or "none")
+def _check_jobs(session: Session, store: Store) -> Iterator[Check]:
+    rows = sum_by_queue(store.counts())
+    totals = {state: sum(getattr(row, state) for row in rows) for state in COUNTED_STATES}
+    text = ", ".join(f"{count} {state}" for state, count in totals.items() if count)
+    yield Check(name="jobs", health=Health.OK, text=text or "none")
     dead = sum(row.dead for row in rows)
     if dead:
         yield Check(name="dead", health=Health.NOTE, text=f"{dead} dead letters: see `holdfast dead groups`")
-    paused = [row.queue for row in rows if row.ready and is_paused(session.screen, store.settings(row.queue))]
+    paused = [row.queue for row in rows if row.ready and is_paused(session.output, store.settings(row.queue))]
     if paused:
-        yield Check(name="paused", health=Health.NOTE, text=f"with jobs waiting: {', '.join(paused)}")
+        yield Check(name="paused", health=Health.NOTE, text=f"paused queues with ready jobs: {', '.join(paused)}")

@@ -1,4 +1,4 @@
-"""``holdfast enqueue``: one job, or a file of them."""
+"""``holdfast enqueue``: enqueue one job, or a file of jobs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from typing import Any
 import click
 
 from holdfast.cli import parameters
-from holdfast.cli.parameters import INSTANT, LENGTH, POLICY
-from holdfast.cli.session import Code, Command, Session, Stop, pass_session
+from holdfast.cli.command import Command
+from holdfast.cli.parameters import DURATION, INSTANT, RETRY_POLICY
+from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.client import Client
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.model import duration, retry
@@ -22,26 +23,28 @@ from holdfast.model.lease import Enqueued
 from holdfast.model.request import JobRequest
 from holdfast.wire.codec import JSON
 
-CHUNK = 1_000  # jobs in one transaction: often enough for a bar that moves
+CHUNK = 1_000  # jobs in one transaction, and in one step of the progress bar
 _FIELDS = tuple(field.name for field in fields(JobRequest))
 
 
 @click.command(cls=Command)
 @click.argument("type_", metavar="[TYPE]", required=False)
 @click.argument("payload", metavar="[PAYLOAD|-|@FILE]", required=False)
-@click.option("--queue", metavar="NAME", help="Where it waits.")
+@click.option("--queue", metavar="NAME", help="The queue of the job.")
 @click.option("--priority", type=int, help="0 to 9; 9 runs first.")
-@click.option("--delay", type=LENGTH, metavar="LENGTH", help="Not before this long from now, e.g. 5m.")
-@click.option("--run-at", type=INSTANT, metavar="INSTANT", help="Not before, e.g. 2026-11-15T20:30:00Z.")
-@click.option("--timeout", type=LENGTH, metavar="LENGTH", help="Of one attempt.")
-@click.option("--max-attempts", type=int, help="The most runs.")
-@click.option("--retry", type=POLICY, metavar="POLICY", help="Waits between runs, e.g. 'exponential(1s, max 1h)'.")
+@click.option("--delay", type=DURATION, metavar="DURATION", help="Run no earlier than this long from now, e.g. 5m.")
+@click.option("--run-at", type=INSTANT, metavar="INSTANT", help="Run no earlier, e.g. 2026-11-15T20:30:00Z.")
+@click.option("--timeout", type=DURATION, metavar="DURATION", help="Limit of one attempt.")
+@click.option("--max-attempts", type=int, help="The most attempts.")
+@click.option(
+    "--retry", type=RETRY_POLICY, metavar="POLICY", help="Delays between attempts, e.g. 'exponential(1s, max 1h)'."
+)
 @click.option("--key", "idempotency_key", metavar="TEXT", help="Idempotency key: one job per queue and key.")
-@click.option("--domain", metavar="TEXT", help="Its jobs run one at a time, in order.")
-@click.option("--name", metavar="TEXT", help="For people.")
-@click.option("--meta", multiple=True, metavar="KEY=TEXT", help="Handed to the handler; repeatable.")
-@click.option("--batch", metavar="FILE", help="Many jobs: one JSON object a line, - for stdin.")
-@click.option("--json", "as_json", is_flag=True, help="JSON: id, existed, conflict; with --batch one line a job.")
+@click.option("--domain", metavar="TEXT", help="Jobs of one domain run one at a time, in order.")
+@click.option("--name", metavar="TEXT", help="A name for people.")
+@click.option("--meta", multiple=True, metavar="KEY=TEXT", help="Passed to the handler; repeatable.")
+@click.option("--batch", metavar="FILE", help="Many jobs: one JSON object per line, - for stdin.")
+@click.option("--json", "as_json", is_flag=True, help="JSON: id, existed, conflict; with --batch one line per job.")
 @pass_session
 def enqueue(
     session: Session,
@@ -56,56 +59,58 @@ def enqueue(
 ) -> None:
     """Enqueue a job and print its id.
 
-    PAYLOAD is JSON; - reads it from stdin, @FILE from a file; none is null. Prints the id of the job that exists if
-    the key is known already; exits 1 if that one has another payload.
+    PAYLOAD is JSON; - reads it from stdin, @FILE from a file; without PAYLOAD it is null. If a job with the same key
+    exists, its id is printed; exits 1 if that job has a different payload.
 
-    Lines of a --batch file have the fields of a request (type, payload, queue, delay, idempotency_key ...); options
-    and TYPE are what lines get that say nothing. A file is read through before its first job is stored.
+    Each line of a --batch file has the fields of a request (type, payload, queue, delay, idempotency_key ...); TYPE and
+    the options are defaults for the lines. A file is checked completely before its first job is stored.
     """
     settings = session.settings
-    asked: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "queue": settings.queue,
         "max_attempts": settings.max_attempts,
         "timeout": settings.timeout,
         **{name: value for name, value in options.items() if value is not None},
-        **({"meta": parameters.meta(meta)} if meta else {}),
+        **({"meta": parameters.parse_meta(meta)} if meta else {}),
     }
     if type_ is not None:
-        asked["type"] = type_
+        defaults["type"] = type_
     if batch is not None:
         if payload is not None:
             raise click.UsageError("wanted either a PAYLOAD or --batch, got both")
-        _enqueue_file(session, batch, asked, as_json=as_json)
+        _enqueue_file(session, batch, defaults, as_json=as_json)
         return
     if type_ is None:
         raise click.UsageError("wanted the TYPE of the job, got nothing (or --batch FILE)")
-    request = JobRequest(**asked, payload=parameters.payload(payload))
-    answer = Client(session.store(create=True)).enqueue(request, on_conflict="return")
-    _answer(session, answer, as_json=as_json)
-    if answer.conflict:
-        raise Stop(
-            Code.WRONG, f"the key or id belongs to job {answer.id}, which has another payload; nothing was enqueued"
+    request = JobRequest(**defaults, payload=parameters.read_payload(payload))
+    enqueued = Client(session.store(create=True)).enqueue(request, on_conflict="return")
+    _print_enqueued(session, enqueued, as_json=as_json)
+    if enqueued.conflict:
+        raise CommandFailed(
+            ExitCode.FAILED,
+            f"the key or id belongs to job {enqueued.id}, which has another payload; nothing was enqueued",
         )
-    if answer.existed and not as_json:
-        session.screen.note("it existed already; nothing was enqueued")
+    if enqueued.existed and not as_json:
+        session.output.print_note("the job existed already; nothing was enqueued")
 
 
-def _answer(session: Session, answer: Enqueued, *, as_json: bool) -> None:
+def _print_enqueued(session: Session, enqueued: Enqueued, *, as_json: bool) -> None:
     if as_json:
-        session.screen.document_line({"id": answer.id, "existed": answer.existed, "conflict": answer.conflict})
+        session.output.print_json_line({"id": enqueued.id, "existed": enqueued.existed, "conflict": enqueued.conflict})
     else:
-        session.screen.line(answer.id)
+        session.output.print_line(enqueued.id)
 
 
-# Many -------------------------------------------------------------------------------------------------------
+# A file of jobs ---------------------------------------------------------------------------------------------
 
 
-def _enqueue_file(session: Session, name: str, asked: dict[str, Any], *, as_json: bool) -> None:
-    total = None if name == "-" else sum(1 for _ in _requests(name, asked))
+def _enqueue_file(session: Session, name: str, defaults: dict[str, Any], *, as_json: bool) -> None:
+    # A file is read twice: the first pass checks every line, so that a bad line stores nothing. Stdin is read once.
+    total = None if name == "-" else sum(1 for _ in _read_requests(name, defaults))
     client = Client(session.store(create=True))
     stored = existed = conflicts = 0
-    requests = _requests(name, asked)
-    with session.screen.bar("enqueue", total, shown=not as_json) as step:
+    requests = _read_requests(name, defaults)
+    with session.output.progress_bar("enqueue", total, shown=not as_json) as update:
         while True:
             try:
                 chunk = list(islice(requests, CHUNK))
@@ -113,8 +118,8 @@ def _enqueue_file(session: Session, name: str, asked: dict[str, Any], *, as_json
             except (HoldfastError, click.ClickException) as error:
                 if not stored + existed:
                     raise
-                raise Stop(
-                    Code.WRONG, f"{_said(error)}; {stored} jobs of the lines before were enqueued and stay"
+                raise CommandFailed(
+                    ExitCode.FAILED, f"{_message(error)}; {stored} jobs of earlier lines were enqueued and remain"
                 ) from error
             if not chunk:
                 break
@@ -122,70 +127,71 @@ def _enqueue_file(session: Session, name: str, asked: dict[str, Any], *, as_json
                 existed += answer.existed
                 conflicts += answer.conflict
                 if as_json:
-                    _answer(session, answer, as_json=True)
+                    _print_enqueued(session, answer, as_json=True)
             stored += sum(not answer.existed for answer in answers)
-            step(stored + existed, total)
+            update(stored + existed, total)
     if not as_json:
-        session.screen.line(f"{stored} enqueued" + (f", {existed} existed already" if existed else ""))
+        session.output.print_line(f"{stored} enqueued" + (f", {existed} existed already" if existed else ""))
     if conflicts:
-        raise Stop(Code.WRONG, f"{conflicts} of those that existed have another payload")
+        raise CommandFailed(ExitCode.FAILED, f"{conflicts} jobs that existed already have another payload")
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return error.format_message() if isinstance(error, click.ClickException) else str(error)
 
 
-def _requests(name: str, asked: dict[str, Any]) -> Iterator[JobRequest]:
-    """One request per line; the error of a bad one names the line."""
+def _read_requests(name: str, defaults: dict[str, Any]) -> Iterator[JobRequest]:
+    """One request per line; the error of a bad line contains its number."""
     try:
         with sys.stdin.buffer if name == "-" else Path(name).open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
-                    yield _request(f"{name} line {number}", line, asked)
+                    yield _parse_line(f"{name} line {number}", line, defaults)
     except OSError as error:
         raise click.UsageError(f"wanted a file that can be read, got {name}: {error.strerror or error}") from error
 
 
-def _request(where: str, line: bytes, asked: dict[str, Any]) -> JobRequest:
+def _parse_line(where: str, line: bytes, defaults: dict[str, Any]) -> JobRequest:
     try:
-        return JobRequest(**_given(JSON.decode(line.strip(), field="the line"), asked))
+        return JobRequest(**_merge(JSON.decode(line.strip(), field="the line"), defaults))
     except InvalidInput as error:
         raise click.UsageError(f"{where}: {error}") from error
 
 
-def _given(value: object, asked: dict[str, Any]) -> dict[str, Any]:
-    """What a line says over what the options say; a line's own time replaces either of theirs."""
+def _merge(value: object, defaults: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a line over the defaults. A line's ``run_at`` or ``delay`` replaces both of the defaults'."""
     if not isinstance(value, dict):
         raise InvalidInput("the line", wanted="a JSON object", got=value)
     for name in value:
         if name not in _FIELDS:
             raise InvalidInput(name, wanted=f"one of {', '.join(_FIELDS)}", got="an unknown field")
-    own = {name: _read(name, field) for name, field in value.items() if field is not None or name == "payload"}
-    timed = "run_at" in own or "delay" in own
-    given = {name: field for name, field in asked.items() if not (timed and name in {"run_at", "delay"})} | own
-    if "type" not in given:
+    own = {name: _parse_field(name, field) for name, field in value.items() if field is not None or name == "payload"}
+    has_time = "run_at" in own or "delay" in own
+    inherited = {name: field for name, field in defaults.items() if not (has_time and name in {"run_at", "delay"})}
+    merged = inherited | own
+    if "type" not in merged:
         raise InvalidInput("type", wanted="the type of the job", got="none")
-    return given
+    return merged
 
 
-def _read(name: str, value: object) -> object:
-    """A field as a line has it: lengths and policies are texts, instants are ISO 8601."""
+def _parse_field(name: str, value: object) -> object:
+    """The value of a field of a line: durations and policies are text, instants are ISO 8601."""
     if name == "retry":
-        return retry.parse(value)  # type: ignore[arg-type] # refuses what is no text, too
+        return retry.parse(value)  # type: ignore[arg-type] # parse refuses a value that is not text
     if name in {"delay", "timeout"}:
-        return _length(name, value)
+        return _parse_duration(name, value)
     if name == "run_at":
-        return _instant(name, value)
+        return _parse_instant(name, value)
     return value
 
 
-def _length(name: str, value: object) -> timedelta:
+def _parse_duration(name: str, value: object) -> timedelta:
     if not isinstance(value, str):
-        raise InvalidInput(name, wanted=duration.WANTED, got=value)
+        raise InvalidInput(name, wanted=duration.WANTED_DURATION, got=value)
     return duration.parse(name, value)
 
 
-def _instant(name: str, value: object) -> datetime:
+def _parse_instant(name: str, value: object) -> datetime:
     if not isinstance(value, str):
         raise InvalidInput(name, wanted=parameters.INSTANT_WANTED, got=value)
-    return parameters.instant(name, value)
+    return parameters.parse_instant(name, value)

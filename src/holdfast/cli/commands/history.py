@@ -1,4 +1,4 @@
-"""``holdfast history``: the ledger and the jobs as Parquet, kept up to date and small."""
+"""``holdfast history``: copy the ledger and the jobs to Parquet, and compact the copy."""
 
 from __future__ import annotations
 
@@ -8,21 +8,28 @@ from typing import Literal
 
 import click
 
-from holdfast.cli.optional_packages import master_option, spark_engine
-from holdfast.cli.parameters import LENGTH, OrNone
-from holdfast.cli.session import Command, Group, Session, pass_session
+from holdfast.cli.command import Command, Group
+from holdfast.cli.parameters import DURATION, ValueOrNone
+from holdfast.cli.session import Session, pass_session
+from holdfast.cli.spark_access import load_spark, master_option
 
 
 @click.group(cls=Group)
 def history() -> None:
-    """Keep what happened as Parquet, for Spark and others."""
+    """Copy the ledger and the jobs to Parquet, and compact the copy."""
 
 
 @history.command("sync", cls=Command)
-@click.option("--to", "folder", required=True, metavar="DIR", help="A folder on any filesystem that Spark reaches.")
-@click.option("--payloads/--no-payloads", default=True, show_default=True, help="What `replay` needs.")
+@click.option("--to", "folder", required=True, metavar="DIR", help="A folder on any filesystem that Spark can write.")
 @click.option(
-    "--hold", type=OrNone(LENGTH), default="30d", show_default=True, help="How long `trim` waits for the next sync."
+    "--payloads/--no-payloads", default=True, show_default=True, help="Copy the payloads, which `replay` needs."
+)
+@click.option(
+    "--hold",
+    type=ValueOrNone(DURATION),
+    default="30d",
+    show_default=True,
+    help="How long `trim` keeps rows for the next sync.",
 )
 @master_option
 @click.option("--json", "as_json", is_flag=True, help="JSON: what was added.")
@@ -36,52 +43,52 @@ def sync(
     master: str | None,
     as_json: bool,
 ) -> None:
-    """Add what has happened since the last sync, exactly once.
+    """Add everything since the last sync, exactly once.
 
-    A sync that is interrupted has added nothing or whole pieces, and the next one goes on from there.
+    An interrupted sync has added whole commits or nothing; the next sync continues from there.
     """
-    engine = spark_engine()
-    from holdfast.spark.history import sync  # noqa: PLC0415 - an extra that may not be there
+    spark = load_spark()
+    from holdfast.spark.history import sync  # noqa: PLC0415 - needs an extra that may not be installed
 
     store = session.store()
-    with session.screen.bar("ledger rows", None, shown=not as_json) as step:
+    with session.output.progress_bar("ledger rows", None, shown=not as_json) as update:
         added = sync.sync(
             store,
             folder,
-            spark=engine.session(master),
+            spark=spark.session(master),
             space=session.settings.space,
             payloads=payloads,
             hold=hold or None,
-            on_progress=step,
+            on_progress=update,
         )
     if as_json:
-        session.screen.document(asdict(added))
+        session.output.print_json(asdict(added))
     else:
-        session.screen.line(
-            f"{added.rows:,} ledger rows and {added.jobs:,} jobs added, {added.waiting:,} jobs wait; "
-            f"{added.position:,} rows in all"
+        session.output.print_line(
+            f"{added.rows:,} ledger rows and {added.jobs:,} jobs added, {added.waiting:,} jobs have not ended; "
+            f"{added.position:,} rows in total"
         )
 
 
 @history.command("compact", cls=Command)
 @click.argument("folder", metavar="DIR")
-@click.option("--keep", type=LENGTH, metavar="LENGTH", help="Forget days that are older; by default none.")
+@click.option("--keep", type=DURATION, metavar="DURATION", help="Remove days that are older; by default none.")
 @master_option
 @click.option("--json", "as_json", is_flag=True, help="JSON: what was done.")
 @pass_session
 def compact(session: Session, folder: str, *, keep: timedelta | None, master: str | None, as_json: bool) -> None:
-    """Make one part of the many small ones of each day.
+    """Merge the small parts of each day into one.
 
-    Files that were replaced, or left behind by a sync that died, are removed by the first compaction a day later.
+    Replaced files, and files of a sync that died, are removed by the first compaction at least one day later.
     """
-    engine = spark_engine()
-    from holdfast.spark.history import compaction  # noqa: PLC0415 - an extra that may not be there
+    spark = load_spark()
+    from holdfast.spark.history import compaction  # noqa: PLC0415 - needs an extra that may not be installed
 
-    done = compaction.compact(folder, spark=engine.session(master), keep=keep)
+    done = compaction.compact(folder, spark=spark.session(master), keep=keep)
     if as_json:
-        session.screen.document(asdict(done))
+        session.output.print_json(asdict(done))
     else:
-        session.screen.line(
-            f"{done.before:,} parts are now {done.after:,}; {done.forgotten:,} rows forgotten, "
+        session.output.print_line(
+            f"{done.before:,} parts merged into {done.after:,}; {done.forgotten:,} old rows and "
             f"{done.waste:,} unused parts removed"
         )

@@ -1,4 +1,4 @@
-"""``holdfast init``: the two files a first worker needs."""
+"""``holdfast init``: write the two files that a first worker needs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
-from holdfast.cli.session import Code, Command, Session, Stop, pass_session
-from holdfast.settings import FILE
+from holdfast.cli.command import Command
+from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
+from holdfast.settings import FILE_NAME
 
 TASKS = "tasks.py"
 
 SETTINGS_TEXT = """\
-# Settings of every holdfast command in this folder and below. HOLDFAST_URL and --url come first.
+# Settings of every holdfast command in this folder and below. HOLDFAST_URL and --url override them.
 url = "sqlite:///jobs.db"
 """
 
@@ -21,38 +22,38 @@ TASKS_TEXT = '''\
 
 import os
 
-from holdfast.app import Holdfast
+from holdfast import Holdfast
 
 app = Holdfast(os.environ.get("HOLDFAST_URL", "sqlite:///jobs.db"))
 
 
 @app.handler("hello", max_attempts=3)
 def hello(payload):
-    """Called with the payload of each job; what it returns is kept with the job."""
+    """Runs once per job. The return value is stored as the job's result."""
     return f"Hello, {payload['name']}!"
 
 
 if __name__ == "__main__":
-    answer = hello.enqueue({"name": "Ada"})
-    print(f"job {answer.id} is waiting; run it with: holdfast work tasks:app --until-drained")
+    job = hello.enqueue({"name": "Ada"})
+    print(f"job {job.id} is waiting; run it with: holdfast work tasks:app --until-drained")
 '''
 
 
 @click.command(cls=Command)
 @pass_session
 def init(session: Session) -> None:
-    """Write a holdfast.toml and a tasks.py that works.
+    """Write a working holdfast.toml and tasks.py to this folder.
 
-    Into this folder; nothing is overwritten.
+    Existing files are not overwritten.
     """
-    files = {Path(FILE): SETTINGS_TEXT, Path(TASKS): TASKS_TEXT}
-    there = [str(path) for path in files if path.exists()]
-    if there:
-        raise Stop(Code.WRONG, f"already here, and left as it is: {', '.join(there)}")
+    files = {Path(FILE_NAME): SETTINGS_TEXT, Path(TASKS): TASKS_TEXT}
+    existing = [str(path) for path in files if path.exists()]
+    if existing:
+        raise CommandFailed(ExitCode.FAILED, f"exists already, nothing was written: {', '.join(existing)}")
     for path, text in files.items():
         path.write_text(text, encoding="utf-8")
-        session.screen.line(f"wrote {path}")
-    session.screen.line("")
-    session.screen.line("next:  python tasks.py                                a job")
-    session.screen.line("       holdfast work tasks:app --until-drained        run it")
-    session.screen.line("       holdfast job list                              look at it")
+        session.output.print_line(f"wrote {path}")
+    session.output.print_line("")
+    session.output.print_line("next:  python tasks.py                                enqueue a job")
+    session.output.print_line("       holdfast work tasks:app --until-drained        run it")
+    session.output.print_line("       holdfast job list                              see its state")

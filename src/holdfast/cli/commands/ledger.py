@@ -1,4 +1,4 @@
-"""``holdfast ledger``: the record of every ending, its last rows or on from a cursor."""
+"""``holdfast ledger``: the record of every ended lease: the last rows, or the rows after a cursor."""
 
 from __future__ import annotations
 
@@ -10,39 +10,40 @@ from datetime import timedelta
 import click
 
 from holdfast.cli import json_values
-from holdfast.cli.output import Column, visible
-from holdfast.cli.parameters import LENGTH
-from holdfast.cli.session import Command, Session, pass_session
+from holdfast.cli.command import Command
+from holdfast.cli.output import Column, escape_control_characters
+from holdfast.cli.parameters import DURATION
+from holdfast.cli.session import Session, pass_session
 from holdfast.clock import monotonic, to_datetime
 from holdfast.drivers.contract import Store
 from holdfast.model import bounds
 from holdfast.model.ledger import Ending, LedgerRow
 
-PAGE = 1_000
-LOOK_EVERY = 0.25  # seconds
+PAGE_SIZE = 1_000
+POLL_INTERVAL_SECONDS = 0.25
 
-Wanted = Callable[[LedgerRow], bool]
+RowFilter = Callable[[LedgerRow], bool]
 
 
 @click.command(cls=Command)
-@click.option("--after", metavar="CURSOR", help="The rows behind a cursor, instead of the last ones.")
-@click.option("--oldest", is_flag=True, help="Begin at the oldest row that is kept.")
+@click.option("--after", metavar="CURSOR", help="Show the rows after a cursor instead of the last rows.")
+@click.option("--oldest", is_flag=True, help="Start at the oldest row.")
 @click.option(
-    "--limit", type=click.IntRange(1, bounds.MAX_BATCH), default=20, show_default=True, help="The most to show."
+    "--limit", type=click.IntRange(1, bounds.MAX_BATCH_ITEMS), default=20, show_default=True, help="The most to show."
 )
-@click.option("--queue", metavar="NAME", help="Only of this queue.")
-@click.option("--type", "type_", metavar="TYPE", help="Only of this type.")
-@click.option("--job", "job_id", metavar="ID", help="Only of this job.")
+@click.option("--queue", metavar="NAME", help="Only rows of this queue.")
+@click.option("--type", "type_", metavar="TYPE", help="Only rows of this type.")
+@click.option("--job", "job_id", metavar="ID", help="Only rows of this job.")
 @click.option(
     "--ending",
     "endings",
     type=click.Choice([ending.value for ending in Ending]),
     multiple=True,
-    help="Only these; repeatable.",
+    help="Only rows with this ending; repeatable.",
 )
-@click.option("--follow", is_flag=True, help="Go on as rows are written, until interrupted or --for is over.")
-@click.option("--for", "length", type=LENGTH, metavar="LENGTH", help="Follow this long.")
-@click.option("--json", "as_json", is_flag=True, help="JSON lines: the rows, then the cursor behind them.")
+@click.option("--follow", is_flag=True, help="Show new rows as they are written, until interrupted or --for is over.")
+@click.option("--for", "length", type=DURATION, metavar="DURATION", help="Follow this long.")
+@click.option("--json", "as_json", is_flag=True, help="JSON lines: the rows, then the cursor after them.")
 @pass_session
 def ledger(
     session: Session,
@@ -60,16 +61,16 @@ def ledger(
 ) -> None:
     """Show how leases and jobs ended.
 
-    Without --after or --oldest the last rows, for which the whole ledger is read. Filters choose among rows that are
-    read; the cursor counts all of them. With --follow, --limit is about the rows before it.
+    Without --after or --oldest, the whole ledger is read to find the last rows. The cursor advances over every row that
+    was read, also over rows that the filters hide. With --follow, --limit applies only to the rows that already exist.
     """
     if after is not None and oldest:
         raise click.UsageError("wanted either --after or --oldest, got both")
     if length is not None and not follow:
-        raise click.UsageError("--for: wanted --follow beside it")
+        raise click.UsageError("--for: wanted --follow too")
     store = session.store()
 
-    def wanted(row: LedgerRow) -> bool:
+    def matches(row: LedgerRow) -> bool:
         return (
             (queue is None or row.queue == queue)
             and (type_ is None or row.type == type_)
@@ -78,83 +79,82 @@ def ledger(
         )
 
     if after is None and not oldest:
-        rows, cursor = _last(store, limit, wanted)
+        rows, cursor = _last_rows(store, limit, matches)
     else:
-        rows, cursor = _first(store, after, limit, wanted)
-    _show(session, rows, cursor, as_json=as_json, follow=follow)
+        rows, cursor = _first_rows(store, after, limit, matches)
+    _print_rows(session, rows, cursor, as_json=as_json, follow=follow)
     if follow:
-        _follow(session, store, cursor, wanted, length, as_json=as_json)
+        _follow(session, store, cursor, matches, length, as_json=as_json)
 
 
-def _last(store: Store, limit: int, wanted: Wanted) -> tuple[list[LedgerRow], str]:
-    """The last rows: a ledger is read forwards only."""
-    kept: deque[LedgerRow] = deque(maxlen=limit)
+def _last_rows(store: Store, limit: int, matches: RowFilter) -> tuple[list[LedgerRow], str]:
+    """The last matching rows. All rows are read, because a ledger can only be read forwards."""
+    last: deque[LedgerRow] = deque(maxlen=limit)
     cursor: str | None = None
     while True:
-        page = store.ledger(cursor, bounds.MAX_BATCH)
+        page = store.ledger(cursor, bounds.MAX_BATCH_ITEMS)
         assert page.cursor is not None
         cursor = page.cursor
-        kept.extend(row for row in page if wanted(row))
+        last.extend(row for row in page if matches(row))
         if not page.items:
-            return list(kept), cursor
+            return list(last), cursor
 
 
-def _first(store: Store, after: str | None, limit: int, wanted: Wanted) -> tuple[list[LedgerRow], str]:
-    """The first rows behind a cursor; never reads past the last one shown, so that the cursor leads on from there."""
-    found: list[LedgerRow] = []
+def _first_rows(store: Store, after: str | None, limit: int, matches: RowFilter) -> tuple[list[LedgerRow], str]:
+    """The first matching rows after a cursor. Nothing is read past the last of them, so the new cursor skips no row."""
+    rows: list[LedgerRow] = []
     while True:
-        page = store.ledger(after, limit - len(found))
+        page = store.ledger(after, limit - len(rows))
         assert page.cursor is not None
         after = page.cursor
-        found += [row for row in page if wanted(row)]
-        if not page.items or len(found) == limit:
-            return found, after
+        rows += [row for row in page if matches(row)]
+        if not page.items or len(rows) == limit:
+            return rows, after
 
 
 def _follow(
-    session: Session, store: Store, cursor: str, wanted: Wanted, length: timedelta | None, *, as_json: bool
+    session: Session, store: Store, cursor: str, matches: RowFilter, length: timedelta | None, *, as_json: bool
 ) -> None:
     deadline = None if length is None else monotonic() + length.total_seconds()
     while deadline is None or monotonic() < deadline:
-        page = store.ledger(cursor, PAGE)
+        page = store.ledger(cursor, PAGE_SIZE)
         assert page.cursor is not None
         cursor = page.cursor
         if page.items:
-            _show(session, [row for row in page if wanted(row)], cursor, as_json=as_json, follow=True)
+            _print_rows(session, [row for row in page if matches(row)], cursor, as_json=as_json, follow=True)
         else:
-            left = LOOK_EVERY if deadline is None else deadline - monotonic()
-            time.sleep(max(0.0, min(LOOK_EVERY, left)))
+            left = POLL_INTERVAL_SECONDS if deadline is None else deadline - monotonic()
+            time.sleep(max(0.0, min(POLL_INTERVAL_SECONDS, left)))
     if not as_json:
-        session.screen.note(f"go on: --after {cursor}")
+        session.output.print_note(f"continue: --after {cursor}")
 
 
-def _show(session: Session, rows: list[LedgerRow], cursor: str, *, as_json: bool, follow: bool) -> None:
-    screen = session.screen
+def _print_rows(session: Session, rows: list[LedgerRow], cursor: str, *, as_json: bool, follow: bool) -> None:
+    output = session.output
     if as_json:
         for row in rows:
-            screen.document_line(json_values.ledger_row(row))
-        screen.document_line({"cursor": cursor})
-    elif follow:  # rows that come one by one: no table can know its widths
+            output.print_json_line(json_values.ledger_row(row))
+        output.print_json_line({"cursor": cursor})
+    elif follow:  # no table: the widths of later rows are not known yet
         for row in rows:
-            told = visible(row.detail or (row.error.strip().splitlines() or [""])[-1])
-            screen.line(
-                f"{_clock(row.ended_at)}  {row.ending:<9}  {row.job_id}  {row.queue}  {row.type}  {told}".rstrip()
-            )
+            detail = escape_control_characters(row.detail or (row.error.strip().splitlines() or [""])[-1])
+            ended = _time_of_day(row.ended_at)
+            output.print_line(f"{ended}  {row.ending:<9}  {row.job_id}  {row.queue}  {row.type}  {detail}".rstrip())
     elif rows:
-        screen.table(
+        output.print_table(
             [
-                Column(title="ENDED", right=True),
+                Column(title="ENDED", align_right=True),
                 Column(title="ENDING"),
-                Column(title="RUN", right=True),
+                Column(title="RUN", align_right=True),
                 Column(title="JOB"),
-                Column(title="TYPE", cut=True),
+                Column(title="TYPE", truncate=True),
             ],
-            [(screen.ago(row.ended_at), row.ending, row.attempt, row.job_id, row.type) for row in rows],
+            [(output.age(row.ended_at), row.ending, row.attempt, row.job_id, row.type) for row in rows],
         )
-        screen.note(f"go on: --after {cursor}")
+        output.print_note(f"continue: --after {cursor}")
     else:
-        screen.note(f"no row fits; go on: --after {cursor}")
+        output.print_note(f"no row matches; continue: --after {cursor}")
 
 
-def _clock(instant: int) -> str:
+def _time_of_day(instant: int) -> str:
     return to_datetime(instant).strftime("%H:%M:%SZ")

@@ -1,4 +1,4 @@
-"""``holdfast reap`` and ``holdfast trim``: what keeps a store in order, for a timer or by hand."""
+"""``holdfast reap`` and ``holdfast trim``: maintenance of a store, from a timer or by hand."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from datetime import timedelta
 
 import click
 
-from holdfast.cli.parameters import LENGTH
-from holdfast.cli.session import Command, Session, pass_session
+from holdfast.cli.command import Command
+from holdfast.cli.parameters import DURATION
+from holdfast.cli.session import Session, pass_session
 from holdfast.clock import from_timedelta
 from holdfast.drivers.contract import REAP_LIMIT, Trimmed
 
 
 @click.command(cls=Command)
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Only in this queue; repeatable.")
-@click.option("--worker", metavar="NAME", help="A worker known to be dead: end its leases, expired or not.")
+@click.option("--worker", metavar="NAME", help="A worker that is known to be dead: end all its leases, expired or not.")
 @click.option("--json", "as_json", is_flag=True, help='JSON: {"ended": ...}.')
 @pass_session
 def reap(session: Session, queues: tuple[str, ...], worker: str | None, *, as_json: bool) -> None:
     """End expired leases, so that their jobs run again.
 
-    Every reserve does so in the queues it asks; this is for queues that nobody asks.
+    Every reserve does this in its queues; this command is for queues without a worker.
     """
     store = session.store()
     ended = 0
@@ -31,25 +32,26 @@ def reap(session: Session, queues: tuple[str, ...], worker: str | None, *, as_js
         if reaped < REAP_LIMIT:
             break
     if as_json:
-        session.screen.document({"ended": ended})
+        session.output.print_json({"ended": ended})
     else:
-        session.screen.line(f"{ended} lease{'' if ended == 1 else 's'} ended")
+        session.output.print_line(f"{ended} lease{'' if ended == 1 else 's'} ended")
 
 
 @click.command(cls=Command)
-@click.option("--keep-ended", type=LENGTH, metavar="LENGTH", help="Of done and cancelled jobs; a day at least.")
-@click.option("--keep-ledger", type=LENGTH, metavar="LENGTH", help="Of ledger rows.")
-@click.option("--json", "as_json", is_flag=True, help="JSON: what was removed of each.")
+@click.option(
+    "--keep-ended", type=DURATION, metavar="DURATION", help="Keep done and cancelled jobs this long; at least a day."
+)
+@click.option("--keep-ledger", type=DURATION, metavar="DURATION", help="Keep ledger rows this long.")
+@click.option("--json", "as_json", is_flag=True, help="JSON: how many rows of each kind were removed.")
 @pass_session
 def trim(session: Session, keep_ended: timedelta | None, keep_ledger: timedelta | None, *, as_json: bool) -> None:
-    """Forget what is old enough.
+    """Remove old rows from one space.
 
-    Done and cancelled jobs, ledger rows, idempotency keys and expired registry rows; never dead letters. In this
-    space alone.
+    Removes done and cancelled jobs, ledger rows, idempotency keys and expired registry rows; never dead letters.
     """
     store, settings = session.store(), session.settings
     total = Trimmed(more=True)
-    with session.screen.bar("trim", None) as step:
+    with session.output.progress_bar("trim", None) as update:
         while total.more:
             removed = store.trim(
                 ended_for=from_timedelta(settings.keep_ended if keep_ended is None else keep_ended),
@@ -62,10 +64,10 @@ def trim(session: Session, keep_ended: timedelta | None, keep_ledger: timedelta 
                 dedupe=total.dedupe + removed.dedupe,
                 registry=total.registry + removed.registry,
             )
-            step(total.jobs + total.ledger)
+            update(total.jobs + total.ledger)
     counts = {name: value for name, value in asdict(total).items() if name != "more"}
     if as_json:
-        session.screen.document(counts)
+        session.output.print_json(counts)
     else:
-        words = {"jobs": "jobs", "ledger": "ledger rows", "dedupe": "keys", "registry": "registry rows"}
-        session.screen.line("removed " + ", ".join(f"{counts[name]} {word}" for name, word in words.items()))
+        nouns = {"jobs": "jobs", "ledger": "ledger rows", "dedupe": "keys", "registry": "registry rows"}
+        session.output.print_line("removed " + ", ".join(f"{counts[name]} {noun}" for name, noun in nouns.items()))

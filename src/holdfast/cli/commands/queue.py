@@ -1,4 +1,4 @@
-"""``holdfast queue``: how full queues are, and what operators say of them."""
+"""``holdfast queue``: count, pause, limit and drain queues."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from typing import Any
 import click
 
 from holdfast.cli import json_values
-from holdfast.cli.output import Column, Screen
-from holdfast.cli.parameters import INSTANT, LENGTH, RATE, OrNone
-from holdfast.cli.session import Code, Group, Session, Stop, pass_session
+from holdfast.cli.command import Group
+from holdfast.cli.output import Column, Output
+from holdfast.cli.parameters import DURATION, INSTANT, RATE, ValueOrNone
+from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.clock import from_datetime, from_timedelta, monotonic
 from holdfast.drivers.contract import QueueCounts, QueueSettings, Store
 from holdfast.model import bounds
 
-COUNTED = ("ready", "scheduled", "inflight", "done", "dead", "cancelled")
-HEADINGS = ("READY", "SCHED", "INFL", "DONE", "DEAD", "CANC")  # short, so that limits fit beside them
-LOOK_EVERY = 0.5  # seconds between two counts, at the least
-LOOK_SHARE = 20  # counting reads every job of the space: it may take one part in so many of the time
+COUNTED_STATES = ("ready", "scheduled", "inflight", "done", "dead", "cancelled")
+HEADINGS = ("READY", "SCHED", "INFL", "DONE", "DEAD", "CANC")  # short, so that the limits fit into the same row
+MIN_COUNT_INTERVAL_SECONDS = 0.5
+COUNT_INTERVAL_FACTOR = 20  # counting reads every job, so the next count waits 20 times as long as the last one took
 
 _TYPE = click.option("--type", "type_", metavar="TYPE", help="Only this type in the queue.")
-_NEW = click.option("--new", is_flag=True, help="Also if the queue has no jobs and no settings yet.")
-_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object: the settings now.")
+_NEW = click.option("--new", is_flag=True, help="Allow a queue that has no jobs and no settings yet.")
+_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object: the settings after the change.")
 
 
 @click.group(cls=Group)
 def queue() -> None:
-    """See how full queues are; pause, limit and drain them."""
+    """Count, pause, limit and drain queues."""
 
 
 @queue.command("list")
@@ -40,54 +41,63 @@ def queue() -> None:
 @pass_session
 def list_(session: Session, names: tuple[str, ...], *, types: bool, as_json: bool) -> None:
     """Count jobs by queue and state, and show pauses and limits."""
-    store, screen = session.store(), session.screen
-    counted = store.counts(list(names) or None)
-    missing = [name for name in names if name not in {row.queue for row in counted} and not is_configured(store, name)]
+    store, output = session.store(), session.output
+    counts = store.counts(list(names) or None)
+    missing = [name for name in names if name not in {row.queue for row in counts} and not _is_configured(store, name)]
     if missing:
-        raise unknown(store, missing[0])
-    rows = counted if types else summed(counted, names)
+        raise _unknown_queue(store, missing[0])
+    rows = counts if types else sum_by_queue(counts, names)
     settings = [store.settings(row.queue, type=row.type or None) for row in rows]
     if as_json:
-        screen.document([_plain(row, of) for row, of in zip(rows, settings, strict=True)])
+        output.print_json([_to_json(row, one) for row, one in zip(rows, settings, strict=True)])
         return
     if not rows:
-        screen.note("no jobs in this space")
+        output.print_note("no jobs in this space")
         return
-    columns = [Column(title="QUEUE", cut=True), *([Column(title="TYPE", cut=True)] if types else [])]
-    screen.table(
-        [*columns, *(Column(title=title, right=True) for title in HEADINGS), Column(title="LIMITS", cut=True)],
+    columns = [Column(title="QUEUE", truncate=True), *([Column(title="TYPE", truncate=True)] if types else [])]
+    output.print_table(
         [
-            (row.queue, *([row.type] if types else []), *(getattr(row, word) for word in COUNTED), said(screen, of))
-            for row, of in zip(rows, settings, strict=True)
+            *columns,
+            *(Column(title=title, align_right=True) for title in HEADINGS),
+            Column(title="LIMITS", truncate=True),
+        ],
+        [
+            (
+                row.queue,
+                *([row.type] if types else []),
+                *(getattr(row, state) for state in COUNTED_STATES),
+                _describe_limits(output, one),
+            )
+            for row, one in zip(rows, settings, strict=True)
         ],
     )
 
 
-def summed(rows: Sequence[QueueCounts], names: Sequence[str] = ()) -> list[QueueCounts]:
-    """One row per queue, its types added up; a queue that was asked for and has no jobs is there with zeros."""
+def sum_by_queue(rows: Sequence[QueueCounts], names: Sequence[str] = ()) -> list[QueueCounts]:
+    """One row per queue, the sum over its types; a named queue without jobs gets a row of zeros."""
     queues = sorted({row.queue for row in rows} | set(names))
     return [
         QueueCounts(
             queue=name,
             type="",
-            **{word: sum(getattr(row, word) for row in rows if row.queue == name) for word in COUNTED},
+            **{state: sum(getattr(row, state) for row in rows if row.queue == name) for state in COUNTED_STATES},
         )
         for name in queues
     ]
 
 
-def _plain(row: QueueCounts, settings: QueueSettings) -> dict[str, Any]:
-    counts = {word: getattr(row, word) for word in COUNTED}
-    kind = {"type": row.type} if row.type else {}
-    return {"queue": row.queue, **kind, **counts, "settings": json_values.queue_settings(settings)}
+def _to_json(row: QueueCounts, settings: QueueSettings) -> dict[str, Any]:
+    counts = {state: getattr(row, state) for state in COUNTED_STATES}
+    type_field = {"type": row.type} if row.type else {}
+    return {"queue": row.queue, **type_field, **counts, "settings": json_values.queue_settings(settings)}
 
 
-def said(screen: Screen, settings: QueueSettings) -> str:
-    """What differs from an ordinary queue, in a few words."""
+def _describe_limits(output: Output, settings: QueueSettings) -> str:
+    """The pause and the limits in a few words; empty if there are none."""
     words = []
-    if is_paused(screen, settings):
+    if is_paused(output, settings):
         until = settings.paused_until
-        words.append("paused" if until == bounds.MAX_INSTANT else f"paused, ends {screen.ago(until)}")
+        words.append("paused" if until == bounds.MAX_INSTANT else f"paused, ends {output.age(until)}")
     if settings.max_inflight is not None:
         words.append(f"max {settings.max_inflight}")
     if settings.rate is not None:
@@ -95,9 +105,9 @@ def said(screen: Screen, settings: QueueSettings) -> str:
     return ", ".join(words)
 
 
-def is_paused(screen: Screen, settings: QueueSettings) -> bool:
-    """Whether it is paused at this moment, by this host's clock."""
-    return settings.paused_until is not None and screen.now() < settings.paused_until
+def is_paused(output: Output, settings: QueueSettings) -> bool:
+    """Whether the queue is paused now, by this host's clock."""
+    return settings.paused_until is not None and output.now() < settings.paused_until
 
 
 # Settings ---------------------------------------------------------------------------------------------------
@@ -105,8 +115,8 @@ def is_paused(screen: Screen, settings: QueueSettings) -> bool:
 
 @queue.command()
 @click.argument("name")
-@click.option("--until", type=INSTANT, metavar="INSTANT", help="Resume by itself then.")
-@click.option("--for", "length", type=LENGTH, metavar="LENGTH", help="Resume by itself after this long.")
+@click.option("--until", type=INSTANT, metavar="INSTANT", help="Resume automatically at this instant.")
+@click.option("--for", "length", type=DURATION, metavar="DURATION", help="Resume automatically after this long.")
 @_TYPE
 @_NEW
 @_JSON
@@ -121,9 +131,9 @@ def pause(
     new: bool,
     as_json: bool,
 ) -> None:
-    """Hand out no more jobs of a queue.
+    """Stop reserving jobs of a queue.
 
-    Running ones go on, new ones are accepted. Without --until or --for, until it is resumed.
+    Running jobs continue, new jobs are accepted. Without --until or --for, the pause lasts until `queue resume`.
     """
     if until is not None and length is not None:
         raise click.UsageError("wanted either --until or --for, got both")
@@ -131,8 +141,8 @@ def pause(
     if until is not None:
         paused_until = from_datetime(until)
     elif length is not None:
-        paused_until = session.screen.now() + from_timedelta(length)
-    if paused_until <= session.screen.now():
+        paused_until = session.output.now() + from_timedelta(length)
+    if paused_until <= session.output.now():
         raise click.UsageError("wanted a pause that ends later than now")
     _change(session, name, type_, {"paused_until": paused_until}, new=new, as_json=as_json)
 
@@ -149,18 +159,18 @@ def resume(session: Session, name: str, type_: str | None, *, as_json: bool) -> 
 
 @queue.command()
 @click.argument("name")
-@click.option("--max-inflight", type=OrNone(click.INT), metavar="N|none", help="The most jobs that run at once.")
-@click.option("--rate", type=OrNone(RATE), metavar="RATE|none", help="Reservations: 10/s, 600/m, 5/h; 10 is 10/s.")
-@click.option("--burst", type=OrNone(click.INT), metavar="N|none", help="How many may come at once after a quiet time.")
+@click.option("--max-inflight", type=ValueOrNone(click.INT), metavar="N|none", help="The most jobs in flight.")
+@click.option("--rate", type=ValueOrNone(RATE), metavar="RATE|none", help="Reservations: 10/s, 600/m, 5/h; 10 is 10/s.")
+@click.option("--burst", type=ValueOrNone(click.INT), metavar="N|none", help="The most at once after idle time.")
 @_TYPE
 @_NEW
 @_JSON
 @pass_session
 def limit(session: Session, /, name: str, type_: str | None, *, new: bool, as_json: bool, **options: Any) -> None:
-    """Limit how much of a queue runs at once or per second.
+    """Limit how many jobs of a queue run at once or start per second.
 
-    Without options, shows the limits. What is not named stays as it is; none takes a limit away. Taking the rate away
-    takes the burst with it.
+    Without options, shows the limits. Limits that are not named do not change; none removes a limit. Removing the rate
+    also removes the burst.
     """
     changes = {field: value or None for field, value in options.items() if value is not None}
     for field, value in options.items():
@@ -174,32 +184,33 @@ def limit(session: Session, /, name: str, type_: str | None, *, new: bool, as_js
 def _change(
     session: Session, name: str, type_: str | None, changes: dict[str, Any], *, new: bool, as_json: bool
 ) -> None:
-    """Change what is named and keep the rest; shows the settings as they are now."""
-    store, screen = session.store(create=new), session.screen
+    """Change some settings, keep the others, and print the result."""
+    store, output = session.store(create=new), session.output
     settings = store.settings(name, type=type_)
-    if not new and not is_configured(store, name, type_) and not store.counts([name]):
-        raise unknown(store, name)
+    if not new and not _is_configured(store, name, type_) and not store.counts([name]):
+        raise _unknown_queue(store, name)
     changed = replace(settings, **changes)
     if changed != settings:
         store.configure(name, changed, type=type_)
     if as_json:
-        kind = {"type": type_} if type_ else {}
-        screen.document({"queue": name, **kind, "settings": json_values.queue_settings(changed)})
+        type_field = {"type": type_} if type_ else {}
+        output.print_json({"queue": name, **type_field, "settings": json_values.queue_settings(changed)})
     else:
-        screen.line(f"{name}{f' ({type_})' if type_ else ''}: {said(screen, changed) or 'no pause and no limits'}")
+        limits = _describe_limits(output, changed) or "no pause and no limits"
+        output.print_line(f"{name}{f' ({type_})' if type_ else ''}: {limits}")
 
 
-def is_configured(store: Store, name: str, type_: str | None = None) -> bool:
-    """Whether anybody has said anything of this queue."""
-    given, default = store.settings(name, type=type_), QueueSettings()
-    return any(getattr(given, field.name) != getattr(default, field.name) for field in fields(default))
+def _is_configured(store: Store, name: str, type_: str | None = None) -> bool:
+    """Whether a setting of this queue differs from its default."""
+    settings, default = store.settings(name, type=type_), QueueSettings()
+    return any(getattr(settings, field.name) != getattr(default, field.name) for field in fields(default))
 
 
-def unknown(store: Store, name: str) -> Stop:
-    """A queue is made by its first job: one without jobs and settings is most likely a slip of the pen."""
+def _unknown_queue(store: Store, name: str) -> CommandFailed:
+    """The error for a queue without jobs and settings: a queue exists from its first job, so its name may be a typo."""
     queues = sorted({row.queue for row in store.counts()})
     known = f"; there are {', '.join(queues[:10])}{' ...' if len(queues) > 10 else ''}" if queues else ""
-    return Stop(Code.NOT_FOUND, f"no queue {name} in this space: it has no jobs and no settings{known}")
+    return CommandFailed(ExitCode.NOT_FOUND, f"no queue {name} in this space: it has no jobs and no settings{known}")
 
 
 # Draining ---------------------------------------------------------------------------------------------------
@@ -207,39 +218,41 @@ def unknown(store: Store, name: str) -> Stop:
 
 @queue.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@click.option("--timeout", type=LENGTH, metavar="LENGTH", help="Give up after this long, with exit code 5.")
+@click.option("--timeout", type=DURATION, metavar="DURATION", help="Give up after this long, with exit code 5.")
 @click.option("--due", is_flag=True, help="Do not wait for jobs that are scheduled for later.")
 @pass_session
 def drain(session: Session, names: tuple[str, ...], timeout: timedelta | None, *, due: bool) -> None:
     """Wait until queues are empty.
 
-    Empty is: nothing ready, nothing scheduled, nothing in flight. On the way it counts jobs now and then.
+    A queue is empty if no job is ready, scheduled or in flight. The jobs are counted from time to time.
     """
-    store, screen = session.store(), session.screen
+    store, output = session.store(), session.output
     deadline = None if timeout is None else monotonic() + timeout.total_seconds()
-    counted, took = _counted(store, names)
+    counts, seconds = _timed_counts(store, names)
     for name in names:
-        if name not in {row.queue for row in counted} and not is_configured(store, name):
-            raise unknown(store, name)
-        if is_paused(screen, store.settings(name)) and _left([row for row in counted if row.queue == name], due=due):
-            screen.note(f"{name} is paused: it will not get empty before it is resumed")
-    total = _left(counted, due=due)
-    with screen.bar(f"drain {', '.join(names)}", total) as step:
-        while left := _left(counted, due=due):
-            total = max(total, left)  # more may come while we wait
-            step(total - left, total)
+        if name not in {row.queue for row in counts} and not _is_configured(store, name):
+            raise _unknown_queue(store, name)
+        rows = [row for row in counts if row.queue == name]
+        if is_paused(output, store.settings(name)) and _unfinished(rows, due=due):
+            output.print_note(f"{name} is paused: it cannot become empty before it is resumed")
+    total = _unfinished(counts, due=due)
+    with output.progress_bar(f"drain {', '.join(names)}", total) as update:
+        while left := _unfinished(counts, due=due):
+            total = max(total, left)  # jobs may be enqueued meanwhile
+            update(total - left, total)
             if deadline is not None and monotonic() >= deadline:
-                raise Stop(Code.TIMED_OUT, f"{left} jobs are left in {', '.join(names)}")
-            pause = max(LOOK_EVERY, took * LOOK_SHARE)
-            time.sleep(pause if deadline is None else max(0.0, min(pause, deadline - monotonic())))
-            counted, took = _counted(store, names)
-    screen.line(f"{', '.join(names)}: empty")
+                raise CommandFailed(ExitCode.TIMED_OUT, f"{left} jobs are left in {', '.join(names)}")
+            interval = max(MIN_COUNT_INTERVAL_SECONDS, seconds * COUNT_INTERVAL_FACTOR)
+            time.sleep(interval if deadline is None else max(0.0, min(interval, deadline - monotonic())))
+            counts, seconds = _timed_counts(store, names)
+    output.print_line(f"{', '.join(names)}: empty")
 
 
-def _counted(store: Store, names: Sequence[str]) -> tuple[list[QueueCounts], float]:
+def _timed_counts(store: Store, names: Sequence[str]) -> tuple[list[QueueCounts], float]:
+    """Return the counts and the seconds that counting took."""
     began = monotonic()
     return store.counts(list(names)), monotonic() - began
 
 
-def _left(counted: Sequence[QueueCounts], *, due: bool) -> int:
-    return sum(row.ready + row.inflight + (0 if due else row.scheduled) for row in counted)
+def _unfinished(counts: Sequence[QueueCounts], *, due: bool) -> int:
+    return sum(row.ready + row.inflight + (0 if due else row.scheduled) for row in counts)

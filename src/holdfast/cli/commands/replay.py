@@ -1,4 +1,4 @@
-"""``holdfast replay``: ended jobs again, out of a history or a store, chosen by a condition in SQL."""
+"""``holdfast replay``: enqueue ended jobs of a history or a store again, selected by a condition in SQL."""
 
 from __future__ import annotations
 
@@ -8,31 +8,34 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli import json_values
-from holdfast.cli.optional_packages import history_at, master_option, spark_engine
+from holdfast.cli.command import Command
 from holdfast.cli.output import Column
 from holdfast.cli.parameters import RATE
-from holdfast.cli.session import Code, Command, Session, Stop, pass_session
+from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
+from holdfast.cli.spark_access import load_spark, master_option, open_history
 from holdfast.connect import is_store
 
 if TYPE_CHECKING:
     from holdfast.spark.replay.replay import Replay, ReplayResult
 
-SHOWN = 12  # groups
+MAX_PREVIEW_GROUPS = 12
 
 
 @click.command("replay", cls=Command)
-@click.option("--from", "source", required=True, metavar="DIR|URL", help="A history of `history sync`, or a store.")
-@click.option("--where", required=True, metavar="SQL", help="A condition over the columns of its jobs.")
+@click.option("--from", "source", required=True, metavar="DIR|URL", help="A folder of `history sync`, or a store.")
+@click.option("--where", required=True, metavar="SQL", help="A condition over the columns of the jobs.")
 @click.option(
     "--to", "target", metavar="URL", help="The store that gets the jobs; by default the one of --from or --url."
 )
-@click.option("--queue", metavar="NAME", help="Where they go; by default each to the queue that it was in.")
+@click.option("--queue", metavar="NAME", help="The queue of the new jobs; by default the queue of the old job.")
 @click.option("--rate", type=RATE, metavar="RATE", help="No faster than this: 500/s, 600/m; 10 is 10/s.")
-@click.option("--replay-id", metavar="NAME", help="Another set of jobs on purpose; by default made of the above.")
+@click.option(
+    "--replay-id", metavar="NAME", help="A name for a separate replay; by default derived from the options above."
+)
 @click.option("--dry-run", is_flag=True, help="Only show and count what would be done.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @master_option
-@click.option("--json", "as_json", is_flag=True, help="JSON: what was chosen and what was done.")
+@click.option("--json", "as_json", is_flag=True, help="JSON: the selection and the result.")
 @pass_session
 def replay(
     session: Session,
@@ -48,18 +51,18 @@ def replay(
     master: str | None,
     as_json: bool,
 ) -> None:
-    """Enqueue ended jobs again as new ones, each once.
+    """Enqueue ended jobs again as new jobs, each once.
 
-    Shows what was chosen and asks first. A replay that was interrupted goes on where it ended when the same command is
-    run again; one that is finished does nothing more.
+    Shows the selection and asks for confirmation. If a replay was interrupted, the same command continues it; after the
+    replay has finished, the same command does nothing.
     """
     if not is_store(source):
-        history_at(source, master)
+        open_history(source, master)
     if target is not None or is_store(source):
         session.given["url"] = target or source
     store = session.store(create=target is not None)
-    engine = spark_engine()
-    from holdfast.spark.replay.replay import Replay  # noqa: PLC0415 - an extra that may not be there
+    spark = load_spark()
+    from holdfast.spark.replay.replay import Replay  # noqa: PLC0415 - needs an extra that may not be installed
 
     with Replay(
         source,
@@ -68,96 +71,99 @@ def replay(
         space=session.settings.space,
         queue=queue,
         replay_id=replay_id,
-        spark=engine.session(master),
-    ) as planned:
+        spark=spark.session(master),
+    ) as plan:
         if not as_json:
-            _show(session, planned)
-        if dry_run or not planned.preview.chosen:
-            done = None
+            _print_preview(session, plan)
+        if dry_run or not plan.preview.chosen:
+            result = None
         else:
-            _ask(session, planned, queue, yes=yes)
-            done = _run(session, planned, rate, shown=not as_json)
+            _confirm(session, plan, queue, yes=yes)
+            result = _run(session, plan, rate, shown=not as_json)
         if as_json:
-            session.screen.document(_document(planned, done))
-        elif done is not None:
-            _tell(session, done)
-        elif planned.preview.chosen:
-            session.screen.line(f"would enqueue {_jobs(_left(planned))}")
+            session.output.print_json(_to_json(plan, result))
+        elif result is not None:
+            _print_result(session, result)
+        elif plan.preview.chosen:
+            session.output.print_line(f"would enqueue {_jobs(_replayable(plan))}")
 
 
-def _left(planned: Replay) -> int:
-    return max(planned.preview.chosen - planned.preview.without_payload, 0)
+def _replayable(plan: Replay) -> int:
+    return max(plan.preview.chosen - plan.preview.without_payload, 0)
 
 
 def _jobs(count: int) -> str:
     return f"{count:,} job{'' if count == 1 else 's'}"
 
 
-def _show(session: Session, planned: Replay) -> None:
-    screen, preview = session.screen, planned.preview
+def _print_preview(session: Session, plan: Replay) -> None:
+    output, preview = session.output, plan.preview
     if not preview.chosen:
-        screen.note("no ended job fits")
+        output.print_note("no ended job matches")
         return
-    screen.table(
+    output.print_table(
         [
             Column(title="QUEUE"),
-            Column(title="TYPE", cut=True),
+            Column(title="TYPE", truncate=True),
             Column(title="STATE"),
-            Column(title="JOBS", right=True),
+            Column(title="JOBS", align_right=True),
         ],
-        [(group.queue, group.type, group.state, group.count) for group in preview.groups[:SHOWN]],
+        [(group.queue, group.type, group.state, group.count) for group in preview.groups[:MAX_PREVIEW_GROUPS]],
     )
-    if len(preview.groups) > SHOWN:
-        screen.line(f"and {len(preview.groups) - SHOWN} smaller groups")
-    screen.line()
-    screen.table(
-        [Column(title="FOR EXAMPLE"), Column(title="TYPE", cut=True), Column(title="PAYLOAD", cut=True)],
-        [(each.job_id, each.type, "not kept" if each.payload is None else each.payload) for each in preview.examples],
+    if len(preview.groups) > MAX_PREVIEW_GROUPS:
+        output.print_line(f"and {len(preview.groups) - MAX_PREVIEW_GROUPS} smaller groups")
+    output.print_line()
+    output.print_table(
+        [Column(title="EXAMPLE"), Column(title="TYPE", truncate=True), Column(title="PAYLOAD", truncate=True)],
+        [(each.job_id, each.type, "none" if each.payload is None else each.payload) for each in preview.examples],
     )
-    screen.line()
+    output.print_line()
     if preview.without_payload:
-        screen.note(f"{_jobs(preview.without_payload)} of {preview.chosen:,} have no payload in this history: left out")
-    progress = planned.progress
+        output.print_note(
+            f"{_jobs(preview.without_payload)} of {preview.chosen:,} have no payload in this history and are skipped"
+        )
+    progress = plan.progress
     if progress.finished_at is None and progress.after:
-        screen.note(f"replay {planned.id} goes on: {_jobs(progress.added + progress.existed)} were enqueued before")
+        output.print_note(
+            f"replay {plan.id} continues: {_jobs(progress.added + progress.existed)} were enqueued before"
+        )
 
 
-def _ask(session: Session, planned: Replay, queue: str | None, *, yes: bool) -> None:
-    if yes or planned.progress.finished_at is not None:
+def _confirm(session: Session, plan: Replay, queue: str | None, *, yes: bool) -> None:
+    if yes or plan.progress.finished_at is not None:
         return
     where = f"into {queue}" if queue else "into their queues"
-    if not session.screen.confirmed(f"enqueue {_jobs(_left(planned))} again, {where}?"):
-        raise Stop(Code.WRONG, "not confirmed, nothing was changed (--yes does not ask)")
+    if not session.output.confirm(f"enqueue {_jobs(_replayable(plan))} again, {where}?"):
+        raise CommandFailed(ExitCode.FAILED, "not confirmed, nothing was changed (--yes skips the question)")
 
 
-def _run(session: Session, planned: Replay, rate: float | None, *, shown: bool) -> ReplayResult:
-    with session.screen.bar("replay", _left(planned), shown=shown) as step:
+def _run(session: Session, plan: Replay, rate: float | None, *, shown: bool) -> ReplayResult:
+    with session.output.progress_bar("replay", _replayable(plan), shown=shown) as update:
         try:
-            return planned.run(rate=rate, on_progress=step)
+            return plan.run(rate=rate, on_progress=update)
         except KeyboardInterrupt:
-            raise Stop(Code.INTERRUPTED, "interrupted: the same command goes on from here") from None
+            raise CommandFailed(ExitCode.INTERRUPTED, "interrupted: the same command continues from here") from None
 
 
-def _tell(session: Session, done: ReplayResult) -> None:
-    if done.before:
-        session.screen.line(
-            f"replay {done.replay_id} was finished at {json_values.instant(done.finished_at)} "
-            f"with {_jobs(done.added)}; "
-            "nothing was done (another --replay-id makes another set)"
+def _print_result(session: Session, result: ReplayResult) -> None:
+    if result.before:
+        session.output.print_line(
+            f"replay {result.replay_id} was finished at {json_values.instant(result.finished_at)} "
+            f"with {_jobs(result.added)}; nothing was done (use another --replay-id to enqueue the jobs once more)"
         )
         return
-    session.screen.line(f"{_jobs(done.added)} enqueued by replay {done.replay_id}")
+    session.output.print_line(f"{_jobs(result.added)} enqueued by replay {result.replay_id}")
 
 
-def _document(planned: Replay, done: ReplayResult | None) -> dict[str, Any]:
+def _to_json(plan: Replay, result: ReplayResult | None) -> dict[str, Any]:
     return {
-        "replay_id": planned.id,
-        "chosen": planned.preview.chosen,
-        "without_payload": planned.preview.without_payload,
-        "added": 0 if done is None else done.added,
-        "existed": 0 if done is None else done.existed,
-        "finished_at": None if done is None else json_values.instant(done.finished_at),
-        "before": done is not None and done.before,
-        "groups": [asdict(group) for group in planned.preview.groups],
-        "examples": [asdict(example) for example in planned.preview.examples],
+        "replay_id": plan.id,
+        "chosen": plan.preview.chosen,
+        "without_payload": plan.preview.without_payload,
+        "added": 0 if result is None else result.added,
+        "existed": 0 if result is None else result.existed,
+        "finished_at": None if result is None else json_values.instant(result.finished_at),
+        "before": result is not None and result.before,
+        "groups": [asdict(group) for group in plan.preview.groups],
+        "examples": [asdict(example) for example in plan.preview.examples],
     }

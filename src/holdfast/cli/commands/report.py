@@ -1,4 +1,4 @@
-"""``holdfast report``: a history on one page that can be sent to anybody."""
+"""``holdfast report``: the plots and the certificate of a history in one file."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ from pathlib import Path
 
 import click
 
-from holdfast.cli.optional_packages import history_at, master_option
-from holdfast.cli.session import Code, Command, Session, Stop, pass_session
+from holdfast.cli.command import Command
+from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
+from holdfast.cli.spark_access import master_option, open_history
 
 
 @click.command("report", cls=Command)
-@click.option("--history", "folder", required=True, metavar="DIR", help="Of `history sync`.")
-@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The file.")
+@click.option("--history", "folder", required=True, metavar="DIR", help="A folder of `history sync`.")
+@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The file to write.")
 @click.option(
     "--format",
     "form",
     type=click.Choice(["html", "png"]),
     default="html",
     show_default=True,
-    help="A page with everything, or its plots as one picture.",
+    help="A page with plots and certificate, or the plots as one picture.",
 )
-@click.option("--title", default="Holdfast report", show_default=True, help="At its top.")
+@click.option("--title", default="Holdfast report", show_default=True, help="The heading.")
 @master_option
 @click.option("--json", "as_json", is_flag=True, help="JSON: the file, and whether every law held.")
 @pass_session
@@ -30,10 +31,10 @@ def report(
 ) -> None:
     """Write plots and the certificate of a history to one file.
 
-    The page needs no other file, no script and no network. A law that was broken is on the page, and is no failure of
-    the report.
+    The page needs no other file, no script and no network. A broken law is shown on the page; the exit code is 0 all
+    the same.
     """
-    history = history_at(folder, master)
+    history = open_history(folder, master)
     if form == "png":
         data, certificate = history.figure(title)
     else:
@@ -42,9 +43,11 @@ def report(
     try:
         out.write_bytes(data)
     except OSError as error:
-        raise Stop(Code.WRONG, f"--out: wanted a file that can be written, got {out} ({error.strerror})") from error
+        raise CommandFailed(
+            ExitCode.FAILED, f"--out: wanted a file that can be written, got {out} ({error.strerror})"
+        ) from error
     if as_json:
-        session.screen.document({"out": str(out), "bytes": len(data), "holds": certificate.holds})
+        session.output.print_json({"out": str(out), "bytes": len(data), "holds": certificate.holds})
     else:
         verdict = "every law held" if certificate.holds else f"{sum(certificate.violation_counts.values())} violations"
-        session.screen.line(f"{out}: {certificate.jobs:,} jobs, {verdict}")
+        session.output.print_line(f"{out}: {certificate.jobs:,} jobs, {verdict}")

@@ -1,79 +1,85 @@
-"""``holdfast schema``: the tables of a store."""
+"""``holdfast schema``: create, upgrade and check the tables of a store."""
 
 from __future__ import annotations
 
 import click
 
 from holdfast.cli import schema_access
-from holdfast.cli.schema_access import Schema
-from holdfast.cli.session import Code, Group, Session, Stop, pass_session
-from holdfast.settings import masked
+from holdfast.cli.command import Group
+from holdfast.cli.schema_access import SchemaVersion
+from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
+from holdfast.settings import mask_secrets
 
 
 @click.group(cls=Group)
 def schema() -> None:
-    """Make, upgrade and check the tables of a store."""
+    """Create, upgrade and check the tables of a store."""
 
 
-def _found(session: Session) -> Schema:
-    found = schema_access.look(session.url)
-    if found is None:
-        raise schema_access.none(session.url)
-    return found
+def _read_version(session: Session) -> SchemaVersion:
+    version = schema_access.read_version(session.url)
+    if version is None:
+        raise schema_access.no_schema(session.url)
+    return version
 
 
 @schema.command()
 @pass_session
 def install(session: Session) -> None:
-    """Make the tables.
+    """Create the tables.
 
-    Changes nothing if they are there and up to date.
+    Changes nothing if they exist and are up to date.
     """
-    before = _found(session)
+    before = _read_version(session)
     session.store(create=True)
-    _tell(session, before)
+    _print_change(session, before)
 
 
 @schema.command()
 @pass_session
 def upgrade(session: Session) -> None:
     """Bring existing tables up to date."""
-    before = _found(session)
+    before = _read_version(session)
     if not before.applied:
-        raise Stop(Code.NOT_FOUND, f"no store at {masked(session.url)} to upgrade: `holdfast schema install` makes one")
+        raise CommandFailed(
+            ExitCode.NOT_FOUND,
+            f"no store at {mask_secrets(session.url)} to upgrade: `holdfast schema install` creates one",
+        )
     session.store()
-    _tell(session, before)
+    _print_change(session, before)
 
 
-def _tell(session: Session, before: Schema) -> None:
+def _print_change(session: Session, before: SchemaVersion) -> None:
     if before.applied == before.newest:
-        session.screen.line(f"version {before.newest} already, nothing to do")
+        session.output.print_line(f"version {before.newest} already, nothing to do")
     else:
-        session.screen.line(f"version {before.newest}" + (f", was {before.applied}" if before.applied else ", new"))
+        session.output.print_line(
+            f"version {before.newest}" + (f", was {before.applied}" if before.applied else ", new")
+        )
 
 
 @schema.command()
 @click.option("--json", "as_json", is_flag=True, help="JSON: applied, newest, current.")
 @pass_session
 def check(session: Session, *, as_json: bool) -> None:
-    """Compare the tables with what this Holdfast needs.
+    """Compare the version of the tables with this version of Holdfast.
 
-    Changes nothing; exits 1 if they differ.
+    Changes nothing; exits 1 if the tables are missing or out of date.
     """
-    found = _found(session)
-    current = found.applied == found.newest
+    version = _read_version(session)
+    current = version.applied == version.newest
     if as_json:
-        session.screen.document({"applied": found.applied, "newest": found.newest, "current": current})
+        session.output.print_json({"applied": version.applied, "newest": version.newest, "current": current})
     elif current:
-        session.screen.line(f"version {found.applied}, up to date")
+        session.output.print_line(f"version {version.applied}, up to date")
     if not current:
-        told = f"version {found.applied}, wanted {found.newest}" if found.applied else "no tables"
-        command = "upgrade" if found.applied else "install"
-        raise Stop(Code.WRONG, f"{told}: run `holdfast schema {command}`")
+        problem = f"version {version.applied}, wanted {version.newest}" if version.applied else "no tables"
+        command = "upgrade" if version.applied else "install"
+        raise CommandFailed(ExitCode.FAILED, f"{problem}: run `holdfast schema {command}`")
 
 
 @schema.command()
 @pass_session
 def sql(session: Session) -> None:
-    """Print the statements that make the tables."""
-    session.screen.line(schema_access.script(session.url).rstrip())
+    """Print the SQL statements that create the tables."""
+    session.output.print_line(schema_access.schema_sql(session.url).rstrip())

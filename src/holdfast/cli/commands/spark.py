@@ -1,4 +1,4 @@
-"""``holdfast spark``: the same jobs, run on a Spark cluster or on local Spark."""
+"""``holdfast spark``: run jobs on a Spark cluster or on local Spark."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from datetime import timedelta
 
 import click
 
-from holdfast.cli.commands.work import DRAIN, app_of
-from holdfast.cli.optional_packages import master_option, spark_engine
-from holdfast.cli.parameters import LENGTH, SETTING
-from holdfast.cli.session import Command, Session, pass_session
+from holdfast.cli.app_loading import load_app
+from holdfast.cli.command import Command
+from holdfast.cli.parameters import DURATION, DURATION_OR_FOREVER, SPARK_SETTING
+from holdfast.cli.session import Session, pass_session
+from holdfast.cli.spark_access import load_spark, master_option
 from holdfast.worker.options import WorkerOptions
 
 
@@ -20,15 +21,29 @@ def spark() -> None:
 
 @spark.command("work", cls=Command)
 @click.argument("app_path", metavar="MODULE:APP")
-@click.option("--queue", "queues", multiple=True, metavar="NAME", help="Repeatable; by default those of the handlers.")
-@click.option("--slots", type=click.IntRange(1, 100_000), help="Spark tasks that work; by default one for each core.")
-@click.option("--for", "stop_after", type=LENGTH, help="Stop after so long; by default when nothing is left to do.")
-@master_option
-@click.option("--conf", type=SETTING, multiple=True, metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
-@click.option("--lease", type=LENGTH, default="15s", show_default=True, help="Extended every third of it.")
-@click.option("--drain", type=DRAIN, default="25s", show_default=True, help="For running jobs after a stop.")
 @click.option(
-    "--grace", type=LENGTH, default="2s", show_default=True, help="From interrupting a handler to killing it."
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="NAME",
+    help="A queue; repeatable. By default the queues of the handlers.",
+)
+@click.option("--slots", type=click.IntRange(1, 100_000), help="Spark tasks that run jobs; by default one per core.")
+@click.option("--for", "stop_after", type=DURATION, help="Stop after this long; by default when the queues are empty.")
+@master_option
+@click.option("--conf", type=SPARK_SETTING, multiple=True, metavar="KEY=VALUE", help="A Spark setting; repeatable.")
+@click.option(
+    "--lease", type=DURATION, default="15s", show_default=True, help="Length of a lease; extended every third of it."
+)
+@click.option(
+    "--drain", type=DURATION_OR_FOREVER, default="25s", show_default=True, help="Time for running jobs after a stop."
+)
+@click.option(
+    "--grace",
+    type=DURATION,
+    default="2s",
+    show_default=True,
+    help="Time between interrupting a handler and killing it.",
 )
 @click.option("--json", "as_json", is_flag=True, help='JSON at the end: {"acked": ..., ...}.')
 @pass_session
@@ -46,13 +61,13 @@ def work(
     grace: timedelta,
     as_json: bool,
 ) -> None:
-    """Drain the queues of an app on Spark.
+    """Run the jobs of an app's queues on Spark.
 
-    Every slot is a Spark task that reserves, runs and settles on its own; a Spark task that is killed or retried loses
-    nothing. Ctrl-C lets the slots drain first.
+    Every slot is a Spark task that reserves, runs and settles its own jobs. If a Spark task is killed or retried, no
+    job is lost. After Ctrl-C, running jobs may still finish within the drain time.
     """
-    engine = spark_engine()
-    app = app_of(app_path, session)
+    engine = load_spark()
+    app = load_app(app_path, session)
     options = WorkerOptions(queues=tuple(dict.fromkeys(queues)) or None, lease=lease, drain=drain, grace=grace)
     try:
         rows = engine.run_queue(
@@ -63,10 +78,11 @@ def work(
             stop_after=stop_after,
             progress=not as_json,
         )
-        tally = {row["ending"]: row["count"] for row in rows.groupBy("ending").count().collect()}
+        counts = {row["ending"]: row["count"] for row in rows.groupBy("ending").count().collect()}
     finally:
         app.close()
     if as_json:
-        session.screen.document(dict(sorted(tally.items())))
+        session.output.print_json(dict(sorted(counts.items())))
     else:
-        session.screen.line(", ".join(f"{count} {ending}" for ending, count in sorted(tally.items())) or "nothing done")
+        text = ", ".join(f"{count} {ending}" for ending, count in sorted(counts.items()))
+        session.output.print_line(text or "nothing done")

@@ -1,8 +1,7 @@
-"""``holdfast work``: a worker for the handlers of an app, until it is told to stop."""
+"""``holdfast work``: run the handlers of an app until a signal stops the worker."""
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import sys
@@ -10,50 +9,54 @@ from datetime import timedelta
 
 import click
 
-from holdfast.app import Holdfast
 from holdfast.cli import early_signals
-from holdfast.cli.parameters import LENGTH
-from holdfast.cli.session import Code, Command, Session, Stop, pass_session
+from holdfast.cli.app_loading import load_app
+from holdfast.cli.command import Command
+from holdfast.cli.parameters import DURATION, DURATION_OR_FOREVER
+from holdfast.cli.session import Session, pass_session
 from holdfast.model import duration
 from holdfast.worker.limits import MEBIBYTE, Limits
 from holdfast.worker.options import WorkerOptions
 
-FOREVER = "forever"
-
-
-class _Drain(click.ParamType):  # type: ignore[type-arg] # generic in new versions of click only
-    """A length, or ``forever`` (None)."""
-
-    name = "length"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> timedelta | None:
-        """See ``click.ParamType``."""
-        return None if value == FOREVER else LENGTH.convert(value, param, ctx)
-
-
-DRAIN = _Drain()
-
 
 @click.command(cls=Command)
 @click.argument("app_path", metavar="MODULE:APP")
-@click.option("--queue", "queues", multiple=True, metavar="NAME", help="Repeatable; by default those of the handlers.")
-@click.option("--processes", type=click.IntRange(1, 1024), help="Child processes; by default one for each core.")
+@click.option(
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="NAME",
+    help="A queue; repeatable. By default the queues of the handlers.",
+)
+@click.option("--processes", type=click.IntRange(1, 1024), help="Child processes; by default one per core.")
 @click.option(
     "--concurrency", type=click.IntRange(1, 1024), default=1, show_default=True, help="Jobs at a time in each process."
 )
-@click.option("--lease", type=LENGTH, default="15s", show_default=True, help="Extended every third of it.")
 @click.option(
-    "--drain", type=DRAIN, default="25s", show_default=True, help="For running jobs after a stop, or 'forever'."
+    "--lease", type=DURATION, default="15s", show_default=True, help="Length of a lease; extended every third of it."
 )
 @click.option(
-    "--grace", type=LENGTH, default="2s", show_default=True, help="From interrupting a handler to killing it."
+    "--drain",
+    type=DURATION_OR_FOREVER,
+    default="25s",
+    show_default=True,
+    help="Time for running jobs after a stop, or 'forever'.",
 )
-@click.option("--until-drained", is_flag=True, help="Stop when nothing is left to do.")
-@click.option("--max-jobs", type=click.IntRange(1), help="Stop after so many.")
-@click.option("--recycle-after", type=click.IntRange(1), help="Replace a child process after so many jobs.")
-@click.option("--recycle-above", type=click.IntRange(1), metavar="MIB", help="Replace it when it has grown so large.")
-@click.option("--memory", type=click.IntRange(64), metavar="MIB", help="The most a child process may have.")
-@click.option("--cpu", type=LENGTH, help="The most processor time of one attempt.")
+@click.option(
+    "--grace",
+    type=DURATION,
+    default="2s",
+    show_default=True,
+    help="Time between interrupting a handler and killing it.",
+)
+@click.option("--until-drained", is_flag=True, help="Stop when the queues are empty.")
+@click.option("--max-jobs", type=click.IntRange(1), help="Stop after this many jobs.")
+@click.option("--recycle-after", type=click.IntRange(1), help="Replace a child process after this many jobs.")
+@click.option(
+    "--recycle-above", type=click.IntRange(1), metavar="MIB", help="Replace a child process that uses more memory."
+)
+@click.option("--memory", type=click.IntRange(64), metavar="MIB", help="Memory limit of a child process.")
+@click.option("--cpu", type=DURATION, help="Limit of processor time for one attempt.")
 @click.option("--json", "as_json", is_flag=True, help='JSON at the end: {"acked": ..., ...}.')
 @pass_session
 def work(
@@ -76,10 +79,10 @@ def work(
 ) -> None:
     """Run the handlers of an app.
 
-    SIGTERM and SIGINT stop it: nothing more is reserved, running jobs get the drain time, what is left is given back
-    with its attempt refunded. A second signal does not wait.
+    SIGTERM or SIGINT stops the worker: it reserves no more jobs, waits for running jobs until the drain time is over,
+    and releases the rest without counting an attempt. A second signal skips the drain time.
     """
-    app = app_of(app_path, session)
+    app = load_app(app_path, session)
     options = WorkerOptions(
         queues=tuple(dict.fromkeys(queues)) or None,
         processes=processes or os.cpu_count() or 1,
@@ -97,41 +100,16 @@ def work(
     worker = app.worker(options)
     if not as_json:
         names = ", ".join(worker.queues)
-        session.screen.line(
-            f"{worker.name}: {options.processes * concurrency} at a time from {names}; lease {duration.exact(lease)}; "
-            f"{len(app.catalogue.types)} types"
+        session.output.print_line(
+            f"{worker.name}: {options.processes * concurrency} jobs at a time from {names}; "
+            f"lease {duration.format_exact(lease)}; {len(app.catalogue.types)} job types"
         )
     try:
-        tally = worker.run(early_signals.asked)
+        counts = worker.run(early_signals.stop_requested)
     finally:
         app.close()
     if as_json:
-        session.screen.document(dict(sorted(tally.items())))
+        session.output.print_json(dict(sorted(counts.items())))
     else:
-        session.screen.line(", ".join(f"{count} {status}" for status, count in sorted(tally.items())) or "nothing done")
-
-
-def app_of(path: str, session: Session) -> Holdfast:
-    """The app that MODULE:APP names; found from the working directory too, as ``python -m`` would."""
-    module, colon, name = path.partition(":")
-    if not (module and colon and name):
-        raise Stop(Code.USAGE, f"wanted MODULE:APP such as tasks:app, got {path}")
-    if "" not in sys.path:
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109 - a text, as sys.path wants it
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except ModuleNotFoundError as error:
-        if error.name != module.partition(".")[0] and error.name != module:
-            raise
-        raise Stop(Code.NOT_FOUND, f"no module {module} here or on the Python path") from error
-    except AttributeError as error:
-        raise Stop(Code.NOT_FOUND, f"{module} has no {name}") from error
-    if not isinstance(found, Holdfast):
-        raise Stop(Code.USAGE, f"wanted a Holdfast app in {path}, got {type(found).__name__}")
-    if "url" in session.given:
-        found.url = session.given["url"]
-    if "space" in session.given:
-        found.space = session.given["space"]
-    if not found.catalogue.types:
-        raise Stop(Code.USAGE, f'{path} has no handlers: decorate a function with @{name}.handler("type")')
-    return found
+        text = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+        session.output.print_line(text or "nothing done")

@@ -22,9 +22,10 @@ from holdfast.model.registry import Change, Entry
 A = TypeVar("A")
 
 
-class MemoryAdmin(Validation):
+class MemoryAdmin:
     """Everything that is not a verb of a producer or a worker."""
 
+    _validation: Validation
     _changed: threading.Condition
     _open: Callable[[], Space]
     _wake: Callable[[], None]
@@ -33,14 +34,14 @@ class MemoryAdmin(Validation):
 
     def get(self, job_id: str) -> JobRecord | None:
         """See ``Admin.get``."""
-        bounds.name("id", job_id)
+        bounds.check_name("id", job_id)
         with self._changed:
             row = self._open().rows.get(job_id)
             return None if row is None else row.job
 
     def inspect(self, job_id: str) -> Inspection | None:
         """See ``Admin.inspect``."""
-        bounds.name("id", job_id)
+        bounds.check_name("id", job_id)
         with self._changed:
             row = self._open().rows.get(job_id)
             if row is None:
@@ -59,7 +60,7 @@ class MemoryAdmin(Validation):
 
     def find(self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None) -> Page[JobRecord]:
         """See ``Admin.find``."""
-        self.check_find(limit, after)
+        self._validation.check_find(limit, after)
         asked = where or JobFilter()
         with self._changed:
             jobs = (row.job for row in self._open().rows.values())
@@ -72,16 +73,16 @@ class MemoryAdmin(Validation):
 
     def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
         """See ``Admin.any_open``."""
-        in_queues, of_types = self.check_any_open(queues, types)
+        in_queues, of_types = self._validation.check_any_open(queues, types)
         with self._changed:
             jobs = (row.job for row in self._open().rows.values())
-            return any(not job.state.ended and job.queue in in_queues and job.type in of_types for job in jobs)
+            return any(not job.state.has_ended and job.queue in in_queues and job.type in of_types for job in jobs)
 
     def counts(self, queues: Sequence[str] | None = None, *, now: int | None = None) -> list[QueueCounts]:
         """See ``Admin.counts``."""
-        self.check_counts(queues)
+        self._validation.check_counts(queues)
         with self._changed:
-            space, at = self._open(), self.now(now)
+            space, at = self._open(), self._validation.now(now)
             counted: dict[tuple[str, str], dict[str, int]] = {}
             for row in space.rows.values():
                 job = row.job
@@ -121,7 +122,7 @@ class MemoryAdmin(Validation):
         """See ``Admin.purge``."""
 
         def forget(space: Space, row: Row, at: int) -> bool:
-            if not row.job.state.ended:
+            if not row.job.state.has_ended:
                 return False
             space.purge(row, at)
             return True
@@ -130,29 +131,29 @@ class MemoryAdmin(Validation):
 
     def _each(self, job_ids: Sequence[str], act: Callable[[Space, Row, int], A], now: int | None) -> list[A | None]:
         """Act on each known job, in order; None for the unknown ones."""
-        self.check_ids(job_ids)
+        self._validation.check_ids(job_ids)
         with self._changed:
-            space, at = self._open(), self.now(now)
+            space, at = self._open(), self._validation.now(now)
             answers = [None if (row := space.rows.get(job_id)) is None else act(space, row, at) for job_id in job_ids]
             self._wake()
             return answers
 
     def configure(self, queue: str, settings: QueueSettings, *, type: str | None = None) -> None:
         """See ``Admin.configure``."""
-        self.check_settings(queue, settings, type)
+        self._validation.check_settings(queue, settings, type)
         with self._changed:
             self._open().settings[queue, type] = settings
             self._wake()
 
     def settings(self, queue: str, *, type: str | None = None) -> QueueSettings:
         """See ``Admin.settings``."""
-        self.check_settings(queue, None, type)
+        self._validation.check_settings(queue, None, type)
         with self._changed:
             return self._open().settings.get((queue, type), QueueSettings())
 
     def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
         """See ``Admin.ledger``. A cursor counts the rows before it, from the first ever written."""
-        self.check_page(limit)
+        self._validation.check_page(limit)
         with self._changed:
             space = self._open()
             written = space.ledger_trimmed + len(space.ledger)
@@ -174,14 +175,14 @@ class MemoryAdmin(Validation):
         *,
         ended_for: int = 7 * DAY,
         ledger_for: int = 30 * DAY,
-        limit: int = bounds.MAX_BATCH,
+        limit: int = bounds.MAX_BATCH_ITEMS,
         now: int | None = None,
     ) -> Trimmed:
         """See ``Admin.trim``."""
-        self.check_trim(ended_for, ledger_for, limit)
-        ended_for, ledger_for = self.kept_for(ended_for, ledger_for, now)
+        self._validation.check_trim(ended_for, ledger_for, limit)
+        ended_for, ledger_for = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
         with self._changed:
-            space, at = self._open(), self.now(now)
+            space, at = self._open(), self._validation.now(now)
             jobs = [row for row in space.rows.values() if _forgettable(row, at - ended_for)][:limit]
             for row in jobs:
                 del space.rows[row.job.id]
@@ -207,16 +208,16 @@ class MemoryAdmin(Validation):
 
     def read(self, kind: str, keys: Sequence[str], *, now: int | None = None) -> list[Entry | None]:
         """See ``Registry.read``."""
-        self.check_read(kind, keys)
+        self._validation.check_read(kind, keys)
         with self._changed:
-            space, at = self._open(), self.now(now)
+            space, at = self._open(), self._validation.now(now)
             return [self._entry(space, kind, key, at) for key in keys]
 
     def write(self, changes: Sequence[Change], *, now: int | None = None) -> list[Entry | None]:
         """See ``Registry.write``."""
-        self.check_write(changes)
+        self._validation.check_write(changes)
         with self._changed:
-            space, at = self._open(), self.now(now)
+            space, at = self._open(), self._validation.now(now)
             return [
                 self._change(space, change, at) if self._conflict(space, (change,), at) is None else None
                 for change in changes
@@ -226,9 +227,9 @@ class MemoryAdmin(Validation):
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 100, now: int | None = None
     ) -> list[Entry]:
         """See ``Registry.scan``."""
-        self.check_scan(kind, prefix, after, limit)
+        self._validation.check_scan(kind, prefix, after, limit)
         with self._changed:
-            space, at = self._open(), self.now(now)
+            space, at = self._open(), self._validation.now(now)
             keys = sorted(key for of, key in space.registry if of == kind and key.startswith(prefix) and key > after)
             entries = (self._entry(space, kind, key, at) for key in keys)
             return [entry for entry in entries if entry is not None][:limit]

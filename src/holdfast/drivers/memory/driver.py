@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from typing import NoReturn
+from typing import NoReturn, Self
 from urllib.parse import SplitResult
 from weakref import WeakValueDictionary
 
@@ -14,11 +14,12 @@ from holdfast.drivers.contract import REAP_LIMIT, Capabilities, Durability, Feat
 from holdfast.drivers.memory.admin import MemoryAdmin
 from holdfast.drivers.memory.space import Dedupe, Row, Space
 from holdfast.drivers.url_options import options
+from holdfast.drivers.validation import Validation
 from holdfast.errors import JobNotInflight, LeaseError, StoreClosed, Unsupported, WriteRefused
 from holdfast.model import bounds, transition
 from holdfast.model.job import JobRecord
 from holdfast.model.job_batch import must_wait, representatives
-from holdfast.model.lease import Enqueued, Lease, Note, Reservation, is_expired, random_bits, tokens
+from holdfast.model.lease import Enqueued, Lease, Note, Reservation, is_expired, make_tokens, token_bytes
 from holdfast.model.order import pick
 from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.settlement import Ack, Settlement
@@ -61,13 +62,17 @@ class MemoryDriver(MemoryAdmin):
         memory: Memory | None = None,
     ) -> None:
         self._memory = memory or Memory(clock)
-        self._space = self._memory.spaces[bounds.name("space", space)]
+        self._space = self._memory.spaces[bounds.check_name("space", space)]
         self._changed = self._memory.changed
         self._seen = threading.local()
         self.caller_clock = caller_clock
+        self._validation = Validation(self.capabilities, caller_clock=caller_clock, read_clock=self._memory.clock.now)
 
-    def _read_clock(self) -> int:
-        return self._memory.clock.now()
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _open(self) -> Space:
         """The rows, for a caller that holds the lock."""
@@ -84,9 +89,9 @@ class MemoryDriver(MemoryAdmin):
 
     def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
         """See ``Driver.enqueue``."""
-        self.check_enqueue(jobs)
+        self._validation.check_enqueue(jobs)
         with self._changed:
-            space, at = self._open(), self.now(now)
+            space, at = self._open(), self._validation.now(now)
             answers = [self._enqueue(space, job, at) for job in jobs]
             self._wake()
             return answers
@@ -95,10 +100,10 @@ class MemoryDriver(MemoryAdmin):
         self, jobs: Sequence[JobRecord], *, lease_for: int, worker: str = "", now: int | None = None
     ) -> tuple[list[Enqueued], list[Reservation]]:
         """See ``LeasedEnqueue.enqueue_leased``."""
-        self.check_enqueue(jobs)
-        self.check_lease(lease_for, worker)
+        self._validation.check_enqueue(jobs)
+        self._validation.check_lease(lease_for, worker)
         with self._changed:
-            space, at = self._open(), self.now(now)
+            space, at = self._open(), self._validation.now(now)
             answers = [self._enqueue(space, job, at) for job in jobs]
             self._wake()
             if any(answer.existed for answer in answers) or must_wait(jobs) or self._is_limited(space, jobs, at):
@@ -108,7 +113,7 @@ class MemoryDriver(MemoryAdmin):
     @staticmethod
     def _is_limited(space: Space, jobs: Sequence[JobRecord], now: int) -> bool:
         queues = {job.queue for job in representatives(jobs)}
-        return any(settings.limits(now) for (queue, _), settings in space.settings.items() if queue in queues)
+        return any(settings.is_limiting(now) for (queue, _), settings in space.settings.items() if queue in queues)
 
     def _enqueue(self, space: Space, job: JobRecord, now: int) -> Enqueued:
         known = space.rows.get(job.id)
@@ -128,7 +133,7 @@ class MemoryDriver(MemoryAdmin):
     def _remembers(space: Space, mapped: Dedupe, now: int) -> bool:
         """A key holds for its window, and for as long as its job has not ended (L12)."""
         row = space.rows.get(mapped.job_id)
-        return not is_expired(mapped.until, now) or (row is not None and not row.job.state.ended)
+        return not is_expired(mapped.until, now) or (row is not None and not row.job.state.has_ended)
 
     # Reserve ----------------------------------------------------------------------------------------------------
 
@@ -143,9 +148,9 @@ class MemoryDriver(MemoryAdmin):
         now: int | None = None,
     ) -> list[Reservation]:
         """See ``Driver.reserve``."""
-        names = self.check_reserve(queues, limit, lease_for, worker, types)
+        names = self._validation.check_reserve(queues, limit, lease_for, worker, types)
         with self._changed:
-            space, at = self._open(), self.now(now)
+            space, at = self._open(), self._validation.now(now)
             self._seen.changes = self._memory.changes
             self._reap(space, space.expired(names, at)[:REAP_LIMIT], at)
             rows = self._pick(space, names, types, limit, at)
@@ -155,7 +160,7 @@ class MemoryDriver(MemoryAdmin):
     def _lease(space: Space, rows: Sequence[Row], now: int, expires_at: int, worker: str) -> list[Reservation]:
         first = space.next_numbers(len(rows))
         fences = range(first, first + len(rows))
-        proofs = tokens(fences, random_bits(len(rows)))
+        proofs = make_tokens(fences, token_bytes(len(rows)))
         found = []
         for row, fence, token in zip(rows, fences, proofs, strict=True):
             lease = Lease(job_id=row.job.id, token=token, fence=fence, expires_at=expires_at)
@@ -188,9 +193,9 @@ class MemoryDriver(MemoryAdmin):
         now: int | None = None,
     ) -> list[Lease | LeaseError]:
         """See ``Driver.extend``."""
-        self.check_extend(leases, lease_for)
+        self._validation.check_extend(leases, lease_for)
         with self._changed:
-            space, at = self._open(), self.now(now)
+            space, at = self._open(), self._validation.now(now)
             return [self._extend(space, lease, at, at + lease_for, (notes or {}).get(lease.job_id)) for lease in leases]
 
     def _extend(self, space: Space, lease: Lease, now: int, expires_at: int, note: Note | None) -> Lease | LeaseError:
@@ -225,9 +230,9 @@ class MemoryDriver(MemoryAdmin):
 
     def settle(self, settlements: Sequence[Settlement], *, now: int | None = None) -> list[LeaseError | None]:
         """See ``Driver.settle``."""
-        self.check_settle(settlements)
+        self._validation.check_settle(settlements)
         with self._changed:
-            space, at = self._open(), self.now(now)
+            space, at = self._open(), self._validation.now(now)
             answers = [self._settle(space, settlement, at) for settlement in settlements]
             self._wake()
             return answers
@@ -259,9 +264,9 @@ class MemoryDriver(MemoryAdmin):
         now: int | None = None,
     ) -> int:
         """See ``Driver.reap``."""
-        names = self.check_reap(queues, worker, limit)
+        names = self._validation.check_reap(queues, worker, limit)
         with self._changed:
-            space, at = self._open(), self.now(now)
+            space, at = self._open(), self._validation.now(now)
             names = list(space.leased) if names is None else names
             if worker is None:
                 rows = space.expired(names, at)[:limit]
@@ -281,13 +286,13 @@ class MemoryDriver(MemoryAdmin):
 
     def wait(self, queues: Sequence[str], *, timeout: float) -> None:
         """See ``Driver.wait``: on any change since this thread's last reserve, when a job comes due or a lease ends."""
-        names = self.check_wait(queues, timeout)
+        names = self._validation.check_wait(queues, timeout)
         deadline = monotonic() + timeout
         with self._changed:
             self._open()
             seen = getattr(self._seen, "changes", -1)
             while self._memory.changes == seen and (left := deadline - monotonic()) > 0:
-                space, at = self._open(), self._read_clock()
+                space, at = self._open(), self._memory.clock.now()
                 heads = [line[0][0] for lane, line in space.waiting.items() if line and lane.queue in names]
                 expiries = [line[0][0] for queue, line in space.leased.items() if line and queue in names]
                 coming = [(instant - at) / SECOND for instant in (*heads, *expiries) if instant > at]

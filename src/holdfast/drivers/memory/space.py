@@ -205,7 +205,7 @@ class Space:
         row.available_at, row.released_for = outcome.available_at, outcome.released_for
         row.last_verb, row.last_token = verb, row.token
         self._clear_lease(row)
-        if outcome.state.ended:
+        if outcome.state.has_ended:
             row.ended_at = now
             self._pass_turn(row)
         else:

@@ -19,7 +19,7 @@ from holdfast.drivers.postgres.packing import Leases
 from holdfast.drivers.postgres.store import PostgresStore
 from holdfast.model.job import JobRecord
 from holdfast.model.job_batch import JobBatch, lease_batch, must_wait, representatives
-from holdfast.model.lease import Enqueued, Reservation, newly_enqueued, random_bits, tokens
+from holdfast.model.lease import Enqueued, Reservation, make_tokens, newly_enqueued, token_bytes
 
 COPY_FROM = 500  # jobs; below, one round trip is worth more
 Lanes: TypeAlias = dict[tuple[str, str, int], int | None]
@@ -63,7 +63,7 @@ def copy_leased_on(
             [(now, window, fences)] = store.function_on(connection, "leasing_1", *asked)
             if fences is None:
                 return None
-            proofs = tokens(fences, random_bits(len(fences)))
+            proofs = make_tokens(fences, token_bytes(len(fences)))
             leases = Leases(now, now + lease_for, worker, template.attempts + 1, fences, proofs)
             if jobs.keys is not None:
                 _copy_keys(store, connection, jobs, {template.queue: now + window})

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Self
 from urllib.parse import SplitResult
 
 import psycopg
 
 from holdfast.clock import SECOND, Clock, monotonic
 from holdfast.drivers.contract import REAP_LIMIT, Capabilities, Durability, Feature
-from holdfast.drivers.postgres import batch, migrate
+from holdfast.drivers.postgres import batch, migrations
 from holdfast.drivers.postgres.arrays import bigints, blobs, names
 from holdfast.drivers.postgres.connections import Connection, Connections
 from holdfast.drivers.postgres.enqueue import enqueue_leased_on, enqueue_on
@@ -22,6 +23,7 @@ from holdfast.drivers.postgres.rows import Row, reservation
 from holdfast.drivers.postgres.scan import PostgresScan
 from holdfast.drivers.postgres.statements import Statements
 from holdfast.drivers.postgres.url import OFF, read
+from holdfast.drivers.validation import Validation
 from holdfast.errors import (
     JobNotInflight,
     LeaseError,
@@ -32,7 +34,7 @@ from holdfast.errors import (
 )
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord
-from holdfast.model.lease import Enqueued, Lease, Note, Reservation, random_bits
+from holdfast.model.lease import Enqueued, Lease, Note, Reservation, token_bytes
 from holdfast.model.settlement import Settlement
 
 OLDEST_SERVER = 140_000  # xid8 and its functions are from 13, SQL-standard function bodies from 14
@@ -69,17 +71,24 @@ class PostgresDriver(PostgresScan):
             statements,
             None if listener is None else listener.channel,
             caller_clock=caller_clock,
-            space=bounds.name("space", space),
+            space=bounds.check_name("space", space),
         )
         self._listener = listener
         self._durability = durability
         self._blocked = threading.local()  # .times in a row that this thread was told of work and then got none
         self.capabilities = replace(PROMISES, durability=durability)
+        self.validation = Validation(self.capabilities, caller_clock=caller_clock, read_clock=self._read_clock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
         """See ``Driver.enqueue``."""
-        self.check_enqueue(jobs)
-        given = self.given(now)
+        self.validation.check_enqueue(jobs)
+        given = self.validation.caller_now(now)
         self._connections.check_open()
         if not jobs:
             return []
@@ -97,9 +106,9 @@ class PostgresDriver(PostgresScan):
 
         If its answer is lost and it is repeated, all of them exist: the leases it may have given expire.
         """
-        self.check_enqueue(jobs)
-        self.check_lease(lease_for, worker)
-        given = self.given(now)
+        self.validation.check_enqueue(jobs)
+        self.validation.check_lease(lease_for, worker)
+        given = self.validation.caller_now(now)
         self._connections.check_open()
         if not jobs:
             return [], []
@@ -122,9 +131,17 @@ class PostgresDriver(PostgresScan):
         now: int | None = None,
     ) -> list[Reservation]:
         """See ``Driver.reserve``. Not repeated when its answer is lost: the leases it may have given expire."""
-        asked = self.check_reserve(queues, limit, lease_for, worker, types)
+        asked = self.validation.check_reserve(queues, limit, lease_for, worker, types)
         wanted = None if types is None else names(sorted(set(types)))
-        arguments = (names(asked), wanted, limit, lease_for, worker, random_bits(limit), self.given(now))
+        arguments = (
+            names(asked),
+            wanted,
+            limit,
+            lease_for,
+            worker,
+            token_bytes(limit),
+            self.validation.caller_now(now),
+        )
         found = [reservation(row) for row in self._function("reserve_1", self.space_name, *arguments, again=False)]
         if found:
             self._blocked.times = 0
@@ -139,8 +156,8 @@ class PostgresDriver(PostgresScan):
         now: int | None = None,
     ) -> list[Lease | LeaseError]:
         """See ``Driver.extend``."""
-        self.check_extend(leases, lease_for)
-        given = self.given(now)
+        self.validation.check_extend(leases, lease_for)
+        given = self.validation.caller_now(now)
         left = [(notes or {}).get(lease.job_id) or _NOTHING for lease in leases]
         found = self._function(
             "extend_1",
@@ -157,8 +174,8 @@ class PostgresDriver(PostgresScan):
 
     def settle(self, settlements: Sequence[Settlement], *, now: int | None = None) -> list[LeaseError | None]:
         """See ``Driver.settle``. A batch of plain acks has a function of its own: it needs no decisions."""
-        self.check_settle(settlements)
-        given = self.given(now)
+        self.validation.check_settle(settlements)
+        given = self.validation.caller_now(now)
         answers: list[LeaseError | None] = [None] * len(settlements)
         if not settlements:
             self._connections.check_open()
@@ -180,8 +197,8 @@ class PostgresDriver(PostgresScan):
         now: int | None = None,
     ) -> int:
         """See ``Driver.reap``."""
-        asked = self.check_reap(queues, worker, limit)
-        arguments = (None if asked is None else names(asked), worker, limit, self.given(now))
+        asked = self.validation.check_reap(queues, worker, limit)
+        arguments = (None if asked is None else names(asked), worker, limit, self.validation.caller_now(now))
         [(ended,)] = self._function("reap_1", self.space_name, *arguments)
         return int(ended)
 
@@ -192,7 +209,7 @@ class PostgresDriver(PostgresScan):
         and yet not given out (its queue is paused or full, or this worker does not know its type) is told of at once
         only the first time.
         """
-        asked = {"space": self.space_name, "queues": self.check_wait(queues, timeout), "now": None}
+        asked = {"space": self.space_name, "queues": self.validation.check_wait(queues, timeout), "now": None}
         self._connections.check_open()
         deadline, pause = monotonic() + timeout, LOOK_FIRST
         if self._listener is not None and timeout > 0:
@@ -229,7 +246,7 @@ class PostgresDriver(PostgresScan):
             self._listener,
             durability=self._durability,
             caller_clock=self.caller_clock,
-            space=bounds.name("space", name),
+            space=bounds.check_name("space", name),
         )
 
     def joined(self, connection: object) -> JoinedPostgres:
@@ -275,12 +292,12 @@ def _refusal(job_id: str, row: Row) -> LeaseError:
 def open_url(url: SplitResult, *, space: str, caller_clock: bool, clock: Clock | None) -> PostgresDriver:  # noqa: ARG001 - the server's clock judges
     """``postgresql://user@host/database``, with libpq's options and ours; makes or upgrades the tables."""
     options = read(url)
-    bounds.name("space", space)
+    bounds.check_name("space", space)
     connections = Connections(options.conninfo, size=options.connections, patience=options.patience)
     try:
         with connections.open() as connection:
             durability = _durability(connection)
-            migrate.migrate(connection, options.schema)
+            migrations.migrate(connection, options.schema)
     except psycopg.Error as error:
         raise translated(error) from error
     listener = None if options.listen == OFF else Listener(connections, options.listen, options.schema)

@@ -34,8 +34,8 @@ class JoinedPostgres(EnqueueOnly):
 
     def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
         """See ``Driver.enqueue``; durable when the caller commits."""
-        self._store.check_enqueue(jobs)
-        given = self._store.given(now)
+        self._store.validation.check_enqueue(jobs)
+        given = self._store.validation.caller_now(now)
         if self._connection.autocommit and self._connection.info.transaction_status == TransactionStatus.IDLE:
             raise InvalidInput(
                 "connection",

@@ -53,7 +53,7 @@ class PostgresScan(PostgresTools):
 
     def ledger_tuples(self, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:
         """See ``LedgerScan.ledger_tuples``. An empty page is given a moment, as in ``Admin.ledger``."""
-        self.check_page(limit)
+        self.validation.check_page(limit)
         deadline = monotonic() + tools.LEDGER_PATIENCE
         while True:
             limits, (xid, seq) = self._start(after)
@@ -72,7 +72,7 @@ class PostgresScan(PostgresTools):
 
     def ledger_marks(self, after: str | None, *, every: int, most: int) -> list[tuple[str, int]]:
         """See ``LedgerScan.ledger_marks``."""
-        self.check_page(every)
+        self.validation.check_page(every)
         limits, (xid, seq) = self._start(after)
         asked = {"space": self.space_name, "horizon": limits.horizon}
         first = {**asked, "xid": xid, "seq": seq, "every": every, "marks": most // every}

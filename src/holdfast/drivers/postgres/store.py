@@ -7,17 +7,19 @@ from collections.abc import Mapping, Sequence
 import psycopg
 from psycopg.rows import tuple_row
 
+from holdfast.drivers.contract import Capabilities
 from holdfast.drivers.postgres import arrays
 from holdfast.drivers.postgres.connections import Connection, Connections, OwnConnection
 from holdfast.drivers.postgres.rows import Row
 from holdfast.drivers.postgres.statements import Statements
 from holdfast.drivers.validation import Validation
-from holdfast.errors import CallerClockRefused
-from holdfast.model import bounds
 
 
-class PostgresStore(Validation):
+class PostgresStore:
     """A database seen by one space."""
+
+    capabilities: Capabilities
+    validation: Validation
 
     def __init__(
         self,
@@ -33,14 +35,6 @@ class PostgresStore(Validation):
         self.space_name = space
         self.channel = channel  # to tell listeners on; None: there are none
         self.caller_clock = caller_clock
-
-    def given(self, now: int | None) -> int | None:
-        """The caller's instant where it may bring one; None asks the server for its own (law L1)."""
-        if now is None:
-            return None
-        if not self.caller_clock:
-            raise CallerClockRefused
-        return bounds.integer("now", now, most=bounds.MAX_INSTANT)
 
     def _read_clock(self) -> int:
         """A round trip: what a function can decide, it decides by itself."""

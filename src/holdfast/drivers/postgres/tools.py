@@ -40,13 +40,13 @@ class PostgresTools(PostgresStore):
 
     def get(self, job_id: str) -> JobRecord | None:
         """See ``Admin.get``."""
-        bounds.name("id", job_id)
+        bounds.check_name("id", job_id)
         found = self._query("get", {"space": self.space_name, "id": job_id})
         return rows.record(found[0]) if found else None
 
     def inspect(self, job_id: str) -> Inspection | None:
         """See ``Admin.inspect``."""
-        bounds.name("id", job_id)
+        bounds.check_name("id", job_id)
         found = self._query("inspect", {"space": self.space_name, "id": job_id})
         if not found:
             return None
@@ -74,14 +74,14 @@ class PostgresTools(PostgresStore):
 
     def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
         """See ``Admin.any_open``."""
-        in_queues, of_types = self.check_any_open(queues, types)
+        in_queues, of_types = self.validation.check_any_open(queues, types)
         asked = {"space": self.space_name, "queues": in_queues, "types": of_types}
         [(found,)] = self._page(self._statements.query("any_open"), asked)
         return bool(found)
 
     def asked_for(self, where: JobFilter, limit: int, after: str | None) -> dict[str, object]:
         """The parameters of ``find.sql``; it looks for one more, to see whether there is one."""
-        self.check_find(limit, after)
+        self.validation.check_find(limit, after)
         states = set(State if where.states is None else where.states)
         return {
             **{key: _asked(value) for key, value in asdict(where).items()},
@@ -97,8 +97,12 @@ class PostgresTools(PostgresStore):
 
     def counts(self, queues: Sequence[str] | None = None, *, now: int | None = None) -> list[QueueCounts]:
         """See ``Admin.counts``."""
-        self.check_counts(queues)
-        asked = {"space": self.space_name, "queues": None if queues is None else list(queues), "now": self.given(now)}
+        self.validation.check_counts(queues)
+        asked = {
+            "space": self.space_name,
+            "queues": None if queues is None else list(queues),
+            "now": self.validation.caller_now(now),
+        }
         counted: dict[tuple[str, str], dict[str, int]] = {}
         for queue, type_, word, count in self._query("counts", asked):
             counted.setdefault((queue, type_), {})[word] = count
@@ -114,9 +118,9 @@ class PostgresTools(PostgresStore):
 
     def _act(self, function: str, job_ids: Sequence[str], now: int | None) -> list[bool]:
         """True where a job was acted on: for an id that was given twice, the first time only."""
-        self.check_ids(job_ids)
+        self.validation.check_ids(job_ids)
         once = list(dict.fromkeys(job_ids))
-        [(done,)] = self._function(function, self.space_name, self.given(now), names(once), again=False)
+        [(done,)] = self._function(function, self.space_name, self.validation.caller_now(now), names(once), again=False)
         left = set(done)
         answers = []
         for job_id in job_ids:
@@ -126,14 +130,16 @@ class PostgresTools(PostgresStore):
 
     def cancel(self, job_ids: Sequence[str], *, now: int | None = None) -> list[State | None]:
         """See ``Admin.cancel``."""
-        self.check_ids(job_ids)
+        self.validation.check_ids(job_ids)
         once = list(dict.fromkeys(job_ids))
-        found: dict[str, str] = dict(self._function("cancel_1", self.space_name, self.given(now), names(once)))
+        found: dict[str, str] = dict(
+            self._function("cancel_1", self.space_name, self.validation.caller_now(now), names(once))
+        )
         return [State(found[job_id]) if job_id in found else None for job_id in job_ids]
 
     def configure(self, queue: str, settings: QueueSettings, *, type: str | None = None) -> None:
         """See ``Admin.configure``."""
-        self.check_settings(queue, settings, type)
+        self.validation.check_settings(queue, settings, type)
         self._query(
             "configure",
             {
@@ -148,7 +154,7 @@ class PostgresTools(PostgresStore):
 
     def settings(self, queue: str, *, type: str | None = None) -> QueueSettings:
         """See ``Admin.settings``."""
-        self.check_settings(queue, None, type)
+        self.validation.check_settings(queue, None, type)
         found = self._query("settings", {"space": self.space_name, "queue": queue, "type": type or ""})
         return rows.settings(found[0]) if found else QueueSettings()
 
@@ -158,7 +164,7 @@ class PostgresTools(PostgresStore):
         Rows stand in the order of their transactions, and are shown once every older one is over: so none can appear
         behind a reader. Where that leaves an empty page although rows are there, it is given a moment.
         """
-        self.check_page(limit)
+        self.validation.check_page(limit)
         position = None if after is None else position_of(after)
         xid, seq = position or (None, None)
         deadline = monotonic() + LEDGER_PATIENCE
@@ -190,13 +196,15 @@ class PostgresTools(PostgresStore):
         *,
         ended_for: int = 7 * DAY,
         ledger_for: int = 30 * DAY,
-        limit: int = bounds.MAX_BATCH,
+        limit: int = bounds.MAX_BATCH_ITEMS,
         now: int | None = None,
     ) -> Trimmed:
         """See ``Admin.trim``."""
-        self.check_trim(ended_for, ledger_for, limit)
-        ended_for, ledger_for = self.kept_for(ended_for, ledger_for, now)
-        [counted] = self._function("trim_1", self.space_name, self.given(now), ended_for, ledger_for, limit)
+        self.validation.check_trim(ended_for, ledger_for, limit)
+        ended_for, ledger_for = self.validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
+        [counted] = self._function(
+            "trim_1", self.space_name, self.validation.caller_now(now), ended_for, ledger_for, limit
+        )
         jobs, ledger, dedupe, registry = counted
         return Trimmed(jobs=jobs, ledger=ledger, dedupe=dedupe, registry=registry, more=limit in counted)
 
@@ -207,15 +215,15 @@ class PostgresTools(PostgresStore):
 
     def read(self, kind: str, keys: Sequence[str], *, now: int | None = None) -> list[Entry | None]:
         """See ``Registry.read``."""
-        self.check_read(kind, keys)
-        asked = {"space": self.space_name, "kind": kind, "keys": list(keys), "now": self.given(now)}
+        self.validation.check_read(kind, keys)
+        asked = {"space": self.space_name, "kind": kind, "keys": list(keys), "now": self.validation.caller_now(now)}
         found = {row[0]: _entry(row) for row in self._query("read", asked)}
         return [found.get(key) for key in keys]
 
     def write(self, changes: Sequence[Change], *, now: int | None = None) -> list[Entry | None]:
         """See ``Registry.write``."""
-        self.check_write(changes)
-        given = self.given(now)
+        self.validation.check_write(changes)
+        given = self.validation.caller_now(now)
         made = self._function(
             "write_1",
             self.space_name,
@@ -236,14 +244,14 @@ class PostgresTools(PostgresStore):
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 100, now: int | None = None
     ) -> list[Entry]:
         """See ``Registry.scan``: a range of the primary key, from the prefix to the first key that cannot have it."""
-        self.check_scan(kind, prefix, after, limit)
+        self.validation.check_scan(kind, prefix, after, limit)
         asked = {
             "space": self.space_name,
             "kind": kind,
             "start": prefix,
             "stop": prefix + chr(0x10FFFF) if prefix else None,
             "after": after,
-            "now": self.given(now),
+            "now": self.validation.caller_now(now),
             "limit": limit,
         }
         return [_entry(row) for row in self._query("scan", asked)]

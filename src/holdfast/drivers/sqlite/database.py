@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from holdfast.clock import SystemClock, monotonic
 from holdfast.drivers.sqlite.commit_watch import Ear, ear_for
-from holdfast.drivers.sqlite.migrate import is_current, migrate, migrations
+from holdfast.drivers.sqlite.migrations import is_current, load, migrate
 from holdfast.drivers.sqlite.statements import sql
 from holdfast.errors import StoreBusy, StoreClosed, StoreError, StoreFull, StoreUnavailable
 
@@ -119,7 +119,7 @@ class Database:
             _finish(group, error)
         except sqlite3.Error as error:
             self._undo()
-            _finish(group, translated(error))
+            _finish(group, translate_error(error))
         except BaseException:
             # An interrupt of the leading thread, which ends its own call. The others' calls are not its to lose: either
             # they were committed just now, or they go back to the head of the queue for the next leader.
@@ -140,7 +140,7 @@ class Database:
         try:
             call.value = call.work(connection)
         except Exception as error:
-            call.error = translated(error) if isinstance(error, sqlite3.Error) else error
+            call.error = translate_error(error) if isinstance(error, sqlite3.Error) else error
             if not connection.in_transaction:
                 raise StoreUnavailable(f"SQLite gave up the transaction: {error}") from error
             connection.execute("ROLLBACK" if alone else "ROLLBACK TO call")
@@ -151,8 +151,8 @@ class Database:
         """The writing connection, inside a transaction that owns the write lock."""
         if self._writer is None:
             self._writer = self._connect()
-            self._writer.execute(sql("acking_table"))
-            self._writer.execute(sql("settling_table"))
+            self._writer.execute(sql("ack/create_table"))
+            self._writer.execute(sql("settle/create_table"))
         self._patiently(self._writer, "BEGIN IMMEDIATE")
         return self._writer
 
@@ -193,7 +193,7 @@ class Database:
             connection.execute("BEGIN")
             yield connection
         except sqlite3.Error as error:
-            raise translated(error) from error
+            raise translate_error(error) from error
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
@@ -247,13 +247,13 @@ class Database:
         connection.execute("PRAGMA journal_size_limit=67108864")
 
     def _migrate(self) -> None:
-        known = migrations()
+        known = load()
         with self.reading() as connection:
             if is_current(connection, known):
                 return
         self.write(lambda connection: migrate(connection, known, SystemClock().now()))
 
-    def check_room(self) -> None:
+    def check_free_space(self) -> None:
         """Refuse to grow while the disk is nearly full: a full disk would refuse acks as well."""
         free = shutil.disk_usage(self.path.parent).free
         if free < self.options.min_free_bytes:
@@ -299,7 +299,7 @@ def _finish(group: list[_Call[Any]], error: Exception | None) -> None:
         call.finished = True
 
 
-def translated(error: sqlite3.Error) -> StoreError:
+def translate_error(error: sqlite3.Error) -> StoreError:
     """Vendor errors end here. What the call was about is in the cause, never a payload in the text."""
     name = getattr(error, "sqlite_errorname", type(error).__name__)
     made: StoreError

@@ -1,31 +1,51 @@
-"""The verbs of the SQLite driver: each checks at the door, then runs as one call inside a shared commit."""
+"""The SQLite driver: each verb validates its arguments and runs one function of a topic module in a transaction."""
 
 from __future__ import annotations
 
+import sqlite3
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, TypeVar
 from urllib.parse import SplitResult, unquote
 
-from holdfast.clock import SECOND, Clock, SystemClock, monotonic
-from holdfast.drivers.contract import REAP_LIMIT, Capabilities, Durability, Feature
+from holdfast.clock import DAY, SECOND, Clock, SystemClock, monotonic
+from holdfast.drivers.contract import (
+    REAP_LIMIT,
+    Capabilities,
+    Durability,
+    Feature,
+    Inspection,
+    JobFilter,
+    Page,
+    QueueCounts,
+    Trimmed,
+)
+from holdfast.drivers.sqlite import admin, enqueue, ledger, registry, reserve, settle
 from holdfast.drivers.sqlite.database import Database, Options
-from holdfast.drivers.sqlite.enqueue import enqueue, enqueue_leased
 from holdfast.drivers.sqlite.joined import JoinedSqlite
-from holdfast.drivers.sqlite.reserve import next_due, reserve
-from holdfast.drivers.sqlite.settle import extend, reap, settle
-from holdfast.drivers.sqlite.tools import SqliteTools
+from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.drivers.url_options import options
+from holdfast.drivers.validation import Validation
 from holdfast.errors import ConnectError, InvalidInput, LeaseError
 from holdfast.model import bounds
-from holdfast.model.job import JobRecord
+from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation
+from holdfast.model.ledger import LedgerRow
+from holdfast.model.queue_settings import QueueSettings
+from holdfast.model.registry import Change, Entry
 from holdfast.model.settlement import Settlement
 
+MAX_BUSY_SECONDS = 86_400
 
-class SqliteDriver(SqliteTools):
-    """The embedded default: durable, in one file, for many threads and processes of one machine."""
+T = TypeVar("T")
+
+
+class SqliteDriver:
+    """One space of a database file: durable, for many threads and processes of one machine.
+
+    Verbs that write share commits (see ``Database.write``); verbs that only read never wait for a writer.
+    """
 
     def __init__(
         self,
@@ -35,13 +55,11 @@ class SqliteDriver(SqliteTools):
         caller_clock: bool = False,
         space: str = "main",
     ) -> None:
-        super().__init__(
-            database,
-            clock=clock or SystemClock(),
-            caller_clock=caller_clock,
-            space=bounds.name("space", space),
-        )
-        self._seen = threading.local()  # the version of the file that this thread's last reserve saw
+        self._database = database
+        self._clock = clock or SystemClock()
+        self._caller_clock = caller_clock
+        self._space = bounds.check_name("space", space)
+        self._last_reserve = threading.local()  # .version of the file when this thread reserved last
         self.capabilities = Capabilities(
             driver="sqlite",
             durability=Durability.FSYNC if database.options.synchronous == "FULL" else Durability.PROCESS,
@@ -51,21 +69,48 @@ class SqliteDriver(SqliteTools):
                 Feature.MACHINES: "the file is on one machine",
             },
         )
+        self._validation = Validation(self.capabilities, caller_clock=caller_clock, read_clock=self._clock.now)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def path(self) -> Path:
+        """The database file."""
+        return self._database.path
+
+    def check_free_space(self) -> None:
+        """See ``Database.check_free_space``."""
+        self._database.check_free_space()
+
+    # Driver -----------------------------------------------------------------------------------------------------
 
     def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
         """See ``Driver.enqueue``."""
-        self.check_enqueue(jobs)
-        self.check_room()
-        return self._write(lambda call: enqueue(call, jobs), now)
+        self._validation.check_enqueue(jobs)
+        self._database.check_free_space()
+        return self._write(lambda tx: enqueue.enqueue(tx, jobs), now)
+
+    def enqueue_on(self, connection: sqlite3.Connection, jobs: Sequence[JobRecord], now: int | None) -> list[Enqueued]:
+        """Enqueue inside the transaction of a caller's connection; begins one if there is none, and never commits."""
+        self._validation.check_enqueue(jobs)
+        self._database.check_free_space()
+        self._validation.caller_now(now)
+        if not connection.in_transaction:
+            connection.execute("BEGIN IMMEDIATE")
+        return self._run(connection, lambda tx: enqueue.enqueue(tx, jobs), now)
 
     def enqueue_leased(
         self, jobs: Sequence[JobRecord], *, lease_for: int, worker: str = "", now: int | None = None
     ) -> tuple[list[Enqueued], list[Reservation]]:
         """See ``LeasedEnqueue.enqueue_leased``."""
-        self.check_enqueue(jobs)
-        self.check_lease(lease_for, worker)
-        self.check_room()
-        return self._write(lambda call: enqueue_leased(call, jobs, lease_for=lease_for, worker=worker), now)
+        self._validation.check_enqueue(jobs)
+        self._validation.check_lease(lease_for, worker)
+        self._database.check_free_space()
+        return self._write(lambda tx: enqueue.enqueue_leased(tx, jobs, lease_for=lease_for, worker=worker), now)
 
     def reserve(
         self,
@@ -78,11 +123,11 @@ class SqliteDriver(SqliteTools):
         now: int | None = None,
     ) -> list[Reservation]:
         """See ``Driver.reserve``."""
-        names = self.check_reserve(queues, limit, lease_for, worker, types)
-        if hasattr(self._seen, "version"):
-            self._seen.version = self._database.version()
+        names = self._validation.check_reserve(queues, limit, lease_for, worker, types)
+        if hasattr(self._last_reserve, "version"):  # only threads that wait need the version
+            self._last_reserve.version = self._database.version()
         return self._write(
-            lambda call: reserve(call, names, limit=limit, lease_for=lease_for, worker=worker, types=types), now
+            lambda tx: reserve.reserve(tx, names, limit=limit, lease_for=lease_for, worker=worker, types=types), now
         )
 
     def extend(
@@ -94,13 +139,13 @@ class SqliteDriver(SqliteTools):
         now: int | None = None,
     ) -> list[Lease | LeaseError]:
         """See ``Driver.extend``."""
-        self.check_extend(leases, lease_for)
-        return self._write(lambda call: extend(call, leases, lease_for=lease_for, notes=notes), now)
+        self._validation.check_extend(leases, lease_for)
+        return self._write(lambda tx: settle.extend(tx, leases, lease_for=lease_for, notes=notes), now)
 
     def settle(self, settlements: Sequence[Settlement], *, now: int | None = None) -> list[LeaseError | None]:
         """See ``Driver.settle``."""
-        self.check_settle(settlements)
-        return self._write(lambda call: settle(call, settlements), now)
+        self._validation.check_settle(settlements)
+        return self._write(lambda tx: settle.settle(tx, settlements), now)
 
     def reap(
         self,
@@ -111,43 +156,178 @@ class SqliteDriver(SqliteTools):
         now: int | None = None,
     ) -> int:
         """See ``Driver.reap``."""
-        names = self.check_reap(queues, worker, limit)
-        return self._write(lambda call: reap(call, names, worker=worker, limit=limit), now)
+        names = self._validation.check_reap(queues, worker, limit)
+        return self._write(lambda tx: settle.reap(tx, names, worker=worker, limit=limit), now)
 
     def wait(self, queues: Sequence[str], *, timeout: float) -> None:
-        """See ``Driver.wait``: woken by commits of any process, see ``ear.py``.
+        """See ``Driver.wait``. Commits of any process wake it, see ``commit_watch``.
 
-        Returns when a commit since this thread's last reserve has left a due job, when a scheduled one comes due, and
-        when a lease expires.
+        Returns when a commit since this thread's last reserve has left a due job, when a scheduled job becomes due,
+        and when a lease expires.
         """
-        names = self.check_wait(queues, timeout)
+        names = self._validation.check_wait(queues, timeout)
         self._database.check_open()
         deadline = monotonic() + timeout
         due_at = deadline
         while (left := min(deadline, due_at) - monotonic()) > 0:
             version = self._database.version()
-            if version != getattr(self._seen, "version", None):
-                self._seen.version = version
-                coming = self._read(lambda call: next_due(call, names))
-                if coming is not None and coming <= 0:
-                    return
-                due_at = deadline if coming is None else monotonic() + coming / SECOND
-            else:
+            if version == getattr(self._last_reserve, "version", None):
                 self._database.wait_for_commit(left)
+                continue
+            self._last_reserve.version = version
+            due_in = self._read(lambda tx: reserve.time_until_due(tx, names))
+            if due_in is not None and due_in <= 0:
+                return
+            due_at = deadline if due_in is None else monotonic() + due_in / SECOND
 
     def space(self, name: str) -> SqliteDriver:
         """See ``Driver.space``."""
-        return SqliteDriver(
-            self._database, clock=self._clock, caller_clock=self.caller_clock, space=bounds.name("space", name)
-        )
+        return SqliteDriver(self._database, clock=self._clock, caller_clock=self._caller_clock, space=name)
 
     def joined(self, connection: object) -> JoinedSqlite:
-        """See ``Driver.joined``: the connection is a ``sqlite3.Connection`` to the same file."""
-        return JoinedSqlite(self, connection)
+        """See ``Driver.joined``. The connection is a ``sqlite3.Connection`` to the same file."""
+        return JoinedSqlite(self.enqueue_on, self.capabilities, connection, path=self.path)
 
     def close(self) -> None:
         """See ``Driver.close``."""
         self._database.close()
+
+    # Admin ------------------------------------------------------------------------------------------------------
+
+    def get(self, job_id: str) -> JobRecord | None:
+        """See ``Admin.get``."""
+        bounds.check_name("id", job_id)
+        return self._read(lambda tx: admin.get(tx, job_id))
+
+    def inspect(self, job_id: str) -> Inspection | None:
+        """See ``Admin.inspect``."""
+        bounds.check_name("id", job_id)
+        return self._read(lambda tx: admin.inspect(tx, job_id))
+
+    def find(self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None) -> Page[JobRecord]:
+        """See ``Admin.find``."""
+        self._validation.check_find(limit, after)
+        return self._read(lambda tx: admin.find(tx, where or JobFilter(), limit=limit, after=after))
+
+    def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
+        """See ``Admin.any_open``."""
+        queue_names, type_names = self._validation.check_any_open(queues, types)
+        return self._read(lambda tx: admin.any_open(tx, queue_names, type_names))
+
+    def counts(self, queues: Sequence[str] | None = None, *, now: int | None = None) -> list[QueueCounts]:
+        """See ``Admin.counts``."""
+        self._validation.check_counts(queues)
+        return self._read(lambda tx: admin.counts(tx, queues), now)
+
+    def requeue(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
+        """See ``Admin.requeue``."""
+        self._validation.check_ids(job_ids)
+        return self._write(lambda tx: admin.requeue(tx, job_ids), now)
+
+    def cancel(self, job_ids: Sequence[str], *, now: int | None = None) -> list[State | None]:
+        """See ``Admin.cancel``."""
+        self._validation.check_ids(job_ids)
+        return self._write(lambda tx: admin.cancel(tx, job_ids), now)
+
+    def purge(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
+        """See ``Admin.purge``."""
+        self._validation.check_ids(job_ids)
+        return self._write(lambda tx: admin.purge(tx, job_ids), now)
+
+    def configure(self, queue: str, settings: QueueSettings, *, type: str | None = None) -> None:
+        """See ``Admin.configure``."""
+        self._validation.check_settings(queue, settings, type)
+        self._write(lambda tx: admin.configure(tx, queue, type, settings))
+
+    def settings(self, queue: str, *, type: str | None = None) -> QueueSettings:
+        """See ``Admin.settings``."""
+        self._validation.check_settings(queue, None, type)
+        return self._read(lambda tx: admin.settings(tx, queue, type))
+
+    def trim(
+        self,
+        *,
+        ended_for: int = 7 * DAY,
+        ledger_for: int = 30 * DAY,
+        limit: int = bounds.MAX_BATCH_ITEMS,
+        now: int | None = None,
+    ) -> Trimmed:
+        """See ``Admin.trim``."""
+        self._validation.check_trim(ended_for, ledger_for, limit)
+        ended_for, ledger_for = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
+        return self._write(lambda tx: admin.trim(tx, ended_for=ended_for, ledger_for=ledger_for, limit=limit), now)
+
+    # Ledger -----------------------------------------------------------------------------------------------------
+
+    def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
+        """See ``Admin.ledger``."""
+        self._validation.check_page(limit)
+        return self._read(lambda tx: ledger.page(tx, after, limit))
+
+    def ledger_end(self) -> str:
+        """See ``Admin.ledger_end``."""
+        return self._read(lambda tx: str(tx.ledger_end()))
+
+    def ledger_tuples(self, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:
+        """See ``LedgerScan.ledger_tuples``."""
+        self._validation.check_page(limit)
+        return self._read(lambda tx: ledger.tuples(tx, after, limit))
+
+    def ledger_marks(self, after: str | None, *, every: int, most: int) -> list[tuple[str, int]]:
+        """See ``LedgerScan.ledger_marks``."""
+        self._validation.check_page(every)
+        return self._read(lambda tx: ledger.marks(tx, after, every, most))
+
+    # Registry ---------------------------------------------------------------------------------------------------
+
+    def read(self, kind: str, keys: Sequence[str], *, now: int | None = None) -> list[Entry | None]:
+        """See ``Registry.read``."""
+        self._validation.check_read(kind, keys)
+        return self._read(lambda tx: [registry.read(tx, kind, key) for key in keys], now)
+
+    def write(self, changes: Sequence[Change], *, now: int | None = None) -> list[Entry | None]:
+        """See ``Registry.write``."""
+        self._validation.check_write(changes)
+        return self._write(lambda tx: registry.write(tx, changes), now)
+
+    def scan(
+        self, kind: str, *, prefix: str = "", after: str = "", limit: int = 100, now: int | None = None
+    ) -> list[Entry]:
+        """See ``Registry.scan``."""
+        self._validation.check_scan(kind, prefix, after, limit)
+        return self._read(lambda tx: registry.scan(tx, kind, prefix, after, limit), now)
+
+    # Transactions -----------------------------------------------------------------------------------------------
+
+    def _write(self, work: Callable[[Transaction], T], now: int | None = None) -> T:
+        """Run ``work`` in a write transaction; its effect is durable when this returns."""
+        self._validation.caller_now(now)  # refused here: inside, an error would end a transaction that others share
+        return self._database.write(lambda connection: self._run(connection, work, now))
+
+    def _read(self, work: Callable[[Transaction], T], now: int | None = None) -> T:
+        """Run ``work`` on a snapshot of the database."""
+        self._validation.caller_now(now)
+        with self._database.reading() as connection:
+            return self._run(connection, work, now)
+
+    def _run(self, connection: sqlite3.Connection, work: Callable[[Transaction], T], now: int | None) -> T:
+        tx = Transaction(connection, self._space, host_now=self._clock.now(), caller_now=now)
+        answer = work(tx)
+        tx.finish()
+        return answer
+
+
+def open_url(url: SplitResult, *, space: str, caller_clock: bool, clock: Clock | None) -> SqliteDriver:
+    """Open ``sqlite:///jobs.db`` (relative to the working directory) or ``sqlite:////var/lib/jobs.db`` (absolute)."""
+    if url.netloc or len(url.path) <= 1 or url.path.startswith("/:memory:"):
+        shown = "a host" if url.netloc else url.path or "no path"
+        raise ConnectError(
+            f"wanted sqlite:///relative.db or sqlite:////absolute.db, got {shown} (for a store in memory: memory://)"
+        )
+    known = {"synchronous": _synchronous, "busy_for": _busy_for, "min_free_bytes": _min_free_bytes}
+    given: dict[str, Any] = options(url, known)
+    database = Database(Path(unquote(url.path[1:])).absolute(), Options(**given))
+    return SqliteDriver(database, clock=clock, caller_clock=caller_clock, space=space)
 
 
 def _synchronous(value: str) -> str:
@@ -156,30 +336,17 @@ def _synchronous(value: str) -> str:
     return value.upper()
 
 
-def _seconds(value: str) -> float:
+def _busy_for(value: str) -> float:
     try:
         seconds = float(value)
     except ValueError:
         seconds = -1.0
-    if not 0 <= seconds <= 86_400:
-        raise InvalidInput("busy_for", wanted="seconds from 0 to 86400", got=value)
+    if not 0 <= seconds <= MAX_BUSY_SECONDS:
+        raise InvalidInput("busy_for", wanted=f"seconds from 0 to {MAX_BUSY_SECONDS}", got=value)
     return seconds
 
 
-def _bytes(value: str) -> int:
+def _min_free_bytes(value: str) -> int:
     if not (value.isascii() and value.isdecimal()):
         raise InvalidInput("min_free_bytes", wanted="a whole number of bytes", got=value)
     return int(value)
-
-
-def open_url(url: SplitResult, *, space: str, caller_clock: bool, clock: Clock | None) -> SqliteDriver:
-    """``sqlite:///jobs.db`` is relative to the working directory, ``sqlite:////var/lib/jobs.db`` is absolute."""
-    if url.netloc or len(url.path) <= 1 or url.path.startswith("/:memory:"):
-        shown = "a host" if url.netloc else url.path or "no path"
-        raise ConnectError(
-            f"wanted sqlite:///relative.db or sqlite:////absolute.db, got {shown} (for a store in memory: memory://)"
-        )
-    known = {"synchronous": _synchronous, "busy_for": _seconds, "min_free_bytes": _bytes}
-    given: dict[str, Any] = options(url, known)
-    database = Database(Path(unquote(url.path[1:])).absolute(), Options(**given))
-    return SqliteDriver(database, clock=clock, caller_clock=caller_clock, space=space)

@@ -1,17 +1,18 @@
-"""Enqueue: what exists is answered, the rest is inserted, all in one go."""
+"""Enqueue: answer for the jobs that exist, insert the others."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from holdfast.drivers.sqlite.call import Call
+from holdfast.drivers.packing import digest_of, to_json
+from holdfast.drivers.sqlite.domains import pass_turns
 from holdfast.drivers.sqlite.reserve import is_limited
-from holdfast.drivers.sqlite.rows import as_json, birth, insertion
+from holdfast.drivers.sqlite.rows import insert_leased_row, insert_row
+from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.model.job import JobRecord
 from holdfast.model.job_batch import lease_batch, must_wait, representatives
-from holdfast.model.lease import Enqueued, Reservation, random_bits, tokens
+from holdfast.model.lease import Enqueued, Reservation, make_tokens, token_bytes
 from holdfast.model.queue_settings import QueueSettings
 
 Key = tuple[str, str]  # queue, idempotency key
@@ -19,50 +20,48 @@ Key = tuple[str, str]  # queue, idempotency key
 
 @dataclass(slots=True)
 class _Batch:
-    """What is new of a batch, and the answers to all of it."""
+    """The new jobs of a batch, and the answers for all its jobs."""
 
     new: list[JobRecord] = field(default_factory=list)
-    keys: dict[Key, tuple[str, bytes]] = field(default_factory=dict)  # id and digest of the payload
+    keys: dict[Key, tuple[str, bytes]] = field(default_factory=dict)  # job id and digest of the payload
     answers: list[Enqueued] = field(default_factory=list)
 
 
-def enqueue(call: Call, jobs: Sequence[JobRecord]) -> list[Enqueued]:
-    """See ``Driver.enqueue``; runs inside whatever transaction the call is in."""
-    batch = _sorted_out(call, jobs)
-    _store(call, batch)
+def enqueue(tx: Transaction, jobs: Sequence[JobRecord]) -> list[Enqueued]:
+    """See ``Driver.enqueue``."""
+    batch = _find_new(tx, jobs)
+    _insert(tx, batch)
     return batch.answers
 
 
 def enqueue_leased(
-    call: Call, jobs: Sequence[JobRecord], *, lease_for: int, worker: str
+    tx: Transaction, jobs: Sequence[JobRecord], *, lease_for: int, worker: str
 ) -> tuple[list[Enqueued], list[Reservation]]:
     """See ``LeasedEnqueue.enqueue_leased``."""
-    batch = _sorted_out(call, jobs)
-    if (
-        len(batch.new) < len(jobs)
-        or must_wait(jobs)
-        or is_limited(call, sorted({job.queue for job in representatives(jobs)}))
-    ):
-        _store(call, batch)
+    batch = _find_new(tx, jobs)
+    queues = sorted({job.queue for job in representatives(jobs)})
+    if len(batch.new) < len(jobs) or must_wait(jobs) or is_limited(tx, queues):
+        _insert(tx, batch)
         return batch.answers, []
-    first = call.numbers(len(jobs))
+    first = tx.next_numbers(len(jobs))
     fences = range(first, first + len(jobs))
-    found = lease_batch(jobs, fences, tokens(fences, random_bits(len(jobs))), call.now + lease_for)
-    call.run_many("enqueue_leased", [birth(one, call.space, call.now, worker) for one in found])
-    _enter(call, batch)
-    return batch.answers, found
+    reservations = lease_batch(jobs, fences, make_tokens(fences, token_bytes(len(jobs))), tx.now + lease_for)
+    tx.run_many("enqueue/insert_leased", [insert_leased_row(one, tx.space, tx.now, worker) for one in reservations])
+    _insert_lanes_and_keys(tx, batch)
+    return batch.answers, reservations
 
 
-def _store(call: Call, batch: _Batch) -> None:
+def _insert(tx: Transaction, batch: _Batch) -> None:
     if batch.new:
-        call.run_many("enqueue", [insertion(job, call.space, call.now) for job in batch.new])
-        _enter(call, batch)
+        tx.run_many("enqueue/insert", [insert_row(job, tx.space, tx.now) for job in batch.new])
+        _insert_lanes_and_keys(tx, batch)
 
 
-def _sorted_out(call: Call, jobs: Sequence[JobRecord]) -> _Batch:
-    ids = as_json(job.id for job in jobs)
-    payloads: dict[str, bytes] = dict(call.run("known_ids", {"space": call.space, "ids": ids}).fetchall())
-    batch = _Batch(keys=_known_keys(call, jobs))
+def _find_new(tx: Transaction, jobs: Sequence[JobRecord]) -> _Batch:
+    """Compare the batch with the store and with itself: a job may repeat an id or a key of an earlier one."""
+    ids = to_json(job.id for job in jobs)
+    payloads: dict[str, bytes] = dict(tx.run("enqueue/find_ids", {"space": tx.space, "ids": ids}).fetchall())
+    batch = _Batch(keys=_find_keys(tx, jobs))
     for job in jobs:
         payload = payloads.get(job.id)
         if payload is not None:
@@ -71,8 +70,8 @@ def _sorted_out(call: Call, jobs: Sequence[JobRecord]) -> _Batch:
         if job.idempotency_key is not None:
             key, digest = (job.queue, job.idempotency_key), digest_of(job.payload)
             if key in batch.keys:
-                first, digest_then = batch.keys[key]
-                batch.answers.append(Enqueued(id=first, existed=True, conflict=digest_then != digest))
+                job_id, stored_digest = batch.keys[key]
+                batch.answers.append(Enqueued(id=job_id, existed=True, conflict=stored_digest != digest))
                 continue
             batch.keys[key] = (job.id, digest)
         payloads[job.id] = job.payload
@@ -81,32 +80,25 @@ def _sorted_out(call: Call, jobs: Sequence[JobRecord]) -> _Batch:
     return batch
 
 
-def _known_keys(call: Call, jobs: Sequence[JobRecord]) -> dict[Key, tuple[str, bytes]]:
-    """The keys of this batch that stand for a job already, with its id and the digest of its payload."""
-    asked = {(job.queue, job.idempotency_key) for job in jobs if job.idempotency_key is not None}
-    if not asked:
+def _find_keys(tx: Transaction, jobs: Sequence[JobRecord]) -> dict[Key, tuple[str, bytes]]:
+    """Return the keys of this batch that are taken, each with the id and the payload digest of its job."""
+    keys = {(job.queue, job.idempotency_key) for job in jobs if job.idempotency_key is not None}
+    if not keys:
         return {}
-    found = call.run("known_keys", {"space": call.space, "keys": as_json(asked), "now": call.now})
-    return {(queue, key): (job_id, digest) for queue, key, job_id, digest in found}
+    rows = tx.run("enqueue/find_keys", {"space": tx.space, "keys": to_json(keys), "now": tx.now})
+    return {(queue, key): (job_id, digest) for queue, key, job_id, digest in rows}
 
 
-def _enter(call: Call, batch: _Batch) -> None:
-    """What goes with new rows: their lanes, the turns of their domains, their keys."""
-    space, now, jobs = call.space, call.now, batch.new
-    call.run_many("open_lane", [(space, *lane) for lane in {(job.queue, job.type, job.priority) for job in jobs}])
-    domains = {(job.queue, job.domain) for job in jobs if job.domain is not None}
-    if domains:
-        call.run("pass_turn", {"space": space, "domains": as_json(domains)})
-    keyed = [job for job in jobs if job.idempotency_key is not None]
-    if keyed:
-        windows: dict[str, int] = dict(call.run("dedupe_windows", (space,)).fetchall())
+def _insert_lanes_and_keys(tx: Transaction, batch: _Batch) -> None:
+    """Store what belongs to new jobs beside their rows: lanes, turns of domains, idempotency keys."""
+    space, jobs = tx.space, batch.new
+    lanes = {(job.queue, job.type, job.priority) for job in jobs}
+    tx.run_many("enqueue/open_lane", [(space, *lane) for lane in lanes])
+    pass_turns(tx, {(job.queue, job.domain) for job in jobs if job.domain is not None})
+    keys = [(job.queue, job.idempotency_key) for job in jobs if job.idempotency_key is not None]
+    if keys:
+        windows: dict[str, int] = dict(tx.run("enqueue/dedupe_windows", (space,)).fetchall())
         default = QueueSettings().dedupe_window
-        pairs = [(job.queue, str(job.idempotency_key)) for job in keyed]
-        # In the order of the table: keys are often hashes, and neighbours share a page.
-        rows = [(space, *key, *batch.keys[key], now + windows.get(key[0], default)) for key in sorted(pairs)]
-        call.run_many("remember_key", rows)
-
-
-def digest_of(payload: bytes) -> bytes:
-    """Enough to tell one payload from another, long after its row is gone."""
-    return hashlib.blake2b(payload, digest_size=16).digest()
+        # Sorted like the table: keys are often hashes, and neighbours share a page.
+        rows = [(space, *key, *batch.keys[key], tx.now + windows.get(key[0], default)) for key in sorted(keys)]
+        tx.run_many("enqueue/remember_key", rows)

@@ -1,58 +1,54 @@
-"""Enqueue in the caller's own SQLite transaction: the job exists if, and only if, the caller's rows do."""
+"""Enqueue in the caller's own SQLite transaction: the job exists if, and only if, the caller commits."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from holdfast.drivers.contract import Capabilities
 from holdfast.drivers.enqueue_only import EnqueueOnly
-from holdfast.drivers.sqlite.database import translated
-from holdfast.drivers.sqlite.enqueue import enqueue
-from holdfast.drivers.sqlite.store import SqliteStore
+from holdfast.drivers.sqlite.database import translate_error
 from holdfast.errors import InvalidInput
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued
 
+EnqueueOn = Callable[[sqlite3.Connection, Sequence[JobRecord], int | None], list[Enqueued]]  # the driver's method
+
 
 class JoinedSqlite(EnqueueOnly):
-    """Uses the caller's connection to the same file; begins a transaction if there is none, and never commits."""
+    """Enqueues on the caller's connection to the same file."""
 
-    def __init__(self, store: SqliteStore, connection: object) -> None:
-        super().__init__(store.capabilities)
-        self._store = store
-        self._connection = _same_file(connection, store.path)
+    def __init__(self, enqueue_on: EnqueueOn, capabilities: Capabilities, connection: object, *, path: Path) -> None:
+        super().__init__(capabilities)
+        self._enqueue_on = enqueue_on
+        self._connection = _check_same_file(connection, path)
 
     def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
         """See ``Driver.enqueue``; durable when the caller commits."""
-        self._store.check_enqueue(jobs)
-        self._store.check_room()
-        self._store.now(now)
-        with _plain(self._connection) as connection:
-            if not connection.in_transaction:
-                connection.execute("BEGIN IMMEDIATE")
-            return self._store.call_on(connection, lambda call: enqueue(call, jobs), now)
+        with _without_factories(self._connection) as connection:
+            return self._enqueue_on(connection, jobs, now)
 
 
 @contextmanager
-def _plain(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """The connection without the caller's factories, and with our errors, for as long as we use it."""
+def _without_factories(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """Set the caller's row and text factories aside while we use the connection, and translate SQLite's errors."""
     factories = connection.row_factory, connection.text_factory
     connection.row_factory, connection.text_factory = None, str
     try:
         yield connection
     except sqlite3.Error as error:
-        raise translated(error) from error
+        raise translate_error(error) from error
     finally:
         connection.row_factory, connection.text_factory = factories
 
 
-def _same_file(connection: object, path: Path) -> sqlite3.Connection:
+def _check_same_file(connection: object, path: Path) -> sqlite3.Connection:
     wanted = f"an open sqlite3.Connection to {path}"
     if not isinstance(connection, sqlite3.Connection):
         raise InvalidInput("connection", wanted=wanted, got=type(connection).__name__)
-    with _plain(connection):
+    with _without_factories(connection):
         [main] = (file for _, name, file in connection.execute("PRAGMA database_list") if name == "main")
     if not main or not path.samefile(main):
         raise InvalidInput("connection", wanted=wanted, got=f"one to {main or 'a database in memory'}")

@@ -1,65 +1,60 @@
-"""Registry rows: read, compare, change, inside a call."""
+"""The registry: read, compare the version, change."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.drivers.sqlite.call import Call
+from holdfast.drivers.packing import end_of_prefix, read_entry
+from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.model.registry import Change, Entry
 
 
-def current(call: Call, kind: str, key: str) -> Entry | None:
-    """The row as it stands, unless it has expired."""
-    asked = {"space": call.space, "kind": kind, "key": key, "now": call.now}
-    row = call.run("registry_read", asked).fetchone()
-    return None if row is None else entry(row)
+def read(tx: Transaction, kind: str, key: str) -> Entry | None:
+    """Return an entry that has not expired."""
+    parameters = {"space": tx.space, "kind": kind, "key": key, "now": tx.now}
+    row = tx.run("registry/read", parameters).fetchone()
+    return None if row is None else read_entry(row)
 
 
-def entry(row: tuple[str, bytes, int, int | None]) -> Entry:
-    """From the columns key, value, version, expires_at."""
-    key, value, version, expires_at = row
-    return Entry(key=key, value=value, version=version, expires_at=expires_at)
-
-
-def conflict(call: Call, changes: Sequence[Change]) -> Change | None:
-    """The first change whose expected version is not the current one."""
+def find_conflict(tx: Transaction, changes: Sequence[Change]) -> Change | None:
+    """Return the first change whose expected version is not the current one."""
     for change in changes:
         if change.version is not None:
-            found = current(call, change.kind, change.key)
-            if change.version != (0 if found is None else found.version):
+            entry = read(tx, change.kind, change.key)
+            if change.version != (0 if entry is None else entry.version):
                 return change
     return None
 
 
-def change(call: Call, change: Change) -> Entry:
-    """Make a change that has no conflict. Versions come from the space's counter, so none is ever used twice."""
+def apply(tx: Transaction, change: Change) -> Entry:
+    """Make a change without a conflict. Versions come from the counter of the space, so none is used twice."""
     if change.value is None:
-        call.run("registry_remove", (call.space, change.kind, change.key))
+        tx.run("registry/remove", (tx.space, change.kind, change.key))
         return Entry(key=change.key, value=None, version=0)
-    made = Entry(
+    entry = Entry(
         key=change.key,
         value=change.value,
-        version=call.numbers(1),
-        expires_at=None if change.ttl is None else call.now + change.ttl,
+        version=tx.next_numbers(1),
+        expires_at=None if change.ttl is None else tx.now + change.ttl,
     )
-    call.run("registry_write", (call.space, change.kind, made.key, made.value, made.version, made.expires_at))
-    return made
+    tx.run("registry/write", (tx.space, change.kind, entry.key, entry.value, entry.version, entry.expires_at))
+    return entry
 
 
-def write(call: Call, changes: Sequence[Change]) -> list[Entry | None]:
+def write(tx: Transaction, changes: Sequence[Change]) -> list[Entry | None]:
     """See ``Registry.write``."""
-    return [change(call, one) if conflict(call, (one,)) is None else None for one in changes]
+    return [apply(tx, change) if find_conflict(tx, (change,)) is None else None for change in changes]
 
 
-def scan(call: Call, kind: str, prefix: str, after: str, limit: int) -> list[Entry]:
-    """See ``Registry.scan``: a range of the primary key, from the prefix to the first key that cannot have it."""
-    asked = {
-        "space": call.space,
+def scan(tx: Transaction, kind: str, prefix: str, after: str, limit: int) -> list[Entry]:
+    """See ``Registry.scan``. Reads a range of the primary key."""
+    parameters = {
+        "space": tx.space,
         "kind": kind,
         "start": prefix,
-        "stop": prefix + chr(0x10FFFF) if prefix else None,
+        "stop": end_of_prefix(prefix),
         "after": after,
-        "now": call.now,
+        "now": tx.now,
         "limit": limit,
     }
-    return [entry(row) for row in call.run("registry_scan", asked)]
+    return [read_entry(row) for row in tx.run("registry/scan", parameters)]

@@ -1,20 +1,24 @@
-"""Reserve: reap what is due, pick over the asked lanes, lease. Loops over lanes: SQLite has no LATERAL."""
+"""Reserve: end expired leases, pick the first due jobs over the requested lanes, lease them.
+
+The lanes are read in a loop of statements, because SQLite has no LATERAL join.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
 from holdfast.drivers.contract import REAP_LIMIT
-from holdfast.drivers.sqlite.call import Call
-from holdfast.drivers.sqlite.rows import Row, as_json, reservation, settings
+from holdfast.drivers.packing import Row, read_settings, to_json
+from holdfast.drivers.sqlite.rows import ID, NOTED, SEQ, read_reservation
 from holdfast.drivers.sqlite.settle import reap
-from holdfast.model.lease import Reservation, random_bits, tokens
+from holdfast.drivers.sqlite.transaction import Transaction
+from holdfast.model.lease import Reservation, make_tokens, token_bytes
 from holdfast.model.order import Capacity, Lane, Limit, pick
 from holdfast.model.queue_settings import Bucket
 
 
 def reserve(
-    call: Call,
+    tx: Transaction,
     queues: Sequence[str],
     *,
     limit: int,
@@ -23,86 +27,92 @@ def reserve(
     types: Collection[str] | None,
 ) -> list[Reservation]:
     """See ``Driver.reserve``."""
-    reap(call, queues, worker=None, limit=REAP_LIMIT)
-    capacity = _capacity(call, queues)
-    lanes = ((lane, _due(call, lane, limit)) for lane in _lanes_with_due_heads(call, queues, types))
+    reap(tx, queues, worker=None, limit=REAP_LIMIT)
+    capacity = _read_capacity(tx, queues)
+    lanes = ((lane, _read_due(tx, lane, limit)) for lane in _find_lanes(tx, queues, types))
     rows = pick(lanes, limit=limit, capacity=capacity)
     if not rows:
         return []
-    _spend(call, capacity)
-    return _lease(call, rows, call.now + lease_for, worker)
+    _spend(tx, capacity)
+    return _lease(tx, rows, tx.now + lease_for, worker)
 
 
-def _lanes_with_due_heads(call: Call, queues: Sequence[str], types: Collection[str] | None) -> Iterator[Lane]:
-    asked = None if types is None else as_json(sorted(set(types)))
+def _find_lanes(tx: Transaction, queues: Sequence[str], types: Collection[str] | None) -> Iterator[Lane]:
+    """Return the lanes of these queues and types that have a due job."""
+    type_list = None if types is None else to_json(sorted(set(types)))
     for queue in queues:
-        parameters = {"space": call.space, "queue": queue, "now": call.now}
-        if asked is None:
-            found = call.run("probe", parameters).fetchall()
+        parameters = {"space": tx.space, "queue": queue, "now": tx.now}
+        if type_list is None:
+            rows = tx.run("reserve/find_lanes", parameters).fetchall()
         else:
-            found = call.run("probe_types", {**parameters, "types": asked}).fetchall()
-        yield from (Lane(*row) for row in found)
+            rows = tx.run("reserve/find_lanes_of_types", {**parameters, "types": type_list}).fetchall()
+        yield from (Lane(*row) for row in rows)
 
 
-def _due(call: Call, lane: Lane, limit: int) -> Iterator[Row]:
-    """Not even begun before it is read, and then read row by row."""
-    yield from call.run("due", (call.space, lane.queue, lane.type, lane.priority, call.now, limit))
+def _read_due(tx: Transaction, lane: Lane, limit: int) -> Iterator[Row]:
+    """Read the due jobs of a lane, row by row; a lane from which ``pick`` takes nothing is not read at all."""
+    yield from tx.run("reserve/due", (tx.space, lane.queue, lane.type, lane.priority, tx.now, limit))
 
 
-def _capacity(call: Call, queues: Sequence[str]) -> Capacity:
+def _read_capacity(tx: Transaction, queues: Sequence[str]) -> Capacity:
     capacity = Capacity()
-    for row in call.run("limits", {"space": call.space, "queues": as_json(queues)}):
+    for row in tx.run("reserve/limits", {"space": tx.space, "queues": to_json(queues)}):
         queue, type_, *columns, level, level_at, inflight = row
-        limits = settings(tuple(columns))
+        settings = read_settings(columns)
         bucket = None if level is None else Bucket(level, level_at)
-        left = limits.allowance(inflight=inflight, bucket=bucket, now=call.now)
-        capacity.limits[queue, type_ or None] = Limit(limits, bucket, left)
+        left = settings.allowance(inflight=inflight, bucket=bucket, now=tx.now)
+        capacity.limits[queue, type_ or None] = Limit(settings, bucket, left)
     return capacity
 
 
-def is_limited(call: Call, queues: Sequence[str]) -> bool:
-    """Whether not everything that is due in these queues may be reserved."""
-    return any(limit.settings.limits(call.now) for limit in _capacity(call, queues).limits.values())
+def is_limited(tx: Transaction, queues: Sequence[str]) -> bool:
+    """Whether a pause or a limit of these queues may keep due jobs from being reserved."""
+    return any(limit.settings.is_limiting(tx.now) for limit in _read_capacity(tx, queues).limits.values())
 
 
-def _spend(call: Call, capacity: Capacity) -> None:
+def _spend(tx: Transaction, capacity: Capacity) -> None:
+    """Store the rate buckets that this reserve has taken from."""
     rows = [
-        (*bucket, call.space, queue, type_ or "")
+        (*bucket, tx.space, queue, type_ or "")
         for (queue, type_), limit in capacity.limits.items()
-        if limit.taken and (bucket := limit.bucket_after(call.now)) is not None
+        if limit.taken and (bucket := limit.bucket_after(tx.now)) is not None
     ]
     if rows:
-        call.run_many("spend", rows)
+        tx.run_many("reserve/spend", rows)
 
 
-def _lease(call: Call, rows: list[tuple[Lane, Row]], expires_at: int, worker: str) -> list[Reservation]:
-    first, bits = call.numbers(len(rows)), random_bits(len(rows))
+def _lease(tx: Transaction, rows: list[tuple[Lane, Row]], expires_at: int, worker: str) -> list[Reservation]:
+    first, bits = tx.next_numbers(len(rows)), token_bytes(len(rows))
     parameters = {
-        "jobs": as_json(row[1] for _, row in rows),
+        "jobs": to_json(row[SEQ] for _, row in rows),
         "first": first,
         "bits": bits,
         "expires_at": expires_at,
-        "now": call.now,
+        "now": tx.now,
         "worker": worker,
     }
-    call.run("lease", parameters)
-    noted = [row[2] for _, row in rows if row[-1]]
-    checkpoints = _checkpoints(call, noted) if noted else {}
+    tx.run("reserve/lease", parameters)
+    noted = [row[ID] for _, row in rows if row[NOTED]]
+    checkpoints = _read_checkpoints(tx, noted) if noted else {}
+    fences = range(first, first + len(rows))
     return [
-        reservation(lane, row, token=token, fence=fence, expires_at=expires_at, checkpoint=checkpoints.get(row[2]))
-        for fence, (token, (lane, row)) in enumerate(
-            zip(tokens(range(first, first + len(rows)), bits), rows, strict=True), first
+        read_reservation(
+            lane, row, token=token, fence=fence, expires_at=expires_at, checkpoint=checkpoints.get(row[ID])
         )
+        for fence, token, (lane, row) in zip(fences, make_tokens(fences, bits), rows, strict=True)
     ]
 
 
-def _checkpoints(call: Call, ids: list[str]) -> dict[str, bytes | None]:
-    return dict(call.run("checkpoints", {"space": call.space, "ids": as_json(ids)}).fetchall())
+def _read_checkpoints(tx: Transaction, ids: list[str]) -> dict[str, bytes | None]:
+    return dict(tx.run("reserve/checkpoints", {"space": tx.space, "ids": to_json(ids)}).fetchall())
 
 
-def next_due(call: Call, queues: Sequence[str]) -> int | None:
-    """How long until a job of these queues may run, or a lease of theirs expires (0 or less: now); None if never."""
-    asked = {"space": call.space, "queues": as_json(queues)}
-    found = [*call.run("heads", asked), *call.run("first_expiry", asked)]
-    instants = [instant for (instant,) in found if instant is not None]
-    return min(instants) - call.now if instants else None
+def time_until_due(tx: Transaction, queues: Sequence[str]) -> int | None:
+    """Return the time until a job of these queues is due or a lease expires; None if there is neither.
+
+    0 or less means that this instant has passed.
+    """
+    parameters = {"space": tx.space, "queues": to_json(queues)}
+    rows = [*tx.run("wait/lane_heads", parameters), *tx.run("wait/first_expiry", parameters)]
+    instants = [instant for (instant,) in rows if instant is not None]
+    return min(instants) - tx.now if instants else None

@@ -1,7 +1,7 @@
-"""Everything that is done with a lease once it is held: extend, settle, reap.
+"""Everything that is done with a lease once it is granted: extend, settle, reap.
 
-Decisions are made from narrow rows by ``model.decide`` (plain acks: by SQLite itself); their effect is applied by a few
-statements over the whole batch, so that payloads never leave SQLite.
+``model.transition`` decides, from narrow rows, what becomes of each job (plain acks: see ``ack``). A few statements
+apply the decisions to the whole batch, so that payloads never leave SQLite.
 """
 
 from __future__ import annotations
@@ -9,22 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from holdfast.drivers.packing import Row, to_json
 from holdfast.drivers.sqlite import registry
-from holdfast.drivers.sqlite.call import Call
-from holdfast.drivers.sqlite.rows import Row, as_json
+from holdfast.drivers.sqlite.ack import settle_plain_acks
+from holdfast.drivers.sqlite.domains import pass_turns
+from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.errors import JobNotInflight, LeaseError, WriteRefused
 from holdfast.model import transition
 from holdfast.model.lease import Lease, Note
 from holdfast.model.settlement import Ack, Settlement
-from holdfast.model.transition import HeldJob, Transition
-
-FIELD = 64  # bytes of a field in the blobs that ``ack.sql`` reads; a token has at most 52
-NO_FIELD = " " * FIELD
-EXPIRED = "expired"  # the last verb of a reaped lease: no settlement can be a replay of it
+from holdfast.model.transition import EXPIRED_VERB, HeldJob, Transition
 
 
-class Found(NamedTuple):
-    """A job that a call is about: where it is, and the facts to judge by."""
+class StoredJob(NamedTuple):
+    """A job in a table: its key, its domain, and the facts by which a call with a lease is judged."""
 
     seq: int
     queue: str
@@ -32,36 +30,36 @@ class Found(NamedTuple):
     held: HeldJob
 
 
-class Ended(NamedTuple):
-    """A lease that ends in this call; items of a batch count from 1."""
+class EndedLease(NamedTuple):
+    """A lease that ends in this call. ``item`` is its position in the batch, from 1."""
 
     item: int
-    job: Found
+    job: StoredJob
     verb: str
     started_at: int | None
-    outcome: Transition
+    transition: Transition
 
 
 def extend(
-    call: Call, leases: Sequence[Lease], *, lease_for: int, notes: Mapping[str, Note] | None
+    tx: Transaction, leases: Sequence[Lease], *, lease_for: int, notes: Mapping[str, Note] | None
 ) -> list[Lease | LeaseError]:
     """See ``Driver.extend``."""
-    found = find_jobs(call, (lease.job_id for lease in leases))
-    expires_at = call.now + lease_for
+    jobs = find_jobs(tx, (lease.job_id for lease in leases))
+    expires_at = tx.now + lease_for
     answers: list[Lease | LeaseError] = []
-    moved: list[Row] = []
-    kept: list[Row] = []
+    moved_rows: list[Row] = []
+    note_rows: list[Row] = []
     for lease in leases:
-        job = found.get(lease.job_id)
-        refused = transition.refusal(None if job is None else job.held, lease, call.now)
-        if job is None or refused is not None:
-            answers.append(refused or JobNotInflight(lease.job_id, None))
+        job = jobs.get(lease.job_id)
+        refusal = transition.refusal(None if job is None else job.held, lease, tx.now)
+        if job is None or refusal is not None:
+            answers.append(refusal or JobNotInflight(lease.job_id, None))
             continue
         note = (notes or {}).get(lease.job_id) or Note()
         has_note = note.progress is not None or note.checkpoint is not None
-        moved.append((expires_at, note.started_at, int(has_note), job.seq))
+        moved_rows.append((expires_at, note.started_at, int(has_note), job.seq))
         if has_note:
-            kept.append((call.space, lease.job_id, note.progress, note.checkpoint))
+            note_rows.append((tx.space, lease.job_id, note.progress, note.checkpoint))
         answers.append(
             Lease(
                 job_id=lease.job_id,
@@ -71,195 +69,106 @@ def extend(
                 cancel_requested=bool(job.held.cancel_requested),
             )
         )
-    if moved:
-        call.run_many("extend", moved)
-    if kept:
-        call.run_many("note", kept)
+    if moved_rows:
+        tx.run_many("extend/move_expiry", moved_rows)
+    if note_rows:
+        tx.run_many("extend/store_note", note_rows)
     return answers
 
 
-def settle(call: Call, settlements: Sequence[Settlement]) -> list[LeaseError | None]:
-    """See ``Driver.settle``. Plain acks are judged by SQLite, everything else in Python."""
-    before = call.ledger_end()
-    left = _ack(call, settlements, before)
-    return _decide(call, settlements, left, before) if left else [None] * len(settlements)
+def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[LeaseError | None]:
+    """See ``Driver.settle``."""
+    written = tx.ledger_end()
+    left = settle_plain_acks(tx, settlements, written)
+    return _settle_items(tx, settlements, left, written) if left else [None] * len(settlements)
 
 
-def _ack(call: Call, settlements: Sequence[Settlement], before: int) -> list[int]:
-    """End the leases whose plain ack is valid; gives the items that are left to be judged.
-
-    Only in a batch that names every job once: otherwise the order of its items matters.
-    """
-    items = list(range(1, len(settlements) + 1))
-    batch = _plain_acks(settlements)
-    if len({settlement.lease.job_id for settlement in settlements}) < len(items):
-        return items
-    parameters = {
-        "space": call.space,
-        "now": call.now,
-        "ids": as_json(batch.ids),
-        "tokens": "".join(batch.tokens).encode(),
-        "starts": "".join(batch.starts).encode(),
-        "width": FIELD,
-    }
-    entered = call.run("ack", parameters).rowcount
-    if not entered:
-        return items
-    if batch.results:
-        call.run_many("ack_result", batch.results)
-    left = [] if entered == len(items) else _without(items, call.run("acked_items").fetchall())
-    parameters = {"now": call.now, "written": before}
-    call.run("ack_ledger", parameters)
-    call.run("ack_ended", parameters)
-    call.run("ack_delete")
-    pass_turns(call, call.run("ack_domains").fetchall())
-    call.run("acking_clear")
-    return left
-
-
-class _Acks(NamedTuple):
-    """The columns of a batch, one field per item; an item that is no plain ack has the id of no job."""
-
-    ids: list[str]
-    tokens: list[str]
-    starts: list[str]
-    results: list[Row]
-
-
-def _plain_acks(settlements: Sequence[Settlement]) -> _Acks:
-    """Acks without writes whose token fits its field (a token that does not could not be valid either)."""
-    return _all_plain(settlements) or _those_plain(settlements)
-
-
-def _all_plain(settlements: Sequence[Settlement]) -> _Acks | None:
-    """Most batches, column by column."""
-    acks = [one for one in settlements if isinstance(one, Ack) and not one.writes]
-    tokens = [one.lease.token for one in acks]
-    text = "".join(tokens)
-    if len(acks) < len(settlements) or not text.isascii() or " " in text or max(map(len, tokens), default=0) > FIELD:
-        return None
-    return _Acks(
-        [one.lease.job_id for one in acks],
-        [token.ljust(FIELD) for token in tokens],
-        [NO_FIELD if one.started_at is None else str(one.started_at).ljust(FIELD) for one in acks],
-        [(one.result, one.detail, item) for item, one in enumerate(acks, 1) if one.result is not None or one.detail],
-    )
-
-
-def _those_plain(settlements: Sequence[Settlement]) -> _Acks:
-    acks = _Acks([], [], [], [])
-    for item, settlement in enumerate(settlements, 1):
-        token = settlement.lease.token
-        fits = len(token) <= FIELD and token.isascii() and token[-1:] != " "
-        if fits and isinstance(settlement, Ack) and not settlement.writes:
-            acks.ids.append(settlement.lease.job_id)
-            acks.tokens.append(token.ljust(FIELD))
-            acks.starts.append(str(settlement.started_at or "").ljust(FIELD))
-            if settlement.result is not None or settlement.detail:
-                acks.results.append((settlement.result, settlement.detail, item))
-        else:
-            acks.ids.append("")
-            acks.tokens.append(NO_FIELD)
-            acks.starts.append(NO_FIELD)
-    return acks
-
-
-def _without(items: list[int], rows: list[Row]) -> list[int]:
-    gone = {item for (item,) in rows}
-    return [item for item in items if item not in gone]
-
-
-def _decide(call: Call, settlements: Sequence[Settlement], items: list[int], before: int) -> list[LeaseError | None]:
-    """Judge these items one after the other, then apply what they decide; gives the answers of the whole batch."""
+def _settle_items(
+    tx: Transaction, settlements: Sequence[Settlement], items: list[int], written: int
+) -> list[LeaseError | None]:
+    """Decide on these items in order, then apply the decisions; return the answers for the whole batch."""
     answers: list[LeaseError | None] = [None] * len(settlements)
-    found = find_jobs(call, (settlements[item - 1].lease.job_id for item in items))
-    ended: list[Ended] = []
+    jobs = find_jobs(tx, (settlements[item - 1].lease.job_id for item in items))
+    ended: list[EndedLease] = []
     for item in items:
         settlement = settlements[item - 1]
         job_id, token = settlement.lease.job_id, settlement.lease.token
-        job = found.get(job_id)
+        job = jobs.get(job_id)
         held = None if job is None else job.held
         if transition.is_repeat(held, settlement):
             continue
-        refused = transition.refusal(held, settlement.lease, call.now) or _refused_writes(call, settlement)
-        answers[item - 1] = refused
-        if job is not None and refused is None:
-            outcome = transition.after_settlement(job.held, settlement, call.now)
-            ended.append(Ended(item, job, settlement.verb, settlement.started_at, outcome))
-            # What a later item of this batch finds: the job without its lease, and what ended it.
-            after = job.held._replace(state=outcome.state, last_verb=settlement.verb, last_token=token)
-            found[job_id] = job._replace(held=after)
-    _apply(call, ended, before)
+        refusal = transition.refusal(held, settlement.lease, tx.now) or _apply_writes(tx, settlement)
+        answers[item - 1] = refusal
+        if job is not None and refusal is None:
+            decided = transition.after_settlement(job.held, settlement, tx.now)
+            ended.append(EndedLease(item, job, settlement.verb, settlement.started_at, decided))
+            # A later item of this batch must see the job without its lease, and the settlement that ended it.
+            held_after = job.held._replace(state=decided.state, last_verb=settlement.verb, last_token=token)
+            jobs[job_id] = job._replace(held=held_after)
+    _apply_transitions(tx, ended, written)
     return answers
 
 
-def _refused_writes(call: Call, settlement: Settlement) -> WriteRefused | None:
-    """Make the writes an ack carries, or none of them and say which one could not be made."""
+def _apply_writes(tx: Transaction, settlement: Settlement) -> WriteRefused | None:
+    """Make all registry writes of an ack, or none of them if one has a conflict."""
     if not isinstance(settlement, Ack) or not settlement.writes:
         return None
-    conflict = registry.conflict(call, settlement.writes)
+    conflict = registry.find_conflict(tx, settlement.writes)
     if conflict is not None:
         return WriteRefused(settlement.lease.job_id, kind=conflict.kind, key=conflict.key)
     for change in settlement.writes:
-        registry.change(call, change)
+        registry.apply(tx, change)
     return None
 
 
-def reap(call: Call, queues: Iterable[str] | None, *, worker: str | None, limit: int) -> int:
-    """End leases that have expired, or all of a dead worker's: oldest first over all these queues."""
+def reap(tx: Transaction, queues: Iterable[str] | None, *, worker: str | None, limit: int) -> int:
+    """See ``Driver.reap``."""
     if queues is None:
-        queues = [queue for (queue,) in call.run("leased_queues", {"space": call.space}).fetchall()]
+        queues = [queue for (queue,) in tx.run("reap/find_queues", {"space": tx.space}).fetchall()]
     rows: list[Row] = []
     for queue in queues:
-        parameters = {"space": call.space, "queue": queue, "limit": limit}
+        parameters = {"space": tx.space, "queue": queue, "limit": limit}
         if worker is None:
-            rows += call.run("held_expired", {**parameters, "now": call.now}).fetchall()
+            rows += tx.run("reap/find_expired", {**parameters, "now": tx.now}).fetchall()
         else:
-            rows += call.run("held_of_worker", {**parameters, "worker": worker}).fetchall()
+            rows += tx.run("reap/find_of_worker", {**parameters, "worker": worker}).fetchall()
     if not rows:
         return 0
-    found = sorted((_found(row) for row in rows), key=lambda job: (job.held.expires_at, job.seq))[:limit]
+    jobs = sorted((_read_job(row) for row in rows), key=lambda job: (job.held.expires_at, job.seq))[:limit]
     ended = [
-        Ended(item, job, EXPIRED, None, transition.after_expiry(job.held, call.now))
-        for item, job in enumerate(found, 1)
+        EndedLease(item, job, EXPIRED_VERB, None, transition.after_expiry(job.held, tx.now))
+        for item, job in enumerate(jobs, 1)
     ]
-    _apply(call, ended, call.ledger_end())
+    _apply_transitions(tx, ended, tx.ledger_end())
     return len(ended)
 
 
-def find_jobs(call: Call, ids: Iterable[str]) -> dict[str, Found]:
-    """The jobs by id; ended ones are looked up only for ids that are not hot."""
-    asked = dict.fromkeys(ids)
-    found: dict[str, Found] = {}
-    for query in ("held", "held_ended"):
-        missing = [job_id for job_id in asked if job_id not in found]
+def find_jobs(tx: Transaction, job_ids: Iterable[str]) -> dict[str, StoredJob]:
+    """Return the jobs by id. Ended jobs are read only for the ids that are not live."""
+    unique_ids = dict.fromkeys(job_ids)
+    jobs: dict[str, StoredJob] = {}
+    for query in ("settle/find_live", "settle/find_ended"):
+        missing = [job_id for job_id in unique_ids if job_id not in jobs]
         if missing:
-            rows = call.run(query, {"space": call.space, "ids": as_json(missing)}).fetchall()
-            found.update((row[0], _found(row)) for row in rows)
-    return found
+            rows = tx.run(query, {"space": tx.space, "ids": to_json(missing)}).fetchall()
+            jobs.update((row[0], _read_job(row)) for row in rows)
+    return jobs
 
 
-def _found(row: Row) -> Found:
-    return Found(row[1], row[2], row[3], HeldJob._make(row[4:]))
+def _read_job(row: Row) -> StoredJob:
+    return StoredJob(row[1], row[2], row[3], HeldJob._make(row[4:]))
 
 
-def _apply(call: Call, ended: list[Ended], before: int) -> None:
-    """Ledger rows, then the jobs themselves, then the turns: a few statements for a batch of any size."""
+def _apply_transitions(tx: Transaction, ended: list[EndedLease], written: int) -> None:
+    """Write the ledger, then change the jobs, then pass the turns: a few statements for a batch of any size."""
     if not ended:
         return
-    rows = [(end.item, end.job.seq, end.verb, end.started_at, *end.outcome) for end in ended]
-    call.run_many("settle_item", rows)
-    parameters = {"space": call.space, "now": call.now, "written": before}
-    call.run("settle_ledger", parameters)
-    call.run("settle_ready")
-    call.run("settle_ended", parameters)
-    call.run("settle_delete")
-    call.run("settling_clear")
-    pass_turns(call, {(end.job.queue, end.job.domain) for end in ended if end.outcome.state.ended})
-
-
-def pass_turns(call: Call, domains: Iterable[tuple[str, str | None]]) -> None:
-    """Give the turn to the first job of every (queue, domain) that one has left, or has come to."""
-    named = [domain for domain in domains if domain[1] is not None]
-    if named:
-        call.run("pass_turn", {"space": call.space, "domains": as_json(named)})
+    rows = [(end.item, end.job.seq, end.verb, end.started_at, *end.transition) for end in ended]
+    tx.run_many("settle/insert", rows)
+    parameters = {"space": tx.space, "now": tx.now, "written": written}
+    tx.run("settle/insert_ledger", parameters)
+    tx.run("settle/update_ready")
+    tx.run("settle/insert_ended", parameters)
+    tx.run("settle/delete_jobs")
+    tx.run("settle/clear")
+    pass_turns(tx, {(end.job.queue, end.job.domain) for end in ended if end.transition.state.has_ended})

@@ -1,22 +1,40 @@
-"""The SQL of this driver: one statement, one file under ``queries/``, read once."""
+"""The statements of this driver. Those that write run inside ``BEGIN IMMEDIATE``: SQLite has one writer at a time."""
 
 from __future__ import annotations
 
-import re
-from importlib import resources
+from collections.abc import Sequence
 
-_COMMENTS = re.compile(r"^--.*\n", re.MULTILINE)
+from holdfast.drivers.packing import SETTINGS_COLUMNS
+from holdfast.drivers.sqlite.rows import DUE_COLUMNS, INSERT_COLUMNS
+from holdfast.drivers.statements import COLUMN_LISTS, NULL, Expression, load_statements
+from holdfast.model.transition import HeldJob, Transition
+
+_PARAMETER = Expression("?")
+# A job that has ended has no lease, and its releases no longer count.
+_AFTER_END = {"token": NULL, "expires_at": NULL, "reserved_at": NULL, "released_for": Expression("0")}
 
 
-def _load() -> dict[str, str]:
-    folder = resources.files(__package__) / "queries"
-    files = (file for file in folder.iterdir() if file.name.endswith(".sql"))
-    return {file.name.removesuffix(".sql"): _COMMENTS.sub("", file.read_text("utf-8")) for file in files}
+def _parameters(columns: Sequence[str]) -> list[str]:
+    return [_PARAMETER] * len(columns)
 
 
-_STATEMENTS = _load()
+_STATEMENTS = load_statements(
+    __package__,
+    lists={
+        **COLUMN_LISTS,
+        "due_columns": [Expression("attempts + 1") if name == "attempts" else name for name in DUE_COLUMNS],
+        "insert_columns": INSERT_COLUMNS,
+        "insert_values": _parameters(INSERT_COLUMNS),
+        "held_columns": HeldJob._fields,
+        "ended_held_columns": [_AFTER_END.get(name, name) for name in HeldJob._fields],
+        "transition_columns": Transition._fields,
+        "transition_values": _parameters(Transition._fields),
+        "settings_columns": SETTINGS_COLUMNS,
+        "settings_values": _parameters(SETTINGS_COLUMNS),
+    },
+)
 
 
 def sql(name: str) -> str:
-    """The statement in ``queries/<name>.sql``, without its comments."""
+    """Return the statement in ``queries/<name>.sql``."""
     return _STATEMENTS[name]

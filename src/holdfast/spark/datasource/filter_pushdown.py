@@ -110,7 +110,7 @@ class FilterPushdown:
 
 def _is_valid_id(value: object) -> bool:
     try:
-        bounds.name("id", value)
+        bounds.check_name("id", value)
     except ValueError:
         return False
     return True

@@ -19,7 +19,7 @@ from holdfast.errors import LedgerTrimmed
 from holdfast.model import bounds
 from holdfast.spark.column_schemas import ddl, ledger_fields
 
-SPLIT_ROWS = bounds.MAX_BATCH  # between two split points
+SPLIT_ROWS = bounds.MAX_BATCH_ITEMS  # between two split points
 BATCH_ROWS = 4000  # larger batches are slower, smaller ones need more calls of the store
 UNLIMITED = 2**63 - 1
 

@@ -38,7 +38,7 @@ class StoreLocation:
     space: str
 
     def __repr__(self) -> str:
-        return f"StoreLocation({settings.masked(self.url)!r}, {self.space!r})"  # the URL may contain a password
+        return f"StoreLocation({settings.mask_secrets(self.url)!r}, {self.space!r})"  # the URL may contain a password
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,13 +89,13 @@ def parse_sink(given: Mapping[str, str], columns: Sequence[str]) -> SinkOptions:
         raise InvalidInput("option offset", wanted="a domain beside it", got="an offset alone")
     return SinkOptions(
         store=store,
-        type=bounds.name("option type", options["type"]) if "type" in options else None,
+        type=bounds.check_name("option type", options["type"]) if "type" in options else None,
         type_column=_column(options, "type_column", columns),
-        queue=bounds.name("option queue", options.get("queue", defaults.queue)),
+        queue=bounds.check_name("option queue", options.get("queue", defaults.queue)),
         queue_column=_column(options, "queue_column", columns),
         payload=_column_list(options, "payload", columns),
         key=_column_list(options, "key", columns),
-        run=bounds.text("option run", options["run"]) if "run" in options else None,
+        run=bounds.check_text("option run", options["run"]) if "run" in options else None,
         columns=field_columns,
         constants=constants,
         bad_rows=options.get("bad_rows", FAIL),
@@ -134,7 +134,9 @@ def _store_location(options: Mapping[str, str]) -> tuple[StoreLocation, settings
     if not url:
         wanted = "a store URL such as sqlite:////var/lib/jobs.db, here or in HOLDFAST_URL of the Spark driver"
         raise InvalidInput("option url", wanted=wanted, got="none")
-    return StoreLocation(url=url, space=bounds.name("option space", options.get("space", defaults.space))), defaults
+    return StoreLocation(
+        url=url, space=bounds.check_name("option space", options.get("space", defaults.space))
+    ), defaults
 
 
 # The fields of a job: a column, or one value for all rows -----------------------------------------------------------
@@ -164,7 +166,7 @@ def _constant(field: str, value: str, columns: Sequence[str]) -> int:
         if is_duration:
             return from_timedelta(duration.parse(field, value))
         least, most = (0, bounds.PRIORITIES[-1]) if field == "priority" else (1, bounds.MAX_COUNT)
-        return bounds.integer(field, int(value), least=least, most=most)
+        return bounds.check_integer(field, int(value), least=least, most=most)
     except ValueError as error:
         what = "a length such as 5m" if is_duration else str(getattr(error, "wanted", "a whole number"))
         raise InvalidInput(
@@ -192,4 +194,4 @@ def _column_list(options: Mapping[str, str], option: str, columns: Sequence[str]
 
 def _integer(option: str, text: str, *, most: int) -> int:
     number = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else text
-    return bounds.integer(f"option {option}", number, least=1, most=most)
+    return bounds.check_integer(f"option {option}", number, least=1, most=most)

@@ -58,4 +58,4 @@ def column_keys(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[
 
 
 def _text_or_hash(text: bytes) -> str:
-    return text.decode() if len(text) <= bounds.MAX_TEXT else hashlib.blake2b(text, digest_size=32).hexdigest()
+    return text.decode() if len(text) <= bounds.MAX_TEXT_BYTES else hashlib.blake2b(text, digest_size=32).hexdigest()

@@ -66,8 +66,8 @@ class RowConverter:
             columns = [json_values(batch.column(name), name) for name in self._payload_columns]
             payloads = encode_rows(self._row_class, columns)
         longest = max(map(len, payloads), default=0)
-        if longest > bounds.MAX_PAYLOAD:
-            raise PayloadError("payload", wanted=f"at most {bounds.MAX_PAYLOAD} bytes", got=f"{longest} bytes")
+        if longest > bounds.MAX_PAYLOAD_BYTES:
+            raise PayloadError("payload", wanted=f"at most {bounds.MAX_PAYLOAD_BYTES} bytes", got=f"{longest} bytes")
         return payloads
 
     def _field(self, batch: pa.RecordBatch, field: str, name: str) -> Sequence[Any]:
@@ -75,7 +75,7 @@ class RowConverter:
         if field in ("run_at", "delay", "timeout"):
             values = microseconds(column)
             for value in values if field == "delay" else ():
-                bounds.optional_integer(field, value, most=bounds.MAX_LENGTH)
+                bounds.check_optional_integer(field, value, most=bounds.MAX_DURATION)
             return values
         if field == "meta":
             return [_meta(text) for text in encode_column(column, field)]
@@ -170,13 +170,13 @@ class RowConverter:
 def _check_names(field: str, names: list[Any]) -> list[Any]:
     for name in set(names):
         if name is not None or field == "type":  # a row without a queue uses the option ``queue``
-            bounds.name(field, name)
+            bounds.check_name(field, name)
     return names
 
 
 def _meta(text: bytes) -> dict[str, object]:
     if text == b"null":
         return {}
-    meta = JSON.decode(bounds.blob("meta", text, most=bounds.MAX_META), field="meta")
+    meta = JSON.decode(bounds.check_blob("meta", text, most=bounds.MAX_META_BYTES), field="meta")
     check_meta(meta)
     return cast("dict[str, object]", meta)

@@ -87,7 +87,7 @@ def _percent(progress: Progress) -> str:
 
 
 def _duration(seconds: float) -> str:
-    return duration.spelled(max(1, round(seconds)) * SECOND)
+    return duration.format_rounded(max(1, round(seconds)) * SECOND)
 
 
 def _parts(progress: Progress) -> tuple[int, int, int, int]:

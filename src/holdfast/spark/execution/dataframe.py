@@ -80,7 +80,7 @@ def run(
     if max_dead_ratio is not None and not 0 <= max_dead_ratio <= 1:
         raise InvalidInput("max_dead_ratio", wanted="a share from 0 to 1", got=max_dead_ratio)
     key_columns = _key_columns(df, key)
-    queue = bounds.name("run", f"run:{run or uuid7()}")
+    queue = bounds.check_name("run", f"run:{run or uuid7()}")
     app = _make_app(store_url, handler, queue, max_attempts=max_attempts, timeout=timeout, retry=retry, chunk=chunk)
     try:
         check_reach(app.driver, spark)

@@ -95,7 +95,7 @@ def _make_spec(
     if options.queues is None and app.queues:
         options = replace(options, queues=tuple(app.queues))
     if slots is not None:
-        bounds.integer("slots", slots, least=1, most=100_000)
+        bounds.check_integer("slots", slots, least=1, most=100_000)
     if app.url is None:
         raise InvalidInput("app", wanted="one with a store URL, which slots can open", got="one with a driver")
     store = app.driver

@@ -43,7 +43,7 @@ def _read_ledger(batches: Iterator[pa.RecordBatch], spec: RunSpec) -> Iterator[p
     drain_input(batches)
     store, cursor = open_store(spec.url, spec.space), spec.ledger_start
     while True:
-        page = store.ledger(cursor, limit=bounds.MAX_BATCH)
+        page = store.ledger(cursor, limit=bounds.MAX_BATCH_ITEMS)
         if not page.items:
             return
         rows = [row for row in page.items if row.worker.startswith(f"{spec.run}/")]

@@ -9,7 +9,7 @@ import pyarrow as pa
 from holdfast.model.ledger import LedgerRow
 from holdfast.model.settlement import Fail, Retry
 from holdfast.spark.column_schemas import ddl, ledger_fields
-from holdfast.worker.worker import Settled
+from holdfast.worker.status import Settled
 
 SCHEMA = pa.schema(
     [
@@ -24,6 +24,7 @@ SCHEMA = pa.schema(
 )
 DDL = ddl(SCHEMA)
 ENDINGS = {"ack": "acked", "retry": "retried", "fail": "failed", "release": "released"}
+CANCELLED = "cancelled"  # a cancel was requested, and the attempt did not succeed
 LOST = "lost"  # the store refused the settlement: the lease had ended in another way, which the ledger has
 
 
@@ -55,7 +56,9 @@ def from_settled(
 
 
 def _ending(settled: Settled) -> str:
-    return LOST if settled.refused is not None else ENDINGS[settled.settlement.verb]
+    if settled.refused is not None:
+        return LOST
+    return CANCELLED if settled.status == CANCELLED else ENDINGS[settled.settlement.verb]
 
 
 def _error_class(settled: Settled) -> str | None:

@@ -54,10 +54,10 @@ def _read_ranges(
     for part in [number for batch in batches for number in batch.column(0).to_pylist()]:
         if part == 0:  # a range begins behind its first id: the first id of all is read alone
             first = store.get(limits[0])
-            if first is not None and first.state.ended:
+            if first is not None and first.state.has_ended:
                 yield _batch([[getattr(first, name)] for name in _JOB_COLUMNS])
         start, end = limits[part], limits[part + 1]
-        for columns in job_pages(store, where, _JOB_COLUMNS, limit=bounds.MAX_BATCH, after=start, upto=end):
+        for columns in job_pages(store, where, _JOB_COLUMNS, limit=bounds.MAX_BATCH_ITEMS, after=start, upto=end):
             yield _batch(columns)
 
 

@@ -22,7 +22,7 @@ from holdfast.model.lease import Enqueued, Reservation
 from holdfast.spark.execution.run_spec import RunSpec, send_stop
 from holdfast.spark.execution.slot import Slot, slot_names
 from holdfast.spark.store_access import open_store
-from holdfast.worker.interpreter import rarely_disturbed
+from holdfast.worker.interpreter import tuned_interpreter
 from holdfast.worker.job_source import StoreJobSource
 
 REPORT_DDL = "conflict string, id string"  # a key with two payloads, or one of the sampled ids
@@ -44,7 +44,7 @@ def run_rows(batches: Iterator[pa.RecordBatch], spec: RunSpec, template: JobReco
         lease_for=from_timedelta(spec.options.lease),
         worker=names[-1],
     )
-    with Slot(spec, number, names, store, source=source) as slot, rarely_disturbed():
+    with Slot(spec, number, names, store, source=source) as slot, tuned_interpreter():
         yield from slot.outcomes()
     yield source.report()
 

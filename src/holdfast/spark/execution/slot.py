@@ -27,9 +27,10 @@ from holdfast.model.registry import Change
 from holdfast.spark.execution.outcomes import from_settled
 from holdfast.spark.execution.run_spec import SLOT_ATTEMPT_KIND, SLOT_STATUS_KIND, RunSpec, SlotStatus, is_stopped
 from holdfast.spark.store_access import open_store
-from holdfast.worker.interpreter import rarely_disturbed
+from holdfast.worker.interpreter import tuned_interpreter
 from holdfast.worker.job_source import JobSource
-from holdfast.worker.worker import Settled, Worker
+from holdfast.worker.status import Settled
+from holdfast.worker.worker import Worker
 
 BATCH_ROWS = 1000  # outcomes in one batch
 REPORT_INTERVAL_SECONDS = 0.5  # a slot reports its status and reads commands; a batch waits no longer
@@ -44,7 +45,7 @@ def run_slot(batches: Iterator[pa.RecordBatch], spec: RunSpec) -> Iterator[pa.Re
     """Body of the Spark task of ``run_queue``: run jobs until the queues are drained, and return their outcomes."""
     drain_input(batches)
     number, names = slot_names(spec)
-    with Slot(spec, number, names, open_store(spec.url, spec.space)) as slot, rarely_disturbed():
+    with Slot(spec, number, names, open_store(spec.url, spec.space)) as slot, tuned_interpreter():
         yield from slot.outcomes()
 
 

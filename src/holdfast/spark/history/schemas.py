@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from holdfast.clock import DAY
-from holdfast.model.fingerprint import fingerprint, normalised
+from holdfast.model.fingerprint import fingerprint, normalise
 from holdfast.model.job import JobRecord, State
 from holdfast.model.ledger import LedgerRow
 from holdfast.spark.column_schemas import INSTANT, job_fields, ledger_fields
@@ -98,7 +98,7 @@ def jobs_table(jobs: Iterable[JobRecord], *, position: int) -> pa.Table:
 def _job_row(job: JobRecord, position: int) -> tuple[object, ...]:
     error = hashed = None
     if job.state is State.DEAD:
-        error = normalised(job.last_error)
+        error = normalise(job.last_error)
         hashed = fingerprint(type=job.type, reason=job.dead_reason, error=job.last_error)
     return position, job.id, *_job_columns(job), error, hashed, job.created_at // DAY
 

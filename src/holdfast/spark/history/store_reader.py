@@ -12,7 +12,7 @@ from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
 from holdfast.model.ledger import LedgerRow
 
-PAGE_ROWS = bounds.MAX_BATCH
+PAGE_ROWS = bounds.MAX_BATCH_ITEMS
 CHUNK_ROWS = 200_000  # ledger rows that are in memory at a time
 FIRST_PAGE_JOBS = 100  # ended jobs
 
@@ -70,7 +70,7 @@ class _LedgerReader:
         """Return the rows that were read and not returned yet."""
         rows, self._rows = self._rows, []
         states = {row.job_id: row.state for row in rows}  # the last state of each job
-        ended = [job_id for job_id, state in states.items() if state is not None and state.ended]
+        ended = [job_id for job_id, state in states.items() if state is not None and state.has_ended]
         records = _read_ended(self._store, ended)
         return Chunk(rows=rows, records=records, cursor=self._cursor, waiting=waiting, snapshot=snapshot)
 

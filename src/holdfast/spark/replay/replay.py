@@ -36,7 +36,7 @@ from holdfast.spark.replay.selection import (
     select,
 )
 from holdfast.spark.session import register_format, session
-from holdfast.throttle import Pace
+from holdfast.throttle import Throttle
 from holdfast.wire.codec import JSON
 
 KIND = "replay"  # registry kind, by replay id: a ReplayProgress
@@ -102,9 +102,9 @@ class Replay:
         replay_id: str | None = None,
         spark: SparkSession | None = None,
     ) -> None:
-        self.id = bounds.name("replay_id", replay_id or _id_of(source, where, space, queue))
+        self.id = bounds.check_name("replay_id", replay_id or _id_of(source, where, space, queue))
         self._store = to
-        self._queue = None if queue is None else bounds.name("queue", queue)
+        self._queue = None if queue is None else bounds.check_name("queue", queue)
         self._key_prefix = f"replay:{self.id}:"
         jobs = _read_jobs(session() if spark is None else register_format(spark), source, space)
         self._selected = select(jobs, where, own_keys=self._key_prefix).persist()
@@ -126,10 +126,10 @@ class Replay:
         progress, version = self._read_progress()
         if progress.finished_at is not None:
             return self._result(progress, before=True)
-        pace = Pace(rate)
+        throttle = Throttle(rate)
         rows = self._remaining_rows(progress.after)
-        while batch := list(islice(rows, pace.size(BATCH_JOBS))):
-            pace.wait(len(batch))
+        while batch := list(islice(rows, throttle.batch_size(BATCH_JOBS))):
+            throttle.wait(len(batch))
             progress, version = self._write_progress(self._enqueue(batch, progress), version)
             if on_progress is not None:
                 on_progress(progress.added + progress.existed)
@@ -218,6 +218,6 @@ def _id_of(source: str, where: str, space: str, queue: str | None) -> str:
 def _key(prefix: str, job_id: str) -> str:
     """Return the key of the new job. Two names of maximal length are too long for a key: then the old id is hashed."""
     key = f"{prefix}{job_id}"
-    if len(key) <= bounds.MAX_TEXT:
+    if len(key) <= bounds.MAX_TEXT_BYTES:
         return key
     return f"{prefix}{hashlib.blake2b(job_id.encode(), digest_size=32).hexdigest()}"

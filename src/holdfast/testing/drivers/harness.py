@@ -1,4 +1,4 @@
-"""How a driver sits the exam: it says how its store is opened, and gets short words for everything a case does.
+"""The harness of the conformance suite: it opens the driver's store and gives each case short calls with defaults.
 
 A driver joins with one method::
 
@@ -27,23 +27,23 @@ from holdfast.model.lease import Enqueued, Lease, Note, Reservation
 from holdfast.model.ledger import LedgerRow
 from holdfast.model.settlement import Settlement
 
-START = 1_800_000_000 * SECOND  # the instant at which every case begins
+START = 1_800_000_000 * SECOND  # the instant at which every case starts
 LEASE = 30 * SECOND
 QUEUE = "q"
 TYPE = "work"
 WORKER = "w"
 
-A = TypeVar("A")
+T = TypeVar("T")
 
 
-class Skipped(Exception):
-    """The driver does not offer what this case is about; the message is the driver's own reason."""
+class CaseSkipped(Exception):
+    """The driver does not support what the case needs; the message is the driver's own reason."""
 
 
 class Harness(ABC):
-    """One driver in the exam. Each case gets an empty space and a clock that moves only when told to."""
+    """One driver under test. Each case gets an empty space and a clock that moves only when the case advances it."""
 
-    url: str | None = None  # for cases that start processes; None skips them
+    url: str | None = None  # for cases that start processes; None skips these cases
 
     def __init__(self) -> None:
         self._main: Store | None = None
@@ -53,26 +53,30 @@ class Harness(ABC):
         self._spaces = 0
         self._jobs = 0
         self._now = START
-        self.space = ""
+        self.space_name = ""
 
-    # What a driver brings -----------------------------------------------------------------------------------------
+    # The driver implements this -------------------------------------------------------------------------------------
 
     @abstractmethod
     def open(self, *, space: str, caller_clock: bool) -> Store:
-        """A new connection: to the one store where several can be open at once, else to a new, empty store."""
+        """Open a new connection.
 
-    # Around a case ------------------------------------------------------------------------------------------------
+        A store that allows several connections returns another one to the same store. A store that does not returns a
+        new, empty store.
+        """
+
+    # Before and after a case ----------------------------------------------------------------------------------------
 
     @contextmanager
-    def fresh(self) -> Iterator[Self]:
-        """An empty space, the clock at its start; whatever the case opens is closed behind it."""
+    def empty_space(self) -> Iterator[Self]:
+        """Give the case an empty space and reset the clock; afterwards close every store that the case opened."""
         if self._main is None:
-            self._main = self.open(space=self.another_name(), caller_clock=True)
-        self.space = self.another_name()
+            self._main = self.open(space=self.new_space_name(), caller_clock=True)
+        self.space_name = self.new_space_name()
         if self._offers(Feature.SPACES):
-            self._store = self._main.space(self.space)
+            self._store = self._main.space(self.space_name)
         else:
-            self._store = self.disposable()
+            self._store = self.open_store()
         self._now, self._jobs = START, 0
         try:
             yield self
@@ -81,64 +85,64 @@ class Harness(ABC):
                 self._opened.pop().close()
 
     def close(self) -> None:
-        """Close the store that all cases shared."""
+        """Close the store that all cases share."""
         if self._main is not None:
             self._main.close()
             self._main = None
 
-    # The stores ---------------------------------------------------------------------------------------------------
+    # Stores ---------------------------------------------------------------------------------------------------------
 
     @property
     def store(self) -> Store:
-        """The store under examination, in this case's own space."""
-        assert self._store is not None, "wanted a store inside `with harness.fresh()`"
+        """The store under test, in the space of the current case."""
+        assert self._store is not None, "wanted a store inside `with harness.empty_space()`"
         return self._store
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the driver says it keeps."""
+        """The capabilities that the driver declares."""
         if self._main is None:
-            self._main = self.open(space=self.another_name(), caller_clock=True)
+            self._main = self.open(space=self.new_space_name(), caller_clock=True)
         return self._main.capabilities
 
-    def another(self) -> Store:
-        """A second connection to this case's space; a store that lives in one process has only further views."""
+    def connect_again(self) -> Store:
+        """Return a second connection to the case's space, or a second view if the store exists in one process only."""
         if self._offers(Feature.PROCESSES):
-            return self.disposable()
-        return self.store.space(self.space) if self._offers(Feature.SPACES) else self.store
+            return self.open_store()
+        return self.store.space(self.space_name) if self._offers(Feature.SPACES) else self.store
 
-    def disposable(self, *, space: str | None = None) -> Store:
-        """A store that the case may close."""
-        return self._keep(self.open(space=space or self.space, caller_clock=True))
+    def open_store(self, *, space: str | None = None) -> Store:
+        """Open a store that the case may close."""
+        return self._close_later(self.open(space=space or self.space_name, caller_clock=True))
 
-    def wall(self) -> Store:
-        """A store opened as in production: it reads its own clock and refuses another."""
-        return self._keep(self.open(space=self.another_name(), caller_clock=False))
+    def open_with_store_clock(self) -> Store:
+        """Open a store as in production: it reads its own clock and refuses the caller's ``now``."""
+        return self._close_later(self.open(space=self.new_space_name(), caller_clock=False))
 
-    def elsewhere(self) -> Store:
-        """Another, empty space of the same store."""
+    def open_other_space(self) -> Store:
+        """Return another, empty space of the same store."""
         reason = self.capabilities.gaps.get(Feature.SPACES)
         if reason is not None:
-            raise Skipped(reason)
-        return self.store.space(self.another_name())
+            raise CaseSkipped(reason)
+        return self.store.space(self.new_space_name())
 
-    def another_name(self) -> str:
-        """A name for a space that nobody has used."""
+    def new_space_name(self) -> str:
+        """Return a name that no space has yet."""
         self._spaces += 1
         return f"conform-{self._run}-{self._spaces}"
 
-    # Time ---------------------------------------------------------------------------------------------------------
+    # Time -----------------------------------------------------------------------------------------------------------
 
     @property
     def now(self) -> int:
-        """The case's instant. A driver that cannot take it from the caller skips every case that asks."""
+        """The case's current instant. For a driver without a caller's clock, reading it skips the case."""
         reason = self.capabilities.gaps.get(Feature.CALLER_CLOCK)
         if reason is not None:
-            raise Skipped(reason)
+            raise CaseSkipped(reason)
         return self._now
 
     def advance(self, length: int) -> int:
-        """Move the clock forward; gives the new instant."""
+        """Move the clock forward; return the new instant."""
         self._now = self.now + length
         return self._now
 
@@ -147,14 +151,14 @@ class Harness(ABC):
         return self.advance(instant - self.now)
 
     @property
-    def stamp(self) -> int | None:
-        """What is passed as ``now``: the case's instant, or nothing to a driver that reads only its own clock."""
+    def now_or_none(self) -> int | None:
+        """The value to pass as ``now``: the case's instant, or None for a driver that reads only its own clock."""
         return self._now if self._offers(Feature.CALLER_CLOCK) else None
 
-    # Verbs, with defaults that keep a case short --------------------------------------------------------------------
+    # Calls, with defaults that keep a case short --------------------------------------------------------------------
 
     def job(self, **fields: Any) -> JobRecord:
-        """A record with a fresh id, not yet enqueued. Ids sort in the order in which they were made."""
+        """Return a record with a new id, not yet enqueued. Ids sort in the order in which they were made."""
         self._jobs += 1
         defaults: dict[str, Any] = {
             "id": f"job-{self._jobs:05d}",
@@ -165,15 +169,15 @@ class Harness(ABC):
         }
         return JobRecord(**{**defaults, **fields})
 
-    def alike(self, payloads: Sequence[bytes], keys: Sequence[str | None] | None = None, **fields: Any) -> JobBatch:
-        """Many such records that differ only in id, payload and key."""
+    def job_batch(self, payloads: Sequence[bytes], keys: Sequence[str | None] | None = None, **fields: Any) -> JobBatch:
+        """Return records that differ only in id, payload and idempotency key."""
         return JobBatch(self.job(**fields), [self.job().id for _ in payloads], payloads, keys)
 
     def enqueue(self, *jobs: JobRecord) -> list[Enqueued]:
         """Enqueue records now."""
-        return self.store.enqueue(jobs, now=self.stamp)
+        return self.store.enqueue(jobs, now=self.now_or_none)
 
-    def put(self, **fields: Any) -> JobRecord:
+    def enqueue_job(self, **fields: Any) -> JobRecord:
         """Enqueue one new job."""
         job = self.job(**fields)
         [answer] = self.enqueue(job)
@@ -190,87 +194,89 @@ class Harness(ABC):
         types: Collection[str] | None = None,
     ) -> list[Reservation]:
         """Reserve now."""
-        return self.store.reserve(queues, limit=limit, lease_for=lease_for, worker=worker, types=types, now=self.stamp)
+        return self.store.reserve(
+            queues, limit=limit, lease_for=lease_for, worker=worker, types=types, now=self.now_or_none
+        )
 
-    def taken(self, limit: int = 1, **options: Any) -> list[str]:
-        """Reserve now; gives the ids, in the order of the answer."""
+    def reserve_ids(self, limit: int = 1, **options: Any) -> list[str]:
+        """Reserve now; return the job ids in the order of the answer."""
         return [reservation.job.id for reservation in self.reserve(limit, **options)]
 
-    def take(self, **options: Any) -> Reservation:
-        """Reserve one job, which must be there."""
-        found = self.reserve(1, **options)
-        assert len(found) == 1, f"wanted one reservation, got {len(found)}"
-        return found[0]
+    def reserve_one(self, **options: Any) -> Reservation:
+        """Reserve one job; fail the case if there is none."""
+        reservations = self.reserve(1, **options)
+        assert len(reservations) == 1, f"wanted one reservation, got {len(reservations)}"
+        return reservations[0]
 
-    def held(self, *, lease_for: int = LEASE, worker: str = WORKER, **fields: Any) -> Reservation:
-        """A new job in flight."""
-        job = self.put(**fields)
-        found = self.take(queues=[job.queue], lease_for=lease_for, worker=worker)
-        assert found.job.id == job.id, f"wanted {job.id} reserved, got {found.job.id}"
-        return found
+    def reserve_new_job(self, *, lease_for: int = LEASE, worker: str = WORKER, **fields: Any) -> Reservation:
+        """Enqueue a new job and reserve it."""
+        job = self.enqueue_job(**fields)
+        reservation = self.reserve_one(queues=[job.queue], lease_for=lease_for, worker=worker)
+        assert reservation.job.id == job.id, f"wanted {job.id} reserved, got {reservation.job.id}"
+        return reservation
 
     def extend(
         self, *leases: Lease, lease_for: int = LEASE, notes: Mapping[str, Note] | None = None
     ) -> list[Lease | LeaseError]:
         """Extend now."""
-        return self.store.extend(leases, lease_for=lease_for, notes=notes, now=self.stamp)
+        return self.store.extend(leases, lease_for=lease_for, notes=notes, now=self.now_or_none)
 
-    def extended(self, lease: Lease, *, lease_for: int = LEASE, note: Note | None = None) -> Lease:
-        """Extend one lease, which must be valid."""
+    def must_extend(self, lease: Lease, *, lease_for: int = LEASE, note: Note | None = None) -> Lease:
+        """Extend one lease; fail the case if it is refused."""
         [answer] = self.extend(lease, lease_for=lease_for, notes=None if note is None else {lease.job_id: note})
         assert isinstance(answer, Lease), f"wanted the lease extended, got {answer!r}"
         return answer
 
     def settle(self, *settlements: Settlement) -> list[LeaseError | None]:
-        """Settle now; gives the answers."""
-        return self.store.settle(settlements, now=self.stamp)
+        """Settle now; return the answers."""
+        return self.store.settle(settlements, now=self.now_or_none)
 
-    def settled(self, *settlements: Settlement) -> None:
-        """Settle now; every one must be accepted."""
+    def must_settle(self, *settlements: Settlement) -> None:
+        """Settle now; fail the case if a settlement is refused."""
         answers = self.settle(*settlements)
         assert answers == [None] * len(settlements), f"wanted all accepted, got {answers!r}"
 
     def reap(self, queues: Sequence[str] | None = None, *, worker: str | None = None, limit: int = REAP_LIMIT) -> int:
         """Reap now."""
-        return self.store.reap(queues, worker=worker, limit=limit, now=self.stamp)
+        return self.store.reap(queues, worker=worker, limit=limit, now=self.now_or_none)
 
-    def lapse(self, *, length: int = LEASE) -> int:
-        """Let a lease's length pass and reap; gives how many ended."""
+    def expire_leases(self, *, length: int = LEASE) -> int:
+        """Advance the clock by the length of a lease and reap; return how many leases ended."""
         self.advance(length)
         return self.reap()
 
     def cancel(self, *job_ids: str) -> list[State | None]:
         """Cancel now."""
-        return self.store.cancel(job_ids, now=self.stamp)
+        return self.store.cancel(job_ids, now=self.now_or_none)
 
     def requeue(self, *job_ids: str) -> list[bool]:
         """Requeue now."""
-        return self.store.requeue(job_ids, now=self.stamp)
+        return self.store.requeue(job_ids, now=self.now_or_none)
 
     def purge(self, *job_ids: str) -> list[bool]:
         """Purge now."""
-        return self.store.purge(job_ids, now=self.stamp)
+        return self.store.purge(job_ids, now=self.now_or_none)
 
-    # Looking --------------------------------------------------------------------------------------------------------
+    # Reading --------------------------------------------------------------------------------------------------------
 
     def get(self, job_id: str) -> JobRecord:
-        """The job, which must be known."""
+        """Return the job; fail the case if the store does not know it."""
         job = self.store.get(job_id)
         assert job is not None, f"wanted {job_id} to be known, got None"
         return job
 
     def inspect(self, job_id: str) -> Inspection:
-        """The job with its lease, which must be known."""
-        found = self.store.inspect(job_id)
-        assert found is not None, f"wanted {job_id} to be known, got None"
-        return found
+        """Return the job with its lease; fail the case if the store does not know the job."""
+        inspection = self.store.inspect(job_id)
+        assert inspection is not None, f"wanted {job_id} to be known, got None"
+        return inspection
 
     def state(self, job_id: str) -> State:
-        """Where the job stands."""
+        """Return the state of the job."""
         return self.get(job_id).state
 
     def ledger(self) -> list[LedgerRow]:
-        """Every row of the space, read page by page; nothing if the driver keeps no ledger."""
+        """Return every ledger row of the space, read page by page; empty if the driver has no ledger."""
         if not self._offers(Feature.LEDGER):
             return []
         rows: list[LedgerRow] = []
@@ -283,47 +289,47 @@ class Harness(ABC):
             cursor = page.cursor
 
     @contextmanager
-    def unchanged(self) -> Iterator[None]:
-        """Whatever happens inside must leave every job, lease, note and ledger row of the space as it was."""
+    def assert_unchanged(self) -> Iterator[None]:
+        """Assert that the block changes no job, lease, note or ledger row of the space."""
         before = self._snapshot()
         yield
         after = self._snapshot()
-        for what, was in before.items():
-            assert after.get(what) == was, f"wanted {what} unchanged: {was!r}, got {after.get(what)!r}"
+        for name, value in before.items():
+            assert after.get(name) == value, f"wanted {name} unchanged: {value!r}, got {after.get(name)!r}"
         assert len(after) == len(before), f"wanted nothing new, got {sorted(set(after) - set(before))}"
 
     def _snapshot(self) -> dict[str, object]:
         jobs = self.store.find(limit=1000).items
         return {"the ledger": self.ledger(), **{job.id: self.store.inspect(job.id) for job in jobs}}
 
-    # Crowds -----------------------------------------------------------------------------------------------------------
+    # Concurrency ----------------------------------------------------------------------------------------------------
 
-    def together(self, *acts: Callable[[], A]) -> list[A]:
-        """Run these in one thread each, let go at the same moment; gives their answers, raises what they raise."""
-        gate = threading.Barrier(len(acts))
+    def run_concurrently(self, *calls: Callable[[], T]) -> list[T]:
+        """Run each call in its own thread, all started at the same moment; return the results or raise the error."""
+        barrier = threading.Barrier(len(calls))
 
-        def through(act: Callable[[], A]) -> A:
-            gate.wait(timeout=30)
-            return act()
+        def run(call: Callable[[], T]) -> T:
+            barrier.wait(timeout=30)
+            return call()
 
-        with ThreadPoolExecutor(len(acts)) as pool:
-            return [future.result() for future in [pool.submit(through, act) for act in acts]]
+        with ThreadPoolExecutor(len(calls)) as pool:
+            return [future.result() for future in [pool.submit(run, call) for call in calls]]
 
     def _offers(self, feature: Feature) -> bool:
         return self.capabilities.has(feature)
 
-    def _keep(self, store: Store) -> Store:
+    def _close_later(self, store: Store) -> Store:
         self._opened.append(store)
         return store
 
 
 class UrlHarness(Harness):
-    """Any store that ``holdfast.connect`` opens."""
+    """The harness for any store that ``holdfast.connect`` opens."""
 
     def __init__(self, url: str) -> None:
         super().__init__()
         self.url = url
 
     def open(self, *, space: str, caller_clock: bool) -> Store:
-        """Connect once more."""
+        """Open another connection to the URL."""
         return connect(self.url or "", space=space, caller_clock=caller_clock)

@@ -1,7 +1,7 @@
-"""The exam that every driver sits: plain cases, one file per verb, each named as a sentence and citing its laws.
+"""The conformance suite: one file per topic; each case is a function named as a sentence and cites its laws.
 
-``python -m holdfast.testing.drivers.conformance URL`` runs it on a live store; a test suite calls ``case.run(harness)``
-for every case of ``cases()``.
+``python -m holdfast.testing.drivers.conformance URL`` runs the suite on a live store. A test suite calls
+``case.run(harness)`` for every case of ``cases()``.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from holdfast.testing.drivers.conformance import (
+    ack_writes,
     attempts,
     cancel,
     capabilities,
@@ -26,7 +27,7 @@ from holdfast.testing.drivers.conformance import (
     purge,
     reap,
     registry,
-    replay,
+    repeated_settlement,
     requeue,
     reserve,
     settle,
@@ -35,15 +36,14 @@ from holdfast.testing.drivers.conformance import (
     trim,
     validation,
     wait,
-    writes,
 )
 from holdfast.testing.drivers.conformance.case import LAWS, Case, case
-from holdfast.testing.drivers.conformance.runner import Outcome, Verdict, examine
+from holdfast.testing.drivers.conformance.runner import CaseResult, CaseStatus, run_cases
 
-__all__ = ["LAWS", "Case", "Outcome", "Verdict", "case", "cases", "examine"]
+__all__ = ["LAWS", "Case", "CaseResult", "CaseStatus", "case", "cases", "run_cases"]
 
-# The order in which a job meets them; races and waits last, because they take the longest.
-_VERBS: tuple[ModuleType, ...] = (
+# In the order of a job's life. Threads, processes and waits are last because they take the longest.
+_TOPICS: tuple[ModuleType, ...] = (
     capabilities,
     validation,
     clock,
@@ -56,7 +56,7 @@ _VERBS: tuple[ModuleType, ...] = (
     extend,
     settle,
     attempts,
-    replay,
+    repeated_settlement,
     reap,
     cancel,
     requeue,
@@ -66,7 +66,7 @@ _VERBS: tuple[ModuleType, ...] = (
     ledger,
     trim,
     registry,
-    writes,
+    ack_writes,
     spaces,
     wait,
     threads,
@@ -75,5 +75,5 @@ _VERBS: tuple[ModuleType, ...] = (
 
 
 def cases() -> tuple[Case, ...]:
-    """All of them, verb by verb, in the order of their files."""
-    return tuple(found for verb in _VERBS for found in vars(verb).values() if isinstance(found, Case))
+    """Return every case, topic by topic, in the order of the files."""
+    return tuple(member for topic in _TOPICS for member in vars(topic).values() if isinstance(member, Case))

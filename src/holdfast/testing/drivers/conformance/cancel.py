@@ -1,4 +1,4 @@
-"""Asking a job to stop."""
+"""Cancel jobs: ready jobs at once, running jobs by a request to their worker."""
 
 from __future__ import annotations
 
@@ -8,170 +8,176 @@ from holdfast.errors import JobNotInflight
 from holdfast.model.job import State
 from holdfast.model.ledger import Ending
 from holdfast.model.settlement import Ack, Fail, Release, Retry
+from holdfast.testing.drivers.conformance.assertions import assert_answers, assert_equal
 from holdfast.testing.drivers.conformance.case import case
-from holdfast.testing.drivers.conformance.expect import equal, refused
-from holdfast.testing.drivers.conformance.settle import VERBS
+from holdfast.testing.drivers.conformance.settle import SETTLEMENTS
 from holdfast.testing.drivers.harness import LEASE, Harness
 
 
 @case("L9")
-def a_waiting_job_is_cancelled_at_once(h: Harness) -> None:
-    job = h.put()
+def a_ready_job_is_cancelled_at_once(h: Harness) -> None:
+    job = h.enqueue_job()
     h.advance(SECOND)
-    equal(h.cancel(job.id), [State.CANCELLED], "the answer")
-    equal(h.state(job.id), State.CANCELLED, "the state")
-    equal(h.inspect(job.id).ended_at, h.now, "ended_at")
-    equal(h.reserve(), [], "reserved afterwards")
+    assert_equal(h.cancel(job.id), [State.CANCELLED], "the answer")
+    assert_equal(h.state(job.id), State.CANCELLED, "the state")
+    assert_equal(h.inspect(job.id).ended_at, h.now, "ended_at")
+    assert_equal(h.reserve(), [], "reserved afterwards")
 
 
 @case("L9", needs={Feature.SCHEDULING})
 def a_scheduled_job_is_cancelled_at_once(h: Harness) -> None:
-    job = h.put(run_at=h.now + SECOND)
-    equal(h.cancel(job.id), [State.CANCELLED], "the answer")
+    job = h.enqueue_job(run_at=h.now + SECOND)
+    assert_equal(h.cancel(job.id), [State.CANCELLED], "the answer")
     h.advance(SECOND)
-    equal(h.reserve(), [], "reserved when it would have been due")
+    assert_equal(h.reserve(), [], "reserved when it would have been due")
 
 
 @case("L9", needs={Feature.SCHEDULING})
 def a_job_in_backoff_is_cancelled_at_once(h: Harness) -> None:
-    held = h.held()
-    h.settled(Retry(held.lease, delay=SECOND))
-    equal(h.cancel(held.job.id), [State.CANCELLED], "the answer")
+    reservation = h.reserve_new_job()
+    h.must_settle(Retry(reservation.lease, delay=SECOND))
+    assert_equal(h.cancel(reservation.job.id), [State.CANCELLED], "the answer")
     h.advance(SECOND)
-    equal(h.reserve(), [], "reserved when it would have been due")
+    assert_equal(h.reserve(), [], "reserved when it would have been due")
 
 
 @case("L5")
-def a_running_job_goes_on_and_its_worker_is_told(h: Harness) -> None:
-    held = h.held()
-    assert not h.inspect(held.job.id).cancel_requested, "wanted no request before the cancel"
-    equal(h.cancel(held.job.id), [State.INFLIGHT], "the answer")
-    found = h.inspect(held.job.id)
-    equal((found.cancel_requested, found.fence), (True, held.lease.fence), "cancel_requested and fence")
-    assert h.extended(held.lease).cancel_requested, "wanted extend to tell of the request"
-    equal(h.ledger(), [], "the ledger")
+def a_running_job_continues_and_extend_reports_the_cancel_request(h: Harness) -> None:
+    reservation = h.reserve_new_job()
+    assert not h.inspect(reservation.job.id).cancel_requested, "wanted no request before the cancel"
+    assert_equal(h.cancel(reservation.job.id), [State.INFLIGHT], "the answer")
+    inspection = h.inspect(reservation.job.id)
+    assert_equal(
+        (inspection.cancel_requested, inspection.fence), (True, reservation.lease.fence), "cancel_requested and fence"
+    )
+    assert h.must_extend(reservation.lease).cancel_requested, "wanted extend to report the request"
+    assert_equal(h.ledger(), [], "the ledger")
 
 
 @case("L5")
-def a_job_nobody_cancelled_is_not_told_to_stop(h: Harness) -> None:
-    first, second = h.held(), h.held()
+def extend_reports_no_cancel_request_for_other_jobs(h: Harness) -> None:
+    first, second = h.reserve_new_job(), h.reserve_new_job()
     h.cancel(first.job.id)
-    assert not h.extended(second.lease).cancel_requested, "wanted extend to tell the other nothing"
+    assert not h.must_extend(second.lease).cancel_requested, "wanted extend to report no request for the other job"
 
 
 @case("L5")
 def an_ack_wins_over_a_cancel(h: Harness) -> None:
-    held = h.held()
-    h.cancel(held.job.id)
-    h.settled(Ack(held.lease, result=b"1"))
-    job = h.get(held.job.id)
-    equal((job.state, job.result), (State.DONE, b"1"), "state and result")
-    equal([row.ending for row in h.ledger()] or [Ending.ACKED], [Ending.ACKED], "the ledger")
+    reservation = h.reserve_new_job()
+    h.cancel(reservation.job.id)
+    h.must_settle(Ack(reservation.lease, result=b"1"))
+    job = h.get(reservation.job.id)
+    assert_equal((job.state, job.result), (State.DONE, b"1"), "state and result")
+    assert_equal([row.ending for row in h.ledger()] or [Ending.ACKED], [Ending.ACKED], "the ledger")
 
 
 def _cancelled_by(h: Harness, verb: str) -> None:
-    held = h.held()
-    h.cancel(held.job.id)
-    h.settled(VERBS[verb](held.lease))
-    job = h.get(held.job.id)
-    equal((job.state, job.dead_reason, job.dead_at), (State.CANCELLED, None, None), "the job")
-    equal(h.inspect(held.job.id).ended_at, h.now, "ended_at")
+    reservation = h.reserve_new_job()
+    h.cancel(reservation.job.id)
+    h.must_settle(SETTLEMENTS[verb](reservation.lease))
+    job = h.get(reservation.job.id)
+    assert_equal((job.state, job.dead_reason, job.dead_at), (State.CANCELLED, None, None), "the job")
+    assert_equal(h.inspect(reservation.job.id).ended_at, h.now, "ended_at")
     endings = [(row.ending, row.state, row.fence) for row in h.ledger()]
-    wanted = [(Ending.CANCELLED, State.CANCELLED, held.lease.fence)]
-    equal(endings or wanted, wanted, "the ledger")
-    equal(h.reserve(), [], "reserved afterwards")
+    wanted = [(Ending.CANCELLED, State.CANCELLED, reservation.lease.fence)]
+    assert_equal(endings or wanted, wanted, "the ledger")
+    assert_equal(h.reserve(), [], "reserved afterwards")
 
 
 @case("L13")
-def a_retry_of_a_job_that_was_asked_to_stop_makes_it_cancelled(h: Harness) -> None:
+def a_retry_after_a_cancel_request_makes_the_job_cancelled(h: Harness) -> None:
     _cancelled_by(h, "retry")
 
 
 @case("L13")
-def a_fail_of_a_job_that_was_asked_to_stop_makes_it_cancelled(h: Harness) -> None:
+def a_fail_after_a_cancel_request_makes_the_job_cancelled(h: Harness) -> None:
     _cancelled_by(h, "fail")
 
 
 @case("L13")
-def a_release_of_a_job_that_was_asked_to_stop_makes_it_cancelled(h: Harness) -> None:
+def a_release_after_a_cancel_request_makes_the_job_cancelled(h: Harness) -> None:
     _cancelled_by(h, "release")
 
 
 @case("L13")
-def an_expired_lease_of_a_job_that_was_asked_to_stop_makes_it_cancelled(h: Harness) -> None:
-    held = h.held(max_attempts=1)
-    h.cancel(held.job.id)
-    equal(h.lapse(), 1, "reaped")
-    equal((h.state(held.job.id), h.get(held.job.id).dead_reason), (State.CANCELLED, None), "state and reason")
-    wanted = [(Ending.CANCELLED, State.CANCELLED, held.lease.fence)]
-    equal([(row.ending, row.state, row.fence) for row in h.ledger()] or wanted, wanted, "the ledger")
+def an_expired_lease_after_a_cancel_request_makes_the_job_cancelled(h: Harness) -> None:
+    reservation = h.reserve_new_job(max_attempts=1)
+    h.cancel(reservation.job.id)
+    assert_equal(h.expire_leases(), 1, "reaped")
+    assert_equal(
+        (h.state(reservation.job.id), h.get(reservation.job.id).dead_reason),
+        (State.CANCELLED, None),
+        "state and reason",
+    )
+    wanted = [(Ending.CANCELLED, State.CANCELLED, reservation.lease.fence)]
+    assert_equal([(row.ending, row.state, row.fence) for row in h.ledger()] or wanted, wanted, "the ledger")
 
 
 @case("L13")
-def the_last_attempt_of_a_job_that_was_asked_to_stop_makes_no_dead_letter(h: Harness) -> None:
-    held = h.held(max_attempts=1)
-    h.cancel(held.job.id)
-    h.settled(Retry(held.lease, error="stopped"))
-    equal(h.state(held.job.id), State.CANCELLED, "the state")
+def the_last_attempt_after_a_cancel_request_makes_no_dead_letter(h: Harness) -> None:
+    reservation = h.reserve_new_job(max_attempts=1)
+    h.cancel(reservation.job.id)
+    h.must_settle(Retry(reservation.lease, error="stopped"))
+    assert_equal(h.state(reservation.job.id), State.CANCELLED, "the state")
 
 
 @case("L5")
-def a_cancel_of_an_expired_job_takes_effect_when_it_is_reaped(h: Harness) -> None:
-    held = h.held()
+def a_cancel_after_the_lease_expired_takes_effect_at_the_reap(h: Harness) -> None:
+    reservation = h.reserve_new_job()
     h.advance(LEASE)
-    equal(h.cancel(held.job.id), [State.INFLIGHT], "the answer")
-    equal(h.reserve(), [], "reserved")
-    equal(h.state(held.job.id), State.CANCELLED, "the state")
+    assert_equal(h.cancel(reservation.job.id), [State.INFLIGHT], "the answer")
+    assert_equal(h.reserve(), [], "reserved")
+    assert_equal(h.state(reservation.job.id), State.CANCELLED, "the state")
 
 
 @case("L9")
-def a_cancel_answers_with_the_state_of_each_job_in_order(h: Harness) -> None:
-    done, dead, running = h.held(), h.held(), h.held()
-    h.settled(Ack(done.lease), Fail(dead.lease, reason="no"))
-    waiting = h.put()
+def cancel_returns_the_state_of_each_job_in_order(h: Harness) -> None:
+    done, dead, running = h.reserve_new_job(), h.reserve_new_job(), h.reserve_new_job()
+    h.must_settle(Ack(done.lease), Fail(dead.lease, reason="no"))
+    waiting = h.enqueue_job()
     answers = h.cancel(running.job.id, "unknown", dead.job.id, waiting.id, done.job.id)
     wanted = [State.INFLIGHT, None, State.DEAD, State.CANCELLED, State.DONE]
-    equal(answers, wanted, "the answers")
+    assert_equal(answers, wanted, "the answers")
 
 
 @case("L9")
 def a_cancel_of_an_ended_job_changes_nothing(h: Harness) -> None:
-    done, dead, cancelled = h.held(), h.held(), h.put()
-    h.settled(Ack(done.lease), Fail(dead.lease, reason="no"))
+    done, dead, cancelled = h.reserve_new_job(), h.reserve_new_job(), h.enqueue_job()
+    h.must_settle(Ack(done.lease), Fail(dead.lease, reason="no"))
     h.cancel(cancelled.id)
-    with h.unchanged():
+    with h.assert_unchanged():
         h.cancel(done.job.id, dead.job.id, cancelled.id, cancelled.id)
 
 
 @case("L9")
-def a_cancel_twice_in_one_batch_cancels_once(h: Harness) -> None:
-    job = h.put()
-    equal(h.cancel(job.id, job.id), [State.CANCELLED, State.CANCELLED], "the answers")
+def a_job_that_appears_twice_in_a_cancel_batch_is_cancelled_once(h: Harness) -> None:
+    job = h.enqueue_job()
+    assert_equal(h.cancel(job.id, job.id), [State.CANCELLED, State.CANCELLED], "the answers")
     assert len(h.ledger()) <= 1, f"wanted one ledger row, got {len(h.ledger())}"
 
 
 @case("L9")
-def a_requeued_job_is_no_longer_asked_to_stop(h: Harness) -> None:
-    held = h.held()
-    h.cancel(held.job.id)
-    h.settled(Release(held.lease))
-    equal(h.requeue(held.job.id), [True], "requeued")
-    again = h.take()
-    assert not h.extended(again.lease).cancel_requested, "wanted the request forgotten"
-    h.settled(Retry(again.lease))
-    equal(h.state(held.job.id), State.READY, "the state")
+def a_requeue_clears_the_cancel_request(h: Harness) -> None:
+    reservation = h.reserve_new_job()
+    h.cancel(reservation.job.id)
+    h.must_settle(Release(reservation.lease))
+    assert_equal(h.requeue(reservation.job.id), [True], "requeued")
+    again = h.reserve_one()
+    assert not h.must_extend(again.lease).cancel_requested, "wanted the request cleared"
+    h.must_settle(Retry(again.lease))
+    assert_equal(h.state(reservation.job.id), State.READY, "the state")
 
 
 @case("L5")
-def a_cancelled_waiting_job_cannot_be_settled_by_its_former_holder(h: Harness) -> None:
-    held = h.held()
-    h.settled(Retry(held.lease))
-    h.cancel(held.job.id)
-    with h.unchanged():
-        refused(h.settle(Ack(held.lease)), JobNotInflight)
-        refused(h.extend(held.lease), JobNotInflight)
+def a_cancelled_job_cannot_be_settled_by_the_worker_that_had_it_before(h: Harness) -> None:
+    reservation = h.reserve_new_job()
+    h.must_settle(Retry(reservation.lease))
+    h.cancel(reservation.job.id)
+    with h.assert_unchanged():
+        assert_answers(h.settle(Ack(reservation.lease)), JobNotInflight)
+        assert_answers(h.extend(reservation.lease), JobNotInflight)
 
 
 @case("L9")
-def an_empty_cancel_is_answered_with_nothing(h: Harness) -> None:
-    equal(h.cancel(), [], "the answers")
+def an_empty_cancel_returns_an_empty_list(h: Harness) -> None:
+    assert_equal(h.cancel(), [], "the answers")

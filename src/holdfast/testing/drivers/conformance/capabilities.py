@@ -1,4 +1,4 @@
-"""What a driver declares, declines and survives (L14, L15)."""
+"""Capabilities, durability and close (L14, L15)."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from holdfast.model.job import State
 from holdfast.model.lease import Lease
 from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack
+from holdfast.testing.drivers.conformance.assertions import assert_answers, assert_equal, assert_raises
 from holdfast.testing.drivers.conformance.case import case
-from holdfast.testing.drivers.conformance.expect import equal, raising, refused
-from holdfast.testing.drivers.harness import LEASE, QUEUE, Harness, Skipped
+from holdfast.testing.drivers.harness import LEASE, QUEUE, CaseSkipped, Harness
 
 
-def _declined(h: Harness, feature: Feature) -> str:
-    """The reason of a gap; the case is about gaps, so a driver without this one need not sit it."""
+def _gap_reason(h: Harness, feature: Feature) -> str:
+    """Return the reason of a declared gap; skip the case if the driver supports the feature."""
     reason = h.capabilities.gaps.get(feature)
     if reason is None:
-        raise Skipped(f"this driver offers {feature}")
+        raise CaseSkipped(f"this driver supports {feature}")
     return reason
 
 
@@ -39,33 +39,33 @@ def a_driver_has_a_name_and_a_reason_for_every_gap(h: Harness) -> None:
 
 
 @case("L14")
-def declined_offsets_are_refused_and_nothing_of_the_batch_is_stored(h: Harness) -> None:
-    reason = _declined(h, Feature.OFFSETS)
-    with raising(Unsupported) as caught:
+def an_offset_is_refused_by_a_driver_that_declines_offsets_and_no_job_of_the_batch_is_stored(h: Harness) -> None:
+    reason = _gap_reason(h, Feature.OFFSETS)
+    with assert_raises(Unsupported) as caught:
         h.enqueue(h.job(), h.job(domain="d", offset=0))
-    equal((caught[0].feature, caught[0].reason), (Feature.OFFSETS, reason), "its facts")
-    equal(h.store.find().items, [], "the stored jobs")
+    assert_equal((caught[0].feature, caught[0].reason), (Feature.OFFSETS, reason), "the attributes of the error")
+    assert_equal(h.store.find().items, [], "the stored jobs")
 
 
 @case("L14", needs={Feature.LIMITS})
-def a_declined_halt_is_refused_and_configures_nothing(h: Harness) -> None:
-    reason = _declined(h, Feature.HALT)
-    with raising(Unsupported) as caught:
+def the_halt_policy_is_refused_by_a_driver_that_declines_it_and_the_settings_stay_unchanged(h: Harness) -> None:
+    reason = _gap_reason(h, Feature.HALT)
+    with assert_raises(Unsupported) as caught:
         h.store.configure(QUEUE, QueueSettings(max_inflight=1, on_exhausted=OnExhausted.HALT))
-    equal((caught[0].feature, caught[0].reason), (Feature.HALT, reason), "its facts")
-    equal(h.store.settings(QUEUE), QueueSettings(), "the settings")
+    assert_equal((caught[0].feature, caught[0].reason), (Feature.HALT, reason), "the attributes of the error")
+    assert_equal(h.store.settings(QUEUE), QueueSettings(), "the settings")
 
 
 @case("L14")
-def a_declined_join_is_refused(h: Harness) -> None:
-    reason = _declined(h, Feature.JOINED)
-    with raising(Unsupported) as caught:
+def joining_a_transaction_is_refused_by_a_driver_that_declines_it(h: Harness) -> None:
+    reason = _gap_reason(h, Feature.JOINED)
+    with assert_raises(Unsupported) as caught:
         h.store.joined(object())
-    equal((caught[0].feature, caught[0].reason), (Feature.JOINED, reason), "its facts")
+    assert_equal((caught[0].feature, caught[0].reason), (Feature.JOINED, reason), "the attributes of the error")
 
 
 def _calls(store: Store) -> dict[str, Callable[[], object]]:
-    """Every call of the contract that this driver offers, none of them wrong in any way."""
+    """Return every call that this driver supports, each with valid arguments."""
     lease = Lease(job_id="j", token="1.0", fence=1, expires_at=1)
     calls: dict[str, Callable[[], object]] = {
         "enqueue": lambda: store.enqueue([]),
@@ -88,11 +88,16 @@ def _calls(store: Store) -> dict[str, Callable[[], object]]:
         "write": lambda: store.write([Change(kind="kind", key="key", value=b"1")]),
         "scan": lambda: store.scan("kind"),
     }
-    declined = {verb for feature, verbs in _OPTIONAL.items() if not store.capabilities.has(feature) for verb in verbs}
+    declined = {
+        verb
+        for feature, verbs in _METHODS_OF_OPTIONAL_FEATURES.items()
+        if not store.capabilities.has(feature)
+        for verb in verbs
+    }
     return {verb: call for verb, call in calls.items() if verb not in declined}
 
 
-_OPTIONAL = {
+_METHODS_OF_OPTIONAL_FEATURES = {
     Feature.LEDGER: ("ledger",),
     Feature.REGISTRY: ("read", "write", "scan"),
     Feature.LIMITS: ("configure", "settings"),
@@ -100,84 +105,86 @@ _OPTIONAL = {
 
 
 @case("L14")
-def a_closed_store_refuses_every_verb(h: Harness) -> None:
-    store = h.disposable()
+def a_closed_store_refuses_every_call(h: Harness) -> None:
+    store = h.open_store()
     store.close()
     for verb, call in _calls(store).items():
-        with raising(StoreClosed, verb):
+        with assert_raises(StoreClosed, verb):
             call()
 
 
 @case("L14")
 def closing_a_store_closes_its_spaces(h: Harness) -> None:
-    store = h.disposable()
-    inner = store.space(h.another_name()) if h.capabilities.has(Feature.SPACES) else store
+    store = h.open_store()
+    inner = store.space(h.new_space_name()) if h.capabilities.has(Feature.SPACES) else store
     store.close()
     for verb, call in _calls(inner).items():
-        with raising(StoreClosed, verb):
+        with assert_raises(StoreClosed, verb):
             call()
 
 
 @case("L14")
-def closing_twice_is_harmless(h: Harness) -> None:
-    store = h.disposable()
+def closing_a_store_twice_has_no_effect(h: Harness) -> None:
+    store = h.open_store()
     store.close()
     store.close()
 
 
 @case("L14", needs={Feature.PROCESSES})
 def closing_one_connection_leaves_the_others_open(h: Harness) -> None:
-    job = h.put()
-    other = h.another()
-    equal(other.get(job.id), job, "the job, seen by another connection")
+    job = h.enqueue_job()
+    other = h.connect_again()
+    assert_equal(other.get(job.id), job, "the job, seen by another connection")
     other.close()
-    equal(h.taken(), [job.id], "reserved over the first")
+    assert_equal(h.reserve_ids(), [job.id], "reserved on the first connection")
 
 
-def _durable(h: Harness) -> None:
+def _skip_unless_durable(h: Harness) -> None:
     if h.capabilities.durability < Durability.PROCESS:
-        raise Skipped("nothing survives a close in this driver's durability class")
+        raise CaseSkipped("a store of this durability class is empty after a close")
 
 
 @case("L15", needs={Feature.PROCESSES})
-def jobs_leases_and_endings_survive_a_close(h: Harness) -> None:
-    _durable(h)
-    space = h.another_name()
-    first = h.disposable(space=space)
+def jobs_leases_and_endings_survive_closing_and_reopening_the_store(h: Harness) -> None:
+    _skip_unless_durable(h)
+    space = h.new_space_name()
+    first = h.open_store(space=space)
     jobs = [h.job(), h.job(), h.job()]
-    first.enqueue(jobs, now=h.stamp)
-    done, running = first.reserve([QUEUE], limit=2, lease_for=LEASE, now=h.stamp)
-    first.settle([Ack(done.lease, result=b"1")], now=h.stamp)
+    first.enqueue(jobs, now=h.now_or_none)
+    done, running = first.reserve([QUEUE], limit=2, lease_for=LEASE, now=h.now_or_none)
+    first.settle([Ack(done.lease, result=b"1")], now=h.now_or_none)
     first.close()
-    again = h.disposable(space=space)
-    found = [again.get(job.id) for job in jobs]
+    again = h.open_store(space=space)
+    stored_jobs = [again.get(job.id) for job in jobs]
     wanted = [replace(done.job, state=State.DONE, result=b"1"), running.job, jobs[2]]
-    equal(found, wanted, "the jobs")
-    equal(again.settle([Ack(done.lease), Ack(running.lease)], now=h.stamp), [None, None], "the settlements")
+    assert_equal(stored_jobs, wanted, "the jobs")
+    assert_equal(
+        again.settle([Ack(done.lease), Ack(running.lease)], now=h.now_or_none), [None, None], "the settlements"
+    )
 
 
 @case("L4", "L15", needs={Feature.PROCESSES})
-def fences_and_versions_grow_over_a_close(h: Harness) -> None:
-    _durable(h)
-    space, fences, versions = h.another_name(), [], []
+def fences_and_versions_keep_growing_after_the_store_is_reopened(h: Harness) -> None:
+    _skip_unless_durable(h)
+    space, fences, versions = h.new_space_name(), [], []
     for _ in range(3):
-        store = h.disposable(space=space)
-        store.enqueue([h.job()], now=h.stamp)
-        [held] = store.reserve([QUEUE], limit=1, lease_for=LEASE, now=h.stamp)
-        fences.append(held.lease.fence)
+        store = h.open_store(space=space)
+        store.enqueue([h.job()], now=h.now_or_none)
+        [reservation] = store.reserve([QUEUE], limit=1, lease_for=LEASE, now=h.now_or_none)
+        fences.append(reservation.lease.fence)
         if h.capabilities.has(Feature.REGISTRY):
-            [entry] = store.write([Change(kind="kind", key="key", value=b"1")], now=h.stamp)
+            [entry] = store.write([Change(kind="kind", key="key", value=b"1")], now=h.now_or_none)
             assert entry is not None, "wanted the row written"
             versions.append(entry.version)
-            store.write([Change(kind="kind", key="key", value=None)], now=h.stamp)
+            store.write([Change(kind="kind", key="key", value=None)], now=h.now_or_none)
         store.close()
     assert fences == sorted(set(fences)), f"wanted growing fences, got {fences}"
     assert versions == sorted(set(versions)), f"wanted growing versions, got {versions}"
 
 
 @case("L14")
-def an_error_that_is_answered_carries_its_job(h: Harness) -> None:
+def an_error_in_an_answer_names_its_job(h: Harness) -> None:
     lease = Lease(job_id="unknown", token="1.0", fence=1, expires_at=1)
     [answer] = h.settle(Ack(lease))
-    refused([answer], JobNotInflight)
-    equal(getattr(answer, "job_id", None), "unknown", "the job of the error")
+    assert_answers([answer], JobNotInflight)
+    assert_equal(getattr(answer, "job_id", None), "unknown", "the job of the error")

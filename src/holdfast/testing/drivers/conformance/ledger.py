@@ -1,4 +1,4 @@
-"""The record of every ending (L13)."""
+"""The ledger: one row per ending, read without gaps (L13)."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from holdfast.model.job import State
 from holdfast.model.lease import Note, Reservation
 from holdfast.model.ledger import Ending, LedgerRow
 from holdfast.model.settlement import Ack, Fail, Release, Retry
+from holdfast.testing.drivers.conformance.assertions import assert_equal, assert_raises
 from holdfast.testing.drivers.conformance.case import case
-from holdfast.testing.drivers.conformance.expect import equal, raising
 from holdfast.testing.drivers.harness import LEASE, START, WORKER, Harness
 
 LEDGER = {Feature.LEDGER}
 
 
-def _held(h: Harness, **fields: Any) -> Reservation:
-    """A job that came at the start and was reserved a second later, so that no two instants are equal."""
-    h.put(**{"domain": "d", **fields})
+def _reserve_job(h: Harness, **fields: Any) -> Reservation:
+    """Enqueue a job, reserve it a second later and wait another second, so that all instants differ."""
+    h.enqueue_job(**{"domain": "d", **fields})
     h.advance(SECOND)
-    held = h.take()
+    reservation = h.reserve_one()
     h.advance(SECOND)
-    return held
+    return reservation
 
 
-def _row(h: Harness, held: Reservation, **differs: Any) -> LedgerRow:
-    """What the ledger should say of a lease that ends now."""
-    usual = {
-        "job_id": held.job.id,
-        "type": held.job.type,
-        "queue": held.job.queue,
-        "domain": held.job.domain,
+def _expected_row(h: Harness, reservation: Reservation, **fields: Any) -> LedgerRow:
+    """Return the expected row of a lease that ends now."""
+    defaults = {
+        "job_id": reservation.job.id,
+        "type": reservation.job.type,
+        "queue": reservation.job.queue,
+        "domain": reservation.job.domain,
         "offset": None,
-        "attempt": held.job.attempts,
-        "fence": held.lease.fence,
+        "attempt": reservation.job.attempts,
+        "fence": reservation.lease.fence,
         "worker": WORKER,
         "enqueued_at": START,
         "available_at": START,
@@ -46,101 +46,105 @@ def _row(h: Harness, held: Reservation, **differs: Any) -> LedgerRow:
         "detail": "",
         "error": "",
     }
-    return LedgerRow(**{**usual, **differs})
+    return LedgerRow(**{**defaults, **fields})
 
 
 @case("L13", needs=LEDGER)
 def a_new_space_has_an_empty_ledger(h: Harness) -> None:
-    h.put()
-    h.take()
-    equal(h.ledger(), [], "the ledger before anything has ended")
+    h.enqueue_job()
+    h.reserve_one()
+    assert_equal(h.ledger(), [], "the ledger before anything has ended")
 
 
 @case("L13", needs=LEDGER)
-def the_end_of_the_ledger_leads_to_what_follows(h: Harness) -> None:
+def the_cursor_of_the_ledger_end_returns_only_later_rows(h: Harness) -> None:
     store = h.store
-    first, second = _held(h), _held(h, domain="other")
-    equal(store.ledger(store.ledger_end()).items, [], "what follows the end of an empty ledger")
-    h.settled(Ack(first.lease))
+    first, second = _reserve_job(h), _reserve_job(h, domain="other")
+    assert_equal(store.ledger(store.ledger_end()).items, [], "rows after the end of an empty ledger")
+    h.must_settle(Ack(first.lease))
     end = store.ledger_end()
-    equal(store.ledger(end).items, [], "what follows the end")
-    h.settled(Ack(second.lease))
-    equal([row.job_id for row in store.ledger(end)], [second.job.id], "what followed")
+    assert_equal(store.ledger(end).items, [], "rows after the end")
+    h.must_settle(Ack(second.lease))
+    assert_equal([row.job_id for row in store.ledger(end)], [second.job.id], "rows written after the end")
 
 
 @case("L13", needs=LEDGER)
-def an_ack_has_its_row(h: Harness) -> None:
-    held = _held(h)
-    h.settled(Ack(held.lease, started_at=h.now - 5, detail="fine ü"))
-    wanted = _row(h, held, ending=Ending.ACKED, state=State.DONE, started_at=h.now - 5, detail="fine ü")
-    equal(h.ledger(), [wanted], "the ledger")
+def an_ack_writes_its_row(h: Harness) -> None:
+    reservation = _reserve_job(h)
+    h.must_settle(Ack(reservation.lease, started_at=h.now - 5, detail="fine ü"))
+    wanted = _expected_row(h, reservation, ending=Ending.ACKED, state=State.DONE, started_at=h.now - 5, detail="fine ü")
+    assert_equal(h.ledger(), [wanted], "the ledger")
 
 
 @case("L13", needs=LEDGER)
-def a_retry_has_its_row(h: Harness) -> None:
-    held = _held(h)
-    h.settled(Retry(held.lease, delay=SECOND, error="boom", started_at=h.now - 5, detail="slow"))
-    wanted = _row(h, held, ending=Ending.RETRIED, state=State.READY, error="boom", started_at=h.now - 5, detail="slow")
-    equal(h.ledger(), [wanted], "the ledger")
+def a_retry_writes_its_row(h: Harness) -> None:
+    reservation = _reserve_job(h)
+    h.must_settle(Retry(reservation.lease, delay=SECOND, error="boom", started_at=h.now - 5, detail="slow"))
+    wanted = _expected_row(
+        h, reservation, ending=Ending.RETRIED, state=State.READY, error="boom", started_at=h.now - 5, detail="slow"
+    )
+    assert_equal(h.ledger(), [wanted], "the ledger")
 
 
 @case("L13", needs=LEDGER)
-def a_last_retry_has_its_row(h: Harness) -> None:
-    held = _held(h, max_attempts=1)
-    h.settled(Retry(held.lease, error="boom"))
-    equal(h.ledger(), [_row(h, held, ending=Ending.RETRIED, state=State.DEAD, error="boom")], "the ledger")
+def a_retry_of_the_last_attempt_writes_its_row(h: Harness) -> None:
+    reservation = _reserve_job(h, max_attempts=1)
+    h.must_settle(Retry(reservation.lease, error="boom"))
+    assert_equal(
+        h.ledger(), [_expected_row(h, reservation, ending=Ending.RETRIED, state=State.DEAD, error="boom")], "the ledger"
+    )
 
 
 @case("L13", needs=LEDGER)
-def a_fail_has_its_row(h: Harness) -> None:
-    held = _held(h)
-    h.settled(Fail(held.lease, reason="no", error="boom", detail="gave up"))
-    wanted = _row(h, held, ending=Ending.FAILED, state=State.DEAD, error="boom", detail="gave up")
-    equal(h.ledger(), [wanted], "the ledger")
+def a_fail_writes_its_row(h: Harness) -> None:
+    reservation = _reserve_job(h)
+    h.must_settle(Fail(reservation.lease, reason="no", error="boom", detail="gave up"))
+    wanted = _expected_row(h, reservation, ending=Ending.FAILED, state=State.DEAD, error="boom", detail="gave up")
+    assert_equal(h.ledger(), [wanted], "the ledger")
 
 
 @case("L13", needs=LEDGER)
-def a_release_has_its_row(h: Harness) -> None:
-    held = _held(h)
-    h.settled(Release(held.lease, detail="shutdown"))
-    wanted = _row(h, held, ending=Ending.RELEASED, state=State.READY, detail="shutdown")
-    equal(h.ledger(), [wanted], "the ledger")
+def a_release_writes_its_row(h: Harness) -> None:
+    reservation = _reserve_job(h)
+    h.must_settle(Release(reservation.lease, detail="shutdown"))
+    wanted = _expected_row(h, reservation, ending=Ending.RELEASED, state=State.READY, detail="shutdown")
+    assert_equal(h.ledger(), [wanted], "the ledger")
 
 
 @case("L13", needs=LEDGER)
-def an_expired_lease_has_its_row(h: Harness) -> None:
-    held = _held(h)
+def an_expired_lease_writes_its_row(h: Harness) -> None:
+    reservation = _reserve_job(h)
     h.advance(LEASE)
     h.reap()
-    equal(h.ledger(), [_row(h, held, ending=Ending.EXPIRED, state=State.READY)], "the ledger")
+    assert_equal(h.ledger(), [_expected_row(h, reservation, ending=Ending.EXPIRED, state=State.READY)], "the ledger")
 
 
 @case("L13", "L3", needs=LEDGER)
-def a_lease_ended_by_a_reserve_has_its_row(h: Harness) -> None:
-    held = _held(h, max_attempts=1)
+def a_lease_that_reserve_ended_writes_its_row(h: Harness) -> None:
+    reservation = _reserve_job(h, max_attempts=1)
     h.advance(LEASE)
-    equal(h.reserve(), [], "reserved")
-    equal(h.ledger(), [_row(h, held, ending=Ending.EXPIRED, state=State.DEAD)], "the ledger")
+    assert_equal(h.reserve(), [], "reserved")
+    assert_equal(h.ledger(), [_expected_row(h, reservation, ending=Ending.EXPIRED, state=State.DEAD)], "the ledger")
 
 
 @case("L13", needs=LEDGER)
-def a_lease_of_a_dead_worker_has_its_row(h: Harness) -> None:
-    held = _held(h)
+def a_lease_reaped_from_a_dead_worker_writes_its_row(h: Harness) -> None:
+    reservation = _reserve_job(h)
     h.reap(worker=WORKER)
-    equal(h.ledger(), [_row(h, held, ending=Ending.EXPIRED, state=State.READY)], "the ledger")
+    assert_equal(h.ledger(), [_expected_row(h, reservation, ending=Ending.EXPIRED, state=State.READY)], "the ledger")
 
 
 @case("L13", needs=LEDGER)
-def the_row_of_a_later_attempt_tells_its_own_facts(h: Harness) -> None:
-    held = _held(h)
-    h.settled(Retry(held.lease))
+def the_row_of_a_later_attempt_has_its_own_values(h: Harness) -> None:
+    reservation = _reserve_job(h)
+    h.must_settle(Retry(reservation.lease))
     retried_at = h.now
     h.advance(SECOND)
-    again = h.take(worker="other")
+    again = h.reserve_one(worker="other")
     reserved_at = h.now
     h.advance(SECOND)
-    h.settled(Ack(again.lease))
-    wanted = _row(
+    h.must_settle(Ack(again.lease))
+    wanted = _expected_row(
         h,
         again,
         ending=Ending.ACKED,
@@ -149,18 +153,18 @@ def the_row_of_a_later_attempt_tells_its_own_facts(h: Harness) -> None:
         available_at=retried_at,
         reserved_at=reserved_at,
     )
-    equal(h.ledger()[1:], [wanted], "the second row")
-    equal(wanted.attempt, 2, "its attempt")
+    assert_equal(h.ledger()[1:], [wanted], "the second row")
+    assert_equal(wanted.attempt, 2, "its attempt")
 
 
 @case("L13", needs=LEDGER)
-def a_cancel_of_a_waiting_job_has_a_row_without_a_lease(h: Harness) -> None:
-    held = _held(h)
-    h.settled(Release(held.lease))
-    h.cancel(held.job.id)
-    wanted = _row(
+def a_cancel_of_a_ready_job_writes_a_row_without_a_lease(h: Harness) -> None:
+    reservation = _reserve_job(h)
+    h.must_settle(Release(reservation.lease))
+    h.cancel(reservation.job.id)
+    wanted = _expected_row(
         h,
-        held,
+        reservation,
         ending=Ending.CANCELLED,
         state=State.CANCELLED,
         attempt=0,
@@ -168,140 +172,142 @@ def a_cancel_of_a_waiting_job_has_a_row_without_a_lease(h: Harness) -> None:
         worker="",
         reserved_at=None,
     )
-    equal(h.ledger()[1:], [wanted], "the row of the cancel")
+    assert_equal(h.ledger()[1:], [wanted], "the row of the cancel")
 
 
 @case("L13", needs=LEDGER)
-def a_requeue_has_a_row_without_a_lease(h: Harness) -> None:
-    held = _held(h)
-    h.settled(Fail(held.lease, reason="no"))
+def a_requeue_writes_a_row_without_a_lease(h: Harness) -> None:
+    reservation = _reserve_job(h)
+    h.must_settle(Fail(reservation.lease, reason="no"))
     h.advance(SECOND)
-    h.requeue(held.job.id)
-    wanted = _row(h, held, ending=Ending.REQUEUED, state=State.READY, fence=None, worker="", reserved_at=None)
-    equal(h.ledger()[1:], [wanted], "the row of the requeue")
+    h.requeue(reservation.job.id)
+    wanted = _expected_row(
+        h, reservation, ending=Ending.REQUEUED, state=State.READY, fence=None, worker="", reserved_at=None
+    )
+    assert_equal(h.ledger()[1:], [wanted], "the row of the requeue")
 
 
 @case("L13", needs=LEDGER)
-def a_purge_has_a_row_without_a_lease_and_without_a_state(h: Harness) -> None:
-    held = _held(h)
-    h.settled(Ack(held.lease))
+def a_purge_writes_a_row_without_a_lease_and_without_a_state(h: Harness) -> None:
+    reservation = _reserve_job(h)
+    h.must_settle(Ack(reservation.lease))
     h.advance(SECOND)
-    h.purge(held.job.id)
-    wanted = _row(h, held, ending=Ending.PURGED, state=None, fence=None, worker="", reserved_at=None)
-    equal(h.ledger()[1:], [wanted], "the row of the purge")
+    h.purge(reservation.job.id)
+    wanted = _expected_row(h, reservation, ending=Ending.PURGED, state=None, fence=None, worker="", reserved_at=None)
+    assert_equal(h.ledger()[1:], [wanted], "the row of the purge")
 
 
 @case("L13", needs=LEDGER)
-def a_requeued_job_is_still_as_old_as_it_is(h: Harness) -> None:
-    held = _held(h)
-    h.settled(Fail(held.lease, reason="no"))
-    h.requeue(held.job.id)
+def a_requeue_keeps_enqueued_at(h: Harness) -> None:
+    reservation = _reserve_job(h)
+    h.must_settle(Fail(reservation.lease, reason="no"))
+    h.requeue(reservation.job.id)
     requeued_at = h.now
-    h.settled(Ack(h.take().lease))
+    h.must_settle(Ack(h.reserve_one().lease))
     last = h.ledger()[-1]
-    equal((last.enqueued_at, last.available_at), (START, requeued_at), "enqueued_at and available_at")
+    assert_equal((last.enqueued_at, last.available_at), (START, requeued_at), "enqueued_at and available_at")
 
 
 @case("L13", needs=LEDGER | {Feature.NOTES})
-def what_a_settlement_says_of_the_start_wins_over_the_note(h: Harness) -> None:
-    held = h.held()
-    h.extended(held.lease, note=Note(started_at=h.now + 1))
-    h.settled(Ack(held.lease, started_at=h.now + 2))
-    equal([row.started_at for row in h.ledger()], [h.now + 2], "started_at")
+def started_at_of_the_settlement_wins_over_started_at_of_the_note(h: Harness) -> None:
+    reservation = h.reserve_new_job()
+    h.must_extend(reservation.lease, note=Note(started_at=h.now + 1))
+    h.must_settle(Ack(reservation.lease, started_at=h.now + 2))
+    assert_equal([row.started_at for row in h.ledger()], [h.now + 2], "started_at")
 
 
 @case("L13", needs=LEDGER | {Feature.NOTES})
-def the_note_tells_the_start_when_the_settlement_does_not(h: Harness) -> None:
-    held = h.held()
-    h.extended(held.lease, note=Note(started_at=h.now + 1))
-    h.settled(Ack(held.lease))
-    equal([row.started_at for row in h.ledger()], [h.now + 1], "started_at")
+def started_at_of_the_note_is_used_if_the_settlement_omits_it(h: Harness) -> None:
+    reservation = h.reserve_new_job()
+    h.must_extend(reservation.lease, note=Note(started_at=h.now + 1))
+    h.must_settle(Ack(reservation.lease))
+    assert_equal([row.started_at for row in h.ledger()], [h.now + 1], "started_at")
 
 
 @case("L13", needs=LEDGER)
-def rows_stand_in_the_order_in_which_things_ended(h: Harness) -> None:
-    first, second, third = (h.held() for _ in range(3))
-    h.settled(Ack(second.lease), Ack(first.lease))
-    h.settled(Ack(third.lease))
-    wanted = [held.job.id for held in (second, first, third)]
-    equal([row.job_id for row in h.ledger()], wanted, "the order")
+def rows_are_in_the_order_of_the_endings(h: Harness) -> None:
+    first, second, third = (h.reserve_new_job() for _ in range(3))
+    h.must_settle(Ack(second.lease), Ack(first.lease))
+    h.must_settle(Ack(third.lease))
+    wanted = [reservation.job.id for reservation in (second, first, third)]
+    assert_equal([row.job_id for row in h.ledger()], wanted, "the order")
 
 
 @case("L13", needs=LEDGER)
-def every_lease_leaves_exactly_one_row(h: Harness) -> None:
+def every_lease_writes_exactly_one_row(h: Harness) -> None:
     for _ in range(8):
-        h.put(max_attempts=3)
+        h.enqueue_job(max_attempts=3)
     fences = []
     for turn in range(40):
-        found = h.reserve(3)
-        fences += [held.lease.fence for held in found]
-        for number, held in enumerate(found):
+        reservations = h.reserve(3)
+        fences += [reservation.lease.fence for reservation in reservations]
+        for number, reservation in enumerate(reservations):
             act = (turn + number) % 4
             if act < 3:
                 verb = (Ack, Retry, Release)[act]
-                h.settle(verb(held.lease), verb(held.lease))
+                h.settle(verb(reservation.lease), verb(reservation.lease))
         h.advance(LEASE)
     h.reap()
     rows = h.ledger()
-    equal(sorted(row.fence or 0 for row in rows), sorted(fences), "the fences in the ledger")
+    assert_equal(sorted(row.fence or 0 for row in rows), sorted(fences), "the fences in the ledger")
 
 
 @case("L13", needs=LEDGER)
 def a_ledger_read_row_by_row_has_no_gaps(h: Harness) -> None:
-    ids = [h.held().job.id for _ in range(5)]
-    h.lapse()
+    ids = [h.reserve_new_job().job.id for _ in range(5)]
+    h.expire_leases()
     whole = h.ledger()
-    cursor, read = None, []
+    cursor, rows = None, []
     for _ in range(5):
         page = h.store.ledger(after=cursor, limit=1)
-        read += page.items
+        rows += page.items
         cursor = page.cursor
-    equal(read, whole, "the rows, read one by one")
-    equal(sorted(row.job_id for row in read), ids, "the jobs")
+    assert_equal(rows, whole, "the rows, read one by one")
+    assert_equal(sorted(row.job_id for row in rows), ids, "the jobs")
 
 
 @case("L13", needs=LEDGER)
-def a_page_read_again_is_the_same(h: Harness) -> None:
+def a_page_that_is_read_again_is_the_same(h: Harness) -> None:
     for _ in range(4):
-        h.settled(Ack(h.held().lease))
+        h.must_settle(Ack(h.reserve_new_job().lease))
     first = h.store.ledger(limit=2)
     second = h.store.ledger(after=first.cursor, limit=2)
-    h.settled(Ack(h.held().lease))
-    equal(h.store.ledger(limit=2), first, "the first page, read again")
-    equal(h.store.ledger(after=first.cursor, limit=2), second, "the second page, read again")
+    h.must_settle(Ack(h.reserve_new_job().lease))
+    assert_equal(h.store.ledger(limit=2), first, "the first page, read again")
+    assert_equal(h.store.ledger(after=first.cursor, limit=2), second, "the second page, read again")
 
 
 @case("L13", needs=LEDGER)
-def the_cursor_of_an_empty_page_leads_on(h: Harness) -> None:
+def the_cursor_of_an_empty_page_returns_later_rows(h: Harness) -> None:
     empty = h.store.ledger()
-    equal(empty.items, [], "the first page")
-    h.settled(Ack(h.held().lease))
+    assert_equal(empty.items, [], "the first page")
+    h.must_settle(Ack(h.reserve_new_job().lease))
     page = h.store.ledger(after=empty.cursor)
-    equal(len(page.items), 1, "rows after the empty page")
+    assert_equal(len(page.items), 1, "rows after the empty page")
     end = h.store.ledger(after=page.cursor)
-    equal(end.items, [], "rows after the last one")
-    h.settled(Ack(h.held().lease))
-    equal(len(h.store.ledger(after=end.cursor).items), 1, "rows after the end, once there is another")
+    assert_equal(end.items, [], "rows after the last one")
+    h.must_settle(Ack(h.reserve_new_job().lease))
+    assert_equal(len(h.store.ledger(after=end.cursor).items), 1, "rows after the end, once there is another")
 
 
 @case("L13", needs=LEDGER)
 def a_cursor_is_never_none(h: Harness) -> None:
     assert h.store.ledger().cursor is not None, "wanted a cursor from an empty ledger"
-    h.settled(Ack(h.held().lease))
+    h.must_settle(Ack(h.reserve_new_job().lease))
     assert h.store.ledger().cursor is not None, "wanted a cursor from the last page"
 
 
 @case("L13", needs=LEDGER)
-def a_cursor_leads_on_over_another_connection(h: Harness) -> None:
-    h.settled(Ack(h.held().lease))
+def a_cursor_is_valid_on_another_connection(h: Harness) -> None:
+    h.must_settle(Ack(h.reserve_new_job().lease))
     cursor = h.store.ledger().cursor
-    last = h.held()
-    h.settled(Ack(last.lease))
-    rows = h.another().ledger(after=cursor).items
-    equal([row.job_id for row in rows], [last.job.id], "the rows that follow")
+    last = h.reserve_new_job()
+    h.must_settle(Ack(last.lease))
+    rows = h.connect_again().ledger(after=cursor).items
+    assert_equal([row.job_id for row in rows], [last.job.id], "the rows that follow")
 
 
 @case("L13", needs=LEDGER)
-def a_cursor_that_no_ledger_gave_is_refused(h: Harness) -> None:
-    with raising(InvalidInput):
+def an_invalid_cursor_is_refused(h: Harness) -> None:
+    with assert_raises(InvalidInput):
         h.store.ledger(after="no cursor at all")

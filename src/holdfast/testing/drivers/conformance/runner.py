@@ -1,4 +1,4 @@
-"""Running cases outside pytest: one verdict each, and the table that shows them."""
+"""Run cases outside pytest, and format the results as a table."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from enum import StrEnum
 
 from holdfast.clock import monotonic
 from holdfast.testing.drivers.conformance.case import Case
-from holdfast.testing.drivers.harness import Harness, Skipped
+from holdfast.testing.drivers.harness import CaseSkipped, Harness
 
 
-class Outcome(StrEnum):
-    """How a case went."""
+class CaseStatus(StrEnum):
+    """How a case ended."""
 
     PASSED = "pass"
     FAILED = "FAIL"
@@ -21,41 +21,41 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """A case and how it went; ``reason`` says why it was skipped or what was wrong."""
+class CaseResult:
+    """How one case ended; ``reason`` says why it was skipped or why it failed."""
 
     case: Case
-    outcome: Outcome
+    status: CaseStatus
     reason: str = ""
     seconds: float = 0.0
 
 
-def examine(harness: Harness, cases: Iterable[Case]) -> Iterator[Verdict]:
-    """Sit the cases one after the other; a failed one does not stop the rest."""
+def run_cases(harness: Harness, cases: Iterable[Case]) -> Iterator[CaseResult]:
+    """Run the cases one after the other; a failed case does not stop the others."""
     for case in cases:
-        began = monotonic()
-        outcome, reason = _sit(case, harness)
-        yield Verdict(case=case, outcome=outcome, reason=reason, seconds=monotonic() - began)
+        started = monotonic()
+        status, reason = _run(case, harness)
+        yield CaseResult(case=case, status=status, reason=reason, seconds=monotonic() - started)
 
 
-def _sit(case: Case, harness: Harness) -> tuple[Outcome, str]:
+def _run(case: Case, harness: Harness) -> tuple[CaseStatus, str]:
     try:
         case.run(harness)
-    except Skipped as skipped:
-        return Outcome.SKIPPED, str(skipped)
-    except AssertionError as wrong:
-        return Outcome.FAILED, str(wrong) or traceback.format_exc(limit=-1)
-    except Exception as wrong:  # noqa: BLE001 - whatever a driver raises is a verdict on it
-        return Outcome.FAILED, f"{wrong!r}\n{traceback.format_exc(limit=-3)}"
-    return Outcome.PASSED, ""
+    except CaseSkipped as skipped:
+        return CaseStatus.SKIPPED, str(skipped)
+    except AssertionError as failure:
+        return CaseStatus.FAILED, str(failure) or traceback.format_exc(limit=-1)
+    except Exception as failure:  # noqa: BLE001 - any error that a driver raises fails the case
+        return CaseStatus.FAILED, f"{failure!r}\n{traceback.format_exc(limit=-3)}"
+    return CaseStatus.PASSED, ""
 
 
-def line(verdict: Verdict) -> str:
-    """One row of the table: laws, outcome, time, case; what was wrong stands below it."""
-    laws = ",".join(verdict.case.laws)
-    head = f"{laws:<10} {verdict.outcome:<5} {verdict.seconds * 1000:8.1f} ms  {verdict.case.verb}: {verdict.case.name}"
-    if not verdict.reason:
-        return head
-    if verdict.outcome is Outcome.SKIPPED:
-        return f"{head}  ({verdict.reason})"
-    return head + "".join(f"\n{'':12}{text}" for text in verdict.reason.splitlines())
+def format_result(result: CaseResult) -> str:
+    """Return one row of the table: laws, status, time and case. The reason of a failure follows on its own lines."""
+    laws = ",".join(result.case.laws)
+    row = f"{laws:<10} {result.status:<5} {result.seconds * 1000:8.1f} ms  {result.case.topic}: {result.case.name}"
+    if not result.reason:
+        return row
+    if result.status is CaseStatus.SKIPPED:
+        return f"{row}  ({result.reason})"
+    return row + "".join(f"\n{'':12}{line}" for line in result.reason.splitlines())

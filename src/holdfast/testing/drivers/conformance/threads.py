@@ -1,4 +1,4 @@
-"""Races between threads of one process: exactly one wins, every time."""
+"""Races between threads of one process: exactly one thread wins."""
 
 from __future__ import annotations
 
@@ -10,56 +10,62 @@ from holdfast.model.job import State
 from holdfast.model.lease import Enqueued, Reservation
 from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack, Fail, Release, Retry
+from holdfast.testing.drivers.conformance.assertions import assert_equal
 from holdfast.testing.drivers.conformance.case import case
-from holdfast.testing.drivers.conformance.expect import equal
-from holdfast.testing.drivers.conformance.settle import VERBS
+from holdfast.testing.drivers.conformance.settle import SETTLEMENTS
 from holdfast.testing.drivers.harness import LEASE, QUEUE, Harness
 
 THREADS = 4
 
 
 @case("L3")
-def threads_that_reserve_one_backlog_get_each_job_once(h: Harness) -> None:
+def threads_that_reserve_from_one_queue_get_each_job_once(h: Harness) -> None:
     jobs = [h.job() for _ in range(60)]
     h.enqueue(*jobs)
-    stores = [h.another() for _ in range(THREADS)]
+    stores = [h.connect_again() for _ in range(THREADS)]
 
     def drain(number: int) -> list[Reservation]:
-        taken: list[Reservation] = []
-        while found := stores[number].reserve([QUEUE], limit=3, lease_for=LEASE, now=h.stamp):
-            taken += found
-        return taken
+        reserved: list[Reservation] = []
+        while reservations := stores[number].reserve([QUEUE], limit=3, lease_for=LEASE, now=h.now_or_none):
+            reserved += reservations
+        return reserved
 
-    answers = h.together(*[partial(drain, number) for number in range(THREADS)])
-    taken = [held for answer in answers for held in answer]
-    equal(Counter(held.job.id for held in taken), Counter(job.id for job in jobs), "how often each job was taken")
-    equal(len({held.lease.fence for held in taken}), len(jobs), "different fences")
+    answers = h.run_concurrently(*[partial(drain, number) for number in range(THREADS)])
+    reserved = [reservation for answer in answers for reservation in answer]
+    assert_equal(
+        Counter(reservation.job.id for reservation in reserved),
+        Counter(job.id for job in jobs),
+        "how often each job was reserved",
+    )
+    assert_equal(len({reservation.lease.fence for reservation in reserved}), len(jobs), "different fences")
 
 
 @case("L5", "L6")
-def of_threads_that_settle_one_lease_differently_one_wins(h: Harness) -> None:
+def of_threads_that_settle_one_lease_with_different_verbs_one_wins(h: Harness) -> None:
     for _ in range(5):
-        held = h.held()
-        stores = [h.another() for _ in VERBS]
-        acts = [
-            partial(store.settle, [make(held.lease)], now=h.stamp)
-            for store, make in zip(stores, VERBS.values(), strict=True)
+        reservation = h.reserve_new_job()
+        stores = [h.connect_again() for _ in SETTLEMENTS]
+        calls = [
+            partial(store.settle, [make(reservation.lease)], now=h.now_or_none)
+            for store, make in zip(stores, SETTLEMENTS.values(), strict=True)
         ]
-        answers = [answer for [answer] in h.together(*acts)]
-        equal(sum(answer is None for answer in answers), 1, "settlements that were accepted")
-        winner = list(VERBS)[answers.index(None)]
+        answers = [answer for [answer] in h.run_concurrently(*calls)]
+        assert_equal(sum(answer is None for answer in answers), 1, "settlements that were accepted")
+        winner = list(SETTLEMENTS)[answers.index(None)]
         states = {"ack": State.DONE, "fail": State.DEAD, "retry": State.READY, "release": State.READY}
-        equal(h.state(held.job.id), states[winner], f"the state after {winner} won")
-        if h.state(held.job.id) is State.READY:
-            h.cancel(held.job.id)
+        assert_equal(h.state(reservation.job.id), states[winner], f"the state after {winner} won")
+        if h.state(reservation.job.id) is State.READY:
+            h.cancel(reservation.job.id)
 
 
 @case("L6", "L13")
-def of_threads_that_settle_one_lease_alike_all_are_answered_alike(h: Harness) -> None:
-    held = h.held()
-    stores = [h.another() for _ in range(THREADS)]
-    answers = h.together(*[partial(store.settle, [Retry(held.lease)], now=h.stamp) for store in stores])
-    equal(answers, [[None]] * THREADS, "the answers")
+def threads_that_repeat_the_same_settlement_all_get_the_same_answer(h: Harness) -> None:
+    reservation = h.reserve_new_job()
+    stores = [h.connect_again() for _ in range(THREADS)]
+    answers = h.run_concurrently(
+        *[partial(store.settle, [Retry(reservation.lease)], now=h.now_or_none) for store in stores]
+    )
+    assert_equal(answers, [[None]] * THREADS, "the answers")
     assert len(h.ledger()) <= 1, f"wanted one ledger row, got {len(h.ledger())}"
 
 
@@ -68,109 +74,113 @@ def threads_that_enqueue_one_key_make_one_job(h: Harness) -> None:
     for number in range(5):
         key = f"k{number}"
         jobs = [h.job(idempotency_key=key, queue=key) for _ in range(THREADS)]
-        stores = [h.another() for _ in jobs]
-        answers: list[list[Enqueued]] = h.together(
-            *[partial(store.enqueue, [job], now=h.stamp) for store, job in zip(stores, jobs, strict=True)]
+        stores = [h.connect_again() for _ in jobs]
+        answers: list[list[Enqueued]] = h.run_concurrently(
+            *[partial(store.enqueue, [job], now=h.now_or_none) for store, job in zip(stores, jobs, strict=True)]
         )
-        found = [answer for [answer] in answers]
-        equal(sum(not answer.existed for answer in found), 1, "new jobs")
-        equal(len({answer.id for answer in found}), 1, "different ids told")
-        equal(len(h.reserve(10, queues=[key])), 1, "jobs to run")
+        enqueued = [answer for [answer] in answers]
+        assert_equal(sum(not answer.existed for answer in enqueued), 1, "new jobs")
+        assert_equal(len({answer.id for answer in enqueued}), 1, "different ids")
+        assert_equal(len(h.reserve(10, queues=[key])), 1, "jobs reserved")
 
 
 @case("L6")
 def threads_that_enqueue_one_id_make_one_job(h: Harness) -> None:
     job = h.job()
-    stores = [h.another() for _ in range(THREADS)]
-    answers = h.together(*[partial(store.enqueue, [job], now=h.stamp) for store in stores])
-    equal(sum(not answer.existed for [answer] in answers), 1, "new jobs")
-    equal(h.taken(10), [job.id], "the jobs to run")
+    stores = [h.connect_again() for _ in range(THREADS)]
+    answers = h.run_concurrently(*[partial(store.enqueue, [job], now=h.now_or_none) for store in stores])
+    assert_equal(sum(not answer.existed for [answer] in answers), 1, "new jobs")
+    assert_equal(h.reserve_ids(10), [job.id], "the jobs reserved")
 
 
 @case("L11", needs={Feature.DOMAINS})
 def threads_never_hold_two_jobs_of_a_domain(h: Harness) -> None:
     jobs = [h.job(domain="d") for _ in range(20)]
     h.enqueue(*jobs)
-    stores = [h.another() for _ in range(THREADS)]
+    stores = [h.connect_again() for _ in range(THREADS)]
     ran: list[str] = []
 
     def work(number: int) -> None:
         store = stores[number]
         for _ in range(1000):
-            for held in store.reserve([QUEUE], limit=5, lease_for=LEASE, now=h.stamp):
-                ran.append(held.job.id)  # ordered by the domain itself: nobody else holds a job of it
-                store.settle([Ack(held.lease)], now=h.stamp)
+            for reservation in store.reserve([QUEUE], limit=5, lease_for=LEASE, now=h.now_or_none):
+                ran.append(reservation.job.id)  # no lock needed: no other thread has a job of this domain in flight
+                store.settle([Ack(reservation.lease)], now=h.now_or_none)
             if len(ran) == len(jobs):
                 return
 
-    h.together(*[partial(work, number) for number in range(THREADS)])
-    equal(ran, [job.id for job in jobs], "the order in which they ran")
+    h.run_concurrently(*[partial(work, number) for number in range(THREADS)])
+    assert_equal(ran, [job.id for job in jobs], "the order in which they ran")
 
 
 @case("L12", needs={Feature.REGISTRY})
-def threads_that_count_by_compare_and_set_lose_nothing(h: Harness) -> None:
-    stores = [h.another() for _ in range(THREADS)]
+def threads_that_increment_a_counter_by_compare_and_set_lose_no_update(h: Harness) -> None:
+    stores = [h.connect_again() for _ in range(THREADS)]
     rounds = 10
 
     def count(number: int) -> None:
         store, done = stores[number], 0
         while done < rounds:
-            [entry] = store.read("kind", ["counter"], now=h.stamp)
+            [entry] = store.read("kind", ["counter"], now=h.now_or_none)
             value = 0 if entry is None or entry.value is None else int(entry.value)
             version = 0 if entry is None else entry.version
             change = Change(kind="kind", key="counter", value=b"%d" % (value + 1), version=version)
-            done += store.write([change], now=h.stamp)[0] is not None
+            done += store.write([change], now=h.now_or_none)[0] is not None
 
-    h.together(*[partial(count, number) for number in range(THREADS)])
-    [entry] = h.store.read("kind", ["counter"], now=h.stamp)
+    h.run_concurrently(*[partial(count, number) for number in range(THREADS)])
+    [entry] = h.store.read("kind", ["counter"], now=h.now_or_none)
     assert entry is not None, "wanted the counter written"
-    equal(entry.value, b"%d" % (THREADS * rounds), "the counter")
+    assert_equal(entry.value, b"%d" % (THREADS * rounds), "the counter")
 
 
 @case("L3", "L7")
-def threads_that_reserve_an_expired_job_get_it_once(h: Harness) -> None:
-    held = h.held()
+def of_threads_that_reserve_an_expired_job_one_gets_it(h: Harness) -> None:
+    reservation = h.reserve_new_job()
     h.advance(LEASE)
-    stores = [h.another() for _ in range(THREADS)]
-    answers = h.together(*[partial(store.reserve, [QUEUE], limit=1, lease_for=LEASE, now=h.stamp) for store in stores])
-    equal([found.job.id for answer in answers for found in answer], [held.job.id], "who got it")
-    equal(h.get(held.job.id).attempts, 2, "attempts")
+    stores = [h.connect_again() for _ in range(THREADS)]
+    answers = h.run_concurrently(
+        *[partial(store.reserve, [QUEUE], limit=1, lease_for=LEASE, now=h.now_or_none) for store in stores]
+    )
+    assert_equal([again.job.id for answer in answers for again in answer], [reservation.job.id], "the reserved jobs")
+    assert_equal(h.get(reservation.job.id).attempts, 2, "attempts")
 
 
 @case("L3", needs={Feature.LIMITS})
 def threads_never_exceed_max_inflight(h: Harness) -> None:
     h.store.configure(QUEUE, QueueSettings(max_inflight=3))
     h.enqueue(*[h.job() for _ in range(20)])
-    stores = [h.another() for _ in range(THREADS)]
-    answers = h.together(*[partial(store.reserve, [QUEUE], limit=2, lease_for=LEASE, now=h.stamp) for store in stores])
-    equal(sum(len(answer) for answer in answers), 3, "jobs in flight")
+    stores = [h.connect_again() for _ in range(THREADS)]
+    answers = h.run_concurrently(
+        *[partial(store.reserve, [QUEUE], limit=2, lease_for=LEASE, now=h.now_or_none) for store in stores]
+    )
+    assert_equal(sum(len(answer) for answer in answers), 3, "jobs in flight")
 
 
 @case("L9")
-def threads_that_requeue_one_dead_letter_do_it_once(h: Harness) -> None:
-    held = h.held()
-    h.settled(Fail(held.lease, reason="no"))
-    stores = [h.another() for _ in range(THREADS)]
-    answers = h.together(*[partial(store.requeue, [held.job.id], now=h.stamp) for store in stores])
-    equal(sum(answer for [answer] in answers), 1, "requeued")
-    equal(h.taken(10), [held.job.id], "the jobs to run")
+def threads_that_requeue_one_dead_letter_requeue_it_once(h: Harness) -> None:
+    reservation = h.reserve_new_job()
+    h.must_settle(Fail(reservation.lease, reason="no"))
+    stores = [h.connect_again() for _ in range(THREADS)]
+    answers = h.run_concurrently(*[partial(store.requeue, [reservation.job.id], now=h.now_or_none) for store in stores])
+    assert_equal(sum(answer for [answer] in answers), 1, "requeued")
+    assert_equal(h.reserve_ids(10), [reservation.job.id], "the jobs reserved")
 
 
 @case("L4", "L8")
-def fences_grow_however_many_threads_ask(h: Harness) -> None:
-    stores = [h.another() for _ in range(THREADS)]
+def fences_grow_in_every_thread(h: Harness) -> None:
+    stores = [h.connect_again() for _ in range(THREADS)]
     for number in range(THREADS):
-        h.put(queue=f"q{number}")
+        h.enqueue_job(queue=f"q{number}")
 
-    def turn(number: int) -> list[int]:
+    def reserve_and_release(number: int) -> list[int]:
         fences = []
         for _ in range(10):
-            [held] = stores[number].reserve([f"q{number}"], limit=1, lease_for=LEASE, now=h.stamp)
-            stores[number].settle([Release(held.lease)], now=h.stamp)
-            fences.append(held.lease.fence)
+            [reservation] = stores[number].reserve([f"q{number}"], limit=1, lease_for=LEASE, now=h.now_or_none)
+            stores[number].settle([Release(reservation.lease)], now=h.now_or_none)
+            fences.append(reservation.lease.fence)
         return fences
 
-    answers = h.together(*[partial(turn, number) for number in range(THREADS)])
+    answers = h.run_concurrently(*[partial(reserve_and_release, number) for number in range(THREADS)])
     for fences in answers:
         assert fences == sorted(fences), f"wanted growing fences in every thread, got {fences}"
-    equal(len({fence for fences in answers for fence in fences}), 10 * THREADS, "different fences")
+    assert_equal(len({fence for fences in answers for fence in fences}), 10 * THREADS, "different fences")

@@ -1,4 +1,4 @@
-"""What is refused at the door: the same bounds in every driver, and nothing stored."""
+"""Validation of arguments: every driver has the same bounds, and a refused call stores nothing."""
 
 from __future__ import annotations
 
@@ -9,80 +9,80 @@ from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
 from holdfast.model.settlement import Ack
+from holdfast.testing.drivers.conformance.assertions import assert_equal, assert_raises
 from holdfast.testing.drivers.conformance.case import case
-from holdfast.testing.drivers.conformance.expect import equal, raising
 from holdfast.testing.drivers.harness import LEASE, QUEUE, Harness
 
 BAD_NAMES = ("", "a b", "ü", "a/b", "a\n", "x" * 129, None, 7)
 BAD_TEXTS = ("", "a\x00b", "a\nb", "\x7f", "\ud800", "x" * 257, "ü" * 129, 7)
 
 
-def _refused(h: Harness, **fields: Any) -> None:
+def _assert_refused(h: Harness, **fields: Any) -> None:
     good, bad = h.job(), h.job(**fields)
-    with raising(InvalidInput, f"enqueue with {fields!r:.80}"):
+    with assert_raises(InvalidInput, f"enqueue with {fields!r:.80}"):
         h.enqueue(good, bad)
-    equal(h.store.get(good.id), None, "the good job of a refused batch")
+    assert_equal(h.store.get(good.id), None, "the valid job of a refused batch")
 
 
 @case("L9")
-def names_that_do_not_fit_are_refused(h: Harness) -> None:
+def invalid_ids_types_and_queue_names_are_refused(h: Harness) -> None:
     for field in ("id", "type", "queue"):
-        for wrong in BAD_NAMES:
-            _refused(h, **{field: wrong})
+        for invalid in BAD_NAMES:
+            _assert_refused(h, **{field: invalid})
 
 
 @case("L9")
-def texts_that_do_not_fit_are_refused(h: Harness) -> None:
+def invalid_domains_names_and_idempotency_keys_are_refused(h: Harness) -> None:
     for field in ("domain", "name", "idempotency_key"):
-        for wrong in BAD_TEXTS:
-            _refused(h, **{field: wrong})
+        for invalid in BAD_TEXTS:
+            _assert_refused(h, **{field: invalid})
 
 
 @case("L9")
 def a_payload_that_is_not_bytes_is_refused(h: Harness) -> None:
     for kind in (str, dict, bytearray, list):
-        _refused(h, payload=kind())
+        _assert_refused(h, payload=kind())
 
 
 @case("L9")
-def meta_that_could_not_be_read_back_is_refused(h: Harness) -> None:
-    """Stored as it is, such a record would stop every reserve that meets it."""
-    for wrong in ([1], "text", None, {1: "a key that is no text"}, {"no JSON": object()}, {"no JSON": {1, 2}}):
-        _refused(h, meta=wrong)
+def meta_that_is_not_a_json_object_is_refused(h: Harness) -> None:
+    """If such a record were stored, every reserve that returns it would fail."""
+    for invalid in ([1], "text", None, {1: "a key that is no text"}, {"no JSON": object()}, {"no JSON": {1, 2}}):
+        _assert_refused(h, meta=invalid)
 
 
 @case("L10")
 def priorities_other_than_0_to_9_are_refused(h: Harness) -> None:
-    for wrong in (-1, 10, True, 1.0, "1", None):
-        _refused(h, priority=wrong)
+    for invalid in (-1, 10, True, 1.0, "1", None):
+        _assert_refused(h, priority=invalid)
 
 
 @case("L7")
-def fewer_than_one_attempt_is_refused(h: Harness) -> None:
-    for wrong in (0, -1, True, None, 2**31):
-        _refused(h, max_attempts=wrong)
-    _refused(h, max_crashes=0)
-    _refused(h, max_attempts=3, attempts=3)
-    _refused(h, attempts=-1)
+def attempt_and_crash_limits_below_one_are_refused(h: Harness) -> None:
+    for invalid in (0, -1, True, None, 2**31):
+        _assert_refused(h, max_attempts=invalid)
+    _assert_refused(h, max_crashes=0)
+    _assert_refused(h, max_attempts=3, attempts=3)
+    _assert_refused(h, attempts=-1)
 
 
 @case("L2")
 def instants_and_lengths_out_of_range_are_refused(h: Harness) -> None:
-    for wrong in (-1, bounds.MAX_INSTANT + 1, 1.5, "1"):
-        _refused(h, run_at=wrong)
-        _refused(h, created_at=wrong)
-    for wrong in (0, -1, bounds.MAX_LENGTH + 1):
-        _refused(h, timeout=wrong)
+    for invalid in (-1, bounds.MAX_INSTANT + 1, 1.5, "1"):
+        _assert_refused(h, run_at=invalid)
+        _assert_refused(h, created_at=invalid)
+    for invalid in (0, -1, bounds.MAX_DURATION + 1):
+        _assert_refused(h, timeout=invalid)
 
 
 @case("L9")
-def only_new_jobs_are_accepted(h: Harness) -> None:
+def a_record_in_a_state_other_than_ready_is_refused(h: Harness) -> None:
     for state in (State.INFLIGHT, State.DONE, State.DEAD, State.CANCELLED):
-        _refused(h, state=state)
+        _assert_refused(h, state=state)
 
 
 @case("L9")
-def the_largest_of_everything_is_accepted(h: Harness) -> None:
+def the_largest_value_of_every_field_is_accepted(h: Harness) -> None:
     job = h.job(
         id="x" * 128,
         type="t" * 128,
@@ -95,138 +95,138 @@ def the_largest_of_everything_is_accepted(h: Harness) -> None:
         created_at=bounds.MAX_INSTANT,
         max_attempts=bounds.MAX_COUNT,
         max_crashes=bounds.MAX_COUNT,
-        timeout=bounds.MAX_LENGTH,
+        timeout=bounds.MAX_DURATION,
     )
     h.enqueue(job)
-    equal(h.get(job.id), job, "the stored job")
+    assert_equal(h.get(job.id), job, "the stored job")
 
 
 @case("L3")
-def queues_that_do_not_fit_are_refused_by_reserve(h: Harness) -> None:
-    h.put()
-    for wrong in ([], (), QUEUE, [""], ["a b"], [None], [QUEUE, "ü"]):
-        with raising(InvalidInput, f"reserve({wrong!r})"):
-            h.reserve(queues=wrong)  # type: ignore[arg-type]
-    equal(len(h.reserve()), 1, "jobs left to reserve")
+def reserve_refuses_invalid_queues(h: Harness) -> None:
+    h.enqueue_job()
+    for invalid in ([], (), QUEUE, [""], ["a b"], [None], [QUEUE, "ü"]):
+        with assert_raises(InvalidInput, f"reserve({invalid!r})"):
+            h.reserve(queues=invalid)  # type: ignore[arg-type]
+    assert_equal(len(h.reserve()), 1, "jobs left to reserve")
 
 
 @case("L3", needs={Feature.TYPES})
-def types_that_do_not_fit_are_refused_by_reserve(h: Harness) -> None:
-    for wrong in ([], "work", ["a b"], {""}):
-        with raising(InvalidInput, f"types={wrong!r}"):
-            h.reserve(types=wrong)
+def reserve_refuses_invalid_types(h: Harness) -> None:
+    for invalid in ([], "work", ["a b"], {""}):
+        with assert_raises(InvalidInput, f"types={invalid!r}"):
+            h.reserve(types=invalid)
 
 
 @case("L3")
-def limits_that_do_not_fit_are_refused_by_reserve(h: Harness) -> None:
-    h.put()
-    for wrong in (0, -1, bounds.MAX_BATCH + 1, True, 1.0):
-        with raising(InvalidInput, f"limit={wrong!r}"):
-            h.reserve(wrong)  # type: ignore[arg-type]
-    equal(len(h.reserve(bounds.MAX_BATCH)), 1, "jobs reserved with the largest limit")
+def reserve_refuses_invalid_limits(h: Harness) -> None:
+    h.enqueue_job()
+    for invalid in (0, -1, bounds.MAX_BATCH_ITEMS + 1, True, 1.0):
+        with assert_raises(InvalidInput, f"limit={invalid!r}"):
+            h.reserve(invalid)  # type: ignore[arg-type]
+    assert_equal(len(h.reserve(bounds.MAX_BATCH_ITEMS)), 1, "jobs reserved with the largest limit")
 
 
 @case("L3")
-def lease_lengths_that_do_not_fit_are_refused(h: Harness) -> None:
-    held = h.held()
-    h.put()
-    for wrong in (0, -1, bounds.MAX_LENGTH + 1, 1.5, None):
-        with raising(InvalidInput, f"reserve(lease_for={wrong!r})"):
-            h.reserve(lease_for=wrong)  # type: ignore[arg-type]
-        with raising(InvalidInput, f"extend(lease_for={wrong!r})"):
-            h.extend(held.lease, lease_for=wrong)  # type: ignore[arg-type]
-    h.settled(Ack(held.lease))
+def reserve_and_extend_refuse_invalid_lease_lengths(h: Harness) -> None:
+    reservation = h.reserve_new_job()
+    h.enqueue_job()
+    for invalid in (0, -1, bounds.MAX_DURATION + 1, 1.5, None):
+        with assert_raises(InvalidInput, f"reserve(lease_for={invalid!r})"):
+            h.reserve(lease_for=invalid)  # type: ignore[arg-type]
+        with assert_raises(InvalidInput, f"extend(lease_for={invalid!r})"):
+            h.extend(reservation.lease, lease_for=invalid)  # type: ignore[arg-type]
+    h.must_settle(Ack(reservation.lease))
 
 
 @case("L3")
-def worker_names_that_do_not_fit_are_refused(h: Harness) -> None:
-    h.put()
-    for wrong in ("a\nb", "x" * 257, None):
-        with raising(InvalidInput, f"worker={wrong!r:.20}"):
-            h.reserve(worker=wrong)  # type: ignore[arg-type]
+def reserve_and_reap_refuse_invalid_worker_names(h: Harness) -> None:
+    h.enqueue_job()
+    for invalid in ("a\nb", "x" * 257, None):
+        with assert_raises(InvalidInput, f"worker={invalid!r:.20}"):
+            h.reserve(worker=invalid)  # type: ignore[arg-type]
     for other in ("", "a\nb", 7):
-        with raising(InvalidInput, f"reap(worker={other!r})"):
+        with assert_raises(InvalidInput, f"reap(worker={other!r})"):
             h.reap(worker=other)  # type: ignore[arg-type]
 
 
 @case("L7")
-def reaps_that_do_not_fit_are_refused(h: Harness) -> None:
-    h.held()
+def reap_refuses_invalid_limits_and_queues(h: Harness) -> None:
+    h.reserve_new_job()
     h.advance(LEASE)
-    for limit in (0, -1, bounds.MAX_BATCH + 1):
-        with raising(InvalidInput, f"limit={limit}"):
+    for limit in (0, -1, bounds.MAX_BATCH_ITEMS + 1):
+        with assert_raises(InvalidInput, f"limit={limit}"):
             h.reap(limit=limit)
     for queues in ([], QUEUE, ["a b"]):
-        with raising(InvalidInput, f"queues={queues!r}"):
+        with assert_raises(InvalidInput, f"queues={queues!r}"):
             h.reap(queues)
-    equal(h.reap([QUEUE]), 1, "reaped")
+    assert_equal(h.reap([QUEUE]), 1, "reaped")
 
 
 @case("L5")
-def extends_beyond_the_bound_are_refused(h: Harness) -> None:
-    held = h.held()
-    with raising(InvalidInput):
-        h.extend(*[held.lease] * (bounds.MAX_BATCH + 1))
+def extend_refuses_a_batch_that_is_too_large(h: Harness) -> None:
+    reservation = h.reserve_new_job()
+    with assert_raises(InvalidInput):
+        h.extend(*[reservation.lease] * (bounds.MAX_BATCH_ITEMS + 1))
 
 
 @case("L9")
-def ids_that_do_not_fit_are_refused_by_operators(h: Harness) -> None:
-    job = h.put()
+def cancel_requeue_purge_get_and_inspect_refuse_invalid_ids(h: Harness) -> None:
+    job = h.enqueue_job()
     verbs = {"cancel": h.store.cancel, "requeue": h.store.requeue, "purge": h.store.purge}
     for name, verb in verbs.items():
-        for wrong in (job.id, ["a b"], [""], [None], [job.id] * (bounds.MAX_BATCH + 1)):
-            with raising(InvalidInput, f"{name}({str(wrong)[:20]})"):
-                verb(wrong, now=h.stamp)  # type: ignore[arg-type]
-    equal(h.state(job.id), State.READY, "the state")
+        for invalid in (job.id, ["a b"], [""], [None], [job.id] * (bounds.MAX_BATCH_ITEMS + 1)):
+            with assert_raises(InvalidInput, f"{name}({str(invalid)[:20]})"):
+                verb(invalid, now=h.now_or_none)  # type: ignore[arg-type]
+    assert_equal(h.state(job.id), State.READY, "the state")
     for look in (h.store.get, h.store.inspect):
-        with raising(InvalidInput):
+        with assert_raises(InvalidInput):
             look("a b")
 
 
 @case("L13", needs={Feature.LEDGER})
-def pages_of_the_ledger_that_do_not_fit_are_refused(h: Harness) -> None:
-    for wrong in (0, -1, bounds.MAX_BATCH + 1, True):
-        with raising(InvalidInput, f"ledger(limit={wrong})"):
-            h.store.ledger(limit=wrong)
+def ledger_refuses_invalid_page_sizes(h: Harness) -> None:
+    for invalid in (0, -1, bounds.MAX_BATCH_ITEMS + 1, True):
+        with assert_raises(InvalidInput, f"ledger(limit={invalid})"):
+            h.store.ledger(limit=invalid)
 
 
 @case("L9", needs={Feature.REGISTRY})
-def pages_of_the_registry_that_do_not_fit_are_refused(h: Harness) -> None:
-    for wrong in (0, -1, bounds.MAX_BATCH + 1, True):
-        with raising(InvalidInput, f"scan(limit={wrong})"):
-            h.store.scan("kind", limit=wrong)
+def scan_refuses_invalid_page_sizes(h: Harness) -> None:
+    for invalid in (0, -1, bounds.MAX_BATCH_ITEMS + 1, True):
+        with assert_raises(InvalidInput, f"scan(limit={invalid})"):
+            h.store.scan("kind", limit=invalid)
 
 
 @case("L9", needs={Feature.REGISTRY})
-def registry_calls_that_do_not_fit_are_refused(h: Harness) -> None:
-    with raising(InvalidInput, "a kind with a space"):
+def the_registry_refuses_invalid_kinds_keys_and_prefixes(h: Harness) -> None:
+    with assert_raises(InvalidInput, "a kind with a space"):
         h.store.read("a b", ["key"])
-    with raising(InvalidInput, "an empty key"):
+    with assert_raises(InvalidInput, "an empty key"):
         h.store.read("kind", [""])
-    with raising(InvalidInput, "a prefix with a control character"):
+    with assert_raises(InvalidInput, "a prefix with a control character"):
         h.store.scan("kind", prefix="a\x00")
-    with raising(InvalidInput, "too many keys"):
-        h.store.read("kind", ["key"] * (bounds.MAX_BATCH + 1))
+    with assert_raises(InvalidInput, "too many keys"):
+        h.store.read("kind", ["key"] * (bounds.MAX_BATCH_ITEMS + 1))
 
 
 @case("L3", needs={Feature.LIMITS})
-def settings_for_names_that_do_not_fit_are_refused(h: Harness) -> None:
-    for wrong in BAD_NAMES:
-        with raising(InvalidInput, f"settings({wrong!r})"):
-            h.store.settings(wrong)  # type: ignore[arg-type]
-    with raising(InvalidInput, "a type with a space"):
+def settings_refuses_invalid_queue_and_type_names(h: Harness) -> None:
+    for invalid in BAD_NAMES:
+        with assert_raises(InvalidInput, f"settings({invalid!r})"):
+            h.store.settings(invalid)  # type: ignore[arg-type]
+    with assert_raises(InvalidInput, "a type with a space"):
         h.store.settings(QUEUE, type="a b")
 
 
 @case("L3")
-def waits_that_do_not_fit_are_refused(h: Harness) -> None:
+def wait_refuses_invalid_queues_and_timeouts(h: Harness) -> None:
     for queues, timeout in (([], 0), (QUEUE, 0), ([QUEUE], -1), ([QUEUE], 86_401), ([QUEUE], None)):
-        with raising(InvalidInput, f"wait({queues!r}, timeout={timeout!r})"):
+        with assert_raises(InvalidInput, f"wait({queues!r}, timeout={timeout!r})"):
             h.store.wait(queues, timeout=timeout)  # type: ignore[arg-type]
 
 
 @case("L9")
-def a_record_is_refused_before_anything_is_looked_up(h: Harness) -> None:
-    known: JobRecord = h.put()
-    with raising(InvalidInput):
+def an_invalid_record_is_refused_even_if_its_id_is_known(h: Harness) -> None:
+    known: JobRecord = h.enqueue_job()
+    with assert_raises(InvalidInput):
         h.enqueue(h.job(id=known.id, priority=10))

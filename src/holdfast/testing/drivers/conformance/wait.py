@@ -1,4 +1,4 @@
-"""The hint that work may be ready: never the truth, and never late."""
+"""Wait: a hint that a job may be ready. It may return too early, never too late."""
 
 from __future__ import annotations
 
@@ -6,61 +6,61 @@ import threading
 
 from holdfast.clock import monotonic
 from holdfast.errors import StoreClosed
+from holdfast.testing.drivers.conformance.assertions import assert_equal, assert_raises
 from holdfast.testing.drivers.conformance.case import case
-from holdfast.testing.drivers.conformance.expect import equal, raising
 from holdfast.testing.drivers.harness import LEASE, QUEUE, Harness
 
-SOON = 0.05
-LONG = 20.0
+SHORT_SECONDS = 0.05
+LONG_SECONDS = 20.0
 
 
 @case("L3")
-def a_wait_ends_with_its_timeout(h: Harness) -> None:
-    store = h.wall()
-    equal(store.reserve([QUEUE], limit=1, lease_for=LEASE), [], "reserved from an empty queue")
+def wait_returns_after_its_timeout(h: Harness) -> None:
+    store = h.open_with_store_clock()
+    assert_equal(store.reserve([QUEUE], limit=1, lease_for=LEASE), [], "reserved from an empty queue")
     began = monotonic()
-    store.wait([QUEUE], timeout=SOON)
+    store.wait([QUEUE], timeout=SHORT_SECONDS)
     store.wait([QUEUE], timeout=0)
-    assert monotonic() - began < LONG / 2, "wanted a short wait to be short"
+    assert monotonic() - began < LONG_SECONDS / 2, "wanted a short wait to be short"
 
 
 @case("L3")
-def a_wait_ends_when_a_job_comes(h: Harness) -> None:
-    store, job = h.wall(), h.job()
-    equal(store.reserve([QUEUE], limit=1, lease_for=LEASE), [], "reserved from an empty queue")
+def wait_returns_when_a_job_is_enqueued(h: Harness) -> None:
+    store, job = h.open_with_store_clock(), h.job()
+    assert_equal(store.reserve([QUEUE], limit=1, lease_for=LEASE), [], "reserved from an empty queue")
     began = monotonic()
-    timer = threading.Timer(SOON, store.enqueue, [[job]])
+    timer = threading.Timer(SHORT_SECONDS, store.enqueue, [[job]])
     timer.start()
     try:
-        while not (found := store.reserve([QUEUE], limit=1, lease_for=LEASE)):
-            store.wait([QUEUE], timeout=LONG)
+        while not (reservations := store.reserve([QUEUE], limit=1, lease_for=LEASE)):
+            store.wait([QUEUE], timeout=LONG_SECONDS)
     finally:
         timer.join()
-    equal(found[0].job.id, job.id, "the job")
-    assert monotonic() - began < LONG / 2, "wanted the wait to end when the job came"
+    assert_equal(reservations[0].job.id, job.id, "the job")
+    assert monotonic() - began < LONG_SECONDS / 2, "wanted the wait to end when the job was enqueued"
 
 
 @case("L3")
-def a_wait_misses_no_job_that_came_before_it(h: Harness) -> None:
-    store, job = h.wall(), h.job()
-    equal(store.reserve([QUEUE], limit=1, lease_for=LEASE), [], "reserved from an empty queue")
+def wait_returns_at_once_if_a_job_was_enqueued_before(h: Harness) -> None:
+    store, job = h.open_with_store_clock(), h.job()
+    assert_equal(store.reserve([QUEUE], limit=1, lease_for=LEASE), [], "reserved from an empty queue")
     store.enqueue([job])
     began = monotonic()
-    store.wait([QUEUE], timeout=LONG)
-    assert monotonic() - began < LONG / 2, "wanted the wait to see the job that is already there"
+    store.wait([QUEUE], timeout=LONG_SECONDS)
+    assert monotonic() - began < LONG_SECONDS / 2, "wanted the wait to see the job that was enqueued before"
 
 
 @case("L3")
-def a_wait_takes_nothing(h: Harness) -> None:
-    store, job = h.wall(), h.job()
+def wait_reserves_nothing(h: Harness) -> None:
+    store, job = h.open_with_store_clock(), h.job()
     store.enqueue([job])
-    store.wait([QUEUE], timeout=SOON)
-    equal(store.get(job.id), job, "the job")
+    store.wait([QUEUE], timeout=SHORT_SECONDS)
+    assert_equal(store.get(job.id), job, "the job")
 
 
 @case("L14")
 def a_closed_store_refuses_to_wait(h: Harness) -> None:
-    store = h.disposable()
+    store = h.open_store()
     store.close()
-    with raising(StoreClosed):
-        store.wait([QUEUE], timeout=SOON)
+    with assert_raises(StoreClosed):
+        store.wait([QUEUE], timeout=SHORT_SECONDS)

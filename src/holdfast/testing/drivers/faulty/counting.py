@@ -224,7 +224,7 @@ class TrimsDeadLetters(Faulty):
     def trim(self, **options: Any) -> Trimmed:
         """Everything that has ended, dead or not."""
         trimmed = super().trim(**options)
-        before = self.now(options.get("now")) - options.get("ended_for", 7 * DAY)
+        before = self._validation.now(options.get("now")) - options.get("ended_for", 7 * DAY)
         old = [row for row in self._space.rows.values() if row.ended_at is not None and row.ended_at <= before]
         for row in old:
             del self._space.rows[row.job.id]
@@ -246,7 +246,7 @@ class ReapsEveryQueue(Faulty):
 
     def reap(self, queues: Sequence[str] | None = None, **options: Any) -> int:
         """Reap, without looking at the queues."""
-        self.check_reap(queues, None, 1)
+        self._validation.check_reap(queues, None, 1)
         return super().reap(None, **options)
 
 

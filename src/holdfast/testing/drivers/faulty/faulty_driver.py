@@ -9,14 +9,19 @@ from holdfast.clock import Clock
 from holdfast.drivers.contract import Store
 from holdfast.drivers.memory.driver import Memory, MemoryDriver
 from holdfast.drivers.memory.space import Row, Space
+from holdfast.drivers.validation import Validation
 from holdfast.model.transition import Transition
 from holdfast.testing.drivers.harness import Harness
 
 
 class Faulty(MemoryDriver):
-    """No bug yet. ``rows`` is the kind of space it keeps, ``bend`` changes what a lease's end makes of a job."""
+    """No bug yet. ``rows`` is the kind of space it keeps, ``bend`` changes what a lease's end makes of a job.
+
+    ``validation`` is the class that checks its arguments.
+    """
 
     rows: ClassVar[type[BentSpace]]
+    validation: ClassVar[type[Validation]] = Validation
 
     def __init__(
         self,
@@ -29,6 +34,7 @@ class Faulty(MemoryDriver):
         shared = memory or Memory(clock)
         shared.spaces.default_factory = lambda: self.rows(self)
         super().__init__(caller_clock=caller_clock, space=space, memory=shared)
+        self._validation = self.validation(self.capabilities, caller_clock=caller_clock, read_clock=shared.clock.now)
 
     def bend(self, row: Row, outcome: Transition, verb: str, now: int) -> Transition:  # noqa: ARG002 - for those who bend
         """The outcome as it should be."""

@@ -240,9 +240,9 @@ class BatchSpoiled(Faulty):
     def settle(self, settlements: Sequence[Settlement], *, now: int | None = None) -> list[LeaseError | None]:
         """Try the batch on a copy, and give up at the first refusal."""
         with self._changed:
-            self.check_settle(settlements)
+            self._validation.check_settle(settlements)
             tried = deepcopy(self._open())
-            answers = [self._settle(tried, settlement, self.now(now)) for settlement in settlements]
+            answers = [self._settle(tried, settlement, self._validation.now(now)) for settlement in settlements]
             refusals = [answer for answer in answers if answer is not None]
             return [refusals[0]] * len(answers) if refusals else super().settle(settlements, now=now)
 
@@ -252,7 +252,7 @@ class BatchStopsEarly(Faulty):
 
     def settle(self, settlements: Sequence[Settlement], *, now: int | None = None) -> list[LeaseError | None]:
         """Settle one by one, up to the first refusal."""
-        self.check_settle(settlements)
+        self._validation.check_settle(settlements)
         answers = super().settle(settlements[:1], now=now)
         for settlement in settlements[1:]:
             if answers[-1] is not None:
@@ -275,7 +275,7 @@ class HandsOutTwice(Faulty):
     def reserve(self, queues: Sequence[str], **options: Any) -> list[Reservation]:
         """Look, pause, reserve; hand out what was seen, whoever has it by then."""
         with self._changed:
-            now = self.now(options.get("now"))
+            now = self._validation.now(options.get("now"))
             lanes = [line for lane, line in self._space.waiting.items() if lane.queue in queues]
             seen = [job_id for line in lanes for at, _, job_id in line if at <= now][:1]
         time.sleep(GAP if seen else 0)

@@ -32,7 +32,7 @@ class RegistryRaces(Faulty):
         if len(changes) != 1:
             return super().write(changes, now=now)
         with self._changed:
-            lost = self._conflict(self._open(), changes, self.now(now))
+            lost = self._conflict(self._open(), changes, self._validation.now(now))
         time.sleep(GAP)
         return [None] if lost else super().write([replace(changes[0], version=None)], now=now)
 

@@ -8,9 +8,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from holdfast.clock import Clock
-from holdfast.drivers.contract import Feature, Inspection, JobFilter, Page
+from holdfast.drivers.contract import Feature, Inspection, JobFilter, Page, Registry
 from holdfast.drivers.memory.driver import Memory
 from holdfast.drivers.memory.space import Dedupe, Row, Space
+from holdfast.drivers.validation import Validation
 from holdfast.errors import InvalidInput, LeaseError, LedgerTrimmed
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation, is_expired
@@ -27,7 +28,7 @@ class DedupeRaces(Faulty):
 
     def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
         """Look, pause, insert what was not there."""
-        self.check_enqueue(jobs)
+        self._validation.check_enqueue(jobs)
         keys = [(job.queue, job.idempotency_key) for job in jobs if job.idempotency_key is not None]
         with self._changed:
             fresh = [key for key in keys if key not in self._space.dedupe]
@@ -95,7 +96,7 @@ class EnqueuesHalf(Faulty):
 
     def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
         """One by one."""
-        self.now(now)
+        self._validation.now(now)
         return [answer for job in jobs for answer in super(EnqueuesHalf, self).enqueue([job], now=now)]
 
 
@@ -171,12 +172,15 @@ class LedgerTrimmedSilently(Faulty):
             return super().ledger(None, limit)
 
 
+class _ForgetsReaders(Validation):
+    def retention(self, registry: Registry, *, ended_for: int, ledger_for: int, now: int | None) -> tuple[int, int]:
+        return ended_for, ledger_for
+
+
 class TrimDoesNotWait(Faulty):
     """Retention removes what a registered reader has not read."""
 
-    def kept_for(self, ended_for: int, ledger_for: int, now: int | None) -> tuple[int, int]:
-        """As asked, whoever reads."""
-        return ended_for, ledger_for
+    validation = _ForgetsReaders
 
 
 # Cancels, notes, spaces, the door --------------------------------------------------------------------------------
@@ -192,7 +196,7 @@ class CancelEndsTheRunning(Faulty):
             for number, job_id in enumerate(job_ids):
                 row = self._space.rows.get(job_id)
                 if row is not None and row.job.state is State.INFLIGHT:
-                    self._reap(self._space, [row], self.now(now))
+                    self._reap(self._space, [row], self._validation.now(now))
                     answers[number] = row.job.state
         return answers
 
@@ -261,9 +265,9 @@ class LeasesWhatExisted(Faulty):
         answers = self.enqueue(jobs, now=now)
         with self._changed:
             rows = [self._space.rows[answer.id] for answer in answers]
-            at = self.now(now)
+            at = self._validation.now(now)
             return answers, self._lease(
-                self._space, [row for row in rows if not row.job.state.ended], at, at + lease_for, worker
+                self._space, [row for row in rows if not row.job.state.has_ended], at, at + lease_for, worker
             )
 
 
@@ -290,12 +294,15 @@ class SpacesLeak(Faulty):
         super().__init__(clock, caller_clock=caller_clock, memory=memory)
 
 
+class _TakesAnyInstant(Validation):
+    def caller_now(self, given: int | None) -> int | None:
+        return given
+
+
 class TrustsEveryClock(Faulty):
     """A caller's clock is honoured by every store."""
 
-    def now(self, given: int | None) -> int:
-        """The caller's instant, if there is one."""
-        return self._read_clock() if given is None else given
+    validation = _TakesAnyInstant
 
 
 class NeverCloses(Faulty):
@@ -305,20 +312,27 @@ class NeverCloses(Faulty):
         """Nothing."""
 
 
+class _ChecksOnlyTheState(Validation):
+    def check_enqueue(self, jobs: Sequence[JobRecord]) -> None:
+        if any(job.state is not State.READY for job in jobs):
+            raise InvalidInput("state", wanted="ready", got="another")
+
+
 class LeavesTheDoorOpen(Faulty):
     """Records are stored as they come."""
 
-    def check_enqueue(self, jobs: Sequence[JobRecord]) -> None:
-        """Only what would break the store itself."""
-        if any(job.state is not State.READY for job in jobs):
-            raise InvalidInput("state", wanted="ready", got="another")
+    validation = _ChecksOnlyTheState
+
+
+class _RequiresNothing(Validation):
+    def require(self, feature: Feature) -> None:
+        """Accept every feature."""
 
 
 class Pretends(Faulty):
     """What the driver declined is accepted and ignored."""
 
-    def need(self, feature: Feature) -> None:
-        """Whatever it is."""
+    validation = _RequiresNothing
 
 
 FAULTY: tuple[type[Faulty], ...] = (

@@ -1,10 +1,10 @@
-"""A small model of the contract, slow and plain on purpose: what a driver is compared with, call by call.
+"""A small model of the contract, slow and simple on purpose. Drivers are compared with it, call by call.
 
-It shares no decision with any driver: every rule is written out again from the laws, and every question is
-answered by looking through all jobs. One space, an explicit ``now``, no checks at the door, no offsets, no halting.
+The oracle shares no decision with any driver: every rule is written again from the laws, and every call looks at all
+jobs. It models one space and takes an explicit ``now``. It does not model validation, offsets and halted domains.
 """
 
-from holdfast.testing.drivers.oracle.facts import Kept
-from holdfast.testing.drivers.oracle.tools import Oracle
+from holdfast.testing.drivers.oracle.oracle import Oracle
+from holdfast.testing.drivers.oracle.state import OracleJob
 
-__all__ = ["Kept", "Oracle"]
+__all__ = ["Oracle", "OracleJob"]

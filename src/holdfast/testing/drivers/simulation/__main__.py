@@ -1,4 +1,4 @@
-"""Many seeds from the command line; the first one that breaks a law is told how to be replayed."""
+"""Run many seeds of the simulation; stop at the first seed that breaks a law and print how to replay it."""
 
 # ruff: noqa: T201 - a program for the command line
 
@@ -12,23 +12,25 @@ from collections.abc import Callable
 from holdfast.clock import monotonic
 from holdfast.connect import connect
 from holdfast.drivers.contract import Store
-from holdfast.testing.drivers.simulation.run import STEPS, Report, memory, simulate
+from holdfast.testing.drivers.simulation.run import DEFAULT_STEPS, SimulationReport, open_memory_store, simulate
+
+MEMORY_URL = "memory://"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the seeds asked for; gives 1 if one of them failed."""
+    """Run the seeds; return 1 if one of them failed."""
     options = _parser().parse_args(arguments)
-    opened = _spaces(options.store)
+    open_store = _store_opener(options.store)
     seeds = range(options.first, options.first + options.seeds) if options.seed is None else [options.seed]
-    began = monotonic()
+    started = monotonic()
     for seed in seeds:
-        report = simulate(seed, steps=options.steps, open_store=opened)
+        report = simulate(seed, steps=options.steps, open_store=open_store)
         if options.trace:
             print(*report.trace, sep="\n")
         if report.failure is not None:
-            print(_replay(report, options.store))
+            print(_failure_text(report, options.store))
             return 1
-    seconds = monotonic() - began
+    seconds = monotonic() - started
     count = len(seeds)
     print(
         f"{count} seeds, {count * options.steps} steps, {seconds:.1f} s "
@@ -39,37 +41,38 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m holdfast.testing.drivers.simulation", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=2000, help="how many (default: 2000)")
-    parser.add_argument("--first", type=int, default=0, help="the first of them (default: 0)")
-    parser.add_argument("--seed", type=int, help="only this one")
-    parser.add_argument("--steps", type=int, default=STEPS, help=f"acts in each (default: {STEPS})")
+    parser.add_argument("--seeds", type=int, default=2000, help="number of seeds (default: 2000)")
+    parser.add_argument("--first", type=int, default=0, help="the first seed (default: 0)")
+    parser.add_argument("--seed", type=int, help="run only this seed")
+    parser.add_argument("--steps", type=int, default=DEFAULT_STEPS, help=f"actions per seed (default: {DEFAULT_STEPS})")
     parser.add_argument("--trace", action="store_true", help="print every event")
-    parser.add_argument("--store", default="memory://", help="the URL of a store (default: memory://)")
+    parser.add_argument("--store", default=MEMORY_URL, help=f"the URL of a store (default: {MEMORY_URL})")
     return parser
 
 
-def _spaces(url: str) -> Callable[[], Store]:
-    """A space of its own for each seed and each run, so that a store that outlives the run can be used again."""
-    if url == "memory://":
-        return memory
+def _store_opener(url: str) -> Callable[[], Store]:
+    """Return a function that opens a new space for each seed, so that a persistent store can be used many times."""
+    if url == MEMORY_URL:
+        return open_memory_store
     store = connect(url, caller_clock=True)
-    run = secrets.token_hex(4)
-    opened = 0
+    run_id = secrets.token_hex(4)
+    count = 0
 
-    def fresh() -> Store:
-        nonlocal opened
-        opened += 1
-        return store.space(f"simulation-{run}-{opened}")
+    def open_new_space() -> Store:
+        nonlocal count
+        count += 1
+        return store.space(f"simulation-{run_id}-{count}")
 
-    return fresh
+    return open_new_space
 
 
-def _replay(report: Report, store: str) -> str:
-    where = "" if store == "memory://" else f" --store {store}"
-    steps = "" if report.steps == STEPS else f" --steps {report.steps}"
+def _failure_text(report: SimulationReport, store: str) -> str:
+    store_option = "" if store == MEMORY_URL else f" --store {store}"
+    steps_option = "" if report.steps == DEFAULT_STEPS else f" --steps {report.steps}"
     return (
         f"seed {report.seed}: {report.failure}\n"
-        f"replay: python -m holdfast.testing.drivers.simulation --seed {report.seed}{steps}{where} --trace"
+        f"replay: python -m holdfast.testing.drivers.simulation "
+        f"--seed {report.seed}{steps_option}{store_option} --trace"
     )
 
 

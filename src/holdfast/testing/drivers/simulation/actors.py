@@ -1,4 +1,4 @@
-"""Those who use the store, and how they fail: each ``act`` is one thing that one of them does, as the dice say."""
+"""The users of the store and how they fail. Each call of ``act`` is one action that the random source chooses."""
 
 from __future__ import annotations
 
@@ -8,190 +8,192 @@ from holdfast.clock import MILLISECOND, MINUTE, SECOND
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
-from holdfast.testing.drivers.simulation.world import QUEUES, World
+from holdfast.testing.drivers.simulation.environment import QUEUES, Environment
 
 TYPES = ("send", "build")
 DOMAINS = (None, None, None, "d1", "d2")
 KEYS = (None, None, "k1", "k2", "k3")
-MOST_JOBS = 40  # then producers only repeat themselves, so that a run stays small whatever the dice say
+MAX_JOBS = 40  # then producers only repeat old batches, which keeps a run small
 
 
 class Actor(Protocol):
-    """Anybody with a turn."""
+    """A user of the store."""
 
-    def act(self, world: World) -> None:
-        """Do one thing."""
+    def act(self, environment: Environment) -> None:
+        """Do one action."""
         ...
 
 
 class Producer:
-    """Sends new jobs, and whole batches again whose answer was lost."""
+    """Enqueues new jobs, and repeats batches whose answer was lost."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
         self.unanswered: list[list[JobRecord]] = []
 
-    def act(self, world: World) -> None:
-        """Enqueue, or repeat."""
-        dice = world.dice
-        if self.unanswered and (dice.chance(0.5) or len(world.ids) >= MOST_JOBS):
-            world.enqueue(self.unanswered.pop(dice.below(len(self.unanswered))))
-        elif len(world.ids) < MOST_JOBS:
-            batch = [self._record(world) for _ in range(dice.pick((1, 1, 2, 3)))]
-            if dice.chance(0.1):
+    def act(self, environment: Environment) -> None:
+        """Enqueue a new batch, or repeat an old one."""
+        rng = environment.rng
+        if self.unanswered and (rng.chance(0.5) or len(environment.job_ids) >= MAX_JOBS):
+            environment.enqueue(self.unanswered.pop(rng.below(len(self.unanswered))))
+        elif len(environment.job_ids) < MAX_JOBS:
+            batch = [self._record(environment) for _ in range(rng.pick((1, 1, 2, 3)))]
+            if rng.chance(0.1):
                 batch.append(batch[0])
-            world.enqueue(batch)
-            if dice.chance(0.3):
+            environment.enqueue(batch)
+            if rng.chance(0.3):
                 self.unanswered.append(batch)
 
-    def _record(self, world: World) -> JobRecord:
-        dice = world.dice
-        job_id = f"{self.prefix}{len(world.ids)}"
-        world.ids.append(job_id)
+    def _record(self, environment: Environment) -> JobRecord:
+        rng = environment.rng
+        job_id = f"{self.prefix}{len(environment.job_ids)}"
+        environment.job_ids.append(job_id)
         return JobRecord(
             id=job_id,
-            type=dice.pick(TYPES),
-            queue=dice.pick(QUEUES),
-            payload=dice.pick((b"1", b"2")),
-            priority=dice.pick((0, 0, 0, 5, 9)),
-            run_at=world.now + dice.below(5 * SECOND) if dice.chance(0.2) else None,
-            created_at=world.now,
-            max_attempts=dice.pick((1, 2, 3, 25)),
-            max_crashes=dice.pick((2, 3, None)),
-            idempotency_key=dice.pick(KEYS),
-            domain=dice.pick(DOMAINS),
+            type=rng.pick(TYPES),
+            queue=rng.pick(QUEUES),
+            payload=rng.pick((b"1", b"2")),
+            priority=rng.pick((0, 0, 0, 5, 9)),
+            run_at=environment.now + rng.below(5 * SECOND) if rng.chance(0.2) else None,
+            created_at=environment.now,
+            max_attempts=rng.pick((1, 2, 3, 25)),
+            max_crashes=rng.pick((2, 3, None)),
+            idempotency_key=rng.pick(KEYS),
+            domain=rng.pick(DOMAINS),
         )
 
 
 class Worker:
-    """Reserves, beats, settles; dies, stalls, hears no answer, and comes back with leases that are long over."""
+    """Reserves, extends and settles; dies, stalls, loses answers, and settles leases that have expired."""
 
     def __init__(self, name: str, queues: tuple[str, ...]) -> None:
         self.name = name
         self.queues = queues
         self.leases: list[Lease] = []
         self.unanswered: list[list[Settlement]] = []
-        self.idle = False
+        self.is_idle = False
 
-    def act(self, world: World) -> None:
-        """The next thing, by chance."""
-        dice = world.dice
-        chance = dice.random()
-        if self.idle and chance < 0.5:
-            self.idle = False  # nothing was there: it looks again only after a while
+    def act(self, environment: Environment) -> None:
+        """Do the next action, by chance."""
+        chance = environment.rng.random()
+        if self.is_idle and chance < 0.5:
+            self.is_idle = False  # the queue was empty: poll again only after a while
         elif self.unanswered and chance < 0.3:
-            world.settle(self.name, self.unanswered.pop())
+            environment.settle(self.name, self.unanswered.pop())
         elif not self.leases or chance < 0.4:
-            self._reserve(world)
+            self._reserve(environment)
         elif chance < 0.5:
-            self._beat(world)
+            self._extend(environment)
         elif chance < 0.57:
-            self._die(world)
+            self._die(environment)
         elif chance < 0.67:
-            pass  # slow: it holds its leases while time goes by, and settles late
+            pass  # a slow worker: its leases may expire before it settles them
         else:
-            self._settle(world)
+            self._settle(environment)
 
-    def _reserve(self, world: World) -> None:
-        dice = world.dice
-        taken = world.reserve(
+    def _reserve(self, environment: Environment) -> None:
+        rng = environment.rng
+        reservations = environment.reserve(
             self.name,
             self.queues,
-            limit=dice.pick((1, 2, 3)),
-            lease_for=dice.between(MILLISECOND, 6 * SECOND),
-            types=dice.pick((None, None, None, list(TYPES[:1]))),
+            limit=rng.pick((1, 2, 3)),
+            lease_for=rng.between(MILLISECOND, 6 * SECOND),
+            types=rng.pick((None, None, None, list(TYPES[:1]))),
         )
-        self.idle = not taken
-        if dice.chance(0.05):  # the answer never arrives: nobody knows these leases, they must expire
+        self.is_idle = not reservations
+        if rng.chance(0.05):  # the answer is lost: no worker knows these leases, so they must expire
             return
-        self.leases += [reservation.lease for reservation in taken]
+        self.leases += [reservation.lease for reservation in reservations]
 
-    def _beat(self, world: World) -> None:
-        at = world.dice.below(len(self.leases))
-        beaten = world.extend(self.name, self.leases[at], world.dice.between(MILLISECOND, 6 * SECOND))
-        if beaten is not None:
-            self.leases[at] = beaten
-        elif world.dice.chance(0.5):  # the rest do not believe it, and settle all the same
-            del self.leases[at]
+    def _extend(self, environment: Environment) -> None:
+        index = environment.rng.below(len(self.leases))
+        lease_for = environment.rng.between(MILLISECOND, 6 * SECOND)
+        lease = environment.extend(self.name, self.leases[index], lease_for)
+        if lease is not None:
+            self.leases[index] = lease
+        elif environment.rng.chance(0.5):  # otherwise the worker ignores the refusal and settles later
+            del self.leases[index]
 
-    def _die(self, world: World) -> None:
-        """A new process takes the name; the old one may only have looked dead."""
-        world.lost_leases += self.leases
+    def _die(self, environment: Environment) -> None:
+        """A new process takes over the name; the old process may still be running."""
+        environment.lost_leases += self.leases
         self.leases = []
         self.unanswered = []
-        if world.dice.chance(0.3):
-            world.reap(worker=self.name)
+        if environment.rng.chance(0.3):
+            environment.reap(worker=self.name)
 
-    def _settle(self, world: World) -> None:
-        dice = world.dice
-        count = dice.pick((1, 1, len(self.leases)))
-        ending, self.leases = self.leases[:count], self.leases[count:]
-        batch = [settlement(world, lease) for lease in ending]
-        if dice.chance(0.05):
+    def _settle(self, environment: Environment) -> None:
+        rng = environment.rng
+        count = rng.pick((1, 1, len(self.leases)))
+        settled, self.leases = self.leases[:count], self.leases[count:]
+        batch = [make_settlement(environment, lease) for lease in settled]
+        if rng.chance(0.05):
             batch.append(batch[0])
-        world.settle(self.name, batch)
-        if dice.chance(0.2):
+        environment.settle(self.name, batch)
+        if rng.chance(0.2):
             self.unanswered.append(batch)
-        world.lost_leases += ending
+        environment.lost_leases += settled
 
 
-class Ghost:
-    """Processes that were given up: they settle and extend with leases that others may have got since."""
+class StaleWorker:
+    """A process that is believed dead: it extends and settles leases whose jobs other workers may have now."""
 
-    def act(self, world: World) -> None:
-        """Any verb with any lease that somebody once had."""
-        if not world.lost_leases:
+    NAME = "stale"
+
+    def act(self, environment: Environment) -> None:
+        """Extend or settle any lease that a worker has lost."""
+        if not environment.lost_leases:
             return
-        dice = world.dice
-        lease = dice.pick(world.lost_leases)
-        if dice.chance(0.2):
-            world.extend("ghost", lease, MINUTE)
+        rng = environment.rng
+        lease = rng.pick(environment.lost_leases)
+        if rng.chance(0.2):
+            environment.extend(self.NAME, lease, MINUTE)
         else:
-            world.settle("ghost", [settlement(world, lease)])
+            environment.settle(self.NAME, [make_settlement(environment, lease)])
 
 
 class Operator:
-    """Acts on jobs and queues without asking what they are doing."""
+    """Cancels, requeues, purges, pauses, trims and reaps without looking at the state of the jobs."""
 
-    def act(self, world: World) -> None:
-        """One tool."""
-        dice = world.dice
-        tool = dice.below(8)
-        if tool < 4 and not world.ids:
+    def act(self, environment: Environment) -> None:
+        """Make one call."""
+        rng = environment.rng
+        choice = rng.below(8)
+        if choice < 4 and not environment.job_ids:
             return
-        if tool == 0:
-            world.cancel(self._some(world))
-        elif tool in (1, 2):
-            world.requeue(self._some(world))
-        elif tool == 3:
-            world.purge(self._some(world)[:1])
-        elif tool == 4:
-            world.pause(dice.pick(QUEUES), dice.pick((0, SECOND, MINUTE)))
-        elif tool == 5:
-            world.trim()
+        if choice == 0:
+            environment.cancel(self._some_ids(environment))
+        elif choice in (1, 2):
+            environment.requeue(self._some_ids(environment))
+        elif choice == 3:
+            environment.purge(self._some_ids(environment)[:1])
+        elif choice == 4:
+            environment.pause(rng.pick(QUEUES), rng.pick((0, SECOND, MINUTE)))
+        elif choice == 5:
+            environment.trim()
         else:
-            world.reap(dice.pick((None, QUEUES[:1])))
+            environment.reap(rng.pick((None, QUEUES[:1])))
 
-    def _some(self, world: World) -> list[str]:
-        return [world.dice.pick(world.ids) for _ in range(world.dice.pick((1, 2, 4)))]
+    def _some_ids(self, environment: Environment) -> list[str]:
+        return [environment.rng.pick(environment.job_ids) for _ in range(environment.rng.pick((1, 2, 4)))]
 
 
-def settlement(world: World, lease: Lease) -> Settlement:
-    """One of the four, an ack more often than the others."""
-    dice = world.dice
-    match dice.pick(("ack", "ack", "ack", "retry", "retry", "release", "fail")):
+def make_settlement(environment: Environment, lease: Lease) -> Settlement:
+    """Return one of the four settlements; an ack is the most frequent."""
+    rng = environment.rng
+    match rng.pick(("ack", "ack", "ack", "retry", "retry", "release", "fail")):
         case "ack":
             return Ack(lease)
         case "retry":
-            return Retry(lease, delay=dice.pick((0, dice.below(3 * SECOND))), error="boom")
+            return Retry(lease, delay=rng.pick((0, rng.below(3 * SECOND))), error="boom")
         case "release":
-            return Release(lease, delay=dice.pick((0, 0, SECOND)), budget=dice.pick((MINUTE, 10 * SECOND)))
+            return Release(lease, delay=rng.pick((0, 0, SECOND)), budget=rng.pick((MINUTE, 10 * SECOND)))
         case _:
-            return Fail(lease, reason="told to")
+            return Fail(lease, reason="failed by the simulation")
 
 
-def cast(seed: int) -> list[Actor]:
-    """Everybody, as often as they get a turn."""
+def make_actors(seed: int) -> list[Actor]:
+    """Return the actors; an actor that is in the list several times acts more often."""
     workers = [Worker("ada", QUEUES), Worker("bob", QUEUES), Worker("cyd", QUEUES[:1])]
     producers = [Producer(f"s{seed}a-"), Producer(f"s{seed}b-")]
-    return [*workers, *workers, *workers, *producers, Ghost(), Operator()]
+    return [*workers, *workers, *workers, *producers, StaleWorker(), Operator()]

@@ -1,4 +1,4 @@
-"""Chance, from a seed."""
+"""Random choices from a seed."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class Dice(Random):
-    """``choice`` and ``randrange`` for small ranges, several times quicker than the exact ones they replace."""
+class RandomSource(Random):
+    """Random choices for small ranges, several times faster than the exact ``choice`` and ``randrange``."""
 
     def pick(self, options: Sequence[T]) -> T:
-        """One of the options."""
+        """Return one of the options."""
         return options[int(self.random() * len(options))]
 
     def below(self, end: int) -> int:
-        """From 0 to just below ``end``."""
+        """Return a number from 0 to ``end - 1``."""
         return int(self.random() * end)
 
     def between(self, start: int, end: int) -> int:
-        """From ``start`` to just below ``end``."""
+        """Return a number from ``start`` to ``end - 1``."""
         return start + int(self.random() * (end - start))
 
     def chance(self, probability: float) -> bool:
-        """True so often."""
+        """Return True with this probability."""
         return self.random() < probability

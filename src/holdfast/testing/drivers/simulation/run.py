@@ -1,4 +1,4 @@
-"""One seed, one story: the same seed tells the same story, event by event."""
+"""Run one seed. The same seed gives the same run, event by event."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 
 from holdfast.connect import connect
 from holdfast.drivers.contract import Store
-from holdfast.testing.drivers.simulation.actors import cast
+from holdfast.testing.drivers.simulation.actors import make_actors
 from holdfast.testing.drivers.simulation.checker import Violation
-from holdfast.testing.drivers.simulation.world import World
+from holdfast.testing.drivers.simulation.environment import Environment
 
-STEPS = 100
+DEFAULT_STEPS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """How one seed went; ``failure`` is None or what was broken, ``digest`` is that of the whole trace."""
+class SimulationReport:
+    """The result of one seed; ``failure`` is None or the broken law, ``digest`` is the hash of the trace."""
 
     seed: int
     steps: int
@@ -27,29 +27,31 @@ class Report:
     failure: str | None = None
 
 
-def memory() -> Store:
-    """The store of a simulation that names no other."""
+def open_memory_store() -> Store:
+    """Open the default store of a simulation."""
     return connect("memory://", caller_clock=True)
 
 
-def simulate(seed: int, *, steps: int = STEPS, open_store: Callable[[], Store] = memory) -> Report:
-    """Let everybody act ``steps`` times in an order that the seed decides, drain what is left, and judge it all.
+def simulate(
+    seed: int, *, steps: int = DEFAULT_STEPS, open_store: Callable[[], Store] = open_memory_store
+) -> SimulationReport:
+    """Let the actors act ``steps`` times in an order that the seed decides, drain the queues and check the final state.
 
-    ``open_store`` gives an empty space, opened with ``caller_clock=True``. Nothing is raised for a broken law, nor for
-    an error in the driver: both are in the report.
+    ``open_store`` returns an empty space, opened with ``caller_clock=True``. A broken law or an error of the driver is
+    not raised; it is in the report.
     """
-    world = World(open_store(), seed)
-    actors = cast(seed)
+    environment = Environment(open_store(), seed)
+    actors = make_actors(seed)
     failure = None
     try:
         for _ in range(steps):
-            world.pass_time()
-            world.dice.choice(actors).act(world)
-        world.drain()
+            environment.pass_time()
+            environment.rng.choice(actors).act(environment)
+        environment.drain()
     except Violation as violation:
         failure = str(violation)
-    except Exception as error:  # noqa: BLE001 - whatever a driver raises here is a finding, and the trace leads to it
+    except Exception as error:  # noqa: BLE001 - any error that a driver raises is a failure of the run
         where = traceback.extract_tb(error.__traceback__)[-1]
         failure = f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})"
-    digest = hashlib.blake2b("\n".join(world.trace).encode(), digest_size=16).hexdigest()
-    return Report(seed=seed, steps=steps, digest=digest, trace=world.trace, failure=failure)
+    digest = hashlib.blake2b("\n".join(environment.trace).encode(), digest_size=16).hexdigest()
+    return SimulationReport(seed=seed, steps=steps, digest=digest, trace=environment.trace, failure=failure)

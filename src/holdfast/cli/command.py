@@ -1,0 +1,127 @@
+"""The click classes of every command: shared options anywhere on the line, and every failure as one line and a code."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from holdfast.cli.output import escape_control_characters
+from holdfast.cli.session import CommandFailed, ExitCode, Session
+from holdfast.errors import ConnectError, HoldfastError, InvalidInput, StoreError
+from holdfast.settings import FILE_NAME
+
+
+class Command(click.Command):
+    """A command that accepts the shared options too, so that their place on the line does not matter."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params += _shared_options()
+
+
+class Group(click.Group):
+    """A group of commands that accepts the shared options."""
+
+    command_class = Command
+    group_class = type
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params += _shared_options()
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's own signature
+        """Return the commands in the order in which they were added: common commands first."""
+        return list(self.commands)
+
+
+class Root(Group):
+    """``holdfast`` itself: reports every failure as one line and an exit code."""
+
+    def run(self, arguments: Sequence[str] | None = None) -> int:
+        """Run one command and return its exit code; raises nothing."""
+        session = Session()
+        try:
+            super().main(arguments, prog_name="holdfast", standalone_mode=False, obj=session)
+            sys.stdout.flush()
+            return ExitCode.OK
+        except Exception as error:  # noqa: BLE001 - the outermost handler; --debug shows the traceback
+            return _report(session, error)
+        except KeyboardInterrupt:
+            return ExitCode.INTERRUPTED
+        finally:
+            session.close()
+
+    def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> Any:
+        """Run and exit: click's own entry point, which its test runner uses."""
+        sys.exit(self.run(args))
+
+
+def _shared_options() -> list[click.Parameter]:
+    stored: dict[str, Any] = {"expose_value": False, "callback": _store_option}
+    return [
+        click.Option(["--url"], metavar="URL", help="The store, e.g. sqlite:///jobs.db.", **stored),
+        click.Option(["--space"], metavar="NAME", help="The space (tenant) in the store.", **stored),
+        click.Option(
+            ["--config"],
+            metavar="FILE",
+            help=f"The settings file; by default {FILE_NAME} here or above.",
+            **stored,
+        ),
+        click.Option(["--debug"], is_flag=True, help="Show a traceback when something fails.", **stored),
+    ]
+
+
+def _store_option(context: click.Context, option: click.Parameter, value: Any) -> None:
+    session = context.find_object(Session)
+    if value is None or value is False or session is None:
+        return
+    match option.name:
+        case "debug":
+            session.debug = True
+        case "config":
+            session.config = Path(value)
+        case str(name):
+            session.given[name] = value
+
+
+def _report(session: Session, error: Exception) -> int:
+    """Print one line about the failure and return the exit code."""
+    match error:
+        case click.exceptions.Abort():
+            return ExitCode.INTERRUPTED
+        case click.exceptions.NoArgsIsHelpError():
+            error.show()
+            return ExitCode.USAGE
+        case OSError(errno=errno.EPIPE):
+            # The reader of the pipe has exited. Python's flush at exit must not fail a second time.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return ExitCode.FAILED
+    code, text = _code_and_text(error)
+    if session.debug and not isinstance(error, CommandFailed):
+        sys.stderr.write(session.without_secrets("".join(traceback.format_exception(error))))
+    if text:
+        sys.stderr.write(f"holdfast: {escape_control_characters(session.without_secrets(text))}\n")
+    return code
+
+
+def _code_and_text(error: Exception) -> tuple[ExitCode, str]:
+    match error:
+        case CommandFailed():
+            return error.code, str(error)
+        case click.ClickException():
+            return ExitCode.USAGE, error.format_message()
+        case StoreError():
+            return ExitCode.UNAVAILABLE, str(error)
+        case InvalidInput() | ConnectError():
+            return ExitCode.USAGE, str(error)
+        case HoldfastError():
+            return ExitCode.FAILED, str(error)
+        case _:
+            return ExitCode.FAILED, f"{type(error).__name__}: {error} (a bug in Holdfast; --debug shows where)"

@@ -1,0 +1,109 @@
+"""The public API for authors of drivers, and for programs that call a store directly.
+
+A driver implements ``Driver``, ``Admin`` and ``Registry``, which together are ``Store``. It checks arguments with
+``Validation`` and takes decisions from the pure functions below, so that every driver decides the same way.
+``holdfast.testing.drivers`` checks a driver against the contract.
+
+Instants and durations are integer microseconds. ``Retry`` here is the settlement; ``holdfast.Retry`` is what a handler
+raises or returns.
+"""
+
+from holdfast.clock import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND, Clock, ManualClock, SystemClock
+from holdfast.drivers.contract import (
+    Admin,
+    Capabilities,
+    Driver,
+    Durability,
+    Feature,
+    Inspection,
+    JobFilter,
+    JobScan,
+    LeasedEnqueue,
+    LedgerScan,
+    Page,
+    QueueCounts,
+    Registry,
+    Store,
+    Trimmed,
+)
+from holdfast.drivers.enqueue_only import EnqueueOnly
+from holdfast.drivers.settle_one import ack, fail, release, retry
+from holdfast.drivers.validation import Validation
+from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS, Column, Kind
+from holdfast.model.job import JobRecord, State
+from holdfast.model.job_batch import JobBatch
+from holdfast.model.lease import Enqueued, Lease, Note, Reservation, is_expired, make_tokens, token_bytes
+from holdfast.model.ledger import Ending, LedgerRow
+from holdfast.model.order import Capacity, Lane, Limit, pick
+from holdfast.model.queue_settings import Bucket, QueueSettings
+from holdfast.model.registry import Change, Entry
+from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
+from holdfast.model.transition import HeldJob, Transition, after_expiry, after_settlement, is_repeat, refusal
+
+__all__ = [
+    "DAY",
+    "HOUR",
+    "JOB_COLUMNS",
+    "LEDGER_COLUMNS",
+    "MICROSECOND",
+    "MILLISECOND",
+    "MINUTE",
+    "SECOND",
+    "Ack",
+    "Admin",
+    "Bucket",
+    "Capabilities",
+    "Capacity",
+    "Change",
+    "Clock",
+    "Column",
+    "Driver",
+    "Durability",
+    "Ending",
+    "EnqueueOnly",
+    "Enqueued",
+    "Entry",
+    "Fail",
+    "Feature",
+    "HeldJob",
+    "Inspection",
+    "JobBatch",
+    "JobFilter",
+    "JobRecord",
+    "JobScan",
+    "Kind",
+    "Lane",
+    "Lease",
+    "LeasedEnqueue",
+    "LedgerRow",
+    "LedgerScan",
+    "Limit",
+    "ManualClock",
+    "Note",
+    "Page",
+    "QueueCounts",
+    "QueueSettings",
+    "Registry",
+    "Release",
+    "Reservation",
+    "Retry",
+    "Settlement",
+    "State",
+    "Store",
+    "SystemClock",
+    "Transition",
+    "Trimmed",
+    "Validation",
+    "ack",
+    "after_expiry",
+    "after_settlement",
+    "fail",
+    "is_expired",
+    "is_repeat",
+    "make_tokens",
+    "pick",
+    "refusal",
+    "release",
+    "retry",
+    "token_bytes",
+]

@@ -1,0 +1,124 @@
+"""Conversions between values and table columns that the SQL drivers share."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.drivers.contract import QueueCounts
+from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS, names_of
+from holdfast.model.fast_construction import compile_reader
+from holdfast.model.job import JobRecord, State
+from holdfast.model.ledger import Ending, LedgerRow
+from holdfast.model.queue_settings import OnExhausted, QueueSettings
+from holdfast.model.registry import Entry
+
+Row = tuple[Any, ...]
+
+DIGEST_BYTES = 16
+
+_encode = msgspec.json.Encoder().encode
+_decode_meta = msgspec.json.Decoder(dict[str, Any]).decode
+_STATES = {state.value: state for state in State}
+_ENDINGS = {ending.value: ending for ending in Ending}
+
+
+def to_json(values: Iterable[object]) -> str:
+    """Return a list of any length as one JSON parameter."""
+    return _encode(list(values)).decode()
+
+
+def pack_meta(meta: Mapping[str, object]) -> bytes | None:
+    """Return ``meta`` as JSON, None if it is empty: most jobs have no meta, and NULL takes no space."""
+    return _encode(meta) if meta else None
+
+
+def unpack_meta(meta: bytes | None) -> dict[str, Any]:
+    """Return what ``pack_meta`` packed."""
+    return {} if meta is None else _decode_meta(meta)
+
+
+def digest_of(payload: bytes) -> bytes:
+    """Return a digest that tells payloads apart after the row of the job has been removed."""
+    return hashlib.blake2b(payload, digest_size=DIGEST_BYTES).digest()
+
+
+def job_reader(*, before: int = 0, after: int = 0) -> Callable[[Sequence[Any]], JobRecord]:
+    """Return a function that reads the job, in any state, in a row of ``{job_columns}``.
+
+    The row has ``before`` further columns in front of these, and ``after`` behind them.
+    """
+    return compile_reader(
+        JobRecord,
+        ["_"] * before + [*names_of(JOB_COLUMNS)] + ["_"] * after,
+        converters={"meta": unpack_meta, "state": _STATES.__getitem__},
+    )
+
+
+def ledger_row_reader(*, before: int = 0, after: int = 0) -> Callable[[Sequence[Any]], LedgerRow]:
+    """Return a function that reads the ledger row in a row of ``{ledger_columns}``; see ``job_reader``."""
+    return compile_reader(
+        LedgerRow,
+        ["_"] * before + [*names_of(LEDGER_COLUMNS)] + ["_"] * after,
+        converters={"ending": _ENDINGS.__getitem__, "state": _STATES.get},
+    )
+
+
+SETTINGS_COLUMNS = ("paused_until", "max_inflight", "rate", "burst", "on_exhausted", "dedupe_window")
+
+
+def pack_settings(settings: QueueSettings) -> Row:
+    """Return the values of ``SETTINGS_COLUMNS``."""
+    return (
+        settings.paused_until,
+        settings.max_inflight,
+        None if settings.rate is None else float(settings.rate),
+        settings.burst,
+        settings.on_exhausted.value,
+        settings.dedupe_window,
+    )
+
+
+def read_settings(row: Sequence[Any]) -> QueueSettings:
+    """Return the settings in a row of ``SETTINGS_COLUMNS``."""
+    paused_until, max_inflight, rate, burst, on_exhausted, dedupe_window = row
+    return QueueSettings(
+        paused_until=paused_until,
+        max_inflight=max_inflight,
+        rate=rate,
+        burst=burst,
+        on_exhausted=OnExhausted(on_exhausted),
+        dedupe_window=dedupe_window,
+    )
+
+
+def read_entry(row: Sequence[Any]) -> Entry:
+    """Return the registry entry in a row of key, value, version, expires_at."""
+    key, value, version, expires_at = row
+    return Entry(key=key, value=value, version=version, expires_at=expires_at)
+
+
+def end_of_prefix(prefix: str) -> str | None:
+    """Return a key that sorts after every key with this prefix; None for the empty prefix, which every key has."""
+    return prefix + chr(0x10FFFF) if prefix else None
+
+
+def tally_counts(rows: Iterable[Sequence[Any]]) -> list[QueueCounts]:
+    """Group rows of (queue, type, word, count) by queue and type; the word is a field of ``QueueCounts``."""
+    counted: dict[tuple[str, str], dict[str, int]] = {}
+    for queue, type_, word, count in rows:
+        counted.setdefault((queue, type_), {})[word] = count
+    return [QueueCounts(queue=queue, type=type_, **tally) for (queue, type_), tally in sorted(counted.items())]
+
+
+def mark_first_occurrences(job_ids: Sequence[str], changed: Collection[str]) -> list[bool]:
+    """Return, for each id, whether this place changed the job: of an id that is given twice, only the first did."""
+    left = set(changed)
+    answers = []
+    for job_id in job_ids:
+        answers.append(job_id in left)
+        left.discard(job_id)
+    return answers

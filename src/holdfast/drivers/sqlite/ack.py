@@ -1,0 +1,104 @@
+"""The fast path of settle: SQLite itself checks and applies the plain acks of a batch.
+
+An ack is plain if it has no writes. Acks are nearly all settlements of a healthy system; applying them by statements
+over the whole batch takes a third of the time of deciding on each of them in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from holdfast.drivers.packing import Row, to_json
+from holdfast.drivers.sqlite.domains import pass_turns
+from holdfast.drivers.sqlite.transaction import Transaction
+from holdfast.model.settlement import Ack, Settlement
+
+FIELD_BYTES = 64  # width of a field in the blobs that ``ack/insert_valid.sql`` reads; a token has at most 52 bytes
+_EMPTY_FIELD = " " * FIELD_BYTES
+
+
+def settle_plain_acks(tx: Transaction, settlements: Sequence[Settlement], written: int) -> list[int]:
+    """End the leases of valid plain acks and return the items that are left, counted from 1.
+
+    ``written`` is the last number of the ledger. A batch with two settlements for one job is left as a whole, because
+    the order of its items matters.
+    """
+    items = list(range(1, len(settlements) + 1))
+    if len({settlement.lease.job_id for settlement in settlements}) < len(items):
+        return items
+    batch = _pack(settlements)
+    parameters: dict[str, object] = {
+        "space": tx.space,
+        "now": tx.now,
+        "ids": to_json(batch.ids),
+        "tokens": "".join(batch.tokens).encode(),
+        "starts": "".join(batch.starts).encode(),
+        "width": FIELD_BYTES,
+    }
+    valid = tx.run("ack/insert_valid", parameters).rowcount
+    if not valid:
+        return items
+    if batch.results:
+        tx.run_many("ack/set_result", batch.results)
+    left = [] if valid == len(items) else _without(items, tx.run("ack/items").fetchall())
+    parameters = {"now": tx.now, "written": written}
+    tx.run("ack/insert_ledger", parameters)
+    tx.run("ack/insert_ended", parameters)
+    tx.run("ack/delete_jobs")
+    pass_turns(tx, tx.run("ack/domains").fetchall())
+    tx.run("ack/clear")
+    return left
+
+
+class _PackedAcks(NamedTuple):
+    """The columns of a batch, one field per item. An item that is not a plain ack has the empty id: no job has it."""
+
+    ids: list[str]
+    tokens: list[str]
+    starts: list[str]
+    results: list[Row]
+
+
+def _pack(settlements: Sequence[Settlement]) -> _PackedAcks:
+    """Pack the plain acks. A token that does not fit its field is not one of ours, so its item is left out."""
+    return _pack_all(settlements) or _pack_plain(settlements)
+
+
+def _pack_all(settlements: Sequence[Settlement]) -> _PackedAcks | None:
+    """Pack a batch of nothing but plain acks, column by column; None for other batches."""
+    acks = [one for one in settlements if isinstance(one, Ack) and not one.writes]
+    tokens = [one.lease.token for one in acks]
+    text = "".join(tokens)
+    fits = text.isascii() and " " not in text and max(map(len, tokens), default=0) <= FIELD_BYTES
+    if len(acks) < len(settlements) or not fits:
+        return None
+    return _PackedAcks(
+        [one.lease.job_id for one in acks],
+        [token.ljust(FIELD_BYTES) for token in tokens],
+        [_EMPTY_FIELD if one.started_at is None else str(one.started_at).ljust(FIELD_BYTES) for one in acks],
+        [(one.result, one.detail, item) for item, one in enumerate(acks, 1) if one.result is not None or one.detail],
+    )
+
+
+def _pack_plain(settlements: Sequence[Settlement]) -> _PackedAcks:
+    acks = _PackedAcks([], [], [], [])
+    for item, settlement in enumerate(settlements, 1):
+        token = settlement.lease.token
+        fits = len(token) <= FIELD_BYTES and token.isascii() and token[-1:] != " "
+        if fits and isinstance(settlement, Ack) and not settlement.writes:
+            acks.ids.append(settlement.lease.job_id)
+            acks.tokens.append(token.ljust(FIELD_BYTES))
+            acks.starts.append(str(settlement.started_at or "").ljust(FIELD_BYTES))
+            if settlement.result is not None or settlement.detail:
+                acks.results.append((settlement.result, settlement.detail, item))
+        else:
+            acks.ids.append("")
+            acks.tokens.append(_EMPTY_FIELD)
+            acks.starts.append(_EMPTY_FIELD)
+    return acks
+
+
+def _without(items: list[int], rows: list[Row]) -> list[int]:
+    settled = {item for (item,) in rows}
+    return [item for item in items if item not in settled]

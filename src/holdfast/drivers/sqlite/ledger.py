@@ -1,0 +1,64 @@
+"""Reading and trimming the ledger. A cursor is the number of the last row that was read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Any
+
+from holdfast.drivers import validation
+from holdfast.drivers.contract import Page
+from holdfast.drivers.sqlite.rows import read_ledger_row
+from holdfast.drivers.sqlite.transaction import Transaction
+from holdfast.errors import LedgerTrimmed
+from holdfast.model.ledger import LedgerRow
+
+
+def page(tx: Transaction, after: str | None, limit: int) -> Page[LedgerRow]:
+    """See ``Admin.ledger``."""
+    rows, cursor = tuples(tx, after, limit)
+    return Page([read_ledger_row(row) for row in rows], cursor)
+
+
+def tuples(tx: Transaction, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:
+    """See ``LedgerScan.ledger_tuples``. The last column is the number of the row."""
+    position = _position(tx, after)
+    rows = tx.run("ledger/page", (tx.space, position, limit)).fetchall()
+    return rows, str(rows[-1][-1] if rows else position)
+
+
+def marks(tx: Transaction, after: str | None, every: int, most: int) -> list[tuple[str, int]]:
+    """See ``LedgerScan.ledger_marks``."""
+    position = _position(tx, after)
+    found: list[tuple[str, int]] = []
+    while most > 0:
+        count = min(every, most)
+        row = tx.run("ledger/mark", (tx.space, position, count - 1)).fetchone()
+        if row is None:
+            end, rest = tx.run("ledger/rest", (tx.space, position)).fetchone()
+            return [*found, (str(end), rest)] if rest else found
+        position = row[0]
+        found.append((str(position), count))
+        most -= count
+    return found
+
+
+def _position(tx: Transaction, after: str | None) -> int:
+    if after is None:
+        return tx.ledger_trimmed
+    position = validation.ledger_position(after, tx.ledger_end())
+    if position < tx.ledger_trimmed:
+        raise LedgerTrimmed(after)
+    return position
+
+
+def trim(tx: Transaction, before: int, limit: int) -> int:
+    """Delete the oldest rows up to the first one that is too new, so that no gap arises; return how many."""
+    parameters = {"space": tx.space, "trimmed": tx.ledger_trimmed, "limit": limit}
+    oldest = tx.run("trim/find_ledger", parameters).fetchall()
+    old = [seq for seq, _ in takewhile(lambda row: row[1] <= before, oldest)]
+    if old:
+        upto = {"space": tx.space, "upto": old[-1]}
+        tx.run("trim/delete_ledger", upto)
+        tx.run("trim/set_ledger_trimmed", upto)
+    return len(old)

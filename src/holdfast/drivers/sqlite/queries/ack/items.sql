@@ -1,0 +1,2 @@
+-- The items of the batch that are valid acks.
+SELECT item FROM holdfast_acking

@@ -1,0 +1,2 @@
+-- Store the result and the detail of one ack.
+UPDATE holdfast_acking SET result = ?, detail = ? WHERE item = ?

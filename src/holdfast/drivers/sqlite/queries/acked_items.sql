@@ -1,2 +1,0 @@
--- Which items of the batch were entered.
-SELECT item FROM holdfast_acking

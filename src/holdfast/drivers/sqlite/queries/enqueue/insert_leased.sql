@@ -1,0 +1,4 @@
+-- Insert a new job that is in flight; its first attempt is counted. Never for a job that must wait first.
+INSERT INTO holdfast_jobs (fence, token, expires_at, reserved_at, worker, state,
+                           space, turn, available_at, enqueued_at, {insert_columns})
+VALUES (?, ?, ?, ?, ?, 'inflight', ?, ?, ?, ?, {insert_values})

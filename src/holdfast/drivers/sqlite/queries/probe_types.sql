@@ -1,7 +1,0 @@
--- As probe.sql, for the types a worker knows: lanes of other types are not even looked at.
-SELECT l.queue, l.type, l.priority
-  FROM json_each(:types) AS asked
- CROSS JOIN holdfast_lanes AS l ON l.space = :space AND l.queue = :queue AND l.type = asked.value
- WHERE EXISTS (SELECT 1 FROM holdfast_jobs AS j INDEXED BY holdfast_jobs_lane
-                WHERE j.space = l.space AND j.queue = l.queue AND j.type = l.type AND j.priority = l.priority
-                  AND j.state = 'ready' AND j.turn = 1 AND j.available_at <= :now)

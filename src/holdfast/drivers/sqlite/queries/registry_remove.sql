@@ -1,2 +1,0 @@
--- Remove a row.
-DELETE FROM holdfast_registry WHERE space = ? AND kind = ? AND key = ?

@@ -1,6 +1,0 @@
--- One ledger row per ended lease, read from the job before it changes.
-INSERT INTO holdfast_ledger
-SELECT :space, :written + s.item, j.id, j.type, j.queue, j.domain, j."offset", j.attempts,
-       j.fence, j.worker, j.enqueued_at, j.available_at, j.reserved_at, coalesce(s.started_at, j.started_at), :now,
-       s.ending, s.state, s.detail, s.error
-  FROM holdfast_settling AS s CROSS JOIN holdfast_jobs AS j ON j.seq = s.job

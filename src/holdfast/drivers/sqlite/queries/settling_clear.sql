@@ -1,2 +1,0 @@
--- Empty the table for the next batch (SQLite truncates: no row is visited).
-DELETE FROM holdfast_settling

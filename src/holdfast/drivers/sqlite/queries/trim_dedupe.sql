@@ -1,9 +1,0 @@
--- Idempotency keys past their window whose job is forgotten: while its row is kept it may be requeued, and then the key
--- stands for it again. Relies on holdfast_dedupe_until and both id indexes.
-DELETE FROM holdfast_dedupe
- WHERE (space, queue, key) IN
-   (SELECT d.space, d.queue, d.key FROM holdfast_dedupe AS d INDEXED BY holdfast_dedupe_until
-     WHERE d.space = :space AND d.until <= :now
-       AND NOT EXISTS (SELECT 1 FROM holdfast_jobs AS j WHERE j.space = d.space AND j.id = d.job_id)
-       AND NOT EXISTS (SELECT 1 FROM holdfast_ended AS e WHERE e.space = d.space AND e.id = d.job_id)
-     LIMIT :limit)

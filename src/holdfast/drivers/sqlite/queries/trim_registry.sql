@@ -1,4 +1,0 @@
--- Registry rows that have expired. Relies on holdfast_registry_expiry.
-DELETE FROM holdfast_registry
- WHERE rowid IN (SELECT rowid FROM holdfast_registry INDEXED BY holdfast_registry_expiry
-                  WHERE space = :space AND expires_at <= :now LIMIT :limit)

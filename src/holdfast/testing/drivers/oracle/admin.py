@@ -1,0 +1,79 @@
+"""The calls of operators: cancel, requeue, purge, trim and counts (L9)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from holdfast.drivers.contract import QueueCounts, Trimmed
+from holdfast.model.job import State
+from holdfast.model.ledger import Ending
+from holdfast.testing.drivers.oracle.registry import is_expired
+from holdfast.testing.drivers.oracle.state import OracleState
+
+
+def cancel_one(state: OracleState, job_id: str, now: int) -> State | None:
+    """End a ready job, or request that a running job stops; return the state."""
+    job = state.jobs.get(job_id)
+    if job is not None and job.state is State.READY:
+        state.end(job, Ending.CANCELLED, State.CANCELLED, now)
+    elif job is not None and job.state is State.INFLIGHT:
+        job.cancel_requested = True
+    return None if job is None else job.state
+
+
+def requeue_one(state: OracleState, job_id: str, now: int) -> bool:
+    """Add a dead or cancelled job again, behind all others; return whether it was requeued."""
+    old = state.jobs.get(job_id)
+    if old is None or old.state not in (State.DEAD, State.CANCELLED):
+        return False
+    state.end(old, Ending.REQUEUED, State.READY, now)
+    record = replace(old.record, attempts=0, crashes=0, run_at=None, dead_reason=None, dead_at=None)
+    job = state.add(record, enqueued_at=old.enqueued_at, available_at=now)
+    job.last_settlement, job.progress, job.checkpoint = old.last_settlement, old.progress, old.checkpoint
+    return True
+
+
+def purge_one(state: OracleState, job_id: str, now: int) -> bool:
+    """Remove an ended job, but not its ledger rows; return whether it was removed."""
+    job = state.jobs.get(job_id)
+    if job is None or not job.state.has_ended:
+        return False
+    state.end(job, Ending.PURGED, None, now)
+    del state.jobs[job_id]
+    return True
+
+
+def trim(state: OracleState, *, ended_for: int, ledger_for: int, now: int) -> Trimmed:
+    """Remove everything that is old enough, except dead letters."""
+    job_ids = [
+        job.record.id
+        for job in state.jobs.values()
+        if job.state in (State.DONE, State.CANCELLED) and job.ended_at is not None and now - job.ended_at >= ended_for
+    ]
+    for job_id in job_ids:
+        del state.jobs[job_id]
+    rows = len([row for row in state.ledger if now - row.ended_at >= ledger_for])
+    del state.ledger[:rows]  # rows are in the order of time, so the old rows are the first
+    state.trimmed_rows += rows
+    keys = [
+        name for name, key in state.keys.items() if not state.is_key_taken(key, now) and key.job_id not in state.jobs
+    ]
+    for name in keys:
+        del state.keys[name]
+    entries = [name for name, entry in state.registry.items() if is_expired(entry, now)]
+    for name in entries:
+        del state.registry[name]
+    return Trimmed(jobs=len(job_ids), ledger=rows, dedupe=len(keys), registry=len(entries))
+
+
+def count_jobs(state: OracleState, now: int) -> list[QueueCounts]:
+    """Return how many jobs of each queue and type are in each state."""
+    words: dict[tuple[str, str], list[str]] = {}
+    for job in state.jobs.values():
+        is_scheduled = job.state is State.READY and job.available_at > now
+        word = "scheduled" if is_scheduled else job.state.value
+        words.setdefault((job.record.queue, job.record.type), []).append(word)
+    return [
+        QueueCounts(queue=queue, type=type_, **{word: states.count(word) for word in states})
+        for (queue, type_), states in sorted(words.items())
+    ]

@@ -1,0 +1,111 @@
+"""The calls of the contract on one space of the oracle. Each item of a batch sees the effect of the items before it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from holdfast.drivers.contract import QueueCounts, Trimmed
+from holdfast.errors import LeaseError
+from holdfast.model.job import JobRecord, State
+from holdfast.model.lease import Enqueued, Lease, Note, Reservation
+from holdfast.model.queue_settings import QueueSettings
+from holdfast.model.registry import Change, Entry
+from holdfast.model.settlement import Settlement
+from holdfast.testing.drivers.oracle import admin
+from holdfast.testing.drivers.oracle.enqueue import enqueue_one
+from holdfast.testing.drivers.oracle.extend import extend_one
+from holdfast.testing.drivers.oracle.reap import reap
+from holdfast.testing.drivers.oracle.registry import apply_change, find_entry, has_expected_version
+from holdfast.testing.drivers.oracle.reserve import reserve
+from holdfast.testing.drivers.oracle.settle import settle_one
+from holdfast.testing.drivers.oracle.state import OracleState
+
+REAP_LIMIT = 1000  # leases that one reserve ends at most (L3)
+
+
+class Oracle:
+    """Answers every call as a correct driver must. ``state`` is open to comparisons."""
+
+    def __init__(self) -> None:
+        self.state = OracleState()
+
+    # Producers and workers ------------------------------------------------------------------------------------------
+
+    def enqueue(self, jobs: Sequence[JobRecord], *, now: int) -> list[Enqueued]:
+        """Return one answer per record, in order."""
+        return [enqueue_one(self.state, job, now) for job in jobs]
+
+    def reserve(
+        self,
+        queues: Sequence[str],
+        *,
+        limit: int,
+        lease_for: int,
+        worker: str = "",
+        types: Collection[str] | None = None,
+        now: int,
+    ) -> list[Reservation]:
+        """Reap, then lease the first jobs in order (L3)."""
+        self.reap(queues, now=now)
+        return reserve(self.state, queues, limit=limit, lease_for=lease_for, worker=worker, types=types, now=now)
+
+    def extend(
+        self, leases: Sequence[Lease], *, lease_for: int, notes: Mapping[str, Note] | None = None, now: int
+    ) -> list[Lease | LeaseError]:
+        """Return one answer per lease, in order."""
+        expires_at = now + lease_for
+        return [extend_one(self.state, lease, expires_at, (notes or {}).get(lease.job_id), now) for lease in leases]
+
+    def settle(self, settlements: Sequence[Settlement], *, now: int) -> list[LeaseError | None]:
+        """Return one answer per settlement, in order."""
+        return [settle_one(self.state, settlement, now) for settlement in settlements]
+
+    def reap(
+        self, queues: Sequence[str] | None = None, *, worker: str | None = None, limit: int = REAP_LIMIT, now: int
+    ) -> int:
+        """End expired leases, or all leases of a dead worker; return how many ended."""
+        return reap(self.state, queues, worker=worker, limit=limit, now=now)
+
+    # Operators ------------------------------------------------------------------------------------------------------
+
+    def cancel(self, job_ids: Sequence[str], *, now: int) -> list[State | None]:
+        """Return the state of each job after the cancel."""
+        return [admin.cancel_one(self.state, job_id, now) for job_id in job_ids]
+
+    def requeue(self, job_ids: Sequence[str], *, now: int) -> list[bool]:
+        """Return which jobs were requeued."""
+        return [admin.requeue_one(self.state, job_id, now) for job_id in job_ids]
+
+    def purge(self, job_ids: Sequence[str], *, now: int) -> list[bool]:
+        """Return which jobs were removed."""
+        return [admin.purge_one(self.state, job_id, now) for job_id in job_ids]
+
+    def trim(self, *, ended_for: int, ledger_for: int, now: int) -> Trimmed:
+        """Remove everything that is old enough, except dead letters."""
+        return admin.trim(self.state, ended_for=ended_for, ledger_for=ledger_for, now=now)
+
+    def configure(self, queue: str, settings: QueueSettings, *, type: str | None = None) -> None:
+        """Replace the settings of a queue, or of a type in it."""
+        self.state.settings[queue, type] = settings
+
+    def counts(self, *, now: int) -> list[QueueCounts]:
+        """Return how many jobs of each queue and type are in each state."""
+        return admin.count_jobs(self.state, now)
+
+    # Registry -------------------------------------------------------------------------------------------------------
+
+    def read(self, kind: str, keys: Sequence[str], *, now: int) -> list[Entry | None]:
+        """Return the rows that have not expired, in the order of the keys."""
+        return [find_entry(self.state, kind, key, now) for key in keys]
+
+    def write(self, changes: Sequence[Change], *, now: int) -> list[Entry | None]:
+        """Apply each change that expects the current version; None for a refused change."""
+        return [
+            apply_change(self.state, change, now) if has_expected_version(self.state, change, now) else None
+            for change in changes
+        ]
+
+    def scan(self, kind: str, *, now: int) -> list[Entry]:
+        """Return the rows of a kind, in the order of their keys."""
+        keys = sorted(key for kind_, key in self.state.registry if kind_ == kind)
+        return [entry for entry in self.read(kind, keys, now=now) if entry is not None]

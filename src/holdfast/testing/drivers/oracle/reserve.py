@@ -1,0 +1,92 @@
+"""Reserve: order, domains, limits and leases (L3, L4, L7, L10, L11)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from holdfast.clock import SECOND
+from holdfast.model.job import State
+from holdfast.model.lease import Lease, Reservation
+from holdfast.model.queue_settings import QueueSettings
+from holdfast.testing.drivers.oracle.state import OracleJob, OracleState, SettingsKey
+
+
+def reserve(
+    state: OracleState,
+    queues: Sequence[str],
+    *,
+    limit: int,
+    lease_for: int,
+    worker: str,
+    types: Collection[str] | None,
+    now: int,
+) -> list[Reservation]:
+    """Lease the first jobs in order that are due, have the turn of their domain and fit the limits (L3)."""
+    candidates = [
+        job
+        for job in state.jobs.values()
+        if job.state is State.READY
+        and job.record.queue in queues
+        and (types is None or job.record.type in types)
+        and job.available_at <= now
+        and _has_turn(state, job)
+    ]
+    candidates.sort(key=lambda job: (-job.record.priority, job.available_at, job.seq))  # L10
+    reservations: list[Reservation] = []
+    for job in candidates:
+        if len(reservations) < limit and _has_capacity(state, job, now):
+            reservations.append(_lease(state, job, now + lease_for, worker, now))
+    return reservations
+
+
+def _has_turn(state: OracleState, job: OracleJob) -> bool:
+    """Whether no earlier job of the same domain is still open (L11)."""
+    return job.record.domain is None or not any(
+        other.seq < job.seq
+        and not other.state.has_ended
+        and (other.record.queue, other.record.domain) == (job.record.queue, job.record.domain)
+        for other in state.jobs.values()
+    )
+
+
+def _limits(state: OracleState, job: OracleJob) -> list[tuple[SettingsKey, QueueSettings]]:
+    keys: list[SettingsKey] = [(job.record.queue, None), (job.record.queue, job.record.type)]
+    return [(key, state.settings[key]) for key in keys if key in state.settings]
+
+
+def _has_capacity(state: OracleState, job: OracleJob, now: int) -> bool:
+    for (queue, type_), settings in _limits(state, job):
+        inflight = [
+            other
+            for other in state.jobs.values()
+            if other.state is State.INFLIGHT and other.record.queue == queue and type_ in (None, other.record.type)
+        ]
+        if settings.paused_until is not None and now < settings.paused_until:
+            return False
+        if settings.max_inflight is not None and len(inflight) >= settings.max_inflight:
+            return False
+        if settings.rate is not None and _rate_level(state, (queue, type_), settings, now) < 1:
+            return False
+    return True
+
+
+def _rate_level(state: OracleState, key: SettingsKey, settings: QueueSettings, now: int) -> Fraction:
+    """Return how many jobs the rate allows now, at most the burst."""
+    assert settings.rate is not None
+    burst = Fraction(settings.burst if settings.burst is not None else max(1, math.ceil(settings.rate)))
+    level, since = state.rate_buckets.get(key, (burst, now))
+    return min(burst, level + max(0, now - since) * Fraction(settings.rate) / SECOND)
+
+
+def _lease(state: OracleState, job: OracleJob, expires_at: int, worker: str, now: int) -> Reservation:
+    for key, settings in _limits(state, job):
+        if settings.rate is not None:
+            state.rate_buckets[key] = (_rate_level(state, key, settings, now) - 1, now)
+    fence = state.next_number()
+    lease = Lease(job_id=job.record.id, token=f"{fence}.oracle", fence=fence, expires_at=expires_at)
+    job.record = replace(job.record, state=State.INFLIGHT, attempts=job.record.attempts + 1)  # L7
+    job.lease, job.worker, job.reserved_at = lease, worker, now
+    return Reservation(job=job.record, lease=lease, checkpoint=job.checkpoint)

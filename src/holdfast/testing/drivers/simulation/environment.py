@@ -1,0 +1,164 @@
+"""The environment of a simulation: every call of an actor goes through here, is written to the trace and is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.clock import DAY, MINUTE, SECOND, ManualClock
+from holdfast.drivers.contract import Store
+from holdfast.errors import LeaseError
+from holdfast.model import bounds
+from holdfast.model.job import JobRecord
+from holdfast.model.lease import Lease, Reservation
+from holdfast.model.ledger import LedgerRow
+from holdfast.model.queue_settings import QueueSettings
+from holdfast.model.settlement import Ack, Settlement
+from holdfast.testing.drivers.simulation.checker import LawChecker
+from holdfast.testing.drivers.simulation.random_source import RandomSource
+
+QUEUES = ("mail", "reports")
+
+
+class Environment:
+    """A store, a clock, a random source, a checker and the trace. Everything depends only on the seed.
+
+    A line of the trace is ``seconds actor event``. Leases are named ``job#fence``, because tokens are random, and
+    ``/attempt`` follows in a reserve. ``>`` starts the ledger rows that the call before wrote.
+    """
+
+    def __init__(self, store: Store, seed: int) -> None:
+        self.store = store
+        self.clock = ManualClock()
+        self.rng = RandomSource(seed)
+        self.checker = LawChecker()
+        self.trace: list[str] = []
+        self.job_ids: list[str] = []  # every id that a producer made
+        self.lost_leases: list[Lease] = []  # leases of processes that died, or are believed dead
+        self._cursor: str | None = None
+        self.now = self._start = self.clock.now()
+
+    def pass_time(self) -> None:
+        """Move the clock: often not at all, mostly a little, sometimes to the end of a lease, rarely by days."""
+        self.now = self.clock.advance(self._time_step())
+
+    def _time_step(self) -> int:
+        rng = self.rng
+        chance = rng.random()
+        if chance < 0.35:
+            return 0
+        if chance < 0.55:
+            return rng.between(1, 2_000)
+        if chance < 0.70 and self.checker.running:
+            expiries = [lease.expires_at for lease in self.checker.running.values()]
+            return max(0, rng.pick(expiries) + rng.pick((-1, 0, 1)) - self.now)
+        if chance < 0.99:
+            return rng.below(SECOND)
+        return rng.between(DAY, 2 * DAY)
+
+    # Calls ----------------------------------------------------------------------------------------------------------
+
+    def enqueue(self, records: Sequence[JobRecord]) -> None:
+        """Enqueue a batch."""
+        answers = self.store.enqueue(records, now=self.now)
+        self._log("enqueue", " ".join(f"{a.id}{'=' * a.existed}{'!' * a.conflict}" for a in answers))
+        self.checker.check_enqueue(records, answers, self.now)
+
+    def reserve(
+        self,
+        worker: str,
+        queues: Sequence[str],
+        *,
+        limit: int,
+        lease_for: int,
+        types: list[str] | None = None,
+    ) -> list[Reservation]:
+        """Reserve a batch."""
+        reservations = self.store.reserve(
+            queues, limit=limit, lease_for=lease_for, worker=worker, types=types, now=self.now
+        )
+        text = " ".join(f"{r.job.id}#{r.lease.fence}/{r.job.attempts}" for r in reservations)
+        self._log(worker, f"reserve {text or 'nothing'}")
+        self.checker.check_reserve(worker, queues, reservations, self._new_rows(), self.now)
+        return reservations
+
+    def extend(self, worker: str, lease: Lease, lease_for: int) -> Lease | None:
+        """Extend a lease; return the new lease, or None if the lease is lost."""
+        [answer] = self.store.extend([lease], lease_for=lease_for, now=self.now)
+        self._log(worker, f"extend #{lease.fence} {_answer_text(answer)}")
+        self.checker.check_extend(lease, answer, lease_for, self.now)
+        return answer if isinstance(answer, Lease) else None
+
+    def settle(self, worker: str, settlements: Sequence[Settlement]) -> None:
+        """Settle a batch."""
+        answers = self.store.settle(settlements, now=self.now)
+        pairs = zip(settlements, answers, strict=True)
+        self._log(worker, " ".join(f"{s.verb} #{s.lease.fence} {_answer_text(answer)}" for s, answer in pairs))
+        self.checker.check_settle(settlements, answers, self._new_rows(), self.now)
+
+    def reap(self, queues: Sequence[str] | None = None, *, worker: str | None = None) -> None:
+        """Reap expired leases, or the leases of a dead worker."""
+        count = self.store.reap(queues, worker=worker, now=self.now)
+        self._log("reap", f"{worker or 'expired'} {count}")
+        self.checker.check_reap(self._new_rows(), self.now, queues=queues, worker=worker)
+
+    def cancel(self, job_ids: Sequence[str]) -> None:
+        """Cancel jobs."""
+        states = self.store.cancel(job_ids, now=self.now)
+        self._log("cancel", " ".join(f"{job_id}:{state}" for job_id, state in zip(job_ids, states, strict=True)))
+        self.checker.check_cancel(job_ids, self._new_rows(), self.now)
+
+    def requeue(self, job_ids: Sequence[str]) -> None:
+        """Requeue jobs."""
+        self._log("requeue", f"{job_ids} {self.store.requeue(job_ids, now=self.now)}")
+        self.checker.check_operator_rows(self._new_rows(), self.now)
+
+    def purge(self, job_ids: Sequence[str]) -> None:
+        """Purge jobs."""
+        self._log("purge", f"{job_ids} {self.store.purge(job_ids, now=self.now)}")
+        self.checker.check_operator_rows(self._new_rows(), self.now)
+
+    def pause(self, queue: str, length: int) -> None:
+        """Pause a queue for a time; 0 resumes it."""
+        until = self.now + length
+        self.store.configure(queue, QueueSettings(paused_until=until))
+        self.checker.paused_until[queue] = until
+        self._log("pause", f"{queue} for {length}")
+
+    def trim(self) -> None:
+        """Remove old jobs and ledger rows."""
+        trimmed = self.store.trim(ended_for=DAY, ledger_for=2 * DAY, now=self.now)
+        self._log("trim", f"{trimmed.jobs} jobs, {trimmed.ledger} rows")
+        self.checker.check_trim(trimmed.jobs, self.now - DAY)
+
+    # The end of the run ---------------------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Let one good worker finish all jobs, then check the final state."""
+        for queue in QUEUES:
+            self.pause(queue, 0)
+        # Each round ends at least one job of every domain; the first round also ends all expired leases.
+        for _ in range(2 * len(self.job_ids) + 3):
+            self.now = self.clock.advance(10 * MINUTE)
+            reservations = self.reserve("last", QUEUES, limit=bounds.MAX_BATCH_ITEMS, lease_for=MINUTE)
+            if not reservations:
+                break
+            self.settle("last", [Ack(reservation.lease) for reservation in reservations])
+        self.checker.check_final_state(self.store)
+
+    # The trace ------------------------------------------------------------------------------------------------------
+
+    def _log(self, actor: str, event: str) -> None:
+        seconds = (self.now - self._start) / SECOND
+        self.trace.append(f"{seconds:.6f} {actor} {event}")
+
+    def _new_rows(self) -> list[LedgerRow]:
+        """Return the ledger rows that the last call wrote."""
+        page = self.store.ledger(self._cursor)
+        self._cursor = page.cursor
+        if page.items:
+            self.trace.append(" ".join(f"> {r.job_id}#{r.fence or '-'} {r.ending} {r.state}" for r in page.items))
+        return page.items
+
+
+def _answer_text(answer: Lease | LeaseError | None) -> str:
+    return "ok" if answer is None or isinstance(answer, Lease) else type(answer).__name__

@@ -1,0 +1,114 @@
+"""One worker as a program: ``python -m tests.soak.worker_program URL FOLDER '{"lease": 1.0, ...}'``.
+
+Every action is written to a file at once, one line each, so that the soak can compare it with the ledger after a kill.
+Each child writes ``began|ended JOB FENCE`` to ``FOLDER/runs.*``. The worker itself writes ``asked JOB FENCE VERB``
+before and ``taken|refused JOB FENCE VERB`` after every settlement to ``FOLDER/settled.*``.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import holdfast
+from holdfast import Context, Fixed, Holdfast, LeaseError, WorkerOptions
+from holdfast.driver import Reservation, Settlement, Store
+
+QUEUE = "soak"
+SLEEP = "sleep"  # a job that sleeps for the seconds in its payload
+SEGFAULT = "segfault"
+
+
+class ActionLog:
+    """A file of whole lines, one file per process: a forked child opens its own."""
+
+    def __init__(self, folder: Path, kind: str) -> None:
+        self._folder = folder
+        self._kind = kind
+        self._pid = self._file = -1
+
+    def write(self, *lines: str) -> None:
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            path = self._folder / f"{self._kind}.{self._pid}.{time.monotonic_ns()}"  # process ids are reused
+            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(self._file, "".join(f"{line}\n" for line in lines).encode())
+
+
+class LoggedStore:
+    """A store that logs every settlement before and after, and creates the log at the first reserve."""
+
+    def __init__(self, store: Store, log: ActionLog) -> None:
+        self._store = store
+        self._log = log
+        self._has_reserved = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def reserve(self, queues: Sequence[str], **fields: Any) -> list[Reservation]:
+        if not self._has_reserved:
+            self._has_reserved = True
+            self._log.write()
+        return self._store.reserve(queues, **fields)
+
+    def settle(self, settlements: Sequence[Settlement]) -> list[LeaseError | None]:
+        facts = [f"{one.lease.job_id} {one.lease.fence} {one.verb}" for one in settlements]
+        self._log.write(*(f"asked {fact}" for fact in facts))
+        answers = self._store.settle(settlements)
+        answered = zip(facts, answers, strict=True)
+        self._log.write(*(f"{'taken' if answer is None else 'refused'} {fact}" for fact, answer in answered))
+        return answers
+
+
+def make_app(url: str, folder: Path) -> Holdfast:
+    app = Holdfast(driver=LoggedStore(holdfast.connect(url), ActionLog(folder, "settled")))  # type: ignore[arg-type]
+    runs = ActionLog(folder, "runs")
+
+    @app.handler(SLEEP, queue=QUEUE)
+    def sleep(payload: float, ctx: Context) -> None:
+        runs.write(f"began {ctx.job.id} {ctx.fence}")
+        if payload:
+            time.sleep(payload)
+        runs.write(f"ended {ctx.job.id} {ctx.fence}")
+
+    @app.handler(SEGFAULT, queue=QUEUE, retry=Fixed(timedelta(milliseconds=10)))
+    def segfault(_payload: object, ctx: Context) -> None:
+        runs.write(f"began {ctx.job.id} {ctx.fence}")
+        faulthandler.disable()
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    return app
+
+
+def make_hostile_app(url: str, _folder: Path) -> Holdfast:
+    """An app with every handler that refuses to stop, by its name."""
+    from tests.worker.zoo import ZOO
+
+    app = Holdfast(url)
+    for handler in ZOO:
+        app.handler(handler.__name__, queue=QUEUE)(handler)
+    return app
+
+
+def main() -> None:
+    url, folder, options_text = sys.argv[1:]
+    options = json.loads(options_text)
+    app = (make_hostile_app if options.pop("hostile", False) else make_app)(url, Path(folder))
+    for name in ("lease", "drain", "grace"):
+        if name in options:
+            options[name] = timedelta(seconds=options[name])
+    app.worker(WorkerOptions(queues=(QUEUE,), **options)).run()
+    app.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""The public API as a user writes it. Nothing here runs: mypy and pyright check it (`python3 run check`).
+
+``assert_type`` states what a type checker must infer. An ignored error that is no longer an error fails the check, so
+the ignores state what a type checker must refuse.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import assert_type
+
+from holdfast import (
+    AsyncClient,
+    Client,
+    Codec,
+    Context,
+    Custom,
+    Enqueued,
+    Exponential,
+    Fixed,
+    Holdfast,
+    HoldfastError,
+    InvalidInput,
+    Jitter,
+    Job,
+    JobBuilder,
+    JobDefinition,
+    JobRequest,
+    LeaseError,
+    Limits,
+    Linear,
+    NoDelay,
+    OnExhausted,
+    QueueSettings,
+    Retry,
+    RetryPolicy,
+    Snooze,
+    State,
+    Unrecoverable,
+    Worker,
+    WorkerOptions,
+    __version__,
+    connect,
+    register_codec,
+)
+from holdfast.driver import Ack, JobRecord, Lease, Reservation, Store, ack
+from holdfast.driver import Retry as RetrySettlement
+
+assert_type(__version__, str)
+
+app = Holdfast("sqlite:///jobs.db")
+
+
+@app.handler("mail.send", queue="mail", max_attempts=5, timeout=timedelta(seconds=30), retry=Exponential(timedelta(1)))
+def send(payload: dict[str, str], ctx: Context) -> int:
+    """A handler that makes every choice it can make."""
+    assert_type(ctx.attempt, int)
+    assert_type(ctx.fence, int)
+    if ctx.attempt == 1:
+        raise Retry(after=timedelta(seconds=5), reason="busy")
+    if ctx.attempt == 2:
+        raise Snooze(timedelta(minutes=1))
+    if not payload:
+        raise Unrecoverable("no address")
+    return len(payload)
+
+
+@app.handler("report.build", retry=Fixed(timedelta(minutes=5), jitter=Jitter.NONE))
+async def build(payload: dict[str, str]) -> str:
+    """An async handler."""
+    return payload["name"]
+
+
+def enqueue() -> None:
+    """Enqueue from a handler, and with a client."""
+    assert_type(send.enqueue({"to": "ada"}), Enqueued)
+    send.enqueue({"to": "ada"}, delay=timedelta(hours=1), idempotency_key="welcome-ada", domain="ada", offset=1)
+    send.enqueue({"to": "ada"}, run_at=datetime(2030, 1, 1, tzinfo=UTC), retry=NoDelay())
+    assert_type(send.enqueue_many([{"to": "ada"}, {"to": "bob"}], keys=["a", None]), list[Enqueued])
+    send.enqueue(priorty=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+    client = Client(connect("memory://"))
+    request = JobRequest(type="mail.send", payload={"to": "ada"}, queue="mail", priority=9)
+    assert_type(client.enqueue(request), Enqueued)
+    assert_type(client.enqueue([request, request]), list[Enqueued])
+    assert_type(client.get("some-id"), JobRecord | None)
+    assert_type(client.wait("some-id", timeout=30), JobRecord)
+    assert_type(client.cancel("some-id"), State)
+
+
+async def enqueue_async() -> None:
+    """The same with ``await``."""
+    async with AsyncClient(connect("memory://")) as client:
+        assert_type(await client.enqueue(JobRequest(type="mail.send")), Enqueued)
+        assert_type(await client.wait("some-id", timeout=timedelta(seconds=30)), JobRecord)
+
+
+def work() -> None:
+    """Run jobs: with keywords, with an options object, one at a time."""
+    app.worker(WorkerOptions(queues=("mail",), limits=Limits(memory=1 << 30), retry=Linear(timedelta(seconds=10))))
+    worker: Worker = app.worker()
+    worker.process_once("mail")
+    worker.stop()
+
+
+def define() -> JobDefinition:
+    """Describe a job once, enqueue it often."""
+    definition = JobBuilder("mail.send").queue("mail").priority(5).build()
+    assert_type(definition.request({"to": "ada"}), JobRequest)
+    return definition.with_timeout(timedelta(seconds=10))
+
+
+class Triple:
+    """A retry policy of one's own."""
+
+    def delay(self, attempt: int, random: float) -> timedelta:
+        """See ``RetryPolicy``."""
+        return timedelta(seconds=3 * attempt * random)
+
+
+class Latin1:
+    """A codec of one's own."""
+
+    name = "latin-1"
+
+    def encode(self, value: object) -> bytes:
+        """See ``Codec``."""
+        return str(value).encode("latin-1")
+
+    def decode(self, data: bytes) -> object:
+        """See ``Codec``."""
+        return data.decode("latin-1")
+
+
+policies: list[RetryPolicy] = [Triple(), Custom(lambda attempt: timedelta(seconds=attempt)), NoDelay()]
+codec: Codec = Latin1()
+register_codec(codec)
+
+
+def handle_errors(job: Job) -> str:
+    """Every error of Holdfast has one root."""
+    try:
+        send.enqueue({"to": job.id})
+    except InvalidInput as error:
+        return error.wanted
+    except LeaseError as error:
+        return error.job_id
+    except HoldfastError as error:
+        return str(error)
+    return job.queue
+
+
+def operate(store: Store) -> None:
+    """What an operator and a driver's direct user write."""
+    store.configure("mail", QueueSettings(max_inflight=10, on_exhausted=OnExhausted.HALT))
+    reservations = store.reserve(["mail"], limit=10, lease_for=30_000_000, worker="me")
+    assert_type(reservations, list[Reservation])
+    for reservation in reservations:
+        assert_type(reservation.lease, Lease)
+        ack(store, reservation.lease)
+    store.settle([Ack(reservation.lease) for reservation in reservations])
+    store.settle([RetrySettlement(reservation.lease, delay=1) for reservation in reservations])

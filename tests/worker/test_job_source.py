@@ -1,0 +1,42 @@
+"""A worker whose jobs come from another source than the queues of its store."""
+
+from holdfast.errors import StoreBusy
+from holdfast.worker.job_source import StoreJobSource
+from holdfast.worker.options import WorkerOptions
+from holdfast.worker.worker import Worker
+
+
+class RecordingSource:
+    """Returns the jobs of a store, in batches of its own size once jobs are short; fails at its first call."""
+
+    def __init__(self, store, batch):
+        self.calls = []
+        self._source = StoreJobSource(store, ["default"], ["t"], lease_for=60_000_000, worker="w")
+        self._batch = batch
+        self._is_failing = True
+
+    def reserve(self, limit, *, short_jobs):
+        if self._is_failing:
+            self._is_failing = False
+            raise StoreBusy(1.0)
+        reservations = self._source.reserve(self._batch if short_jobs else limit)
+        self.calls.append((limit, short_jobs, len(reservations)))
+        return reservations
+
+    def wait(self, timeout):
+        self._source.wait(timeout)
+
+    def is_drained(self):
+        return self._source.is_drained()
+
+
+def test_a_source_may_return_more_than_the_limit_once_jobs_are_short(app):
+    task = app.handler("t")(lambda payload: payload)
+    task.enqueue_many(range(9000))
+    source = RecordingSource(app.driver, batch=2500)
+    options = WorkerOptions(processes=2, until_drained=True)
+    assert Worker(app.driver, options, catalogue=app.catalogue, source=source).run() == {"acked": 9000}
+    assert source.calls[0] == (2, False, 2)  # nothing is known of the jobs: one for each process
+    assert all(count <= limit for limit, short_jobs, count in source.calls if not short_jobs)
+    assert any(count == 2500 > limit for limit, short_jobs, count in source.calls if short_jobs)
+    assert {record.state for record in app.driver.find(limit=9000).items} == {"done"}
