@@ -7,15 +7,15 @@ import pytest
 import holdfast
 from holdfast.clock import SECOND
 from holdfast.model.settlement import Ack
-from tests.sqlite.test_processes import fight_over
+from tests.sqlite.test_processes import run_processes
 
 
 def test_eight_processes_fight_over_one_database_without_an_error(url):
-    fight_over(url, producers=3, consumers=5, jobs=400)
+    run_processes(url, producers=3, consumers=5, jobs=400)
 
 
 def test_killed_consumers_lose_and_repeat_nothing(url):
-    fight_over(url, producers=2, consumers=3, jobs=400, kills=6)
+    run_processes(url, producers=2, consumers=3, jobs=400, kills=6)
 
 
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")

@@ -1,6 +1,6 @@
 """Memory drivers with one bug each, of the kinds that queues have had."""
 
-# ruff: noqa: ARG002, ARG004, N801 - what is overridden keeps its arguments; a bug in the rows is a class named rows
+# ruff: noqa: ARG002, N801 - what is overridden keeps its arguments; a bug in the rows is a class named rows
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from collections import defaultdict
 from dataclasses import replace
 
 from holdfast.drivers.memory import MemoryDriver
-from holdfast.drivers.memory.driver import Memory
-from holdfast.drivers.memory.space import Dedupe, Row, Space
+from holdfast.drivers.memory.driver import MemoryStore
+from holdfast.drivers.memory.rows import Row, StoredKey
+from holdfast.drivers.memory.space import Space
 from holdfast.errors import LeaseError
-from holdfast.model import transition
 from holdfast.model.job import State
 from holdfast.model.lease import Lease
 from holdfast.model.ledger import Ending
 from holdfast.model.order import Capacity
 from holdfast.model.settlement import Ack, Retry, Settlement
 from holdfast.model.transition import Transition
+from holdfast.testing.drivers.faulty.faulty_driver import Faulty
 
 
-class AckIgnoresTheToken(MemoryDriver):
+class AckIgnoresTheToken(Faulty):
     """Any worker that knows the id can finish the job."""
 
     def _settle(self, space: Space, settlement: Settlement, now: int) -> LeaseError | None:
@@ -30,24 +31,7 @@ class AckIgnoresTheToken(MemoryDriver):
         return super()._settle(space, settlement, now)
 
 
-class ExpiryIsAMicrosecondLate(MemoryDriver):
-    """``now > expires_at`` instead of ``now >= expires_at``."""
-
-    @staticmethod
-    def _refusal(row: Row | None, lease: Lease, now: int) -> LeaseError | None:
-        return transition.refusal(None if row is None else row.held, lease, now - 1)
-
-
-class KeysAreForgottenWithTheJob(MemoryDriver):
-    """An idempotency key holds only while its job runs, not for its window."""
-
-    @staticmethod
-    def _remembers(space: Space, mapped: Dedupe, now: int) -> bool:
-        row = space.rows.get(mapped.job_id)
-        return row is not None and not row.job.state.has_ended
-
-
-class AnyAckOfADoneJobSucceeds(MemoryDriver):
+class AnyAckOfADoneJobSucceeds(Faulty):
     """A stale worker is told "success" because the job is done, by somebody else."""
 
     def _settle(self, space: Space, settlement: Settlement, now: int) -> LeaseError | None:
@@ -57,7 +41,7 @@ class AnyAckOfADoneJobSucceeds(MemoryDriver):
         return super()._settle(space, settlement, now)
 
 
-class RetriesForEver(MemoryDriver):
+class RetriesForEver(Faulty):
     """``max_attempts`` is not looked at when an attempt fails."""
 
     def _settle(self, space: Space, settlement: Settlement, now: int) -> LeaseError | None:
@@ -93,11 +77,28 @@ class _WithSpace(MemoryDriver):
 
     rows: type[Space]
 
-    def __init__(self, *, caller_clock: bool = False, space: str = "main", memory: Memory | None = None) -> None:
-        if memory is None:
-            memory = Memory()
-            memory.spaces = defaultdict(self.rows)
-        super().__init__(caller_clock=caller_clock, space=space, memory=memory)
+    def __init__(self, *, caller_clock: bool = False, space: str = "main", store: MemoryStore | None = None) -> None:
+        if store is None:
+            store = MemoryStore()
+            store.spaces = defaultdict(self.rows)
+        super().__init__(caller_clock=caller_clock, space=space, store=store)
+
+
+class ExpiryIsAMicrosecondLate(_WithSpace):
+    """``now > expires_at`` instead of ``now >= expires_at``."""
+
+    class rows(Space):
+        def refusal(self, lease: Lease, now: int) -> LeaseError | None:
+            return super().refusal(lease, now - 1)
+
+
+class KeysAreForgottenWithTheJob(_WithSpace):
+    """An idempotency key holds only while its job runs, not for its window."""
+
+    class rows(Space):
+        def is_taken(self, key: StoredKey, now: int) -> bool:
+            row = self.rows.get(key.job_id)
+            return row is not None and not row.job.state.has_ended
 
 
 class TheTurnIsLost(_WithSpace):
@@ -111,9 +112,9 @@ class TheTurnIsLost(_WithSpace):
                 if not line:
                     del self.domains[row.job.queue, row.job.domain]
 
-        def _leave(self, row: Row) -> None:
-            if (row.available_at, row.seq, row.job.id) in self.waiting[row.lane]:
-                super()._leave(row)
+        def _leave_lane(self, row: Row) -> None:
+            if (row.available_at, row.seq, row.job.id) in self.lanes[row.lane]:
+                super()._leave_lane(row)
 
 
 class DomainsAreIgnored(_WithSpace):
@@ -135,7 +136,7 @@ class RetriedJobsAreLost(_WithSpace):
         def end(self, row: Row, outcome: Transition, *args, **kwargs) -> None:
             super().end(row, outcome, *args, **kwargs)
             if outcome.ending is Ending.RETRIED and outcome.state is State.READY:
-                self._leave(row)
+                self._leave_lane(row)
 
 
 class HeartbeatsAreNotStored(_WithSpace):
@@ -151,8 +152,8 @@ class FencesAreReused(_WithSpace):
 
     class rows(Space):
         def next_numbers(self, count: int) -> int:
-            if self._counter > 12:
-                self._counter = 0
+            if self.counter.last > 12:
+                self.counter.last = 0
             return super().next_numbers(count)
 
 

@@ -14,7 +14,7 @@ from holdfast.testing.drivers.simulation import simulate
 from holdfast.testing.drivers.state_machine import run_state_machine
 from holdfast.testing.servers.postgres import PostgresServer
 from tests.postgres.faults import under_faults
-from tests.sqlite.test_processes import fight_over
+from tests.sqlite.test_processes import run_processes
 
 
 def run_crashes(scale: float) -> str:
@@ -80,7 +80,7 @@ def run_competing_processes(scale: float) -> str:
     """Processes compete for the jobs of one database, and many of them are killed."""
     jobs, kills = int(5000 * scale), int(60 * scale)
     with PostgresServer() as server:
-        fight_over(server.url, producers=3, consumers=5, jobs=jobs, kills=kills)
+        run_processes(server.url, producers=3, consumers=5, jobs=jobs, kills=kills)
     return f"8 processes on one database, {3 * jobs:,} jobs, {kills} SIGKILLs: none lost, none ended twice, no overlap"
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from holdfast.clock import DAY
 from holdfast.drivers.contract import REAP_LIMIT, QueueCounts, Trimmed
-from holdfast.drivers.memory.space import Row, Space
+from holdfast.drivers.memory.rows import Row
+from holdfast.drivers.memory.space import Space
 from holdfast.errors import LeaseError
 from holdfast.model import transition
 from holdfast.model.job import State
@@ -177,12 +178,12 @@ class TypeLimitsIgnored(Faulty):
 
 class _ForgetfulSpace(BentSpace):
     def capacity(self, queues: list[str], now: int) -> Capacity:
-        leased, self.leased = self.leased, self.leased.copy()
-        self.leased.clear()
+        leased, self.leases = self.leases, self.leases.copy()
+        self.leases.clear()
         try:
             return super().capacity(queues, now)
         finally:
-            self.leased = leased
+            self.leases = leased
 
 
 class MaxInflightPerCall(Faulty):

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from typing import ClassVar
 
 from holdfast.clock import Clock
-from holdfast.drivers.contract import Store
-from holdfast.drivers.memory.driver import Memory, MemoryDriver
-from holdfast.drivers.memory.space import Row, Space
+from holdfast.drivers.contract import REAP_LIMIT, Store
+from holdfast.drivers.memory.driver import MemoryDriver, MemoryStore
+from holdfast.drivers.memory.enqueue import enqueue_one
+from holdfast.drivers.memory.reserve import lease_rows, pick_rows
+from holdfast.drivers.memory.rows import Row
+from holdfast.drivers.memory.settle import end_leases, extend_one, settle_one
+from holdfast.drivers.memory.space import Space
 from holdfast.drivers.validation import Validation
+from holdfast.errors import LeaseError
+from holdfast.model.job import JobRecord
+from holdfast.model.lease import Enqueued, Lease, Note, Reservation
+from holdfast.model.settlement import Settlement
 from holdfast.model.transition import Transition
 from holdfast.testing.drivers.harness import Harness
 
@@ -29,12 +38,77 @@ class Faulty(MemoryDriver):
         *,
         caller_clock: bool = False,
         space: str = "main",
-        memory: Memory | None = None,
+        store: MemoryStore | None = None,
     ) -> None:
-        shared = memory or Memory(clock)
+        shared = store or MemoryStore(clock)
         shared.spaces.default_factory = lambda: self.rows(self)
-        super().__init__(caller_clock=caller_clock, space=space, memory=shared)
+        super().__init__(caller_clock=caller_clock, space=space, store=shared)
         self._validation = self.validation(self.capabilities, caller_clock=caller_clock, read_clock=shared.clock.now)
+
+    # The four verbs that most bugs are in, item by item: a subclass replaces a single step.
+
+    def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
+        """See ``Driver.enqueue``."""
+        self._validation.check_enqueue(jobs)
+        with self._lock:
+            space, at = self._open(now)
+            answers = [self._enqueue(space, job, at) for job in jobs]
+            self._wake_waiters()
+            return answers
+
+    def reserve(
+        self,
+        queues: Sequence[str],
+        *,
+        limit: int,
+        lease_for: int,
+        worker: str = "",
+        types: Collection[str] | None = None,
+        now: int | None = None,
+    ) -> list[Reservation]:
+        """See ``Driver.reserve``."""
+        names = self._validation.check_reserve(queues, limit, lease_for, worker, types)
+        with self._lock:
+            space, at = self._open(now)
+            self._last_reserve.changes = self._store.changes
+            end_leases(space, space.expired(names, at)[:REAP_LIMIT], at)
+            rows = self._pick(space, names, types, limit, at)
+            return lease_rows(space, rows, expires_at=at + lease_for, worker=worker, now=at)
+
+    def extend(
+        self,
+        leases: Sequence[Lease],
+        *,
+        lease_for: int,
+        notes: Mapping[str, Note] | None = None,
+        now: int | None = None,
+    ) -> list[Lease | LeaseError]:
+        """See ``Driver.extend``."""
+        self._validation.check_extend(leases, lease_for)
+        with self._lock:
+            space, at = self._open(now)
+            return [self._extend(space, lease, at, at + lease_for, (notes or {}).get(lease.job_id)) for lease in leases]
+
+    def settle(self, settlements: Sequence[Settlement], *, now: int | None = None) -> list[LeaseError | None]:
+        """See ``Driver.settle``."""
+        self._validation.check_settle(settlements)
+        with self._lock:
+            space, at = self._open(now)
+            answers = [self._settle(space, settlement, at) for settlement in settlements]
+            self._wake_waiters()
+            return answers
+
+    def _enqueue(self, space: Space, job: JobRecord, now: int) -> Enqueued:
+        return enqueue_one(space, job, now)
+
+    def _pick(self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int) -> list[Row]:
+        return pick_rows(space, queues, types, limit, now)
+
+    def _extend(self, space: Space, lease: Lease, now: int, expires_at: int, note: Note | None) -> Lease | LeaseError:
+        return extend_one(space, lease, note, expires_at=expires_at, now=now)
+
+    def _settle(self, space: Space, settlement: Settlement, now: int) -> LeaseError | None:
+        return settle_one(space, settlement, now)
 
     def bend(self, row: Row, outcome: Transition, verb: str, now: int) -> Transition:  # noqa: ARG002 - for those who bend
         """The outcome as it should be."""

@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.drivers.memory.driver import MemoryDriver
-from holdfast.drivers.memory.space import Row, Space
+from holdfast.drivers.memory.rows import Row
+from holdfast.drivers.memory.space import Space
 from holdfast.errors import LeaseError, LeaseExpired, LeaseMismatch
 from holdfast.model import transition
 from holdfast.model.lease import Lease, Note, Reservation
@@ -42,13 +43,16 @@ class AckIgnoresExpiry(Faulty):
         return answer
 
 
+class _LateRefusal(BentSpace):
+    def refusal(self, lease: Lease, now: int) -> LeaseError | None:
+        refused = super().refusal(lease, now)
+        return None if isinstance(refused, LeaseExpired) and refused.expires_at == now else refused
+
+
 class ExpiresLate(Faulty):
     """A lease is valid in the microsecond of its end: ``>`` where ``>=`` is the law."""
 
-    @staticmethod
-    def _refusal(row: Row | None, lease: Lease, now: int) -> LeaseError | None:
-        refused = MemoryDriver._refusal(row, lease, now)
-        return None if isinstance(refused, LeaseExpired) and refused.expires_at == now else refused
+    rows = _LateRefusal
 
 
 class _LateSpace(BentSpace):
@@ -76,7 +80,7 @@ class ReapsEarly(Faulty):
 class _HastySpace(BentSpace):
     def expired(self, queues: list[str], now: int) -> list[Row]:
         del now
-        return [self.rows[job_id] for queue in queues for _, _, job_id in self.leased[queue]]
+        return [self.rows[job_id] for queue in queues for _, _, job_id in self.leases[queue]]
 
 
 class ReapsValidLeases(Faulty):
@@ -118,23 +122,30 @@ class ExtendOnlyLengthens(Faulty):
         return answer
 
 
+class _ErasesNotes(BentSpace):
+    def store_note(self, row: Row, note: Note) -> None:
+        row.note, row.started_at = note, note.started_at
+
+
 class ExtendForgetsNotes(Faulty):
     """What a note leaves out is erased."""
 
-    @staticmethod
-    def _keep(row: Row, note: Note) -> None:
-        row.note, row.started_at = note, note.started_at
+    rows = _ErasesNotes
+
+
+class _ExpiryBeforeToken(BentSpace):
+    def refusal(self, lease: Lease, now: int) -> LeaseError | None:
+        refused = super().refusal(lease, now)
+        row = self.rows.get(lease.job_id)
+        if isinstance(refused, LeaseMismatch) and row is not None and (row.expires_at or 0) <= now:
+            return LeaseExpired(lease.job_id, expires_at=row.expires_at or 0, now=now)
+        return refused
 
 
 class TellsExpiryFirst(Faulty):
     """A stranger learns that a lease has expired before its token is looked at."""
 
-    @staticmethod
-    def _refusal(row: Row | None, lease: Lease, now: int) -> LeaseError | None:
-        refused = MemoryDriver._refusal(row, lease, now)
-        if isinstance(refused, LeaseMismatch) and row is not None and (row.expires_at or 0) <= now:
-            return LeaseExpired(lease.job_id, expires_at=row.expires_at or 0, now=now)
-        return refused
+    rows = _ExpiryBeforeToken
 
 
 class StaleSuccess(Faulty):
@@ -170,8 +181,7 @@ class NeverRepeats(Faulty):
     """A repetition is refused: a worker whose answer was lost believes that it lost its lease."""
 
     def _settle(self, space: Space, settlement: Settlement, now: int) -> LeaseError | None:
-        row = space.rows.get(settlement.lease.job_id)
-        return self._refusal(row, settlement.lease, now) or super()._settle(space, settlement, now)
+        return space.refusal(settlement.lease, now) or super()._settle(space, settlement, now)
 
 
 class RepeatsTheEffect(Faulty):
@@ -180,7 +190,7 @@ class RepeatsTheEffect(Faulty):
     def _settle(self, space: Space, settlement: Settlement, now: int) -> LeaseError | None:
         row = space.rows.get(settlement.lease.job_id)
         if row is not None and transition.is_repeat(row.held, settlement):
-            space.ledger.append(space.ledger[-1])
+            space.ledger.append(space.ledger.rows[-1])
         return super()._settle(space, settlement, now)
 
 
@@ -189,7 +199,7 @@ class ReusesTokens(Faulty):
 
     def reserve(self, queues: Sequence[str], **options: Any) -> list[Reservation]:
         """Reserve, and put the old token back."""
-        with self._changed:
+        with self._lock:
             found = super().reserve(queues, **options)
             return [self._retoken(held, self._space.rows[held.job.id]) for held in found]
 
@@ -212,7 +222,7 @@ class FencePerQueue(Faulty):
 
     def reserve(self, queues: Sequence[str], **options: Any) -> list[Reservation]:
         """Reserve, and number anew."""
-        with self._changed:
+        with self._lock:
             return [self._renumber(held) for held in super().reserve(queues, **options)]
 
     def _renumber(self, held: Reservation) -> Reservation:
@@ -230,7 +240,7 @@ class FenceRestarts(Faulty):
     def space(self, name: str) -> MemoryDriver:
         """The space, with its counter forgotten."""
         driver = super().space(name)
-        driver._space._counter = 0
+        driver._space.counter.last = 0
         return driver
 
 
@@ -239,9 +249,9 @@ class BatchSpoiled(Faulty):
 
     def settle(self, settlements: Sequence[Settlement], *, now: int | None = None) -> list[LeaseError | None]:
         """Try the batch on a copy, and give up at the first refusal."""
-        with self._changed:
+        with self._lock:
             self._validation.check_settle(settlements)
-            tried = deepcopy(self._open())
+            tried = deepcopy(self._open_space())
             answers = [self._settle(tried, settlement, self._validation.now(now)) for settlement in settlements]
             refusals = [answer for answer in answers if answer is not None]
             return [refusals[0]] * len(answers) if refusals else super().settle(settlements, now=now)
@@ -274,12 +284,12 @@ class HandsOutTwice(Faulty):
 
     def reserve(self, queues: Sequence[str], **options: Any) -> list[Reservation]:
         """Look, pause, reserve; hand out what was seen, whoever has it by then."""
-        with self._changed:
+        with self._lock:
             now = self._validation.now(options.get("now"))
-            lanes = [line for lane, line in self._space.waiting.items() if lane.queue in queues]
+            lanes = [line for lane, line in self._space.lanes.items() if lane.queue in queues]
             seen = [job_id for line in lanes for at, _, job_id in line if at <= now][:1]
         time.sleep(GAP if seen else 0)
-        with self._changed:
+        with self._lock:
             found = super().reserve(queues, **options)
             return found or [self._again(row) for job_id in seen if (row := self._space.rows[job_id]).token]
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from holdfast.drivers.memory.space import Row, Space
+from holdfast.drivers.memory.rows import Row
+from holdfast.drivers.memory.space import Space
 from holdfast.model.job import JobRecord, State
 from holdfast.model.order import pick
 from holdfast.model.transition import Transition
@@ -20,7 +21,7 @@ class PriorityReversed(Faulty):
         capacity = space.capacity(queues, now)
         lanes = [
             (lane._replace(priority=9 - lane.priority), space.due(lane, now))
-            for lane in space.waiting
+            for lane in space.lanes
             if lane.queue in queues and (types is None or lane.type in types)
         ]
         places = pick(lanes, limit=limit, capacity=capacity)
@@ -108,9 +109,9 @@ class _FrontSpace(BentSpace):
     def requeue(self, row: Row, now: int) -> None:
         super().requeue(row, now)
         fresh = self.rows[row.job.id]
-        self._leave(fresh)
+        self._leave_lane(fresh)
         fresh.available_at = row.available_at
-        self._stand(fresh)
+        self._enter_lane(fresh)
 
 
 class RequeueJumpsTheLine(Faulty):
@@ -173,10 +174,10 @@ class _OvertakingSpace(BentSpace):
     def end(self, row: Row, outcome: Transition, verb: str, now: int, started_at: int | None = None) -> None:
         super().end(row, outcome, verb, now, started_at)
         if row.job.domain is not None and row.job.state is State.READY:
-            self._leave(row)
+            self._leave_lane(row)
             line = self.domains[row.job.queue, row.job.domain]
             line.append(line.pop(0))
-            self._stand(self.rows[line[0]])
+            self._enter_lane(self.rows[line[0]])
 
 
 class OvertakesInBackoff(Faulty):
@@ -191,13 +192,13 @@ class _SharedDomains(BentSpace):
         row = super().add(replace(job, domain=None), now)
         row.job = job
         if domain is not None:
-            self._leave_lane(row)
+            self._remove_from_lane(row)
             self.domains["", domain].append(job.id)
-            self._stand(row)
+            self._enter_lane(row)
         return row
 
-    def _leave_lane(self, row: Row) -> None:
-        self.waiting[row.lane].remove((row.available_at, row.seq, row.job.id))
+    def _remove_from_lane(self, row: Row) -> None:
+        self.lanes[row.lane].remove((row.available_at, row.seq, row.job.id))
 
     def has_turn(self, row: Row) -> bool:
         return row.job.domain is None or self.domains["", row.job.domain][0] == row.job.id
@@ -209,7 +210,7 @@ class _SharedDomains(BentSpace):
         was_head = line[0] == row.job.id
         line.remove(row.job.id)
         if line and was_head:
-            self._stand(self.rows[line[0]])
+            self._enter_lane(self.rows[line[0]])
 
 
 class DomainsOverQueues(Faulty):

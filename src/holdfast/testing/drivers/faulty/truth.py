@@ -9,8 +9,11 @@ from dataclasses import replace
 
 from holdfast.clock import Clock
 from holdfast.drivers.contract import Feature, Inspection, JobFilter, Page, Registry
-from holdfast.drivers.memory.driver import Memory
-from holdfast.drivers.memory.space import Dedupe, Row, Space
+from holdfast.drivers.memory.driver import MemoryStore
+from holdfast.drivers.memory.reserve import lease_rows
+from holdfast.drivers.memory.rows import Row, StoredKey
+from holdfast.drivers.memory.settle import end_leases
+from holdfast.drivers.memory.space import Space
 from holdfast.drivers.validation import Validation
 from holdfast.errors import InvalidInput, LeaseError, LedgerTrimmed
 from holdfast.model.job import JobRecord, State
@@ -30,12 +33,12 @@ class DedupeRaces(Faulty):
         """Look, pause, insert what was not there."""
         self._validation.check_enqueue(jobs)
         keys = [(job.queue, job.idempotency_key) for job in jobs if job.idempotency_key is not None]
-        with self._changed:
-            fresh = [key for key in keys if key not in self._space.dedupe]
+        with self._lock:
+            fresh = [key for key in keys if key not in self._space.keys]
         time.sleep(GAP if fresh else 0)
-        with self._changed:
+        with self._lock:
             for queue, key in fresh:
-                self._space.dedupe.pop((queue, str(key)), None)
+                self._space.keys.pop((queue, str(key)), None)
             return super().enqueue(jobs, now=now)
 
 
@@ -43,8 +46,8 @@ class DedupeIgnoresQueue(Faulty):
     """A key stands for one job in all queues."""
 
     def _enqueue(self, space: Space, job: JobRecord, now: int) -> Enqueued:
-        for (_, key), mapped in space.dedupe.items():
-            if key == job.idempotency_key and self._remembers(space, mapped, now):
+        for (_, key), mapped in space.keys.items():
+            if key == job.idempotency_key and space.is_taken(mapped, now):
                 return Enqueued(id=mapped.job_id, existed=True, conflict=mapped.payload != job.payload)
         return super()._enqueue(space, job, now)
 
@@ -53,7 +56,7 @@ class _ForgetfulSpace(BentSpace):
     def end(self, row: Row, outcome: Transition, verb: str, now: int, started_at: int | None = None) -> None:
         super().end(row, outcome, verb, now, started_at)
         if verb == "ack":
-            self.dedupe = {key: mapped for key, mapped in self.dedupe.items() if mapped.job_id != row.job.id}
+            self.keys = {key: mapped for key, mapped in self.keys.items() if mapped.job_id != row.job.id}
 
 
 class DedupeForgetsAtAck(Faulty):
@@ -62,22 +65,27 @@ class DedupeForgetsAtAck(Faulty):
     rows = _ForgetfulSpace
 
 
+class _WindowOnly(BentSpace):
+    def is_taken(self, key: StoredKey, now: int) -> bool:
+        return not is_expired(key.until, now)
+
+
 class DedupeForgetsTheLiving(Faulty):
     """A key is forgotten after its window though its job still waits."""
 
-    @staticmethod
-    def _remembers(space: Space, mapped: Dedupe, now: int) -> bool:
-        del space
-        return not is_expired(mapped.until, now)
+    rows = _WindowOnly
+
+
+class _AlwaysTaken(BentSpace):
+    def is_taken(self, key: StoredKey, now: int) -> bool:
+        del key, now
+        return True
 
 
 class DedupeNeverForgets(Faulty):
     """A key is remembered for ever."""
 
-    @staticmethod
-    def _remembers(space: Space, mapped: Dedupe, now: int) -> bool:
-        del space, mapped, now
-        return True
+    rows = _AlwaysTaken
 
 
 class EnqueueOverwrites(Faulty):
@@ -192,11 +200,11 @@ class CancelEndsTheRunning(Faulty):
     def cancel(self, job_ids: Sequence[str], *, now: int | None = None) -> list[State | None]:
         """End whatever was only flagged."""
         answers = super().cancel(job_ids, now=now)
-        with self._changed:
+        with self._lock:
             for number, job_id in enumerate(job_ids):
                 row = self._space.rows.get(job_id)
                 if row is not None and row.job.state is State.INFLIGHT:
-                    self._reap(self._space, [row], self._validation.now(now))
+                    end_leases(self._space, [row], self._validation.now(now))
                     answers[number] = row.job.state
         return answers
 
@@ -263,20 +271,22 @@ class LeasesWhatExisted(Faulty):
     ) -> tuple[list[Enqueued], list[Reservation]]:
         """A lease for each that is not over."""
         answers = self.enqueue(jobs, now=now)
-        with self._changed:
+        with self._lock:
             rows = [self._space.rows[answer.id] for answer in answers]
             at = self._validation.now(now)
-            return answers, self._lease(
-                self._space, [row for row in rows if not row.job.state.has_ended], at, at + lease_for, worker
-            )
+            live = [row for row in rows if not row.job.state.has_ended]
+            return answers, lease_rows(self._space, live, expires_at=at + lease_for, worker=worker, now=at)
+
+
+class _NeverLimited(BentSpace):
+    def is_limited(self, queues: Collection[str], now: int) -> bool:
+        return False
 
 
 class LeasesPastThePause(Faulty):
     """Jobs that are leased as they are stored know neither pause nor limits."""
 
-    @staticmethod
-    def _is_limited(space: Space, jobs: Sequence[JobRecord], now: int) -> bool:  # noqa: ARG004
-        return False
+    rows = _NeverLimited
 
 
 class SpacesLeak(Faulty):
@@ -288,10 +298,10 @@ class SpacesLeak(Faulty):
         *,
         caller_clock: bool = False,
         space: str = "main",
-        memory: Memory | None = None,
+        store: MemoryStore | None = None,
     ) -> None:
         del space
-        super().__init__(clock, caller_clock=caller_clock, memory=memory)
+        super().__init__(clock, caller_clock=caller_clock, store=store)
 
 
 class _TakesAnyInstant(Validation):

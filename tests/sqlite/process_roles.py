@@ -1,6 +1,6 @@
-"""What several processes do to one store at once. Run as a program: ``python fight.py ROLE URL ...``.
+"""A producer or a consumer in its own process: ``python process_roles.py ROLE URL ...``.
 
-Every line a role prints is a fact it was told by the store, flushed at once: whoever kills it knows what was promised.
+Every printed line is an answer of the store, flushed at once, so that the test knows each answer also after a kill.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from holdfast.model.job import JobRecord
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
 
 QUEUES = ("a", "b", "c")
-LEASE = 2 * SECOND
+LEASE_FOR = 2 * SECOND
 
 
-def say(*words: object) -> None:
+def report(*words: object) -> None:
     print(*words, flush=True)
 
 
 def produce(store: Store, count: int, name: str) -> None:
-    """Enqueue, in batches of odd sizes; say every id once the store has taken it."""
+    """Enqueue jobs in batches of random sizes; report every id once the store has accepted it."""
     dice = random.Random(name)
-    made = 0
-    while made < count:
+    enqueued = 0
+    while enqueued < count:
         batch = [
             JobRecord(
                 id=str(uuid_utils.uuid7()),
@@ -43,32 +43,32 @@ def produce(store: Store, count: int, name: str) -> None:
                 max_attempts=1000,
                 domain=dice.choice((None, None, None, f"d{dice.randrange(20)}")),
             )
-            for _ in range(min(dice.randrange(1, 40), count - made))
+            for _ in range(min(dice.randrange(1, 40), count - enqueued))
         ]
         for answer in store.enqueue(batch):
-            say("took", answer.id)
-        made += len(batch)
+            report("accepted", answer.id)
+        enqueued += len(batch)
 
 
 def consume(store: Store, name: str) -> None:
-    """Reserve and settle, mostly by acks, until every queue is empty; say every ack and every refusal."""
+    """Reserve and settle, mostly by acks, until every queue is empty; report every job that ended."""
     dice = random.Random(name)
     while True:
-        reserved = store.reserve(QUEUES, limit=dice.randrange(1, 50), lease_for=LEASE, worker=name)
+        reserved = store.reserve(QUEUES, limit=dice.randrange(1, 50), lease_for=LEASE_FOR, worker=name)
         if not reserved:
             if not sum(count.ready + count.scheduled + count.inflight for count in store.counts()):
                 return
             store.wait(QUEUES, timeout=0.05)
             continue
         leases = [reservation.lease for reservation in reserved]
-        extended = store.extend(leases, lease_for=LEASE)
-        settlements = [_ending(dice, lease) for lease in extended if isinstance(lease, holdfast.driver.Lease)]
-        for settlement, refused in zip(settlements, store.settle(settlements), strict=True):
-            if refused is None and isinstance(settlement, Ack | Fail):
-                say("ended", settlement.lease.job_id, settlement.lease.fence)
+        extended = store.extend(leases, lease_for=LEASE_FOR)
+        settlements = [_settlement(dice, lease) for lease in extended if isinstance(lease, holdfast.driver.Lease)]
+        for settlement, refusal in zip(settlements, store.settle(settlements), strict=True):
+            if refusal is None and isinstance(settlement, Ack | Fail):
+                report("ended", settlement.lease.job_id, settlement.lease.fence)
 
 
-def _ending(dice: random.Random, lease: holdfast.driver.Lease) -> Settlement:
+def _settlement(dice: random.Random, lease: holdfast.driver.Lease) -> Settlement:
     match dice.randrange(20):
         case 0:
             return Retry(lease, delay=dice.randrange(1000), error="again")
