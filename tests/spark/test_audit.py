@@ -62,9 +62,9 @@ GOOD = [
     *(row("again", "retried", 20 + n, at=20 + n * 2, attempt=n + 1) for n in range(2)),
     row("again", "acked", 30, at=30, attempt=3),
     # Purged, and a new job with the same id; the other was trimmed, which takes a day.
-    row("anew", "acked", 40, at=1),
-    row("anew", "purged", at=2),
-    row("anew", "acked", 41, at=5, enqueued=4),
+    row("replaced", "acked", 40, at=1),
+    row("replaced", "purged", at=2),
+    row("replaced", "acked", 41, at=5, enqueued=4),
     row("old", "acked", 42, at=1),
     row("old", "acked", 43, at=100_005, enqueued=100_000),
     # A domain whose head was cancelled between two runs; the requeued job runs last.
@@ -120,7 +120,7 @@ def frames(spark, rows, jobs, waiting, position=0):
 
 
 @pytest.fixture(scope="module")
-def found(spark):
+def certificate(spark):
     """All rows in one history: a violation of one job must not hide or change another."""
     bad = [each for rows, _ in PLANTED.values() for each in rows]
     waiting = [*GOOD_WAITING, *(job(each, "ready") for each in ("p1", "p3", "p6", "p7", "p9"))]
@@ -129,20 +129,20 @@ def found(spark):
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_planted_violation_is_found(found, name):
+def test_a_planted_violation_is_found(certificate, name):
     rows, checks = PLANTED[name]
     guilty = GUILTY.get(name) or rows[0].job_id
-    by_check = {violation.check: violation for violation in found.violations if violation.job_id == guilty}
+    by_check = {violation.check: violation for violation in certificate.violations if violation.job_id == guilty}
     assert set(by_check) >= set(checks.split())
-    assert not found.holds
+    assert not certificate.holds
     assert all(violation.facts for violation in by_check.values())
 
 
-def test_correct_jobs_have_no_violation(found):
+def test_correct_jobs_have_no_violation(certificate):
     innocent = {each.job_id for each in GOOD} | {each.id for each in GOOD_JOBS}
-    assert not [violation for violation in found.violations if violation.job_id in innocent]
+    assert not [violation for violation in certificate.violations if violation.job_id in innocent]
     planted = {check for _, checks in PLANTED.values() for check in checks.split()}
-    assert {check for check, count in found.violation_counts.items() if count} == planted == set(CHECKS)
+    assert {check for check, count in certificate.violation_counts.items() if count} == planted == set(CHECKS)
 
 
 def test_one_of_each_kind_is_found_among_many_rows(spark):
@@ -152,13 +152,13 @@ def test_one_of_each_kind_is_found_among_many_rows(spark):
     check_certificate(*audit_planted(spark, 20_000))
 
 
-def test_the_certificate_counts_what_was_checked(found):
+def test_the_certificate_counts_what_was_checked(certificate):
     rows = [*GOOD, *(each for rows, _ in PLANTED.values() for each in rows)]
-    assert (found.rows, found.leases) == (len(rows), sum(each.fence is not None for each in rows))
-    assert found.jobs == len({each.job_id for each in rows} | {"k2", "w", "p20"})
-    assert (found.domains, found.keys) == (4, 2)
-    assert (found.first, found.last) == (START, START + 100_006 * SECOND)
-    assert sum(found.states.values()) == found.jobs
+    assert (certificate.rows, certificate.leases) == (len(rows), sum(each.fence is not None for each in rows))
+    assert certificate.jobs == len({each.job_id for each in rows} | {"k2", "w", "p20"})
+    assert (certificate.domains, certificate.keys) == (4, 2)
+    assert (certificate.first, certificate.last) == (START, START + 100_006 * SECOND)
+    assert sum(certificate.states.values()) == certificate.jobs
 
 
 def test_histories_of_simulated_failures_are_certified(spark):
@@ -194,9 +194,9 @@ def test_an_empty_history_holds(spark):
 
 
 def test_tables_keep_every_instant_to_the_microsecond(spark):
-    [one] = [replace(GOOD[0], started_at=START + 1_234_567)]
-    frame = spark.createDataFrame(leases_table([one], position=7))
+    [ledger_row] = [replace(GOOD[0], started_at=START + 1_234_567)]
+    frame = spark.createDataFrame(leases_table([ledger_row], position=7))
     [got] = frame.selectExpr("position", "unix_micros(started_at) AS at", "CAST(day AS string) AS day").collect()
     assert tuple(got) == (7, START + 1_234_567, "2027-01-15")
-    assert one.ended_at // DAY == 20_833
+    assert ledger_row.ended_at // DAY == 20_833
     assert isinstance(leases_table([], position=0), pa.Table)

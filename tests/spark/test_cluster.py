@@ -92,33 +92,33 @@ def speculated(cluster, postgres_database, tmp_path_factory):
 
 
 def test_under_speculation_no_job_is_lost_or_ended_twice_and_all_outcomes_are_returned(speculated, spark):
-    found, _, url = speculated
-    assert found["attempts"] > 2, "wanted a second copy of at least one of the two slots"
-    jobs = [job for job, ending in found["queue"] if ending == "acked"]
+    results, _, url = speculated
+    assert results["attempts"] > 2, "wanted a second copy of at least one of the two slots"
+    jobs = [job for job, ending in results["queue"] if ending == "acked"]
     assert len(jobs) == len(set(jobs)) == 80
-    assert found["rows"] == [80, 0]
-    assert (found["counts"]["slow"], found["counts"]["run:speculated"]) == (80, 80)
+    assert results["rows"] == [80, 0]
+    assert (results["counts"]["slow"], results["counts"]["run:speculated"]) == (80, 80)
     with holdfast.connect(url) as store:
         certificate = audit_store(store, spark=spark)
     assert certificate.holds, certificate.violations
-    assert found["read"] == certificate.rows
+    assert results["read"] == certificate.rows
 
 
 def test_under_speculation_the_sink_makes_no_second_job(speculated):
-    found, _, _ = speculated
-    jobs, attempts = found["saved"]
+    results, _, _ = speculated
+    jobs, attempts = results["saved"]
     assert (jobs, attempts) == (200, 2)
 
 
 def test_an_interrupt_on_a_cluster_releases_the_jobs_of_slots(speculated):
-    found, _, _ = speculated
-    assert found["stopped"] == ["ready", 0]
+    results, _, _ = speculated
+    assert results["stopped"] == ["ready", 0]
 
 
 def test_on_a_cluster_every_function_refuses_a_file(speculated):
-    found, _, _ = speculated
-    assert set(found["refused"]) == {"run_queue", "run", "sink", "jobs", "ledger"}
-    for message in found["refused"].values():
+    results, _, _ = speculated
+    assert set(results["refused"]) == {"run_queue", "run", "sink", "jobs", "ledger"}
+    for message in results["refused"].values():
         assert "does not offer a Spark cluster: the file is on one machine" in message
 
 

@@ -111,7 +111,7 @@ def test_a_job_that_vanishes_from_the_store_is_lost(spark, store, clock, folder)
     [vanishes] = Client(store).enqueue([JobRequest(type="t", queue="q")])
     sync(store, folder, spark=spark)
     store._space.rows.clear()
-    store._space.waiting.clear()
+    store._space.lanes.clear()
     sync(store, folder, spark=spark)
     certificate = History(spark, folder).audit()
     assert [(each.check, each.job_id) for each in certificate.violations] == [("lost", vanishes.id)]

@@ -15,11 +15,11 @@ from holdfast.spark.store_access import check, on_one_machine
 
 def test_an_existing_session_is_used_also_from_another_thread(spark):
     before = spark.conf.get("spark.sql.shuffle.partitions")
-    found = []
-    thread = threading.Thread(target=lambda: found.append(session("local[7]", spark_sql_shuffle_partitions=77)))
+    sessions = []
+    thread = threading.Thread(target=lambda: sessions.append(session("local[7]", spark_sql_shuffle_partitions=77)))
     thread.start()
     thread.join()
-    assert found == [spark]
+    assert sessions == [spark]
     assert session(spark) is session() is spark
     assert spark.conf.get("spark.sql.shuffle.partitions") == before
 

@@ -97,8 +97,8 @@ def test_ranges_of_ids_cover_each_job_once(store, monkeypatch):
     newest = int(store.find().items[-1].id.replace("-", "")[:12], 16)
     ranges = jobs_table.split_ids(store, JobSelection(), most=7, now=(newest + 1) * 1000)
     assert len(ranges) == 7
-    found = [batch["id"].to_pylist() for ids in ranges for batch in jobs_table.read(store, JobSelection(), ids)]
-    assert [job_id for page in found for job_id in page] == [job.id for job in store.find().items]
+    pages = [batch["id"].to_pylist() for ids in ranges for batch in jobs_table.read(store, JobSelection(), ids)]
+    assert [job_id for page in pages for job_id in page] == [job.id for job in store.find().items]
 
 
 def test_the_ledger_is_read_in_order_by_many_readers(spark, store, url, monkeypatch):
@@ -111,8 +111,8 @@ def test_the_ledger_is_read_in_order_by_many_readers(spark, store, url, monkeypa
     start = ledger_table.ledger_start(store)
     ranges = ledger_table.split_ledger(start, ledger_table.split_points(store, start.after), 4)
     assert [each.rows for each in ranges] == [56, 56, 56, 32]
-    found = [batch["job_id"].to_pylist() for each in ranges for batch in ledger_table.read(store, each)]
-    assert [job_id for page in found for job_id in page] == [row.job_id for row in every_ending(store)]
+    pages = [batch["job_id"].to_pylist() for each in ranges for batch in ledger_table.read(store, each)]
+    assert [job_id for page in pages for job_id in page] == [row.job_id for row in every_ending(store)]
 
 
 def schema(arrow):

@@ -38,8 +38,8 @@ def store_with(ended: int) -> CountingDriver:
 
 def test_jobs_that_ended_together_are_read_in_pages():
     store = store_with(5000)
-    found = store_reader._read_ended(store, [f"{number:06}" for number in range(1000, 5000)])
-    assert [job.id for job in found] == [f"{number:06}" for number in range(1000, 5000)]
+    records = store_reader._read_ended(store, [f"{number:06}" for number in range(1000, 5000)])
+    assert [job.id for job in records] == [f"{number:06}" for number in range(1000, 5000)]
     assert store.calls < 20
 
 
@@ -48,10 +48,10 @@ def test_each_wanted_job_is_returned_once_and_purged_jobs_are_left_out(share):
     store, dice = store_with(3000), random.Random(share)
     wanted = [f"{number:06}" for number in range(3000) if dice.random() < share] + ["000000", "002999"]
     purged = ["000500x", "999999", "000000a"]
-    found = store_reader._read_ended(
+    records = store_reader._read_ended(
         store, dice.sample([*dict.fromkeys(wanted), *purged], k=len(dict.fromkeys(wanted)) + 3)
     )
-    assert [job.id for job in found] == sorted(dict.fromkeys(wanted))
+    assert [job.id for job in records] == sorted(dict.fromkeys(wanted))
 
 
 def test_without_ids_the_store_is_not_called():

@@ -22,7 +22,7 @@ OPTIONS = WorkerOptions(lease=timedelta(seconds=5), drain=timedelta(), grace=tim
 
 def main(server, url, folder):
     spark = session(server)
-    found = {
+    results = {
         "again": session(spark) is spark,
         "one_machine": on_one_machine(spark),
         "saved": saved(spark, url),
@@ -33,8 +33,8 @@ def main(server, url, folder):
         "history": error_of(lambda: History(spark, str(folder / "history"))),
     }
     with holdfast.connect(url) as store:
-        found["audit"] = audit_store(store, spark=spark).holds
-    print(json.dumps(found))
+        results["audit"] = audit_store(store, spark=spark).holds
+    print(json.dumps(results))
     spark.stop()
 
 

@@ -51,7 +51,7 @@ def main(master, url, folder):
     (folder / "events").mkdir()
     spark = session(master, **(LEAN | SPECULATION | shown))
     with holdfast.connect(url) as store:
-        found = {
+        results = {
             "queue": drained(spark, url),
             "rows": through(spark, url),
             "stopped": stopped(spark, url),
@@ -63,7 +63,7 @@ def main(master, url, folder):
         }
     save_pages(spark, folder)
     spark.stop()
-    print(json.dumps(found))
+    print(json.dumps(results))
 
 
 def drained(spark, url):

@@ -36,7 +36,7 @@ BATCH_ROWS = 1000  # outcomes in one batch
 REPORT_INTERVAL_SECONDS = 0.5  # a slot reports its status and reads commands; a batch waits no longer
 STOP_SEEN_SECONDS = 2 * REPORT_INTERVAL_SECONDS  # after which every slot has read a stop command
 POLL_INTERVAL_SECONDS = 0.1  # between two reads of the status of other attempts, once this one is done
-MAX_ATTEMPTS = 100  # attempts of one slot that are looked at
+MAX_ATTEMPTS = 100  # attempts of one slot that are read
 STATUS_TTL = 5 * SECOND  # a slot whose status is older is considered dead
 FINAL_STATUS_TTL = 60 * SECOND
 
