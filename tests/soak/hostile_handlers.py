@@ -20,7 +20,7 @@ from tests.soak.worker_group import (
     wait_until,
     worker_group,
 )
-from tests.worker.zoo import ZOO
+from tests.worker.hostile_handlers import HOSTILE_HANDLERS
 
 TIMEOUTS_MILLISECONDS = (50, 75, 100)
 GRACE_SECONDS = 0.15
@@ -54,9 +54,14 @@ def run_hostile_handlers(folder: Path, *, rounds: int) -> str:
     generator = random.Random(rounds)
     with worker_group(url, folder) as start:
         worker = start(hostile=True, processes=PROCESSES, grace=GRACE_SECONDS)
-        _run_handlers(store, worker, [handler.__name__ for handler in ZOO] * 2, generator)
+        _run_handlers(store, worker, [handler.__name__ for handler in HOSTILE_HANDLERS] * 2, generator)
         before = _measure(worker)
-        _run_handlers(store, worker, [ZOO[number % len(ZOO)].__name__ for number in range(rounds)], generator)
+        _run_handlers(
+            store,
+            worker,
+            [HOSTILE_HANDLERS[number % len(HOSTILE_HANDLERS)].__name__ for number in range(rounds)],
+            generator,
+        )
         after = _measure(worker)
         below = descendants(worker.pid)
         stop_all([worker], timeout=30)
@@ -64,11 +69,11 @@ def run_hostile_handlers(folder: Path, *, rounds: int) -> str:
     assert after.processes == before.processes == 1 + PROCESSES, (before, after)
     assert after.descriptors <= before.descriptors, (before, after)
     assert after.memory <= before.memory + MAX_GROWTH_BYTES, (before, after)
-    lateness = _lateness_by_handler(store, rounds + 2 * len(ZOO))
+    lateness = _lateness_by_handler(store, rounds + 2 * len(HOSTILE_HANDLERS))
     slowest, seconds = max(lateness.items(), key=lambda item: item[1])
     store.close()
     return (
-        f"{len(ZOO)} handlers that refuse to stop, {rounds:,} rounds in one worker: all stopped, the last "
+        f"{len(HOSTILE_HANDLERS)} handlers that refuse to stop, {rounds:,} rounds in one worker: all stopped, the last "
         f"{seconds * 1000:.0f} ms after timeout and grace ({slowest}); {after.processes} processes and "
         f"{after.descriptors} descriptors before and after, {(after.memory - before.memory) / (1 << 20):+.1f} MiB"
     )

@@ -91,10 +91,10 @@ def make_app(url: str, folder: Path) -> Holdfast:
 
 def make_hostile_app(url: str, _folder: Path) -> Holdfast:
     """An app with every handler that refuses to stop, by its name."""
-    from tests.worker.zoo import ZOO
+    from tests.worker.hostile_handlers import HOSTILE_HANDLERS
 
     app = Holdfast(url)
-    for handler in ZOO:
+    for handler in HOSTILE_HANDLERS:
         app.handler(handler.__name__, queue=QUEUE)(handler)
     return app
 

@@ -97,6 +97,8 @@ async def enqueue_async() -> None:
 
 def work() -> None:
     """Run jobs: with keywords, with an options object, one at a time."""
+    app.worker(processes=2, concurrency=8, lease=timedelta(minutes=1)).run(until_drained=True)
+    app.worker(procesess=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     app.worker(WorkerOptions(queues=("mail",), limits=Limits(memory=1 << 30), retry=Linear(timedelta(seconds=10))))
     worker: Worker = app.worker()
     worker.process_once("mail")

@@ -12,7 +12,7 @@ from holdfast.errors import InvalidInput
 from holdfast.model.job import State
 from holdfast.worker.options import WorkerOptions
 from tests.worker.conftest import ended
-from tests.worker.zoo import ZOO, ignores_signals  # threads cannot change signal handlers
+from tests.worker.hostile_handlers import HOSTILE_HANDLERS, ignores_signals  # threads cannot change signal handlers
 
 MAX_WAIT_SECONDS = 30.0  # after which a test has failed
 FOUR_THREADS = {"processes": 1, "concurrency": 4, "lease": timedelta(seconds=10)}
@@ -57,7 +57,9 @@ def test_async_handlers_run_on_the_event_loop_of_earlier_attempts(app, drain, co
     assert len({app.client.result(answer.id) for answer in answers}) == 1
 
 
-@pytest.mark.parametrize("handler", [one for one in ZOO if one is not ignores_signals], ids=lambda one: one.__name__)
+@pytest.mark.parametrize(
+    "handler", [one for one in HOSTILE_HANDLERS if one is not ignores_signals], ids=lambda one: one.__name__
+)
 def test_a_handler_that_does_not_stop_is_stopped_and_costs_no_other_job_an_attempt(app, drain, handler, tmp_path):
     """A job in the same process runs to its end, or is released and runs again as its first attempt."""
     stubborn = app.handler("stubborn", timeout=timedelta(milliseconds=100), max_attempts=1)(handler)

@@ -29,7 +29,7 @@ from holdfast.worker.limits import Limits
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.pool import ChildPool
 from holdfast.worker.running import Run
-from tests.worker import zoo
+from tests.worker import hostile_handlers
 from tests.worker.conftest import QUICK, ended
 
 
@@ -75,7 +75,7 @@ def test_the_retry_policy_of_a_job_is_used_and_a_tampered_one_is_ignored(app, dr
     assert [record.run_at - record.failed_at for record in records[1:]] == [DAY, DAY]
 
 
-@pytest.mark.parametrize("handler", zoo.ZOO, ids=lambda handler: handler.__name__)
+@pytest.mark.parametrize("handler", hostile_handlers.HOSTILE_HANDLERS, ids=lambda handler: handler.__name__)
 def test_a_handler_that_does_not_stop_is_stopped_at_its_timeout(app, drain, handler):
     stubborn = app.handler("stubborn", max_attempts=1, timeout=timedelta(milliseconds=200))(handler)
 
@@ -91,7 +91,9 @@ def test_a_handler_that_does_not_stop_is_stopped_at_its_timeout(app, drain, hand
     assert "timed out" in ended(app, answer).last_error
 
 
-@pytest.mark.parametrize("handler", [zoo.dies_by_signal, zoo.exits_at_once], ids=lambda handler: handler.__name__)
+@pytest.mark.parametrize(
+    "handler", [hostile_handlers.dies_by_signal, hostile_handlers.exits_at_once], ids=lambda handler: handler.__name__
+)
 def test_a_child_that_crashes_fails_only_its_own_attempt(app, drain, handler):
     deadly = app.handler("deadly")(handler)
 
@@ -161,7 +163,7 @@ def test_a_heartbeat_for_more_leases_than_one_call_takes_makes_several_calls(app
 
 
 def test_a_job_that_crashes_too_often_is_counted_as_dead(app, drain):
-    app.handler("poison")(zoo.exits_at_once).enqueue(None)
+    app.handler("poison")(hostile_handlers.exits_at_once).enqueue(None)
     assert drain() == {"retried": 2, "dead": 1}
 
 
@@ -430,7 +432,7 @@ def test_a_handler_that_exceeds_the_memory_limit_fails_its_attempt(app, drain):
     assert "MemoryError" in ended(app, answers[1]).last_error
 
 
-@pytest.mark.parametrize("handler", zoo.BUSY, ids=lambda handler: handler.__name__)
+@pytest.mark.parametrize("handler", hostile_handlers.BUSY_HANDLERS, ids=lambda handler: handler.__name__)
 def test_a_handler_that_does_not_stop_is_stopped_when_its_processor_time_is_used_up(app, drain, handler):
     busy = app.handler("busy", max_attempts=1, cpu=timedelta(milliseconds=200))(handler)
 
@@ -471,7 +473,7 @@ def test_a_handler_may_clean_up_when_its_processor_time_is_used_up(app, drain, t
         if ctx.attempt > 1:
             return "enough"
         try:
-            zoo.loops(None)
+            hostile_handlers.loops(None)
         finally:
             (tmp_path / "tidied").write_text(str(ctx.cancelled))
 

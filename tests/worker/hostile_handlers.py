@@ -82,9 +82,9 @@ def loops_and_swallows_everything(_payload):
                 pass
 
 
-BUSY = (loops, loops_and_swallows_everything, backtracks)
+BUSY_HANDLERS = (loops, loops_and_swallows_everything, backtracks)
 
-ZOO = (
+HOSTILE_HANDLERS = (
     loops,
     sleeps,
     sleeps_in_c_without_the_gil,
