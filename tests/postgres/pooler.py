@@ -16,7 +16,7 @@ NO_ENCRYPTION = (80877103, 80877104)  # SSLRequest, GSSENCRequest
 
 
 class Pooler:
-    """Keeps sessions open and gives a random one to each transaction of a client."""
+    """Keeps sessions open and runs each transaction of a client in a random one."""
 
     def __init__(self, port: int, *, sessions: int = 8) -> None:
         self._target = port

@@ -33,7 +33,7 @@ def test_a_migration_that_changed_after_it_was_applied_is_refused(store, session
         holdfast.connect(url)
 
 
-OLD_LAYOUT = """
+OTHER_LAYOUT = """
 CREATE SCHEMA holdfast;
 CREATE TABLE holdfast.migrations (version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL,
                                   oldest integer NOT NULL, applied_at timestamptz NOT NULL DEFAULT now());
@@ -41,11 +41,11 @@ INSERT INTO holdfast.migrations VALUES (1, '001_tables', 'x', 1), (16, '016_leas
 """
 
 
-def test_a_development_store_of_the_old_layout_is_refused_with_what_to_do(url):
-    """Sixteen migrations became one: such a store is made again, never converted."""
+def test_a_development_store_of_another_layout_is_refused_with_what_to_do(url):
+    """A store with another first migration is never converted: its owner makes it again."""
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(OLD_LAYOUT)
-        with pytest.raises(SchemaMismatch, match=r"001_init.*another checksum.*made by a different build"):
+        connection.execute(OTHER_LAYOUT)
+        with pytest.raises(SchemaMismatch, match=r"001_init.*another checksum.*different build.*make it again"):
             holdfast.connect(url)
         tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'holdfast'").fetchall()
     assert tables == [("migrations",)]

@@ -37,7 +37,7 @@ class Database:
         return int(now)
 
     def call(self, function: str, *arguments: object, is_repeatable: bool = True) -> list[Row]:
-        """Call a function of ``functions/`` for this space, in a transaction of its own.
+        """Call a function of ``functions/`` for this space, in its own transaction.
 
         ``is_repeatable``: the call may be carried out twice, so it is repeated when its reply is lost.
         """

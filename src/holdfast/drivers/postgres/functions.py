@@ -4,8 +4,9 @@ Function files show the functions as they are now; there is no chain of changes.
 the checksum of each file with the one in the store and replaces the functions that differ, in the transaction that
 also applies migrations (see ``migrations``).
 
-``REVISION`` numbers the set. A store whose functions have a higher revision was written by newer code, and older code
-never overwrites it: older code goes on using the newer functions, unless their ``OLDEST_REVISION`` is above its own.
+``REVISION`` numbers the set. Functions with a higher revision were written by newer code, and older code never
+overwrites them. It uses them as they are, or refuses the store if their ``OLDEST_REVISION`` is above its own revision.
+Of two builds with the same revision and different functions, the one that connects last replaces the functions.
 """
 
 from __future__ import annotations

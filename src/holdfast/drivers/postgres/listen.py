@@ -1,8 +1,8 @@
 """Notifications of new jobs: LISTEN on a direct connection, in a thread.
 
 A notification is only a hint; every waiting worker also polls. Some connections deliver no notifications: a connection
-that is dead, or one to a pooling proxy, which gives LISTEN to a session that nobody reads. The listener finds out by
-sending a notification to itself (an echo), and reconnects if none comes back.
+that is dead, or one to a pooling proxy, which runs LISTEN in a session that it does not read. The listener detects this
+by sending a notification to itself (an echo), and reconnects if the echo does not arrive.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from holdfast.drivers.postgres.connections import Connection, ConnectionPool
 ECHO_INTERVAL_SECONDS = 10.0
 ECHO_TIMEOUT_SECONDS = 2.0
 RECONNECT_DELAY_SECONDS = 5.0
-POLL_INTERVAL_SECONDS = 0.2  # between two looks at the stop flag
+POLL_INTERVAL_SECONDS = 0.2  # between two checks of the stop flag
 ECHO = "echo "
 
 
@@ -41,13 +41,13 @@ class Listener:
         self._reset()
 
     def _reset(self) -> None:
-        self._heard = threading.Condition()
+        self._notified = threading.Condition()
         self._counts: Counter[str] = Counter()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
         self._pid = os.getpid()
-        self.is_alive = False  # whether the last echo came back
+        self.is_alive = False  # whether the last echo arrived
 
     def start(self) -> None:
         """Start the thread, once per process."""
@@ -59,25 +59,25 @@ class Listener:
                 self._thread.start()
 
     def count(self, space: str) -> int:
-        """Return how many notifications of a space were heard so far."""
+        """Return how many notifications of a space were received so far."""
         return self._counts[space]
 
     def wait(self, space: str, seen: int, timeout: float) -> None:
         """Block until the count of a space differs from ``seen``, at most ``timeout`` seconds."""
-        with self._heard:
-            self._heard.wait_for(lambda: self._stop.is_set() or self._counts[space] != seen, timeout)
+        with self._notified:
+            self._notified.wait_for(lambda: self._stop.is_set() or self._counts[space] != seen, timeout)
 
     def notify(self, space: str) -> None:
         """Wake the waiting threads of this process, for a notification or for an enqueue of this process."""
-        with self._heard:
+        with self._notified:
             self._counts[space] += 1
-            self._heard.notify_all()
+            self._notified.notify_all()
 
     def stop(self) -> None:
         """Wake all waiting threads and end the listener's thread."""
         self._stop.set()
-        with self._heard:
-            self._heard.notify_all()
+        with self._notified:
+            self._notified.notify_all()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(ECHO_TIMEOUT_SECONDS)
@@ -90,7 +90,7 @@ class Listener:
             self._stop.wait(RECONNECT_DELAY_SECONDS)
 
     def _listen(self, connection: Connection) -> None:
-        """Count notifications until the listener is stopped or an echo does not come back."""
+        """Count notifications until the listener is stopped or an echo does not arrive."""
         connection.execute(f"LISTEN {self.channel}".encode())
         expected_echo: str | None = None
         deadline = 0.0  # for the echo that is expected, or for sending the next one

@@ -1,4 +1,4 @@
-"""Waiting for work: polls the store less and less often, and returns early when a listener hears of a job."""
+"""Waiting for work: polls the store less and less often, and returns early when a notification arrives."""
 
 from __future__ import annotations
 
@@ -39,28 +39,28 @@ class Waiter:
             self._listener.start()
         names = pack_texts(queues)
         while (left := deadline - monotonic()) > 0:
-            heard = self._count_heard()
+            seen = self._count_notifications()
             [(due_in,)] = self._database.call("next_due", names, None)
             if due_in is not None and due_in <= 0:
                 waits = getattr(self._fruitless, "waits", 0)
                 self._fruitless.waits = waits + 1
                 if waits:
-                    self._sleep(heard, min(left, FIRST_POLL_SECONDS * 2 ** min(waits, 10), MAX_POLL_SECONDS))
+                    self._sleep(seen, min(left, FIRST_POLL_SECONDS * 2 ** min(waits, 10), MAX_POLL_SECONDS))
                 return
             until_due = left if due_in is None else due_in / SECOND
-            self._sleep(heard, min(left, until_due, pause))
-            if self._count_heard() != heard:
+            self._sleep(seen, min(left, until_due, pause))
+            if self._count_notifications() != seen:
                 return  # a reserve that finds nothing costs no more than another poll
             has_listener = self._listener is not None and self._listener.is_alive
             pause = min(2 * pause, MAX_POLL_WITH_LISTENER_SECONDS if has_listener else MAX_POLL_SECONDS)
 
-    def _count_heard(self) -> int:
+    def _count_notifications(self) -> int:
         return 0 if self._listener is None else self._listener.count(self._database.space)
 
-    def _sleep(self, heard: int, seconds: float) -> None:
-        """Sleep until the listener hears of a job, at most ``seconds``. Raises ``StoreClosed`` if the store closes."""
+    def _sleep(self, seen: int, seconds: float) -> None:
+        """Sleep until a notification arrives, at most ``seconds``. Raises ``StoreClosed`` if the store closes."""
         if self._listener is None:
             self._database.pool.pause(seconds)
         else:
-            self._listener.wait(self._database.space, heard, seconds)
+            self._listener.wait(self._database.space, seen, seconds)
         self._database.pool.check_open()

@@ -2,7 +2,7 @@
 -- move to `ended` with one ledger row each. Return rows only for refused acks.
 --
 -- Locks: the rows of the jobs, then their domains. Index: the primary key of jobs.
--- Shape: one statement, no transitions. It asks for the token and not for the state: only a job in flight has a
+-- Shape: one statement, no transitions. The condition names the token and not the state: only a job in flight has a
 -- token, and on an empty table the planner would use a condition on the state to read the index of all leases.
 -- Ledger numbers are drawn before the delete, in batch order; sorting the deleted rows instead took longer. See
 -- README.md, Stable plans.
@@ -25,8 +25,8 @@ BEGIN
      WHERE j.space = ANY (ARRAY[a.space]) AND j.id = ANY (ARRAY[a.id]) AND j.token = a.token AND j.expires_at > _now
     RETURNING j.*, a.item, a.started_at AS began_at, a.result, coalesce(a.detail, '') AS detail
   ), moved AS (
-    INSERT INTO ended ({fixed_columns}, space, seq, state, available_at, enqueued_at, ended_at, run_at, attempts, crashes,
-                       cancel_requested, noted, last_verb, last_token, last_error, failed_at, result)
+    INSERT INTO ended ({fixed_columns}, space, seq, state, available_at, enqueued_at, ended_at, run_at, attempts,
+                       crashes, cancel_requested, noted, last_verb, last_token, last_error, failed_at, result)
     SELECT {r.fixed_columns}, r.space, r.seq, 'done', r.available_at, r.enqueued_at, _now, r.run_at, r.attempts,
            r.crashes, r.cancel_requested, r.noted, 'ack', r.token, r.last_error, r.failed_at, r.result
       FROM removed AS r
@@ -47,7 +47,7 @@ BEGIN
   END IF;
 
   IF _ended < cardinality(_ids) THEN
-    -- The whole batch is asked about: an ack that succeeded just now looks like a repeated one, which is not refused.
+    -- Check the whole batch: an ack that succeeded just now looks like a repeated one, which is not refused.
     RETURN QUERY
     SELECT r.* FROM (SELECT array_agg(i.item) AS items, array_agg('ack'::text) AS verbs
                        FROM generate_series(1, cardinality(_ids)) AS i (item)) AS a

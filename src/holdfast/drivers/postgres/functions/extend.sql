@@ -1,8 +1,8 @@
 -- Move the end of every valid lease and store notes. Return one row per item, in order.
 --
 -- Locks: the rows of the jobs, sorted by id (FOR NO KEY UPDATE). Index: the primary keys of jobs and ended.
--- Shape: while leases only grow, no indexed column changes, so a heartbeat is a HOT update. It asks for the token
--- and not for the state, as ack.sql does. See README.md, Stable plans.
+-- Shape: while leases only grow, no indexed column changes, so a heartbeat is a HOT update. The condition names the
+-- token and not the state, as in ack.sql. See README.md, Stable plans.
 CREATE OR REPLACE FUNCTION extend(
   _space text, _caller_now bigint, _lease_for bigint, _ids text[], _tokens text[], _started bigint[], _progress bytea[],
   _checkpoints bytea[]

@@ -1,5 +1,5 @@
 -- Return how many microseconds remain until a job of these queues can run or a lease of theirs can have expired: 0
--- or less is now, NULL is never without another call. Driver.wait sleeps for that long.
+-- or less is now; NULL if nothing can happen without another call. Driver.wait sleeps for that long.
 --
 -- Locks: none. Index: jobs_lane (one head per lane), jobs_leased, arrivals_queue.
 -- Shape: the lanes are found by skipping from one to the next in the index, as in reserve.sql.

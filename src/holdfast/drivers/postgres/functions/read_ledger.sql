@@ -13,8 +13,8 @@ RETURNS TABLE (
 #variable_conflict use_column
 DECLARE
   _horizon xid8 := ledger_horizon();
-  _trimmed_xid xid8 := '0';
-  _trimmed_seq bigint := 0;
+  _trimmed_xid xid8;
+  _trimmed_seq bigint;
 BEGIN
   SELECT s.trimmed_xid, s.trimmed_seq INTO _trimmed_xid, _trimmed_seq FROM spaces AS s WHERE s.space = _space;
   IF NOT FOUND THEN

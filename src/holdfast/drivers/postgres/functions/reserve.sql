@@ -1,18 +1,15 @@
 -- Lease up to _limit due jobs of these queues (and types; NULL: any type), in the order of law L10. Return the
 -- leased jobs.
 --
--- In one transaction: end expired leases, give turns in domains where jobs have arrived, find the lanes with due
--- jobs, share _limit among them, lock the jobs, lease them.
---
 -- Locks: those of reap and pass_turns, the settings of limited queues, then the leased rows (SKIP LOCKED: two
 -- sessions never wait for each other here). No more jobs are locked than are taken.
 -- Index: jobs_lane for lanes and jobs, jobs_leased for expired leases, arrivals_queue.
 -- Shape: the lanes are found by skipping from one to the next in jobs_lane; only lanes whose head is due are read
--- further. So a scheduled backlog or a type that nobody asks for costs one probe per lane. Where several lanes of
+-- further. So a scheduled backlog or a type that is not requested costs one probe per lane. Where several lanes of
 -- one priority compete, a first read without locks counts how many of the next jobs are in each lane, and then each
 -- lane gives that many. One query over all lanes with ORDER BY would sort the whole backlog.
 CREATE OR REPLACE FUNCTION reserve(
-  _space text, _queues text[], _types text[], _limit integer, _lease_for bigint, _worker text, _random_bits bytea,
+  _space text, _queues text[], _types text[], _limit integer, _lease_for bigint, _worker text, _token_bytes bytea,
   _caller_now bigint
 ) RETURNS TABLE (
   token text, fence bigint, expires_at bigint, checkpoint bytea, {declared_stored_columns}
@@ -36,12 +33,14 @@ DECLARE
   _taken tid[] := '{}';
   _missing integer;
 BEGIN
+  -- 1. End expired leases. The probe avoids the call of reap, which nearly always finds nothing.
   IF EXISTS (SELECT FROM unnest(_queues) AS q (queue) CROSS JOIN LATERAL (
                SELECT FROM jobs AS j WHERE j.space = _space AND j.queue = q.queue AND j.state = 'inflight'
                   AND j.check_at <= _now ORDER BY j.check_at LIMIT 1) AS due) THEN
     PERFORM reap(_space, _queues, NULL, 1000, _now);
   END IF;
 
+  -- 2. Give turns in domains where jobs have arrived.
   IF EXISTS (SELECT FROM unnest(_queues) AS q (queue) CROSS JOIN LATERAL (
                SELECT FROM arrivals AS a WHERE a.space = _space AND a.queue = q.queue LIMIT 1) AS arrived) THEN
     WITH removed AS (
@@ -60,12 +59,13 @@ BEGIN
   _limited := lock_limits(_space, _queues);
   _now := effective_now(_caller_now);  -- the waits for locks are over
 
-  WITH RECURSIVE asked (queue, type) AS (
+  -- 3. Find the lanes with due jobs, highest priority first.
+  WITH RECURSIVE requested (queue, type) AS (
     SELECT q.queue, t.type FROM unnest(_queues) AS q (queue)
      CROSS JOIN unnest(coalesce(_types, ARRAY[NULL])) AS t (type)
-  ), lanes (queue, asked_type, type, priority, head) AS (
+  ), lanes (queue, requested_type, type, priority, head) AS (
     SELECT a.queue, a.type, h.type, h.priority, h.available_at
-      FROM asked AS a CROSS JOIN LATERAL (
+      FROM requested AS a CROSS JOIN LATERAL (
         (SELECT j.type, j.priority, j.available_at FROM jobs AS j
           WHERE a.type IS NULL AND j.space = _space AND j.queue = a.queue AND j.state = 'ready' AND j.turn
           ORDER BY j.type, j.priority, j.available_at, j.seq LIMIT 1)
@@ -75,15 +75,15 @@ BEGIN
             AND j.state = 'ready' AND j.turn
           ORDER BY j.priority, j.available_at, j.seq LIMIT 1)) AS h
     UNION ALL
-    SELECT l.queue, l.asked_type, h.type, h.priority, h.available_at
+    SELECT l.queue, l.requested_type, h.type, h.priority, h.available_at
       FROM lanes AS l CROSS JOIN LATERAL (
         (SELECT j.type, j.priority, j.available_at FROM jobs AS j
-          WHERE l.asked_type IS NULL AND j.space = _space AND j.queue = l.queue
+          WHERE l.requested_type IS NULL AND j.space = _space AND j.queue = l.queue
             AND (j.type, j.priority) > (l.type, l.priority) AND j.state = 'ready' AND j.turn
           ORDER BY j.type, j.priority, j.available_at, j.seq LIMIT 1)
         UNION ALL
         (SELECT j.type, j.priority, j.available_at FROM jobs AS j
-          WHERE l.asked_type IS NOT NULL AND j.space = _space AND j.queue = l.queue AND j.type = l.type
+          WHERE l.requested_type IS NOT NULL AND j.space = _space AND j.queue = l.queue AND j.type = l.type
             AND j.priority > l.priority AND j.state = 'ready' AND j.turn
           ORDER BY j.priority, j.available_at, j.seq LIMIT 1)) AS h
   )
@@ -92,6 +92,7 @@ BEGIN
     INTO _lane_queues, _lane_types, _lane_priorities, _lane_heads
     FROM lanes AS l WHERE l.head <= _now;
 
+  -- 4. Priority by priority: share what is missing among the lanes, then lock and take the jobs.
   WHILE _first <= cardinality(_lane_priorities) AND cardinality(_taken) < _limit LOOP
     _last := _first;
     WHILE _lane_priorities[_last + 1] = _lane_priorities[_first] LOOP
@@ -192,6 +193,7 @@ BEGIN
     RETURN;
   END IF;
 
+  -- 5. Put the jobs of several lanes in the order of law L10, and take them out of the rate buckets.
   IF cardinality(_lane_priorities) > 1 THEN
     _taken := ARRAY(SELECT j.ctid FROM unnest(_taken) AS t (job_ctid) JOIN jobs AS j ON j.ctid = t.job_ctid
                      ORDER BY j.priority DESC, j.available_at, j.seq);
@@ -206,12 +208,12 @@ BEGIN
      WHERE s.space = _space AND s.queue = used.queue AND s.type = used.type AND used.count > 0;
   END IF;
 
-  -- The lease begins when its row is locked: an earlier lease of the job cannot end after this instant.
+  -- 6. Lease the jobs. A lease begins when its row is locked: an earlier lease of the job cannot end after that.
   _now := effective_now(_caller_now);
   RETURN QUERY
   UPDATE jobs AS j
      SET state = 'inflight', attempts = j.attempts + 1, fence = t.fence,
-         token = t.fence || '.' || encode(substr(_random_bits, t.item::integer * 16 - 15, 16), 'hex'),
+         token = t.fence || '.' || encode(substr(_token_bytes, t.item::integer * 16 - 15, 16), 'hex'),
          expires_at = _now + _lease_for, check_at = _now + _lease_for, reserved_at = _now, worker = _worker,
          started_at = NULL
     FROM (SELECT u.job_ctid, u.item, nextval('counter') AS fence

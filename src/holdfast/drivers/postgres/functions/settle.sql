@@ -1,7 +1,7 @@
 -- End leases by any mix of verbs. Return rows only for refused settlements.
 --
 -- _runs has the first item of each run. A run is a part of the batch that names every job once; an item with
--- registry writes is a run of its own. Inside a run the order does not matter, and runs follow one another.
+-- registry writes is a separate run. Inside a run the order does not matter, and runs follow one another.
 --
 -- Locks: the rows of all jobs, sorted by id, then registry entries, then domains. Index: the primary keys of jobs
 -- and ended. Shape: one statement per run and step. See README.md, Stable plans.
@@ -58,9 +58,9 @@ BEGIN
                      array_agg(w.version ORDER BY w.position) AS versions, array_agg(w.ttl ORDER BY w.position) AS ttls
                 FROM unnest(_writers, _kinds, _keys, _values, _versions, _ttls) WITH ORDINALITY
                      AS w (item, kind, key, value, version, ttl, position)
-               WHERE w.item = _first) AS asked
-       CROSS JOIN LATERAL write_entries(_space, _now, asked.kinds, asked.keys, asked.contents, asked.versions,
-                                        asked.ttls) AS w;
+               WHERE w.item = _first) AS writes
+       CROSS JOIN LATERAL write_entries(_space, _now, writes.kinds, writes.keys, writes.contents, writes.versions,
+                                        writes.ttls) AS w;
       IF _refused.kind IS NOT NULL THEN
         item := _first;
         code := 'write refused';

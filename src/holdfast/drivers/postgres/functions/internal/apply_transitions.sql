@@ -30,8 +30,8 @@ BEGIN
               t.attempts AS end_attempts, t.crashes AS end_crashes, t.last_error AS end_error,
               t.failed_at AS end_failed_at, t.dead_reason, t.dead_at, t.result
   ), moved AS (
-    INSERT INTO ended ({fixed_columns}, space, seq, state, available_at, enqueued_at, ended_at, run_at, attempts, crashes,
-                       cancel_requested, noted, last_verb, last_token, last_error, failed_at, dead_reason, dead_at,
+    INSERT INTO ended ({fixed_columns}, space, seq, state, available_at, enqueued_at, ended_at, run_at, attempts,
+                       crashes, cancel_requested, noted, last_verb, last_token, last_error, failed_at, dead_reason, dead_at,
                        result)
     SELECT {r.fixed_columns}, r.space, r.seq, r.end_state, r.end_available_at, r.enqueued_at, _now, r.end_run_at,
            r.end_attempts, r.end_crashes, r.cancel_requested, r.noted, coalesce(r.verb, r.last_verb),

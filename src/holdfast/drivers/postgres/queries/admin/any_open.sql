@@ -1,6 +1,6 @@
 -- Whether a job of these types is ready, scheduled or in flight in these queues.
--- Index: jobs_lane, jobs_leased (newest leases first: most older entries are of jobs that have ended), jobs_domain (jobs
--- that wait for their turn). One probe per queue, type and index.
+-- Index: jobs_lane, jobs_leased (newest leases first: most older entries are of jobs that have ended), jobs_domain
+-- (jobs that wait for their turn). One probe per queue, type and index.
 SELECT EXISTS (
   SELECT FROM unnest(%(queues)s::text[]) AS q (queue) CROSS JOIN unnest(%(types)s::text[]) AS t (type)
    CROSS JOIN LATERAL (

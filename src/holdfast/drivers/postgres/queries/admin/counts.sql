@@ -1,4 +1,5 @@
--- Jobs by queue, type and state; a ready job whose run_at is later counts as scheduled. Reads every row of the space.
+-- Jobs by queue, type and state; a ready job whose run_at is later counts as scheduled. Reads every row of the
+-- space.
 SELECT queue, type,
        CASE WHEN state = 'ready' AND available_at > (SELECT holdfast.effective_now(%(now)s)) THEN 'scheduled'
             ELSE state END,

@@ -1,5 +1,5 @@
--- A page of jobs in the order of ids: one ordered read for jobs that have not ended, one for done jobs, one for dead ones
--- and one for cancelled ones, merged.
+-- A page of jobs in the order of ids: one ordered read for jobs that have not ended, one for done jobs, one for dead
+-- ones and one for cancelled ones, merged.
 -- Index: the primary keys, and ended_few for dead and cancelled jobs. The filter is checked row by row.
 (SELECT {live_job_columns} FROM holdfast.jobs
   WHERE %(live)s AND space = %(space)s AND id > %(after)s AND state = ANY (%(states)s) AND %(reason)s::text IS NULL

@@ -1,5 +1,5 @@
--- The number of ledger rows behind a position, up to a maximum, and the position of the last of them. Index: the primary
--- key.
+-- The number of ledger rows behind a position, up to a maximum, and the position of the last of them. Index: the
+-- primary key.
 SELECT count(*) OVER (), l.xid::text::bigint, l.seq
   FROM (SELECT xid, seq
           FROM holdfast.ledger
