@@ -210,12 +210,12 @@ class Demo:
             page, certificate = history.page("Holdfast demo")
         (self.folder / "report.html").write_text(page, encoding="utf-8")
         for check, description in CHECKS.items():
-            self.output.check(description, holds=not certificate.found[check])
+            self.output.check(description, holds=not certificate.violation_counts[check])
         self.facts |= {
             "leases": certificate.leases,
             "letters": {row.reason: row.dead for row in letters},
             "states": dict(certificate.states),
-            "violations": {check: found for check, found in certificate.found.items() if found},
+            "violations": {check: found for check, found in certificate.violation_counts.items() if found},
         }
 
     def summarise(self) -> int:

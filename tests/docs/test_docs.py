@@ -181,9 +181,9 @@ def test_the_page_has_the_numbers_of_the_worker():
 def test_the_tables_of_spark_options_match_the_code():
     from holdfast.spark.datasource import options
 
-    assert [row[0].strip("`") for row in table("spark.md", "option of the sink")] == list(options.SINK)
+    assert [row[0].strip("`") for row in table("spark.md", "option of the sink")] == list(options.SINK_OPTIONS)
     assert [row[0].strip("`") for row in table("spark.md", "option of a source")] == [
-        name for name in options.STREAM if name != "path"
+        name for name in options.STREAM_OPTIONS if name != "path"
     ]
 
 

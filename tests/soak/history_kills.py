@@ -76,7 +76,7 @@ def _run_jobs(store: Store, generator: random.Random) -> None:
 
 def main() -> None:
     url, history_folder = sys.argv[1:]
-    compaction.WASTE_AFTER = 0  # remove the files of killed syncs at once, not a day later
+    compaction.UNUSED_PART_AGE = 0  # remove the files of killed syncs at once, not a day later
     spark = session("local[2]")
     with connect(url) as store:
         print("ready", flush=True)

@@ -1,6 +1,6 @@
-"""What the tests on a cluster share: an environment that executors unpack, and programs that drive Spark.
+"""Shared by the cluster tests: a packed environment for executors, and programs that are Spark drivers.
 
-Spark drivers are processes of their own here, because the process of the tests has a local session already.
+Each Spark driver is a separate process, because the process of the tests already has a local session.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ import holdfast
 from holdfast.spark.session import JAVA_OPTIONS
 
 PROGRAMS = Path(__file__).with_name("programs")
-PATIENCE = 500  # seconds for what takes twenty on a machine that does nothing else
+TIMEOUT_SECONDS = 500  # for work that takes twenty seconds on an idle machine
 LEAN = {
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
@@ -34,10 +34,10 @@ LEAN = {
 
 
 def packed_environment(folder):
-    """A Python with Holdfast in it, as an archive. What Holdfast needs is borrowed from the Python of the tests.
+    """Return an archive of a Python environment with Holdfast. Its dependencies come from the Python of the tests.
 
-    The installation of the tests is an editable one, which a path to its folder does not bring along: so an executor
-    has Holdfast from this archive or not at all.
+    The tests use an editable installation, which is not importable through its site-packages folder: so an executor has
+    Holdfast from this archive or not at all.
     """
     place = folder / "environment"
     venv.create(place, symlinks=True, with_pip=False)
@@ -48,19 +48,19 @@ def packed_environment(folder):
 
 
 def settings(**more):
-    """The settings of a small application, as arguments of a command."""
-    made = LEAN | more
-    return [part for key, value in made.items() for part in ("--conf", f"{key}={value}")]
+    """Return the settings of a small application as arguments of a command."""
+    conf = LEAN | more
+    return [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
 
 
 def environment(**more):
-    """Without the settings of the machine; the Python of executors is a setting of each application."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    return kept | {"PYTHONWARNINGS": "ignore"} | more
+    """Return the environment without the machine's Spark settings: an application sets its executors' Python."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    return inherited | {"PYTHONWARNINGS": "ignore"} | more
 
 
 class Program:
-    """Python, doing something; ended when the block is left, so that it holds no part of the cluster any longer."""
+    """A Python process, killed at the end of the ``with`` block so that it frees its part of the cluster."""
 
     def __init__(self, *command, folder, **variables):
         self._out = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed when the block is left
@@ -85,26 +85,26 @@ class Program:
         self._err.close()
 
     def interrupt(self):
-        """Ctrl-C."""
+        """Send SIGINT, as Ctrl-C does."""
         self._process.send_signal(signal.SIGINT)
 
-    def until(self, what):
-        """Wait for something to be so, while it runs; gives what it was."""
-        deadline = time.monotonic() + PATIENCE
-        while not (found := what()):
-            assert self._process.poll() is None, self._complaint()
-            assert time.monotonic() < deadline, self._complaint()
+    def until(self, condition):
+        """Wait until a condition is true while the program runs, and return its value."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while not (value := condition()):
+            assert self._process.poll() is None, self._error_output()
+            assert time.monotonic() < deadline, self._error_output()
             time.sleep(0.05)
-        return found
+        return value
 
     def output(self, code=0):
-        """What it said, once it has ended as it should."""
+        """Return the standard output, after the program has exited with this code."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(PATIENCE)
-        assert self._process.poll() == code, self._complaint()
+            self._process.wait(TIMEOUT_SECONDS)
+        assert self._process.poll() == code, self._error_output()
         self._out.seek(0)
         return self._out.read()
 
-    def _complaint(self):
+    def _error_output(self):
         self._err.seek(0)
         return self._err.read()[-6000:]

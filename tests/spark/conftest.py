@@ -1,4 +1,4 @@
-"""One Spark session for all of these tests: they run in one process of pytest-xdist."""
+"""One Spark session for all tests of this folder, which pytest-xdist runs in one process."""
 
 from datetime import timedelta
 
@@ -22,25 +22,25 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def spark():
-    made = session("local[2,4]")
-    yield made
-    made.stop()
+    local = session("local[2,4]")
+    yield local
+    local.stop()
 
 
 @pytest.fixture
 def app(tmp_path):
-    made = Holdfast(f"sqlite:///{tmp_path}/jobs.db")
-    yield made
-    made.close()
+    opened = Holdfast(f"sqlite:///{tmp_path}/jobs.db")
+    yield opened
+    opened.close()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def any_app(request, tmp_path):
-    """On each store that Spark can work with."""
+    """An app on each store that Spark tests use."""
     if request.param == "sqlite":
         url = f"sqlite:///{tmp_path}/jobs.db"
     else:
         url = request.getfixturevalue("postgres_database")()
-    made = Holdfast(url)
-    yield made
-    made.close()
+    opened = Holdfast(url)
+    yield opened
+    opened.close()

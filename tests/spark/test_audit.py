@@ -1,4 +1,4 @@
-"""Planted violations are found, each as what it is; histories of good stores are certified, whatever befell them."""
+"""Every planted violation is found by its check, and histories of correct stores are certified."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from holdfast.model.job import JobRecord, State
 from holdfast.model.ledger import Ending, LedgerRow
 from holdfast.spark.history.audit import CHECKS, audit
 from holdfast.spark.history.schemas import jobs_table, leases_table
-from holdfast.spark.history.store_reader import chunks
+from holdfast.spark.history.store_reader import read_chunks
 from holdfast.testing.drivers.simulation.run import simulate
 
 START = 1_800_000_000 * SECOND
@@ -19,7 +19,7 @@ AFTER = {"acked": "done", "failed": "dead", "cancelled": "cancelled", "purged": 
 
 
 def row(job_id, ending, fence=None, *, at=0, lasts=1, attempt=1, state="", domain=None, enqueued=0):
-    """A ledger row in seconds since the start; without a fence, of an operator."""
+    """A ledger row, in seconds since the start. A row without a fence is an operator's."""
     if state == "":
         state = AFTER.get(ending, "ready")
     return LedgerRow(
@@ -56,32 +56,32 @@ GOOD = [
     row("plain", "released", 2, at=3, attempt=2),
     row("plain", "expired", 3, at=5, attempt=2),
     row("plain", "acked", 4, at=7, attempt=3),
-    # Dead, requeued, and then as often as it may, once more.
+    # Dead, requeued, and then again as many runs as allowed.
     *(row("again", "retried", 10 + n, at=n * 2, attempt=n + 1, state="ready" if n < 2 else "dead") for n in range(3)),
     row("again", "requeued", at=10),
     *(row("again", "retried", 20 + n, at=20 + n * 2, attempt=n + 1) for n in range(2)),
     row("again", "acked", 30, at=30, attempt=3),
-    # Purged and enqueued anew under its id; the other was forgotten, which takes a day.
-    row("anew", "acked", 40, at=1),
-    row("anew", "purged", at=2),
-    row("anew", "acked", 41, at=5, enqueued=4),
+    # Purged, and a new job with the same id; the other was trimmed, which takes a day.
+    row("replaced", "acked", 40, at=1),
+    row("replaced", "purged", at=2),
+    row("replaced", "acked", 41, at=5, enqueued=4),
     row("old", "acked", 42, at=1),
     row("old", "acked", 43, at=100_005, enqueued=100_000),
-    # A domain whose head was cancelled between two runs; the requeued one comes last.
+    # A domain whose head was cancelled between two runs; the requeued job runs last.
     row("d1", "retried", 50, at=1, domain="d"),
     row("d1", "cancelled", at=3, domain="d"),
     row("d2", "failed", 51, at=5, domain="d", enqueued=2),
     row("d2", "requeued", at=7, domain="d", enqueued=2),
     row("d3", "acked", 52, at=9, domain="d", enqueued=3),
     row("d2", "acked", 53, at=11, domain="d", enqueued=2),
-    # A key whose first job was dead before the second came, and is requeued while that one waits.
+    # A key whose first job was dead before the second job arrived, and is requeued while the second waits.
     row("k1", "failed", 60, at=1),
     row("k1", "requeued", at=100_000),
 ]
 GOOD_JOBS = [job("plain"), job("again"), job("k1", "ready", key="k"), job("k2", "ready", key="k"), job("w", "ready")]
 GOOD_WAITING = [job("k1", "ready", key="k"), job("k2", "ready", key="k"), job("w", "ready")]
 
-# By job: what is wrong with it. Some wrongs are two, and are told as both.
+# By name: the rows, and the checks that must find them. Some rows break two laws.
 PLANTED = {
     "overlap": ([row("p1", "retried", 101, at=1, lasts=5), row("p1", "acked", 102, at=5, attempt=2)], "overlap"),
     "backwards": ([row("p2", "acked", 103, at=5, lasts=-1)], "overlap"),
@@ -120,8 +120,8 @@ def frames(spark, rows, jobs, waiting, position=0):
 
 
 @pytest.fixture(scope="module")
-def found(spark):
-    """All of it in one history: what is wrong with one job must not hide or touch another."""
+def certificate(spark):
+    """All rows in one history: a violation of one job must not hide or change another."""
     bad = [each for rows, _ in PLANTED.values() for each in rows]
     waiting = [*GOOD_WAITING, *(job(each, "ready") for each in ("p1", "p3", "p6", "p7", "p9"))]
     seen = frames(spark, [*GOOD, *bad], [*GOOD_JOBS, *PLANTED_JOBS], waiting)
@@ -129,40 +129,40 @@ def found(spark):
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_planted_violation_is_found(found, name):
+def test_a_planted_violation_is_found(certificate, name):
     rows, checks = PLANTED[name]
     guilty = GUILTY.get(name) or rows[0].job_id
-    told = {violation.check: violation for violation in found.violations if violation.job_id == guilty}
-    assert set(told) >= set(checks.split())
-    assert not found.holds
-    assert all(violation.facts for violation in told.values())
+    by_check = {violation.check: violation for violation in certificate.violations if violation.job_id == guilty}
+    assert set(by_check) >= set(checks.split())
+    assert not certificate.holds
+    assert all(violation.facts for violation in by_check.values())
 
 
-def test_nothing_else_is_found(found):
+def test_correct_jobs_have_no_violation(certificate):
     innocent = {each.job_id for each in GOOD} | {each.id for each in GOOD_JOBS}
-    assert not [violation for violation in found.violations if violation.job_id in innocent]
+    assert not [violation for violation in certificate.violations if violation.job_id in innocent]
     planted = {check for _, checks in PLANTED.values() for check in checks.split()}
-    assert {check for check, count in found.found.items() if count} == planted == set(CHECKS)
+    assert {check for check, count in certificate.violation_counts.items() if count} == planted == set(CHECKS)
 
 
 def test_one_of_each_kind_is_found_among_many_rows(spark):
-    """The soak does the same in ten million."""
+    """The soak test does the same with ten million rows."""
     from tests.soak.planted_violations import audit_planted, check_certificate
 
     check_certificate(*audit_planted(spark, 20_000))
 
 
-def test_what_was_looked_at_is_counted(found):
+def test_the_certificate_counts_what_was_checked(certificate):
     rows = [*GOOD, *(each for rows, _ in PLANTED.values() for each in rows)]
-    assert (found.rows, found.leases) == (len(rows), sum(each.fence is not None for each in rows))
-    assert found.jobs == len({each.job_id for each in rows} | {"k2", "w", "p20"})
-    assert (found.domains, found.keys) == (4, 2)
-    assert (found.first, found.last) == (START, START + 100_006 * SECOND)
-    assert sum(found.states.values()) == found.jobs
+    assert (certificate.rows, certificate.leases) == (len(rows), sum(each.fence is not None for each in rows))
+    assert certificate.jobs == len({each.job_id for each in rows} | {"k2", "w", "p20"})
+    assert (certificate.domains, certificate.keys) == (4, 2)
+    assert (certificate.first, certificate.last) == (START, START + 100_006 * SECOND)
+    assert sum(certificate.states.values()) == certificate.jobs
 
 
-def test_histories_of_simulated_disasters_are_certified(spark):
-    """Crashes, late settlements, duplicates, cancels, requeues and purges, by thirty seeds, in one history."""
+def test_histories_of_simulated_failures_are_certified(spark):
+    """Crashes, late settlements, duplicates, cancels, requeues and purges of thirty seeds, in one history."""
     rows, jobs, waiting = [], [], []
     for seed in range(30):
         stores = []
@@ -172,17 +172,17 @@ def test_histories_of_simulated_disasters_are_certified(spark):
             return stores[0]
 
         assert simulate(seed, steps=150, open_store=fresh).failure is None
-        for chunk in chunks(stores[0], None):
-            for kept, read in ((rows, chunk.rows), (jobs, chunk.records), (waiting, chunk.waiting or [])):
-                kept += [_apart(each, seed) for each in read]
+        for chunk in read_chunks(stores[0], None):
+            for target, source in ((rows, chunk.rows), (jobs, chunk.records), (waiting, chunk.waiting or [])):
+                target += [_with_seed(each, seed) for each in source]
     certificate = audit(*frames(spark, rows, jobs, waiting), snapshot=len(rows))
     assert certificate.holds, certificate.violations
     assert certificate.rows == len(rows) > 1000
     assert certificate.domains > 30
 
 
-def _apart(each, seed):
-    """The same names in every seed would be the same jobs."""
+def _with_seed(each, seed):
+    """Every seed makes the same ids: without the seed in the id they would be the same jobs."""
     name = "job_id" if isinstance(each, LedgerRow) else "id"
     return replace(each, **{name: f"{seed}-{getattr(each, name)}", "queue": f"{seed}-{each.queue}"})
 
@@ -194,9 +194,9 @@ def test_an_empty_history_holds(spark):
 
 
 def test_tables_keep_every_instant_to_the_microsecond(spark):
-    [one] = [replace(GOOD[0], started_at=START + 1_234_567)]
-    frame = spark.createDataFrame(leases_table([one], position=7))
+    [ledger_row] = [replace(GOOD[0], started_at=START + 1_234_567)]
+    frame = spark.createDataFrame(leases_table([ledger_row], position=7))
     [got] = frame.selectExpr("position", "unix_micros(started_at) AS at", "CAST(day AS string) AS day").collect()
     assert tuple(got) == (7, START + 1_234_567, "2027-01-15")
-    assert one.ended_at // DAY == 20_833
+    assert ledger_row.ended_at // DAY == 20_833
     assert isinstance(leases_table([], position=0), pa.Table)

@@ -1,4 +1,4 @@
-"""How a run is shown: in a terminal, in a notebook, in a log."""
+"""The progress bar in a terminal, in a notebook and in a log."""
 
 import fcntl
 import io
@@ -11,12 +11,13 @@ import termios
 import types
 from collections import Counter
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
-from holdfast.spark.execution.bar import Lines, NotebookBar, TerminalBar, bar_of
+from holdfast.spark.execution.bar import LogLines, NotebookBar, TerminalBar, choose_bar
 from holdfast.spark.execution.progress import Progress
-from holdfast.spark.execution.slot import Standing
+from holdfast.spark.execution.run_spec import SlotStatus
 
 HALF = Progress(
     ready=600,
@@ -24,25 +25,25 @@ HALF = Progress(
     done=1250,
     dead=50,
     rate=350.0,
-    slots=(Standing({}, held=100), Standing({})),
+    slots=(SlotStatus({}, held=100), SlotStatus({})),
     settled=Counter(),
     elapsed=4.0,
 )
 END = Progress(
-    ready=0, inflight=0, done=1950, dead=50, rate=350.0, slots=(Standing({}),), settled=Counter(), elapsed=8.0
+    ready=0, inflight=0, done=1950, dead=50, rate=350.0, slots=(SlotStatus({}),), settled=Counter(), elapsed=8.0
 )
 
 
 @contextmanager
 def terminal(columns=80):
-    """A stream that is a terminal, and a function that gives what was written to it."""
+    """A stream that is a terminal, and a function that returns what was written to it."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     with os.fdopen(master, "rb", buffering=0) as ours, os.fdopen(slave, "w", encoding="utf-8") as theirs:
 
         def written():
             text = ours.read(65536)
-            while select.select([ours], [], [], 0.1)[0]:  # a terminal may hand it over in pieces
+            while select.select([ours], [], [], 0.1)[0]:  # a terminal may return the text in parts
                 text += ours.read(65536)
             return text.decode().replace("\r\n", "\n")
 
@@ -50,7 +51,7 @@ def terminal(columns=80):
 
 
 def visible(text):
-    """What is left when colours are taken away."""
+    """Return the text without colours."""
     for colour in ("32", "31", "36", "90", "0"):
         text = text.replace(f"\x1b[{colour}m", "")
     return text
@@ -64,9 +65,9 @@ def test_a_terminal_shows_two_lines_that_are_replaced():
         assert first.endswith(" 65 %   350 jobs/s   2s left")
         assert first.count("━") == 80 - 1 - 4 - len(" 65 %   350 jobs/s   2s left")
         assert second == "  ready 600   in flight 100   done 1,250   dead 50   1 of 2 slots busy"
-        bar.show(END, last=True)
+        bar.show(END, final=True)
         assert visible(written()).startswith("\x1b[2A\r\x1b[J  ━━━")
-        bar.wipe()
+        bar.clear()
         out.write("behind it\n")
         out.flush()
         assert written() == "behind it\n"
@@ -89,24 +90,24 @@ def test_without_colours_the_signs_differ(monkeypatch):
         assert "\x1b" not in text
 
 
-def test_a_log_gets_a_last_line_and_few_before_it():
+def test_a_log_gets_a_final_line_and_few_lines_before_it():
     out = io.StringIO()
-    lines = Lines(out)
+    lines = LogLines(out)
     lines.show(HALF)
-    lines.show(END, last=True)
+    lines.show(END, final=True)
     assert out.getvalue() == ("100 %  250 jobs/s  8s in all  ready 0  in flight 0  done 1,950  dead 50\n")
 
 
-def test_by_default_nothing_is_shown_where_nothing_can_move(monkeypatch):
+def test_by_default_no_bar_is_shown_where_it_cannot_be_redrawn(monkeypatch):
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    assert bar_of(None) is None
-    assert isinstance(bar_of(True), Lines)
+    assert choose_bar(None) is None
+    assert isinstance(choose_bar(True), LogLines)
     with terminal() as (out, _):
         monkeypatch.setattr(sys, "stderr", out)
-        assert isinstance(bar_of(None), TerminalBar)
-        assert bar_of(False) is None
+        assert isinstance(choose_bar(None), TerminalBar)
+        assert choose_bar(False) is None
         monkeypatch.setenv("TERM", "dumb")
-        assert bar_of(None) is None
+        assert choose_bar(None) is None
 
 
 def test_a_notebook_gets_one_output_that_is_updated(monkeypatch):
@@ -119,14 +120,20 @@ def test_a_notebook_gets_one_output_that_is_updated(monkeypatch):
     ipython.get_ipython = lambda: types.SimpleNamespace(kernel=object())
     monkeypatch.setitem(sys.modules, "IPython", ipython)
     monkeypatch.setitem(sys.modules, "IPython.display", display)
-    bar = bar_of(None)
+    bar = choose_bar(None)
     assert isinstance(bar, NotebookBar)
     bar.show(HALF)
-    bar.show(END, last=True)
+    bar.show(END, final=True)
     assert [kind for kind, _, _ in shown] == ["display", "update"]
     assert shown[0][1] == shown[1][1]
     assert shown[0][1].keys() == {"raw", "display_id"}
     assert "done 1,250" in shown[0][2]["text/html"]
     assert "8s in all" in shown[1][2]["text/plain"]
     ipython.get_ipython = types.SimpleNamespace  # IPython in a terminal
-    assert not isinstance(bar_of(None), NotebookBar)
+    assert not isinstance(choose_bar(None), NotebookBar)
+
+
+def test_cancelled_jobs_are_shown_apart_from_dead_ones():
+    out = io.StringIO()
+    LogLines(out).show(replace(END, dead=40, cancelled=10), final=True)
+    assert out.getvalue().endswith("done 1,950  dead 40  cancelled 10\n")

@@ -1,4 +1,4 @@
-"""Jobs on a real cluster: a standalone master and two workers, whose executors have nothing but what is shipped."""
+"""Jobs on a real cluster: a standalone master and two workers. The executors get Holdfast in an archive."""
 
 import json
 import os
@@ -7,22 +7,22 @@ import signal
 import pytest
 
 import holdfast
-from holdfast.spark.history.sync import audit_store
+from holdfast.spark import audit_store
 from holdfast.testing.servers.spark_cluster import SparkCluster
 from holdfast.testing.servers.spark_process import children
 from tests.spark.clusters import PROGRAMS, Program, packed_environment, settings
 
 ROOT = PROGRAMS.parents[2]
 PASSWORD = "hunter2-of-the-store"
-pytestmark = pytest.mark.timeout(1200)  # one of them may start a cluster, and then a Spark application on it
+pytestmark = pytest.mark.timeout(1200)  # the first test starts a cluster and a Spark application
 SHOP = PROGRAMS / "shop.py"
 WORK = ("-m", "holdfast", "spark", "work", "shop:app", "--lease", "3s", "--grace", "1s", "--json")
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    with SparkCluster(workers=2) as started:
-        yield started
+    with SparkCluster(workers=2) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def count(store, *states):
 
 
 def shipped(archive):
-    """The application as a file, Holdfast inside an environment."""
+    """Settings that ship the application as a file, and Holdfast in a packed environment."""
     return settings(
         **{
             "spark.submit.pyFiles": SHOP,
@@ -58,7 +58,7 @@ def shipped(archive):
     )
 
 
-def test_an_executor_and_a_python_worker_are_killed_and_the_history_is_clean(cluster, archive, store, spark):
+def test_no_law_is_broken_when_an_executor_and_a_python_worker_are_killed(cluster, archive, store, spark):
     enqueue(store, "ship", range(300))
     command = (*WORK, "--master", cluster.master, "--slots", "2", *shipped(archive))
     with Program(*command, folder=SHOP.parent, SHOP_URL=store.address) as work:
@@ -78,12 +78,12 @@ def test_an_executor_and_a_python_worker_are_killed_and_the_history_is_clean(clu
     assert sum(tally.values()) == certificate.leases
 
 
-# Speculation: one Spark application, in which everything that takes a second is done twice ---------------------------
+# Speculation: one Spark application that starts a copy of every Spark task that takes a second ------------------------
 
 
 @pytest.fixture(scope="module")
 def speculated(cluster, postgres_database, tmp_path_factory):
-    """What the program found, its folder, and the URL that it was given."""
+    """The output of the program, its folder, and the URL of its store."""
     folder = tmp_path_factory.mktemp("speculated")
     url = postgres_database().replace("//postgres@", f"//postgres:{PASSWORD}@")
     arguments = (PROGRAMS / "speculation.py", cluster.master, url, folder)
@@ -91,50 +91,50 @@ def speculated(cluster, postgres_database, tmp_path_factory):
         return json.loads(program.output()), folder, url
 
 
-def test_under_speculation_no_job_is_lost_or_ended_twice_and_all_outcomes_are_told(speculated, spark):
-    found, _, url = speculated
-    assert found["tries"] > 2, "wanted a second copy of at least one of the two slots"
-    jobs = [job for job, ending in found["queue"] if ending == "acked"]
+def test_under_speculation_no_job_is_lost_or_ended_twice_and_all_outcomes_are_returned(speculated, spark):
+    results, _, url = speculated
+    assert results["attempts"] > 2, "wanted a second copy of at least one of the two slots"
+    jobs = [job for job, ending in results["queue"] if ending == "acked"]
     assert len(jobs) == len(set(jobs)) == 80
-    assert found["rows"] == [80, 0]
-    assert (found["counts"]["slow"], found["counts"]["run:speculated"]) == (80, 80)
+    assert results["rows"] == [80, 0]
+    assert (results["counts"]["slow"], results["counts"]["run:speculated"]) == (80, 80)
     with holdfast.connect(url) as store:
         certificate = audit_store(store, spark=spark)
     assert certificate.holds, certificate.violations
-    assert found["read"] == certificate.rows
+    assert results["read"] == certificate.rows
 
 
 def test_under_speculation_the_sink_makes_no_second_job(speculated):
-    found, _, _ = speculated
-    jobs, tries = found["saved"]
-    assert (jobs, tries) == (200, 2)
+    results, _, _ = speculated
+    jobs, attempts = results["saved"]
+    assert (jobs, attempts) == (200, 2)
 
 
-def test_an_interrupt_on_a_cluster_gives_back_what_slots_hold(speculated):
-    found, _, _ = speculated
-    assert found["stopped"] == ["ready", 0]
+def test_an_interrupt_on_a_cluster_releases_the_jobs_of_slots(speculated):
+    results, _, _ = speculated
+    assert results["stopped"] == ["ready", 0]
 
 
-def test_on_a_cluster_a_file_is_refused_by_every_way_in(speculated):
-    found, _, _ = speculated
-    assert set(found["refused"]) == {"run_queue", "run", "sink", "jobs", "ledger"}
-    for said in found["refused"].values():
-        assert "does not offer a Spark cluster: the file is on one machine" in said
+def test_on_a_cluster_every_function_refuses_a_file(speculated):
+    results, _, _ = speculated
+    assert set(results["refused"]) == {"run_queue", "run", "sink", "jobs", "ledger"}
+    for message in results["refused"].values():
+        assert "does not offer a Spark cluster: the file is on one machine" in message
 
 
 def test_no_page_and_no_log_of_spark_shows_the_password_of_a_store(speculated):
     _, folder, _ = speculated
     shown = [file for place in ("pages", "events") for file in (folder / place).rglob("*") if file.is_file()]
     texts = {file.name: file.read_text(errors="replace") for file in shown}
-    assert any("spark.executorEnv.SHOP_URL" in text for text in texts.values())  # the setting is there, and hidden
+    assert any("spark.executorEnv.SHOP_URL" in text for text in texts.values())  # the setting is listed, and redacted
     assert any("SparkListenerSQLExecutionStart" in text for text in texts.values())
     assert [name for name, text in texts.items() if PASSWORD in text] == []
 
 
-def test_the_example_of_a_cluster_proves_itself_and_leaves_nothing_behind(tmp_path):
+def test_the_cluster_example_runs_and_leaves_no_files(tmp_path):
     script = ROOT / "examples" / "standalone_cluster.py"
     with Program("-W", "error", script, folder=tmp_path, TMPDIR=str(tmp_path)) as example:
-        said = example.output()
-    assert "was killed" in said
-    assert "all laws held" in said
+        output = example.output()
+    assert "was killed" in output
+    assert "all laws held" in output
     assert [place.name for place in tmp_path.iterdir() if place.name.startswith("holdfast-")] == []

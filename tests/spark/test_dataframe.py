@@ -1,8 +1,10 @@
 """A DataFrame through a handler."""
 
+import gc
 import os
 import signal
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +13,8 @@ import pytest
 import holdfast
 from holdfast.errors import InvalidInput, TooManyDead
 from holdfast.spark import run, run_queue
+from holdfast.spark.execution.dataframe import _limit_dead
+from holdfast.spark.execution.progress import Progress
 from holdfast.worker.control import Unrecoverable
 from tests.spark.conftest import OPTIONS
 
@@ -44,22 +48,22 @@ def test_every_row_has_exactly_one_outcome(spark, url):
 
 
 @pytest.fixture
-def small(spark):
-    """Whatever is larger than this is not sent to every executor for a join."""
+def small_broadcasts(spark):
+    """Spark broadcasts only very small frames for a join."""
     before = spark.conf.get("spark.sql.autoBroadcastJoinThreshold")
     spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "10KB")
     yield
     spark.conf.set("spark.sql.autoBroadcastJoinThreshold", before)
 
 
-@pytest.mark.usefixtures("small")
+@pytest.mark.usefixtures("small_broadcasts")
 def test_spark_knows_how_large_the_outcomes_of_a_run_are(spark, url):
     ok, _ = run(spark.range(1000).toDF("n"), lambda row: [row] * 5, key="n", url=url, slots=1, options=OPTIONS)
     assert "BroadcastHashJoin" not in ok._jdf.queryExecution().executedPlan().toString()
     assert ok.count() == 1000
 
 
-@pytest.mark.usefixtures("small")
+@pytest.mark.usefixtures("small_broadcasts")
 def test_spark_knows_how_large_the_outcomes_of_a_queue_are(spark, app):
     handle = app.handler("t")(lambda payload: payload)
     app.client.enqueue([handle.request(number) for number in range(1000)])
@@ -69,20 +73,20 @@ def test_spark_knows_how_large_the_outcomes_of_a_queue_are(spark, app):
     assert both.count() == 1000
 
 
-def test_a_run_of_the_same_name_goes_on_where_it_ended(spark, url, tmp_path):
+def test_a_run_with_the_name_of_an_earlier_run_continues_it(spark, url, tmp_path):
     def note(row):
         with Path(tmp_path, "ran").open("a") as file:
             file.write(f"{row['n']}\n")
         return row["n"]
 
-    first, more = spark.range(10).toDF("n"), spark.range(15).toDF("n")
+    first, second = spark.range(10).toDF("n"), spark.range(15).toDF("n")
     run(first, note, key="n", url=url, run="nightly", slots=1, options=OPTIONS)
-    ok, dead = run(more, note, key="n", url=url, run="nightly", slots=1, options=OPTIONS)
+    ok, dead = run(second, note, key="n", url=url, run="nightly", slots=1, options=OPTIONS)
     assert (ok.count(), dead.count()) == (15, 0)
     assert sorted(Path(tmp_path, "ran").read_text().split(), key=int) == [str(n) for n in range(15)]
 
 
-def test_short_rows_are_leased_as_they_are_stored(spark, url):
+def test_short_rows_are_stored_and_leased_in_one_call(spark, url):
     rows = 20_000
     ok, _ = run(spark.range(rows).toDF("n"), lambda row: row["n"], key="n", url=url, slots=2)
     assert ok.count() == rows
@@ -93,8 +97,8 @@ def test_short_rows_are_leased_as_they_are_stored(spark, url):
 
 
 @pytest.mark.parametrize("pause", [0, 0.001])
-def test_a_slot_that_is_killed_on_the_way_costs_no_row(spark, url, pause):
-    """Of short rows, which it has stored and leased at once, and of longer ones, which others have stored, too."""
+def test_no_row_is_lost_with_a_killed_slot(spark, url, pause):
+    """Short rows, which the slot has stored and leased in one call, and longer rows, which other slots have stored."""
     rows, killed = (4_000 if pause else 40_000), []
 
     def handle(row):
@@ -102,9 +106,9 @@ def test_a_slot_that_is_killed_on_the_way_costs_no_row(spark, url, pause):
         return row["n"]
 
     def kill(progress):
-        at_work = [slot.executor for slot in progress.slots if slot.held]
-        if at_work and progress.done and not killed:
-            killed.append(int(at_work[0].rpartition(":")[2]))
+        busy = [slot.executor for slot in progress.slots if slot.held]
+        if busy and progress.done and not killed:
+            killed.append(int(busy[0].rpartition(":")[2]))
             os.kill(killed[0], signal.SIGKILL)
 
     ok, dead = run(spark.range(rows).toDF("n"), handle, key="n", url=url, slots=2, options=OPTIONS, on_progress=kill)
@@ -112,13 +116,13 @@ def test_a_slot_that_is_killed_on_the_way_costs_no_row(spark, url, pause):
     assert [row["result"] for row in ok.where("n = 7").collect()] == ["7"]
 
 
-def test_a_run_goes_on_to_its_end_whatever_its_workers_are_told(spark, url):
+def test_a_run_ignores_the_option_max_jobs(spark, url):
     few = replace(OPTIONS, max_jobs=3)
     ok, _ = run(spark.range(50).toDF("n"), lambda row: row["n"], key="n", url=url, slots=1, options=few)
     assert ok.count() == 50
 
 
-def test_keys_that_do_not_tell_rows_apart_are_refused(spark, url):
+def test_rows_with_the_same_key_and_different_values_are_refused(spark, url):
     df = spark.createDataFrame([(1, "a"), (1, "b")], "n int, word string")
     with pytest.raises(InvalidInput, match="tell all rows apart"):
         run(df, len, key="n", url=url, options=OPTIONS)
@@ -126,7 +130,7 @@ def test_keys_that_do_not_tell_rows_apart_are_refused(spark, url):
         run(df, len, key="other", url=url)
 
 
-def test_a_run_of_which_too_much_dies_is_stopped(spark, url):
+def test_a_run_with_too_many_dead_rows_is_stopped(spark, url):
     def fail(_row):
         raise Unrecoverable("never")
 
@@ -135,7 +139,7 @@ def test_a_run_of_which_too_much_dies_is_stopped(spark, url):
     assert caught.value.dead == caught.value.ended >= 100
 
 
-def test_a_handler_of_an_app_will_do(spark, app, url):
+def test_the_handler_may_be_a_handler_of_an_app(spark, app, url):
     @app.handler("double")
     def double(row):
         return row["n"] * 2
@@ -144,7 +148,7 @@ def test_a_handler_of_an_app_will_do(spark, app, url):
     assert sorted(row["result"] for row in ok.collect()) == ["0", "2", "4"]
 
 
-def test_a_handler_for_chunks_gives_every_row_its_own_outcome(spark, url):
+def test_a_handler_of_chunks_returns_one_outcome_for_each_row(spark, url):
     def score(rows):
         if any(row["n"] == 77 for row in rows):
             raise RuntimeError("poison")
@@ -152,7 +156,70 @@ def test_a_handler_for_chunks_gives_every_row_its_own_outcome(spark, url):
 
     df = spark.range(100).toDF("n")
     ok, dead = run(df, score, key="n", url=url, chunk=20, max_attempts=2, slots=1, options=OPTIONS)
-    together = {row["n"]: int(row["result"]) for row in ok.collect()}
-    assert max(together.values()) > 1
+    results = {row["n"]: int(row["result"]) for row in ok.collect()}
+    assert max(results.values()) > 1
     assert sorted(row["n"] for row in dead.collect()) == [3, 13, 23, 33, 43, 53, 63, 73, 77, 83, 93]
-    assert len(together) == 89
+    assert len(results) == 89
+
+
+def test_cancelled_rows_are_not_counted_as_dead():
+    settled = Counter(acked=90, dead=10, cancelled=200)
+    progress = Progress(
+        ready=0, inflight=0, done=90, dead=10, cancelled=200, rate=0.0, slots=(), settled=settled, elapsed=1.0
+    )
+    _limit_dead(0.1, None)(progress)
+    with pytest.raises(TooManyDead, match="10 of 100"):
+        _limit_dead(0.09, None)(progress)
+
+
+# What executors hold ----------------------------------------------------------------------------------------
+
+
+def held_ids(spark):
+    """The ids of all RDDs that executors hold, after Spark has freed those that nothing refers to."""
+    gc.collect()
+    spark._jvm.java.lang.System.gc()
+    return {int(number) for number in spark.sparkContext._jsc.getPersistentRDDs()}
+
+
+def wait_until_freed(spark, before):
+    """Until executors hold nothing that they did not hold before."""
+    deadline = time.monotonic() + 30
+    while held_ids(spark) - before:
+        assert time.monotonic() < deadline, (held_ids(spark), before)
+        time.sleep(0.1)
+
+
+def test_executors_hold_one_copy_of_the_rows_until_both_frames_are_collected(spark, url):
+    before = held_ids(spark)
+    ok, dead = run(spark.range(20).toDF("n"), lambda row: row["n"], key="n", url=url, slots=1, options=OPTIONS)
+    assert ok.count() == 20
+    assert len(held_ids(spark) - before) == 1  # neither the input rows nor the outcomes are held apart from it
+    del ok
+    assert dead.count() == 0
+    assert len(held_ids(spark) - before) == 1
+    derived = dead.select("n")
+    del dead
+    assert derived.count() == 0
+    assert len(held_ids(spark) - before) == 1
+    del derived
+    wait_until_freed(spark, before)
+
+
+def test_a_run_that_fails_holds_nothing(spark, url):
+    before = held_ids(spark)
+    df = spark.createDataFrame([(1, "a"), (1, "b")], "n int, word string")
+    with pytest.raises(InvalidInput):
+        run(df, len, key="n", url=url, options=OPTIONS)
+    wait_until_freed(spark, before)
+
+
+def test_executors_hold_the_outcomes_of_a_queue_until_the_frame_is_collected(spark, app):
+    handle = app.handler("t")(lambda payload: payload)
+    app.client.enqueue([handle.request(number) for number in range(20)])
+    before = held_ids(spark)
+    outcomes = run_queue(app, spark=spark, slots=1, options=OPTIONS)
+    assert outcomes.count() == 20
+    assert len(held_ids(spark) - before) == 1
+    del outcomes
+    wait_until_freed(spark, before)

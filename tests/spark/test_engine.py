@@ -1,4 +1,4 @@
-"""Jobs on local Spark: slots, and what happens to them."""
+"""The jobs of a queue on local Spark, with crashes, kills, cancels and timeouts."""
 
 import os
 import signal
@@ -50,10 +50,10 @@ def test_a_queue_is_drained_with_one_row_for_each_attempt(spark, any_app):
     assert all(row["reserved_at"] <= row["started_at"] <= row["ended_at"] for row in rows)
     assert seen[-1].settled["acked"] == 196
     assert (seen[-1].ready, seen[-1].inflight, seen[-1].done, seen[-1].dead) == (0, 0, 196, 4)
-    assert all(look.total == 200 for look in seen)
+    assert all(progress.total == 200 for progress in seen)
 
 
-def test_a_run_shows_its_own_jobs_and_not_those_of_an_earlier_one(spark, app, capsys):
+def test_a_run_shows_its_own_jobs_and_not_those_of_an_earlier_run(spark, app, capsys):
     handle = app.handler("t")(lambda payload: payload)
     for count in (30, 20):
         app.client.enqueue([handle.request(number) for number in range(count)])
@@ -63,17 +63,17 @@ def test_a_run_shows_its_own_jobs_and_not_those_of_an_earlier_one(spark, app, ca
         assert last.endswith(f"ready 0  in flight 0  done {count}  dead 0")
 
 
-def test_a_python_worker_serves_one_slot_after_the_other(spark, app):
+def test_a_python_worker_is_reused_by_later_slots(spark, app):
     handle = app.handler("t")(lambda payload: payload)
-    served_by = set()
+    executors = set()
     for number in range(4):
         app.client.enqueue(handle.request(number))
         [row] = run_queue(app, spark=spark, slots=1, options=OPTIONS).collect()
-        served_by.add(row["executor"])
-    assert len(served_by) <= 2  # as many as the session has cores
+        executors.add(row["executor"])
+    assert len(executors) <= 2  # as many as the session has cores
 
 
-def test_rows_are_kept_and_nothing_runs_again_when_they_are_read_twice(spark, app):
+def test_reading_the_outcomes_twice_runs_no_job_again(spark, app):
     handle = app.handler("t")(lambda payload: payload)
     app.client.enqueue([handle.request(number) for number in range(20)])
     rows = run_queue(app, spark=spark, slots=1, options=OPTIONS)
@@ -82,28 +82,28 @@ def test_rows_are_kept_and_nothing_runs_again_when_they_are_read_twice(spark, ap
     assert [count.ready for count in app.driver.counts()] == [5]
 
 
-def test_a_killed_python_worker_loses_nothing_and_its_attempts_are_told(spark, any_app):
+def test_a_killed_python_worker_loses_no_job_and_no_outcome(spark, any_app):
     app = any_app
 
     @app.handler("deadly", max_attempts=5)
     def deadly(payload, ctx):
         if payload == 30 and ctx.attempt == 1:
-            # This process is a child of the nursery, which is a child of the Spark task's Python process.
-            of_nursery = Path(f"/proc/{os.getppid()}/stat").read_text()
-            os.kill(int(of_nursery.rpartition(")")[2].split()[1]), signal.SIGKILL)
+            # This process is a child of the forkserver, which is a child of the Spark task's Python process.
+            forkserver = Path(f"/proc/{os.getppid()}/stat").read_text()
+            os.kill(int(forkserver.rpartition(")")[2].split()[1]), signal.SIGKILL)
             time.sleep(60)
         return os.getpid()
 
     app.client.enqueue([deadly.request(number) for number in range(100)])
     rows = run_queue(app, spark=spark, slots=2, options=OPTIONS).collect()
     assert [(count.done, count.dead) for count in app.driver.counts()] == [(100, 0)]
-    told = sorted((row["job_id"], row["attempt"], row["fence"], row["ending"]) for row in rows)
-    assert told == sorted((row.job_id, row.attempt, row.fence, row.ending) for row in ledger(app))
+    outcomes = sorted((row["job_id"], row["attempt"], row["fence"], row["ending"]) for row in rows)
+    assert outcomes == sorted((row.job_id, row.attempt, row.fence, row.ending) for row in ledger(app))
     acked = [row["job_id"] for row in rows if row["ending"] == "acked"]
     assert len(acked) == len(set(acked)) == 100
 
 
-def test_leases_outlive_a_handler_that_holds_the_gil(spark, app):
+def test_leases_are_extended_while_a_handler_holds_the_gil(spark, app):
     @app.handler("long")
     def long(_payload, ctx):
         import ctypes
@@ -128,7 +128,7 @@ def test_a_timeout_stops_a_handler_and_not_the_spark_task(spark, app):
     assert app.client.get(answer.id).state is State.DEAD
 
 
-def test_a_run_that_is_interrupted_gives_back_what_it_holds(spark, app):
+def test_an_interrupted_run_releases_its_jobs(spark, app):
     @app.handler("slow")
     def slow(_payload):
         time.sleep(60)
@@ -148,7 +148,26 @@ def test_a_run_that_is_interrupted_gives_back_what_it_holds(spark, app):
     assert [(record.state, record.attempts) for record in records] == [(State.READY, 0)] * 2
 
 
-def test_a_spark_job_that_somebody_cancels_loses_nothing(spark, app):
+def test_a_cancelled_job_is_counted_apart_from_dead_ones(spark, app):
+    @app.handler("slow")
+    def slow(_payload):
+        time.sleep(60)
+
+    answer = slow.enqueue(1)
+    seen = []
+
+    def cancel(progress):
+        seen.append(progress)
+        if progress.busy:
+            app.driver.cancel([answer.id])
+
+    [row] = run_queue(app, spark=spark, slots=1, options=OPTIONS, on_progress=cancel).collect()
+    assert app.client.get(answer.id).state is State.CANCELLED
+    assert row["ending"] == ledger(app)[-1].ending == "cancelled"
+    assert (seen[-1].dead, seen[-1].cancelled, seen[-1].settled["cancelled"]) == (0, 1, 1)
+
+
+def test_a_cancelled_spark_job_loses_no_job(spark, app):
     @app.handler("slow")
     def slow(payload):
         time.sleep(0.05)
@@ -167,7 +186,7 @@ def test_a_spark_job_that_somebody_cancels_loses_nothing(spark, app):
     assert len(acked) == len(set(acked)) == 60
 
 
-def test_a_run_for_some_time_ends_in_time(spark, app):
+def test_a_run_with_stop_after_ends_in_time(spark, app):
     stop = threading.Event()
     handle = app.handler("t")(lambda payload: payload)
 
@@ -185,7 +204,7 @@ def test_a_run_for_some_time_ends_in_time(spark, app):
     assert rows.count() > 0
 
 
-def test_a_store_that_slots_cannot_reach_is_refused(spark):
+def test_a_store_that_slots_cannot_open_is_refused(spark):
     app = Holdfast("memory://")
     app.handler("t")(lambda payload: payload)
     with pytest.raises(Unsupported, match="one process"):

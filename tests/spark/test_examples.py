@@ -1,4 +1,4 @@
-"""Every example on Spark runs, in the session that is there already, and leaves nothing behind."""
+"""Every Spark example runs in the session of the tests, and leaves no files."""
 
 import json
 import runpy
@@ -15,26 +15,26 @@ ON_SPARK = sorted(path for path in EXAMPLES.glob("*.py") if "session()" in path.
 
 @pytest.fixture
 def run(spark, tmp_path, monkeypatch):
-    """A function that runs a script as the main module, with these arguments."""
+    """Return a function that runs a script as the main module."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.syspath_prepend(EXAMPLES)  # as it is for a script
+    monkeypatch.syspath_prepend(EXAMPLES)  # as for a script
 
     def run(path, *arguments):
         monkeypatch.setattr(sys, "argv", [str(path), *map(str, arguments)])
         runpy.run_path(str(path), run_name="__main__")
 
     yield run
-    spark.sparkContext.setLogLevel("ERROR")  # the demo had turned it off
+    spark.sparkContext.setLogLevel("ERROR")  # the demo turns logging off
 
 
 @pytest.mark.parametrize("path", [path for path in ON_SPARK if path != DEMO], ids=lambda path: path.name)
-def test_an_example_runs_prints_and_leaves_nothing_behind(path, run, capsys, tmp_path):
+def test_an_example_runs_prints_and_leaves_no_files(path, run, capsys, tmp_path):
     run(path)
     assert capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_demo_loses_a_python_worker_and_nothing_else(run, capsys, tmp_path):
+def test_the_demo_kills_a_python_worker_and_loses_no_job(run, capsys, tmp_path):
     with pytest.raises(SystemExit) as ended:
         run(DEMO, "--orders", 5000, "--json", "--out", tmp_path / "out")
     facts = json.loads(capsys.readouterr().out)

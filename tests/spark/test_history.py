@@ -1,4 +1,4 @@
-"""A store into a folder: everything once, whatever dies on the way; small and young afterwards, if asked."""
+"""Sync, compaction and retention of a history: every ledger row exactly once, also after a crash."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -10,10 +10,11 @@ from holdfast.clock import DAY, SECOND, ManualClock
 from holdfast.drivers.memory import MemoryDriver
 from holdfast.errors import HistoryConflict, InvalidInput, LedgerTrimmed
 from holdfast.model.settlement import Ack, Fail, Retry
-from holdfast.spark import compact
+from holdfast.spark import History, compact, sync
 from holdfast.spark.history import compaction, manifest, tables
 from holdfast.spark.history import sync as sync_module
-from holdfast.spark.history.sync import History, sync
+from holdfast.spark.history.folder import Folder
+from holdfast.spark.history.sync import SyncResult
 from holdfast.wire.records import to_record
 
 
@@ -33,7 +34,7 @@ def folder(tmp_path):
 
 
 def work(store, clock, jobs=6):
-    """Some jobs, of which every third fails once and every fifth for good."""
+    """Run some jobs: every third fails once, every fifth fails for good."""
     requests = [JobRequest(type="t", queue="q", payload=number) for number in range(jobs)]
     store.enqueue([to_record(request, now=clock.now()) for request in requests])
     while batch := store.reserve(["q"], limit=100, lease_for=10 * SECOND, worker="w"):
@@ -53,20 +54,20 @@ def ledger(store):
     return [(row.job_id, row.ended_at, str(row.ending)) for row in store.ledger().items]
 
 
-def kept(spark, folder):
+def stored_ledger(spark, folder):
     leases = History(spark, folder).leases.selectExpr("position", "job_id", "unix_micros(ended_at) AS at", "ending")
     rows = sorted(leases.collect())
     assert [row["position"] for row in rows] == list(range(len(rows)))
     return [(row["job_id"], row["at"], row["ending"]) for row in rows]
 
 
-def test_a_sync_goes_on_from_the_last_one_and_a_crash_before_the_commit_changes_nothing(
+def test_a_sync_continues_the_last_one_and_a_crash_before_the_commit_changes_nothing(
     spark, store, clock, folder, monkeypatch
 ):
     work(store, clock)
     first = sync(store, folder, spark=spark)
     assert (first.rows, first.commits) == (len(ledger(store)), 1)
-    assert kept(spark, folder) == ledger(store)
+    assert stored_ledger(spark, folder) == ledger(store)
     clock.advance(DAY)
     work(store, clock)
 
@@ -77,25 +78,25 @@ def test_a_sync_goes_on_from_the_last_one_and_a_crash_before_the_commit_changes_
         crash.setattr(sync_module, "commit", dies)
         with pytest.raises(OSError, match="power"):
             sync(store, folder, spark=spark)
-    assert kept(spark, folder) == ledger(store)[: first.rows]  # files are there that nobody sees
+    assert stored_ledger(spark, folder) == ledger(store)[: first.rows]  # the files exist, but no commit names them
     second = sync(store, folder, spark=spark)
     assert first.rows + second.rows == second.position == len(ledger(store))
-    assert kept(spark, folder) == ledger(store)
+    assert stored_ledger(spark, folder) == ledger(store)
     days = {path.name for path in Path(folder, "leases").glob("day=*")}
     assert days == {"day=2027-01-15", "day=2027-01-16"}
-    assert sync(store, folder, spark=spark) == sync.Synced(
+    assert sync(store, folder, spark=spark) == SyncResult(
         rows=0, jobs=0, waiting=0, commits=0, position=second.position
     )
     assert History(spark, folder).audit().holds
 
 
-def test_small_chunks_are_commits_of_their_own_and_what_waits_is_known(spark, store, clock, folder, monkeypatch):
+def test_each_small_chunk_is_one_commit_and_waiting_jobs_are_stored(spark, store, clock, folder, monkeypatch):
     work(store, clock, jobs=8)
     Client(store).enqueue([JobRequest(type="later", queue="r", idempotency_key="k") for _ in range(2)])
-    monkeypatch.setattr("holdfast.spark.history.store_reader.PAGE", 5)
+    monkeypatch.setattr("holdfast.spark.history.store_reader.PAGE_ROWS", 5)
     done = sync(store, folder, spark=spark, size=5)
     assert (done.commits, done.waiting) == (3, 1)
-    assert kept(spark, folder) == ledger(store)
+    assert stored_ledger(spark, folder) == ledger(store)
     history = History(spark, folder)
     states = {row["state"]: row["count"] for row in history.jobs.groupBy("state").count().collect()}
     assert states == {"done": 6, "dead": 2, "ready": 1}
@@ -106,19 +107,19 @@ def test_small_chunks_are_commits_of_their_own_and_what_waits_is_known(spark, st
 def test_a_job_that_vanishes_from_the_store_is_lost(spark, store, clock, folder):
     Client(store).enqueue(JobRequest(type="t", queue="q"))
     sync(store, folder, spark=spark)
-    work(store, clock, jobs=1)  # takes both
+    work(store, clock, jobs=1)  # runs both
     [vanishes] = Client(store).enqueue([JobRequest(type="t", queue="q")])
     sync(store, folder, spark=spark)
     store._space.rows.clear()
-    store._space.waiting.clear()
+    store._space.lanes.clear()
     sync(store, folder, spark=spark)
     certificate = History(spark, folder).audit()
     assert [(each.check, each.job_id) for each in certificate.violations] == [("lost", vanishes.id)]
 
 
-def test_of_two_syncs_at_a_time_one_adds_nothing(spark, store, clock, folder, monkeypatch):
+def test_of_two_concurrent_syncs_one_adds_nothing(spark, store, clock, folder, monkeypatch):
     work(store, clock)
-    commit = sync.commit
+    commit = sync_module.commit
 
     def slow(place, state):
         monkeypatch.setattr(sync_module, "commit", commit)
@@ -128,10 +129,10 @@ def test_of_two_syncs_at_a_time_one_adds_nothing(spark, store, clock, folder, mo
     monkeypatch.setattr(sync_module, "commit", slow)
     with pytest.raises(HistoryConflict, match="commit 1 "):
         sync(store, folder, spark=spark)
-    assert kept(spark, folder) == ledger(store)
+    assert stored_ledger(spark, folder) == ledger(store)
 
 
-def test_compaction_keeps_every_row_and_retention_only_young_ones(spark, store, clock, folder, monkeypatch):
+def test_compaction_keeps_every_row_and_retention_removes_old_days(spark, store, clock, folder, monkeypatch):
     for _ in range(2):
         work(store, clock, jobs=3)
         sync(store, folder, spark=spark)
@@ -139,19 +140,19 @@ def test_compaction_keeps_every_row_and_retention_only_young_ones(spark, store, 
     work(store, clock, jobs=3)
     sync(store, folder, spark=spark)
     monkeypatch.setattr(compaction, "SystemClock", lambda: clock)
-    monkeypatch.setattr(compaction, "WASTE_AFTER", 10_000 * DAY)
+    monkeypatch.setattr(compaction, "UNUSED_PART_AGE", 10_000 * DAY)
     health, failures = summaries(History(spark, folder))
     done = compact(folder, spark=spark)
-    assert (done.before, done.after, done.forgotten, done.waste) == (9, 9, 0, 0)  # three of them are summaries
-    assert kept(spark, folder) == ledger(store)
-    assert compact(folder, spark=spark) == compaction.Compacted(before=9, after=9, forgotten=0, waste=0)
-    monkeypatch.setattr(compaction, "WASTE_AFTER", 0)
+    assert (done.before, done.after, done.forgotten, done.waste) == (9, 9, 0, 0)  # three parts are summaries
+    assert stored_ledger(spark, folder) == ledger(store)
+    assert compact(folder, spark=spark) == compaction.CompactionResult(before=9, after=9, forgotten=0, waste=0)
+    monkeypatch.setattr(compaction, "UNUSED_PART_AGE", 0)
     done = compact(folder, spark=spark, keep=timedelta(days=2))
     assert (done.before, done.after, done.forgotten, done.waste) == (9, 6, 20, 12)
     history = History(spark, folder)
     assert {str(day) for (day,) in history.leases.select("day").collect()} == {"2027-01-18"}
     assert history.audit().holds
-    assert summaries(history) == (health, failures)  # also of the days that are gone
+    assert summaries(history) == (health, failures)  # also of the removed days
     assert History(spark, folder).stored("health").count() == len(health)
 
 
@@ -167,35 +168,35 @@ def summaries(history):
     return health, failures
 
 
-def test_a_compaction_that_dies_has_changed_nothing(spark, store, clock, folder, monkeypatch):
+def test_a_compaction_that_crashes_changes_nothing(spark, store, clock, folder, monkeypatch):
     for _ in range(2):
         work(store, clock, jobs=3)
         sync(store, folder, spark=spark)
     before = History(spark, folder).commit
-    put, calls = compaction.put_frame, []
+    write_frame, tables_written = compaction.write_frame, []
 
-    def gone(*_):
+    def fail(*_):
         raise OSError("the power is gone")
 
-    def dies_at_the_second_part(*arguments):
-        calls.append(arguments[1])
-        return gone() if len(calls) == 2 else put(*arguments)
+    def fail_at_the_second_part(*arguments):
+        tables_written.append(arguments[1])
+        return fail() if len(tables_written) == 2 else write_frame(*arguments)
 
-    monkeypatch.setattr(compaction, "WASTE_AFTER", 0)
-    for place, name, death in (
-        (compaction, "put_frame", dies_at_the_second_part),
-        (compaction, "commit", gone),
-        (manifest.Folder, "remove", gone),
+    monkeypatch.setattr(compaction, "UNUSED_PART_AGE", 0)
+    for target, name, crash in (
+        (compaction, "write_frame", fail_at_the_second_part),
+        (compaction, "commit", fail),
+        (Folder, "remove", fail),
     ):
-        with monkeypatch.context() as crash:
-            crash.setattr(place, name, death)
+        with monkeypatch.context() as patch:
+            patch.setattr(target, name, crash)
             with pytest.raises(OSError, match="power"):
                 compact(folder, spark=spark)
         assert (History(spark, folder).commit == before) is (name != "remove")
-    assert kept(spark, folder) == ledger(store)
+    assert stored_ledger(spark, folder) == ledger(store)
     done = compact(folder, spark=spark)
     assert (done.before, done.after) == (5, 5)
-    assert kept(spark, folder) == ledger(store)
+    assert stored_ledger(spark, folder) == ledger(store)
     assert {path.name for path in Path(folder).glob("*/*/part=*")} == {
         part.path.rsplit("/", 1)[1] for part in History(spark, folder).commit.parts
     }
@@ -213,7 +214,7 @@ def test_trimming_waits_for_the_next_sync_up_to_a_limit(spark, store, clock, fol
     assert sync(store, folder, spark=spark).rows == unread
     clock.advance(29 * DAY)
     assert store.trim(ledger_for=7 * DAY).ledger == read
-    sync(store, folder, spark=spark)  # nothing is new, and the wait begins again
+    sync(store, folder, spark=spark)  # nothing is new, and the hold begins again
     clock.advance(29 * DAY)
     assert store.trim(ledger_for=7 * DAY).ledger == 0
     clock.advance(DAY)
@@ -222,7 +223,7 @@ def test_trimming_waits_for_the_next_sync_up_to_a_limit(spark, store, clock, fol
     assert store.scan("ledger.reader") == []
 
 
-def test_a_folder_says_what_it_cannot_take(spark, store, clock, folder):
+def test_a_sync_of_another_space_a_trimmed_ledger_and_a_newer_format_are_refused(spark, store, clock, folder):
     work(store, clock, jobs=1)
     sync(store, folder, spark=spark)
     with pytest.raises(InvalidInput, match="'main', whose history this is"):
@@ -232,17 +233,17 @@ def test_a_folder_says_what_it_cannot_take(spark, store, clock, folder):
     store.trim()
     with pytest.raises(LedgerTrimmed):
         sync(store, folder, spark=spark)
-    place = manifest.Folder(spark, folder)
+    place = Folder(spark, folder)
     manifest.commit(place, manifest.Commit(number=9, format=99))
     with pytest.raises(InvalidInput, match="newer Holdfast"):
         History(spark, folder)
 
 
-def test_a_column_that_old_files_do_not_have_is_null(spark, store, clock, folder, monkeypatch):
+def test_a_new_column_is_null_in_old_files(spark, store, clock, folder, monkeypatch):
     import pyarrow as pa
 
     work(store, clock, jobs=1)
     sync(store, folder, spark=spark)
-    monkeypatch.setitem(tables.STORED, "leases", tables.LEASES.append(pa.field("shade", pa.string())))
+    monkeypatch.setitem(tables.SCHEMAS, "leases", tables.LEASES.append(pa.field("shade", pa.string())))
     [(rows, shades)] = History(spark, folder).leases.selectExpr("count(*)", "count(shade)").collect()
     assert (rows > 0, shades) == (True, 0)

@@ -1,4 +1,4 @@
-"""Ended jobs again: the right ones, each once, whatever dies on the way."""
+"""Replays: the selected jobs are enqueued again, each once, also after a crash."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from holdfast.spark.replay import replay as replay_module
 
 @pytest.fixture(scope="module")
 def past(spark, tmp_path_factory):
-    """A history of 20 jobs, every second of them dead, and their records by payload."""
+    """A history of 20 jobs, half of them dead, and their records by payload."""
     place = tmp_path_factory.mktemp("past")
     folder = str(place / "history")
     with connect(f"sqlite:///{place}/jobs.db") as store:
@@ -45,7 +45,7 @@ def store(url):
 
 
 def work(store, jobs=6):
-    """Jobs of which every second is done and every other one a dead letter; and one that waits."""
+    """Run jobs, half of them done and half dead letters; then enqueue one that waits."""
     requests = [
         JobRequest(
             type="mail",
@@ -61,12 +61,12 @@ def work(store, jobs=6):
         for number in range(jobs)
     ]
     Client(store).enqueue(requests)
-    while taken := store.reserve(["mail"], limit=100, lease_for=MINUTE, worker="w"):
-        for one in taken:
-            if one.job.payload[-3] % 2:  # the last digit
-                ack(store, one.lease)
+    while reservations := store.reserve(["mail"], limit=100, lease_for=MINUTE, worker="w"):
+        for each in reservations:
+            if each.job.payload[-3] % 2:  # the last digit
+                ack(store, each.lease)
             else:
-                fail(store, one.lease, reason="bad address", error="550")
+                fail(store, each.lease, reason="bad address", error="550")
     Client(store).enqueue(JobRequest(type="mail", queue="mail", payload={"to": "later"}))
 
 
@@ -82,7 +82,7 @@ def everyone(count=20, step=1):
     return sorted(f"u{number}" for number in range(0, count, step))
 
 
-def test_dead_letters_of_a_history_come_again_as_they_were(spark, store, past):
+def test_dead_letters_of_a_history_are_enqueued_again_with_their_columns(spark, store, past):
     folder, old = past
     done = replay(folder, "state = 'dead'", to=store, queue="again", spark=spark)
     assert (done.added, done.existed, done.without_payload, done.before) == (10, 0, 0, False)
@@ -95,7 +95,7 @@ def test_dead_letters_of_a_history_come_again_as_they_were(spark, store, past):
             assert getattr(new, field) == getattr(first, field), field
 
 
-def test_the_same_replay_adds_nothing_and_another_id_another_set(spark, store, past):
+def test_a_repeated_replay_adds_nothing_and_a_new_id_adds_all_jobs_again(spark, store, past):
     folder, _ = past
     first = replay(folder, "state = 'dead'", to=store, queue="again", spark=spark)
     second = replay(folder, "state = 'dead'", to=store, queue="again", spark=spark)
@@ -105,40 +105,40 @@ def test_the_same_replay_adds_nothing_and_another_id_another_set(spark, store, p
     assert (third.added, len(jobs_of(store, "again"))) == (10, 20)
 
 
-@pytest.mark.parametrize("noted", [True, False], ids=["between two pieces", "before a piece is noted"])
-def test_a_replay_that_dies_goes_on_where_it_ended(spark, store, past, monkeypatch, noted):
+@pytest.mark.parametrize("recorded", [True, False], ids=["between two batches", "before a batch is recorded"])
+def test_a_replay_continues_after_a_crash(spark, store, past, monkeypatch, recorded):
     folder, _ = past
-    monkeypatch.setattr(replay_module, "PIECE", 3)
-    write = Replay._write
+    monkeypatch.setattr(replay_module, "BATCH_JOBS", 3)
+    write_progress = Replay._write_progress
 
-    def dies(self, standing, version):
-        if standing.added == 6 and not noted:
+    def crash(self, progress, version):
+        if progress.added == 6 and not recorded:
             raise OSError("the power is gone")
-        answer = write(self, standing, version)
-        if standing.added == 6:
+        answer = write_progress(self, progress, version)
+        if progress.added == 6:
             raise OSError("the power is gone")
         return answer
 
     with Replay(folder, "true", to=store, queue="again", spark=spark) as planned:
-        with monkeypatch.context() as crash:
-            crash.setattr(Replay, "_write", dies)
+        with monkeypatch.context() as patch:
+            patch.setattr(Replay, "_write_progress", crash)
             with pytest.raises(OSError, match="power"):
                 planned.run()
         assert len(jobs_of(store, "again")) == 6
         done = planned.run()
-    assert (done.added, done.existed) == ((20, 0) if noted else (17, 3))
+    assert (done.added, done.existed) == ((20, 0) if recorded else (17, 3))
     assert receivers(jobs_of(store, "again")) == everyone()
 
 
-def test_of_two_at_a_time_one_stops_and_no_job_is_there_twice(spark, store, past, monkeypatch):
+def test_of_two_concurrent_replays_one_stops_and_no_job_is_enqueued_twice(spark, store, past, monkeypatch):
     folder, _ = past
-    monkeypatch.setattr(replay_module, "PIECE", 7)
+    monkeypatch.setattr(replay_module, "BATCH_JOBS", 7)
     with Replay(folder, "true", to=store, queue="again", spark=spark) as planned, pytest.raises(ReplayConflict):
         planned.run(on_progress=lambda _: planned.run())
     assert receivers(jobs_of(store, "again")) == everyone()
 
 
-def test_jobs_without_a_payload_are_told_and_left_out(spark, store, tmp_path):
+def test_jobs_without_a_payload_are_counted_and_left_out(spark, store, tmp_path):
     folder = str(tmp_path / "history")
     work(store, jobs=4)
     sync(store, folder, spark=spark, payloads=False)
@@ -151,19 +151,19 @@ def test_jobs_without_a_payload_are_told_and_left_out(spark, store, tmp_path):
     assert receivers(jobs_of(store, "again")) == ["later", "u0", "u1"]
 
 
-def test_a_store_is_a_source_and_a_replay_does_not_take_its_own_jobs_for_more(spark, store, url):
+def test_a_replay_of_a_store_does_not_select_its_own_jobs(spark, store, url):
     work(store)
     done = replay(url, "type = 'mail' and payload like '%u%'", to=store, replay_id="r", spark=spark)
-    assert done.added == 6  # not the one that waits
-    while taken := store.reserve(["mail"], limit=100, lease_for=MINUTE):
-        for one in taken:
-            ack(store, one.lease)
+    assert done.added == 6  # not the waiting job
+    while reservations := store.reserve(["mail"], limit=100, lease_for=MINUTE):
+        for each in reservations:
+            ack(store, each.lease)
     with Replay(url, "type = 'mail'", to=store, replay_id="r", spark=spark) as planned:
         assert planned.preview.chosen == 7
         assert {group.state: group.count for group in planned.preview.groups} == {"dead": 3, "done": 4}
 
 
-def test_a_condition_that_does_not_fit_says_which_columns_there_are(spark, store, past):
+def test_an_invalid_condition_is_refused_with_the_names_of_the_columns(spark, store, past):
     folder, _ = past
     for where in ("colour = 'red'", "state =", "count(*) > 1", "attempts + 1", "x" * 10_001):
         with pytest.raises(InvalidInput, match="where: wanted") as caught:
@@ -171,7 +171,7 @@ def test_a_condition_that_does_not_fit_says_which_columns_there_are(spark, store
         assert "dead_reason, error, fingerprint, payload" in str(caught.value) or "characters" in str(caught.value)
 
 
-def test_the_command_shows_asks_and_counts(spark, store, url, past):
+def test_the_command_shows_a_preview_asks_and_counts(spark, store, url, past):
     def run(*arguments, code=0, answer="", source=past[0]):
         ran = CliRunner().invoke(root, ["replay", "--from", source, *arguments, "--url", url], input=answer)
         assert ran.exit_code == code, (ran.stdout, ran.stderr)
@@ -187,13 +187,13 @@ def test_the_command_shows_asks_and_counts(spark, store, url, past):
     assert "would enqueue 10 jobs" in dry
     assert "nothing was changed" in run(*dead, code=1, answer="n\n").stderr
     assert jobs_of(store, "again") == []
-    told = json.loads(run(*dead, "--yes", "--json", "--rate", "1000/s").stdout)
-    assert (told["chosen"], told["added"], told["before"]) == (10, 10, False)
+    result = json.loads(run(*dead, "--yes", "--json", "--rate", "1000/s").stdout)
+    assert (result["chosen"], result["added"], result["before"]) == (10, 10, False)
     assert "was finished at" in run(*dead).stdout
     assert len(jobs_of(store, "again")) == 10
 
 
-def test_a_command_that_is_killed_half_way_is_finished_by_the_same_command(spark, store, url, past):
+def test_a_killed_command_is_continued_by_the_same_command(spark, store, url, past):
     options = ["replay", "--from", past[0], "--where", "true", "--queue", "again", "--yes", "--url", url]
     command = [sys.executable, "-m", "holdfast", *options, "--rate", "10/s", "--master", "local[1]"]
     running = subprocess.Popen(command, start_new_session=True)
@@ -207,6 +207,6 @@ def test_a_command_that_is_killed_half_way_is_finished_by_the_same_command(spark
     assert 5 <= len(jobs_of(store, "again")) < 20
     ran = CliRunner().invoke(root, [*options, "--json"])
     assert ran.exit_code == 0, ran.stderr
-    told = json.loads(ran.stdout)
-    assert told["added"] + told["existed"] == 20
+    result = json.loads(ran.stdout)
+    assert result["added"] + result["existed"] == 20
     assert receivers(jobs_of(store, "again")) == everyone()

@@ -1,4 +1,4 @@
-"""The page and the commands around it: what is on it, that it stands alone, and how the commands end."""
+"""The report page, and the commands that make it."""
 
 import json
 import re
@@ -39,8 +39,8 @@ def run(spark):
     return run
 
 
-class Balanced(HTMLParser):
-    """Every element that is opened is closed, in order."""
+class BalancedParser(HTMLParser):
+    """Asserts that every element is closed, in order."""
 
     def __init__(self):
         super().__init__()
@@ -68,22 +68,22 @@ def test_a_store_becomes_a_history_a_certificate_and_a_page(run, url, tmp_path):
     certificate = json.loads(run("audit", "--history", folder, "--json").stdout)
     assert certificate["holds"]
     assert certificate["states"] == {"dead": 1, "done": 3, "waiting": 1}
-    told = run("report", "--history", folder, "--out", out, "--title", "Mail & more").stdout
-    assert "5 jobs, every law held" in told
+    output = run("report", "--history", folder, "--out", out, "--title", "Mail & more").stdout
+    assert "5 jobs, every law held" in output
     page = out.read_text(encoding="utf-8")
-    balanced = Balanced()
-    balanced.feed(page)
-    assert balanced.open == []
-    assert "script" not in balanced.seen
+    parser = BalancedParser()
+    parser.feed(page)
+    assert parser.open == []
+    assert "script" not in parser.seen
     assert not re.search(r"(src|href)=|https?://|url\(|@import", page)
     assert page.count("<svg") == 7
     assert "<title>Mail &amp; more</title>" in page
     assert "bad &amp; &lt;b&gt;worse&lt;/b&gt;" in page
     assert "every job seen is done, dead, cancelled or waiting" in page
     picture = tmp_path / "report.png"
-    told = json.loads(run("report", "--history", folder, "--out", picture, "--format", "png", "--json").stdout)
+    written = json.loads(run("report", "--history", folder, "--out", picture, "--format", "png", "--json").stdout)
     data = picture.read_bytes()
-    assert told["bytes"] == len(data) > 100_000  # an empty one of this size is much smaller
+    assert written["bytes"] == len(data) > 100_000  # an empty picture of this size is much smaller
     assert data.startswith(b"\x89PNG\r\n\x1a\n")
     assert struct.unpack(">II", data[16:24]) == (2560, 2 * (100 + 74 + 14 + 4 * 310 + 46 + 26 + 36))
 
@@ -106,9 +106,9 @@ def test_a_broken_store_gets_no_certificate(run, url, tmp_path):
     assert "1 violations" in ran.stderr
 
 
-def test_plots_have_gaps_round_lines_and_no_holes_at_nothing():
+def test_plots_have_gaps_round_grid_lines_and_can_be_empty():
     labels = ["a", "b", "c", "d"]
-    drawn = plot([Series(name="n", colour=1, values=[1, 2, None, 37])], labels=labels, written="{:g}".format)
-    assert re.findall(r'text-anchor="end">([0-9.]+)<', drawn) == ["0", "10", "20", "30", "40"]
-    assert (drawn.count("<polyline"), drawn.count("<circle")) == (1, 1)
-    assert "<svg" in plot([Series(name="n", colour=1, values=[], shape="bar")], labels=[], written=str)
+    svg = plot([Series(name="n", colour=1, values=[1, 2, None, 37])], labels=labels, format_value="{:g}".format)
+    assert re.findall(r'text-anchor="end">([0-9.]+)<', svg) == ["0", "10", "20", "30", "40"]
+    assert (svg.count("<polyline"), svg.count("<circle")) == (1, 1)
+    assert "<svg" in plot([Series(name="n", colour=1, values=[], shape="bar")], labels=[], format_value=str)

@@ -1,4 +1,4 @@
-"""Rows that a slot stores itself, without Spark around it."""
+"""The row source of a slot, without Spark."""
 
 import pyarrow as pa
 import pytest
@@ -9,32 +9,32 @@ from holdfast.clock import MINUTE
 from holdfast.errors import StoreUnavailable
 from holdfast.model.job import JobRecord, State
 from holdfast.model.settlement import Ack
-from holdfast.spark.execution.row_source import AHEAD, LOT, Rows, RowSource
-from holdfast.spark.execution.slot import RUN, STOP
+from holdfast.spark.execution.row_source import AHEAD_BATCH, SHORT_JOBS_BATCH, RowJobs, RowSource
+from holdfast.spark.execution.run_spec import is_stopped
 
-LIKE = JobRecord(id="-", type="t", queue="q", payload=b"", created_at=1)
-COUNT = 3 * LOT
+TEMPLATE = JobRecord(id="-", type="t", queue="q", payload=b"", created_at=1)
+COUNT = 3 * SHORT_JOBS_BATCH
 
 
 @pytest.fixture
 def store():
-    with holdfast.connect("memory://") as made:
-        yield made
+    with holdfast.connect("memory://") as opened:
+        yield opened
 
 
 def batches(*keys, each=10_000):
     rows = [(str(key), f'{{"n":{number}}}') for number, key in enumerate(keys)]
     for start in range(0, len(rows), each):
-        some = rows[start : start + each]
-        yield pa.RecordBatch.from_pydict({"key": [key for key, _ in some], "payload": [value for _, value in some]})
+        part = rows[start : start + each]
+        yield pa.RecordBatch.from_pydict({"key": [key for key, _ in part], "payload": [value for _, value in part]})
 
 
 def source_of(store, rows):
     return RowSource(store, rows, run="r", queues=["q"], types=["t"], lease_for=MINUTE, worker="w")
 
 
-def filled(store, *keys):
-    return source_of(store, Rows(batches(*(keys or range(COUNT))), LIKE))
+def row_source(store, *keys):
+    return source_of(store, RowJobs(batches(*(keys or range(COUNT))), TEMPLATE))
 
 
 def reserve(source, limit):
@@ -42,99 +42,101 @@ def reserve(source, limit):
 
 
 def states(store):
-    counted = store.counts()
-    return sum(one.ready for one in counted), sum(one.inflight for one in counted)
+    counts = store.counts()
+    return sum(count.ready for count in counts), sum(count.inflight for count in counts)
 
 
-def test_before_anything_is_known_of_them_no_more_rows_are_stored_than_can_run(store):
-    assert len(reserve(filled(store), 1)) == 1
+def test_before_the_speed_is_known_only_as_many_rows_are_stored_as_can_run(store):
+    assert len(reserve(row_source(store), 1)) == 1
     assert states(store) == (0, 1)
 
 
-def test_short_rows_are_leased_as_they_are_stored_a_lot_at_a_time(store):
-    rows = filled(store)
+def test_short_rows_are_stored_and_leased_in_one_call_in_large_batches(store):
+    rows = row_source(store)
     reserve(rows, 1)
-    found = reserve(rows, 1000)
-    assert (len(found), states(store)) == (LOT, (0, LOT + 1))
-    assert {(one.job.state, one.job.attempts) for one in found} == {(State.INFLIGHT, 1)}
-    assert [store.settle([Ack(one.lease)]) for one in found[:3]] == [[None]] * 3
+    reservations = reserve(rows, 1000)
+    assert (len(reservations), states(store)) == (SHORT_JOBS_BATCH, (0, SHORT_JOBS_BATCH + 1))
+    assert {(each.job.state, each.job.attempts) for each in reservations} == {(State.INFLIGHT, 1)}
+    assert [store.settle([Ack(each.lease)]) for each in reservations[:3]] == [[None]] * 3
 
 
-def test_long_rows_are_stored_ahead_for_all_to_share(store):
-    rows = filled(store)
+def test_long_rows_are_stored_ahead_without_a_lease_for_all_slots(store):
+    rows = row_source(store)
     reserve(rows, 1)
     assert len(reserve(rows, 2)) == 2
-    assert states(store) == (AHEAD - 2, 3)
+    assert states(store) == (AHEAD_BATCH - 2, 3)
     assert len(reserve(rows, 2)) == 2
-    assert states(store) == (2 * AHEAD - 4, 5)
+    assert states(store) == (2 * AHEAD_BATCH - 4, 5)
 
 
-def test_what_waits_goes_before_new_rows(store):
-    rows = filled(store)
+def test_jobs_in_the_store_go_before_new_rows(store):
+    rows = row_source(store)
     [first] = reserve(rows, 1)
     holdfast.driver.retry(store, first.lease, error="once more")
     again, *others = reserve(rows, 1000)
-    assert (again.job.id, again.job.attempts, len(others)) == (first.job.id, 2, LOT)
+    assert (again.job.id, again.job.attempts, len(others)) == (first.job.id, 2, SHORT_JOBS_BATCH)
 
 
-def test_it_is_drained_only_when_there_are_no_more_rows(store):
-    rows, seen = filled(store), 0
-    for _ in range(COUNT // LOT + 2):
+def test_the_source_is_drained_only_when_there_are_no_more_rows(store):
+    rows, seen = row_source(store), 0
+    for _ in range(COUNT // SHORT_JOBS_BATCH + 2):
         assert not rows.is_drained()
-        rows.wait(60)  # it does not
-        found = reserve(rows, 1000)
-        seen += len(found)
-        store.settle([Ack(one.lease) for one in found])
+        rows.wait(60)  # returns at once
+        reservations = reserve(rows, 1000)
+        seen += len(reservations)
+        store.settle([Ack(each.lease) for each in reservations])
     assert (seen, rows.is_drained()) == (COUNT, True)
-    ids = rows.told().column("id").to_pylist()
+    ids = rows.report().column("id").to_pylist()
     every = [job.id for job in store.find(limit=10_000).items]
     assert ids[0] == every[0]
     assert ids == sorted(ids)
     assert len(ids) > COUNT // 1000
 
 
-def gone(*_, **__):
+def fail(*_, **__):
     raise StoreUnavailable("gone")
 
 
 def test_rows_that_could_not_be_stored_are_stored_later(store, monkeypatch):
-    rows = filled(store)
+    rows = row_source(store)
     with monkeypatch.context() as patch:
-        patch.setattr(store, "enqueue_leased", gone)
+        patch.setattr(store, "enqueue_leased", fail)
         with pytest.raises(StoreUnavailable):
             reserve(rows, 1000)
         assert states(store) == (0, 0)
         store.enqueue([JobRecord(id="waits", type="t", queue="q", payload=b"", created_at=1)])
-        assert [one.job.id for one in reserve(rows, 1000)] == ["waits"]  # it is leased: nobody else could run it
-    assert len(reserve(rows, 1000)) == LOT
+        assert [each.job.id for each in reserve(rows, 1000)] == [
+            "waits"
+        ]  # returned, because this worker holds its lease
+    assert len(reserve(rows, 1000)) == SHORT_JOBS_BATCH
 
 
-def test_a_driver_that_leases_nothing_as_it_is_stored_will_do(store):
-    plain = source_of(_Plain(store), Rows(batches(*range(COUNT)), LIKE))
+def test_a_driver_without_leased_enqueue_is_supported(store):
+    plain = source_of(_PlainStore(store), RowJobs(batches(*range(COUNT)), TEMPLATE))
     assert reserve(plain, 1000) == []
-    assert states(store) == (LOT, 0)
+    assert states(store) == (SHORT_JOBS_BATCH, 0)
     assert len(reserve(plain, 1000)) == 1000
 
 
-class _Plain:
-    """Only what every driver has."""
+class _PlainStore:
+    """A store without leased enqueue."""
 
     def __init__(self, store):
         self.enqueue, self.reserve = store.enqueue, store.reserve
 
 
-def test_a_key_that_stands_for_two_rows_stops_the_run(store):
-    rows = filled(store, *range(600), 7)
+def test_a_key_of_two_different_rows_stops_the_run(store):
+    rows = row_source(store, *range(600), 7)
     assert reserve(rows, 1000) == []
-    assert rows.told().to_pylist()[0] == {"refused": "7", "id": None}
-    assert [entry.value for entry in store.read(RUN, ["r"])] == [STOP]
+    assert rows.report().to_pylist()[0] == {"conflict": "7", "id": None}
+    assert is_stopped(store, "r")
     assert reserve(rows, 1000) == []
     assert states(store) == (600, 0)
 
 
-def test_rows_that_are_equal_share_a_job(store):
+def test_equal_rows_share_a_job(store):
     same = pa.RecordBatch.from_pydict({"key": ["a", "a", "b"], "payload": ["1", "1", "1"]})
-    rows = source_of(store, Rows(iter([same, same]), LIKE))
-    assert [one.job.idempotency_key for one in reserve(rows, 1000)] == ["a", "b"]
+    rows = source_of(store, RowJobs(iter([same, same]), TEMPLATE))
+    assert [each.job.idempotency_key for each in reserve(rows, 1000)] == ["a", "b"]
     assert reserve(rows, 1000) == []
-    assert rows.told().column("refused").to_pylist() == [None] * len(rows.told())
+    assert rows.report().column("conflict").to_pylist() == [None] * len(rows.report())

@@ -1,4 +1,4 @@
-"""The arithmetic of docs/scale.md, beside a simulation and beside real workers."""
+"""The arithmetic of docs/scale.md, compared with a simulation and with real workers."""
 
 import resource
 
@@ -13,14 +13,14 @@ from benchmarks.scale import MEASURED, Cluster, Costs, connections, limit, simul
 @pytest.mark.parametrize("handler", [0.0, 0.001, 0.01, 0.1])
 @pytest.mark.parametrize("slots", [1, 4, 32, 256])
 @pytest.mark.parametrize("cores", [1, 8])
-def test_a_simulated_cluster_comes_near_its_limit_and_never_beyond(slots, cores, handler):
+def test_a_simulated_cluster_reaches_its_limit_and_does_not_exceed_it(slots, cores, handler):
     cluster = Cluster(slots=slots, store_cores=cores, handler=handler)
-    carried = simulate(cluster, MEASURED, jobs=100 * slots * cluster.batch)
-    # Near the knee slots wait for one another, which the limit does not know: a fifth at the most.
-    assert 0.8 < carried / limit(cluster, MEASURED) < 1.03
+    throughput = simulate(cluster, MEASURED, jobs=100 * slots * cluster.batch)
+    # Near saturation slots wait for each other, which the limit ignores: at most a fifth.
+    assert 0.8 < throughput / limit(cluster, MEASURED) < 1.03
 
 
-def test_more_slots_than_fill_the_store_add_nothing():
+def test_more_slots_than_saturate_the_store_add_nothing():
     cluster = Cluster(slots=64, store_cores=4, handler=0.002)
     full = slots_to_fill(cluster, MEASURED)
     fewer, enough, more = (
@@ -30,18 +30,18 @@ def test_more_slots_than_fill_the_store_add_nothing():
     assert enough == more == 4 / MEASURED.store
 
 
-def test_another_store_doubles_what_a_full_one_carries():
+def test_a_second_store_doubles_the_throughput():
     cluster = Cluster(slots=2000, store_cores=8, handler=0.0)
     halves = [Cluster(slots=1000, store_cores=8, handler=0.0)] * 2
     assert sum(limit(half, MEASURED) for half in halves) == 2 * limit(cluster, MEASURED)
 
 
-def test_connections_are_counted_by_slot():
+def test_the_number_of_connections_grows_with_the_slots():
     assert connections(slots=16, each=5) == 80
 
 
-def test_what_a_job_costs_is_what_more_jobs_cost(tmp_path):
-    """In processor time, which other work on the machine changes little: by factors, not by a stopwatch."""
+def test_the_cost_of_a_job_predicts_the_cost_of_many(tmp_path):
+    """In processor time, which other load on the machine changes little; compared as a ratio."""
     url = f"sqlite:///{tmp_path}/jobs.db"
 
     def spent(jobs):

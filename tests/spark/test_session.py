@@ -1,4 +1,4 @@
-"""Which session is taken, what a new one is made with, and which stores its executors may open."""
+"""Which session is used, the settings of a new one, and which stores its executors may open."""
 
 import subprocess
 import sys
@@ -9,44 +9,44 @@ import pytest
 import holdfast
 from holdfast.errors import Unsupported
 from holdfast.spark import session
-from holdfast.spark.session import EVERYWHERE, LOCAL, _ours, _said_elsewhere, _setting
+from holdfast.spark.session import COMMON_CONF, LOCAL_MASTER, _default_conf, _master_of_environment, _setting
 from holdfast.spark.store_access import check, on_one_machine
 
 
-def test_the_session_that_is_there_is_taken_also_from_another_thread_and_when_it_is_given(spark):
+def test_an_existing_session_is_used_also_from_another_thread(spark):
     before = spark.conf.get("spark.sql.shuffle.partitions")
-    found = []
-    thread = threading.Thread(target=lambda: found.append(session("local[7]", spark_sql_shuffle_partitions=77)))
+    sessions = []
+    thread = threading.Thread(target=lambda: sessions.append(session("local[7]", spark_sql_shuffle_partitions=77)))
     thread.start()
     thread.join()
-    assert found == [spark]
+    assert sessions == [spark]
     assert session(spark) is session() is spark
     assert spark.conf.get("spark.sql.shuffle.partitions") == before
 
 
-def test_on_a_cluster_the_spark_driver_is_where_executors_reach_it(monkeypatch):
+def test_on_a_cluster_the_spark_driver_does_not_bind_to_loopback(monkeypatch):
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
-    assert _ours("local[2]")["spark.driver.host"] == "127.0.0.1"
+    assert _default_conf("local[2]")["spark.driver.host"] == "127.0.0.1"
     for master in ("spark://host:7077", "yarn", "k8s://https://host:6443", None):
-        assert _ours(master) == EVERYWHERE
+        assert _default_conf(master) == COMMON_CONF
 
 
-def test_the_master_is_what_the_environment_says_unless_spark_submit_has_the_say(monkeypatch):
+def test_the_environment_names_the_master_unless_spark_submit_does(monkeypatch):
     for name in ("SPARK_REMOTE", "SPARK_MASTER", "PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"):
         monkeypatch.delenv(name, raising=False)
-    assert _said_elsewhere() == LOCAL
+    assert _master_of_environment() == LOCAL_MASTER
     monkeypatch.setenv("SPARK_MASTER", "yarn")
-    assert _said_elsewhere() == "yarn"
+    assert _master_of_environment() == "yarn"
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "4711")
-    assert _said_elsewhere() is None
+    assert _master_of_environment() is None
 
 
-def test_a_setting_is_named_with_underscores_or_as_it_is():
+def test_a_setting_is_named_with_underscores_or_with_dots():
     assert _setting("spark_executor_memory") == "spark.executor.memory"
     assert _setting("spark.executorEnv.MY_VARIABLE") == "spark.executorEnv.MY_VARIABLE"
 
 
-def test_a_file_is_for_one_machine_and_memory_for_one_process(spark, tmp_path):
+def test_a_file_is_refused_on_a_cluster_and_memory_everywhere(spark, tmp_path):
     assert on_one_machine(spark)
     with holdfast.connect(f"sqlite:///{tmp_path}/jobs.db") as store:
         check(store, one_machine=True)
@@ -56,14 +56,14 @@ def test_a_file_is_for_one_machine_and_memory_for_one_process(spark, tmp_path):
         check(store, one_machine=True)
 
 
-def test_running_needs_nothing_that_pyspark_3_lacks():
-    """Formats in Python came with pyspark 4. Without them all of ``holdfast.spark`` imports, and sessions are given."""
+def test_the_package_imports_without_the_data_source_api_of_pyspark_4():
+    """Without data sources in Python all of ``holdfast.spark`` imports, and sessions are returned unchanged."""
     program = """
 import sys
 for name in ("pyspark.sql.datasource", "pyspark.sql.streaming.datasource"):
-    sys.modules[name] = None  # as if it were not there
+    sys.modules[name] = None  # the import fails
 from holdfast.spark import run, run_queue, session
-from holdfast.spark.session import registered
-assert registered("any session") == "any session"
+from holdfast.spark.session import register_format
+assert register_format("any session") == "any session"
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)

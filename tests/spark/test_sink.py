@@ -1,13 +1,17 @@
-"""Rows become jobs: what they are made of, that none is made twice, and what happens to bad ones."""
+"""The sink: rows become jobs, each once, and bad rows are refused or kept apart."""
 
 import json
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructType, VariantType
 
 import holdfast
 from holdfast.errors import HoldfastError
+from holdfast.model.columns import JOB_COLUMNS
 from holdfast.spark.datasource.format import HoldfastSource
+from holdfast.spark.datasource.options import parse_sink
+from holdfast.spark.datasource.row_to_job import RowConverter
 
 
 @pytest.fixture
@@ -27,14 +31,14 @@ def save(df, url, **options):
 def test_a_row_becomes_a_job_with_the_row_as_its_payload(spark, url):
     df = spark.sql("select id, 'x' as s, map('k', 1.5D) as m, timestamp'2026-01-02 03:04:05' as at from range(3)")
     save(df, url, queue="q")
-    found = jobs(url)
-    assert sorted(json.loads(job.payload)["id"] for job in found) == [0, 1, 2]
-    assert {(job.type, job.queue, job.priority, job.max_attempts) for job in found} == {("t", "q", 0, 25)}
+    stored = jobs(url)
+    assert sorted(json.loads(job.payload)["id"] for job in stored) == [0, 1, 2]
+    assert {(job.type, job.queue, job.priority, job.max_attempts) for job in stored} == {("t", "q", 0, 25)}
     at = "2026-01-02T03:04:05.000000Z"
-    assert {"id": 0, "s": "x", "m": {"k": 1.5}, "at": at} in [json.loads(job.payload) for job in found]
+    assert {"id": 0, "s": "x", "m": {"k": 1.5}, "at": at} in [json.loads(job.payload) for job in stored]
 
 
-def test_equal_rows_are_jobs_of_their_own_and_two_saves_are_two_sets(spark, url):
+def test_equal_rows_are_separate_jobs_and_a_second_save_adds_them_again(spark, url):
     df = spark.range(0, 10, 1, 2).selectExpr("1 as x")
     save(df, url)
     assert len(jobs(url)) == 10
@@ -71,6 +75,14 @@ def test_columns_become_the_fields_of_a_job(spark, url):
     assert (second.meta, second.max_attempts, second.idempotency_key) == ({"source": "spark"}, 7, "a1")
 
 
+def test_the_sink_sets_every_column_of_a_job():
+    options = parse_sink({"url": "memory://", "type": "t", "priority": "n"}, ["n"])
+    rows = pa.RecordBatch.from_pydict({"n": pa.array([1, 2], pa.int32())})
+    for job in RowConverter(options, ["n"], run="r", partition=0).convert(rows, now=1):
+        for column in JOB_COLUMNS:
+            assert column.nullable or getattr(job, column.name) is not None
+
+
 def test_a_payload_is_a_json_column_or_some_of_the_columns(spark, url):
     df = spark.sql("""select id, ' {"deep": [1, null]} ' as text, 1 as x, 'k' || id as k from range(1)""")
     save(df, url, payload="text")
@@ -81,7 +93,7 @@ def test_a_payload_is_a_json_column_or_some_of_the_columns(spark, url):
     assert second.run_at == second.created_at + 3_600_000_000
 
 
-def test_a_key_of_columns_is_one_job_in_any_number_of_saves(spark, url):
+def test_rows_with_the_same_key_columns_are_one_job_in_all_saves(spark, url):
     df = spark.sql("select id, id % 2 as half, 'n' as word from range(4)")
     save(df.select("half", "word"), url, key="half,word")
     save(df.select("half", "word"), url, key="half,word")
@@ -97,26 +109,26 @@ def test_the_same_run_twice_adds_nothing(spark, url):
     assert len(jobs(url)) == 200
 
 
-def test_a_spark_task_that_dies_half_way_is_run_again_without_a_second_job(spark, url, tmp_path):
-    died = tmp_path / "died"
+def test_a_spark_task_that_is_killed_and_retried_adds_no_second_job(spark, url, tmp_path):
+    killed = tmp_path / "killed"
 
-    def dies_once(batches):
+    def killed_once(batches):
         import os
         import signal
 
         for number, batch in enumerate(batches):
             yield batch
-            if number == 5 and not died.exists():
-                died.touch()
+            if number == 5 and not killed.exists():
+                killed.touch()
                 os.kill(os.getpid(), signal.SIGKILL)
 
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "50")
     try:
-        df = spark.range(0, 1000, 1, 1).selectExpr("id % 3 as x").mapInArrow(dies_once, "x long")
+        df = spark.range(0, 1000, 1, 1).selectExpr("id % 3 as x").mapInArrow(killed_once, "x long")
         save(df, url)
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
-    assert died.exists()
+    assert killed.exists()
     assert len(jobs(url)) == 1000
 
 
@@ -139,7 +151,7 @@ def test_a_micro_batch_that_is_replayed_adds_nothing(spark, url, tmp_path):
     run()
     assert len(jobs(url)) == 50
     for commit in (tmp_path / "checkpoint" / "commits").iterdir():
-        commit.unlink()  # as if the Spark driver had died before it wrote down that the batch was done
+        commit.unlink()  # as after a crash of the Spark driver before it recorded the batch
     assert run()["numInputRows"] == 50
     assert len(jobs(url)) == 50
 
@@ -148,22 +160,22 @@ BAD = """select id, case id when 3 then 'not json' else '{}' end as body, if(id 
                 if(id = 6, double('NaN'), 1D) as number from range(0, 8, 1, 1)"""
 
 
-def test_a_bad_row_fails_the_write_and_says_why(spark, url):
+def test_a_bad_row_fails_the_write_with_its_reason(spark, url):
     with pytest.raises(Exception, match=r"body: wanted JSON in UTF-8, got 8 bytes"):
         save(spark.sql(BAD), url, payload="body")
     assert jobs(url) == []
 
 
-def test_bad_rows_are_diverted_with_their_reasons_and_the_others_are_stored(spark, url, tmp_path):
+def test_bad_rows_go_to_a_table_with_their_reasons_and_the_others_are_stored(spark, url, tmp_path):
     bad = str(tmp_path / "bad")
     for _ in range(2):  # the same run again: the same table
         save(spark.sql(BAD), url, payload="body,number", meta="body", priority="urgent", bad_rows=bad, run="r")
         assert len(jobs(url)) == 5
-        kept = spark.read.parquet(bad).orderBy("id").collect()
-        assert [(row["id"], row["holdfast_run"]) for row in kept] == [(3, "r"), (5, "r"), (6, "r")]
-        assert "meta: wanted JSON" in kept[0]["holdfast_reason"]
-        assert "priority: wanted a whole number" in kept[1]["holdfast_reason"]
-        assert "number: wanted a finite number" in kept[2]["holdfast_reason"]
+        rows = spark.read.parquet(bad).orderBy("id").collect()
+        assert [(row["id"], row["holdfast_run"]) for row in rows] == [(3, "r"), (5, "r"), (6, "r")]
+        assert "meta: wanted JSON" in rows[0]["holdfast_reason"]
+        assert "priority: wanted a whole number" in rows[1]["holdfast_reason"]
+        assert "number: wanted a finite number" in rows[2]["holdfast_reason"]
 
 
 def test_a_key_with_another_payload_is_a_bad_row(spark, url, tmp_path):
@@ -182,7 +194,7 @@ SCHEMA = StructType().add("id", LongType()).add("s", StringType()).add("v", Vari
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"queu": "q"}, r"option queu: wanted an option of the sink: url, .*, got another"),
         ({"type": "no spaces"}, r"option type: wanted 1 to 128 of the characters"),
@@ -201,9 +213,9 @@ SCHEMA = StructType().add("id", LongType()).add("s", StringType()).add("v", Vari
         ({"bad_rows": "relative"}, r"option bad_rows: wanted fail, or the absolute path"),
     ],
 )
-def test_an_option_that_does_not_fit_is_refused(url, options, said):
+def test_an_invalid_option_is_refused(url, options, message):
     given = {"url": url, "type": "t", "payload": "s", **options}
-    with pytest.raises(HoldfastError, match=said):
+    with pytest.raises(HoldfastError, match=message):
         HoldfastSource(given).writer(SCHEMA, overwrite=False)
 
 

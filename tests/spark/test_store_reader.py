@@ -1,4 +1,4 @@
-"""Which ended jobs a sync finds, in how many calls."""
+"""Which ended jobs a sync reads, and with how many calls of the store."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from holdfast.model.settlement import Ack
 from holdfast.spark.history import store_reader
 
 
-class Counting(MemoryDriver):
-    """Counts how often it is asked."""
+class CountingDriver(MemoryDriver):
+    """Counts the calls of get and find."""
 
     calls = 0
 
@@ -27,8 +27,8 @@ class Counting(MemoryDriver):
         return super().find(where, limit=limit, after=after)
 
 
-def store_of(ended: int) -> Counting:
-    store = Counting()
+def store_with(ended: int) -> CountingDriver:
+    store = CountingDriver()
     store.enqueue(
         [JobRecord(id=f"{number:06}", type="t", queue="q", payload=b"", created_at=1) for number in range(ended)]
     )
@@ -36,22 +36,24 @@ def store_of(ended: int) -> Counting:
     return store
 
 
-def test_jobs_that_ended_together_are_read_by_the_page():
-    store = store_of(5000)
-    found = store_reader._ended(store, [f"{number:06}" for number in range(1000, 5000)])
-    assert [job.id for job in found] == [f"{number:06}" for number in range(1000, 5000)]
+def test_jobs_that_ended_together_are_read_in_pages():
+    store = store_with(5000)
+    records = store_reader._read_ended(store, [f"{number:06}" for number in range(1000, 5000)])
+    assert [job.id for job in records] == [f"{number:06}" for number in range(1000, 5000)]
     assert store.calls < 20
 
 
 @pytest.mark.parametrize("share", [0.001, 0.01, 0.1, 0.5, 0.99])
-def test_whatever_share_is_wanted_each_is_found_once_and_the_gone_are_left_out(share):
-    store, dice = store_of(3000), random.Random(share)
+def test_each_wanted_job_is_returned_once_and_purged_jobs_are_left_out(share):
+    store, dice = store_with(3000), random.Random(share)
     wanted = [f"{number:06}" for number in range(3000) if dice.random() < share] + ["000000", "002999"]
-    gone = ["000500x", "999999", "000000a"]
-    found = store_reader._ended(store, dice.sample([*dict.fromkeys(wanted), *gone], k=len(dict.fromkeys(wanted)) + 3))
-    assert [job.id for job in found] == sorted(dict.fromkeys(wanted))
+    purged = ["000500x", "999999", "000000a"]
+    records = store_reader._read_ended(
+        store, dice.sample([*dict.fromkeys(wanted), *purged], k=len(dict.fromkeys(wanted)) + 3)
+    )
+    assert [job.id for job in records] == sorted(dict.fromkeys(wanted))
 
 
-def test_nothing_wanted_asks_nothing():
-    store = store_of(1)
-    assert (store_reader._ended(store, []), store.calls) == ([], 0)
+def test_without_ids_the_store_is_not_called():
+    store = store_with(1)
+    assert (store_reader._read_ended(store, []), store.calls) == ([], 0)

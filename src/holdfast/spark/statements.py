@@ -1,4 +1,4 @@
-"""The statements of ``queries/``: one file each, over frames."""
+"""The SQL statements in ``queries/``, one statement in each file, run over frames. Runs on the Spark driver."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ QUERIES = Path(__file__).with_name("queries")
 
 
 def query(spark: SparkSession, name: str, **parts: DataFrame | str) -> DataFrame:
-    """What a statement gives. ``{name}`` in it stands for a frame, or for a literal of our own making."""
+    """Return the result of a statement. ``{name}`` in the statement is a frame, or a literal that our own code made."""
     text = (QUERIES / f"{name}.sql").read_text(encoding="utf-8")
     for key, part in parts.items():
         if isinstance(part, str):

@@ -1,28 +1,40 @@
-"""Which stores a session's executors can open: asked before any Spark task runs.
+"""Which stores the executors of a session can share, and the open connection of each Python process.
 
-A file that every executor opens on its own machine would be as many queues as there are machines, each of them
-certain that it is the only one.
+The checks run on the Spark driver, before any Spark task starts. A file that every executor opens on its own machine
+would be one separate queue for each machine.
 """
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from holdfast.connect import connect
 from holdfast.drivers.contract import Feature, Store
 from holdfast.errors import Unsupported
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]")
 
+_open_stores: dict[tuple[int, str, str], Store] = {}
+
+
+def open_store(url: str, space: str) -> Store:
+    """Return the connection of this process to a store: a Python worker runs many Spark tasks, and connects once."""
+    key = (os.getpid(), url, space)  # a forked process must not use the connection of its parent
+    if key not in _open_stores:
+        _open_stores[key] = connect(url, space=space)
+    return _open_stores[key]
+
 
 def check_reach(store: Store, spark: SparkSession) -> None:
-    """Refuse a store that the executors of this session could not share."""
+    """Raise ``Unsupported`` for a store that the executors of this session cannot share."""
     check(store, one_machine=on_one_machine(spark))
 
 
 def check(store: Store, *, one_machine: bool) -> None:
-    """Refuse a store that several processes, or several machines, could not share."""
+    """Raise ``Unsupported`` for a store that several processes, or several machines, cannot share."""
     gaps = store.capabilities.gaps
     if Feature.PROCESSES in gaps:
         raise Unsupported(store.capabilities.driver, "Spark", gaps[Feature.PROCESSES])
@@ -31,16 +43,16 @@ def check(store: Store, *, one_machine: bool) -> None:
 
 
 def on_one_machine(spark: SparkSession) -> bool:
-    """Whether all that works for this session is here: local mode, and for Connect also a server on this machine."""
+    """Whether all executors run on this machine: local mode, with Spark Connect also a server on this machine."""
     if not str(spark.conf.get("spark.master", "local")).startswith("local"):
         return False
-    return not is_connect(spark) or _server_of(spark) in LOOPBACK
+    return not is_connect(spark) or _server_host(spark) in LOOPBACK
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Whether it is a client of Spark Connect, which has neither a JVM nor a SparkContext."""
+    """Whether the session is a client of Spark Connect, which has neither a JVM nor a SparkContext."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
-def _server_of(spark: Any) -> str:
+def _server_host(spark: Any) -> str:
     return str(spark.client.host)

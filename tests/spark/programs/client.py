@@ -1,4 +1,4 @@
-"""A client of Spark Connect: the sink, the sources, ``run`` and ``run_queue``, and what it is refused.
+"""A client of Spark Connect that uses the sink, the sources, ``run`` and ``run_queue``.
 
 client.py SERVER URL FOLDER
 """
@@ -22,7 +22,7 @@ OPTIONS = WorkerOptions(lease=timedelta(seconds=5), drain=timedelta(), grace=tim
 
 def main(server, url, folder):
     spark = session(server)
-    found = {
+    results = {
         "again": session(spark) is spark,
         "one_machine": on_one_machine(spark),
         "saved": saved(spark, url),
@@ -30,11 +30,11 @@ def main(server, url, folder):
         "rows": through(spark, url),
         "stopped": stopped(spark, url),
         "streamed": streamed(spark, url, folder),
-        "history": told(lambda: History(spark, str(folder / "history"))),
+        "history": error_of(lambda: History(spark, str(folder / "history"))),
     }
     with holdfast.connect(url) as store:
-        found["audit"] = audit_store(store, spark=spark).holds
-    print(json.dumps(found))
+        results["audit"] = audit_store(store, spark=spark).holds
+    print(json.dumps(results))
     spark.stop()
 
 
@@ -68,7 +68,7 @@ def through(spark, url):
 
 
 def stopped(spark, url):
-    """How a job stands that was running when somebody pressed Ctrl-C."""
+    """Return the state and the attempts of a job that was running at Ctrl-C."""
     app = Holdfast(url)
 
     @app.handler("stuck", queue="stuck")
@@ -92,7 +92,7 @@ def stopped(spark, url):
 
 
 def streamed(spark, url, folder):
-    """Endings become jobs: the ledger as a stream into the sink."""
+    """Stream the ledger into the sink: every ending becomes a job."""
     endings = spark.readStream.format("holdfast").option("url", url).load("ledger")
     query = (
         endings.where("queue = 'q'")
@@ -106,9 +106,9 @@ def streamed(spark, url, folder):
     return spark.read.format("holdfast").option("url", url).load("jobs").where("queue = 'after'").count()
 
 
-def told(attempt):
+def error_of(call):
     try:
-        attempt()
+        call()
     except HoldfastError as error:
         return str(error)
     return "nothing"

@@ -1,4 +1,4 @@
-"""An application that is not installed anywhere: it travels to executors as a file."""
+"""An application that is not installed on executors: Spark ships it as a file."""
 
 import os
 import time

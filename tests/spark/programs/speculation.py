@@ -1,8 +1,8 @@
-"""A Spark driver on a cluster that starts a second copy of every lone Spark task that takes a second.
+"""A Spark driver with speculation: Spark starts a second copy of every Spark task that takes a second.
 
     speculation.py MASTER URL FOLDER
 
-The URL has a password in it: what Spark's pages and event log say is kept in FOLDER, for whoever looks for it there.
+The URL contains a password. The program saves Spark's web pages and event log in FOLDER: the test searches them for it.
 """
 
 import json
@@ -17,9 +17,8 @@ from pyspark import TaskContext
 
 import holdfast
 from holdfast.app import Holdfast
-from holdfast.errors import Unsupported
 from holdfast.spark import run, run_queue, session
-from holdfast.spark.execution.slot import TRY
+from holdfast.spark.execution.run_spec import SLOT_ATTEMPT_KIND
 from holdfast.worker.options import WorkerOptions
 from tests.spark.clusters import LEAN
 
@@ -52,19 +51,19 @@ def main(master, url, folder):
     (folder / "events").mkdir()
     spark = session(master, **(LEAN | SPECULATION | shown))
     with holdfast.connect(url) as store:
-        found = {
+        results = {
             "queue": drained(spark, url),
             "rows": through(spark, url),
             "stopped": stopped(spark, url),
             "saved": saved(spark, url, folder),
             "read": spark.read.format("holdfast").option("url", url).load("ledger").count(),
             "refused": refused(spark, folder),
-            "tries": len(store.scan(TRY, limit=100)),
+            "attempts": len(store.scan(SLOT_ATTEMPT_KIND, limit=100)),
             "counts": {count.queue: count.done for count in store.counts()},
         }
-    keep_pages(spark, folder)
+    save_pages(spark, folder)
     spark.stop()
-    print(json.dumps(found))
+    print(json.dumps(results))
 
 
 def drained(spark, url):
@@ -91,7 +90,7 @@ def through(spark, url):
 
 
 def stopped(spark, url):
-    """How a job stands that was running when somebody pressed Ctrl-C."""
+    """Return the state and the attempts of a job that was running at Ctrl-C."""
     app = Holdfast(url)
 
     @app.handler("stuck", queue="stuck")
@@ -115,11 +114,11 @@ def stopped(spark, url):
 
 
 def saved(spark, url, folder):
-    notes = folder / "tries"
-    notes.mkdir()
+    attempts = folder / "attempts"
+    attempts.mkdir()
 
     def slowly(batches):
-        (notes / str(TaskContext.get().attemptNumber())).touch()
+        (attempts / str(TaskContext.get().attemptNumber())).touch()
         for batch in batches:
             time.sleep(0.3)
             yield batch
@@ -127,41 +126,39 @@ def saved(spark, url, folder):
     df = spark.range(0, 200, 1, 1).mapInArrow(slowly, "id long")
     df.write.format("holdfast").option("url", url).options(type="t", queue="saved").mode("append").save()
     jobs = spark.read.format("holdfast").option("url", url).load("jobs")
-    return [jobs.where("queue = 'saved'").count(), len(list(notes.iterdir()))]
+    return [jobs.where("queue = 'saved'").count(), len(list(attempts.iterdir()))]
 
 
 def refused(spark, folder):
-    """What is said of a file, on a cluster."""
+    """Return the error of every function for a SQLite file, on a cluster."""
     url = f"sqlite:///{folder}/jobs.db"
     app = Holdfast(url)
     app.handler("t")(len)
     frame, read = spark.range(1), spark.read.format("holdfast").option("url", url)
-    attempts = {
+    calls = {
         "run_queue": lambda: run_queue(app, spark=spark),
         "run": lambda: run(frame, len, key="id", url=url),
         "sink": lambda: frame.write.format("holdfast").options(url=url, type="t").mode("append").save(),
         "jobs": lambda: read.load("jobs").count(),
         "ledger": lambda: read.load("ledger").count(),
     }
-    return {name: told(attempt) for name, attempt in attempts.items()}
+    return {name: error_of(call) for name, call in calls.items()}
 
 
-def told(attempt):
+def error_of(call):
     try:
-        attempt()
-    except Unsupported as error:
-        return str(error)
+        call()
     except Exception as error:
         return str(error)
     return "nothing"
 
 
-def keep_pages(spark, folder):
+def save_pages(spark, folder):
     context = spark.sparkContext
     (folder / "pages").mkdir()
     for number, page in enumerate(PAGES):
-        place = f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/{page}"
-        with urllib.request.urlopen(place, timeout=30) as answer:
+        url = f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/{page}"
+        with urllib.request.urlopen(url, timeout=30) as answer:
             (folder / "pages" / f"{number}.json").write_bytes(answer.read())
     for page in ("environment/", "SQL/execution/?id=0", "stages/"):
         with urllib.request.urlopen(f"{context.uiWebUrl}/{page}", timeout=30) as answer:

@@ -35,7 +35,7 @@ def audit(session: Session, *, folder: str | None, master: str | None, as_json: 
     else:
         store = session.store()
         spark = load_spark()
-        from holdfast.spark.history.sync import audit_store  # noqa: PLC0415 - needs an extra that may not be installed
+        from holdfast.spark.history.store_audit import audit_store  # noqa: PLC0415 - needs an extra that may not be installed
 
         certificate = audit_store(store, spark=spark.session(master))
     if as_json:
@@ -43,7 +43,7 @@ def audit(session: Session, *, folder: str | None, master: str | None, as_json: 
     else:
         _show(session, certificate, monotonic() - began)
     if not certificate.holds:
-        raise CommandFailed(ExitCode.FAILED, f"{sum(certificate.found.values())} violations")
+        raise CommandFailed(ExitCode.FAILED, f"{sum(certificate.violation_counts.values())} violations")
 
 
 def _show(session: Session, certificate: Certificate, seconds: float) -> None:
@@ -66,7 +66,7 @@ def _show(session: Session, certificate: Certificate, seconds: float) -> None:
     output.print_line()
     output.print_table(
         [Column(title="FOUND", align_right=True), Column(title="CHECK"), Column(title="WHAT MUST HOLD", wrap=True)],
-        [(count or "-", check, CHECKS[check]) for check, count in certificate.found.items()],
+        [(count or "-", check, CHECKS[check]) for check, count in certificate.violation_counts.items()],
     )
     if certificate.violations:
         output.print_line()
@@ -98,7 +98,7 @@ def _document(certificate: Certificate) -> dict[str, Any]:
         "keys": certificate.keys,
         "first": json_values.instant(certificate.first),
         "last": json_values.instant(certificate.last),
-        "found": dict(certificate.found),
+        "found": dict(certificate.violation_counts),
         "violations": [
             {"check": each.check, "job_id": each.job_id, "facts": _to_json(each.facts)}
             for each in certificate.violations

@@ -16,7 +16,7 @@ from holdfast.cli.spark_access import load_spark, master_option, open_history
 from holdfast.connect import is_store
 
 if TYPE_CHECKING:
-    from holdfast.spark.replay.replay import Replay, Replayed
+    from holdfast.spark.replay.replay import Replay, ReplayResult
 
 MAX_PREVIEW_GROUPS = 12
 
@@ -122,22 +122,22 @@ def _print_preview(session: Session, plan: Replay) -> None:
         output.print_note(
             f"{_jobs(preview.without_payload)} of {preview.chosen:,} have no payload in this history and are skipped"
         )
-    standing = plan.standing
-    if standing.finished_at is None and standing.after:
+    progress = plan.progress
+    if progress.finished_at is None and progress.after:
         output.print_note(
-            f"replay {plan.id} continues: {_jobs(standing.added + standing.existed)} were enqueued before"
+            f"replay {plan.id} continues: {_jobs(progress.added + progress.existed)} were enqueued before"
         )
 
 
 def _confirm(session: Session, plan: Replay, queue: str | None, *, yes: bool) -> None:
-    if yes or plan.standing.finished_at is not None:
+    if yes or plan.progress.finished_at is not None:
         return
     where = f"into {queue}" if queue else "into their queues"
     if not session.output.confirm(f"enqueue {_jobs(_replayable(plan))} again, {where}?"):
         raise CommandFailed(ExitCode.FAILED, "not confirmed, nothing was changed (--yes skips the question)")
 
 
-def _run(session: Session, plan: Replay, rate: float | None, *, shown: bool) -> Replayed:
+def _run(session: Session, plan: Replay, rate: float | None, *, shown: bool) -> ReplayResult:
     with session.output.progress_bar("replay", _replayable(plan), shown=shown) as update:
         try:
             return plan.run(rate=rate, on_progress=update)
@@ -145,7 +145,7 @@ def _run(session: Session, plan: Replay, rate: float | None, *, shown: bool) -> 
             raise CommandFailed(ExitCode.INTERRUPTED, "interrupted: the same command continues from here") from None
 
 
-def _print_result(session: Session, result: Replayed) -> None:
+def _print_result(session: Session, result: ReplayResult) -> None:
     if result.before:
         session.output.print_line(
             f"replay {result.replay_id} was finished at {json_values.instant(result.finished_at)} "
@@ -155,7 +155,7 @@ def _print_result(session: Session, result: Replayed) -> None:
     session.output.print_line(f"{_jobs(result.added)} enqueued by replay {result.replay_id}")
 
 
-def _to_json(plan: Replay, result: Replayed | None) -> dict[str, Any]:
+def _to_json(plan: Replay, result: ReplayResult | None) -> dict[str, Any]:
     return {
         "replay_id": plan.id,
         "chosen": plan.preview.chosen,

@@ -1,8 +1,8 @@
-"""The format ``holdfast`` of Spark: one name for the sink and for the sources.
+"""The Spark data source ``holdfast``: one format for the sink and for the sources.
 
-Spark makes a ``DataSource`` in a Python process of the Spark driver and asks it for writers and readers there: so
-options are read, and refused, before any Spark task runs. What it gives is pickled by reference: executors have
-Holdfast installed.
+Spark makes a ``DataSource`` in a Python process of the Spark driver and asks it there for writers and readers, so
+options are checked before any Spark task runs. Writers and readers are pickled by reference: executors have Holdfast
+installed.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from uuid_utils import uuid7
 
 from holdfast.drivers.contract import Feature, Store
 from holdfast.errors import InvalidInput, SparkUnavailable, Unsupported
-from holdfast.spark.datasource import column_types, jobs_table, ledger_table, options
-from holdfast.spark.datasource.bad_rows import place_of
+from holdfast.spark.datasource import jobs_table, ledger_table
+from holdfast.spark.datasource.bad_rows import resolve_folder
+from holdfast.spark.datasource.column_types import check_columns
+from holdfast.spark.datasource.options import FAIL, SinkOptions, StoreLocation, parse_sink, parse_source
 from holdfast.spark.datasource.source import JobsReader, LedgerReader
-from holdfast.spark.execution.slot import store_of
-from holdfast.spark.store_access import check
+from holdfast.spark.store_access import check, open_store
 
 if TYPE_CHECKING:
-    from holdfast.spark.datasource.sink import StreamWriter, Writer
+    from holdfast.spark.datasource.sink import JobStreamWriter, JobWriter
 
 FORMAT = "holdfast"
-NEEDS = {  # column of a field: what the store must keep for it
+REQUIRED_FEATURES = {  # option: feature that the store must have for it
     "offset": Feature.OFFSETS,
     "domain": Feature.DOMAINS,
     "priority": Feature.PRIORITIES,
@@ -37,77 +38,80 @@ NEEDS = {  # column of a field: what the store must keep for it
 class HoldfastSource(DataSource):
     """``spark.read``, ``df.write``, ``spark.readStream`` and ``df.writeStream`` with ``.format("holdfast")``."""
 
-    one_machine = True  # Spark does not say where it runs in the process that asks this; whoever registers knows
+    one_machine = True  # the process that runs this class cannot find out; the session that registers it can
 
     @classmethod
     def name(cls) -> str:
-        """What stands in ``.format(...)``."""
+        """Return the name for ``.format(...)``."""
         return FORMAT
 
-    def writer(self, schema: StructType, overwrite: bool) -> Writer:  # noqa: FBT001 - so Spark calls it
-        """For ``df.write``."""
-        from holdfast.spark.datasource.sink import Writer  # noqa: PLC0415 - as new as the Spark that asks
+    def writer(self, schema: StructType, overwrite: bool) -> JobWriter:  # noqa: FBT001 - Spark's signature
+        """Return the writer for ``df.write``."""
+        from holdfast.spark.datasource.sink import JobWriter  # noqa: PLC0415 - needs a newer pyspark than this module
 
-        asked = self._sink(schema, overwrite=overwrite)
-        return Writer(asked, schema.fieldNames(), asked.run or str(uuid7()))
+        options = self._sink_options(schema, overwrite=overwrite)
+        return JobWriter(options, schema.fieldNames(), options.run or str(uuid7()))
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: FBT001, N802 - the same
-        """For ``df.writeStream``."""
+    def streamWriter(self, schema: StructType, overwrite: bool) -> JobStreamWriter:  # noqa: FBT001, N802 - the same
+        """Return the writer for ``df.writeStream``."""
         try:
-            from holdfast.spark.datasource.sink import StreamWriter  # noqa: PLC0415 - the same
+            from holdfast.spark.datasource.sink import JobStreamWriter  # noqa: PLC0415 - the same
         except ImportError as error:
             raise SparkUnavailable("wanted pyspark 4.1 or newer to write streams as Arrow, got an older one") from error
-        return StreamWriter(self._sink(schema, overwrite=overwrite), schema.fieldNames())
+        return JobStreamWriter(self._sink_options(schema, overwrite=overwrite), schema.fieldNames())
 
     def schema(self) -> str:
-        """The columns of the table that is asked for: the jobs, or the ledger."""
+        """Return the columns of the table that is read: ``jobs``, or ``ledger``."""
         table = str(self.options.get("table") or self.options.get("path") or "")
-        return ledger_table.DDL if table == "ledger" else jobs_table.DDL  # a reader refuses what is neither
+        return ledger_table.DDL if table == "ledger" else jobs_table.DDL  # reader() refuses any other table
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For ``spark.read``."""
-        asked = options.source(self.options, stream=False)
-        _as_it_is(schema, jobs_table.SCHEMA.names if asked.table == "jobs" else ledger_table.SCHEMA.names)
-        self._store(asked.place)
-        return JobsReader(asked) if asked.table == "jobs" else LedgerReader(asked)
+        """Return the reader for ``spark.read``."""
+        options = parse_source(self.options, stream=False)
+        is_jobs = options.table == "jobs"
+        _check_schema(schema, jobs_table.SCHEMA.names if is_jobs else ledger_table.SCHEMA.names)
+        self._open(options.store)
+        return JobsReader(options) if is_jobs else LedgerReader(options)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - so Spark calls it
-        """For ``spark.readStream``."""
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Return the reader for ``spark.readStream``."""
         try:
-            from holdfast.spark.datasource.stream import LedgerStreamReader  # noqa: PLC0415 - as new as the Spark that asks
+            from holdfast.spark.datasource.stream import LedgerStreamReader  # noqa: PLC0415 - needs a newer pyspark
         except ImportError as error:
-            raise SparkUnavailable("wanted pyspark 4.2 or newer, which tells a stream where to go on") from error
-        asked = options.source(self.options, stream=True)
-        _as_it_is(schema, ledger_table.SCHEMA.names)
-        self._store(asked.place)
-        return LedgerStreamReader(asked)
+            raise SparkUnavailable(
+                "wanted pyspark 4.2 or newer to read streams from an offset, got an older one"
+            ) from error
+        options = parse_source(self.options, stream=True)
+        _check_schema(schema, ledger_table.SCHEMA.names)
+        self._open(options.store)
+        return LedgerStreamReader(options)
 
-    def _store(self, place: options.Place) -> Store:
-        """The store, open; refuses one that the Python processes of this Spark cannot share."""
-        store = store_of(place.url, place.space)
+    def _open(self, location: StoreLocation) -> Store:
+        """Open the store. Raises ``Unsupported`` if the Python processes of this Spark cannot share it."""
+        store = open_store(location.url, location.space)
         check(store, one_machine=self.one_machine)
         return store
 
-    def _sink(self, schema: StructType, *, overwrite: bool) -> options.Sink:
+    def _sink_options(self, schema: StructType, *, overwrite: bool) -> SinkOptions:
         if overwrite:
             raise InvalidInput("mode", wanted="append: jobs are added, never replaced", got="overwrite")
-        asked = options.sink(self.options, schema.fieldNames())
-        column_types.check(schema, asked)
-        if asked.bad_rows != options.FAIL:
-            place_of(asked.bad_rows)
-        kept = self._store(asked.place).capabilities
-        for field, feature in NEEDS.items():
-            if field in asked.columns and not kept.has(feature):
-                raise Unsupported(kept.driver, feature, kept.gaps[feature])
-        return asked
+        options = parse_sink(self.options, schema.fieldNames())
+        check_columns(schema, options)
+        if options.bad_rows != FAIL:
+            resolve_folder(options.bad_rows)
+        capabilities = self._open(options.store).capabilities
+        for field, feature in REQUIRED_FEATURES.items():
+            if field in options.columns and not capabilities.has(feature):
+                raise Unsupported(capabilities.driver, feature, capabilities.gaps[feature])
+        return options
 
 
 class ClusterSource(HoldfastSource):
-    """The same on a cluster, where a store must be one for all machines."""
+    """The same format on a cluster, where all machines must share the store."""
 
     one_machine = False
 
 
-def _as_it_is(schema: StructType, names: list[str]) -> None:
+def _check_schema(schema: StructType, names: list[str]) -> None:
     if schema.fieldNames() != names:
         raise InvalidInput("schema", wanted=f"the columns {', '.join(names)}", got=", ".join(schema.fieldNames()))

@@ -1,99 +1,60 @@
-"""Jobs as Arrow, and the filters of Spark as those of the store."""
+"""The jobs of a store as Arrow batches. ``split_ids`` runs on the Spark driver, ``read`` on executors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from uuid import UUID
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import datasource as ds
 
-from holdfast.clock import from_datetime
-from holdfast.drivers.contract import JobFilter, Store
-from holdfast.model import bounds
-from holdfast.model.job import JobRecord, State
-from holdfast.spark.history.store_reader import pages
+from holdfast.drivers.contract import Store
+from holdfast.model.columns import JOB_COLUMNS
+from holdfast.model.job import State
+from holdfast.spark.column_schemas import ddl, job_fields
+from holdfast.spark.datasource.filter_pushdown import JobSelection
+from holdfast.spark.job_pages import job_pages
 
-PAGE = 5_000  # jobs, with their payloads
+PAGE_JOBS = 5_000  # with their payloads
+PAGES_PER_PARTITION = 4  # fewer are not worth a Spark task
 
-_INSTANT = pa.timestamp("us", tz="UTC")
-SCHEMA = pa.schema(
-    [
-        ("id", pa.string()),
-        ("type", pa.string()),
-        ("queue", pa.string()),
-        ("state", pa.string()),
-        ("payload", pa.binary()),
-        ("priority", pa.int32()),
-        ("run_at", _INSTANT),
-        ("requested_run_at", _INSTANT),
-        ("timeout", pa.duration("us")),
-        ("created_at", _INSTANT),
-        ("attempts", pa.int32()),
-        ("max_attempts", pa.int32()),
-        ("crashes", pa.int32()),
-        ("max_crashes", pa.int32()),
-        ("idempotency_key", pa.string()),
-        ("domain", pa.string()),
-        ("offset", pa.int64()),
-        ("name", pa.string()),
-        ("meta", pa.string()),
-        ("webhook", pa.string()),
-        ("signature", pa.string()),
-        ("last_error", pa.string()),
-        ("failed_at", _INSTANT),
-        ("dead_reason", pa.string()),
-        ("dead_at", _INSTANT),
-        ("result", pa.binary()),
-    ]
-)
-DDL = (
-    "id string, type string, queue string, state string, payload binary, priority int, run_at timestamp, "
-    "requested_run_at timestamp, timeout interval day to second, created_at timestamp, attempts int, max_attempts int, "
-    "crashes int, max_crashes int, idempotency_key string, domain string, offset bigint, name string, meta string, "
-    "webhook string, signature string, last_error string, failed_at timestamp, dead_reason string, dead_at timestamp, "
-    "result binary"
-)
-_META = SCHEMA.names.index("meta")
+_PLACED_AFTER = {"state": "queue", "requested_run_at": "run_at"}  # users see these columns there, not at the end
+
+
+def _column_names() -> list[str]:
+    names = [column.name for column in JOB_COLUMNS if column.name not in _PLACED_AFTER]
+    for name, predecessor in _PLACED_AFTER.items():
+        names.insert(names.index(predecessor) + 1, name)
+    return names
+
+
+SCHEMA = pa.schema(job_fields(*_column_names()))
+DDL = ddl(SCHEMA)
+_META = SCHEMA.get_field_index("meta")
 _encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Which jobs: those of a filter, or those with these ids that also fit it as far as Spark looks again."""
-
-    where: JobFilter = field(default_factory=JobFilter)
-    ids: tuple[str, ...] | None = None
-    none: bool = False  # the filters contradict one another
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
-    """Ids behind ``after`` up to ``upto`` (None: to the end)."""
+class IdRange:
+    """Ids behind ``after`` and up to ``upto``. None is no limit."""
 
     after: str | None = None
     upto: str | None = None
 
 
-def read(store: Store, wanted: Wanted, within: Range) -> Iterator[pa.RecordBatch]:
-    """Each job once: a page is one look at all states, so that a job that moves meanwhile is seen in one of them."""
-    if wanted.none:
+def read(store: Store, selection: JobSelection, ids: IdRange) -> Iterator[pa.RecordBatch]:
+    """Return each job once. A page reads all states together, so a job that changes its state is not returned twice."""
+    if selection.is_empty:
         return
-    if wanted.ids is not None:
-        found = [job for job_id in wanted.ids if (job := store.get(job_id)) is not None]
-        if found:
-            yield _to_arrow(found)
+    if selection.ids is not None:
+        jobs = [job for job_id in selection.ids if (job := store.get(job_id)) is not None]
+        if jobs:
+            yield _batch([[getattr(job, name) for job in jobs] for name in SCHEMA.names])
         return
-    for columns in pages(store, wanted.where, SCHEMA.names, limit=PAGE, after=within.after, upto=within.upto):
+    for columns in job_pages(store, selection.where, SCHEMA.names, limit=PAGE_JOBS, after=ids.after, upto=ids.upto):
         yield _batch(columns)
-
-
-def _to_arrow(jobs: Sequence[JobRecord]) -> pa.RecordBatch:
-    return _batch([[getattr(job, name) for job in jobs] for name in SCHEMA.names])
 
 
 def _batch(columns: list[Sequence[object]]) -> pa.RecordBatch:
@@ -102,119 +63,35 @@ def _batch(columns: list[Sequence[object]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-def ranges(store: Store, wanted: Wanted, *, pieces: int, now: int) -> list[Range]:
-    """Ranges of ids that cover everything. Ids begin with the time: even stretches of it are a fair guess."""
-    whole = [Range()]
-    if pieces == 1 or wanted.none or wanted.ids is not None:
-        return whole
-    queues = None if wanted.where.queue is None else [wanted.where.queue]
-    states = wanted.where.states or tuple(State)
+def split_ids(store: Store, selection: JobSelection, *, most: int, now: int) -> list[IdRange]:
+    """Return at most ``most`` ranges that cover all ids.
+
+    An id begins with the time of its creation. Ranges of equal time are only an estimate of equal numbers of jobs.
+    """
+    everything = [IdRange()]
+    if most == 1 or selection.is_empty or selection.ids is not None:
+        return everything
+    queues = None if selection.where.queue is None else [selection.where.queue]
+    states = selection.where.states or tuple(State)
     total = sum(getattr(count, state) for count in store.counts(queues) for state in states)
-    pieces = min(pieces, -(-total // (4 * PAGE)))
-    oldest = store.find(wanted.where, limit=1).items if pieces > 1 else []
-    begins = _time_of(oldest[0].id) if oldest else None
-    if begins is None or now // 1000 <= begins:
-        return whole
-    step = (now // 1000 - begins) / pieces
-    limits = [None, *(_id_at(int(begins + step * place)) for place in range(1, pieces)), None]
-    return [Range(after=after, upto=upto) for after, upto in pairwise(limits)]
+    parts = min(most, -(-total // (PAGES_PER_PARTITION * PAGE_JOBS)))
+    oldest = store.find(selection.where, limit=1).items if parts > 1 else []
+    start = _milliseconds_of(oldest[0].id) if oldest else None
+    if start is None or now // 1000 <= start:
+        return everything
+    step = (now // 1000 - start) / parts
+    limits = [None, *(_first_id_at(int(start + step * part)) for part in range(1, parts)), None]
+    return [IdRange(after=after, upto=upto) for after, upto in pairwise(limits)]
 
 
-def _time_of(job_id: str) -> int | None:
-    """The milliseconds in a UUIDv7; None for ids that somebody else made."""
+def _milliseconds_of(job_id: str) -> int | None:
+    """Return the time in a UUIDv7; None for an id of another form."""
     try:
-        made = UUID(job_id)
+        uuid = UUID(job_id)
     except ValueError:
         return None
-    return made.int >> 80 if made.version == 7 else None
+    return uuid.int >> 80 if uuid.version == 7 else None
 
 
-def _id_at(milliseconds: int) -> str:
+def _first_id_at(milliseconds: int) -> str:
     return f"{milliseconds >> 16:08x}-{milliseconds & 0xFFFF:04x}-7000-8000-000000000000"
-
-
-# Filters ---------------------------------------------------------------------------------------------------------
-
-_EXACT = {
-    **{name: name for name in ("queue", "type", "domain", "name", "idempotency_key")},
-    "dead_reason": "reason",
-}
-_ALWAYS = frozenset({"id", "type", "queue", "state", "payload", "created_at"})  # never null
-
-
-class Pushed:
-    """Takes over the filters that a store knows; the others, and those on instants, Spark looks at (again) itself."""
-
-    def __init__(self) -> None:
-        self.wanted = Wanted()
-
-    def take(self, filters: Iterable[ds.Filter]) -> Iterator[ds.Filter]:
-        """Give back what Spark still has to do."""
-        for one in filters:
-            if not self._taken(one):
-                yield one
-
-    def _taken(self, one: ds.Filter) -> bool:
-        match one:
-            case ds.IsNotNull(attribute=(name,)):
-                return name in _ALWAYS
-            case ds.EqualTo(attribute=("state",), value=str(state)):
-                return self._states([state])
-            case ds.In(attribute=("state",), value=states):
-                return self._states(states)
-            case ds.EqualTo(attribute=("id",), value=str(job_id)):
-                return self._ids([job_id])
-            case ds.In(attribute=("id",), value=ids):
-                return self._ids(ids)
-            case ds.EqualTo(attribute=(name,), value=str(value)) if name in _EXACT:
-                return self._exact(_EXACT[name], value)
-            case (
-                ds.GreaterThan(attribute=("created_at",), value=value)
-                | ds.GreaterThanOrEqual(attribute=("created_at",), value=value)
-            ):
-                return self._created("created_from", value, timedelta())
-            case (
-                ds.LessThan(attribute=("created_at",), value=value)
-                | ds.LessThanOrEqual(attribute=("created_at",), value=value)
-            ):
-                return self._created("created_before", value, timedelta(microseconds=1))
-            case _:
-                return False
-
-    def _states(self, asked: Sequence[object]) -> bool:
-        if self.wanted.ids is not None:
-            return False
-        known = set(State) if self.wanted.where.states is None else set(self.wanted.where.states)
-        states = tuple(state for state in State if state in known and state.value in asked)
-        self.wanted = replace(self.wanted, where=replace(self.wanted.where, states=states), none=not states)
-        return True
-
-    def _ids(self, asked: Sequence[object]) -> bool:
-        """Looked up one by one; other filters are then Spark's, as are ids beyond a page or that no job can have."""
-        if self.wanted.ids is not None or self.wanted.where != JobFilter() or len(asked) > PAGE:
-            return False
-        self.wanted = replace(self.wanted, ids=tuple(dict.fromkeys(str(name) for name in asked if _is_name(name))))
-        return True
-
-    def _exact(self, name: str, value: str) -> bool:
-        if self.wanted.ids is not None or getattr(self.wanted.where, name) is not None:
-            return False
-        self._narrow(name, value)
-        return True
-
-    def _created(self, name: str, value: object, more: timedelta) -> bool:
-        """A bound that lets through at least what fits; Spark looks again."""
-        if isinstance(value, datetime) and value.tzinfo is not None and getattr(self.wanted.where, name) is None:
-            self._narrow(name, from_datetime(value + more))
-        return False
-
-    def _narrow(self, name: str, value: object) -> None:
-        self.wanted = replace(self.wanted, where=replace(self.wanted.where, **{name: value}))  # type: ignore[arg-type]
-
-
-def _is_name(value: object) -> bool:
-    try:
-        bounds.check_name("id", value)
-    except ValueError:
-        return False
-    return True

@@ -1,13 +1,14 @@
-"""The ledger as Arrow: its columns, and the marks by which many readers share it.
+"""The ledger as Arrow batches, and its split into ranges for several readers.
 
-A cursor is opaque: two of them cannot be compared. So a stretch of the ledger is a cursor and a number of rows: the
-order is fixed and nothing is ever inserted, which makes that exact, today and when it is read again.
+A cursor is opaque: two cursors cannot be compared. So a range is a cursor and a number of rows. The order of the ledger
+is fixed and no row is ever inserted, so a range has the same rows whenever it is read. Splitting runs on the Spark
+driver, ``read`` on executors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -16,46 +17,24 @@ import pyarrow as pa
 from holdfast.drivers.contract import LedgerScan, Store
 from holdfast.errors import LedgerTrimmed
 from holdfast.model import bounds
-from holdfast.model.ledger import LedgerRow
+from holdfast.spark.column_schemas import ddl, ledger_fields
 
-PAGE = bounds.MAX_BATCH_ITEMS  # rows between two marks
-ROWS = 4000  # in a batch: more are slower, and fewer cost more questions
+SPLIT_ROWS = bounds.MAX_BATCH_ITEMS  # between two split points
+BATCH_ROWS = 4000  # larger batches are slower, smaller ones need more calls of the store
 UNLIMITED = 2**63 - 1
 
-_INSTANT = pa.timestamp("us", tz="UTC")
-SCHEMA = pa.schema(
-    [
-        ("job_id", pa.string()),
-        ("type", pa.string()),
-        ("queue", pa.string()),
-        ("domain", pa.string()),
-        ("offset", pa.int64()),
-        ("attempt", pa.int32()),
-        ("fence", pa.int64()),
-        ("worker", pa.string()),
-        ("enqueued_at", _INSTANT),
-        ("available_at", _INSTANT),
-        ("reserved_at", _INSTANT),
-        ("started_at", _INSTANT),
-        ("ended_at", _INSTANT),
-        ("ending", pa.string()),
-        ("state", pa.string()),
-        ("detail", pa.string()),
-        ("error", pa.string()),
-    ]
-)
-assert SCHEMA.names == [field.name for field in fields(LedgerRow)]
-_fields = attrgetter(*SCHEMA.names)
-DDL = (
-    "job_id string, type string, queue string, domain string, offset bigint, attempt int, fence bigint, worker string, "
-    "enqueued_at timestamp, available_at timestamp, reserved_at timestamp, started_at timestamp, ended_at timestamp, "
-    "ending string, state string, detail string, error string"
-)
+SCHEMA = pa.schema(ledger_fields())
+DDL = ddl(SCHEMA)
+_columns_of = attrgetter(*SCHEMA.names)
+_identity_columns = [SCHEMA.get_field_index(name) for name in ("job_id", "attempt", "ended_at", "ending")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
-    """``rows`` rows (None: all there are) behind a cursor; None begins with the oldest, which is ``first``."""
+class LedgerRange:
+    """``rows`` rows behind a cursor (None: all rows).
+
+    A range whose cursor is None begins with the oldest row; ``first`` is the identity of that row, to detect a trim.
+    """
 
     after: str | None
     first: str = ""
@@ -63,78 +42,76 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """A place in the ledger: the cursor, and how many rows behind the mark before."""
+class SplitPoint:
+    """A cursor, and the number of rows between the previous split point and this cursor."""
 
     cursor: str
     rows: int
 
 
-def read(store: Store, stretch: Stretch) -> Iterator[pa.RecordBatch]:
-    """The rows of a stretch in order. Raises ``LedgerTrimmed`` if retention was there before."""
-    cursor, left = stretch.after, UNLIMITED if stretch.rows is None else stretch.rows
-    first = stretch.first
+def read(store: Store, ledger_range: LedgerRange) -> Iterator[pa.RecordBatch]:
+    """Return the rows of a range in order. Raises ``LedgerTrimmed`` if the store has removed some of them."""
+    cursor, left = ledger_range.after, UNLIMITED if ledger_range.rows is None else ledger_range.rows
+    first = ledger_range.first
     while left:
-        rows, cursor = _page(store, cursor, min(left, ROWS))
-        if (first and (not rows or name_of(rows[0]) != first)) or (not rows and stretch.rows is not None):
-            raise LedgerTrimmed(str(stretch.after))
+        rows, cursor = _read_page(store, cursor, min(left, BATCH_ROWS))
+        is_other_row = first and (not rows or row_identity(rows[0]) != first)
+        if is_other_row or (not rows and ledger_range.rows is not None):
+            raise LedgerTrimmed(str(ledger_range.after))
         if not rows:
             return
         first = ""
         left -= len(rows)
-        columns = zip(*rows, strict=True)  # one at a time: all together are too large for a processor's cache
+        columns = zip(*rows, strict=True)  # lazily: all columns together do not fit the processor's cache
         arrays = [pa.array(column, kind) for kind, column in zip(SCHEMA.types, columns, strict=False)]
         yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-def _page(store: Store, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:
+def _read_page(store: Store, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:
     if isinstance(store, LedgerScan):
         return store.ledger_tuples(after, limit)
     page = store.ledger(after, limit)
     assert page.cursor is not None
-    return [_fields(row) for row in page.items], page.cursor
+    return [_columns_of(row) for row in page.items], page.cursor
 
 
-def name_of(row: Sequence[Any]) -> str:
-    """What tells a row from any other that could stand in its place."""
-    found = dict(zip(SCHEMA.names, row, strict=False))
-    return f"{found['job_id']}/{found['attempt']}/{found['ended_at']}/{found['ending']}"
+def row_identity(row: Sequence[Any]) -> str:
+    """Return a text that no other row of the ledger has."""
+    return "/".join(str(row[column]) for column in _identity_columns)
 
 
-def oldest(store: Store) -> Stretch:
-    """The beginning: a cursor if the ledger is empty, else the name of its first row, by which a trim is noticed."""
-    end = store.ledger_end()  # first: a row that comes in between must not be skipped
-    rows, _ = _page(store, None, 1)
-    return Stretch(after=None, first=name_of(rows[0])) if rows else Stretch(after=end)
+def ledger_start(store: Store) -> LedgerRange:
+    """Return the whole ledger as a range: from its first row, or from its end if it is empty."""
+    end = store.ledger_end()  # before the read: a row that is written in between must not be skipped
+    rows, _ = _read_page(store, None, 1)
+    return LedgerRange(after=None, first=row_identity(rows[0])) if rows else LedgerRange(after=end)
 
 
-def marks(store: Store, after: str | None, *, most: int = UNLIMITED) -> list[Mark]:
-    """Marks behind ``after``, a page apart, up to ``most`` rows on or to the end."""
-    found: list[Mark] = []
-    left = most
+def split_points(store: Store, after: str | None, *, most: int = UNLIMITED) -> list[SplitPoint]:
+    """Return split points behind ``after``, ``SPLIT_ROWS`` apart, for ``most`` rows or up to the end."""
     if isinstance(store, LedgerScan):
-        for cursor, rows in store.ledger_marks(after, every=PAGE, most=most):
-            found.append(Mark(cursor, rows))
-        return found
+        return [SplitPoint(*mark) for mark in store.ledger_marks(after, every=SPLIT_ROWS, most=most)]
+    points: list[SplitPoint] = []
+    left = most
     while left:
-        asked = min(left, PAGE)
-        page = store.ledger(after, asked)
+        limit = min(left, SPLIT_ROWS)
+        page = store.ledger(after, limit)
         if page.items:
             assert page.cursor is not None
-            found.append(Mark(page.cursor, len(page.items)))
+            points.append(SplitPoint(page.cursor, len(page.items)))
             after, left = page.cursor, left - len(page.items)
-        if len(page.items) < asked:
+        if len(page.items) < limit:
             break
-    return found
+    return points
 
 
-def stretches(start: Stretch, found: Sequence[Mark], pieces: int) -> list[Stretch]:
-    """The marks as at most so many stretches, about equally long."""
-    size = -(-len(found) // pieces) or 1
-    made: list[Stretch] = []
+def split_ledger(start: LedgerRange, points: Sequence[SplitPoint], most: int) -> list[LedgerRange]:
+    """Return at most ``most`` ranges of about equal length, from ``start`` to the last split point."""
+    size = -(-len(points) // most) or 1
+    ranges: list[LedgerRange] = []
     after, first = start.after, start.first
-    for place in range(0, len(found), size):
-        piece = found[place : place + size]
-        made.append(Stretch(after=after, first=first, rows=sum(mark.rows for mark in piece)))
-        after, first = piece[-1].cursor, ""
-    return made
+    for begin in range(0, len(points), size):
+        part = points[begin : begin + size]
+        ranges.append(LedgerRange(after=after, first=first, rows=sum(point.rows for point in part)))
+        after, first = part[-1].cursor, ""
+    return ranges

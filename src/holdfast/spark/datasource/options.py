@@ -1,6 +1,6 @@
-"""What ``.option(...)`` may say to the sink and to the sources: read and checked once, before any Spark task runs.
+"""The options of the sink and of the sources. Read and checked on the Spark driver, before any Spark task runs.
 
-An option that is not known is refused: a misspelt ``queue`` would otherwise fill the default one.
+An unknown option is refused: with a misspelt ``queue`` the jobs would go to the default queue.
 """
 
 from __future__ import annotations
@@ -14,62 +14,65 @@ from holdfast.clock import from_timedelta
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds, duration
 
-SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})  # given to Spark, and handed on to every source
-PLACE: Final = ("url", "space")
+SPARK_OPTIONS: Final = frozenset({"checkpointlocation", "queryname"})  # Spark passes its own options to every source
+STORE_OPTIONS: Final = ("url", "space")
 FAIL: Final = "fail"
 
-SINK: Final = (
-    *PLACE,
+SINK_OPTIONS: Final = (
+    *STORE_OPTIONS,
     *("type", "queue", "type_column", "queue_column", "payload", "key", "run", "priority", "max_attempts"),
     *("run_at", "delay", "timeout", "domain", "offset", "name", "webhook", "meta", "bad_rows"),
 )
-SOURCE: Final = (*PLACE, "table", "path", "partitions")
-STREAM: Final = (*SOURCE, "start", "max_rows")
+SOURCE_OPTIONS: Final = (*STORE_OPTIONS, "table", "path", "partitions")
+STREAM_OPTIONS: Final = (*SOURCE_OPTIONS, "start", "max_rows")
+
+_COLUMN_FIELDS: Final = ("run_at", "domain", "offset", "name", "webhook", "meta")
+_COLUMN_OR_CONSTANT_FIELDS: Final = ("priority", "max_attempts", "delay", "timeout")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Which store, seen by which tenant. Found on the Spark driver; executors need no settings of their own."""
+class StoreLocation:
+    """A store and a space. Resolved on the Spark driver and pickled: executors need no settings of their own."""
 
     url: str
     space: str
 
     def __repr__(self) -> str:
-        return f"Place({settings.mask_secrets(self.url)!r}, {self.space!r})"  # a URL may hold a password
+        return f"StoreLocation({settings.mask_secrets(self.url)!r}, {self.space!r})"  # the URL may contain a password
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sink:
-    """Where jobs go, and which columns they are made of."""
+class SinkOptions:
+    """Where jobs are written, and which columns they are made of."""
 
-    place: Place
-    type: str | None  # of every row; or
+    store: StoreLocation
+    type: str | None  # of every row; or None, with type_column
     type_column: str | None
     queue: str
     queue_column: str | None
     payload: tuple[str, ...]  # empty: every column
-    key: tuple[str, ...]  # empty: a key is made
+    key: tuple[str, ...]  # empty: the sink makes a key
     run: str | None
     columns: Mapping[str, str]  # field of a job: name of a column
-    constants: Mapping[str, int]  # field of a job: the value of every row that says nothing else
+    constants: Mapping[str, int]  # field of a job: value for every row without a column value
     bad_rows: str  # FAIL, or the folder of a table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """What to read."""
+class SourceOptions:
+    """Which table to read, and how."""
 
-    place: Place
+    store: StoreLocation
     table: str
     partitions: int
     start: str
     max_rows: int | None
 
 
-def sink(given: Mapping[str, str], columns: Sequence[str]) -> Sink:
-    """The options of a write, for a frame with these columns."""
-    options = _known("sink", given, SINK)
-    place, found = _place(options)
+def parse_sink(given: Mapping[str, str], columns: Sequence[str]) -> SinkOptions:
+    """Return the options of a write, for a frame with these columns. Raises ``InvalidInput``."""
+    options = _check_known("sink", given, SINK_OPTIONS)
+    store, defaults = _store_location(options)
     for name in ("type", "type_column"):
         if name in options and not options[name]:
             raise InvalidInput(f"option {name}", wanted="a name", got="nothing")
@@ -78,93 +81,94 @@ def sink(given: Mapping[str, str], columns: Sequence[str]) -> Sink:
         raise InvalidInput("option type", wanted="the type of all jobs, or type_column with that of each", got=got)
     if "delay" in options and "run_at" in options:
         raise InvalidInput("option delay", wanted="either run_at or delay", got="both")
-    named, constants = _fields(options, columns)
-    constants.setdefault("max_attempts", found.max_attempts)
-    if found.timeout is not None:
-        constants.setdefault("timeout", from_timedelta(found.timeout))
-    if "offset" in named and "domain" not in named:
+    field_columns, constants = _fields(options, columns)
+    constants.setdefault("max_attempts", defaults.max_attempts)
+    if defaults.timeout is not None:
+        constants.setdefault("timeout", from_timedelta(defaults.timeout))
+    if "offset" in field_columns and "domain" not in field_columns:
         raise InvalidInput("option offset", wanted="a domain beside it", got="an offset alone")
-    return Sink(
-        place=place,
+    return SinkOptions(
+        store=store,
         type=bounds.check_name("option type", options["type"]) if "type" in options else None,
         type_column=_column(options, "type_column", columns),
-        queue=bounds.check_name("option queue", options.get("queue", found.queue)),
+        queue=bounds.check_name("option queue", options.get("queue", defaults.queue)),
         queue_column=_column(options, "queue_column", columns),
-        payload=_list(options, "payload", columns),
-        key=_list(options, "key", columns),
+        payload=_column_list(options, "payload", columns),
+        key=_column_list(options, "key", columns),
         run=bounds.check_text("option run", options["run"]) if "run" in options else None,
-        columns=named,
+        columns=field_columns,
         constants=constants,
         bad_rows=options.get("bad_rows", FAIL),
     )
 
 
-def source(given: Mapping[str, str], *, stream: bool) -> Source:
-    """The options of a read."""
-    options = _known("ledger stream" if stream else "source", given, STREAM if stream else SOURCE)
-    place, _ = _place(options)
+def parse_source(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
+    """Return the options of a read. Raises ``InvalidInput``."""
+    options = _check_known("ledger stream" if stream else "source", given, STREAM_OPTIONS if stream else SOURCE_OPTIONS)
+    store, _ = _store_location(options)
     table = options.get("table", options.get("path", "jobs"))
     tables = ("ledger",) if stream else ("jobs", "ledger")
     if table not in tables:
         raise InvalidInput("option table", wanted=" or ".join(tables), got=table)
-    start = options.get("start", "oldest")
-    return Source(
-        place=place,
+    return SourceOptions(
+        store=store,
         table=table,
-        partitions=_whole("partitions", options.get("partitions", "16"), most=10_000),
-        start=start,
-        max_rows=_whole("max_rows", options["max_rows"], most=2**62) if "max_rows" in options else None,
+        partitions=_integer("partitions", options.get("partitions", "16"), most=10_000),
+        start=options.get("start", "oldest"),
+        max_rows=_integer("max_rows", options["max_rows"], most=2**62) if "max_rows" in options else None,
     )
 
 
-def _known(what: str, given: Mapping[str, str], known: Sequence[str]) -> dict[str, str]:
-    options = {name.lower(): value for name, value in given.items() if name.lower() not in SPARKS_OWN}
+def _check_known(what: str, given: Mapping[str, str], known: Sequence[str]) -> dict[str, str]:
+    options = {name.lower(): value for name, value in given.items() if name.lower() not in SPARK_OPTIONS}
     unknown = sorted(options.keys() - set(known))
     if unknown:
         raise InvalidInput(f"option {unknown[0]}", wanted=f"an option of the {what}: {', '.join(known)}", got="another")
     return options
 
 
-def _place(options: Mapping[str, str]) -> tuple[Place, settings.Settings]:
-    """The store: the option, else what the settings of the Spark driver's machine say."""
-    found = settings.read()
-    url = options.get("url") or found.url
+def _store_location(options: Mapping[str, str]) -> tuple[StoreLocation, settings.Settings]:
+    """Return the store, and the settings of the Spark driver's machine, which are the defaults."""
+    defaults = settings.read()
+    url = options.get("url") or defaults.url
     if not url:
         wanted = "a store URL such as sqlite:////var/lib/jobs.db, here or in HOLDFAST_URL of the Spark driver"
         raise InvalidInput("option url", wanted=wanted, got="none")
-    return Place(url=url, space=bounds.check_name("option space", options.get("space", found.space))), found
+    return StoreLocation(
+        url=url, space=bounds.check_name("option space", options.get("space", defaults.space))
+    ), defaults
 
 
-# The fields of a job: columns, or one value for all ---------------------------------------------------------------
+# The fields of a job: a column, or one value for all rows -----------------------------------------------------------
 
 
 def _fields(options: Mapping[str, str], columns: Sequence[str]) -> tuple[dict[str, str], dict[str, int]]:
-    named: dict[str, str] = {}
+    field_columns: dict[str, str] = {}
     constants: dict[str, int] = {}
-    for field in ("run_at", "domain", "offset", "name", "webhook", "meta"):
+    for field in _COLUMN_FIELDS:
         column = _column(options, field, columns)
         if column is not None:
-            named[field] = column
-    for field in ("priority", "max_attempts", "delay", "timeout"):
+            field_columns[field] = column
+    for field in _COLUMN_OR_CONSTANT_FIELDS:
         value = options.get(field)
         if value is None:
             continue
         if value in columns:
-            named[field] = value
+            field_columns[field] = value
         else:
             constants[field] = _constant(field, value, columns)
-    return named, constants
+    return field_columns, constants
 
 
 def _constant(field: str, value: str, columns: Sequence[str]) -> int:
-    lengths = field in ("delay", "timeout")
+    is_duration = field in ("delay", "timeout")
     try:
-        if lengths:
+        if is_duration:
             return from_timedelta(duration.parse(field, value))
         least, most = (0, bounds.PRIORITIES[-1]) if field == "priority" else (1, bounds.MAX_COUNT)
         return bounds.check_integer(field, int(value), least=least, most=most)
     except ValueError as error:
-        what = "a length such as 5m" if lengths else str(getattr(error, "wanted", "a whole number"))
+        what = "a length such as 5m" if is_duration else str(getattr(error, "wanted", "a whole number"))
         raise InvalidInput(
             f"option {field}", wanted=f"{what}, or a column of {', '.join(columns)}", got=value
         ) from error
@@ -179,7 +183,7 @@ def _column(options: Mapping[str, str], option: str, columns: Sequence[str]) -> 
     return name
 
 
-def _list(options: Mapping[str, str], option: str, columns: Sequence[str]) -> tuple[str, ...]:
+def _column_list(options: Mapping[str, str], option: str, columns: Sequence[str]) -> tuple[str, ...]:
     names = tuple(part.strip() for part in options.get(option, "").split(",") if part.strip())
     for name in names:
         _column({option: name}, option, columns)
@@ -188,6 +192,6 @@ def _list(options: Mapping[str, str], option: str, columns: Sequence[str]) -> tu
     return names
 
 
-def _whole(option: str, text: str, *, most: int) -> int:
+def _integer(option: str, text: str, *, most: int) -> int:
     number = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else text
     return bounds.check_integer(f"option {option}", number, least=1, most=most)

@@ -1,6 +1,6 @@
-"""Rows become jobs: an Arrow batch in, records out, column by column as far as it goes.
+"""Rows to jobs: an Arrow batch in, job records out, column by column where possible. Runs on executors, in the sink.
 
-A batch with a bad row is refused as a whole. The sink then asks again row by row: only batches with bad rows are slow.
+A batch with a bad row is refused as a whole. The sink then converts it row by row: only batches with bad rows are slow.
 """
 
 from __future__ import annotations
@@ -19,90 +19,98 @@ from holdfast.model.fast_construction import mutable_twin
 from holdfast.model.job import DEFAULT_MAX_CRASHES, JobRecord, State
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.request import check_meta
-from holdfast.spark.datasource.arrow_json import documents, micros, objects, row_of, values
-from holdfast.spark.datasource.options import Sink
-from holdfast.spark.datasource.row_keys import MadeKeys, named_keys
+from holdfast.spark.datasource.arrow_json import (
+    encode_column,
+    encode_rows,
+    json_values,
+    make_row_class,
+    microseconds,
+)
+from holdfast.spark.datasource.options import SinkOptions
+from holdfast.spark.datasource.row_keys import ContentKeys, column_keys
 from holdfast.wire.codec import JSON
 
 _JobDraft = mutable_twin(JobRecord)
 _encode = msgspec.json.Encoder().encode
 
 
-class Recorder:
-    """Makes the records of one partition. Knows which equal rows it has seen; otherwise without a state."""
+class RowConverter:
+    """Converts the rows of one partition. Its only state are the equal rows that it has seen."""
 
-    def __init__(self, asked: Sink, names: Sequence[str], *, run: str, partition: int) -> None:
-        self._asked = asked
-        self._whole = list(asked.payload or names)
-        self._row = row_of(self._whole)
-        self._made = MadeKeys(run, partition)
+    def __init__(self, options: SinkOptions, names: Sequence[str], *, run: str, partition: int) -> None:
+        self._options = options
+        self._payload_columns = list(options.payload or names)
+        self._row_class = make_row_class(self._payload_columns)
+        self._content_keys = ContentKeys(run, partition)
 
-    def records(self, batch: pa.RecordBatch, *, now: int) -> Sequence[JobRecord]:
-        """A record for each row. Raises ``InvalidInput``, without remembering anything, if one of them is bad."""
-        asked = self._asked
+    def convert(self, batch: pa.RecordBatch, *, now: int) -> Sequence[JobRecord]:
+        """Return a record for each row. Raises ``InvalidInput``, and changes no state, if one of the rows is bad."""
+        options = self._options
         payloads = self._payloads(batch)
-        fields = {field: self._field(batch, field, name) for field, name in asked.columns.items()}
-        if asked.type_column is not None:
-            fields["type"] = _named("type", values(batch.column(asked.type_column), "type"))
-        if asked.queue_column is not None:
-            fields["queue"] = _named("queue", values(batch.column(asked.queue_column), "queue"))
+        fields = {field: self._field(batch, field, name) for field, name in options.columns.items()}
+        if options.type_column is not None:
+            fields["type"] = _check_names("type", json_values(batch.column(options.type_column), "type"))
+        if options.queue_column is not None:
+            fields["queue"] = _check_names("queue", json_values(batch.column(options.queue_column), "queue"))
         keys = self._keys(batch, payloads, fields)
         if fields or not payloads:
-            return self._filled(payloads, keys, fields, now)
-        [like] = self._filled(payloads[:1], keys[:1], fields, now)
-        return JobBatch(like, [str(uuid7()) for _ in payloads], payloads, keys)
+            return self._records(payloads, keys, fields, now)
+        [template] = self._records(payloads[:1], keys[:1], fields, now)  # the rows differ in payload and key only
+        return JobBatch(template, [str(uuid7()) for _ in payloads], payloads, keys)
 
     def _payloads(self, batch: pa.RecordBatch) -> list[bytes]:
-        if len(self._asked.payload) == 1:
-            [name] = self._asked.payload
-            made = documents(batch.column(name), name)
+        if len(self._options.payload) == 1:
+            [name] = self._options.payload
+            payloads = encode_column(batch.column(name), name)
         else:
-            made = objects(self._row, [values(batch.column(name), name) for name in self._whole])
-        longest = max(map(len, made), default=0)
+            columns = [json_values(batch.column(name), name) for name in self._payload_columns]
+            payloads = encode_rows(self._row_class, columns)
+        longest = max(map(len, payloads), default=0)
         if longest > bounds.MAX_PAYLOAD_BYTES:
             raise PayloadError("payload", wanted=f"at most {bounds.MAX_PAYLOAD_BYTES} bytes", got=f"{longest} bytes")
-        return made
+        return payloads
 
     def _field(self, batch: pa.RecordBatch, field: str, name: str) -> Sequence[Any]:
         column = batch.column(name)
         if field in ("run_at", "delay", "timeout"):
-            found = micros(column)
-            for value in found if field == "delay" else ():
+            values = microseconds(column)
+            for value in values if field == "delay" else ():
                 bounds.check_optional_integer(field, value, most=bounds.MAX_DURATION)
-            return found
+            return values
         if field == "meta":
-            return [_meta(text) for text in documents(column, field)]
-        return values(column, field)
+            return [_meta(text) for text in encode_column(column, field)]
+        return json_values(column, field)
 
     def _keys(
         self, batch: pa.RecordBatch, payloads: list[bytes], fields: dict[str, Sequence[Any]]
     ) -> Sequence[str | None]:
-        names = self._asked.key
+        names = self._options.key
         if names:
-            return named_keys(names, [values(batch.column(name), f"key {name}") for name in names])
+            return column_keys(names, [json_values(batch.column(name), f"key {name}") for name in names])
         if not fields:
-            return self._made.keys(payloads)
-        beside = map(_encode, zip(*fields.values(), strict=True))
-        return self._made.keys(payload + b"\0" + more for payload, more in zip(payloads, beside, strict=True))
+            return self._content_keys.keys(payloads)
+        other_fields = map(_encode, zip(*fields.values(), strict=True))
+        contents = (payload + b"\0" + other for payload, other in zip(payloads, other_fields, strict=True))
+        return self._content_keys.keys(contents)
 
-    def _filled(
+    def _records(
         self, payloads: list[bytes], keys: Sequence[str | None], fields: dict[str, Sequence[Any]], now: int
     ) -> list[JobRecord]:
-        asked = self._asked
-        constants = asked.constants
+        options = self._options
+        constants = options.constants
 
         def column(field: str, default: Any = None) -> Iterable[Any]:
-            found = fields.get(field)
-            if found is None:
+            values = fields.get(field)
+            if values is None:
                 return repeat(default)
-            return found if default is None else [default if value is None else value for value in found]
+            return values if default is None else [default if value is None else value for value in values]
 
         run_ats = column("run_at")
         if "delay" in fields or "delay" in constants:
             delays = column("delay", constants.get("delay"))
             run_ats = [now + delay if delay else None for delay, _ in zip(delays, payloads, strict=False)]
-        made: list[JobRecord] = []
-        add: Callable[[Any], None] = made.append
+        records: list[JobRecord] = []
+        add: Callable[[Any], None] = records.append
         for (
             payload,
             key,
@@ -120,8 +128,8 @@ class Recorder:
         ) in zip(
             payloads,
             keys,
-            column("type", asked.type),
-            column("queue", asked.queue),
+            column("type", options.type),
+            column("queue", options.queue),
             column("priority", constants.get("priority", 0)),
             column("max_attempts", constants["max_attempts"]),
             run_ats,
@@ -131,7 +139,7 @@ class Recorder:
             column("name"),
             column("webhook"),
             column("meta"),
-            strict=False,  # constants have no end
+            strict=False,  # a constant is repeated without end
         ):
             job = _JobDraft()
             job.id = str(uuid7())
@@ -156,14 +164,14 @@ class Recorder:
             job.signature = job.failed_at = job.dead_reason = job.dead_at = job.result = None
             job.__class__ = JobRecord
             add(job)
-        return made
+        return records
 
 
-def _named(field: str, found: list[Any]) -> list[Any]:
-    for name in set(found):
-        if name is not None or field == "type":  # without a queue of its own, a job goes to the one of all
+def _check_names(field: str, names: list[Any]) -> list[Any]:
+    for name in set(names):
+        if name is not None or field == "type":  # a row without a queue uses the option ``queue``
             bounds.check_name(field, name)
-    return found
+    return names
 
 
 def _meta(text: bytes) -> dict[str, object]:

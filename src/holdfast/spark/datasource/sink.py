@@ -1,8 +1,8 @@
 """The sink: rows of a frame, or of a stream, become jobs.
 
-``DataSource.writer`` and ``streamWriter`` run on the Spark driver, once for each save and each micro-batch; the writers
-that they give are pickled, and ``write`` runs in a Python worker once for each try of each partition. Jobs are stored
-as they come, so a write that fails has stored some: the same run again stores the rest, because every job has a key.
+``DataSource.writer`` and ``streamWriter`` run on the Spark driver, once for each save or each stream. Their writers are
+pickled, and ``write`` runs on executors, once for each attempt of each partition. Jobs are stored as they arrive, so a
+write that fails has stored some of them. The same run again stores the rest, because every job has a key.
 """
 
 from __future__ import annotations
@@ -20,140 +20,160 @@ from holdfast.drivers.contract import Driver
 from holdfast.errors import InvalidInput
 from holdfast.model.job import JobRecord, check_new
 from holdfast.model.lease import Enqueued
-from holdfast.spark.datasource.bad_rows import Diverted
-from holdfast.spark.datasource.options import FAIL, Sink
-from holdfast.spark.datasource.row_to_job import Recorder
-from holdfast.spark.execution.slot import store_of
+from holdfast.spark.datasource.bad_rows import BadRowsFile
+from holdfast.spark.datasource.options import FAIL, SinkOptions
+from holdfast.spark.datasource.row_to_job import RowConverter
+from holdfast.spark.store_access import open_store
 
-QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"  # what Spark tells the tasks of a micro-batch
+QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"  # properties of the tasks of a micro-batch
 
 
 @dataclass
-class Written(WriterCommitMessage):
-    """What one partition came to."""
+class PartitionCounts(WriterCommitMessage):
+    """What became of the rows of one partition."""
 
     added: int = 0
     existed: int = 0
-    diverted: int = 0
+    bad: int = 0
 
 
-class Writer(DataSourceArrowWriter):
-    """Of one save. The run was chosen on the Spark driver: every try of every Spark task has the same."""
+class JobWriter(DataSourceArrowWriter):
+    """The writer of one save. The Spark driver has chosen the run: all attempts of all Spark tasks share it."""
 
-    def __init__(self, asked: Sink, names: Sequence[str], run: str) -> None:
-        self._asked = asked
+    def __init__(self, options: SinkOptions, names: Sequence[str], run: str) -> None:
+        self._options = options
         self._names = tuple(names)
         self._run = run
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> PartitionCounts:
         """Store the jobs of one partition."""
-        return write(iterator, self._asked, self._names, self._run)
+        return write(iterator, self._options, self._names, self._run)
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
-    """Of a stream. The run is the query and its micro-batch, both of which outlive a restart."""
+class JobStreamWriter(DataSourceStreamArrowWriter):
+    """The writer of a stream. The run is the query and its micro-batch: both are the same after a restart."""
 
-    def __init__(self, asked: Sink, names: Sequence[str]) -> None:
-        self._asked = asked
+    def __init__(self, options: SinkOptions, names: Sequence[str]) -> None:
+        self._options = options
         self._names = tuple(names)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> PartitionCounts:
         """Store the jobs of one partition of one micro-batch."""
-        context = _task()
+        context = _task_context()
         query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
         assert query is not None
         assert batch is not None
-        return write(iterator, self._asked, self._names, f"{self._asked.run or query}/{batch}")
+        return write(iterator, self._options, self._names, f"{self._options.run or query}/{batch}")
 
 
-def write(rows: Iterable[pa.RecordBatch], asked: Sink, names: Sequence[str], run: str) -> Written:
-    """Store the jobs of one partition; bad rows raise ``InvalidInput``, or go to their table."""
-    partition = _task().partitionId()
-    store = store_of(asked.place.url, asked.place.space)
-    recorder = Recorder(asked, names, run=run, partition=partition)
-    if asked.bad_rows == FAIL:
-        return _write(rows, store, recorder, None, partition)
-    with Diverted(asked.bad_rows, run, partition) as diverted:
-        return _write(rows, store, recorder, diverted, partition)
+def write(rows: Iterable[pa.RecordBatch], options: SinkOptions, names: Sequence[str], run: str) -> PartitionCounts:
+    """Store the jobs of one partition. A bad row raises ``InvalidInput``, or goes to the table of bad rows."""
+    partition = _task_context().partitionId()
+    store = open_store(options.store.url, options.store.space)
+    converter = RowConverter(options, names, run=run, partition=partition)
+    if options.bad_rows == FAIL:
+        return _write(rows, store, converter, None, partition)
+    with BadRowsFile(options.bad_rows, run, partition) as bad_rows:
+        return _write(rows, store, converter, bad_rows, partition)
 
 
 def _write(
-    rows: Iterable[pa.RecordBatch], store: Driver, recorder: Recorder, diverted: Diverted | None, partition: int
-) -> Written:
+    rows: Iterable[pa.RecordBatch],
+    store: Driver,
+    converter: RowConverter,
+    bad_rows: BadRowsFile | None,
+    partition: int,
+) -> PartitionCounts:
     clock = SystemClock()
-    written = Written()
+    counts = PartitionCounts()
     for batch in rows:
-        places, jobs, bad = _records(recorder, batch, clock.now())
-        _store(store, places, jobs, bad, written, stop=diverted is None)
-        if bad:
-            if diverted is None:
-                place, error = min(bad.items())
+        positions, jobs, errors = _convert(converter, batch, clock.now())
+        _store(store, positions, jobs, errors, counts, stop_at_error=bad_rows is None)
+        if errors:
+            if bad_rows is None:
+                position, error = min(errors.items())
                 raise InvalidInput(
-                    f"row {place} of a batch in partition {partition}: {error.field}",
+                    f"row {position} of a batch in partition {partition}: {error.field}",
                     wanted=error.wanted,
                     got=error.got,
                 )
-            order = sorted(bad)
-            diverted.add(batch.take(pa.array(order)), [str(bad[place]) for place in order])
-            written.diverted = diverted.count
-    return written
+            order = sorted(errors)
+            bad_rows.add(batch.take(pa.array(order)), [str(errors[position]) for position in order])
+            counts.bad = bad_rows.count
+    return counts
 
 
-Places = Sequence[int]  # of rows in their batch
-Bad = dict[int, InvalidInput]  # by place
+Positions = Sequence[int]  # of rows in their batch
+Errors = dict[int, InvalidInput]  # by position
 
 
-def _records(recorder: Recorder, batch: pa.RecordBatch, now: int) -> tuple[Places, Sequence[JobRecord], Bad]:
+def _convert(converter: RowConverter, batch: pa.RecordBatch, now: int) -> tuple[Positions, Sequence[JobRecord], Errors]:
     try:
-        return range(batch.num_rows), recorder.records(batch, now=now), {}
+        return range(batch.num_rows), converter.convert(batch, now=now), {}
     except InvalidInput:
-        pass  # one of them, or more: find out which
+        pass  # at least one row is bad: convert row by row to find out which
     jobs: dict[int, JobRecord] = {}
-    bad: Bad = {}
-    for place in range(batch.num_rows):
+    errors: Errors = {}
+    for position in range(batch.num_rows):
         try:
-            [jobs[place]] = recorder.records(batch.slice(place, 1), now=now)
+            [jobs[position]] = converter.convert(batch.slice(position, 1), now=now)
         except InvalidInput as error:
-            bad[place] = error
-    return list(jobs), list(jobs.values()), bad
+            errors[position] = error
+    return list(jobs), list(jobs.values()), errors
 
 
-def _store(store: Driver, places: Places, jobs: Sequence[JobRecord], bad: Bad, written: Written, *, stop: bool) -> None:
-    """Enqueue them. What the driver refuses, and keys that are known with another payload, become bad rows."""
-    if bad and stop:
-        return  # nothing of a batch with a bad row
+def _store(
+    store: Driver,
+    positions: Positions,
+    jobs: Sequence[JobRecord],
+    errors: Errors,
+    counts: PartitionCounts,
+    *,
+    stop_at_error: bool,
+) -> None:
+    """Enqueue the jobs.
+
+    A job that the driver refuses, and a key that exists with another payload, are added to ``errors``.
+    """
+    if errors and stop_at_error:
+        return  # store nothing of a batch that has a bad row
     start = 0
     for whole in batches(jobs):
-        piece, of_piece = whole, places[start : start + len(whole)]
+        part, part_positions = whole, positions[start : start + len(whole)]
         start += len(whole)
         try:
-            answers = store.enqueue(piece)
+            answers = store.enqueue(part)
         except InvalidInput:
-            refused = {
-                place: error for place, job in zip(of_piece, piece, strict=True) if (error := _refused(job)) is not None
+            refusals = {
+                position: error
+                for position, job in zip(part_positions, part, strict=True)
+                if (error := _refusal(job)) is not None
             }
-            if not refused:
+            if not refusals:
                 raise
-            bad.update(refused)
-            if stop:
+            errors.update(refusals)
+            if stop_at_error:
                 return
-            left = [(place, job) for place, job in zip(of_piece, piece, strict=True) if place not in refused]
-            of_piece, piece = [place for place, _ in left], [job for _, job in left]
-            answers = store.enqueue(piece)
-        for place, job, answer in zip(of_piece, piece, answers, strict=True) if _are_some_known(answers) else ():
-            if answer.conflict:
-                wanted, got = "one payload for a key", f"another payload for {job.idempotency_key!r}"
-                bad[place] = InvalidInput("key", wanted=wanted, got=got)
-            written.existed += answer.existed
-        written.added += sum(not answer.existed for answer in answers)
+            accepted = [
+                (position, job) for position, job in zip(part_positions, part, strict=True) if position not in refusals
+            ]
+            part_positions, part = [position for position, _ in accepted], [job for _, job in accepted]
+            answers = store.enqueue(part)
+        if _any_existed(answers):
+            for position, job, answer in zip(part_positions, part, answers, strict=True):
+                if answer.conflict:
+                    wanted, got = "one payload for a key", f"another payload for {job.idempotency_key!r}"
+                    errors[position] = InvalidInput("key", wanted=wanted, got=got)
+                counts.existed += answer.existed
+        counts.added += sum(not answer.existed for answer in answers)
 
 
-def _are_some_known(answers: Sequence[Enqueued]) -> bool:
-    """Mostly none: then no record need be made of what went in as columns."""
+def _any_existed(answers: Sequence[Enqueued]) -> bool:
+    """Usually False: then a ``JobBatch`` need not make a record for each of its rows."""
     return any(answer.existed for answer in answers)
 
 
-def _refused(job: JobRecord) -> InvalidInput | None:
+def _refusal(job: JobRecord) -> InvalidInput | None:
     try:
         check_new(job)
     except InvalidInput as error:
@@ -161,7 +181,7 @@ def _refused(job: JobRecord) -> InvalidInput | None:
     return None
 
 
-def _task() -> TaskContext:
+def _task_context() -> TaskContext:
     context = TaskContext.get()
     assert context is not None
     return context

@@ -1,7 +1,7 @@
-"""The batch sources: jobs in any state, and the ledger.
+"""The batch readers of jobs and of the ledger.
 
-A reader is made, given its filters and asked for its partitions on the Spark driver; ``read`` runs in a Python worker,
-once for each try of each partition.
+Spark makes a reader, pushes filters into it and asks it for partitions on the Spark driver, once for each read. The
+reader and its partitions are pickled; ``read`` runs on executors, once for each attempt of each partition.
 """
 
 from __future__ import annotations
@@ -14,71 +14,71 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from holdfast.clock import SystemClock
 from holdfast.drivers.contract import LedgerScan, Store
 from holdfast.spark.datasource import jobs_table, ledger_table
-from holdfast.spark.datasource.options import Place, Source
-from holdfast.spark.execution.slot import store_of
+from holdfast.spark.datasource.filter_pushdown import FilterPushdown
+from holdfast.spark.datasource.options import SourceOptions, StoreLocation
+from holdfast.spark.store_access import open_store
 
 
 class JobsPartition(InputPartition):
-    """A range of ids."""
+    """A range of job ids."""
 
-    def __init__(self, within: jobs_table.Range) -> None:
-        super().__init__(within)
-        self.within = within
+    def __init__(self, ids: jobs_table.IdRange) -> None:
+        super().__init__(ids)
+        self.ids = ids
 
 
 class JobsReader(DataSourceReader):
-    """Jobs in any state, filtered by the store as far as it can."""
+    """Reads jobs in any state. The store applies the filters that it knows."""
 
-    def __init__(self, asked: Source) -> None:
-        self._asked = asked
-        self._pushed = jobs_table.Pushed()
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._pushdown = FilterPushdown()
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - so Spark calls it
-        """Take over what the store knows how to look for."""
-        return list(self._pushed.take(filters))
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Return the filters that Spark must apply itself."""
+        return list(self._pushdown.push(filters))
 
     def partitions(self) -> list[JobsPartition]:
-        """Ranges of ids, as many as are worth a Spark task."""
-        store = _open(self._asked.place)
-        pieces, now = self._asked.partitions, SystemClock().now()
-        return [
-            JobsPartition(within) for within in jobs_table.ranges(store, self._pushed.wanted, pieces=pieces, now=now)
-        ]
+        """Return ranges of ids, one for each Spark task."""
+        store, selection = _open(self._options.store), self._pushdown.selection
+        ranges = jobs_table.split_ids(store, selection, most=self._options.partitions, now=SystemClock().now())
+        return [JobsPartition(ids) for ids in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The jobs of one range."""
+        """Return the jobs of one range."""
         assert isinstance(partition, JobsPartition)
-        return jobs_table.read(_open(self._asked.place), self._pushed.wanted, partition.within)
+        return jobs_table.read(_open(self._options.store), self._pushdown.selection, partition.ids)
 
 
 class LedgerPartition(InputPartition):
-    """A stretch of the ledger."""
+    """A range of the ledger."""
 
-    def __init__(self, stretch: ledger_table.Stretch) -> None:
-        super().__init__(stretch)
-        self.stretch = stretch
+    def __init__(self, ledger_range: ledger_table.LedgerRange) -> None:
+        super().__init__(ledger_range)
+        self.ledger_range = ledger_range
 
 
 class LedgerReader(DataSourceReader):
-    """The ledger, from the oldest row that is kept to the last one there is when the read is planned."""
+    """Reads the ledger from its oldest row to the row that is the last one when the read is planned."""
 
-    def __init__(self, asked: Source) -> None:
-        self._asked = asked
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
 
     def partitions(self) -> list[LedgerPartition]:
-        """Stretches, if the store can find marks without reading the rows; else one."""
-        store = _open(self._asked.place)
-        start = ledger_table.oldest(store)
+        """Return ranges, if the store finds split points without reading the rows; else one range."""
+        store = _open(self._options.store)
+        start = ledger_table.ledger_start(store)
         if not isinstance(store, LedgerScan):
             return [LedgerPartition(start)]
-        found = ledger_table.stretches(start, ledger_table.marks(store, start.after), self._asked.partitions)
-        return [LedgerPartition(stretch) for stretch in found or [ledger_table.Stretch(after=start.after, rows=0)]]
+        points = ledger_table.split_points(store, start.after)
+        ranges = ledger_table.split_ledger(start, points, self._options.partitions)
+        return [LedgerPartition(each) for each in ranges or [ledger_table.LedgerRange(after=start.after, rows=0)]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one stretch, in order."""
+        """Return the rows of one range, in order."""
         assert isinstance(partition, LedgerPartition)
-        return ledger_table.read(_open(self._asked.place), partition.stretch)
+        return ledger_table.read(_open(self._options.store), partition.ledger_range)
 
 
-def _open(place: Place) -> Store:
-    return store_of(place.url, place.space)
+def _open(store: StoreLocation) -> Store:
+    return open_store(store.url, store.space)

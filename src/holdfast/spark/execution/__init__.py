@@ -1,1 +1,1 @@
-"""Run jobs on executors: a DataFrame through a handler, or a queue drained by slots."""
+"""Run jobs on executors: a DataFrame through a handler, or the jobs of queues."""

@@ -1,4 +1,4 @@
-"""The Spark driver's side: as many slots as asked for, watched until they are done. It never holds a lease itself."""
+"""Run slots on executors and watch them. Runs on the Spark driver, which never holds a lease itself."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from typing import Generic, TypeVar
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from holdfast.app import Holdfast
-from holdfast.clock import DAY
 from holdfast.drivers.contract import Store
 from holdfast.errors import InvalidInput, StoreError
 from holdfast.model import bounds
-from holdfast.model.registry import Change
 from holdfast.spark.compat import cancel, cores, tag
-from holdfast.spark.execution.bar import Bar, bar_of
-from holdfast.spark.execution.ledger_outcomes import is_untold, keep, retold
+from holdfast.spark.execution.bar import Bar, choose_bar
+from holdfast.spark.execution.held_rows import hold
+from holdfast.spark.execution.ledger_outcomes import has_repeated_slots, outcomes_from_ledger
 from holdfast.spark.execution.outcomes import DDL
-from holdfast.spark.execution.progress import Gauge, OnProgress
-from holdfast.spark.execution.slot import RUN, STOP, Order, run_slot
+from holdfast.spark.execution.progress import OnProgress, ProgressMonitor
+from holdfast.spark.execution.run_spec import RunSpec, send_stop
+from holdfast.spark.execution.slot import run_slot
 from holdfast.spark.session import session
 from holdfast.spark.store_access import check_reach
 from holdfast.worker.options import WorkerOptions
 
 T = TypeVar("T")
-LOOK_EVERY = 0.5  # seconds between two looks at how the slots stand
-CLEAN_UP = 5.0  # seconds beyond drain and grace that slots have, once stopped, to tell their last rows
+PROGRESS_INTERVAL_SECONDS = 0.5
+CLEAN_UP_SECONDS = 5.0  # after drain and grace, for the slots to return their last rows
 
 
 def run_queue(
@@ -44,142 +44,144 @@ def run_queue(
     on_progress: OnProgress | None = None,
     progress: bool | None = None,
 ) -> DataFrame:
-    """Drain the queues of an app on Spark; gives one row per attempt (see ``outcomes.py``), each run exactly once.
+    """Run the jobs in the queues of an app on executors. Return one row for each attempt (see ``outcomes.py``).
 
-    Ends when nothing of the app's types waits, is scheduled or runs in its queues; or after ``stop_after``; or, on
-    Ctrl-C, once the slots have drained. The rows are kept by Spark's executors: write them somewhere to keep them.
-    ``progress`` is a live bar on stderr or in the notebook: by default where it can move, with True also as lines
-    elsewhere. ``on_progress`` is told the same, about twice a second.
+    The call returns when no job of the app's types is ready, scheduled or running in its queues; or after
+    ``stop_after``; or, on Ctrl-C, after the slots have drained. Executors hold the rows of the result until it is
+    garbage-collected (see ``held_rows.py``): write them to a table to keep them. ``progress`` shows a live bar on
+    stderr or in the notebook: by default where the bar can be redrawn, with True also as log lines. ``on_progress`` is
+    called with the same numbers, about twice a second.
     """
     spark = spark or session()
-    order = _order(app, spark, slots, options, stop_after, tell=True)
-    many = slots or cores(spark)
-    rows = _Watch(spark, app.driver, order, keep).until_done(_slots(spark, many, order), on_progress, bar_of(progress))
-    return retold(spark, order) if is_untold(app.driver, order.run, many) else rows
+    spec = _make_spec(app, spark, slots, options, stop_after, reports_attempts=True)
+    slot_count = slots or cores(spark)
+    outcomes = spark.range(0, slot_count, 1, slot_count).mapInArrow(partial(run_slot, spec=spec), DDL)
+    rows = _SlotRun(spark, app.driver, spec, hold).watch(outcomes, on_progress, choose_bar(progress))
+    if has_repeated_slots(app.driver, spec.run, slot_count):
+        return hold(outcomes_from_ledger(spark, spec))
+    return rows
 
 
-def work_on(
+def run_slots(
     app: Holdfast,
     spark: SparkSession,
-    frame: Callable[[Order], DataFrame],
+    make_frame: Callable[[RunSpec], DataFrame],
     *,
     slots: int | None,
     options: WorkerOptions | None,
     on_progress: OnProgress | None,
     progress: bool | None,
-    rows: Callable[[], int],
+    count_rows: Callable[[], int],
 ) -> list[Row]:
-    """The same with slots that bring their jobs; gives what they tell. ``rows`` are counted if somebody looks."""
-    order = _order(app, spark, slots, options, None, tell=False)
-    watch = _Watch(spark, app.driver, order, lambda made: made.collect(), rows=rows)
-    return watch.until_done(frame(order), on_progress, bar_of(progress))
+    """Run slots that store their own jobs, and return the rows that they report.
+
+    ``make_frame`` returns the frame whose partitions are the slots. ``count_rows`` is called only if progress is shown.
+    """
+    spec = _make_spec(app, spark, slots, options, None, reports_attempts=False)
+    run = _SlotRun(spark, app.driver, spec, lambda frame: frame.collect(), count_rows=count_rows)
+    return run.watch(make_frame(spec), on_progress, choose_bar(progress))
 
 
-def _order(
+def _make_spec(
     app: Holdfast,
     spark: SparkSession,
     slots: int | None,
     options: WorkerOptions | None,
     stop_after: timedelta | None,
     *,
-    tell: bool,
-) -> Order:
-    asked = replace(options or WorkerOptions(), processes=1, until_drained=stop_after is None)
-    if asked.queues is None and app.queues:
-        asked = replace(asked, queues=tuple(app.queues))
+    reports_attempts: bool,
+) -> RunSpec:
+    options = replace(options or WorkerOptions(), processes=1, until_drained=stop_after is None)
+    if options.queues is None and app.queues:
+        options = replace(options, queues=tuple(app.queues))
     if slots is not None:
         bounds.check_integer("slots", slots, least=1, most=100_000)
     if app.url is None:
         raise InvalidInput("app", wanted="one with a store URL, which slots can open", got="one with a driver")
     store = app.driver
     check_reach(store, spark)
-    return Order(
+    return RunSpec(
         run=f"{spark.conf.get('spark.app.id')}-{secrets.token_hex(4)}",
         url=app.url,
         space=app.space,
         catalogue=app.catalogue,
-        options=asked,
+        options=options,
         stop_after=None if stop_after is None else stop_after.total_seconds(),
-        ledger_from=store.ledger_end(),
-        tell=tell,
+        ledger_start=store.ledger_end(),
+        reports_attempts=reports_attempts,
     )
 
 
-def _slots(spark: SparkSession, slots: int, order: Order) -> DataFrame:
-    """A frame that is the work itself: whoever computes it works. It is computed once, and its rows are kept."""
-    return spark.range(0, slots, 1, slots).mapInArrow(partial(run_slot, order=order), DDL)
-
-
-class _Watch(Generic[T]):
-    """From the start of the Spark job, which ``compute`` runs, to its end."""
+class _SlotRun(Generic[T]):
+    """One Spark job that runs slots. ``compute`` starts the Spark job and returns its result."""
 
     def __init__(
         self,
         spark: SparkSession,
         store: Store,
-        order: Order,
+        spec: RunSpec,
         compute: Callable[[DataFrame], T],
         *,
-        rows: Callable[[], int] = int,
+        count_rows: Callable[[], int] = int,
     ) -> None:
         self._spark = spark
         self._store = store
-        self._order = order
+        self._spec = spec
         self._compute = compute
-        self._rows = rows
-        self._answers: list[T] = []
+        self._count_rows = count_rows
+        self._results: list[T] = []
         self._error: BaseException | None = None
 
-    def until_done(self, frame: DataFrame, on_progress: OnProgress | None, bar: Bar | None) -> T:
-        """Run it in a thread, so that this one can watch, and be interrupted."""
-        looked_at = on_progress is not None or bar is not None
-        gauge = Gauge(self._store, self._order, rows=self._rows()) if looked_at else None
+    def watch(self, frame: DataFrame, on_progress: OnProgress | None, bar: Bar | None) -> T:
+        """Compute the frame in a thread, so that this thread can show progress and receive Ctrl-C."""
+        is_watched = on_progress is not None or bar is not None
+        monitor = ProgressMonitor(self._store, self._spec, rows=self._count_rows()) if is_watched else None
         thread = threading.Thread(target=self._run, args=(frame,), name="holdfast-spark", daemon=True)
         thread.start()
         try:
             while thread.is_alive():
-                thread.join(LOOK_EVERY)
-                if gauge is not None and thread.is_alive():
-                    _show(gauge, on_progress, bar)
-            if gauge is not None:
-                _show(gauge, on_progress, bar, last=True)
+                thread.join(PROGRESS_INTERVAL_SECONDS)
+                if monitor is not None and thread.is_alive():
+                    _show(monitor, on_progress, bar)
+            if monitor is not None:
+                _show(monitor, on_progress, bar, final=True)
         except BaseException:
             self._stop(thread)
             raise
         if self._error is not None:
             raise self._error
-        [answer] = self._answers
-        return answer
+        [result] = self._results
+        return result
 
     def _run(self, frame: DataFrame) -> None:
         try:
-            tag(self._spark, self._order.run)
-            self._answers.append(self._compute(frame))
-        except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
+            tag(self._spark, self._spec.run)
+            self._results.append(self._compute(frame))
+        except BaseException as error:  # noqa: BLE001 - raised again by watch()
             self._error = error
 
     def _stop(self, thread: threading.Thread) -> None:
-        """Let the slots drain; those that do not are cancelled for real."""
-        options = self._order.options
-        self._store.write([Change(kind=RUN, key=self._order.run, value=STOP, ttl=DAY)])
-        patience = None
+        """Let the slots drain, then cancel the Spark job if it still runs."""
+        options = self._spec.options
+        send_stop(self._store, self._spec.run)
+        timeout = None
         if options.drain is not None:
-            patience = (options.drain + options.grace).total_seconds() + CLEAN_UP
-        with contextlib.suppress(KeyboardInterrupt):  # the second one does not wait
-            thread.join(patience)
+            timeout = (options.drain + options.grace).total_seconds() + CLEAN_UP_SECONDS
+        with contextlib.suppress(KeyboardInterrupt):  # a second Ctrl-C ends the wait
+            thread.join(timeout)
         if thread.is_alive():
-            cancel(self._spark, self._order.run)
-            thread.join(CLEAN_UP)
+            cancel(self._spark, self._spec.run)
+            thread.join(CLEAN_UP_SECONDS)
 
 
-def _show(gauge: Gauge, on_progress: OnProgress | None, bar: Bar | None, *, last: bool = False) -> None:
+def _show(monitor: ProgressMonitor, on_progress: OnProgress | None, bar: Bar | None, *, final: bool = False) -> None:
     try:
-        seen = gauge.look(last=last)
+        progress = monitor.read(final=final)
     except StoreError:
-        return  # the slots go on trying, and so does whoever watches them
+        return  # the slots retry, and the next call reads again
     if bar is not None:
-        bar.wipe()  # what the other one prints stands above it
+        bar.clear()  # on_progress may print: its text belongs above the bar
     if on_progress is not None:
-        on_progress(seen)
+        on_progress(progress)
     if bar is not None:
-        bar.show(seen, last=last)
+        bar.show(progress, final=final)

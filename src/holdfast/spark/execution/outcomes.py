@@ -1,4 +1,4 @@
-"""One row per attempt: what a slot tells of its work, and the schema that pipelines go on from."""
+"""The outcome rows of ``run_queue``: one row for each attempt. Runs on executors, once for each batch of attempts."""
 
 from __future__ import annotations
 
@@ -8,41 +8,36 @@ import pyarrow as pa
 
 from holdfast.model.ledger import LedgerRow
 from holdfast.model.settlement import Fail, Retry
+from holdfast.spark.column_schemas import ddl, ledger_fields
 from holdfast.worker.status import Settled
 
-INSTANT = pa.timestamp("us", tz="UTC")
 SCHEMA = pa.schema(
     [
-        pa.field("job_id", pa.string(), nullable=False),
-        pa.field("type", pa.string(), nullable=False),
-        pa.field("queue", pa.string(), nullable=False),
-        pa.field("attempt", pa.int32(), nullable=False),
-        pa.field("fence", pa.int64(), nullable=False),
+        *ledger_fields("job_id", "type", "queue", "attempt", "fence", nullable=False),
         pa.field("slot", pa.int32(), nullable=False),
         pa.field("executor", pa.string(), nullable=False),
-        pa.field("reserved_at", INSTANT),
-        pa.field("started_at", INSTANT),
-        pa.field("ended_at", INSTANT, nullable=False),
-        pa.field("ending", pa.string(), nullable=False),
+        *ledger_fields("reserved_at", "started_at"),
+        *ledger_fields("ended_at", "ending", nullable=False),
         pa.field("error_class", pa.string()),
-        pa.field("error", pa.string()),
+        *ledger_fields("error"),
     ]
 )
-DDL = (
-    "job_id string not null, type string not null, queue string not null, attempt int not null, fence bigint not null, "
-    "slot int not null, executor string not null, reserved_at timestamp, started_at timestamp, "
-    "ended_at timestamp not null, ending string not null, error_class string, error string"
-)
+DDL = ddl(SCHEMA)
 ENDINGS = {"ack": "acked", "retry": "retried", "fail": "failed", "release": "released"}
-LOST = "lost"  # the store refused the settlement: the attempt has ended otherwise, and the ledger says how
+CANCELLED = "cancelled"  # a cancel was requested, and the attempt did not succeed
+LOST = "lost"  # the store refused the settlement: the lease had ended in another way, which the ledger has
 
 
 def from_settled(
-    settled: Sequence[Settled], ended: Sequence[int], *, slot: int, executor: str, lease_for: int
+    settled: Sequence[Settled], ended_at: Sequence[int], *, slot: int, executor: str, lease_for: int
 ) -> pa.RecordBatch:
-    """As the slot itself saw them and when; their leases began when the store said, not when its answer came."""
-    reserved = [one.run.reservation for one in settled]
-    jobs, leases = [each.job for each in reserved], [each.lease for each in reserved]
+    """Return the outcomes of attempts that this slot settled.
+
+    ``reserved_at`` is an instant of the store's clock: the end of the lease minus its length.
+    """
+    reservations = [each.run.reservation for each in settled]
+    jobs = [reservation.job for reservation in reservations]
+    leases = [reservation.lease for reservation in reservations]
     return _batch(
         slot=[slot] * len(settled),
         job_id=[job.id for job in jobs],
@@ -52,15 +47,21 @@ def from_settled(
         fence=[lease.fence for lease in leases],
         executor=[executor] * len(settled),
         reserved_at=[lease.expires_at - lease_for for lease in leases],
-        started_at=[one.run.started_at for one in settled],
-        ended_at=ended,
-        ending=[LOST if one.refused is not None else ENDINGS[one.settlement.verb] for one in settled],
-        error_class=[_class_of(one) for one in settled],
-        error=[_error_of(one) for one in settled],
+        started_at=[each.run.started_at for each in settled],
+        ended_at=ended_at,
+        ending=[_ending(each) for each in settled],
+        error_class=[_error_class(each) for each in settled],
+        error=[_error(each) for each in settled],
     )
 
 
-def _class_of(settled: Settled) -> str | None:
+def _ending(settled: Settled) -> str:
+    if settled.refused is not None:
+        return LOST
+    return CANCELLED if settled.status == CANCELLED else ENDINGS[settled.settlement.verb]
+
+
+def _error_class(settled: Settled) -> str | None:
     if settled.refused is not None:
         return type(settled.refused).__name__
     match settled.settlement:
@@ -72,18 +73,18 @@ def _class_of(settled: Settled) -> str | None:
             return None
 
 
-def _error_of(settled: Settled) -> str | None:
+def _error(settled: Settled) -> str | None:
     if settled.refused is not None:
         return str(settled.refused)
     match settled.settlement:
-        case Retry() | Fail() as ending:
-            return ending.error or None
+        case Retry() | Fail() as settlement:
+            return settlement.error or None
         case _:
             return None
 
 
 def from_ledger(rows: Sequence[LedgerRow]) -> pa.RecordBatch:
-    """As the ledger has them. It knows their worker only, whose name is run/stage/slot/try."""
+    """Return the outcomes in these ledger rows. The worker's name is ``run/stage/slot/attempt``: it has the slot."""
     return _batch(
         slot=[int(row.worker.split("/")[-2]) for row in rows],
         job_id=[row.job_id for row in rows],
@@ -102,6 +103,6 @@ def from_ledger(rows: Sequence[LedgerRow]) -> pa.RecordBatch:
 
 
 def _batch(**columns: Sequence[object]) -> pa.RecordBatch:
-    """Column by column: a value for each row in between would cost as much as the rest of a slot's telling."""
+    """Column by column: one Python object for each row would double the cost of reporting."""
     arrays = [pa.array(columns[field.name], type=field.type) for field in SCHEMA]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)

@@ -1,4 +1,4 @@
-"""How a run stands: what the store counts, and what the slots tell in the registry. Nobody asks about single jobs."""
+"""The progress of a run, from the store's counts and the status that slots report. Runs on the Spark driver."""
 
 from __future__ import annotations
 
@@ -6,37 +6,40 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from holdfast.clock import monotonic
 from holdfast.drivers.contract import QueueCounts, Store
-from holdfast.spark.execution.slot import PRESENCE, Order, Standing
+from holdfast.spark.execution.run_spec import SLOT_STATUS_KIND, RunSpec, SlotStatus
 
-RESTS = 20  # counting reads every row of the queues: it rests for so many times as long as it took
-WINDOW = 5.0  # seconds over which the rate is taken
+COUNT_PAUSE_FACTOR = 20  # counting reads every job, so the next count waits 20 times as long as the last one took
+RATE_WINDOW_SECONDS = 5.0
+PAGE_ENTRIES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How a run and its queues stand. ``done`` and ``dead`` are those since the run began, whoever ended them."""
+    """The state of a run and of its queues.
 
-    ready: int  # also those that are scheduled for later
+    ``done``, ``dead`` and ``cancelled`` count jobs that ended since the start of the run, in any slot or worker.
+    """
+
+    ready: int  # including jobs that are scheduled for later
     inflight: int
     done: int
     dead: int
-    rate: float  # jobs ended a second, lately
-    slots: tuple[Standing, ...]  # that are alive, in the order of their names
-    settled: Counter[str]  # how many attempts ended how, as the slots tell
+    cancelled: int = 0
+    rate: float  # jobs ended in one second, over the last seconds
+    slots: tuple[SlotStatus, ...]  # the slots that are alive, ordered by name
+    settled: Counter[str]  # attempts by status, as the slots report
     elapsed: float  # seconds
 
     @property
     def ended(self) -> int:
         """Jobs that need no more work."""
-        return self.done + self.dead
+        return self.done + self.dead + self.cancelled
 
     @property
     def total(self) -> int:
-        """All jobs that are known."""
+        """All jobs of the run that are known."""
         return self.ready + self.inflight + self.ended
 
     @property
@@ -46,90 +49,103 @@ class Progress:
 
     @property
     def left(self) -> float | None:
-        """Seconds until nothing is left to do, if it goes on like this."""
+        """Seconds until the queues are empty at the current rate; None without a rate."""
         return (self.ready + self.inflight) / self.rate if self.rate > 0 else None
 
 
 OnProgress = Callable[[Progress], None]
 
 
-class Gauge:
-    """Looks at a run, as often as it is asked to; the store counts less often, the more it has to count."""
+class ProgressMonitor:
+    """Reads the progress of one run. The slots are read at every call; the store counts jobs less often."""
 
-    def __init__(self, store: Store, order: Order, *, rows: int = 0) -> None:
-        """``rows`` are those of a frame that slots store as they go; what is not stored yet is as good as ready."""
+    def __init__(self, store: Store, spec: RunSpec, *, rows: int = 0) -> None:
+        """Count what has ended before the run.
+
+        ``rows`` is the size of a frame whose rows the slots store as they go: rows that are not stored yet count as
+        ready.
+        """
         self._store = store
-        self._order = order
+        self._spec = spec
         self._rows = rows
         self._began = monotonic()
-        self._count_at = 0.0
-        self._counted = self._first = self._count()
-        self._ends: deque[tuple[float, int]] = deque([(self._began, 0)])  # (when, jobs ended by then)
+        self._next_count_at = 0.0
+        self._counts = self._counts_before = self._count()
+        self._ended: deque[tuple[float, int]] = deque([(self._began, 0)])  # (when, jobs ended by then)
 
-    def look(self, *, last: bool = False) -> Progress:
-        """How it stands now; the last look is exact."""
-        standings = self._standings()
+    def read(self, *, final: bool = False) -> Progress:
+        """Return the progress now. The final one is exact: the store counts again."""
+        statuses = self._slot_statuses()
         settled: Counter[str] = Counter()
-        for standing in standings:
-            settled.update(standing.settled)
-        if last or monotonic() >= self._count_at:
-            self._counted = self._count()
-        # Neither says more than is true: a count grows old, slots tell late, and one that dies takes its own with it.
-        counted_done, counted_dead = self._counted.done - self._first.done, self._counted.dead - self._first.dead
-        done = max(0, counted_done, settled["acked"])
-        dead = max(0, counted_dead, settled["dead"] + settled["rejected"])
-        waiting = max(0, self._counted.waiting - (done - counted_done) - (dead - counted_dead))
-        inflight = min(self._counted.inflight, waiting)
-        stored = waiting + done + dead + self._first.done + self._first.dead
+        for status in statuses:
+            settled.update(status.settled)
+        if final or monotonic() >= self._next_count_at:
+            self._counts = self._count()
+        counts, before = self._counts, self._counts_before
+        # Counts and reports are both at most the truth: a count is old, and a report is late or lost with its slot.
+        counted = counts.done - before.done, counts.dead - before.dead, counts.cancelled - before.cancelled
+        reported = settled["acked"], settled["dead"] + settled["rejected"], settled["cancelled"]
+        done, dead, cancelled = (max(0, *numbers) for numbers in zip(counted, reported, strict=True))
+        ended = done + dead + cancelled
+        waiting = max(0, counts.waiting - (ended - sum(counted)))
+        inflight = min(counts.inflight, waiting)
+        stored = waiting + ended + before.ended
         return Progress(
-            ready=waiting - inflight + (0 if last else max(0, self._rows - stored)),
+            ready=waiting - inflight + (0 if final else max(0, self._rows - stored)),
             inflight=inflight,
             done=done,
             dead=dead,
-            rate=self._rate(done + dead),
-            slots=tuple(standing for standing in standings if standing.alive),
+            cancelled=cancelled,
+            rate=self._rate(ended),
+            slots=tuple(status for status in statuses if status.alive),
             settled=settled,
             elapsed=monotonic() - self._began,
         )
 
-    def _count(self) -> _Count:
+    def _count(self) -> _Counts:
         began = monotonic()
-        rows = self._store.counts(self._order.options.queues)
-        self._count_at = monotonic() + RESTS * (monotonic() - began)
-        types = self._order.catalogue.types
-        return _Count.of([row for row in rows if row.type in types])
+        rows = self._store.counts(self._spec.options.queues)
+        self._next_count_at = monotonic() + COUNT_PAUSE_FACTOR * (monotonic() - began)
+        types = self._spec.catalogue.types
+        return _Counts.of([row for row in rows if row.type in types])
 
-    def _standings(self) -> list[Standing]:
-        found: list[Standing] = []
-        after = ""
-        while entries := self._store.scan(PRESENCE, prefix=f"{self._order.run}/", after=after, limit=100):
-            found += (msgspec.json.decode(entry.value or b"{}", type=Standing) for entry in entries)
+    def _slot_statuses(self) -> list[SlotStatus]:
+        statuses: list[SlotStatus] = []
+        prefix, after = f"{self._spec.run}/", ""
+        while entries := self._store.scan(SLOT_STATUS_KIND, prefix=prefix, after=after, limit=PAGE_ENTRIES):
+            statuses += map(SlotStatus.of, entries)
             after = entries[-1].key
-        return found
+        return statuses
 
     def _rate(self, ended: int) -> float:
         now = monotonic()
-        while len(self._ends) > 1 and self._ends[1][0] <= now - WINDOW:
-            self._ends.popleft()
-        since, before = self._ends[0]
-        self._ends.append((now, ended))
-        return max(0, ended - before) / (now - since) if now > since else 0.0
+        while len(self._ended) > 1 and self._ended[1][0] <= now - RATE_WINDOW_SECONDS:
+            self._ended.popleft()
+        since, ended_then = self._ended[0]
+        self._ended.append((now, ended))
+        return max(0, ended - ended_then) / (now - since) if now > since else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Count:
-    """What the store counted, of all queues and types of the run."""
+class _Counts:
+    """The store's counts, over all queues and types of the run."""
 
     waiting: int
     inflight: int
     done: int
     dead: int
+    cancelled: int
+
+    @property
+    def ended(self) -> int:
+        return self.done + self.dead + self.cancelled
 
     @classmethod
-    def of(cls, rows: Sequence[QueueCounts]) -> _Count:
+    def of(cls, rows: Sequence[QueueCounts]) -> _Counts:
         return cls(
             waiting=sum(row.ready + row.scheduled + row.inflight for row in rows),
             inflight=sum(row.inflight for row in rows),
             done=sum(row.done for row in rows),
-            dead=sum(row.dead + row.cancelled for row in rows),
+            dead=sum(row.dead for row in rows),
+            cancelled=sum(row.cancelled for row in rows),
         )

@@ -1,8 +1,8 @@
-"""Rows become jobs where they are worked on: a slot stores the next ones when it has room for more.
+"""Rows of a frame as a source of jobs. Runs on executors, once for each attempt of a Spark task of ``run``.
 
-Whoever stores a job may begin with it at once, and the store need not hand it out again, which costs as much as storing
-it. That is done with rows that take no longer to run than to store. Slower ones are stored ahead of the work, so that
-all slots share them.
+A slot stores the next rows as jobs when its worker asks for jobs. Rows that run faster than the store can hand them out
+are stored and leased in one call, which saves the reserve. Slower rows are stored ahead of the work without a lease, so
+that all slots share them.
 """
 
 from __future__ import annotations
@@ -13,52 +13,53 @@ from dataclasses import replace
 import pyarrow as pa
 from uuid_utils import uuid7
 
-from holdfast.clock import DAY, SystemClock, from_timedelta
+from holdfast.clock import SystemClock, from_timedelta
 from holdfast.drivers.contract import LeasedEnqueue, Store
 from holdfast.errors import StoreError
 from holdfast.model.job import JobRecord
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Enqueued, Reservation
-from holdfast.model.registry import Change
-from holdfast.spark.execution.slot import RUN, STOP, Order, Slot, names_of, store_of
+from holdfast.spark.execution.run_spec import RunSpec, send_stop
+from holdfast.spark.execution.slot import Slot, slot_names
+from holdfast.spark.store_access import open_store
 from holdfast.worker.interpreter import tuned_interpreter
 from holdfast.worker.job_source import StoreJobSource
 
-TOLD = "refused string, id string"  # a key that stands for two payloads; ids, some of all
-EACH = 1000  # jobs of which the id of one is told, to read them later in parts
-LOT = 4000  # very short jobs that are stored at a time: less than a second of work
-AHEAD = 1000  # longer ones that are stored whenever some are reserved
+REPORT_DDL = "conflict string, id string"  # a key with two payloads, or one of the sampled ids
+SAMPLE_EVERY = 1000  # jobs: one id of so many is reported, to split the read of the outcomes
+SHORT_JOBS_BATCH = 4000  # jobs shorter than about a millisecond: less than a second of work
+AHEAD_BATCH = 1000  # longer jobs, stored without a lease
 
 
-def run_rows(batches: Iterator[pa.RecordBatch], order: Order, like: JobRecord) -> Iterator[pa.RecordBatch]:
-    """The body of a Spark task: rows of key and payload into the store, and through their handler."""
-    place, names = names_of(order)
-    store = store_of(order.url, order.space)
+def run_rows(batches: Iterator[pa.RecordBatch], spec: RunSpec, template: JobRecord) -> Iterator[pa.RecordBatch]:
+    """Body of the Spark task of ``run``: run rows of (key, payload), and return one batch of ``REPORT_DDL``."""
+    number, names = slot_names(spec)
+    store = open_store(spec.url, spec.space)
     source = RowSource(
         store,
-        Rows(batches, like),
-        run=order.run,
-        queues=order.options.queues or (like.queue,),
-        types=order.catalogue.types,
-        lease_for=from_timedelta(order.options.lease),
+        RowJobs(batches, template),
+        run=spec.run,
+        queues=spec.options.queues or (template.queue,),
+        types=spec.catalogue.types,
+        lease_for=from_timedelta(spec.options.lease),
         worker=names[-1],
     )
-    with Slot(order, place, names, store, source=source) as slot, tuned_interpreter():
+    with Slot(spec, number, names, store, source=source) as slot, tuned_interpreter():
         yield from slot.outcomes()
-    yield source.told()
+    yield source.report()
 
 
-class Rows:
-    """What is still to be stored, in parts of any size."""
+class RowJobs:
+    """The rows of one Spark task as jobs, in batches of any size."""
 
-    def __init__(self, batches: Iterator[pa.RecordBatch], like: JobRecord) -> None:
+    def __init__(self, batches: Iterator[pa.RecordBatch], template: JobRecord) -> None:
         self._batches = batches
         self._batch: pa.RecordBatch | None = None
-        self._like = like
+        self._template = template
         self._clock = SystemClock()
 
     def next(self, count: int) -> JobBatch | None:
-        """Jobs for up to so many rows; None if there are no more."""
+        """Return jobs for the next rows, at most ``count``; None after the last row."""
         while self._batch is None or not self._batch.num_rows:
             self._batch = next(self._batches, None)
             if self._batch is None:
@@ -66,8 +67,8 @@ class Rows:
         part, self._batch = self._batch.slice(0, count), self._batch.slice(count)
         rows = zip(part.column(0).to_pylist(), part.column(1).cast(pa.binary()).to_pylist(), strict=True)
         keys, payloads = zip(*dict.fromkeys(rows), strict=True)  # equal rows are one job
-        like = replace(self._like, created_at=self._clock.now())
-        return JobBatch(like, [str(uuid7()) for _ in keys], payloads, keys)
+        template = replace(self._template, created_at=self._clock.now())
+        return JobBatch(template, [str(uuid7()) for _ in keys], payloads, keys)
 
 
 class RowSource:
@@ -76,7 +77,7 @@ class RowSource:
     def __init__(
         self,
         store: Store,
-        rows: Rows,
+        rows: RowJobs,
         *,
         run: str,
         queues: Sequence[str],
@@ -85,71 +86,71 @@ class RowSource:
         worker: str,
     ) -> None:
         self._store = store
-        self._stored = StoreJobSource(store, queues, types, lease_for=lease_for, worker=worker)
+        self._stored_jobs = StoreJobSource(store, queues, types, lease_for=lease_for, worker=worker)
         self._rows = rows
         self._run = run
         self._lease_for = lease_for
         self._worker = worker
-        self._more = True
-        self._next: JobBatch | None = None  # kept until the store has it
-        self._pace_is_known = False
-        self._ids: list[str] = []
-        self._refused: str | None = None
+        self._has_rows = True
+        self._unstored: JobBatch | None = None  # the batch to store next, until the store has accepted it
+        self._speed_is_known = False
+        self._sampled_ids: list[str] = []
+        self._conflict: str | None = None
 
     def reserve(self, limit: int, *, short_jobs: bool) -> list[Reservation]:
         """See ``JobSource.reserve``. Jobs in the store go before new rows: retries, and jobs that were stored ahead."""
-        if self._refused is not None:
+        if self._conflict is not None:
             return []
-        long = self._pace_is_known and not short_jobs
-        if self._more and long:
-            self._take_in(AHEAD, leased=False)
-        found = self._stored.reserve(limit)
-        if self._more and not long and len(found) < limit:
+        store_ahead = self._speed_is_known and not short_jobs
+        if self._has_rows and store_ahead:
+            self._store_rows(AHEAD_BATCH, leased=False)
+        reservations = self._stored_jobs.reserve(limit)
+        if self._has_rows and not store_ahead and len(reservations) < limit:
             try:
-                found += self._take_in(LOT if short_jobs else limit, leased=True)
+                reservations += self._store_rows(SHORT_JOBS_BATCH if short_jobs else limit, leased=True)
             except StoreError:
-                if not found:  # else they are ours, and the rows come with the next call
+                if not reservations:  # else this worker holds their leases, and the next call stores the rows
                     raise
-        self._pace_is_known = True
-        return found
+        self._speed_is_known = True
+        return reservations
 
     def wait(self, timeout: float) -> None:
         """See ``JobSource.wait``. Returns at once while there are rows to store."""
-        if not self._more:
-            self._stored.wait(timeout)
+        if not self._has_rows:
+            self._stored_jobs.wait(timeout)
 
     def is_drained(self) -> bool:
         """See ``JobSource.is_drained``. Never while there are rows to store."""
-        return not self._more and self._stored.is_drained()
+        return not self._has_rows and self._stored_jobs.is_drained()
 
-    def _take_in(self, count: int, *, leased: bool) -> list[Reservation]:
-        """Store the next rows, with leases or without."""
-        jobs = self._next = self._next or self._rows.next(count)
+    def report(self) -> pa.RecordBatch:
+        """Return the rows of ``REPORT_DDL``: the first conflict, and a sample of the ids."""
+        conflicts = [] if self._conflict is None else [self._conflict]
+        ids = sorted(set(self._sampled_ids))
+        return pa.RecordBatch.from_pydict(
+            {
+                "conflict": pa.array([*conflicts, *[None] * len(ids)], pa.string()),
+                "id": pa.array([*[None] * len(conflicts), *ids], pa.string()),
+            }
+        )
+
+    def _store_rows(self, count: int, *, leased: bool) -> list[Reservation]:
+        """Store the next rows, and return their leases if ``leased``."""
+        jobs = self._unstored = self._unstored or self._rows.next(count)
         if jobs is None:
-            self._more = False
+            self._has_rows = False
             return []
-        answers, found = self._enqueue(jobs, leased=leased)
-        refused = [key for key, answer in zip(jobs.keys or (), answers, strict=True) if answer.conflict]
-        if refused:  # no slot may begin with anything more
-            self._store.write([Change(kind=RUN, key=self._run, value=STOP, ttl=DAY)])
-            self._refused, self._more = refused[0], False
+        answers, reservations = self._enqueue(jobs, leased=leased)
+        conflicts = [key for key, answer in zip(jobs.keys or (), answers, strict=True) if answer.conflict]
+        if conflicts:
+            send_stop(self._store, self._run)
+            self._conflict, self._has_rows = conflicts[0], False
         ids = sorted(answer.id for answer in answers)
-        self._ids += [*ids[::EACH], ids[-1]]
-        self._next = None
-        return found
+        self._sampled_ids += [*ids[::SAMPLE_EVERY], ids[-1]]
+        self._unstored = None
+        return reservations
 
     def _enqueue(self, jobs: JobBatch, *, leased: bool) -> tuple[list[Enqueued], list[Reservation]]:
         if leased and isinstance(self._store, LeasedEnqueue):
             return self._store.enqueue_leased(jobs, lease_for=self._lease_for, worker=self._worker)
         return self._store.enqueue(jobs), []
-
-    def told(self) -> pa.RecordBatch:
-        """The rows of ``TOLD``: what was refused, and the ids."""
-        refused = [] if self._refused is None else [self._refused]
-        ids = sorted(set(self._ids))
-        return pa.RecordBatch.from_pydict(
-            {
-                "refused": pa.array([*refused, *[None] * len(ids)], pa.string()),
-                "id": pa.array([*[None] * len(refused), *ids], pa.string()),
-            }
-        )

@@ -1,1 +1,1 @@
-"""The ledger and the jobs as Parquet: sync, summaries, compaction, audit."""
+"""Histories: the ledger and the jobs as Parquet, with sync, summaries, compaction and audit."""

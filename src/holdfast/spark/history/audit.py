@@ -1,8 +1,8 @@
-"""The laws, proven on a whole history: what must never have happened, found by looking at every row.
+"""Check the laws on a whole history: find every row that must not exist. Runs on the Spark driver.
 
-Every law of a job is judged in one pass: its record and its rows are brought together by one shuffle, and all windows
-share one sort. Domains and keys need passes of their own, over the rows that have one. All of it is counted in one
-Spark job; evidence is fetched only if there is something to show.
+One pass checks all laws of jobs: one shuffle brings the record and the rows of a job together, and all windows share
+one sort. Domains and keys have passes of their own, over the rows that have one. One Spark job counts all violations;
+their evidence is fetched only if there are any.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame, Row
 
 from holdfast.spark.statements import query
 
-SHOWN = 10  # violations of one check that are told with their evidence
-SLACK = 1  # seconds by which a job must have come earlier to count as the earlier one in its domain
+MAX_EVIDENCE = 10  # violations of one check that the certificate shows
+ARRIVAL_SLACK_SECONDS = 1  # jobs of a domain that arrived within this time may run in either order
 
-# A check is a column of the query that makes it; beside it, what the certificate says if it finds nothing.
-OF_JOBS: Mapping[str, str] = {
+# The name of a check is a column of its query; the text is what the certificate says if there is no violation.
+JOB_CHECKS: Mapping[str, str] = {
     "overlap": "no two leases of a job were valid at the same time",
     "fence_fell": "the fences of every job only grew",
     "ended_twice": "no lease ended twice",
@@ -31,19 +31,19 @@ OF_JOBS: Mapping[str, str] = {
     "accepted_twice": "no id was accepted twice",
     "lost": "every job seen is done, dead, cancelled or waiting",
 }
-OF_DOMAINS: Mapping[str, str] = {
+DOMAIN_CHECKS: Mapping[str, str] = {
     "domain_overlap": "every domain ran one job at a time",
     "domain_order": "every domain kept its order",
 }
-OF_KEYS: Mapping[str, str] = {"dedupe": "no idempotency key stood for two jobs at a time"}
-CHECKS: Mapping[str, str] = {**OF_JOBS, **OF_DOMAINS, **OF_KEYS}
+KEY_CHECKS: Mapping[str, str] = {"dedupe": "no idempotency key stood for two jobs at a time"}
+CHECKS: Mapping[str, str] = {**JOB_CHECKS, **DOMAIN_CHECKS, **KEY_CHECKS}
 
 STATES = ("done", "dead", "cancelled", "waiting", "purged")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """One row that must not be, and the facts that say so."""
+    """One row that breaks a law, and the facts that prove it."""
 
     check: str
     job_id: str
@@ -52,34 +52,34 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """What was looked at and what was found; it holds if every check found nothing."""
+    """What was checked, and the violations of each check."""
 
     rows: int
     leases: int
     jobs: int
     domains: int
     keys: int
-    states: Mapping[str, int]  # how many jobs stand where; "waiting" are ready or in flight
-    first: int | None  # instants, in microseconds
+    states: Mapping[str, int]  # jobs by state; "waiting" is ready or in flight
+    first: int | None  # the first and the last instant, in microseconds
     last: int | None
-    found: Mapping[str, int]  # by check, in the order of CHECKS
-    violations: Sequence[Violation]  # some of them
+    violation_counts: Mapping[str, int]  # by check, in the order of CHECKS
+    violations: Sequence[Violation]  # at most MAX_EVIDENCE of each check
 
     @property
     def holds(self) -> bool:
-        """Whether no law was broken."""
-        return not any(self.found.values())
+        """Whether no check found a violation."""
+        return not any(self.violation_counts.values())
 
 
 def audit(leases: DataFrame, jobs: DataFrame, waiting: DataFrame, *, snapshot: int | None) -> Certificate:
-    """Judge a history: its ledger rows, the jobs ever seen, and those that waited at the last look into the store.
+    """Check a history: its ledger rows, all jobs that were ever read, and the jobs that waited at the last sync.
 
-    ``snapshot`` is how many rows of the ledger had been read before that look; None if there was none, and then no job
-    can be called lost.
+    ``snapshot`` is the number of ledger rows that had been read before the waiting jobs were read. With None no job can
+    be reported as lost.
     """
-    passes = _passes(leases, jobs, waiting, snapshot)
-    totals = _totals(*passes)
-    found = {check: int(totals[check] or 0) for check in CHECKS}
+    passes = _make_passes(leases, jobs, waiting, snapshot)
+    totals = _count(*passes)
+    violation_counts = {check: int(totals[check] or 0) for check in CHECKS}
     return Certificate(
         rows=totals["rows"],
         leases=totals["leases"],
@@ -89,51 +89,51 @@ def audit(leases: DataFrame, jobs: DataFrame, waiting: DataFrame, *, snapshot: i
         states={state: totals[f"is_{state}"] for state in STATES if totals[f"is_{state}"]},
         first=totals["first"],
         last=totals["last"],
-        found=found,
-        violations=_evidence(passes, found),
+        violation_counts=violation_counts,
+        violations=_read_evidence(passes, violation_counts),
     )
 
 
-Passes = tuple[DataFrame, DataFrame, DataFrame]  # of jobs, of domains, of keys
+Passes = tuple[DataFrame, DataFrame, DataFrame]  # over jobs, domains, keys
 
 
-def _passes(leases: DataFrame, jobs: DataFrame, waiting: DataFrame, snapshot: int | None) -> Passes:
+def _make_passes(leases: DataFrame, jobs: DataFrame, waiting: DataFrame, snapshot: int | None) -> Passes:
     spark = leases.sparkSession
     together = query(spark, "audit_rows", leases=leases, jobs=jobs, waiting=waiting)
-    asked = "NULL" if snapshot is None else f"{snapshot:d}L"
-    judged = query(spark, "audit_jobs", together=together, snapshot=asked)
-    # Judged apart, because all rows of a job are in its domain or none is: mostly there are few of them.
-    in_domains = query(spark, "audit_jobs", together=together.where("domain IS NOT NULL"), snapshot=asked)
+    literal = "NULL" if snapshot is None else f"{snapshot:d}L"
+    checked = query(spark, "audit_jobs", together=together, snapshot=literal)
+    # A second pass over the jobs with a domain, which are usually few: all rows of a job have its domain, or none.
+    in_domains = query(spark, "audit_jobs", together=together.where("domain IS NOT NULL"), snapshot=literal)
     return (
-        judged,
-        query(spark, "audit_domains", judged=in_domains, slack=f"{SLACK:d}"),
+        checked,
+        query(spark, "audit_domains", checked=in_domains, slack=f"{ARRIVAL_SLACK_SECONDS:d}"),
         query(spark, "audit_keys", leases=leases, jobs=jobs, waiting=waiting),
     )
 
 
-def _totals(judged: DataFrame, in_domains: DataFrame, keyed: DataFrame) -> Row:
-    """Everything that is counted, in one row and one Spark job."""
+def _count(by_job: DataFrame, by_domain: DataFrame, by_key: DataFrame) -> Row:
+    """Return all counts in one row, by one Spark job."""
 
-    def found(checks: Mapping[str, str]) -> list[str]:
+    def violations(checks: Mapping[str, str]) -> list[str]:
         return [f"count_if({check}) AS {check}" for check in checks]
 
-    where = "CASE WHEN ending = 'purged' THEN 'purged' WHEN ends THEN state ELSE 'waiting' END"
-    of_jobs = judged.selectExpr(
+    state_of_job = "CASE WHEN ending = 'purged' THEN 'purged' WHEN ends THEN state ELSE 'waiting' END"
+    jobs = by_job.selectExpr(
         "count_if(is_row) AS rows",
         "count_if(is_lease) AS leases",
         "count_if(is_last) AS jobs",
-        *(f"count_if(is_last AND {where} = '{state}') AS is_{state}" for state in STATES),
+        *(f"count_if(is_last AND {state_of_job} = '{state}') AS is_{state}" for state in STATES),
         "unix_micros(min(coalesce(reserved_at, ended_at))) AS first",
         "unix_micros(max(ended_at)) AS last",
-        *found(OF_JOBS),
+        *violations(JOB_CHECKS),
     )
-    of_domains = in_domains.selectExpr("count_if(is_first) AS domains", *found(OF_DOMAINS))
-    of_keys = keyed.selectExpr("count_if(last_job IS NULL) AS keys", *found(OF_KEYS))
-    [totals] = of_jobs.crossJoin(of_domains).crossJoin(of_keys).collect()
+    domains = by_domain.selectExpr("count_if(is_first) AS domains", *violations(DOMAIN_CHECKS))
+    keys = by_key.selectExpr("count_if(last_job IS NULL) AS keys", *violations(KEY_CHECKS))
+    [totals] = jobs.crossJoin(domains).crossJoin(keys).collect()
     return totals
 
 
-_PLACES = (("position", "job_id"), ("position", "job_id"), ("job_id",))  # by pass: in which order violations are told
+_ORDERS = (("position", "job_id"), ("position", "job_id"), ("job_id",))  # by pass: the order of the violations
 _FACTS = {
     "overlap": ("fence", "reserved_at", "ended_at", "held_until"),
     "fence_fell": ("fence", "last_fence", "ended_at"),
@@ -151,33 +151,33 @@ _FACTS = {
 }
 
 
-def _evidence(passes: Passes, found: Mapping[str, int]) -> list[Violation]:
-    """The first of each check, with what it contradicts: one Spark job for each pass that has found something."""
-    shown: list[Violation] = []
-    for frame, checks, place in zip(passes, (OF_JOBS, OF_DOMAINS, OF_KEYS), _PLACES, strict=True):
-        broken = [check for check in checks if found[check]]
+def _read_evidence(passes: Passes, violation_counts: Mapping[str, int]) -> list[Violation]:
+    """Return the first violations of each check, by one Spark job for each pass that has violations."""
+    violations: list[Violation] = []
+    for frame, checks, order in zip(passes, (JOB_CHECKS, DOMAIN_CHECKS, KEY_CHECKS), _ORDERS, strict=True):
+        broken = [check for check in checks if violation_counts[check]]
         if not broken:
             continue
-        facts = list(dict.fromkeys([*place, *(fact for check in broken for fact in _FACTS[check])]))
-        named = ", ".join(f"CASE WHEN {check} THEN '{check}' END" for check in broken)
-        nth = f"row_number() OVER (PARTITION BY check ORDER BY {', '.join(place)})"
+        facts = list(dict.fromkeys([*order, *(fact for check in broken for fact in _FACTS[check])]))
+        checks_of_row = ", ".join(f"CASE WHEN {check} THEN '{check}' END" for check in broken)
+        nth = f"row_number() OVER (PARTITION BY check ORDER BY {', '.join(order)})"
         rows = (
-            # Not filtered by "this or that check" first: the optimizer would take minutes to take that apart.
-            frame.selectExpr(f"explode(array_compact(array({named}))) AS check", *(_plain(fact) for fact in facts))
+            # Without a filter on the checks: Spark's optimizer would need minutes for a disjunction of so many.
+            frame.selectExpr(f"explode(array_compact(array({checks_of_row}))) AS check", *map(_column, facts))
             .selectExpr("*", f"{nth} AS nth")
-            .where(f"nth <= {SHOWN:d}")
+            .where(f"nth <= {MAX_EVIDENCE:d}")
             .collect()
         )
         for check in broken:
-            of_check = sorted((row for row in rows if row["check"] == check), key=lambda row: int(row["nth"]))
-            shown += [Violation(check=check, job_id=row["job_id"], facts=_known(row, check)) for row in of_check]
-    return shown
+            in_order = sorted((row for row in rows if row["check"] == check), key=lambda row: int(row["nth"]))
+            violations += [Violation(check=check, job_id=row["job_id"], facts=_facts(row, check)) for row in in_order]
+    return violations
 
 
-def _plain(name: str) -> str:
-    """Instants as microseconds: Spark would give them in whatever time zone this process thinks it is."""
+def _column(name: str) -> str:
+    """Return the column of a fact. Instants are microseconds: Spark would convert them to this process's time zone."""
     return f"unix_micros({name}) AS {name}" if name.endswith(("_at", "_until")) else name
 
 
-def _known(row: Row, check: str) -> dict[str, Any]:
+def _facts(row: Row, check: str) -> dict[str, Any]:
     return {name: row[name] for name in _FACTS[check] if row[name] is not None}

@@ -1,7 +1,8 @@
-"""A history kept small: one part for each day instead of many, days that are too old gone, what is left of them kept.
+"""Compaction: one part for each day of a table, and no more days than wanted. Runs on the Spark driver.
 
-Of days that are forgotten, ``health`` and ``failures`` stay: they are small, and are what one asks of old times. Every
-compaction stores them anew from what there is, beside what it has stored of forgotten days.
+A history can forget old days. Their ``health`` and ``failures`` stay: the two tables are small, and are what users ask
+about the past. Every compaction stores both summaries again, made from the rows that are left and from the summaries of
+the forgotten days.
 """
 
 from __future__ import annotations
@@ -10,103 +11,108 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import msgspec
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.clock import HOUR, SystemClock, from_timedelta, to_datetime
-from holdfast.spark.history.manifest import Commit, Folder, Part, commit
-from holdfast.spark.history.sync import History
-from holdfast.spark.history.tables import OF_JOBS, STORED, newest_of, put_frame, read_parts
+from holdfast.spark.history.folder import Folder
+from holdfast.spark.history.manifest import Commit, Part, commit
+from holdfast.spark.history.reader import History
+from holdfast.spark.history.tables import SCHEMAS, VERSIONED_TABLES, newest_versions, read_parts, write_frame
 
-WASTE_AFTER = 24 * HOUR  # no sync takes as long: parts that no commit names by then belong to one that died
-SUMMARIES = ("health", "failures")
+UNUSED_PART_AGE = 24 * HOUR  # a part that no commit names and that is older is removed: no sync takes so long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compacted:
+class CompactionResult:
     """What a compaction has done."""
 
     before: int  # parts
     after: int
     forgotten: int  # rows that were too old
-    waste: int  # parts that no commit named
+    waste: int  # parts that no commit named, removed
 
 
-def compact(folder: str, *, spark: SparkSession, keep: timedelta | None = None) -> Compacted:
-    """One part for each day of a table, of every job the newest record; and nothing that is older than ``keep``.
+def compact(folder: str, *, spark: SparkSession, keep: timedelta | None = None) -> CompactionResult:
+    """Write one part for each day of a table, with the newest version of each job; forget days older than ``keep``.
 
-    Parts that are replaced stay for a day, for whoever reads them; then the next compaction removes them.
+    Replaced parts stay for a day, for readers that still use them; the next compaction removes them.
     """
     place, history = Folder(spark, folder), History(spark, folder)
     before = after = history.commit
     now = SystemClock().now()
-    asked = "" if keep is None else str(to_datetime(now - from_timedelta(keep)).date())
-    first = max(asked, before.complete_from)
-    if before.number != before.summarised or first != before.complete_from:
-        after = _next(history, spark, place, first)
+    keep_from = "" if keep is None else str(to_datetime(now - from_timedelta(keep)).date())
+    first_day = max(keep_from, before.complete_from)
+    if before.number != before.summarised or first_day != before.complete_from:
+        after = _next_commit(history, spark, place, first_day)
         commit(place, after)
-    return Compacted(
+    return CompactionResult(
         before=len(before.parts),
         after=len(after.parts),
-        forgotten=sum(part.rows for part in before.parts if _is_forgotten(part, first)),
-        waste=_swept(place, {part.path for part in after.parts}, now),
+        forgotten=sum(part.rows for part in before.parts if _is_forgotten(part, first_day)),
+        waste=_remove_unused(place, {part.path for part in after.parts}, now),
     )
 
 
-def _is_forgotten(part: Part, first: str) -> bool:
-    return part.table in ("leases", *OF_JOBS) and part.day < first
+def _is_forgotten(part: Part, first_day: str) -> bool:
+    return part.table in ("leases", *VERSIONED_TABLES) and part.day < first_day
 
 
-def _next(history: History, spark: SparkSession, place: Folder, first: str) -> Commit:
-    """The commit that is to follow; its parts are written already."""
+def _next_commit(history: History, spark: SparkSession, place: Folder, first_day: str) -> Commit:
+    """Write the new parts, and return the commit that names them."""
     state = history.commit
     parts = state.of("waiting")
-    for table in ("leases", *OF_JOBS):
-        kept = [part for part in state.of(table) if not _is_forgotten(part, first)]
-        parts += _compacted(spark, place, table, kept)
-    parts += _summarised(history, place, first)
+    for table in ("leases", *VERSIONED_TABLES):
+        kept = [part for part in state.of(table) if not _is_forgotten(part, first_day)]
+        parts += _compact_table(spark, place, table, kept)
+    parts += _write_summaries(history, place, first_day)
     number = state.number + 1
-    return msgspec.structs.replace(state, number=number, parts=tuple(parts), complete_from=first, summarised=number)
+    return msgspec.structs.replace(state, number=number, parts=tuple(parts), complete_from=first_day, summarised=number)
 
 
-def _summarised(history: History, place: Folder, first: str) -> list[Part]:
-    """Both summaries as new parts, made of all that is still there: days before ``first`` are so for the last time."""
-    made: list[Part] = []
-    for table, frame in (("health", history.health), ("failures", history.failures_from(first))):
-        rows = frame.repartition("day").cache()  # a file for each
-        days = {str(row["day"]): row["count"] for row in rows.groupBy("day").count().collect()}
-        if days:
-            made += put_frame(place, table, rows.select(*(field.name for field in STORED[table])), days)
+def _write_summaries(history: History, place: Folder, first_day: str) -> list[Part]:
+    """Write both summaries as new parts. Days before ``first_day`` are computed here for the last time."""
+    parts: list[Part] = []
+    for table, frame in (("health", history.health), ("failures", history.failures_from(first_day))):
+        rows = frame.repartition("day").cache()  # one file for each day
+        rows_by_day = _count_by_day(rows)
+        if rows_by_day:
+            parts += write_frame(place, table, rows.select(*SCHEMAS[table].names), rows_by_day)
         rows.unpersist()
-    return made
+    return parts
 
 
-def _compacted(spark: SparkSession, place: Folder, table: str, parts: list[Part]) -> list[Part]:
+def _compact_table(spark: SparkSession, place: Folder, table: str, parts: list[Part]) -> list[Part]:
     by_day: dict[str, list[Part]] = {}
     for part in parts:
         by_day.setdefault(part.day, []).append(part)
-    many = [part for of_day in by_day.values() if len(of_day) > 1 for part in of_day]
-    if not many:
+    split_days = {day: day_parts for day, day_parts in by_day.items() if len(day_parts) > 1}
+    old_parts = [part for day_parts in split_days.values() for part in day_parts]
+    if not old_parts:
         return parts
-    frame = read_parts(spark, place, table, many)
-    days = {day: sum(part.rows for part in of_day) for day, of_day in by_day.items() if len(of_day) > 1}
-    if table in OF_JOBS:
-        frame = newest_of(frame, STORED[table]).cache()
-        days = {str(row["day"]): row["count"] for row in frame.groupBy("day").count().collect()}
-    made = put_frame(place, table, frame.repartition("day").sortWithinPartitions("day", "position"), days)
+    frame = read_parts(spark, place, table, old_parts)
+    rows_by_day = {day: sum(part.rows for part in day_parts) for day, day_parts in split_days.items()}
+    if table in VERSIONED_TABLES:
+        frame = newest_versions(frame, SCHEMAS[table]).cache()
+        rows_by_day = _count_by_day(frame)
+    new_parts = write_frame(place, table, frame.repartition("day").sortWithinPartitions("day", "position"), rows_by_day)
     frame.unpersist()
-    return [part for part in parts if part not in many] + made
+    return [part for part in parts if part not in old_parts] + new_parts
 
 
-def _swept(place: Folder, named: set[str], now: int) -> int:
-    """Remove what no commit names and nobody can be writing or reading any more."""
-    waste = [
+def _count_by_day(frame: DataFrame) -> dict[str, int]:
+    return {str(row["day"]): row["count"] for row in frame.groupBy("day").count().collect()}
+
+
+def _remove_unused(place: Folder, used: set[str], now: int) -> int:
+    """Remove old parts that no commit names; no writer and no reader can still use them. Return their number."""
+    unused = [
         path
-        for table in STORED
+        for table in SCHEMAS
         for day in place.names(table)
         if day.startswith("day=")
         for part in place.names(f"{table}/{day}")
-        if (path := f"{table}/{day}/{part}") not in named and place.age(path, now) >= WASTE_AFTER
+        if (path := f"{table}/{day}/{part}") not in used and place.age(path, now) >= UNUSED_PART_AGE
     ]
-    for path in waste:
+    for path in unused:
         place.remove(path)
-    return len(waste)
+    return len(unused)

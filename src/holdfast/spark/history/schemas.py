@@ -1,12 +1,13 @@
-"""Ledger rows and jobs as Spark sees them: the schemas of a history's stored tables, and the way into them.
+"""The schemas of a history's stored tables, and ledger rows and jobs as Arrow tables. Runs on the Spark driver.
 
-A schema only ever gains columns, at its end and nullable: files are read by name with the schema of the reader, so an
-old file has nulls in a new column, and a new file's column is not seen by an old reader.
+A schema only gains columns, at its end and nullable. Files are read by column name with the reader's schema, so an old
+file has nulls in a new column, and an old reader ignores a new column.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 
 import msgspec
 import pyarrow as pa
@@ -15,187 +16,95 @@ from holdfast.clock import DAY
 from holdfast.model.fingerprint import fingerprint, normalise
 from holdfast.model.job import JobRecord, State
 from holdfast.model.ledger import LedgerRow
+from holdfast.spark.column_schemas import INSTANT, job_fields, ledger_fields
 
-INSTANT = pa.timestamp("us", tz="UTC")
+POSITION = pa.field("position", pa.int64())
+JOB_ID = pa.field("job_id", pa.string())
+DAY_FIELD = pa.field("day", pa.date32())
 
-# As it happened: one row of the ledger. ``position`` is its place in the order of the ledger, counted from the first
-# row that this history holds; order by it, never by an instant.
-LEASES = pa.schema(
-    [
-        ("position", pa.int64()),
-        ("job_id", pa.string()),
-        ("type", pa.string()),
-        ("queue", pa.string()),
-        ("domain", pa.string()),
-        ("offset", pa.int64()),
-        ("attempt", pa.int32()),
-        ("fence", pa.int64()),
-        ("worker", pa.string()),
-        ("enqueued_at", INSTANT),
-        ("available_at", INSTANT),
-        ("reserved_at", INSTANT),
-        ("started_at", INSTANT),
-        ("ended_at", INSTANT),
-        ("ending", pa.string()),
-        ("state", pa.string()),
-        ("detail", pa.string()),
-        ("error", pa.string()),
-        ("day", pa.date32()),
-    ]
+# One row of the ledger. ``position`` is its place in the ledger's order, counted from the first row of this history:
+# order by it, never by an instant. ``day`` is the day of ``ended_at``.
+LEASES = pa.schema([POSITION, *ledger_fields(), DAY_FIELD])
+
+# A job as it was when ``position`` rows of the ledger had been read. Without payload and result: more people read a
+# history than a store, and the two are the largest columns. ``error`` is normalised, ``fingerprint`` is that of
+# ``holdfast dead groups``; both are set for dead letters only. ``day`` is the day of ``created_at``.
+_JOB_COLUMNS = (
+    *("type", "queue", "name", "priority", "domain", "offset", "idempotency_key", "attempts", "max_attempts"),
+    *("max_crashes", "created_at", "run_at", "state", "dead_at", "dead_reason"),
 )
-
-# A job as it stood when ``position`` rows of the ledger had been read. No payload and no result: a history is read by
-# more people than a store is, and they are the bulk of it.
 JOBS = pa.schema(
     [
-        ("position", pa.int64()),
-        ("job_id", pa.string()),
-        ("type", pa.string()),
-        ("queue", pa.string()),
-        ("name", pa.string()),
-        ("priority", pa.int32()),
-        ("domain", pa.string()),
-        ("offset", pa.int64()),
-        ("idempotency_key", pa.string()),
-        ("attempts", pa.int32()),
-        ("max_attempts", pa.int32()),
-        ("max_crashes", pa.int32()),
-        ("created_at", INSTANT),
-        ("run_at", INSTANT),
-        ("state", pa.string()),
-        ("dead_at", INSTANT),
-        ("dead_reason", pa.string()),
-        ("error", pa.string()),  # normalised, of a dead letter
-        ("fingerprint", pa.string()),  # the one of ``holdfast dead groups``
-        ("day", pa.date32()),  # of its creation
+        *(POSITION, JOB_ID),
+        *job_fields(*_JOB_COLUMNS),
+        pa.field("error", pa.string()),
+        pa.field("fingerprint", pa.string()),
+        DAY_FIELD,
     ]
 )
 
-# What else it takes to enqueue a job again is in ``payloads``, a folder of its own: audits and reports never read it,
-# who may is a matter of that folder's rights, and a sync can leave it out.
+# The other columns that a replay needs, in a table of their own: audits and reports never read it, its folder can have
+# stricter permissions, and a sync can leave it out. ``timeout`` is in microseconds.
 PAYLOADS = pa.schema(
     [
-        ("position", pa.int64()),
-        ("job_id", pa.string()),
-        ("payload", pa.binary()),
-        ("meta", pa.string()),
-        ("timeout", pa.int64()),  # microseconds
-        ("webhook", pa.string()),
-        ("day", pa.date32()),  # of the job's creation
+        *(POSITION, JOB_ID),
+        *job_fields("payload", "meta"),
+        pa.field("timeout", pa.int64()),
+        *job_fields("webhook"),
+        DAY_FIELD,
     ]
 )
 
-# Summaries, as ``history_health.sql`` and ``history_failures.sql`` give them.
+# Summaries: the results of ``history_health.sql`` and ``history_failures.sql``. Percentiles are in seconds.
 HEALTH = pa.schema(
     [
-        ("queue", pa.string()),
-        ("type", pa.string()),
+        *ledger_fields("queue", "type"),
         ("minute", INSTANT),
         *((name, pa.int64()) for name in ("arrivals", "leases", "acked", "retried", "failed", "released", "expired")),
         *((name, pa.int64()) for name in ("cancelled", "dead")),
-        *((f"{what}_p{share}", pa.float64()) for what in ("wait", "run") for share in (50, 95, 99)),  # seconds
-        ("day", pa.date32()),
+        *((f"{what}_p{share}", pa.float64()) for what in ("wait", "run") for share in (50, 95, 99)),
+        DAY_FIELD,
     ]
 )
 FAILURES = pa.schema(
     [
-        ("fingerprint", pa.string()),
-        ("type", pa.string()),
-        ("reason", pa.string()),
-        ("error", pa.string()),
+        *((name, pa.string()) for name in ("fingerprint", "type", "reason", "error")),
         ("dead", pa.int64()),
         ("first_at", INSTANT),
         ("last_at", INSTANT),
         ("queues", pa.list_(pa.string())),
         ("forgotten", pa.int64()),  # dead letters whose records this history no longer has
-        ("day", pa.date32()),  # of the last one
+        DAY_FIELD,  # of last_at
     ]
 )
 
-_SPARK = {
-    pa.int64(): "bigint",
-    pa.int32(): "int",
-    pa.string(): "string",
-    pa.binary(): "binary",
-    pa.float64(): "double",
-    pa.list_(pa.string()): "array<string>",
-    pa.date32(): "date",
-    INSTANT: "timestamp",
-}
-
-
 _encode = msgspec.json.Encoder().encode
-
-
-def ddl(schema: pa.Schema) -> str:
-    """The same schema in Spark's words."""
-    return ", ".join(f"`{field.name}` {_SPARK[field.type]}" for field in schema)
+_ledger_columns = attrgetter(*(field.name for field in ledger_fields()))
+_job_columns = attrgetter(*_JOB_COLUMNS)
 
 
 def leases_table(rows: Iterable[LedgerRow], *, position: int) -> pa.Table:
-    """Ledger rows in their order, the first of them at ``position``."""
+    """Return ledger rows in their order, the first of them at ``position``."""
     return _table(
-        LEASES,
-        [
-            (
-                place,
-                row.job_id,
-                row.type,
-                row.queue,
-                row.domain,
-                row.offset,
-                row.attempt,
-                row.fence,
-                row.worker,
-                row.enqueued_at,
-                row.available_at,
-                row.reserved_at,
-                row.started_at,
-                row.ended_at,
-                str(row.ending),
-                None if row.state is None else str(row.state),
-                row.detail,
-                row.error,
-                row.ended_at // DAY,
-            )
-            for place, row in enumerate(rows, position)
-        ],
+        LEASES, [(place, *_ledger_columns(row), row.ended_at // DAY) for place, row in enumerate(rows, position)]
     )
 
 
 def jobs_table(jobs: Iterable[JobRecord], *, position: int) -> pa.Table:
-    """Jobs as they stand now, when ``position`` rows of the ledger have been read."""
-    return _table(JOBS, [_job(job, position) for job in jobs])
+    """Return jobs as they are after ``position`` rows of the ledger have been read."""
+    return _table(JOBS, [_job_row(job, position) for job in jobs])
 
 
-def _job(job: JobRecord, position: int) -> tuple[object, ...]:
-    dead = job.state is State.DEAD
-    return (
-        position,
-        job.id,
-        job.type,
-        job.queue,
-        job.name,
-        job.priority,
-        job.domain,
-        job.offset,
-        job.idempotency_key,
-        job.attempts,
-        job.max_attempts,
-        job.max_crashes,
-        job.created_at,
-        job.run_at,
-        str(job.state),
-        job.dead_at,
-        job.dead_reason,
-        normalise(job.last_error) if dead else None,
-        fingerprint(type=job.type, reason=job.dead_reason, error=job.last_error) if dead else None,
-        job.created_at // DAY,
-    )
+def _job_row(job: JobRecord, position: int) -> tuple[object, ...]:
+    error = hashed = None
+    if job.state is State.DEAD:
+        error = normalise(job.last_error)
+        hashed = fingerprint(type=job.type, reason=job.dead_reason, error=job.last_error)
+    return position, job.id, *_job_columns(job), error, hashed, job.created_at // DAY
 
 
 def payloads_table(jobs: Iterable[JobRecord], *, position: int) -> pa.Table:
-    """What a record in ``jobs`` leaves out, of the same jobs."""
+    """Return the columns of the same jobs that ``jobs_table`` leaves out."""
     return _table(
         PAYLOADS,
         [

@@ -1,144 +1,113 @@
-"""A store's ledger and jobs, read piece by piece."""
+"""The ledger and the jobs of a store, read in chunks. Runs on the Spark driver, in a sync or an audit."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
-from holdfast.drivers.contract import JobFilter, JobScan, Store
+from holdfast.drivers.contract import JobFilter, Store
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
 from holdfast.model.ledger import LedgerRow
 
-PAGE = bounds.MAX_BATCH_ITEMS
-CHUNK = 200_000  # ledger rows that are held in memory at a time
-
-FIRST_PAGE = 100  # ended jobs
+PAGE_ROWS = bounds.MAX_BATCH_ITEMS
+CHUNK_ROWS = 200_000  # ledger rows that are in memory at a time
+FIRST_PAGE_JOBS = 100  # ended jobs
 
 _ENDED = JobFilter(states=(State.DONE, State.DEAD, State.CANCELLED))
-_LIVE = JobFilter(states=(State.READY, State.INFLIGHT))
+_WAITING = JobFilter(states=(State.READY, State.INFLIGHT))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Ledger rows that follow one another, and the jobs that ended in them; in the last one, those that wait."""
+    """Consecutive ledger rows, and the jobs that ended in them. The last chunk also has all waiting jobs."""
 
     rows: list[LedgerRow]
     records: list[JobRecord]
     cursor: str | None
     waiting: list[JobRecord] | None = None
-    snapshot: int | None = None  # rows of this and of earlier chunks that were read before the waiting jobs
+    snapshot: int | None = None  # rows of all chunks that were read before the waiting jobs
 
 
-def chunks(store: Store, after: str | None, *, size: int = CHUNK) -> Iterator[Chunk]:
-    """All that the ledger has behind a cursor, to its end.
+def read_chunks(store: Store, after: str | None, *, size: int = CHUNK_ROWS) -> Iterator[Chunk]:
+    """Return everything that the ledger has behind a cursor.
 
-    The waiting jobs are read when the ledger has been read to its end, and then the ledger is read to its end again:
-    so a job that ended before its turn to be looked at has its ending in these rows, and one that is neither among
-    those that wait nor ended here, though earlier rows know it, is lost.
+    The waiting jobs are read after the ledger was read to its end, and then the ledger is read to its end again. So a
+    job that ended before it could be read as waiting has its ending in these rows. A job that earlier rows know, and
+    that neither waits nor has ended in these rows, is lost.
     """
-    reader = _Reader(store, after, size)
-    yield from reader.to_the_end()
-    snapshot = reader.read
-    waiting = _waiting(store)
-    yield from reader.to_the_end()
-    yield reader.chunk(waiting, snapshot)
+    reader = _LedgerReader(store, after, size)
+    yield from reader.read_to_end()
+    snapshot = reader.rows_read
+    waiting = _read_waiting(store)
+    yield from reader.read_to_end()
+    yield reader.take_chunk(waiting, snapshot)
 
 
-class _Reader:
+class _LedgerReader:
     def __init__(self, store: Store, cursor: str | None, size: int) -> None:
-        self.read = 0
+        self.rows_read = 0
         self._store = store
         self._cursor = cursor
         self._size = size
         self._rows: list[LedgerRow] = []
 
-    def to_the_end(self) -> Iterator[Chunk]:
-        """Full chunks; what is left over is kept for the next. A page that is not full is the end, at that moment."""
+    def read_to_end(self) -> Iterator[Chunk]:
+        """Return full chunks; the remaining rows stay for the next chunk. A page that is not full is the end."""
         while True:
-            page = self._store.ledger(self._cursor, PAGE)
+            page = self._store.ledger(self._cursor, PAGE_ROWS)
             self._cursor = page.cursor
             self._rows += page.items
-            self.read += len(page.items)
+            self.rows_read += len(page.items)
             if len(self._rows) >= self._size:
-                yield self.chunk()
-            if len(page.items) < PAGE:
+                yield self.take_chunk()
+            if len(page.items) < PAGE_ROWS:
                 return
 
-    def chunk(self, waiting: list[JobRecord] | None = None, snapshot: int | None = None) -> Chunk:
-        """What is left over."""
+    def take_chunk(self, waiting: list[JobRecord] | None = None, snapshot: int | None = None) -> Chunk:
+        """Return the rows that were read and not returned yet."""
         rows, self._rows = self._rows, []
-        last = {row.job_id: row.state for row in rows}
-        records = _ended(
-            self._store, [job_id for job_id, state in last.items() if state is not None and state.has_ended]
-        )
+        states = {row.job_id: row.state for row in rows}  # the last state of each job
+        ended = [job_id for job_id, state in states.items() if state is not None and state.has_ended]
+        records = _read_ended(self._store, ended)
         return Chunk(rows=rows, records=records, cursor=self._cursor, waiting=waiting, snapshot=snapshot)
 
 
-def _ended(store: Store, wanted: Sequence[str]) -> list[JobRecord]:
-    """The records of these ids, in the order of ids; some are purged or trimmed by now.
+def _read_ended(store: Store, ids: Sequence[str]) -> list[JobRecord]:
+    """Return the ended jobs with these ids, ordered by id, without those that were purged or trimmed since.
 
-    Jobs that ended together mostly came together, and ids grow with time: so pages of ended jobs are read, as large as
-    the last one was of use, from one wanted id to the next that no page has brought.
+    Jobs that ended together were mostly enqueued together, and ids grow with time. So this reads pages of ended jobs,
+    from one wanted id to the next wanted id that no page contained. The page size follows the number of hits.
     """
-    found: list[JobRecord] = []
-    left = deque(sorted(wanted))
-    size = FIRST_PAGE
+    records: list[JobRecord] = []
+    left = deque(sorted(ids))
+    size = FIRST_PAGE_JOBS
     while left:
         first = left.popleft()
         record = store.get(first)
-        found += [] if record is None else [record]
+        records += [] if record is None else [record]
         if not left:
             break
         page = store.find(_ENDED, limit=size, after=first)
-        known = set(islice(left, size))  # a page cannot bring more of them
-        hits = [record for record in page.items if record.id in known]
-        found += hits
+        wanted = set(islice(left, size))  # a page cannot contain more of them
+        hits = [record for record in page.items if record.id in wanted]
+        records += hits
         if page.cursor is None:
             break
         while left and left[0] <= page.cursor:
             left.popleft()
-        size = min(PAGE, max(FIRST_PAGE // 10, 4 * len(hits)))
-    return found
+        size = min(PAGE_ROWS, max(FIRST_PAGE_JOBS // 10, 4 * len(hits)))
+    return records
 
 
-def _waiting(store: Store) -> list[JobRecord]:
-    found: list[JobRecord] = []
+def _read_waiting(store: Store) -> list[JobRecord]:
+    records: list[JobRecord] = []
     after: str | None = None
     while True:
-        page = store.find(_LIVE, limit=PAGE, after=after)
-        found += page.items
+        page = store.find(_WAITING, limit=PAGE_ROWS, after=after)
+        records += page.items
         after = page.cursor
         if after is None:
-            return found
-
-
-# In columns -----------------------------------------------------------------------------------------------------
-
-
-def pages(
-    store: Store, where: JobFilter, names: Sequence[str], *, limit: int, after: str | None, upto: str | None
-) -> Iterator[list[Sequence[object]]]:
-    """These fields of the jobs that a filter finds in a range of ids, in order, some columns at a time."""
-    cursor = after
-    while True:
-        columns, cursor = _page(store, where, ["id", *names], limit, cursor)
-        ids: Any = columns[0]
-        inside = len(ids) if upto is None else bisect_right(ids, upto)
-        if inside:
-            yield [column[:inside] for column in columns[1:]]
-        if cursor is None or inside < len(ids):
-            return
-
-
-def _page(
-    store: Store, where: JobFilter, names: Sequence[str], limit: int, after: str | None
-) -> tuple[Sequence[Sequence[object]], str | None]:
-    if isinstance(store, JobScan):
-        return store.job_columns(where, names, limit=limit, after=after)
-    page = store.find(where, limit=limit, after=after)
-    return [[getattr(job, name) for job in page.items] for name in names], page.cursor
+            return records

@@ -1,4 +1,4 @@
-"""What the rows of a history say, as tables for people and programs. Frames in, frames out: no files, no store."""
+"""Tables that summarise a history. Frames in, frames out: no files, no store. Runs on the Spark driver."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ from holdfast.spark.statements import query
 
 
 def jobs(leases: DataFrame, records: DataFrame, waiting: DataFrame) -> DataFrame:
-    """One row a job: what it is, where it stands, how often it ran, and of what it died."""
+    """Return one row for each job: its columns, its state, its leases, and for a dead letter the failure."""
     return query(leases.sparkSession, "history_jobs", leases=leases, records=records, waiting=waiting)
 
 
-def health(leases: DataFrame, jobs: DataFrame, stored: DataFrame, *, first: str) -> DataFrame:
-    """A row for each queue, type and minute: arrivals, endings, percentiles of waiting and running, in seconds.
+def health(leases: DataFrame, jobs: DataFrame, stored: DataFrame, *, first_day: str) -> DataFrame:
+    """Return one row for each queue, type and minute: arrivals, endings, percentiles of wait and run in seconds.
 
-    ``stored`` is the same as it was, for the days before ``first``, of which not all rows are left.
+    Of days before ``first_day`` not all rows are left: they come from ``stored``, an earlier result of this function.
     """
     parts = {"leases": leases, "jobs": jobs, "stored": stored}
-    return query(leases.sparkSession, "history_health", first=_day(first), **parts)
+    return query(leases.sparkSession, "history_health", first=_date_literal(first_day), **parts)
 
 
-def failures(jobs: DataFrame, stored: DataFrame, *, first: str) -> DataFrame:
-    """A row for each kind of failure that made dead letters, by fingerprint.
+def failures(jobs: DataFrame, stored: DataFrame, *, first_day: str) -> DataFrame:
+    """Return one row for each fingerprint of dead letters.
 
-    ``stored`` is the same as it was, for the dead letters that are forgotten. Those of before ``first`` count as such.
+    ``stored`` is an earlier result of this function: it has the dead letters whose records are forgotten. Dead letters
+    of jobs that were created before ``first_day`` count as forgotten.
     """
-    return query(jobs.sparkSession, "history_failures", first=_day(first), jobs=jobs, stored=stored)
+    return query(jobs.sparkSession, "history_failures", first=_date_literal(first_day), jobs=jobs, stored=stored)
 
 
-def _day(first: str) -> str:
-    return f"'{first or '0001-01-01'}'"
+def _date_literal(day: str) -> str:
+    return f"'{day or '0001-01-01'}'"

@@ -1,4 +1,4 @@
-"""The tables of a history as parts of its folder: written under new names, read as a commit lists them."""
+"""The tables of a history as parts in its folder. Called on the Spark driver; Spark reads and writes the files."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from uuid_utils import uuid7
 
-from holdfast.spark.history.manifest import Folder, Part
-from holdfast.spark.history.schemas import FAILURES, HEALTH, JOBS, LEASES, PAYLOADS, ddl
+from holdfast.spark.column_schemas import ddl
+from holdfast.spark.history.folder import Folder
+from holdfast.spark.history.manifest import Part
+from holdfast.spark.history.schemas import FAILURES, HEALTH, JOBS, LEASES, PAYLOADS
 
-STORED = {
+SCHEMAS = {
     "leases": LEASES,
     "jobs": JOBS,
     "payloads": PAYLOADS,
@@ -21,12 +23,12 @@ STORED = {
     "health": HEALTH,
     "failures": FAILURES,
 }
-OF_JOBS = ("jobs", "payloads")  # with versions of a job, of which the newest counts
+VERSIONED_TABLES = ("jobs", "payloads")  # several versions of a job, of which the newest is valid
 
 
 def read_parts(spark: SparkSession, folder: Folder, table: str, parts: Iterable[Part]) -> DataFrame:
-    """Rows by the names of today's columns: older files have nulls in those that they do not know."""
-    schema = ddl(STORED[table])
+    """Return the rows of these parts. Columns are matched by name: an old file has nulls in newer columns."""
+    schema = ddl(SCHEMAS[table])
     paths = [folder.at(part.path) for part in parts]
     if not paths:
         return spark.createDataFrame([], schema)
@@ -35,27 +37,27 @@ def read_parts(spark: SparkSession, folder: Folder, table: str, parts: Iterable[
 
 
 def write_rows(spark: SparkSession, folder: Folder, table: str, rows: pa.Table) -> list[Part]:
-    """New parts, a folder for each day: ``leases/day=2026-11-15/part=01a1.../*.parquet``."""
+    """Write rows as new parts, one folder for each day: ``leases/day=2026-11-15/part=01a1.../*.parquet``."""
     if not rows.num_rows:
         return []
     days = pc.value_counts(rows.column("day")).to_pylist()
     frame = spark.createDataFrame(rows).coalesce(1)
-    return put_frame(folder, table, frame, {str(each["values"]): each["counts"] for each in days})
+    return write_frame(folder, table, frame, {str(each["values"]): each["counts"] for each in days})
 
 
-def put_frame(folder: Folder, table: str, frame: DataFrame, days: dict[str, int]) -> list[Part]:
-    """The same of a frame, of which it is known how many rows each day has."""
+def write_frame(folder: Folder, table: str, frame: DataFrame, rows_by_day: dict[str, int]) -> list[Part]:
+    """Write a frame as new parts, one folder for each day. The caller has counted the rows of each day."""
     name = f"p{uuid7()}"
     named = frame.selectExpr("*", f"'{name}' AS part")
     named.write.mode("append").partitionBy("day", "part").parquet(folder.at(table))
     return [
         Part(table=table, path=f"{table}/day={day}/part={name}", day=day, rows=count)
-        for day, count in sorted(days.items())
+        for day, count in sorted(rows_by_day.items())
     ]
 
 
-def newest_of(versions: DataFrame, schema: pa.Schema) -> DataFrame:
-    """Of each job the version that was read last."""
+def newest_versions(versions: DataFrame, schema: pa.Schema) -> DataFrame:
+    """Return the version of each job that was read last."""
     columns = ", ".join(f"`{field.name}`" for field in schema)
     newest = f.expr(f"max_by(struct({columns}), position) AS newest")
     return versions.groupBy("job_id").agg(newest).selectExpr("newest.*")

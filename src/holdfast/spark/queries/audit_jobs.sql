@@ -1,6 +1,9 @@
--- Every row, judged by the earlier rows of its job: one shuffle and one sort, which all windows share.
--- A job's life begins when it is enqueued, requeued, or enqueued anew under its id after it was purged or trimmed.
-WITH seen AS (
+-- Purpose: every row of a job, checked against the earlier rows of that job. Each check is a boolean column.
+-- Input: {together}, the result of audit_rows.sql; {snapshot}, the ledger rows that were read before the waiting jobs.
+-- Shape: one shuffle by job and one sort, which all windows share.
+-- A life of a job begins when the job is enqueued or requeued, and when a new job gets the id of a job that was purged
+-- or trimmed.
+WITH neighbours AS (
   SELECT *,
          position >= 0 AS is_row,
          fence IS NOT NULL AS is_lease,
@@ -27,20 +30,20 @@ WITH seen AS (
 lives AS (
   SELECT *,
          coalesce(last_state IN ('done', 'dead', 'cancelled'), false) AS had_ended,
-         -- A requeued job keeps its enqueued_at, so another one is another job under the same id ...
-         coalesce(enqueued_at <> last_enqueued_at, false) AS is_anew,
-         -- ... which is right only if the first was gone: purged, or trimmed, which an ended job is after a day or more.
+         -- A requeued job keeps its enqueued_at: another enqueued_at is another job with the same id ...
+         coalesce(enqueued_at <> last_enqueued_at, false) AS is_new_job,
+         -- ... which is correct only if the first job was purged, or trimmed: at least a day after it ended.
          coalesce(last_ending = 'purged'
                   OR (last_state IN ('done', 'dead', 'cancelled')
-                      AND enqueued_at >= last_ended_at + INTERVAL 1 DAY), false) AS was_gone,
+                      AND enqueued_at >= last_ended_at + INTERVAL 1 DAY), false) AS was_removed,
          coalesce(ending = 'requeued' OR enqueued_at <> last_enqueued_at, false) AS opens
-    FROM seen
+    FROM neighbours
 ),
 counted AS (
   SELECT *,
          sum(run) OVER so_far AS runs_ever,
-         -- Where a domain is concerned: when this life came, and when its turn was over. A job that was cancelled
-         -- between two runs gave up its turn then; NULL is a turn that it still has.
+         -- For audit_domains.sql: when this life arrived, and when its turn in the domain ended. A job that was
+         -- cancelled between two runs ended its turn then. NULL is a turn that has not ended.
          coalesce(last_value(CASE WHEN ending = 'requeued' THEN ended_at WHEN opens THEN enqueued_at END)
                     IGNORE NULLS OVER so_far, enqueued_at) AS arrived_at,
          CASE WHEN ends THEN ended_at
@@ -48,7 +51,7 @@ counted AS (
     FROM lives
   WINDOW so_far AS (PARTITION BY spread, job_id ORDER BY position ROWS UNBOUNDED PRECEDING)
 ),
-judged AS (
+checked AS (
   SELECT *,
          is_row AND had_ended AND NOT opens AND ending <> 'purged' AS is_late,
          runs_ever - coalesce(max(CASE WHEN opens THEN runs_ever - run END) OVER so_far, 0) AS runs
@@ -73,8 +76,8 @@ SELECT job_id, position, queue, domain, offset, attempt, fence, enqueued_at, res
          WHEN 'requeued' THEN coalesce(state = 'ready', false)
          WHEN 'purged' THEN state IS NULL
          ELSE coalesce(state IN ('ready', 'dead'), false) END AS states,
-       is_anew AND NOT was_gone AS accepted_twice,
-       -- Seen before the last look at the store, without an end, and not there.
+       is_new_job AND NOT was_removed AS accepted_twice,
+       -- Known before the waiting jobs were read, not ended, and not among the waiting jobs.
        is_last AND NOT ends AND NOT in_store AND coalesce(ending <> 'purged', true)
          AND coalesce(position < {snapshot}, false) AS lost
-  FROM judged
+  FROM checked

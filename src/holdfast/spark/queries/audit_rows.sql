@@ -1,6 +1,8 @@
--- Ledger rows and records of jobs in one frame: a record stands at place -1, in front of all rows of its job, so that
--- windows over a job's rows know its record without a join. Rows are spread and sorted by a hash of their job first: ids
--- that begin with the time have the same first bytes, and Spark would compare them whole.
+-- Purpose: ledger rows and job records in one frame. A record has position -1, before all ledger rows of its job, so that
+-- windows over the rows of a job see its record without a join.
+-- Input: {leases}, ledger rows; {jobs} and {waiting}, job records.
+-- Shape: "spread" is a hash of the id, and is the first sort key. Ids begin with the time and share their first bytes, so
+-- a sort by id alone would compare whole strings.
 SELECT xxhash64(job_id) AS spread, job_id, position, queue, domain, offset, attempt, fence, enqueued_at, reserved_at, ended_at, ending, state,
        CAST(NULL AS INT) AS max_attempts, false AS waits
   FROM {leases}

@@ -1,6 +1,8 @@
--- What happened in each minute to the jobs of each queue and type: who came, how leases ended, how long jobs had waited
--- for them and had run under them, in seconds. Of days before {first} only what was stored of them is known.
-WITH came AS (
+-- Purpose: one row for each queue, type and minute: arrivals, endings of leases, and percentiles of the wait before a
+-- lease and of the run under it, in seconds.
+-- Input: {leases}, ledger rows; {jobs}, one row for each job; {stored}, the last stored result of this query; {first},
+-- the first day of which all rows are left: earlier days come from {stored}.
+WITH arrived AS (
   SELECT queue, type, date_trunc('minute', coalesce(enqueued_at, created_at)) AS minute, count(*) AS arrivals
     FROM {jobs}
    WHERE coalesce(enqueued_at, created_at) IS NOT NULL
@@ -40,7 +42,7 @@ SELECT queue, type, minute,
        wait[0] AS wait_p50, wait[1] AS wait_p95, wait[2] AS wait_p99,
        run[0] AS run_p50, run[1] AS run_p95, run[2] AS run_p99,
        date_from_unix_date(CAST(unix_micros(minute) DIV 86400000000 AS INT)) AS day
-  FROM came FULL JOIN ended USING (queue, type, minute)
+  FROM arrived FULL JOIN ended USING (queue, type, minute)
  WHERE date_from_unix_date(CAST(unix_micros(minute) DIV 86400000000 AS INT)) >= DATE {first}
  UNION ALL
 SELECT * FROM {stored} WHERE day < DATE {first}

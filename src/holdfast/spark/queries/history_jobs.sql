@@ -1,14 +1,16 @@
--- One row a job: its newest record, brought up to date by its last ledger row, whichever is newer. A job whose record
--- was gone before it could be read is here as well, with what the ledger knows of it.
+-- Purpose: one row for each job: its newest record, updated by its last ledger row if that is newer. A job whose record
+-- was removed before a sync could read it has the columns of its ledger rows only.
+-- Input: {records} and {waiting}, job records; {leases}, ledger rows.
+-- Shape: two aggregations by job and one join; max_by keeps one row of each job without a sort.
 WITH record AS (
-  SELECT job_id, max(position) AS read_at,
+  SELECT job_id, max(position) AS read_position,
          max_by(struct(type, queue, domain, offset, name, priority, idempotency_key, attempts, max_attempts,
                        max_crashes, created_at, run_at, state, dead_at, dead_reason, error, fingerprint), position) AS r
     FROM (SELECT * FROM {records} UNION ALL SELECT * FROM {waiting})
    GROUP BY job_id
 ),
-told AS (
-  SELECT job_id, max(position) AS told_at, min(enqueued_at) AS enqueued_at, min(reserved_at) AS first_reserved_at,
+ledger AS (
+  SELECT job_id, max(position) AS ended_position, min(enqueued_at) AS enqueued_at, min(reserved_at) AS first_reserved_at,
          count(fence) AS leases,
          max_by(struct(type, queue, domain, offset, attempt, state, ending, ended_at), position) AS l
     FROM {leases}
@@ -19,11 +21,11 @@ SELECT job_id,
        coalesce(r.queue, l.queue) AS queue,
        coalesce(r.domain, l.domain) AS domain,
        coalesce(r.offset, l.offset) AS offset,
-       CASE WHEN l.ending = 'purged' THEN 'purged' WHEN told_at >= read_at OR r IS NULL THEN l.state
+       CASE WHEN l.ending = 'purged' THEN 'purged' WHEN ended_position >= read_position OR r IS NULL THEN l.state
             ELSE r.state END AS state,
-       CASE WHEN told_at >= read_at OR r IS NULL THEN l.attempt ELSE r.attempts END AS attempts,
+       CASE WHEN ended_position >= read_position OR r IS NULL THEN l.attempt ELSE r.attempts END AS attempts,
        coalesce(leases, 0L) AS leases,
        r.max_attempts, r.max_crashes, r.name, r.priority, r.idempotency_key, r.created_at, r.run_at,
        enqueued_at, first_reserved_at, l.ended_at, l.ending,
        r.dead_at, r.dead_reason, r.error, r.fingerprint
-  FROM record FULL JOIN told USING (job_id)
+  FROM record FULL JOIN ledger USING (job_id)

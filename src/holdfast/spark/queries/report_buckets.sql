@@ -1,7 +1,9 @@
--- A history in equal steps of time: what came and ended in each, how long jobs waited and ran, how busy the slots were.
--- Steps are {step} microseconds long, from {start} to the one numbered {last}; those in which nothing happened are left
--- out. A job that has not run is known only by its producer's clock, which may tell any time: it is put in the nearest.
-WITH came AS (
+-- Purpose: a history in equal steps of time: arrivals, endings, wait and run percentiles, and busy slots of each step.
+-- Input: {leases}, ledger rows; {jobs}, one row for each job; {start} and {step} in microseconds; {last}, the number of
+-- the last step. Steps without any event have no row.
+-- A job that has not run has only the time of its producer's clock, which may be wrong: a time outside the history is
+-- counted in the nearest step.
+WITH arrived AS (
   SELECT greatest(0L, least({last}, (unix_micros(coalesce(enqueued_at, created_at)) - {start}) DIV {step})) AS bucket,
          count(*) AS arrivals
     FROM {jobs}
@@ -31,5 +33,5 @@ SELECT CAST(bucket AS INT) AS bucket, coalesce(arrivals, 0L) AS arrivals, coales
        coalesce(retried, 0L) AS retried, coalesce(expired, 0L) AS expired, coalesce(released, 0L) AS released,
        coalesce(dead, 0L) AS dead, coalesce(finished, 0L) AS finished, coalesce(requeued, 0L) AS requeued,
        coalesce(workers, 0L) AS workers, CAST(coalesce(busy, 0) AS DOUBLE) AS busy, wait, run
-  FROM came FULL JOIN ended USING (bucket)
+  FROM arrived FULL JOIN ended USING (bucket)
  ORDER BY bucket

@@ -1,1 +1,1 @@
-"""Enqueue ended jobs again: selection, preview, and the resumable replay."""
+"""Replays: enqueue ended jobs again, with a preview, resumable."""

@@ -1,9 +1,9 @@
-"""Jobs that were chosen are enqueued again, once each, at a rate, from where the last try of it ended.
+"""Enqueue selected jobs again: each once, at a limited rate, resumable.
 
-One process does it, the Spark driver's, in the order of the old jobs' ids: so a rate holds for the whole replay, and
-how far it has come is one id, which a row in the target's registry keeps. Spark finds the jobs and sorts them, which is
-the expensive part. Every new job has a key made of the replay's id and the old job's: what a try enqueued just before
-it died, and could not note any more, is not enqueued again.
+Spark selects and sorts the jobs, which is the expensive part. The Spark driver enqueues them, in the order of the old
+ids: so the rate applies to the whole replay, and its progress is one id, stored in the target's registry. Every new job
+has a key made of the replay's id and the old job's id: a job that was enqueued just before a crash, and not recorded in
+the progress, is not enqueued twice.
 """
 
 from __future__ import annotations
@@ -26,37 +26,44 @@ from holdfast.errors import ReplayConflict
 from holdfast.model import bounds
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS, JobRecord
 from holdfast.model.registry import Change
-from holdfast.spark.history.sync import History
-from holdfast.spark.replay.selection import TAKEN, Preview, of_history, of_store, preview, select
-from holdfast.spark.session import registered, session
+from holdfast.spark.history.reader import History
+from holdfast.spark.replay.selection import (
+    COPIED_COLUMNS,
+    Preview,
+    jobs_of_history,
+    jobs_of_store,
+    preview,
+    select,
+)
+from holdfast.spark.session import register_format, session
 from holdfast.throttle import Throttle
 from holdfast.wire.codec import JSON
 
-KIND = "replay"  # registry: how far each has come
-REMEMBERED = 366 * DAY  # that a replay has been done
-PIECE = 5_000  # jobs of one call
-SORTED = 100_000  # jobs of which this process holds one portion at a time
+KIND = "replay"  # registry kind, by replay id: a ReplayProgress
+PROGRESS_TTL = 366 * DAY  # a finished replay is not repeated within this time
+BATCH_JOBS = 5_000  # jobs of one enqueue and one write of the progress
+PORTION_JOBS = 100_000  # sorted jobs that this process holds at a time
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a replay has come, in all tries of it."""
+class ReplayProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """The progress of a replay, over all calls of ``run``."""
 
-    after: str = ""  # the last of the old ids
+    after: str = ""  # the last old id that was enqueued again
     added: int = 0
     existed: int = 0
     finished_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replayed:
-    """What a replay has done, in all tries of it."""
+class ReplayResult:
+    """What a replay has done, over all calls of ``run``."""
 
     replay_id: str
     added: int
-    existed: int  # that an earlier try had enqueued already
-    without_payload: int  # chosen, and left out
+    existed: int  # enqueued by an earlier call that could not record it
+    without_payload: int  # selected, and left out
     finished_at: int
-    before: bool = False  # it had been finished earlier, and nothing was done now
+    before: bool = False  # whether an earlier call had finished it, so that this one did nothing
 
 
 def replay(
@@ -70,19 +77,19 @@ def replay(
     replay_id: str | None = None,
     spark: SparkSession | None = None,
     on_progress: Callable[[int], None] | None = None,
-) -> Replayed:
-    """Enqueue ended jobs of a history (a folder) or of a store (its URL) again, each once, into ``to``.
+) -> ReplayResult:
+    """Enqueue ended jobs of a history (a folder) or of a store (its URL) again, each once, into the store ``to``.
 
-    ``where`` is a condition in SQL over the columns of ``jobs``; ``rate`` is jobs a second. The same replay run again
-    goes on where it ended, and does nothing once it is finished. It is the same if ``replay_id`` is, which by default
-    stands for source, condition and queue: another id makes another set of jobs.
+    ``where`` is a condition in SQL over the columns of ``jobs``; ``rate`` is in jobs per second. A call with the same
+    ``replay_id`` continues where the last one ended, and does nothing once the replay is finished. The default id is a
+    hash of source, condition, space and queue. A new id enqueues all jobs once more.
     """
-    with Replay(source, where, to=to, space=space, queue=queue, replay_id=replay_id, spark=spark) as planned:
-        return planned.run(rate=rate, on_progress=on_progress)
+    with Replay(source, where, to=to, space=space, queue=queue, replay_id=replay_id, spark=spark) as prepared:
+        return prepared.run(rate=rate, on_progress=on_progress)
 
 
 class Replay:
-    """A replay that has been planned: the jobs are chosen and kept by Spark until it is closed."""
+    """A replay whose jobs are selected. Spark caches the selection until the ``with`` block ends."""
 
     def __init__(
         self,
@@ -98,59 +105,60 @@ class Replay:
         self.id = bounds.check_name("replay_id", replay_id or _id_of(source, where, space, queue))
         self._store = to
         self._queue = None if queue is None else bounds.check_name("queue", queue)
-        self._keys = f"replay:{self.id}:"
-        jobs = _jobs(session() if spark is None else registered(spark), source, space)
-        self._chosen = select(jobs, where, not_of=self._keys).persist()
-        self.preview: Preview = preview(self._chosen)
+        self._key_prefix = f"replay:{self.id}:"
+        jobs = _read_jobs(session() if spark is None else register_format(spark), source, space)
+        self._selected = select(jobs, where, own_keys=self._key_prefix).persist()
+        self.preview: Preview = preview(self._selected)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._chosen.unpersist()
+        self._selected.unpersist()
 
     @property
-    def standing(self) -> Standing:
-        """How far it has come until now."""
-        return self._read()[0]
+    def progress(self) -> ReplayProgress:
+        """The progress that is stored now."""
+        return self._read_progress()[0]
 
-    def run(self, *, rate: float | None = None, on_progress: Callable[[int], None] | None = None) -> Replayed:
-        """Enqueue what is left. Raises ``ReplayConflict`` if somebody else does so at the same time."""
-        standing, version = self._read()
-        if standing.finished_at is not None:
-            return self._replayed(standing, before=True)
+    def run(self, *, rate: float | None = None, on_progress: Callable[[int], None] | None = None) -> ReplayResult:
+        """Enqueue the remaining jobs. Raises ``ReplayConflict`` if another process runs the same replay."""
+        progress, version = self._read_progress()
+        if progress.finished_at is not None:
+            return self._result(progress, before=True)
         throttle = Throttle(rate)
-        rows = self._left(standing.after)
-        while piece := list(islice(rows, throttle.batch_size(PIECE))):
-            throttle.wait(len(piece))
-            standing, version = self._write(self._enqueued(piece, standing), version)
+        rows = self._remaining_rows(progress.after)
+        while batch := list(islice(rows, throttle.batch_size(BATCH_JOBS))):
+            throttle.wait(len(batch))
+            progress, version = self._write_progress(self._enqueue(batch, progress), version)
             if on_progress is not None:
-                on_progress(standing.added + standing.existed)
-        done = msgspec.structs.replace(standing, finished_at=SystemClock().now())
-        self._write(done, version)
-        return self._replayed(done)
+                on_progress(progress.added + progress.existed)
+        finished = msgspec.structs.replace(progress, finished_at=SystemClock().now())
+        self._write_progress(finished, version)
+        return self._result(finished)
 
-    def _left(self, after: str) -> Iterator[Row]:
-        """What has not been enqueued, in order; of very many jobs only a portion at a time is held here."""
-        left = self._chosen.where("payload IS NOT NULL").where(self._chosen["job_id"] > after).select(*TAKEN)
-        portions = -(-self.preview.chosen // SORTED)
+    def _remaining_rows(self, after: str) -> Iterator[Row]:
+        """Return the jobs behind an id, in order. This process holds one portion of them at a time."""
+        rows = self._selected.where("payload IS NOT NULL").where(self._selected["job_id"] > after)
+        rows = rows.select(*COPIED_COLUMNS)
+        portions = -(-self.preview.chosen // PORTION_JOBS)
         if portions > 1:
-            left = left.repartitionByRange(portions, "job_id").sortWithinPartitions("job_id")
+            rows = rows.repartitionByRange(portions, "job_id").sortWithinPartitions("job_id")
         else:
-            left = left.orderBy("job_id")
-        return left.toLocalIterator()
+            rows = rows.orderBy("job_id")
+        return rows.toLocalIterator()
 
-    def _enqueued(self, rows: list[Row], standing: Standing) -> Standing:
+    def _enqueue(self, rows: list[Row], progress: ReplayProgress) -> ReplayProgress:
         now = SystemClock().now()
-        records = [self._again(row, now) for row in rows]
-        added = sum(not answer.existed for piece in batches(records) for answer in self._store.enqueue(piece))
-        return Standing(
+        records = [self._new_job(row, now) for row in rows]
+        added = sum(not answer.existed for batch in batches(records) for answer in self._store.enqueue(batch))
+        return ReplayProgress(
             after=rows[-1]["job_id"],
-            added=standing.added + added,
-            existed=standing.existed + len(rows) - added,
+            added=progress.added + added,
+            existed=progress.existed + len(rows) - added,
         )
 
-    def _again(self, row: Row, now: int) -> JobRecord:
+    def _new_job(self, row: Row, now: int) -> JobRecord:
         return JobRecord(
             id=str(uuid7()),
             type=row["type"],
@@ -161,57 +169,55 @@ class Replay:
             created_at=now,
             max_attempts=row["max_attempts"] or DEFAULT_MAX_ATTEMPTS,
             max_crashes=row["max_crashes"],
-            idempotency_key=_key(self._keys, row["job_id"]),
+            idempotency_key=_key(self._key_prefix, row["job_id"]),
             domain=row["domain"],
             name=row["name"],
             meta=cast("dict[str, object]", JSON.decode(row["meta"].encode(), field="meta")) if row["meta"] else {},
             webhook=row["webhook"],
         )
 
-    def _replayed(self, standing: Standing, *, before: bool = False) -> Replayed:
-        assert standing.finished_at is not None
-        return Replayed(
+    def _result(self, progress: ReplayProgress, *, before: bool = False) -> ReplayResult:
+        assert progress.finished_at is not None
+        return ReplayResult(
             replay_id=self.id,
-            added=standing.added,
-            existed=standing.existed,
+            added=progress.added,
+            existed=progress.existed,
             without_payload=self.preview.without_payload,
-            finished_at=standing.finished_at,
+            finished_at=progress.finished_at,
             before=before,
         )
 
-    # How far it has come ----------------------------------------------------------------------------------------
-
-    def _read(self) -> tuple[Standing, int]:
+    def _read_progress(self) -> tuple[ReplayProgress, int]:
         [entry] = self._store.read(KIND, [self.id])
         if entry is None or entry.value is None:
-            return Standing(), 0
-        return msgspec.json.decode(entry.value, type=Standing), entry.version
+            return ReplayProgress(), 0
+        return msgspec.json.decode(entry.value, type=ReplayProgress), entry.version
 
-    def _write(self, standing: Standing, version: int) -> tuple[Standing, int]:
-        """Only if nobody else has: whoever is slower of two stops here, and has enqueued nothing twice."""
-        value = msgspec.json.encode(standing)
-        [entry] = self._store.write([Change(kind=KIND, key=self.id, value=value, version=version, ttl=REMEMBERED)])
+    def _write_progress(self, progress: ReplayProgress, version: int) -> tuple[ReplayProgress, int]:
+        """Compare and set: of two processes that run the same replay, the slower one raises ``ReplayConflict``."""
+        value = msgspec.json.encode(progress)
+        [entry] = self._store.write([Change(kind=KIND, key=self.id, value=value, version=version, ttl=PROGRESS_TTL)])
         if entry is None:
             raise ReplayConflict(self.id)
-        return standing, entry.version
+        return progress, entry.version
 
 
-def _jobs(spark: SparkSession, source: str, space: str) -> DataFrame:
+def _read_jobs(spark: SparkSession, source: str, space: str) -> DataFrame:
     if is_store(source):
         reader = spark.read.format("holdfast").option("url", source).option("space", space)
-        return of_store(reader.load("jobs"))
+        return jobs_of_store(reader.load("jobs"))
     history = History(spark, source)
-    return of_history(history.jobs, history.payloads)
+    return jobs_of_history(history.jobs, history.payloads)
 
 
 def _id_of(source: str, where: str, space: str, queue: str | None) -> str:
-    told = msgspec.json.encode([source, where, space, queue])
-    return f"r-{hashlib.blake2b(told, digest_size=6).hexdigest()}"
+    content = msgspec.json.encode([source, where, space, queue])
+    return f"r-{hashlib.blake2b(content, digest_size=6).hexdigest()}"
 
 
-def _key(begins: str, job_id: str) -> str:
-    """Of the replay and the old job; two names of the greatest length are a little too long for a key."""
-    key = f"{begins}{job_id}"
+def _key(prefix: str, job_id: str) -> str:
+    """Return the key of the new job. Two names of maximal length are too long for a key: then the old id is hashed."""
+    key = f"{prefix}{job_id}"
     if len(key) <= bounds.MAX_TEXT_BYTES:
         return key
-    return f"{begins}{hashlib.blake2b(job_id.encode(), digest_size=32).hexdigest()}"
+    return f"{prefix}{hashlib.blake2b(job_id.encode(), digest_size=32).hexdigest()}"

@@ -1,4 +1,4 @@
-"""Which jobs are enqueued again: frames in, frames out. What is done with them is in ``resend.py``."""
+"""Which jobs a replay selects. Frames in, frames out; ``replay.py`` enqueues them. Runs on the Spark driver."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pyspark.sql import functions as f
 
 from holdfast.errors import InvalidInput
 
-MOST_WHERE = 10_000  # characters of a condition
-EXAMPLES = 5
-SHOWN = 80  # characters of an example's payload
+MAX_CONDITION_LENGTH = 10_000  # characters
+EXAMPLE_COUNT = 5
+EXAMPLE_PAYLOAD_LENGTH = 80  # characters
 
-# What a new job takes from the old one. No ``offset``: the place that it names in its domain was used up.
-TAKEN = (
+# The columns that a new job copies from the old one. Not ``offset``: the old job has used this offset of its domain.
+COPIED_COLUMNS = (
     *("job_id", "type", "queue", "payload", "priority", "timeout", "max_attempts", "max_crashes"),
     *("domain", "name", "meta", "webhook"),
 )
@@ -24,7 +24,7 @@ TAKEN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Chosen jobs that have this in common."""
+    """Selected jobs with the same queue, type and state."""
 
     queue: str
     type: str
@@ -35,12 +35,12 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """One of them."""
+    """One selected job."""
 
     job_id: str
     type: str
     state: str
-    payload: str | None  # its beginning
+    payload: str | None  # the beginning of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,55 +52,55 @@ class Preview:
 
     @property
     def chosen(self) -> int:
-        """How many jobs fit the condition and have ended."""
+        """The number of ended jobs that match the condition."""
         return sum(group.count for group in self.groups)
 
     @property
     def without_payload(self) -> int:
-        """How many of them cannot be enqueued again, because nobody knows any more with what."""
+        """The number of selected jobs that cannot be enqueued again, because their payload was not kept."""
         return sum(group.without_payload for group in self.groups)
 
 
-def of_history(jobs: DataFrame, payloads: DataFrame) -> DataFrame:
-    """The jobs of a history with what they were enqueued with; null where it was not kept."""
+def jobs_of_history(jobs: DataFrame, payloads: DataFrame) -> DataFrame:
+    """Return the jobs of a history with their payloads; null where the payload was not kept."""
     return jobs.join(payloads.drop("position", "day"), "job_id", "left")
 
 
-def of_store(jobs: DataFrame) -> DataFrame:
-    """The jobs of a store, under the names that they have in a history."""
-    micros = f.expr("unix_micros(timestamp_micros(0) + timeout)")  # SQL divides no interval by another
+def jobs_of_store(jobs: DataFrame) -> DataFrame:
+    """Return the jobs of a store with the column names of a history."""
+    micros = f.expr("unix_micros(timestamp_micros(0) + timeout)")  # SQL cannot divide an interval by an interval
     return jobs.withColumnsRenamed({"id": "job_id", "last_error": "error"}).withColumn("timeout", micros)
 
 
-def select(jobs: DataFrame, where: str, *, not_of: str) -> DataFrame:
-    """The jobs that fit a condition and have ended: others are going to run anyway.
+def select(jobs: DataFrame, where: str, *, own_keys: str) -> DataFrame:
+    """Return the jobs that match a condition and have ended: all other jobs will run anyway.
 
-    ``not_of`` is the beginning of the keys that this very replay gives: what it has enqueued itself, it does not take
-    for more to do. Raises ``InvalidInput`` with the columns that there are.
+    ``own_keys`` is the prefix of the keys that this replay gives: it does not select jobs that it has enqueued itself.
+    Raises ``InvalidInput``, which names the columns, for a condition that Spark refuses.
     """
-    if len(where) > MOST_WHERE:
-        raise InvalidInput("where", wanted=f"at most {MOST_WHERE} characters", got=f"{len(where)}")
+    if len(where) > MAX_CONDITION_LENGTH:
+        raise InvalidInput("where", wanted=f"at most {MAX_CONDITION_LENGTH} characters", got=f"{len(where)}")
     try:
-        chosen = jobs.where(where)
-        chosen.schema  # noqa: B018 - Spark Connect looks at a condition only now
+        selected = jobs.where(where)
+        selected.schema  # noqa: B018 - Spark Connect analyses a condition only here
     except AnalysisException as error:
         wanted = f"a condition in SQL over {', '.join(jobs.columns)}"
         raise InvalidInput("where", wanted=wanted, got=f"{where}: {_first_line(error)}") from error
-    own = chosen["idempotency_key"].startswith(not_of)
-    return chosen.where(~chosen["state"].isin("ready", "inflight")).where(own.isNull() | ~own)
+    is_own = selected["idempotency_key"].startswith(own_keys)
+    return selected.where(~selected["state"].isin("ready", "inflight")).where(is_own.isNull() | ~is_own)
 
 
 def _first_line(error: AnalysisException) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), "Spark does not understand it").strip()
+    return next((line for line in str(error).splitlines() if line.strip()), "Spark cannot parse it").strip()
 
 
-def preview(chosen: DataFrame) -> Preview:
-    """Counted by queue, type and state, with some of them to look at."""
+def preview(selected: DataFrame) -> Preview:
+    """Count the jobs by queue, type and state, and return some examples."""
     counts = f.count("*").alias("count"), f.count_if(f.col("payload").isNull()).alias("without_payload")
-    groups = chosen.groupBy("queue", "type", "state").agg(*counts).orderBy("count", ascending=False)
-    shown = chosen.orderBy("job_id").limit(EXAMPLES)
-    begins = f"left(CAST(payload AS STRING), {SHOWN}) AS payload"
+    groups = selected.groupBy("queue", "type", "state").agg(*counts).orderBy("count", ascending=False)
+    examples = selected.orderBy("job_id").limit(EXAMPLE_COUNT)
+    payload = f"left(CAST(payload AS STRING), {EXAMPLE_PAYLOAD_LENGTH}) AS payload"
     return Preview(
         groups=[Group(**row.asDict()) for row in groups.collect()],
-        examples=[Example(**row.asDict()) for row in shown.selectExpr("job_id", "type", "state", begins).collect()],
+        examples=[Example(**row.asDict()) for row in examples.selectExpr("job_id", "type", "state", payload).collect()],
     )

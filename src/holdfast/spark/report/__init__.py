@@ -1,1 +1,1 @@
-"""A history as one HTML page or one picture."""
+"""The report of a history: one HTML page, or one picture."""

@@ -1,4 +1,4 @@
-"""Plots as small SVG, written by hand: they need no script and no network, and take their colours from the page."""
+"""Plots as SVG. They need no script and no network, and take their colours from the page's style sheet."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ from html import escape
 
 WIDTH, HEIGHT = 560, 220
 LEFT, RIGHT, TOP, BOTTOM = 52, 10, 12, 26
-LINES = 4  # across a plot, at the most
+MAX_GRID_LINES = 4
+TIME_LABELS = 5  # on the horizontal axis
 
 Number = float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """A line, an area or bars; ``colour`` is the number of one of the page's colours. None is a gap."""
+    """A line, an area or bars. ``colour`` is the number of a colour of the style sheet. The value None is a gap."""
 
     name: str
     colour: int
     values: Sequence[Number]
-    shape: str = "line"  # or "area", or "bar": bars are stacked
+    shape: str = "line"  # or "area" or "bar"; bars are stacked
 
 
 def plot(
     series: Sequence[Series],
     *,
     labels: Sequence[str],
-    written: Callable[[float], str],
+    format_value: Callable[[float], str],
     units: Sequence[float] = (),
 ) -> str:
-    """One plot: ``labels`` say what each step is, ``written`` how a value is, in the largest of ``units`` that fits."""
+    """Return one plot. ``labels`` name the steps. The axis uses the largest of ``units`` that fits the values."""
     steps = max(len(labels), 1)
     highest = _highest(series)
     unit = max((unit for unit in units if 2 * unit <= highest), default=1.0)
@@ -39,17 +40,17 @@ def plot(
     scale = _Scale(steps, ticks[-1])
     parts = [
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">',
-        *_grid(ticks, scale, written),
+        *_grid(ticks, scale, format_value),
         *_times(labels, scale),
         *_shapes(series, scale),
-        *_hints(series, labels, scale, written),
+        *_hints(series, labels, scale, format_value),
         "</svg>",
     ]
     return "".join(parts)
 
 
 def legend(series: Sequence[Series]) -> str:
-    """Which colour is what."""
+    """Return the names of the series with their colours."""
     keys = (f'<span class="key"><i class="b{each.colour}"></i>{escape(each.name)}</span>' for each in series)
     return f'<p class="legend">{"".join(keys)}</p>'
 
@@ -77,29 +78,31 @@ def _highest(series: Sequence[Series]) -> float:
 
 
 def _ticks(highest: float) -> list[float]:
-    """Round values from zero to the first one that is not below the highest."""
+    """Return round values from zero to the first one that is not below the highest."""
     if highest <= 0:
         return [0.0, 1.0]
-    rough = highest / LINES
+    rough = highest / MAX_GRID_LINES
     power = 10 ** math.floor(math.log10(rough))
     step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough * 0.999)
     return [step * count for count in range(math.ceil(highest / step - 1e-9) + 1)]
 
 
-def _grid(ticks: Sequence[float], scale: _Scale, written: Callable[[float], str]) -> Iterator[str]:
+def _grid(ticks: Sequence[float], scale: _Scale, format_value: Callable[[float], str]) -> Iterator[str]:
     for tick in ticks:
         y = scale.y(tick)
         kind = "grid" if tick else "axis"
         yield f'<line class="{kind}" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        yield f'<text class="tick" x="{LEFT - 6}" y="{y + 3.5:.1f}" text-anchor="end">{escape(written(tick))}</text>'
+        label = escape(format_value(tick))
+        yield f'<text class="tick" x="{LEFT - 6}" y="{y + 3.5:.1f}" text-anchor="end">{label}</text>'
 
 
 def _times(labels: Sequence[str], scale: _Scale) -> Iterator[str]:
-    shown = 5
-    for place in sorted({round(number * (len(labels) - 1) / (shown - 1)) for number in range(shown)} if labels else ()):
-        anchor = "start" if place == 0 else "end" if place == len(labels) - 1 else "middle"
-        x = scale.x(place + (0 if anchor == "start" else 1 if anchor == "end" else 0.5))
-        yield f'<text class="tick" x="{x:.1f}" y="{HEIGHT - 8}" text-anchor="{anchor}">{escape(labels[place])}</text>'
+    last = len(labels) - 1
+    steps = {round(number * last / (TIME_LABELS - 1)) for number in range(TIME_LABELS)} if labels else set()
+    for step in sorted(steps):
+        anchor = "start" if step == 0 else "end" if step == last else "middle"
+        x = scale.x(step + (0 if anchor == "start" else 1 if anchor == "end" else 0.5))
+        yield f'<text class="tick" x="{x:.1f}" y="{HEIGHT - 8}" text-anchor="{anchor}">{escape(labels[step])}</text>'
 
 
 def _shapes(series: Sequence[Series], scale: _Scale) -> Iterator[str]:
@@ -125,7 +128,7 @@ def _bars(each: Series, scale: _Scale, below: list[float]) -> Iterator[str]:
 
 
 def _runs(values: Sequence[Number]) -> Iterator[list[tuple[int, float]]]:
-    """Stretches without a gap."""
+    """Return the parts of a series without a gap, as (step, value)."""
     run: list[tuple[int, float]] = []
     for step, value in enumerate(values):
         if value is not None:
@@ -141,22 +144,22 @@ def _line(each: Series, run: list[tuple[int, float]], scale: _Scale) -> str:
     points = [(scale.x(step + 0.5), scale.y(value)) for step, value in run]
     if len(points) == 1:
         return f'<circle class="f{each.colour}" cx="{points[0][0]:.1f}" cy="{points[0][1]:.1f}" r="2"/>'
-    drawn = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    line = f'<polyline class="s{each.colour}" points="{drawn}"/>'
+    polyline = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    line = f'<polyline class="s{each.colour}" points="{polyline}"/>'
     if each.shape != "area":
         return line
     ends = f"{points[-1][0]:.1f},{scale.y(0):.1f} {points[0][0]:.1f},{scale.y(0):.1f}"
-    return f'<polygon class="f{each.colour} area" points="{drawn} {ends}"/>{line}'
+    return f'<polygon class="f{each.colour} area" points="{polyline} {ends}"/>{line}'
 
 
 def _hints(
-    series: Sequence[Series], labels: Sequence[str], scale: _Scale, written: Callable[[float], str]
+    series: Sequence[Series], labels: Sequence[str], scale: _Scale, format_value: Callable[[float], str]
 ) -> Iterator[str]:
-    """What a pointer that rests on a step is told."""
+    """Return a tooltip for each step."""
     for step, label in enumerate(labels):
-        told = [f"{each.name}: {written(value)}" for each in series if (value := each.values[step]) is not None]
-        if told:
-            text = escape("\n".join([label, *told]))
+        lines = [f"{each.name}: {format_value(value)}" for each in series if (value := each.values[step]) is not None]
+        if lines:
+            text = escape("\n".join([label, *lines]))
             yield (
                 f'<rect class="hint" x="{scale.x(step):.1f}" y="{TOP}" width="{scale.pitch:.1f}" '
                 f'height="{HEIGHT - TOP - BOTTOM}"><title>{text}</title></rect>'

@@ -3,7 +3,7 @@
     with SparkCluster(workers=2) as cluster:
         spark = holdfast.spark.session(cluster.master)
 
-Executors are processes of their own, as on any cluster, so they can be killed: that is what it is for.
+Executors are separate processes, as on any cluster, so tests can kill them.
 """
 
 from __future__ import annotations
@@ -31,55 +31,55 @@ DAEMON = "pyspark.daemon"
 
 
 class SparkCluster:
-    """A master and workers. All ended by process id, and the folder removed, when the context is left."""
+    """A master and workers. The end of the ``with`` block stops them by process id, and removes their folder."""
 
     def __init__(self, *, workers: int = 2, cores: int = 1, memory: str = "1g") -> None:
         self._workers = workers
         self._cores = cores
         self._memory = memory
-        self._page = free_port()
+        self._web_port = free_port()
         self._processes: list[SparkProcess] = []
         self.folder = Path(tempfile.mkdtemp(prefix="holdfast-spark-"))
         self.master = f"spark://{LOOPBACK}:{free_port()}"
 
     def start(self) -> Self:
-        """Start it, and wait until every worker is known to the master."""
+        """Start the processes, and wait until every worker is registered at the master."""
         try:
-            master = self._start("master", "master.Master", self._page, "--port", self.master.rpartition(":")[2])
+            master = self._start("master", "master.Master", self._web_port, "--port", self.master.rpartition(":")[2])
             master.wait_until(lambda: self.state() is not None)
             sizes = ("--cores", str(self._cores), "--memory", self._memory, "--work-dir", str(self.folder / "work"))
             for number in range(self._workers):
-                # A host name of its own: Spark starts no speculative copy on the host of the original.
+                # Each worker has its own host name: Spark starts no speculative copy on the host of the original.
                 self._start(f"worker-{number}", "worker.Worker", 0, *sizes, self.master, host=f"127.0.0.{number + 1}")
-            self._processes[-1].wait_until(self._complete)
+            self._processes[-1].wait_until(self._has_all_workers)
         except BaseException:
             self.close()
             raise
         return self
 
     def state(self) -> dict[str, Any] | None:
-        """What the master says of its workers and applications; None while it does not answer."""
+        """Return the master's state of workers and applications as JSON; None while the master does not answer."""
         try:
-            with urllib.request.urlopen(f"http://{LOOPBACK}:{self._page}/json/", timeout=5) as answer:
-                found: dict[str, Any] = json.load(answer)
-                return found
+            with urllib.request.urlopen(f"http://{LOOPBACK}:{self._web_port}/json/", timeout=5) as answer:
+                state: dict[str, Any] = json.load(answer)
+                return state
         except (urllib.error.URLError, OSError, ValueError):
             return None
 
     def executors(self) -> list[int]:
-        """The process ids of the executors that run now."""
+        """Return the process ids of the running executors."""
         workers = (process.pid for process in self._processes if process.name != "master")
         return [pid for worker in workers for pid in children(worker) if EXECUTOR in command_of(pid)]
 
     def python_workers(self) -> list[int]:
-        """The process ids of the Python processes that run Spark tasks, or wait for the next one."""
+        """Return the process ids of the Python workers, which run Spark tasks or wait for the next one."""
         daemons = (pid for executor in self.executors() for pid in children(executor) if DAEMON in command_of(pid))
         return [pid for daemon in daemons for pid in children(daemon)]
 
     def close(self) -> None:
-        """End all of it. Workers end their executors first, so they go before the master."""
+        """Stop all processes. Workers stop their executors, so workers are stopped before the master."""
         for process in reversed(self._processes):
-            process.end()
+            process.stop()
         self._processes.clear()
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -89,13 +89,13 @@ class SparkCluster:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _start(self, name: str, program: str, page: int, *arguments: str, host: str = LOOPBACK) -> SparkProcess:
-        command = [f"{PACKAGE}.{program}", "--host", host, "--webui-port", str(page), *arguments]
-        options = f"{LEAN} -Dspark.master.rest.enabled=false"  # a second port that nobody here needs
+    def _start(self, name: str, program: str, web_port: int, *arguments: str, host: str = LOOPBACK) -> SparkProcess:
+        command = [f"{PACKAGE}.{program}", "--host", host, "--webui-port", str(web_port), *arguments]
+        options = f"{LEAN} -Dspark.master.rest.enabled=false"  # a second port that the tests do not use
         environment = {"SPARK_LOCAL_IP": host, "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": options}
         self._processes.append(SparkProcess(name, self.folder, command, environment))
         return self._processes[-1]
 
-    def _complete(self) -> bool:
+    def _has_all_workers(self) -> bool:
         state = self.state()
         return state is not None and state["aliveworkers"] == self._workers

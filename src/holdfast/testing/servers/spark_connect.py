@@ -20,7 +20,7 @@ SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
 class ConnectServer:
-    """One server, which runs Spark tasks itself unless it is given the master of a cluster. Ended by process id."""
+    """One server. It runs Spark tasks itself unless ``master`` is a cluster. Stopped by process id."""
 
     def __init__(self, *, master: str = "local[2,4]", conf: Mapping[str, str] | None = None) -> None:
         self._port = free_port()
@@ -40,7 +40,7 @@ class ConnectServer:
         self.url = f"sc://{LOOPBACK}:{self._port}"
 
     def start(self) -> Self:
-        """Start it, and wait until it takes clients."""
+        """Start the server, and wait until it accepts clients."""
         settings = [part for key, value in self._conf.items() for part in ("--conf", f"{key}={value}")]
         command = [SUBMIT, "--class", SERVER, "--master", self._master, *settings, "spark-internal"]
         try:
@@ -52,9 +52,9 @@ class ConnectServer:
         return self
 
     def close(self) -> None:
-        """End it."""
+        """Stop the server, and remove its folder."""
         if self._process is not None:
-            self._process.end()
+            self._process.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self) -> Self:

@@ -1,6 +1,6 @@
-"""One program of Spark, such as a master: a process of its own from the installed pyspark, ended by its process id.
+"""One program of Spark, such as a master: a separate process from the installed pyspark, stopped by its process id.
 
-pyspark is not imported, only found: its jars and its launcher are all that is needed.
+pyspark is located and not imported: only its jars and its launcher are used.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from pathlib import Path
 
 from holdfast.clock import monotonic
 
-START_WITHIN = 90.0  # seconds, on a machine that does much else
-STOP_WITHIN = 15.0
-LOG_SHOWN = 4000  # characters of a log that an error repeats
+START_TIMEOUT_SECONDS = 90.0  # on a loaded machine
+STOP_TIMEOUT_SECONDS = 15.0
+MAX_LOG_LENGTH = 4000  # characters of a log in an error message
 LOOPBACK = "127.0.0.1"
 
-# The simplest compiler and collector: these processes live for seconds, and share two cores with what they serve.
+# Only the fast compiler and the serial collector: these processes live for seconds and share few cores with the tests.
 LEAN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class SparkMissing(RuntimeError):
-    """There is no Spark to start, or it did not start; the message says why."""
+    """Spark is not installed, or did not start; the message says why."""
 
 
 class SparkProcess:
-    """``spark-class MAIN ARGUMENTS``, in a folder that is given to it. Its log is ``<name>.log`` there."""
+    """``spark-class MAIN ARGUMENTS`` with a working folder. The log is ``<name>.log`` in that folder."""
 
     def __init__(self, name: str, folder: Path, command: list[str], environment: Mapping[str, str]) -> None:
         self.name = name
@@ -43,46 +43,46 @@ class SparkProcess:
                 stderr=log,
                 cwd=folder,
                 env={**_environment(folder), **environment},
-                start_new_session=True,  # an interrupt of the terminal is for the tests, which stop it in order
+                start_new_session=True,  # Ctrl-C reaches the tests only, which stop this process
             )
 
     @property
     def pid(self) -> int:
-        """Of the JVM: the launcher becomes it."""
+        """The process id of the JVM: the launcher replaces itself by it."""
         return self._process.pid
 
     def wait_until(self, ready: Callable[[], bool]) -> None:
-        """Wait for it to be ready. Raises ``SparkMissing``, with the end of the log, if it ends or takes too long."""
-        deadline = monotonic() + START_WITHIN
+        """Wait until ``ready`` is true. Raises ``SparkMissing`` with the end of the log on exit or timeout."""
+        deadline = monotonic() + START_TIMEOUT_SECONDS
         while not ready():
             if self._process.poll() is not None or monotonic() > deadline:
                 raise SparkMissing(f"Spark's {self.name} did not start; its log ends:\n{self._log_end()}")
             time.sleep(0.05)
 
-    def end(self) -> None:
-        """Ask it to go, which takes its own children along; after some patience, kill it."""
+    def stop(self) -> None:
+        """Send SIGTERM, on which Spark stops its children; kill the process after a timeout."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         try:
-            self._process.wait(STOP_WITHIN)
+            self._process.wait(STOP_TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
 
     def _log_end(self) -> str:
-        return self.log.read_text(encoding="utf-8", errors="replace")[-LOG_SHOWN:]
+        return self.log.read_text(encoding="utf-8", errors="replace")[-MAX_LOG_LENGTH:]
 
 
 def spark_home() -> Path:
-    """The folder of the installed pyspark, which is a whole Spark."""
-    found = importlib.util.find_spec("pyspark")
-    if found is None or found.origin is None:
+    """Return the folder of the installed pyspark, which contains a complete Spark."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
         raise SparkMissing("no Spark to test with: pip install 'holdfast[spark-local]'")
-    return Path(found.origin).parent
+    return Path(spec.origin).parent
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         port: int = probe.getsockname()[1]
@@ -90,25 +90,25 @@ def free_port() -> int:
 
 
 def listens(port: int) -> bool:
-    """Whether somebody listens on it."""
+    """Whether a process listens on a port."""
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex((LOOPBACK, port)) == 0
 
 
 def children(pid: int) -> list[int]:
-    """The processes that any thread of a process has started; none if it is gone."""
-    found: list[int] = []
+    """Return the children of all threads of a process; an empty list if the process has exited."""
+    pids: list[int] = []
     for file in Path("/proc", str(pid), "task").glob("*/children"):
         try:
-            found += map(int, file.read_text(encoding="ascii").split())
+            pids += map(int, file.read_text(encoding="ascii").split())
         except OSError:
-            continue  # a thread that has ended meanwhile
-    return found
+            continue  # the thread has ended
+    return pids
 
 
 def command_of(pid: int) -> str:
-    """What a process runs; empty if it is gone."""
+    """Return the command line of a process; an empty text if the process has exited."""
     try:
         return Path("/proc", str(pid), "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
@@ -116,18 +116,18 @@ def command_of(pid: int) -> str:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    from holdfast.spark.java import java_home  # noqa: PLC0415 - imports pyspark, which may not be there
+    from holdfast.spark.java import java_home  # noqa: PLC0415 - imports pyspark, which may be missing
 
-    made = {
+    environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_", "HOLDFAST_"))
     }
     home = java_home()
     if home is not None:
-        made["JAVA_HOME"] = home
+        environment["JAVA_HOME"] = home
     return {
-        **made,
+        **environment,
         "SPARK_HOME": str(spark_home()),
-        "SPARK_CONF_DIR": str(folder),  # no settings of this machine
+        "SPARK_CONF_DIR": str(folder),  # ignores the settings of this machine
         "SPARK_LOCAL_IP": LOOPBACK,
         "SPARK_LOCAL_DIRS": str(folder / "local"),
         "TMPDIR": str(folder),

@@ -1,0 +1,61 @@
+"""What the Spark driver and the slots of one run exchange: the specification of the run, and registry entries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from holdfast.clock import DAY
+from holdfast.drivers.contract import Store
+from holdfast.model.registry import Change, Entry
+from holdfast.worker.catalogue import Catalogue
+from holdfast.worker.options import WorkerOptions
+
+# Registry kinds. A slot's name is run/stage/slot/attempt.
+SLOT_STATUS_KIND = "spark.slot"  # by slot name: a SlotStatus
+SLOT_ATTEMPT_KIND = "spark.try"  # by slot name: this attempt of a slot has started
+RUN_KIND = "spark.run"  # by run: a command for all slots
+STOP = b"stop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSpec:
+    """What every slot of a run needs. Pickled into the closure of the Spark task, which no page and no log shows."""
+
+    run: str
+    url: str
+    space: str
+    catalogue: Catalogue
+    options: WorkerOptions
+    stop_after: float | None = None  # seconds
+    ledger_start: str | None = None  # cursor: where the ledger ended when the run began
+    reports_attempts: bool = True  # whether slots return one row for each attempt
+
+    def __repr__(self) -> str:
+        return f"RunSpec(run={self.run!r})"  # the URL may contain a password
+
+
+class SlotStatus(msgspec.Struct, frozen=True):
+    """What a slot reports about itself, twice a second."""
+
+    settled: dict[str, int]  # attempts by status
+    alive: bool = True
+    held: int = 0  # jobs that the slot has reserved and not yet settled
+    executor: str = ""  # host:pid
+
+    @classmethod
+    def of(cls, entry: Entry) -> SlotStatus:
+        """Decode the registry entry of a slot."""
+        return msgspec.json.decode(entry.value or b"{}", type=cls)
+
+
+def send_stop(store: Store, run: str) -> None:
+    """Command all slots of a run to reserve nothing more and to release what they hold."""
+    store.write([Change(kind=RUN_KIND, key=run, value=STOP, ttl=DAY)])
+
+
+def is_stopped(store: Store, run: str) -> bool:
+    """Whether the slots of a run have been commanded to stop."""
+    [entry] = store.read(RUN_KIND, [run])
+    return entry is not None and entry.value == STOP

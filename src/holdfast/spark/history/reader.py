@@ -1,0 +1,80 @@
+"""Read a history: its tables as frames, its audit, its report. Runs on the Spark driver."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+
+from holdfast.spark.history import summaries
+from holdfast.spark.history.audit import Certificate, audit
+from holdfast.spark.history.folder import Folder
+from holdfast.spark.history.manifest import newest
+from holdfast.spark.history.schemas import PAYLOADS
+from holdfast.spark.history.tables import newest_versions, read_parts
+from holdfast.spark.report.figures import Figures, collect_figures
+from holdfast.spark.report.page import page
+from holdfast.spark.report.picture import picture
+
+
+class History:
+    """A history as of its newest commit when the object is made. Later commits do not change it."""
+
+    def __init__(self, spark: SparkSession, folder: str) -> None:
+        self._spark = spark
+        self._folder = Folder(spark, folder)
+        self.commit = newest(self._folder)
+
+    def stored(self, table: str) -> DataFrame:
+        """Return a table as it is stored: ``jobs`` and ``payloads`` may have several versions of a job."""
+        return read_parts(self._spark, self._folder, table, self.commit.of(table))
+
+    @property
+    def leases(self) -> DataFrame:
+        """Every row of the ledger."""
+        return self.stored("leases")
+
+    @property
+    def jobs(self) -> DataFrame:
+        """One row for each job."""
+        return summaries.jobs(self.leases, self.stored("jobs"), self.stored("waiting"))
+
+    @property
+    def payloads(self) -> DataFrame:
+        """The columns of a job that ``jobs`` leaves out. A sync can leave them out for some jobs."""
+        return newest_versions(self.stored("payloads"), PAYLOADS)
+
+    @property
+    def health(self) -> DataFrame:
+        """One row for each queue, type and minute."""
+        stored, first_day = self.stored("health"), self.commit.complete_from
+        return summaries.health(self.leases, self.jobs, stored, first_day=first_day)
+
+    @property
+    def failures(self) -> DataFrame:
+        """Dead letters by fingerprint."""
+        return self.failures_from(self.commit.complete_from)
+
+    def failures_from(self, first_day: str) -> DataFrame:
+        """Return ``failures`` for a compaction that will forget the jobs that were created before ``first_day``."""
+        return summaries.failures(self.jobs, self.stored("failures"), first_day=first_day)
+
+    def audit(self) -> Certificate:
+        """Check the laws on the whole history."""
+        return audit(self.leases, self.stored("jobs"), self.stored("waiting"), snapshot=self.commit.snapshot)
+
+    def page(self, title: str) -> tuple[str, Certificate]:
+        """Return the report as an HTML page, and the certificate that it shows."""
+        figures = self._figures()
+        return page(figures, title=title), figures.certificate
+
+    def figure(self, title: str) -> tuple[bytes, Certificate]:
+        """Return the report as a picture in PNG, and the certificate that it shows."""
+        figures = self._figures()
+        return picture(self._spark, figures, title=title), figures.certificate
+
+    def _figures(self) -> Figures:
+        jobs = self.jobs.cache()
+        try:
+            failures = summaries.failures(jobs, self.stored("failures"), first_day=self.commit.complete_from)
+            return collect_figures(self.leases, jobs, failures, self.audit())
+        finally:
+            jobs.unpersist()
