@@ -1,6 +1,7 @@
 """Many processes on one database: no errors, no job lost or run twice, also when processes are killed or fork."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -36,4 +37,29 @@ def test_a_forked_child_opens_its_own_connections(url, job):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert store.settle([Ack(of_parent.lease)]) == [None]
     assert store.counts()[0].done == 2
+    store.close()
+
+
+def open_sockets() -> set[str]:
+    targets = [link.readlink() for link in Path("/proc/self/fd").iterdir() if link.exists()]
+    return {str(target) for target in targets if str(target).startswith("socket")}
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs the /proc of Linux")
+@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+def test_a_forked_child_has_no_socket_of_its_parent(url, job):
+    before = open_sockets()
+    store = holdfast.connect(url)
+    store.enqueue([job()])
+    store.wait(["elsewhere"], timeout=0.5)  # starts the listener
+    assert len(open_sockets() - before) > 1
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = 0 if open_sockets() <= before and store.counts()[0].ready == 1 else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert store.counts()[0].ready == 1
     store.close()

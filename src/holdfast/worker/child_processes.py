@@ -6,6 +6,7 @@ import contextlib
 import selectors
 import signal
 import socket
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 
 from holdfast.clock import monotonic
@@ -21,13 +22,15 @@ OnMessage = Callable[[ChildHandle, Message, float], None]  # a message of a chil
 OnExit = Callable[[ChildHandle, int], None]  # a child that has exited, after its last message; and its exit code
 HandleEvent = Callable[[], object]
 
+_open_pools: weakref.WeakSet[ChildProcesses] = weakref.WeakSet()
+
 
 class ChildProcesses:
     """All child processes. ``select``, ``pause`` and ``wake`` need no lock; the caller locks every other call."""
 
     def __init__(self, main: ChildMain, count: int, *, on_message: OnMessage, on_exit: OnExit) -> None:
         """Fork the fork server, and ask it for ``count`` children. Call this before starting threads."""
-        self.fork_server = ForkServer(main)
+        self.fork_server = ForkServer(main, _close_inherited)
         self._on_message = on_message
         self._on_exit = on_exit
         self._handles: dict[int, ChildHandle] = {}
@@ -42,6 +45,7 @@ class ChildProcesses:
         self._wake_selector.register(self._awake, selectors.EVENT_READ)
         for _ in range(count):
             self.fork_server.request_child()
+        _open_pools.add(self)
 
     def __iter__(self) -> Iterator[ChildHandle]:
         return iter(self._handles.values())
@@ -88,12 +92,18 @@ class ChildProcesses:
 
     def close(self) -> None:
         """Kill the children that are left, and close all connections."""
+        _open_pools.discard(self)
+        self.close_connections()
+        self.fork_server.close()
+
+    def close_connections(self) -> None:
+        """Close the descriptors of this process only."""
         self._selector.close()
         self._wake_selector.close()
         while self._handles:
             _, child = self._handles.popitem()
             child.close()
-        self.fork_server.close()
+        self.fork_server.close_connection()
         self._awake.close()
         self._wake.close()
 
@@ -158,3 +168,9 @@ class ChildProcesses:
             now = monotonic()
             for message in messages:
                 self._on_message(child, message, now)
+
+
+def _close_inherited() -> None:
+    """Close the connections of the other pools of this program: this process is a new fork server of one pool."""
+    for pool in _open_pools:
+        pool.close_connections()

@@ -3,6 +3,17 @@
 A process that has threads cannot be forked safely: a lock that another thread holds stays locked in the child. The fork
 server never has threads. As the parent of all children it also reaps them, so a process
 id cannot come to mean another process before the fork server has reported that the child exited.
+
+A child has three descriptors of Holdfast: its own ends of its connections. A handler that writes to every open
+descriptor can then harm its own attempt only. Each owner of descriptors keeps them out of the children itself:
+
+- this module closes those of the fork server, in each child;
+- ``close_inherited`` closes those of the other pools of the program, in the fork server;
+- a driver lets no connection pass a fork. The SQLite driver closes its idle ones before the fork: to close them behind
+  the back of the SQLite library, in the child, would break the locks of the connections that the child opens itself.
+
+Descriptors that the program opened (a log file, a lock) stay open: a handler may need them, and a library whose
+descriptor was closed without its knowledge would later write into whatever gets the same number.
 """
 
 from __future__ import annotations
@@ -26,6 +37,7 @@ PR_SET_PDEATHSIG = 1  # of Linux: choose the signal that a process gets when its
 READ_BYTES = 4096
 
 ChildMain = Callable[[socket.socket, socket.socket, int], None]  # runs in each child: work, interrupts, reports
+CloseInherited = Callable[[], None]  # runs in the fork server: closes what it has inherited and does not need
 
 
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -73,7 +85,7 @@ class ChildExited(NamedTuple):
 class ForkServer:
     """The worker's side of the fork server. ``fileno`` is readable when there is an event."""
 
-    def __init__(self, child_main: ChildMain) -> None:
+    def __init__(self, child_main: ChildMain, close_inherited: CloseInherited) -> None:
         """Fork the fork server. Call this before starting threads."""
         self._control, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with warnings.catch_warnings():
@@ -85,6 +97,7 @@ class ForkServer:
             self._control.close()
             code = 1
             try:
+                close_inherited()
                 _serve(server_end, child_main)
                 code = 0
             finally:
@@ -119,8 +132,12 @@ class ForkServer:
 
     def close(self) -> None:
         """End the fork server; it kills the children that are left."""
-        self._control.close()
+        self.close_connection()
         os.waitpid(self.pid, 0)
+
+    def close_connection(self) -> None:
+        """Close the descriptor of this process only."""
+        self._control.close()
 
 
 # In the fork server's process -------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import select
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
@@ -30,6 +31,23 @@ _of_parent_process: list[Connection] = []  # kept open: closing them in a forked
 
 class OwnConnection(psycopg.Connection[tuple[Any, ...]]):
     """A connection that this driver opened; it can send packed arrays."""
+
+
+_opened: weakref.WeakSet[OwnConnection] = weakref.WeakSet()
+
+
+def _close_inherited_sockets() -> None:
+    """In a forked child: close the sockets only. To close the connections would end the parent's sessions."""
+    for connection in tuple(_opened):
+        if not connection.closed:
+            _of_parent_process.append(connection)  # for ever: the number of its socket may soon be another descriptor
+            with suppress(psycopg.Error, OSError):
+                os.close(connection.fileno())
+    _opened.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_inherited_sockets)
 
 
 class ConnectionPool:
@@ -58,6 +76,7 @@ class ConnectionPool:
         """Return a new connection that belongs to the caller."""
         connection = OwnConnection.connect(conninfo or self._conninfo, autocommit=True, prepare_threshold=None)
         arrays.register(connection.adapters)
+        _opened.add(connection)
         return connection
 
     def run(self, work: Callable[[Connection], T], *, is_repeatable: bool) -> T:

@@ -8,9 +8,10 @@ import shutil
 import sqlite3
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -61,6 +62,7 @@ class Database:
         except BaseException:
             self.close()
             raise
+        _open_databases.add(self)
 
     def _start(self) -> None:
         """Create the connections and locks of this process. Those of a parent process are never used or closed."""
@@ -262,6 +264,28 @@ class Database:
         if free < self.options.min_free_bytes:
             raise StoreFull(free=free, floor=self.options.min_free_bytes)
 
+    def disconnect(self) -> None:
+        """Close the connections that no thread is using; the next call opens new ones.
+
+        Called before a fork: a process that has a descriptor of the file can destroy the file by one stray write.
+        """
+        if os.getpid() != self._pid:
+            return
+        if self._write_lock.acquire(blocking=False):
+            if self._writer is not None:
+                self._writer.close()
+                self._writer = None
+            self._write_lock.release()
+        with suppress(IndexError):
+            while True:
+                self._readers.pop().close()
+        if self._version_lock.acquire(blocking=False):
+            if self._version_reader is not None:
+                self._version_reader.close()
+                self._version_reader = None
+            self._version_lock.release()
+        self._watches = threading.local()  # the last connection that closes removes the log that they watch
+
     def close(self) -> None:
         """Wait for the write that is running, then close the connections of this process."""
         if self.closed:
@@ -276,6 +300,18 @@ class Database:
         with self._version_lock:
             if self._version_reader is not None:
                 self._version_reader.close()
+
+
+_open_databases: weakref.WeakSet[Database] = weakref.WeakSet()
+
+
+def _disconnect_all() -> None:
+    for database in tuple(_open_databases):
+        database.disconnect()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_disconnect_all)
 
 
 class _Write(Generic[T]):

@@ -1,0 +1,54 @@
+"""A child process has its own connections and the standard streams, and no descriptor of the worker or of the store."""
+
+import subprocess
+import sys
+import textwrap
+
+from holdfast import JobRequest
+
+PROGRAM = """
+    import os, sys
+    from holdfast.app import Holdfast
+
+    app, other = Holdfast(sys.argv[1]), Holdfast(sys.argv[1])
+
+    @app.handler("descriptors")
+    def descriptors(payload):
+        found = {}
+        for number in map(int, os.listdir("/proc/self/fd")):
+            try:
+                found[number] = os.readlink(f"/proc/self/fd/{number}")
+            except FileNotFoundError:
+                pass  # of the listing itself
+        if payload == "last":
+            app.client.enqueue(descriptors.request("nested"))
+        return sorted(target for number, target in found.items() if number > 2)
+
+    for opened in (app, other):  # these open a connection that writes, one that reads, and one that watches
+        opened.client.enqueue(descriptors.request())
+        opened.driver.counts()
+        opened.driver.wait(["default"], timeout=0.01)
+    first, second = (app.worker(processes=2, until_drained=True, recycle_after=1) for _ in range(2))
+    first.prepare()
+    second.prepare()
+    second.run()
+    first.run()
+    kept = open(sys.argv[2])  # of the program: it may be one that handlers need
+    app.client.enqueue(descriptors.request("kept"))
+    app.worker(processes=1, until_drained=True).run()
+"""
+
+
+def test_a_handler_sees_no_descriptor_of_the_worker_or_of_the_store(app, tmp_path):
+    kept = tmp_path / "kept"
+    kept.touch()
+    answers = app.client.enqueue([JobRequest(type="descriptors", payload=n) for n in [*range(8), "last"]])
+    program = [sys.executable, "-c", textwrap.dedent(PROGRAM), app.url, str(kept)]
+    subprocess.run(program, check=True, timeout=60)
+    jobs = [row.job_id for row in app.driver.ledger(limit=100)]
+    assert len(jobs) == len(answers) + 4
+    results = [app.client.result(job_id) for job_id in jobs]
+    assert sum(str(kept) in found for found in results) == 1  # what the program itself opened stays open
+    for found in results:
+        own = [target.partition(":")[0] for target in found if target != str(kept)]
+        assert own == ["pipe", "socket", "socket"], found
