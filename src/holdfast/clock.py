@@ -89,6 +89,15 @@ def monotonic() -> float:
     return time.monotonic()
 
 
+def boot_time() -> float:
+    """Return seconds for the deadlines of leases: as ``monotonic``, and counted on while the machine is suspended.
+
+    All processes of one machine see the same value.
+    """
+    return time.clock_gettime(_BOOT_CLOCK)
+
+
+_BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", 1))
 _CPUCLOCK_SCHED = 2  # Linux: the exact one of the three processor clocks of a process
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from holdfast.clock import monotonic, wall_clock
+from holdfast.clock import boot_time, monotonic, wall_clock
 from holdfast.wire.job_message import JobMessage
 from holdfast.worker import protocol
 from holdfast.worker.attempt import ChunkMember, attempt, attempt_chunk, may_share_call
@@ -88,6 +88,7 @@ class InterruptibleRun:
         self.stop_reason = reason
         if self.context is not None:
             self.context.cancelled = True
+            self.context.stop_reason = reason
 
 
 class Child:
@@ -162,6 +163,9 @@ class Child:
 
     def _run_next(self) -> None:
         work = self._queued.popleft()
+        if boot_time() >= work.lease_deadline:  # the process was stopped, or the run has waited for long
+            self._send(RunReturned(work.run))
+            return
         others = self._take_chunk(work) if work.job.type in self._chunks else ()
         if others:
             self._unsent += self._run_chunk([work, *others])

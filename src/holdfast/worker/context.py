@@ -28,6 +28,7 @@ class Context:
         self.job = job
         self.resources = resources
         self.cancelled = False  # True once the attempt was asked to stop: its later writes may be refused
+        self.stop_reason: str | None = None  # why it was asked to stop: a ``StopReason``
         self._checkpoint = None if checkpoint is None else JSON.decode(checkpoint, field="checkpoint")
         self._add_note = add_note
 

@@ -140,7 +140,7 @@ def _as_snooze(job: JobRecord, outcome: Snoozed | Interrupted | UnknownType) -> 
         case Snoozed():
             return outcome if outcome.reason else replace(outcome, reason="snoozed")
         case Interrupted():
-            return Snoozed(delay=0, budget=INTERRUPTED_BUDGET, reason="interrupted")
+            return Snoozed(delay=0, budget=INTERRUPTED_BUDGET, reason=outcome.reason)
         case UnknownType():
             return Snoozed(delay=UNKNOWN_TYPE_DELAY, budget=UNKNOWN_TYPE_BUDGET, reason=f"no handler for {job.type}")
         case _:

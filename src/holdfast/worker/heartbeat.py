@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 
-from holdfast.clock import SECOND
+from holdfast.clock import SECOND, boot_time
 from holdfast.drivers.contract import Driver
 from holdfast.errors import LeaseError, StoreError
 from holdfast.model import bounds
@@ -81,12 +81,14 @@ class Heartbeat:
             if not leases:
                 return
             sent = {run: run.note for run, _ in leases}
+            began = boot_time()
             answers = self._extend([lease for _, lease in leases], sent)
         for run, note in sent.items():
             if run.note is note:  # a note that came meanwhile is for the next beat
                 run.note = None
         for (run, _), answer in zip(leases, answers, strict=True):
             if isinstance(answer, Lease):
+                run.set_lease(began, self._lease_for / SECOND)
                 with self._guard:
                     if run in self._leases:
                         self._leases[run] = answer

@@ -92,7 +92,9 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interrupted:
-    """The worker releases the job: it shuts down, or no child could start the job soon enough."""
+    """The worker releases the job: it shuts down, no child could start the job soon enough, or its lease is lost."""
+
+    reason: str = "interrupted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,13 @@ grace time, its child process is killed and replaced.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
 from typing import TypeAlias
 
-from holdfast.clock import monotonic, processor_time
+from holdfast.clock import boot_time, monotonic, processor_time
 from holdfast.wire.job_message import job_message, payload_message
 from holdfast.worker import dispatch, protocol
 from holdfast.worker.catalogue import Catalogue
@@ -34,6 +35,8 @@ from holdfast.worker.protocol import (
     RunSucceeded,
 )
 from holdfast.worker.running import Run, StopReason
+
+log = logging.getLogger("holdfast.worker")
 
 WATCH_SECONDS = 1.0  # the pool's thread wakes up at least this often
 WATCH_CLOSING_SECONDS = 0.05  # the same while the pool is closing
@@ -210,16 +213,29 @@ class ChildPool:
                 seconds=seconds,
                 now=now,
             )
+            runs = self._without_lost(runs)
             if runs:
                 child.runs.update({run.number: run for run in runs})
                 self._children.send(child, self._run_messages(runs))
 
+    def _without_lost(self, runs: list[Run]) -> list[Run]:
+        """Return the runs that may begin now. The others are past the deadline of their lease, and end."""
+        now = boot_time()
+        startable = [run for run in runs if run.lease_deadline > now]
+        if len(startable) < len(runs):
+            for run in runs:
+                if run.lease_deadline <= now:
+                    _report_lost(run)
+                    self._ended.append((run, run.outcome_when_stopped(StopReason.LOST)))
+            self._children.wake()  # the pool's thread passes them to on_end
+        return startable
+
     def _run_messages(self, runs: list[Run]) -> list[RunJob]:
         payload_only = self._payload_only_types
-        reservations = [(run.number, run.reservation) for run in runs]
+        reservations = [(run.number, run.reservation, run.lease_deadline) for run in runs]
         return [
-            RunJob(number, payload_message(one) if one.job.type in payload_only else job_message(one))
-            for number, one in reservations
+            RunJob(number, payload_message(one) if one.job.type in payload_only else job_message(one), lease_deadline)
+            for number, one, lease_deadline in reservations
         ]
 
     def _current_job_seconds(self) -> float:
@@ -231,7 +247,7 @@ class ChildPool:
 
     def _seconds_until_deadline(self) -> float:
         with self._lock:
-            now = monotonic()
+            now, lease_now = monotonic(), boot_time()
             due = [now + (WATCH_SECONDS if self._closing_at is None else WATCH_CLOSING_SECONDS)]
             restart_at = self._children.next_restart()
             if restart_at is not None:
@@ -241,19 +257,25 @@ class ChildPool:
                     due.append(now + dispatch.STUCK_SECONDS)
                 for run in dispatch.startable_runs(child.runs, self._size):
                     due += [instant for instant in (run.kill_at, run.deadline()) if instant is not None]
+                    if run.began_at is not None:
+                        due.append(now + (run.lease_deadline if run.kill_at is None else run.lease_kill_at) - lease_now)
                     if run.has_cpu_limit():
                         due.append(now + max(run.cpu_seconds_left(processor_time(child.pid)), MIN_CPU_POLL_SECONDS))
             return max(0.0, min(due) - now)
 
     def _enforce_deadlines(self, now: float) -> None:
+        lease_now = boot_time()
         for child in self._children:
             for run in dispatch.startable_runs(child.runs, self._size):
+                if lease_now >= run.lease_deadline and run.began_at is not None and run.stop_reason is None:
+                    _report_lost(run)
+                    self._stop_run(run, StopReason.LOST)
                 deadline = run.deadline()
                 if deadline is not None and now >= deadline:
                     self._stop_run(run, StopReason.TIMEOUT)
                 if run.has_cpu_limit() and run.cpu_seconds_left(processor_time(child.pid)) <= 0:
                     self._stop_run(run, StopReason.CPU)
-                if run.kill_at is not None and now >= run.kill_at:
+                if run.kill_at is not None and (now >= run.kill_at or lease_now >= run.lease_kill_at):
                     child.is_killed = True
                     self._children.kill(child)
             if dispatch.is_stuck(child.runs, self._size, recalled_at=child.recalled_at, now=now):
@@ -308,6 +330,11 @@ class ChildPool:
             if run.began_at is not None:
                 self._ended.append((run, _outcome_of_exit(child, run, code)))
         self._pending.extendleft(run for run in reversed(child.runs.values()) if run.began_at is None)
+
+
+def _report_lost(run: Run) -> None:
+    extra = {"job_id": run.reservation.job.id, "error": "the store could not be asked in time to extend the lease"}
+    log.warning("lease.lost", extra=extra)
 
 
 def _outcome_of_exit(child: ChildHandle, run: Run, code: int) -> Outcome:

@@ -6,6 +6,7 @@ travel in lists of hundreds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -34,6 +35,7 @@ class RunJob(msgspec.Struct, array_like=True, tag=1, frozen=True):
 
     run: int
     job: JobMessage | PayloadMessage
+    lease_deadline: float = math.inf  # by ``boot_time``: the run is returned if it has not begun by then
 
 
 class Stop(msgspec.Struct, array_like=True, tag=2, frozen=True):

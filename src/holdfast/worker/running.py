@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from holdfast.clock import SECOND
 from holdfast.model.lease import Note, Reservation
 from holdfast.worker.outcome import Cancelled, Interrupted, Outcome, OutOfCpu, TimedOut
+
+LEASE_MARGIN = 0.2  # of the lease time: so long before its lease can end, an attempt is interrupted
+LEASE_KILL_MARGIN = 0.1  # of the lease time: so long before its lease can end, its process is killed
 
 
 class StopReason(StrEnum):
@@ -37,6 +41,16 @@ class Run:
     note: Note | None = field(default=None, init=False)  # progress and checkpoint that no heartbeat has sent yet
     stop_reason: StopReason | None = field(default=None, init=False)  # set once the run was asked to stop
     kill_at: float | None = field(default=None, init=False)  # monotonic seconds: when its child is killed
+    lease_deadline: float = field(default=math.inf, init=False)  # by ``boot_time``: when the attempt is interrupted
+    lease_kill_at: float = field(default=math.inf, init=False)  # by ``boot_time``: when its child is killed
+
+    def set_lease(self, granted_after: float, lease_seconds: float) -> None:
+        """Move the deadlines. The lease was granted or extended by a call that began at ``granted_after``.
+
+        The store counts the lease from an instant inside that call, so the lease cannot end before these deadlines.
+        """
+        self.lease_deadline = granted_after + (1 - LEASE_MARGIN) * lease_seconds
+        self.lease_kill_at = granted_after + (1 - LEASE_KILL_MARGIN) * lease_seconds
 
     def add_note(self, progress: bytes | None, checkpoint: bytes | None) -> None:
         """Keep progress or a checkpoint for the next heartbeat; the newest of each wins."""
@@ -66,5 +80,7 @@ class Run:
                 return OutOfCpu(limit=self.cpu_limit or 0)
             case StopReason.CANCEL:
                 return Cancelled()
+            case StopReason.LOST:
+                return Interrupted(reason=StopReason.LOST)
             case _:
                 return Interrupted()

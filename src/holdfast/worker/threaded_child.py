@@ -18,6 +18,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from holdfast.clock import boot_time
 from holdfast.worker import protocol
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.child import Child, Interruption
@@ -92,6 +93,9 @@ class ThreadedChild(Child):
         """Run jobs in this thread. If the thread itself fails, the process exits, and the worker handles the rest."""
         try:
             while (work := self._jobs.get()) is not None:
+                if boot_time() >= work.lease_deadline:
+                    self._send(RunReturned(work.run))
+                    continue
                 self._send(self._run_one(work, partial(self._run_coroutine, work.run)))
                 self._finished += 1
                 if self._recycle.is_reached(self._finished):

@@ -18,7 +18,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from holdfast.clock import from_timedelta, monotonic
+from holdfast.clock import SECOND, boot_time, from_timedelta, monotonic
 from holdfast.drivers.contract import Feature, Store
 from holdfast.errors import InvalidInput, LeaseError, StoreError, Unsupported
 from holdfast.model import bounds
@@ -276,8 +276,11 @@ class Worker:
 
     def _reserve(self, source: JobSource, pool: ChildPool, heartbeat: Heartbeat, limit: int) -> int:
         """Reserve jobs and submit them to the pool; return how many."""
+        began, lease_seconds = boot_time(), self._lease_for / SECOND
         reservations = source.reserve(limit, short_jobs=pool.runs_short_jobs())
         runs = [self._make_run(reservation) for reservation in reservations]
+        for run in runs:
+            run.set_lease(began, lease_seconds)
         self._reserved += len(runs)
         heartbeat.add(runs)
         pool.submit(runs)

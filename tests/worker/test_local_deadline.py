@@ -1,0 +1,132 @@
+"""Law L1: past the local deadline of its lease an attempt is stopped, and none is started."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from holdfast import JobRequest, connect
+from holdfast.errors import StoreUnavailable
+from holdfast.model.ledger import Ending
+from holdfast.worker.options import WorkerOptions
+from tests.worker.hostile_handlers import swallows_everything
+
+LEASE = timedelta(seconds=6)
+
+
+@pytest.fixture
+def leases(app, monkeypatch):
+    """The leases that the store has granted; it extends none of them, as in an outage."""
+    granted, reserve = [], app.driver.reserve
+
+    def keep(*args, **keywords):
+        reservations = reserve(*args, **keywords)
+        granted.extend(one.lease for one in reservations)
+        return reservations
+
+    def fail(*_args, **_keywords):
+        raise StoreUnavailable("no route to the store")
+
+    monkeypatch.setattr(app.driver, "reserve", keep)
+    monkeypatch.setattr(app.driver, "extend", fail)
+    return granted
+
+
+def test_an_attempt_whose_lease_cannot_be_extended_is_interrupted_before_the_lease_ends(app, leases, tmp_path):
+    @app.handler("long")
+    def long(_payload, ctx):
+        try:
+            time.sleep(60)
+        finally:
+            (tmp_path / "stopped").write_text(f"{time.time_ns() // 1000} {ctx.stop_reason}")
+
+    long.enqueue()
+    tally = app.worker(WorkerOptions(lease=LEASE, processes=1)).run(max_jobs=1)
+    at, _, reason = (tmp_path / "stopped").read_text().partition(" ")
+    assert int(at) < leases[0].expires_at
+    assert reason == "lease lost"
+    assert tally == {"released": 1}
+    assert [(row.ending, row.detail) for row in app.driver.ledger()] == [(Ending.RELEASED, "lease lost")]
+
+
+def test_a_handler_that_ignores_the_interrupt_is_killed_before_its_lease_ends(app, leases, tmp_path):
+    @app.handler("stubborn")
+    def stubborn(_payload):
+        (tmp_path / "pid").write_text(str(os.getpid()))
+        swallows_everything(None)
+
+    stubborn.enqueue()
+    options = WorkerOptions(lease=LEASE, processes=1, grace=timedelta(minutes=1))
+    assert app.worker(options).run(max_jobs=1) == {"released": 1}
+    [row] = app.driver.ledger()
+    assert (row.ending, row.detail) == (Ending.RELEASED, "lease lost")  # an expired lease could not be released
+    assert row.ended_at < leases[0].expires_at
+    assert not Path("/proc", (tmp_path / "pid").read_text()).exists()
+
+
+STOPPED_PROGRAM = """
+    import os, signal, sys
+    from datetime import timedelta
+    from pathlib import Path
+    from holdfast.app import Holdfast
+
+    app, folder, worker = Holdfast(sys.argv[1]), Path(sys.argv[2]), os.getpid()
+
+    @app.handler("job")
+    def job(payload, ctx):
+        with (folder / "begun").open("a") as file:
+            file.write(f"{ctx.fence}\\n")
+        if payload == "stop" and not (folder / "stopped").exists():
+            (folder / "stopped").write_text(f"{worker} {os.getppid()} {os.getpid()}")
+            for pid in (worker, os.getppid(), os.getpid()):
+                os.kill(pid, signal.SIGSTOP)
+
+    app.worker(processes=1, lease=timedelta(seconds=2), until_drained=True).run()
+"""
+
+
+def test_no_attempt_begins_on_a_lease_that_ended_while_the_processes_were_stopped(app, tmp_path):
+    """As by SIGSTOP, a suspended machine or a frozen container, with jobs that wait in the child and in the worker."""
+    payloads = [None] * 300 + ["stop"] + [None] * 700
+    app.client.enqueue([JobRequest(type="job", payload=payload) for payload in payloads])
+    program = [sys.executable, "-c", textwrap.dedent(STOPPED_PROGRAM), app.url, str(tmp_path)]
+    process = subprocess.Popen(program)
+    try:
+        _wait_until(lambda: _state(process.pid) == "T", process)
+        stopped = [int(pid) for pid in (tmp_path / "stopped").read_text().split()]
+        _wait_until(lambda: all(_state(pid) == "T" for pid in stopped), process)
+        with connect(app.url) as store:
+            _wait_until(lambda: store.reap() > 0 or store.counts()[0].inflight == 0, process)
+            expired = {row.fence for row in store.ledger(limit=10_000) if row.ending is Ending.EXPIRED}
+        begun_before = len(_begun(tmp_path))
+        for pid in reversed(stopped):  # the child first: the worker cannot warn it
+            os.kill(pid, signal.SIGCONT)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert len(expired) > 1
+    assert not expired & set(_begun(tmp_path)[begun_before:])
+    assert app.driver.counts()[0].done == len(payloads)
+
+
+def _begun(folder: Path) -> list[int]:
+    return [int(line) for line in (folder / "begun").read_text().splitlines()]
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def _wait_until(condition, process) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
