@@ -53,10 +53,10 @@ class Heartbeat:
         with self._extending, self._guard:
             return [self._leases.pop(run, run.reservation.lease) for run in runs]
 
-    def stop(self) -> None:
-        """End the thread."""
+    def stop(self, timeout: float | None = None) -> None:
+        """End the thread. After ``timeout`` seconds it is left behind, in a call that the store does not answer."""
         self._stop.set()
-        self._thread.join()
+        self._thread.join(timeout)
 
     def _beat_until_stopped(self) -> None:
         interval = self._lease_for / SECOND / 3

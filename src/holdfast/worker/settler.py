@@ -78,12 +78,15 @@ class Settler:
         with self._changed:
             return self._changed.wait_for(lambda: len(self._waiting) + self._settling <= most, timeout)
 
-    def stop(self) -> None:
-        """Settle all added runs, and end the thread."""
+    def stop(self, timeout: float) -> None:
+        """Settle all added runs, and end the thread. If the store does not answer in time, their leases will expire."""
         with self._changed:
             self._is_stopping = True
             self._changed.notify_all()
-        self._thread.join()
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            unsettled = len(self._waiting) + self._settling
+            log.error("settle.failed", extra={"count": unsettled, "error": f"no answer of the store in {timeout:g} s"})
 
     def _settle_until_stopped(self) -> None:
         while batch := self._next_batch():

@@ -48,6 +48,7 @@ log = logging.getLogger("holdfast.worker")
 
 POLL_SECONDS = 0.25  # after which an idle worker reserves again, also without a hint of the store
 DRAIN_POLL_SECONDS = 0.02  # the same at first, doubled each time, while it waits for jobs that others run
+STOP_SECONDS = 10.0  # that a stopping worker waits for a call that the store does not answer
 RELEASE_AFTER_SECONDS = 1.0  # a reserved job that no child could start is released for other workers
 
 
@@ -220,8 +221,8 @@ class Worker:
                 self._finish(pool, settler, stop)
         finally:
             pool.close()
-            settler.stop()
-            heartbeat.stop()
+            settler.stop(STOP_SECONDS)
+            heartbeat.stop(STOP_SECONDS)
         log.info("worker.stopped", extra={"worker": self.name, **self.tally.statuses})
 
     def _work(
@@ -308,9 +309,10 @@ class Worker:
 
     def _is_drained(self, source: JobSource, pool: ChildPool, settler: Settler) -> bool:
         """Whether nothing runs here, and the source has no open job."""
-        while pool.ends_soon():
+        deadline = monotonic() + dispatch.SOON_SECONDS  # then the caller looks for a stop, and for jobs that are due
+        while pool.ends_soon() and (left := deadline - monotonic()) > 0:
             with pool.changed:
-                pool.changed.wait(dispatch.SOON_SECONDS)
+                pool.changed.wait(left)
         if pool.busy() or not settler.wait_until_idle(dispatch.SOON_SECONDS):
             return False
         return source.is_drained()
