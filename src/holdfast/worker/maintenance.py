@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 from holdfast.clock import from_timedelta, monotonic
 from holdfast.drivers.contract import Store
+
+log = logging.getLogger("holdfast.worker")
 
 REAP_INTERVAL_SECONDS = 5.0  # about; queues that no worker reserves from are repaired too
 TRIM_INTERVAL_SECONDS = 60.0  # about
@@ -25,13 +30,26 @@ class Maintenance:
         self._trim_at = self._after_about(TRIM_INTERVAL_SECONDS)
 
     def run_due(self) -> None:
-        """Reap and trim if it is time. Raises ``StoreError``; the failed part is due again at the next call."""
+        """Reap and trim if it is time. Never raises: a failure is logged, and the part is tried again when next due."""
         if monotonic() >= self._reap_at:
-            self._driver.reap()
             self._reap_at = self._after_about(REAP_INTERVAL_SECONDS)
+            with _logged("reap"):
+                self._driver.reap()
         if monotonic() >= self._trim_at:
-            trimmed = self._driver.trim(ended_for=self._keep_ended, ledger_for=self._keep_ledger, limit=TRIM_LIMIT_ROWS)
-            self._trim_at = self._after_about(0.0 if trimmed.more else TRIM_INTERVAL_SECONDS)
+            self._trim_at = self._after_about(TRIM_INTERVAL_SECONDS)
+            with _logged("trim"):
+                keep = {"ended_for": self._keep_ended, "ledger_for": self._keep_ledger}
+                if self._driver.trim(**keep, limit=TRIM_LIMIT_ROWS).more:
+                    self._trim_at = monotonic()
 
     def _after_about(self, seconds: float) -> float:
         return monotonic() + self._random.uniform(0.5, 1.5) * seconds
+
+
+@contextmanager
+def _logged(task: str) -> Iterator[None]:
+    """Log any failure of a task: jobs can be done without it, and one unreadable row must not end every worker."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - also those of a driver that are no StoreError
+        log.warning("maintenance.failed", extra={"task": task, "error": f"{type(error).__name__}: {error}"})
