@@ -71,7 +71,8 @@ def test_a_handler_that_ignores_the_interrupt_is_killed_before_its_lease_ends(ap
 
 
 STOPPED_PROGRAM = """
-    import os, signal, sys
+    import os, signal, sqlite3, sys, time
+    from contextlib import closing
     from datetime import timedelta
     from pathlib import Path
     from holdfast.app import Holdfast
@@ -84,7 +85,12 @@ STOPPED_PROGRAM = """
             file.write(f"{ctx.fence}\\n")
         if payload == "stop" and not (folder / "stopped").exists():
             (folder / "stopped").write_text(f"{worker} {os.getppid()} {os.getpid()}")
-            for pid in (worker, os.getppid(), os.getpid()):
+            with closing(sqlite3.connect(sys.argv[3], isolation_level=None, timeout=60)) as connection:
+                connection.execute("BEGIN IMMEDIATE")  # a worker that is stopped in a transaction would keep its lock
+                os.kill(worker, signal.SIGSTOP)
+                while "T (stopped)" not in Path(f"/proc/{worker}/status").read_text():
+                    time.sleep(0.01)
+            for pid in (os.getppid(), os.getpid()):
                 os.kill(pid, signal.SIGSTOP)
 
     app.worker(processes=1, lease=timedelta(seconds=2), until_drained=True).run()
@@ -95,7 +101,7 @@ def test_no_attempt_begins_on_a_lease_that_ended_while_the_processes_were_stoppe
     """As by SIGSTOP, a suspended machine or a frozen container, with jobs that wait in the child and in the worker."""
     payloads = [None] * 300 + ["stop"] + [None] * 700
     app.client.enqueue([JobRequest(type="job", payload=payload) for payload in payloads])
-    program = [sys.executable, "-c", textwrap.dedent(STOPPED_PROGRAM), app.url, str(tmp_path)]
+    program = [sys.executable, "-c", textwrap.dedent(STOPPED_PROGRAM), app.url, str(tmp_path), app.url[10:]]
     process = subprocess.Popen(program)
     try:
         _wait_until(lambda: _state(process.pid) == "T", process)
