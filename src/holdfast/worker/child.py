@@ -25,7 +25,7 @@ from holdfast.worker.attempt import ChunkMember, attempt, attempt_chunk, may_sha
 from holdfast.worker.catalogue import Catalogue, Resources
 from holdfast.worker.context import Context
 from holdfast.worker.event_loop import LocalLoop, RunCoroutine
-from holdfast.worker.forkserver import ChildMain
+from holdfast.worker.forkserver_process import ChildMain
 from holdfast.worker.limits import Limits, RecycleLimits
 from holdfast.worker.protocol import (
     InterruptRun,

@@ -23,6 +23,7 @@ class ChildHandle:
     finished: int = 0  # runs that ended in this child
     recalled_at: float = 0.0  # monotonic seconds: when the child was last asked to return its queued runs
     is_killed: bool = False  # by the pool, because one of its runs did not stop
+    killed_at: float = 0.0  # monotonic seconds: when the pool last asked for that
     is_blocked: bool = False  # the child does not read: the pool waits until the work socket is writable
     reports_closed: bool = False
     _incoming: protocol.Unpacker = field(default_factory=protocol.Unpacker)

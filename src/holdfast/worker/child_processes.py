@@ -1,8 +1,12 @@
-"""The child processes of a pool: started by the fork server, read and written without blocking, replaced on exit."""
+"""The child processes of a pool: started by the fork server, read and written without blocking, replaced on exit.
+
+The fork server is watched, too. If it exits or does not answer, the spare one takes its place.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import selectors
 import signal
 import socket
@@ -13,9 +17,15 @@ from holdfast.clock import monotonic
 from holdfast.worker import protocol
 from holdfast.worker.child import INTERRUPT_SIGNAL
 from holdfast.worker.child_handle import ChildHandle
-from holdfast.worker.forkserver import ChildExited, ChildMain, ChildStarted, ForkServer
+from holdfast.worker.forkserver import Answered, ChildExited, ChildStarted, ForkServer
+from holdfast.worker.forkserver_process import ChildMain
 from holdfast.worker.protocol import Message, Stop
 
+log = logging.getLogger("holdfast.worker")
+
+PING_SECONDS = 1.0  # between two pings of the fork servers
+MAX_UNANSWERED_PINGS = 5  # then a fork server is killed and replaced
+EXIT_SECONDS = 2.0  # for a process to end after SIGKILL; one that does not is reported
 RESTART_DELAY_SECONDS = 1.0  # before a child is replaced that exited younger than this, without having run a job
 
 OnMessage = Callable[[ChildHandle, Message, float], None]  # a message of a child, and when it was read
@@ -30,7 +40,10 @@ class ChildProcesses:
 
     def __init__(self, main: ChildMain, count: int, *, on_message: OnMessage, on_exit: OnExit) -> None:
         """Fork the fork server, and ask it for ``count`` children. Call this before starting threads."""
-        self.fork_server = ForkServer(main, _close_inherited)
+        self.fork_server = ForkServer.start(main, _close_inherited)
+        self._spare: ForkServer | None = None
+        self._requested = 0  # children that the fork server has been asked for and has not started
+        self._pinged_at = monotonic()
         self._on_message = on_message
         self._on_exit = on_exit
         self._handles: dict[int, ChildHandle] = {}
@@ -39,12 +52,13 @@ class ChildProcesses:
         self._awake, self._wake = socket.socketpair()
         self._wake.setblocking(False)  # noqa: FBT003 - the signature of socket
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self.fork_server, selectors.EVENT_READ, self._read_fork_server)
+        self._watch_fork_server(self.fork_server)
         self._selector.register(self._awake, selectors.EVENT_READ, lambda: self._awake.recv(protocol.READ_BYTES))
         self._wake_selector = selectors.DefaultSelector()  # for pauses in which no child is read
         self._wake_selector.register(self._awake, selectors.EVENT_READ)
+        self.fork_server.request_spare()  # first: no child may run before there is a spare one
         for _ in range(count):
-            self.fork_server.request_child()
+            self._request_child()
         _open_pools.add(self)
 
     def __iter__(self) -> Iterator[ChildHandle]:
@@ -78,7 +92,33 @@ class ChildProcesses:
         """Request the children that replace those that have exited."""
         while self._restarts and self._restarts[0] <= now:
             self._restarts.pop(0)
-            self.fork_server.request_child()
+            self._request_child()
+
+    def _request_child(self) -> None:
+        self._requested += 1
+        self.fork_server.request_child()
+
+    def ping_due(self, now: float) -> None:
+        """Ping the fork servers if it is time, and kill those that did not answer several times.
+
+        Pings are counted, and not their time: this process may have been stopped, too.
+        """
+        if now - self._pinged_at < PING_SECONDS:
+            return
+        self._pinged_at = now
+        for server in (self.fork_server, self._spare):
+            if server is not None:
+                if server.unanswered >= MAX_UNANSWERED_PINGS:
+                    self._kill_fork_server(server, "it does not answer")
+                server.ping()
+
+    def kill_fork_server(self) -> None:
+        """Kill the fork server and with it all children: it has not killed them in time."""
+        self._kill_fork_server(self.fork_server, "its children have not ended in time")
+
+    def _kill_fork_server(self, server: ForkServer, error: str) -> None:
+        log.error("forkserver.killed", extra={"pid": server.pid, "error": error})
+        server.kill()
 
     def stop(self) -> None:
         """Ask all children, present and future ones, to exit after their running jobs. None is replaced."""
@@ -93,8 +133,11 @@ class ChildProcesses:
     def close(self) -> None:
         """Kill the children that are left, and close all connections."""
         _open_pools.discard(self)
+        servers = [server for server in (self.fork_server, self._spare) if server is not None]
+        self._selector.close()
+        for server in servers:
+            server.close()
         self.close_connections()
-        self.fork_server.close()
 
     def close_connections(self) -> None:
         """Close the descriptors of this process only."""
@@ -104,12 +147,21 @@ class ChildProcesses:
             _, child = self._handles.popitem()
             child.close()
         self.fork_server.close_connection()
+        if self._spare is not None:
+            self._spare.close_connection()
         self._awake.close()
         self._wake.close()
 
-    def _read_fork_server(self) -> None:
-        match self.fork_server.read_event():
+    def _watch_fork_server(self, server: ForkServer) -> None:
+        self._selector.register(server, selectors.EVENT_READ, lambda: self._read_fork_server(server))
+
+    def _read_fork_server(self, server: ForkServer) -> None:
+        match server.read_event():
+            case ForkServer() as spare:
+                self._spare = spare
+                self._watch_fork_server(spare)
             case ChildStarted() as started:
+                self._requested -= 1
                 child = ChildHandle(started, monotonic())
                 self._handles[started.pid] = child
                 self._selector.register(started.reports, selectors.EVENT_READ, lambda: self._read_child(child))
@@ -117,8 +169,37 @@ class ChildProcesses:
                     self.send(child, [Stop()])
             case ChildExited(pid=pid, code=code):
                 self._remove(self._handles.pop(pid), code)
+            case Answered():
+                pass
             case None:
-                raise RuntimeError("the fork server process has ended")
+                self._replace_fork_server(server)
+
+    def _replace_fork_server(self, server: ForkServer) -> None:
+        """Use the spare fork server instead of one that has exited; remove the children of that one."""
+        self._selector.unregister(server)
+        server.close()
+        log.error("forkserver.exited", extra={"pid": server.pid, "children": len(self)})
+        if server is self._spare:
+            self._spare = None
+            self.fork_server.request_spare()
+            return
+        for child in self:
+            child.connections.process.kill()  # the kernel does the same, unless the handler has forbidden it
+        deadline = monotonic() + EXIT_SECONDS
+        while self._handles:
+            _, child = self._handles.popitem()
+            if not child.connections.process.wait(max(0.0, deadline - monotonic())):
+                log.error("child.not_killed", extra={"pid": child.pid})
+            self._remove(child, -signal.SIGKILL)
+        self._restarts += [monotonic()] * self._requested
+        self._restarts.sort()
+        self._requested = 0
+        if self._is_stopping:
+            return
+        if self._spare is None:
+            raise RuntimeError("both fork servers of the worker have ended")
+        self.fork_server, self._spare = self._spare, None
+        self.fork_server.request_spare()
 
     def _remove(self, child: ChildHandle, code: int) -> None:
         with contextlib.suppress(KeyError):

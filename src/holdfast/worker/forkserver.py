@@ -1,13 +1,18 @@
 """The fork server: a process that is forked before the worker starts a thread, and forks the child processes.
 
 A process that has threads cannot be forked safely: a lock that another thread holds stays locked in the child. The fork
-server never has threads. As the parent of all children it also reaps them, so a process
-id cannot come to mean another process before the fork server has reported that the child exited.
+server never has threads. As the parent of all children it also reaps them, so a process id cannot come to mean another
+process before the fork server has reported that the child exited.
+
+A worker has two fork servers: one in use, and a spare one. A handler can kill or stop the fork server. The worker has
+threads by then and must not fork, so it uses the spare one, which forks the next spare one. A new interpreter could
+take the place of the spare process, but then handlers would have to be importable by name. The children of a fork
+server that was killed are killed by the kernel.
 
 A child has three descriptors of Holdfast: its own ends of its connections. A handler that writes to every open
 descriptor can then harm its own attempt only. Each owner of descriptors keeps them out of the children itself:
 
-- this module closes those of the fork server, in each child;
+- ``forkserver_process`` closes those of the fork server, in each child;
 - ``close_inherited`` closes those of the other pools of the program, in the fork server;
 - a driver lets no connection pass a fork. The SQLite driver closes its idle ones before the fork: to close them behind
   the back of the SQLite library, in the child, would break the locks of the connections that the child opens itself.
@@ -19,42 +24,24 @@ descriptor was closed without its knowledge would later write into whatever gets
 from __future__ import annotations
 
 import contextlib
-import ctypes
+import logging
 import os
-import select
-import signal
 import socket
-import sys
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import msgspec
 
-TERMINATING_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-CHILD_DESCRIPTORS = 3  # a socket for work, a socket for interrupts, a pipe for reports
-PR_SET_PDEATHSIG = 1  # of Linux: choose the signal that a process gets when its parent exits
-READ_BYTES = 4096
+from holdfast.worker.forkserver_process import READ_BYTES, Action, ChildMain, Command, Event, flush_output, serve
+from holdfast.worker.process_handle import ProcessHandle, open_process
 
-ChildMain = Callable[[socket.socket, socket.socket, int], None]  # runs in each child: work, interrupts, reports
+log = logging.getLogger("holdfast.worker")
+
+MAX_DESCRIPTORS = 4  # of a child: a socket for work, a socket for interrupts, a pipe for reports, itself
+CLOSE_SECONDS = 2.0  # for a fork server to end itself, before it is killed
+
 CloseInherited = Callable[[], None]  # runs in the fork server: closes what it has inherited and does not need
-
-
-_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
-
-
-class _Command(msgspec.Struct, frozen=True):
-    """Fork a child if ``pid`` is 0, else send a signal to that child."""
-
-    pid: int = 0
-    signal: int = 0
-
-
-class _Event(msgspec.Struct, frozen=True):
-    """A child was started (its descriptors are attached), or has exited with this wait status."""
-
-    pid: int
-    status: int | None = None
 
 
 class ChildStarted(NamedTuple):
@@ -67,9 +54,11 @@ class ChildStarted(NamedTuple):
     work: socket.socket
     interrupts: socket.socket
     reports: int
+    process: ProcessHandle
 
     def close(self) -> None:
         """Close the worker's ends."""
+        self.process.close()
         self.work.close()
         self.interrupts.close()
         os.close(self.reports)
@@ -82,27 +71,44 @@ class ChildExited(NamedTuple):
     code: int
 
 
-class ForkServer:
-    """The worker's side of the fork server. ``fileno`` is readable when there is an event."""
+class Answered(NamedTuple):
+    """The fork server has answered a ping."""
 
-    def __init__(self, child_main: ChildMain, close_inherited: CloseInherited) -> None:
-        """Fork the fork server. Call this before starting threads."""
-        self._control, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+class ForkServer:
+    """The worker's side of a fork server. ``fileno`` is readable when there is an event."""
+
+    def __init__(self, control: socket.socket, process: ProcessHandle) -> None:
+        control.setblocking(False)  # noqa: FBT003 - the signature of socket
+        self._control = control
+        self._process = process
+        self.unanswered = 0  # pings since the last answer
+
+    @classmethod
+    def start(cls, child_main: ChildMain, close_inherited: CloseInherited) -> ForkServer:
+        """Fork a fork server. Call this before starting threads."""
+        control, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with warnings.catch_warnings():
             # Python 3.12 and later warn about threads that exist now. Those are the caller's; ours start later.
             warnings.simplefilter("ignore", DeprecationWarning)
-            _flush_output()  # else every child would write the buffered text again
-            self.pid = os.fork()
-        if self.pid == 0:
-            self._control.close()
+            flush_output()  # else every child would write the buffered text again
+            pid = os.fork()
+        if pid == 0:
+            control.close()
             code = 1
             try:
                 close_inherited()
-                _serve(server_end, child_main)
+                serve(server_end, child_main)
                 code = 0
             finally:
                 os._exit(code)
         server_end.close()
+        return cls(control, ProcessHandle(pid, open_process(pid)))
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
 
     def fileno(self) -> int:
         """The file descriptor for a selector."""
@@ -110,155 +116,69 @@ class ForkServer:
 
     def request_child(self) -> None:
         """Ask for a new child. ``read_event`` returns ``ChildStarted`` later."""
-        self._control.send(msgspec.msgpack.encode(_Command()))
+        self._send(Command(Action.FORK_CHILD))
+
+    def request_spare(self) -> None:
+        """Ask for another fork server. ``read_event`` returns a ``ForkServer`` later."""
+        self._send(Command(Action.FORK_SERVER))
+
+    def ping(self) -> None:
+        """Ask for an answer. ``read_event`` returns ``Answered`` later, and ``unanswered`` is 0 again."""
+        self.unanswered += 1
+        self._send(Command(Action.PING))
 
     def signal(self, pid: int, number: int) -> None:
         """Send a signal to a child. Nothing happens if the child has exited."""
-        with contextlib.suppress(BrokenPipeError):
-            self._control.send(msgspec.msgpack.encode(_Command(pid, number)))
+        self._send(Command(Action.SIGNAL, pid, number))
 
-    def read_event(self) -> ChildStarted | ChildExited | None:
+    def _send(self, command: Command) -> None:
+        """Send a command. It is lost if the fork server has exited or reads nothing: then the spare one is used."""
+        with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
+            self._control.send(msgspec.msgpack.encode(command))
+
+    def read_event(self) -> ChildStarted | ChildExited | ForkServer | Answered | None:
         """Return the next event; None if the fork server itself has exited."""
-        data, descriptors, _, _ = socket.recv_fds(self._control, READ_BYTES, CHILD_DESCRIPTORS)
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._control, READ_BYTES, MAX_DESCRIPTORS)
+        except ConnectionResetError:  # it died with commands unread
+            return None
         if not data:
             return None
-        event = msgspec.msgpack.decode(data, type=_Event)
-        if event.status is None:
-            for descriptor in descriptors:
-                os.set_blocking(descriptor, False)
-            work, interrupts, reports = descriptors
-            return ChildStarted(event.pid, socket.socket(fileno=work), socket.socket(fileno=interrupts), reports)
-        return ChildExited(event.pid, os.waitstatus_to_exitcode(event.status))
+        event = msgspec.msgpack.decode(data, type=Event)
+        match event.action:
+            case Action.FORK_CHILD:
+                work, interrupts, reports, *process = descriptors
+                for descriptor in (work, interrupts, reports):
+                    os.set_blocking(descriptor, False)
+                handle = ProcessHandle(event.pid, process[0] if process else None)
+                work_socket, interrupt_socket = socket.socket(fileno=work), socket.socket(fileno=interrupts)
+                return ChildStarted(event.pid, work_socket, interrupt_socket, reports, handle)
+            case Action.FORK_SERVER:
+                control, *process = descriptors
+                handle = ProcessHandle(event.pid, process[0] if process else None)
+                return ForkServer(socket.socket(fileno=control), handle)
+            case Action.SIGNAL:
+                return ChildExited(event.pid, os.waitstatus_to_exitcode(event.status or 0))
+            case Action.PING:
+                self.unanswered = 0
+                return Answered()
+            case _:
+                assert_never(event.action)
+
+    def kill(self) -> None:
+        """Kill the fork server, also if it is stopped. The kernel kills its children."""
+        self._process.kill()
 
     def close(self) -> None:
-        """End the fork server; it kills the children that are left."""
-        self.close_connection()
-        os.waitpid(self.pid, 0)
+        """End the fork server; it kills the children that are left. If it does not end in time, it is killed."""
+        self._control.close()
+        if not self._process.wait(CLOSE_SECONDS):
+            log.error("forkserver.killed", extra={"pid": self.pid, "error": "it did not end"})
+            self._process.kill()
+            self._process.wait(CLOSE_SECONDS)
+        self._process.close()
 
     def close_connection(self) -> None:
-        """Close the descriptor of this process only."""
+        """Close the descriptors of this process only."""
         self._control.close()
-
-
-# In the fork server's process -------------------------------------------------------------------------------
-
-
-def _serve(control: socket.socket, child_main: ChildMain) -> None:
-    """Run commands and report exits until the worker is gone."""
-    for number in TERMINATING_SIGNALS:
-        signal.signal(number, signal.SIG_IGN)  # a terminal sends these to all processes; the worker alone decides
-    awake, wake = socket.socketpair()
-    wake.setblocking(False)  # noqa: FBT003 - the signature of socket
-    awake.setblocking(False)  # noqa: FBT003
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
-    children: set[int] = set()
-    try:
-        while _serve_once(control, (awake, wake), child_main, children):
-            pass
-    finally:
-        for pid in children:
-            _signal_child(pid, signal.SIGKILL)
-        for pid in children:
-            os.waitpid(pid, 0)
-        signal.set_wakeup_fd(-1)
-        awake.close()
-        wake.close()
-
-
-def _serve_once(
-    control: socket.socket,
-    wakeup: tuple[socket.socket, socket.socket],
-    child_main: ChildMain,
-    children: set[int],
-) -> bool:
-    """Wait for a command or an exit, and handle it; False when the worker is gone."""
-    awake, _ = wakeup
-    ready, _, _ = select.select([control, awake], [], [])
-    if awake in ready:
-        with contextlib.suppress(BlockingIOError):
-            awake.recv(READ_BYTES)
-        _reap_children(control, children)
-    if control in ready:
-        try:
-            data = control.recv(READ_BYTES)
-        except ConnectionResetError:  # the worker died with events unread
-            data = b""
-        if not data:
-            return False
-        command = msgspec.msgpack.decode(data, type=_Command)
-        if command.pid == 0:
-            children.add(_fork_child(control, wakeup, child_main))
-        elif command.pid in children:
-            _signal_child(command.pid, command.signal)
-    return True
-
-
-def _signal_child(pid: int, number: int) -> None:
-    """Signal a child that was not reaped yet. SIGKILL goes to its process group: to everything that it started."""
-    with contextlib.suppress(ProcessLookupError):
-        if number == signal.SIGKILL:
-            os.killpg(pid, number)
-        else:
-            os.kill(pid, number)
-
-
-def _flush_output() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):
-            stream.flush()
-
-
-def _reap_children(control: socket.socket, children: set[int]) -> None:
-    for pid in tuple(children):
-        exited, status = os.waitpid(pid, os.WNOHANG)
-        if exited:
-            children.discard(pid)
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                control.send(msgspec.msgpack.encode(_Event(pid, status)))
-
-
-def _fork_child(
-    control: socket.socket,
-    wakeup: tuple[socket.socket, ...],
-    child_main: ChildMain,
-) -> int:
-    worker_ends, child_ends = zip(socket.socketpair(), socket.socketpair(), strict=True)
-    reports_read, reports_write = os.pipe()
-    fork_server = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            os.setpgid(0, 0)
-            _exit_with_parent(fork_server)
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for number in TERMINATING_SIGNALS:  # ignored by a handler function, which an exec resets, unlike SIG_IGN
-                signal.signal(number, lambda *_: None)
-            for end in (control, *wakeup, *worker_ends):
-                end.close()
-            os.close(reports_read)
-            child_main(*child_ends, reports_write)
-            code = 0
-        finally:
-            _flush_output()
-            os._exit(code)
-    with contextlib.suppress(OSError):  # the child does the same: one of the two comes first
-        os.setpgid(pid, pid)
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        descriptors = [*(end.fileno() for end in worker_ends), reports_read]
-        socket.send_fds(control, [msgspec.msgpack.encode(_Event(pid))], descriptors)
-    for end in (*worker_ends, *child_ends):
-        end.close()
-    os.close(reports_read)
-    os.close(reports_write)
-    return pid
-
-
-def _exit_with_parent(fork_server: int) -> None:
-    """Let the kernel kill this child if the fork server is killed: nobody else could end a handler that hangs."""
-    if _libc is not None:
-        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != fork_server:  # it exited before the call above
-            os._exit(1)
+        self._process.close()

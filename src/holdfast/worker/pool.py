@@ -40,6 +40,7 @@ log = logging.getLogger("holdfast.worker")
 
 WATCH_SECONDS = 1.0  # the pool's thread wakes up at least this often
 WATCH_CLOSING_SECONDS = 0.05  # the same while the pool is closing
+KILL_SECONDS = 3.0  # for the fork server to kill the children of a closing pool, before it is killed itself
 MIN_CPU_POLL_SECONDS = 0.050  # between two reads of the processor time that a run has used
 
 EndedRun: TypeAlias = tuple[Run, Outcome]
@@ -177,10 +178,13 @@ class ChildPool:
                 if self._closing_at is not None:
                     if not self._children:
                         return
-                    if now > self._closing_at + self._grace_seconds:
+                    if now > self._closing_at + self._grace_seconds + KILL_SECONDS:
+                        self._children.kill_fork_server()
+                    elif now > self._closing_at + self._grace_seconds:
                         for child in self._children:
                             self._children.kill(child)
                 self._enforce_deadlines(now)
+                self._children.ping_due(now)
                 self._children.restart_due(now)
                 self._dispatch()
                 can_pause = dispatch.can_pause_events(
@@ -253,6 +257,8 @@ class ChildPool:
             if restart_at is not None:
                 due.append(restart_at)
             for child in self._children:
+                if child.is_killed:
+                    continue
                 if len(child.runs) > self._size.startable:
                     due.append(now + dispatch.STUCK_SECONDS)
                 for run in dispatch.startable_runs(child.runs, self._size):
@@ -277,7 +283,9 @@ class ChildPool:
                     self._stop_run(run, StopReason.CPU)
                 if run.kill_at is not None and (now >= run.kill_at or lease_now >= run.lease_kill_at):
                     child.is_killed = True
-                    self._children.kill(child)
+                    if now - child.killed_at > WATCH_SECONDS:  # else the kill is under way
+                        child.killed_at = now
+                        self._children.kill(child)
             if dispatch.is_stuck(child.runs, self._size, recalled_at=child.recalled_at, now=now):
                 child.recalled_at = now
                 self._children.interrupt(child, ReturnQueued())

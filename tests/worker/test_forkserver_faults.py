@@ -1,0 +1,107 @@
+"""Handlers that attack the fork server, and processes that leave their group: the worker replaces what it loses."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from holdfast import JobRequest
+from tests.worker.conftest import ended
+
+HEALTHY = 200
+
+
+def kills_the_fork_server(_payload):
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(60)
+
+
+def stops_the_fork_server(_payload):
+    os.kill(os.getppid(), signal.SIGSTOP)
+    time.sleep(60)
+
+
+def leaves_its_process_group(_payload):
+    os.setpgid(0, os.getpgid(os.getppid()))
+    while True:
+        with contextlib.suppress(BaseException):
+            time.sleep(60)
+
+
+@pytest.mark.parametrize("handler", [kills_the_fork_server, stops_the_fork_server], ids=lambda one: one.__name__)
+def test_a_lost_fork_server_is_replaced_and_only_what_ran_is_charged(app, drain, handler):
+    hostile = app.handler("hostile")(handler)
+    healthy = app.handler("healthy")(lambda _payload: None)
+    healthy_answers = app.client.enqueue([healthy.request() for _ in range(HEALTHY)])
+    answer = hostile.enqueue()
+    healthy_answers += app.client.enqueue([healthy.request() for _ in range(HEALTHY)])
+    drain(lease=timedelta(seconds=30))
+    record = ended(app, answer)
+    assert (record.dead_reason, record.crashes) == ("poison", 3)
+    records = [ended(app, one) for one in healthy_answers]
+    assert {one.state for one in records} == {"done"}
+    assert sum(one.attempts - 1 for one in records) <= 3  # a job that ran in the other child at the time of a crash
+
+
+def test_a_handler_that_leaves_its_process_group_is_stopped_at_its_timeout(app, drain):
+    hostile = app.handler("hostile", max_attempts=1, timeout=timedelta(milliseconds=200))(leaves_its_process_group)
+    answer = hostile.enqueue()
+    assert drain(processes=1) == {"dead": 1}
+    assert "timed out" in ended(app, answer).last_error
+
+
+PROGRAM = """
+    import os, signal, sys, time
+    from datetime import timedelta
+    from pathlib import Path
+    from holdfast.app import Holdfast
+
+    app, folder = Holdfast(sys.argv[1]), Path(sys.argv[2])
+
+    @app.handler("stop")
+    def stop(_payload):
+        os.kill(os.getppid(), signal.SIGSTOP)
+        (folder / "pids").write_text(f"{os.getppid()} {os.getpid()}")
+        while True:
+            try:
+                time.sleep(60)
+            except BaseException:
+                pass
+
+    app.worker(processes=1, drain=timedelta(seconds=0.1), grace=timedelta(seconds=0.2)).run()
+"""
+
+
+def test_sigterm_ends_a_worker_whose_fork_server_is_stopped_and_nothing_stays_behind(app, tmp_path):
+    app.client.enqueue(JobRequest(type="stop"))
+    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(PROGRAM), app.url, str(tmp_path)])
+    try:
+        deadline = time.monotonic() + 30
+        while not (tmp_path / "pids").exists():
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+        deadline = time.monotonic() + 10
+        while any(_is_alive(pid) for pid in pids):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
