@@ -19,6 +19,7 @@ from typing import assert_never
 import msgspec
 
 from holdfast.worker.process_handle import open_process
+from holdfast.worker.process_tree import kill_group, kill_tree
 
 TERMINATING_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 PR_SET_PDEATHSIG = 1  # of Linux: choose the signal that a process gets when its parent exits
@@ -122,8 +123,9 @@ class _Server:
 
     def _reap(self) -> None:
         for pid in tuple(self._children):
-            exited, status = os.waitpid(pid, os.WNOHANG)
-            if exited:
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                kill_group(pid)  # before it is reaped: until then no other group can have this number
+                _, status = os.waitpid(pid, 0)
                 self._children.discard(pid)
                 self._send(Event(Action.SIGNAL, pid, status))
         for pid in tuple(self._spares):
@@ -198,12 +200,12 @@ class _Server:
 
 
 def _signal_child(pid: int, number: int) -> None:
-    """Signal a child that was not reaped yet. SIGKILL goes to its process group as well: to what it started."""
+    """Signal a child that was not reaped yet. SIGKILL goes to everything that it has started, too."""
     if number == signal.SIGKILL:
-        with contextlib.suppress(ProcessLookupError):  # it has left its group, and the group is empty
-            os.killpg(pid, number)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, number)
+        kill_tree(pid)
+    else:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def flush_output() -> None:
