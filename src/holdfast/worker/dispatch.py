@@ -18,6 +18,7 @@ PREFETCH_SECONDS = 0.010  # work that may wait inside a child: keeps it busy, an
 MAX_BUFFERED_JOBS = 3000  # jobs that may wait in the worker, in front of all children
 BUFFER_SECONDS = 0.100  # work that may wait in the worker: long jobs are left for other workers
 MAX_RESERVE_JOBS = 1000  # jobs that are reserved by one call
+SLOW_START_GROWTH = 4  # held jobs for each finished one, until the buffers are full: the first estimates are rough
 SHORT_JOBS = 500  # jobs that fit into BUFFER_SECONDS, from which on the jobs are called short
 SOON_SECONDS = 0.050  # a job is expected to end soon if jobs take less than this
 UNKNOWN_JOB_SECONDS = 1.0  # the estimate until the first job has ended
@@ -84,17 +85,22 @@ def prefetch_limit(seconds: float, size: PoolSize) -> int:
     return min(MAX_PREFETCH_JOBS, int(size.concurrency * PREFETCH_SECONDS / seconds))
 
 
-def reserve_limit(seconds: float, size: PoolSize, *, busy: int) -> int:
+def reserve_limit(seconds: float, size: PoolSize, *, busy: int, finished: int) -> int:
     """Return how many more jobs to reserve: those that can start at once, and those that wait for a moment only.
 
-    ``busy`` runs have not ended yet. Short jobs are reserved in large batches or not at all: many small batches would
-    cost more than the jobs, and children would wait for the next large one.
+    ``busy`` runs have not ended yet, ``finished`` ones have. Short jobs are reserved in large batches or not at all:
+    many small batches would cost more than the jobs, and children would wait for the next large one.
     """
-    startable = size.slots * max(1 + prefetch_limit(seconds, size), size.chunk) - busy
+    running = size.processes * size.startable
+    startable = max(size.processes * (size.concurrency + prefetch_limit(seconds, size)), running)
     buffered = min(MAX_BUFFERED_JOBS, size.slots * int(BUFFER_SECONDS / seconds))
+    most = startable + (buffered if buffered > size.slots else 0)
+    window = max(running, SLOW_START_GROWTH * finished)
+    if window < most:
+        return window - busy if 2 * busy <= window or busy < running else 0
     if buffered <= size.slots:
-        return startable
-    limit = startable + buffered
+        return most - busy
+    limit = most - busy
     return min(limit, MAX_RESERVE_JOBS) if limit >= min(buffered // 2, MAX_RESERVE_JOBS) else 0
 
 

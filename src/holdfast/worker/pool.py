@@ -69,6 +69,7 @@ class ChildPool:
         self._on_end: OnEnd = lambda _ended, _more_soon: None
         self._pending: deque[Run] = deque()  # runs that no child has got yet
         self._job_seconds: float | None = None  # estimate; None until the first job has ended
+        self._finished = 0  # runs that ended by themselves
         self._lock = threading.RLock()
         self.changed = threading.Condition(self._lock)  # notified when runs have ended
         self._closing_at: float | None = None  # monotonic seconds: when ``close`` was called
@@ -88,7 +89,8 @@ class ChildPool:
         with self._lock:
             if self._failure is not None:
                 raise self._failure
-            return dispatch.reserve_limit(self._current_job_seconds(), self._size, busy=self.busy())
+            seconds = self._current_job_seconds()
+            return dispatch.reserve_limit(seconds, self._size, busy=self.busy(), finished=self._finished)
 
     def runs_short_jobs(self) -> bool:
         """Whether jobs are short by the estimate of the pool. False until the first job has ended."""
@@ -315,6 +317,7 @@ class ChildPool:
             case RunSucceeded() | RunEnded():
                 run = child.runs.pop(message.run)
                 child.finished += 1
+                self._finished += 1
                 self._job_seconds = dispatch.smoothed_seconds(self._job_seconds, message.seconds)
                 if isinstance(message, RunEnded) and message.kind == protocol.INTERRUPTED:
                     outcome = run.outcome_when_stopped(message.reason)

@@ -17,6 +17,7 @@ TWO = PoolSize(processes=2, concurrency=1, chunk=1)
 THREADS = PoolSize(processes=1, concurrency=4, chunk=1)
 CHUNKS = PoolSize(processes=1, concurrency=1, chunk=50)
 NOW = 1000.0
+MANY = 10_000  # finished jobs: the slow start is over
 
 
 def make_run(number: int, *, type_: str = "t", crashes: int = 0, began_at: float | None = None) -> Run:
@@ -66,23 +67,43 @@ def test_a_child_that_can_start_a_run_is_not_busy():
 
 @pytest.mark.parametrize("size", [ONE, TWO, THREADS], ids=["one", "two", "threads"])
 def test_of_long_jobs_as_many_are_reserved_as_can_start(size):
-    assert dispatch.reserve_limit(1.0, size, busy=0) == size.slots
-    assert dispatch.reserve_limit(1.0, size, busy=size.slots) == 0
+    assert dispatch.reserve_limit(1.0, size, busy=0, finished=MANY) == size.slots
+    assert dispatch.reserve_limit(1.0, size, busy=size.slots, finished=MANY) == 0
 
 
 def test_short_jobs_are_reserved_in_large_batches_or_not_at_all():
-    assert dispatch.reserve_limit(1e-6, ONE, busy=0) == dispatch.MAX_RESERVE_JOBS
+    assert dispatch.reserve_limit(1e-6, ONE, busy=0, finished=MANY) == dispatch.MAX_RESERVE_JOBS
     capacity = dispatch.MAX_BUFFERED_JOBS + dispatch.MAX_PREFETCH_JOBS + 1
-    assert dispatch.reserve_limit(1e-6, ONE, busy=capacity - 1000) == 1000
-    assert dispatch.reserve_limit(1e-6, ONE, busy=capacity - 999) == 0
+    assert dispatch.reserve_limit(1e-6, ONE, busy=capacity - 1000, finished=MANY) == 1000
+    assert dispatch.reserve_limit(1e-6, ONE, busy=capacity - 999, finished=MANY) == 0
 
 
 def test_jobs_of_ten_milliseconds_are_buffered_for_a_tenth_of_a_second():
-    assert dispatch.reserve_limit(0.010, ONE, busy=0) == 1 + 1 + 10
+    assert dispatch.reserve_limit(0.010, ONE, busy=0, finished=MANY) == 1 + 1 + 10
+
+
+def test_a_child_with_many_slots_is_sent_as_much_as_it_prefetches_and_no_more():
+    size = PoolSize(processes=2, concurrency=200, chunk=1)
+    assert dispatch.prefetch_limit(0.1, size) == 20
+    assert dispatch.reserve_limit(0.1, size, busy=0, finished=MANY) == 2 * (200 + 20)
+    assert dispatch.reserve_limit(0.1, size, busy=440, finished=MANY) == 0
+
+
+def test_the_first_reserves_grow_with_the_jobs_that_have_ended():
+    """The first job may be the only short one: until more have ended, the worker holds few jobs."""
+    held = [dispatch.reserve_limit(1e-6, TWO, busy=0, finished=number) for number in (0, 1, 2, 8, 32, 128)]
+    assert held == [2, 4, 8, 32, 128, 512]
+    assert dispatch.reserve_limit(1e-6, TWO, busy=0, finished=5000) == dispatch.MAX_RESERVE_JOBS
+
+
+def test_a_reserve_waits_until_half_of_the_window_is_free_or_a_child_is_idle():
+    assert dispatch.reserve_limit(1e-6, TWO, busy=64, finished=32) == 64
+    assert dispatch.reserve_limit(1e-6, TWO, busy=65, finished=32) == 0
+    assert dispatch.reserve_limit(1e-6, TWO, busy=1, finished=0) == 1
 
 
 def test_a_chunk_is_reserved_even_if_its_jobs_are_long():
-    assert dispatch.reserve_limit(1.0, CHUNKS, busy=0) == 50
+    assert dispatch.reserve_limit(1.0, CHUNKS, busy=0, finished=MANY) == 50
 
 
 def test_jobs_are_short_if_all_slots_finish_hundreds_within_the_buffer_time():
