@@ -50,6 +50,21 @@ def test_a_lost_fork_server_is_replaced_and_only_what_ran_is_charged(app, drain,
     assert sum(one.attempts - 1 for one in records) <= 3  # a job that ran in the other child at the time of a crash
 
 
+def test_a_worker_without_any_fork_server_settles_what_ran_and_raises(app):
+    @app.handler("hostile")
+    def hostile(_payload):
+        server = os.getppid()
+        os.kill(server, signal.SIGSTOP)  # else it would fork another spare one
+        for pid in [*(pid for pid in _children(server) if pid != os.getpid()), server]:
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(60)
+
+    answer = hostile.enqueue()
+    with pytest.raises(RuntimeError, match="both fork servers"):
+        app.worker(processes=1).run()
+    assert app.client.get(answer.id).crashes == 1
+
+
 def test_a_handler_that_leaves_its_process_group_is_stopped_at_its_timeout(app, drain):
     hostile = app.handler("hostile", max_attempts=1, timeout=timedelta(milliseconds=200))(leaves_its_process_group)
     answer = hostile.enqueue()
@@ -98,6 +113,10 @@ def test_sigterm_ends_a_worker_whose_fork_server_is_stopped_and_nothing_stays_be
     finally:
         process.kill()
         process.wait()
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def _is_alive(pid: int) -> bool:

@@ -164,6 +164,7 @@ class ChildPool:
         except Exception as error:  # noqa: BLE001 - raised again in the worker's thread
             with self._lock:
                 self._failure = error
+                self._report_ended()
                 self.changed.notify_all()
         finally:
             with self._lock:

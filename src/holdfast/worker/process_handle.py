@@ -30,9 +30,12 @@ class ProcessHandle:
     def __init__(self, pid: int, descriptor: int | None) -> None:
         self.pid = pid
         self._descriptor = descriptor
+        self._has_exited = False  # as far as is known: its id may be another process's by now
 
     def kill(self) -> None:
         """Send SIGKILL, also to a process that is stopped. Nothing happens if it has exited."""
+        if self._has_exited:
+            return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if self._descriptor is None:
                 os.kill(self.pid, signal.SIGKILL)
@@ -41,13 +44,21 @@ class ProcessHandle:
 
     def wait(self, timeout: float) -> bool:
         """Wait until the process has exited, at most ``timeout`` seconds; reap it if it is a child of this process."""
-        if self._descriptor is not None:
-            poll = select.poll()
-            poll.register(self._descriptor, select.POLLIN)
-            has_exited = bool(poll.poll(timeout * 1000))
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(self.pid, os.WNOHANG)
-            return has_exited
+        if not self._has_exited:
+            descriptor = self._descriptor
+            self._has_exited = self._wait_by_id(timeout) if descriptor is None else self._wait(descriptor, timeout)
+        return self._has_exited
+
+    def _wait(self, descriptor: int, timeout: float) -> bool:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        if not poll.poll(timeout * 1000):
+            return False
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.pid, os.WNOHANG)
+        return True
+
+    def _wait_by_id(self, timeout: float) -> bool:
         deadline = monotonic() + timeout
         while self._is_alive():
             if monotonic() >= deadline:
@@ -65,7 +76,8 @@ class ProcessHandle:
             return False
 
     def close(self) -> None:
-        """Close the process descriptor."""
+        """Close the process descriptor. Later calls of the other methods do nothing."""
+        self._has_exited = True
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
