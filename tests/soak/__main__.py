@@ -26,12 +26,12 @@ from tests.soak.poison import run_poison
 from tests.soak.random_kills import run_random_kills
 from tests.soak.rolling_restarts import run_rolling_restarts
 from tests.soak.server_crashes import run_server_crashes
-from tests.sqlite.test_processes import fight
+from tests.sqlite.test_processes import run_on_file
 
 
 def _run_competing_processes(folder: Path, scale: float) -> str:
     jobs, kills = int(5000 * scale), int(60 * scale)
-    fight(folder / "processes.db", producers=3, consumers=5, jobs=jobs, kills=kills)
+    run_on_file(folder / "processes.db", producers=3, consumers=5, jobs=jobs, kills=kills)
     return (
         f"8 processes on one SQLite file, {3 * jobs:,} jobs, {kills} SIGKILLs: none lost, none ended twice, no overlap"
     )

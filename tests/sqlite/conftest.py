@@ -17,19 +17,19 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(path: Path):
-    made = holdfast.connect(f"sqlite:///{path}", caller_clock=True)
-    assert isinstance(made, SqliteDriver)
-    yield made
-    made.close()
+    driver = holdfast.connect(f"sqlite:///{path}", caller_clock=True)
+    assert isinstance(driver, SqliteDriver)
+    yield driver
+    driver.close()
 
 
 @pytest.fixture
 def job():
-    """Makes records that differ only in what a test says."""
+    """Return a function that makes a record with the given fields."""
     counter = iter(range(10**6))
 
     def make(**fields) -> JobRecord:
-        plain = {"id": f"job-{next(counter):06}", "type": "t", "queue": "q", "payload": b"{}", "created_at": NOW}
-        return JobRecord(**{**plain, **fields})
+        defaults = {"id": f"job-{next(counter):06}", "type": "t", "queue": "q", "payload": b"{}", "created_at": NOW}
+        return JobRecord(**{**defaults, **fields})
 
     return make

@@ -1,4 +1,4 @@
-"""Concurrent callers share commits; whatever happens to one call is its own affair."""
+"""Concurrent writes share commits, and a write that fails does not affect the others."""
 
 import sqlite3
 import threading
@@ -8,14 +8,14 @@ import pytest
 
 import holdfast
 from holdfast.drivers.contract import Durability
-from holdfast.drivers.sqlite.database import _Call
+from holdfast.drivers.sqlite.database import _Write
 from holdfast.errors import StoreBusy, StoreUnavailable
 from holdfast.model.settlement import Ack
 from tests.sqlite.conftest import NOW
 
 
-def test_callers_that_come_while_one_commits_share_the_next_commit(store, job):
-    """The first call is held inside its transaction until all others have queued up behind it."""
+def test_writes_that_wait_for_a_commit_share_the_next_commit(store, job):
+    """The first write stays inside its transaction until all other writes are queued."""
     database = store._database
     entered, go_on = threading.Event(), threading.Event()
     commits = []
@@ -29,7 +29,7 @@ def test_callers_that_come_while_one_commits_share_the_next_commit(store, job):
         first = pool.submit(database.write, slow)
         assert entered.wait(30)
         others = [pool.submit(store.enqueue, [job()], now=NOW) for _ in range(40)]
-        while len(database._queued) < 40:
+        while len(database._queue) < 40:
             pass
         go_on.set()
         first.result(30)
@@ -39,7 +39,7 @@ def test_callers_that_come_while_one_commits_share_the_next_commit(store, job):
     assert store.counts(now=NOW)[0].ready == 40
 
 
-def test_a_call_that_fails_undoes_only_itself(store, job):
+def test_a_write_that_fails_rolls_back_only_itself(store, job):
     database = store._database
     entered, go_on = threading.Event(), threading.Event()
 
@@ -56,13 +56,13 @@ def test_a_call_that_fails_undoes_only_itself(store, job):
         first = pool.submit(database.write, slow)
         assert entered.wait(30)
         before = pool.submit(store.enqueue, [job()], now=NOW)
-        while len(database._queued) < 1:
+        while len(database._queue) < 1:
             pass
         broken = pool.submit(database.write, half_done)
-        while len(database._queued) < 2:
+        while len(database._queue) < 2:
             pass
         after = pool.submit(store.enqueue, [job()], now=NOW)
-        while len(database._queued) < 3:
+        while len(database._queue) < 3:
             pass
         go_on.set()
         first.result(30), before.result(30), after.result(30)
@@ -71,7 +71,7 @@ def test_a_call_that_fails_undoes_only_itself(store, job):
     assert store.counts(now=NOW)[0].ready == 3
 
 
-def test_a_lone_call_that_fails_changes_nothing(store, job):
+def test_a_single_write_that_fails_changes_nothing(store, job):
     store.enqueue([job()], now=NOW)
 
     def half_done(connection):
@@ -83,8 +83,8 @@ def test_a_lone_call_that_fails_changes_nothing(store, job):
     assert store.counts(now=NOW)[0].ready == 1
 
 
-def test_an_interrupt_of_the_leading_thread_loses_nobody_elses_call(store, job):
-    """What a Ctrl-C does to the thread that happens to run everybody's calls, with others before and behind its own."""
+def test_an_interrupt_of_the_writing_thread_loses_no_write_of_another_thread(store, job):
+    """A Ctrl-C in the thread that runs the group, with writes of other threads before and after its own write."""
     database = store._database
     ran = []
 
@@ -92,22 +92,22 @@ def test_an_interrupt_of_the_leading_thread_loses_nobody_elses_call(store, job):
         raise KeyboardInterrupt
 
     before, own, behind = (
-        _Call(lambda _: ran.append("before")),
-        _Call(interrupt),
-        _Call(lambda _: ran.append("behind")),
+        _Write(lambda _: ran.append("before")),
+        _Write(interrupt),
+        _Write(lambda _: ran.append("behind")),
     )
-    database._queued.extend([before, own, behind])
-    with database._leading, pytest.raises(KeyboardInterrupt):
+    database._queue.extend([before, own, behind])
+    with database._write_lock, pytest.raises(KeyboardInterrupt):
         database._run_group(own)
-    assert not before.finished
+    assert not before.is_finished
     assert not database._writer.in_transaction
-    store.enqueue([job()], now=NOW)  # the next leader runs what was left
-    assert before.finished
-    assert behind.finished
-    assert ran == ["before", "before", "behind"]  # once undone, once for good
+    store.enqueue([job()], now=NOW)  # the next thread runs the writes that are left
+    assert before.is_finished
+    assert behind.is_finished
+    assert ran == ["before", "before", "behind"]  # rolled back once, then committed
 
 
-def test_a_store_kept_busy_by_another_process_says_so_and_changes_nothing(path, job):
+def test_a_store_locked_by_another_process_raises_store_busy_and_changes_nothing(path, job):
     store = holdfast.connect(f"sqlite:///{path}?busy_for=0.05", caller_clock=True)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -135,7 +135,7 @@ def test_readers_do_not_wait_for_a_writer(store, path, job):
 
 
 def test_a_full_disk_is_reported_and_loses_nothing(store, job):
-    """A limit on pages makes SQLite run into the same SQLITE_FULL as a disk without room."""
+    """A limit on pages makes SQLite raise the same SQLITE_FULL as a full disk."""
     store.enqueue([job(id=f"first-{n}") for n in range(10)], now=NOW)
     connection = store._database._writer
     [pages] = connection.execute("PRAGMA page_count").fetchone()
@@ -148,7 +148,7 @@ def test_a_full_disk_is_reported_and_loses_nothing(store, job):
     assert store.counts(now=NOW)[0].ready == 20
 
 
-def test_a_disk_below_its_floor_refuses_new_jobs_and_still_takes_acks(path, job):
+def test_a_disk_below_min_free_bytes_refuses_new_jobs_and_accepts_acks(path, job):
     store = holdfast.connect(f"sqlite:///{path}", caller_clock=True)
     store.enqueue([job()], now=NOW)
     [reservation] = store.reserve(["q"], limit=1, lease_for=1000, now=NOW)
@@ -161,7 +161,7 @@ def test_a_disk_below_its_floor_refuses_new_jobs_and_still_takes_acks(path, job)
     nearly_full.close()
 
 
-def test_what_is_stored_is_what_the_url_promised(path, store, tmp_path):
+def test_the_connection_has_the_durability_of_the_url(path, store, tmp_path):
     connection = store._database._connect()
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
@@ -172,8 +172,8 @@ def test_what_is_stored_is_what_the_url_promised(path, store, tmp_path):
     quicker.close()
 
 
-def test_more_callers_than_a_group_holds_are_all_answered(store, job, monkeypatch):
-    monkeypatch.setattr("holdfast.drivers.sqlite.database.GROUP", 3)
+def test_more_writes_than_one_group_holds_are_all_answered(store, job, monkeypatch):
+    monkeypatch.setattr("holdfast.drivers.sqlite.database.MAX_GROUP_WRITES", 3)
     database = store._database
     entered, go_on = threading.Event(), threading.Event()
 
@@ -185,7 +185,7 @@ def test_more_callers_than_a_group_holds_are_all_answered(store, job, monkeypatc
         first = pool.submit(database.write, slow)
         assert entered.wait(30)
         others = [pool.submit(store.enqueue, [job()], now=NOW) for _ in range(40)]
-        while len(database._queued) < 40:
+        while len(database._queue) < 40:
             pass
         go_on.set()
         first.result(30)
@@ -193,7 +193,7 @@ def test_more_callers_than_a_group_holds_are_all_answered(store, job, monkeypatc
     assert store.counts(now=NOW)[0].ready == 40
 
 
-def test_an_error_of_sqlite_is_the_cause_of_ours(store):
+def test_an_error_of_sqlite_is_the_cause_of_a_store_error(store):
     with pytest.raises(StoreUnavailable) as raised:
         store._database.write(lambda connection: connection.execute("SELECT * FROM nowhere"))
     assert isinstance(raised.value.__cause__, sqlite3.OperationalError)

@@ -1,4 +1,4 @@
-"""Enqueue inside the caller's own transaction: the job exists if, and only if, the caller's rows do."""
+"""Enqueue inside the caller's own transaction: the job exists if, and only if, the caller commits."""
 
 import sqlite3
 
@@ -10,14 +10,14 @@ from tests.sqlite.conftest import NOW
 
 @pytest.fixture(params=["implicit", "autocommit"])
 def connection(path, store, request):
-    made = sqlite3.connect(path, isolation_level=None if request.param == "autocommit" else "DEFERRED")
-    made.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
-    made.row_factory = sqlite3.Row
-    yield made
-    made.close()
+    connection = sqlite3.connect(path, isolation_level=None if request.param == "autocommit" else "DEFERRED")
+    connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
+    connection.row_factory = sqlite3.Row
+    yield connection
+    connection.close()
 
 
-def test_a_rollback_takes_the_job_with_it(store, connection, job):
+def test_a_rollback_removes_the_job(store, connection, job):
     joined = store.joined(connection)
     connection.execute("BEGIN")
     connection.execute("INSERT INTO orders VALUES (1)")
@@ -40,7 +40,7 @@ def test_a_commit_makes_both_durable(store, connection, job):
     assert connection.execute("SELECT count(*) FROM orders").fetchone()[0] == 1
 
 
-def test_without_a_transaction_one_is_begun_and_left_to_the_caller(store, connection, job):
+def test_without_a_transaction_enqueue_begins_one_and_the_caller_commits_it(store, connection, job):
     store.joined(connection).enqueue([job(id="a")], now=NOW)
     assert connection.in_transaction
     assert store.get("a") is None
@@ -48,7 +48,7 @@ def test_without_a_transaction_one_is_begun_and_left_to_the_caller(store, connec
     assert store.get("a") is not None
 
 
-def test_keys_and_ids_that_exist_answer_as_usual(store, connection, job):
+def test_existing_keys_and_ids_are_reported_as_existing(store, connection, job):
     store.enqueue([job(id="a", idempotency_key="k")], now=NOW)
     joined = store.joined(connection)
     answers = joined.enqueue([job(id="a"), job(id="b", idempotency_key="k", payload=b"[]")], now=NOW)
@@ -59,7 +59,7 @@ def test_keys_and_ids_that_exist_answer_as_usual(store, connection, job):
     ]
 
 
-def test_a_bad_record_leaves_the_callers_transaction_as_it_was(store, connection, job):
+def test_an_invalid_record_does_not_change_the_callers_transaction(store, connection, job):
     connection.execute("BEGIN")
     connection.execute("INSERT INTO orders VALUES (1)")
     with pytest.raises(InvalidInput):
@@ -103,7 +103,7 @@ def test_every_other_verb_is_refused(store, connection):
     assert connection.execute("SELECT 1").fetchone()[0] == 1
 
 
-def test_a_file_that_is_locked_says_so_in_our_words(store, path, job):
+def test_a_locked_file_raises_store_busy(store, path, job):
     mine = sqlite3.connect(path, timeout=0.01)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -113,7 +113,7 @@ def test_a_file_that_is_locked_says_so_in_our_words(store, path, job):
     mine.close()
 
 
-def test_the_callers_text_factory_does_not_matter(store, connection, job):
+def test_the_callers_text_factory_has_no_effect(store, connection, job):
     connection.text_factory = bytes
     store.enqueue([job(id="a", idempotency_key="k")], now=NOW)
     [answer] = store.joined(connection).enqueue([job(idempotency_key="k")], now=NOW)

@@ -1,4 +1,4 @@
-"""Tables are made once, by whoever comes first, and are never silently the wrong ones."""
+"""The first process creates the tables; tables of another version are refused."""
 
 import hashlib
 import sqlite3
@@ -12,7 +12,9 @@ import pytest
 
 import holdfast
 from holdfast.drivers.sqlite.migrations import load
+from holdfast.drivers.statements import ENDED_ONLY
 from holdfast.errors import ConnectError, InvalidInput, SchemaMismatch, StoreBusy
+from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS, names_of
 
 OPEN = "import holdfast, sys; holdfast.connect(sys.argv[1]).close()"
 
@@ -107,3 +109,14 @@ def test_a_file_that_is_no_database_is_refused(path):
 def test_a_folder_that_is_not_there_is_named(tmp_path):
     with pytest.raises(holdfast.HoldfastError, match="nowhere"):
         holdfast.connect(f"sqlite:///{tmp_path}/nowhere/jobs.db")
+
+
+def test_the_tables_have_every_column_of_a_job_and_of_a_ledger_row(store):
+    def columns(table: str) -> set[str]:
+        with store._database.reading() as connection:
+            return {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")}
+
+    job = set(names_of(JOB_COLUMNS))
+    assert job <= columns("holdfast_ended")
+    assert job - ENDED_ONLY <= columns("holdfast_jobs")
+    assert set(names_of(LEDGER_COLUMNS)) <= columns("holdfast_ledger")

@@ -1,4 +1,4 @@
-"""The host's clock judges, and is held when it steps back: also between processes."""
+"""The clock of the host decides; time does not go back when that clock does, also between processes."""
 
 import threading
 import time
@@ -13,8 +13,8 @@ from holdfast.model.settlement import Ack
 from tests.sqlite.conftest import NOW
 
 
-def test_a_process_whose_clock_is_behind_cannot_make_a_lease_longer(path, job):
-    """Each store stands for a process of its own with a clock of its own."""
+def test_a_process_with_a_slow_clock_does_not_grant_shorter_leases(path, job):
+    """Each store stands for one process with its own clock."""
     ahead, behind = ManualClock(NOW), ManualClock(NOW - HOUR)
     first = holdfast.connect(f"sqlite:///{path}", clock=ahead)
     second = holdfast.connect(f"sqlite:///{path}", clock=behind)
@@ -27,7 +27,7 @@ def test_a_process_whose_clock_is_behind_cannot_make_a_lease_longer(path, job):
     first.close(), second.close()
 
 
-def test_a_clock_that_steps_back_stands_still(path, job):
+def test_time_stands_still_while_the_clock_is_behind(path, job):
     clock = ManualClock(NOW)
     store = holdfast.connect(f"sqlite:///{path}", clock=clock)
     store.enqueue([job()])
@@ -48,7 +48,7 @@ def test_a_callers_now_is_refused_before_it_reaches_a_shared_transaction(path, j
     store.close()
 
 
-def test_wait_is_woken_by_a_commit_of_another_connection(path, job):
+def test_a_commit_of_another_connection_ends_a_wait(path, job):
     store, other = (holdfast.connect(f"sqlite:///{path}") for _ in range(2))
     assert store.reserve(["q"], limit=1, lease_for=SECOND) == []
     store.wait(["q"], timeout=0.01)
@@ -60,7 +60,7 @@ def test_wait_is_woken_by_a_commit_of_another_connection(path, job):
     store.close(), other.close()
 
 
-def test_wait_returns_when_a_scheduled_job_comes_due(path, job):
+def test_wait_returns_when_a_scheduled_job_is_due(path, job):
     from holdfast.clock import SystemClock
 
     store = holdfast.connect(f"sqlite:///{path}")
@@ -72,11 +72,11 @@ def test_wait_returns_when_a_scheduled_job_comes_due(path, job):
     store.close()
 
 
-def test_wait_does_not_return_for_a_paused_queue_again_and_again(path, job):
+def test_wait_does_not_return_early_for_a_paused_queue(path, job):
     store = holdfast.connect(f"sqlite:///{path}")
     store.configure("q", holdfast.QueueSettings(paused_until=NOW * 2))
     store.enqueue([job()])
-    store.wait(["q"], timeout=5)  # the first one may return at once: this thread has not looked yet
+    store.wait(["q"], timeout=5)  # the first wait may return at once: this thread has not reserved yet
     assert store.reserve(["q"], limit=1, lease_for=SECOND) == []
     started = time.monotonic()
     store.wait(["q"], timeout=0.2)
@@ -84,7 +84,7 @@ def test_wait_does_not_return_for_a_paused_queue_again_and_again(path, job):
     store.close()
 
 
-def test_a_closed_store_answers_no_call(path, job):
+def test_every_call_of_a_closed_store_raises_store_closed(path, job):
     store = holdfast.connect(f"sqlite:///{path}")
     store.close()
     store.close()
@@ -94,7 +94,7 @@ def test_a_closed_store_answers_no_call(path, job):
 
 
 def test_wait_returns_when_a_lease_expires(path, job):
-    """A dead worker's job is run again when its time is over, not when somebody happens to ask."""
+    """The job of a dead worker runs again when its lease expires, not at the next poll."""
     with holdfast.connect(f"sqlite:///{path}") as store:
         store.enqueue([job()])
         assert len(store.reserve(["q"], limit=1, lease_for=SECOND // 4)) == 1

@@ -1,8 +1,13 @@
-"""The law in code: what every driver promises, verb by verb.
+"""The contract of every driver: what each verb guarantees, what it raises, and what is atomic.
 
-The laws L1 to L15 are in docs/guarantees.md; ``holdfast.testing.drivers.conformance`` checks a driver against them.
-Instants and lengths are integer microseconds. Every verb is batch-first: one call, one transaction, one round trip.
-``now`` is honoured only by a store opened with ``caller_clock=True`` and refused with ``CallerClockRefused`` otherwise.
+docs/guarantees.md has the laws L1 to L15, and ``holdfast.testing.drivers.conformance`` checks a driver against them.
+
+- Instants and durations are integer microseconds.
+- Every verb takes a batch. One call is one transaction and one round trip.
+- ``now`` replaces the clock of the store, and is allowed only for a store opened with ``caller_clock=True``; otherwise
+  the verb raises ``CallerClockRefused`` (L1).
+- Every verb raises ``InvalidInput`` for arguments outside of their bounds, before it changes anything; ``StoreClosed``
+  after ``close``; and another ``StoreError`` if the store cannot do its work.
 """
 
 from __future__ import annotations
@@ -44,21 +49,21 @@ __all__ = [
     "Trimmed",
 ]
 
-REAP_LIMIT = 1000  # expired leases that one call ends at the most, so that no caller pays for a whole outage
+REAP_LIMIT = 1000  # expired leases that one call ends at most, so that no call pays for a whole outage
 
 T = TypeVar("T")
 
 
 class Durability(IntEnum):
-    """What survives once a call has returned (law L15)."""
+    """What the effect of a call survives once the call has returned (L15)."""
 
-    MEMORY = 0  # nothing: it is gone with the process
-    PROCESS = 1  # the death of the process, not a power cut
+    MEMORY = 0  # nothing: it ends with the process
+    PROCESS = 1  # a crash of the process, but not a power cut
     FSYNC = 2  # a power cut
 
 
 class Feature(StrEnum):
-    """A promise that a driver may have to decline (law L14)."""
+    """A part of the contract that a driver may not support (L14)."""
 
     TYPES = "reserving by type"
     PRIORITIES = "priorities"
@@ -80,32 +85,39 @@ class Feature(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a driver keeps. What it does not is in ``gaps`` with the reason, and raises ``Unsupported`` if asked for."""
+    """What a driver supports. ``gaps`` has the features that it does not support, each with the reason.
+
+    A call that needs a missing feature raises ``Unsupported``.
+    """
 
     driver: str
     durability: Durability
     gaps: Mapping[Feature, str] = field(default_factory=dict)
 
     def has(self, feature: Feature) -> bool:
-        """Whether the promise is kept."""
+        """Whether the driver supports the feature."""
         return feature not in self.gaps
 
 
 class Driver(Protocol):
-    """What producers and workers need. Safe to share between threads."""
+    """The verbs of producers and workers. A driver is safe to share between threads."""
 
     @property
     def capabilities(self) -> Capabilities:
-        """What this driver keeps, and what it does not, with reasons."""
+        """What this driver supports, and what it does not, with reasons."""
         ...
 
     def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
-        """Store new jobs; answers in the order given, durable in the driver's class when it returns.
+        """Store new jobs and return one answer per record, in order.
 
-        All or nothing: a record that is not acceptable raises ``InvalidInput`` and none is stored. An id that is
-        already known, or an idempotency key that is (per queue, while its job has not ended and at least for the
-        queue's ``dedupe_window``), stores nothing, changes nothing, and answers with the job that exists: ``existed``,
-        and ``conflict`` if the payloads differ (L6, L12). Raises ``StoreFull`` before acks would fail.
+        Atomic: if one record is invalid, ``InvalidInput`` is raised and no job is stored. The jobs are durable, in the
+        durability class of the driver, when the call returns.
+
+        A record with an id that exists, or with an idempotency key that is taken, stores nothing and changes nothing.
+        Its answer has the id of the existing job, ``existed``, and ``conflict`` if the payloads differ (L6, L12). A key
+        is taken per queue, while its job has not ended and at least for the ``dedupe_window`` of the queue.
+
+        Raises ``StoreFull`` while there is still enough space for settlements.
         """
         ...
 
@@ -119,12 +131,17 @@ class Driver(Protocol):
         types: Collection[str] | None = None,
         now: int | None = None,
     ) -> list[Reservation]:
-        """Own up to ``limit`` due jobs of these queues (and types), each under a fresh lease of ``lease_for``.
+        """Lease up to ``limit`` due jobs of these queues, and of these types if given, for ``lease_for``.
 
-        First ends what has expired in these queues, up to ``REAP_LIMIT``, oldest first; then picks in the order
-        ``(priority desc, available_at, seq)`` over all of them, within their ``QueueSettings``; then leases and counts
-        the attempt: one transaction (L3, L7, L10). Never returns a job whose lease is valid, nor one whose domain has
-        another in flight or in front (L11).
+        In one transaction (L3):
+
+        1. end up to ``REAP_LIMIT`` expired leases of these queues, oldest first;
+        2. pick due jobs over all these queues, ordered by (priority desc, available_at, seq), within the limits of
+           their ``QueueSettings`` (L10);
+        3. lease them and count their attempts (L7).
+
+        Never returns a job that has a valid lease, nor a job of a domain in which another job is in flight or comes
+        first (L11).
         """
         ...
 
@@ -136,19 +153,21 @@ class Driver(Protocol):
         notes: Mapping[str, Note] | None = None,
         now: int | None = None,
     ) -> list[Lease | LeaseError]:
-        """Move ``expires_at`` to now + ``lease_for``, and keep ``notes`` (by job id), for every lease that is valid.
+        """Move the end of every valid lease to now + ``lease_for``, and store ``notes``, which are keyed by job id.
 
-        Answers per item, in order; a refused one changes nothing (L5). Use the lease that comes back: it says whether
-        cancellation was requested. The token stays the same (L4).
+        Returns one answer per lease, in order: the extended lease, or why it was refused; a refused lease changes
+        nothing (L5). The returned lease has the same token (L4), and ``cancel_requested`` if the job should stop.
         """
         ...
 
     def settle(self, settlements: Sequence[Settlement], *, now: int | None = None) -> list[LeaseError | None]:
-        """End leases. Answers per item, in order: None, or why it was refused; one bad item spoils no other (L5).
+        """End leases. Returns one answer per settlement, in order: None, or why it was refused.
 
-        An item's whole effect (the job, its result, the turn of its domain, its ledger row, an ack's ``writes``) is one
-        transaction. Repeating exactly the settlement that ended a job's last lease answers None again and changes
-        nothing, for at least a day and until the job is reserved again (L6).
+        A refused settlement changes nothing and does not affect the others (L5). The whole effect of a settlement is
+        atomic: the job, its result, the turn of its domain, its ledger row, and the ``writes`` of an ack.
+
+        Repeating exactly the settlement that ended the last lease of a job returns None and changes nothing, for at
+        least a day and until the job is reserved again (L6).
         """
         ...
 
@@ -160,32 +179,32 @@ class Driver(Protocol):
         limit: int = REAP_LIMIT,
         now: int | None = None,
     ) -> int:
-        """End expired leases, oldest first, in these queues or in all; gives how many.
+        """End up to ``limit`` expired leases, oldest first, in these queues or in all; return how many.
 
-        With ``worker``, end that worker's leases whether expired or not: the caller knows that it is dead.
+        With ``worker``, end the leases of that worker, expired or not: the caller knows that the worker is dead.
         """
         ...
 
     def wait(self, queues: Sequence[str], *, timeout: float) -> None:
-        """Return when work may be ready, at the latest after ``timeout`` seconds. A hint, never the truth."""
+        """Block until a job of these queues may be due, for at most ``timeout`` seconds. A hint: reserve decides."""
         ...
 
     def space(self, name: str) -> Store:
-        """The same store and connections, seen by one tenant: no job, key or number is shared between spaces."""
+        """Return another space of the same store, on the same connections. Spaces share no job, key or counter."""
         ...
 
     def joined(self, connection: object) -> Driver:
-        """A driver whose ``enqueue`` is part of the caller's own transaction; every other verb is ``Unsupported``."""
+        """Return a driver that enqueues in the caller's own transaction; its other verbs raise ``Unsupported``."""
         ...
 
     def close(self) -> None:
-        """Give back connections, also those of its spaces. Later calls raise ``StoreClosed``."""
+        """Close the connections, also those of the spaces. Later calls raise ``StoreClosed``."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """Part of a list. ``cursor`` asks for what follows; a job list gives None at its end, the ledger never ends."""
+    """Part of a list. ``cursor`` leads to the next page. It is None at the end of a job list; the ledger has no end."""
 
     items: list[T]
     cursor: str | None
@@ -199,7 +218,7 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCounts:
-    """How many jobs of one type stand where in one queue; ``scheduled`` are the ready ones that are not yet due."""
+    """The number of jobs of one type in one queue, by state. ``ready`` jobs are due, ``scheduled`` jobs are not."""
 
     queue: str
     type: str
@@ -213,7 +232,7 @@ class QueueCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """A job with what is known of it now, for people; the token is never shown."""
+    """A job with its lease and its notes, for people. It never contains the token."""
 
     job: JobRecord
     available_at: int
@@ -228,7 +247,7 @@ class Inspection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trimmed:
-    """What retention removed; ``more`` says that it stopped at its limit."""
+    """How many rows ``trim`` removed; ``more`` if it stopped at its limit."""
 
     jobs: int = 0
     ledger: int = 0
@@ -238,64 +257,66 @@ class Trimmed:
 
 
 class Admin(Protocol):
-    """For people and tools. Every list has a limit and a cursor."""
+    """The verbs of people and tools. Every list has a limit and a cursor."""
 
     def get(self, job_id: str) -> JobRecord | None:
-        """The job as it stands, in any state; None if this space does not know it."""
+        """Return a job in any state; None if the space has no job with this id."""
         ...
 
     def inspect(self, job_id: str) -> Inspection | None:
-        """The job with its lease and its notes."""
+        """Return a job with its lease and its notes; None if the space has no job with this id."""
         ...
 
     def find(self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None) -> Page[JobRecord]:
-        """Jobs that fit, in order of their ids; go on with ``after=page.cursor`` until that is None."""
+        """Return a page of the jobs that match, ordered by id. ``after=page.cursor`` asks for the next page."""
         ...
 
     def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
-        """Whether a job of these types waits, is scheduled or runs in these queues: cheap, whatever else there is."""
+        """Whether a job of these types is ready, scheduled or in flight in these queues. Does not count jobs."""
         ...
 
     def counts(self, queues: Sequence[str] | None = None, *, now: int | None = None) -> list[QueueCounts]:
-        """One row per queue and type that has jobs, ordered by both."""
+        """Return one row per queue and type that has jobs, ordered by both. Reads every job."""
         ...
 
     def requeue(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
-        """Make dead or cancelled jobs ready again: attempts and crashes from zero, at the end of the line (L9).
+        """Make dead or cancelled jobs ready again, with no attempts and crashes, as the last of their lanes (L9).
 
-        True where this call did it. Writes a ``requeued`` ledger row for each. An idempotency
-        key that another job has taken meanwhile stays with that one.
+        Returns one answer per id: True if this call requeued the job, which then has a ``requeued`` ledger row. If
+        another job has taken the idempotency key meanwhile, the key stays with that job.
         """
         ...
 
     def cancel(self, job_ids: Sequence[str], *, now: int | None = None) -> list[State | None]:
-        """End ready jobs at once, ask running ones to stop; gives each job's state after it, None if unknown.
+        """Cancel ready jobs at once, and request cancellation of running jobs.
 
-        A running job stays in flight with ``cancel_requested``; any ending of it but an ack makes it cancelled.
+        Returns the state of each job after the call; None if there is no such job. A running job stays in flight with
+        ``cancel_requested``; any end of its lease except an ack makes it cancelled.
         """
         ...
 
     def purge(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
-        """Remove ended jobs for good, each with a ``purged`` ledger row. True where this call did it."""
+        """Remove ended jobs, each with a ``purged`` ledger row. Returns True where this call removed the job."""
         ...
 
     def configure(self, queue: str, settings: QueueSettings, *, type: str | None = None) -> None:
-        """Replace the settings of a queue, or of one type in it."""
+        """Replace the settings of a queue, or of one type in it. The next reserve applies them."""
         ...
 
     def settings(self, queue: str, *, type: str | None = None) -> QueueSettings:
-        """The settings in force; the defaults if none were configured."""
+        """Return the settings of a queue, or of one type in it; the defaults if none were configured."""
         ...
 
     def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
-        """Endings in a fixed order without gaps (L13). ``after=None`` begins at the oldest row kept.
+        """Return a page of the ledger, in an order that is fixed and has no gaps (L13).
 
-        The page's cursor always leads on, also from an empty page. Raises ``LedgerTrimmed`` rather than skip rows.
+        ``after=None`` begins at the oldest row. The page always has a cursor, also if it is empty. Raises
+        ``LedgerTrimmed`` if rows after the cursor were removed.
         """
         ...
 
     def ledger_end(self) -> str:
-        """The cursor from which ``ledger`` gives what has not ended yet: for those who want only what follows."""
+        """Return the cursor of the end: ``ledger`` after it has only rows that are written from now on."""
         ...
 
     def trim(
@@ -306,80 +327,83 @@ class Admin(Protocol):
         limit: int = bounds.MAX_BATCH_ITEMS,
         now: int | None = None,
     ) -> Trimmed:
-        """Retention: forget done and cancelled jobs, ledger rows, keys and registry rows that are old enough.
+        """Remove old rows: done and cancelled jobs, ledger rows, idempotency keys and registry entries.
 
-        Dead letters are never trimmed: only ``purge`` removes them. ``ended_for`` is at least a day (L6). What a
-        registered reader has not read is kept until it has, or until its registration expires (``model/reader.py``).
+        Jobs stay for ``ended_for`` after their end, at least a day (L6), and ledger rows for ``ledger_for``. Dead
+        letters stay until ``purge``. Rows that a registered reader has not read stay until it has read them, or until
+        its registration expires (see ``model.ledger_reader``). Removes at most ``limit`` rows of each kind.
         """
         ...
 
 
 @runtime_checkable
 class LedgerScan(Protocol):
-    """What a driver may offer beside ``Admin.ledger``, for those who read by the million: the same rows and cursors."""
+    """Optional: read the ledger by the million rows. The rows and cursors are those of ``Admin.ledger``."""
 
     def ledger_tuples(self, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:
-        """A page of plain tuples: the fields of ``LedgerRow`` in their order, then what is the driver's own, if any."""
+        """Return a page of tuples and its cursor. A tuple has the fields of ``LedgerRow`` in order, then any others."""
         ...
 
     def ledger_marks(self, after: str | None, *, every: int, most: int) -> list[tuple[str, int]]:
-        """Cursors ``every`` so many rows, each with the number of rows since the one before, without reading them.
+        """Return cursors that split the next ``most`` rows into ranges of ``every`` rows.
 
-        Ends ``most`` rows on, or at the last row; the last stretch may be shorter.
+        Each cursor comes with the number of rows in its range; the last range may be shorter. The rows are not read.
         """
         ...
 
 
 @runtime_checkable
 class JobScan(Protocol):
-    """What a driver may offer beside ``Admin.find``, for those who read by the million: the same jobs and cursors."""
+    """Optional: read jobs by the million. The jobs and cursors are those of ``Admin.find``."""
 
     def job_columns(
         self, where: JobFilter, names: Sequence[str], *, limit: int, after: str | None = None
     ) -> tuple[Sequence[Sequence[object]], str | None]:
-        """A page, only these fields of ``JobRecord``, column by column, without a value for each job."""
+        """Return a page as columns, one per name of a ``JobRecord`` field, and its cursor."""
         ...
 
 
 @runtime_checkable
 class LeasedEnqueue(Protocol):
-    """What a driver may offer beside ``Driver.enqueue``, to those who work on what they bring."""
+    """Optional: enqueue a batch and lease it in one transaction."""
 
     def enqueue_leased(
         self, jobs: Sequence[JobRecord], *, lease_for: int, worker: str = "", now: int | None = None
     ) -> tuple[list[Enqueued], list[Reservation]]:
-        """``enqueue``, and in the same transaction a lease for each of the jobs, or for none of them.
+        """Enqueue the jobs and lease all of them, or none of them, in one transaction.
 
-        For none if one of them existed, has a domain or a ``run_at``, or is for a queue with a pause or a limit; or if
-        the driver has no quick way for this batch. What has no lease waits in line, as after ``enqueue``.
+        Returns the answers of ``enqueue`` and the reservations. No job is leased if one of them existed, has a domain
+        or a ``run_at``, or is in a queue with a pause or a limit, or if the driver cannot lease this batch quickly.
+        Jobs that are not leased are ready, as after ``enqueue``.
         """
         ...
 
 
 class Registry(Protocol):
-    """Small rows (at most 64 KiB) that are not jobs; the only other storage. By compare-and-set, never by locks."""
+    """Entries of at most 64 KiB that are not jobs: the only other storage. Compare-and-set, without locks."""
 
     def read(self, kind: str, keys: Sequence[str], *, now: int | None = None) -> list[Entry | None]:
-        """The rows under these keys, in order; None where there is none or it has expired."""
+        """Return the entries under these keys, in order; None where there is none or it has expired."""
         ...
 
     def write(self, changes: Sequence[Change], *, now: int | None = None) -> list[Entry | None]:
-        """Make each change whose expected version is the current one, in order; None where it was not.
+        """Make the changes in order, each only if the entry has the expected version.
 
-        One transaction; a change sees the ones before it. Versions are never used twice, not even after a removal.
+        Returns the new entry of each change, None where the version differed. One transaction: a change sees the
+        changes before it. A version is never used twice, not even after a removal.
         """
         ...
 
     def scan(
         self, kind: str, *, prefix: str = "", after: str = "", limit: int = 100, now: int | None = None
     ) -> list[Entry]:
-        """The rows of a kind in order of their keys, those with ``prefix``, beginning behind ``after``."""
+        """Return the entries of a kind whose keys begin with ``prefix``, ordered by key, after the key ``after``."""
         ...
 
 
 @runtime_checkable
 class Store(Driver, Admin, Registry, Protocol):
-    """What ``holdfast.connect`` gives: all three, and a context manager that closes it."""
+    """What ``holdfast.connect`` returns: all three protocols, and a context manager that closes the store."""
 
     def __enter__(self) -> Self: ...
 

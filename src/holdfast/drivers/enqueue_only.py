@@ -1,4 +1,4 @@
-"""The other face of ``joined``: a driver that enqueues in somebody else's transaction, and does nothing else."""
+"""The base of drivers that ``joined`` returns: they enqueue in the caller's transaction, and do nothing else."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.model.lease import Enqueued
 
 
 class EnqueueOnly:
-    """Every verb but ``enqueue`` is refused: a lease inside a transaction that may roll back would be no lease."""
+    """Refuses every verb but ``enqueue``: a lease in a transaction that may be rolled back would protect nothing."""
 
     def __init__(self, capabilities: Capabilities) -> None:
         self.capabilities = capabilities
@@ -31,4 +31,4 @@ class EnqueueOnly:
     reserve = extend = settle = reap = wait = space = joined = _refuse
 
     def close(self) -> None:
-        """The connection is the caller's: nothing to give back."""
+        """Do nothing: the connection belongs to the caller."""

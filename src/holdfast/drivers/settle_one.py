@@ -1,4 +1,4 @@
-"""One lease at a time: the four settlements as plain functions over ``settle``, raising what it answers."""
+"""Settling one lease: the four settlements as functions that raise the refusal instead of returning it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def ack(
     writes: tuple[Change, ...] = (),
     now: int | None = None,
 ) -> None:
-    """The job is done. Raises a ``LeaseError`` if the lease is no longer valid."""
+    """Settle a job as done. Raises a ``LeaseError`` if the lease is no longer valid."""
     _settle(driver, Ack(lease, result=result, writes=writes), now)
 
 
@@ -30,21 +30,21 @@ def retry(
     error: str = "",
     now: int | None = None,
 ) -> None:
-    """The attempt failed; try again later, or dead-letter the job if this was its last. Raises a ``LeaseError``."""
+    """Settle a failed attempt: the job runs again, or is dead if this was its last attempt. Raises a ``LeaseError``."""
     _settle(driver, Retry(lease, delay=delay, run_at=run_at, error=error), now)
 
 
 def fail(driver: Driver, lease: Lease, *, reason: str, error: str = "", now: int | None = None) -> None:
-    """The job failed for good and becomes a dead letter. Raises a ``LeaseError``."""
+    """Settle a job as dead. Raises a ``LeaseError``."""
     _settle(driver, Fail(lease, reason=reason, error=error), now)
 
 
 def release(driver: Driver, lease: Lease, *, delay: int = 0, budget: int = DAY, now: int | None = None) -> None:
-    """Give the job back with its attempt refunded. Raises a ``LeaseError``."""
+    """Return a job to its queue with its attempt refunded. Raises a ``LeaseError``."""
     _settle(driver, Release(lease, delay=delay, budget=budget), now)
 
 
 def _settle(driver: Driver, settlement: Settlement, now: int | None) -> None:
-    [refused] = driver.settle([settlement], now=now)
-    if refused is not None:
-        raise refused
+    [refusal] = driver.settle([settlement], now=now)
+    if refusal is not None:
+        raise refusal

@@ -1,4 +1,4 @@
-"""Reading a driver URL: its options are typed, and an unknown one is an error that names the known ones."""
+"""Reading the options in the URL of a driver."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from holdfast.errors import ConnectError, InvalidInput
 Reader = Callable[[str], object]
 
 
-def options(url: SplitResult, known: Mapping[str, Reader]) -> dict[str, object]:
-    """The query of a URL, each option read by its reader."""
-    found: dict[str, object] = {}
+def read_options(url: SplitResult, known: Mapping[str, Reader]) -> dict[str, object]:
+    """Return the options in the query of a URL, each converted by its reader.
+
+    Raises ``ConnectError`` for an unknown option, and ``InvalidInput`` for a value that its reader refuses.
+    """
+    options: dict[str, object] = {}
     for key, value in parse_qsl(url.query, keep_blank_values=True):
         if key not in known:
-            takes = ", ".join(sorted(known)) or "none"
-            raise ConnectError(f"unknown option {key!r} in a {url.scheme} URL; it takes: {takes}")
+            names = ", ".join(sorted(known)) or "none"
+            raise ConnectError(f"unknown option {key!r} in a {url.scheme} URL; it takes: {names}")
         try:
-            found[key] = known[key](value)
+            options[key] = known[key](value)
         except InvalidInput:
             raise
         except ValueError as error:
             raise InvalidInput(key, wanted=f"a value that {known[key].__name__} reads", got=value) from error
-    return found
+    return options

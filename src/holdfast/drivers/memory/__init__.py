@@ -1,6 +1,8 @@
-"""The driver to read first: everything in dictionaries and sorted lists, under one lock, gone with the process.
+"""The driver to read first: dictionaries and sorted lists under one lock. Nothing survives the process.
 
-``space.py`` holds the rows and the few moves that change them, ``driver.py`` the verbs, ``admin.py`` the tools.
+``rows`` has what is stored of a job, ``space`` the indexes over these rows and the moves between states. ``enqueue``,
+``reserve``, ``settle``, ``admin``, ``ledger`` and ``registry`` have the verbs, and ``driver`` the class that users see.
+Every driver package has these modules.
 """
 
 from holdfast.drivers.memory.driver import MemoryDriver, open_url

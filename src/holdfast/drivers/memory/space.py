@@ -1,110 +1,53 @@
-"""One tenant's rows, and the moves between states. Every move keeps lanes, leases, domains and ledger in step."""
+"""One space: its rows, the indexes over them, and the moves between states.
+
+Every move changes the row, the lanes, the leases, the domains and the ledger together. The driver holds the lock.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 
+from holdfast.drivers.memory.ledger import Ledger
+from holdfast.drivers.memory.registry import RegistryTable
+from holdfast.drivers.memory.rows import Counter, Row, StoredKey
+from holdfast.errors import LeaseError
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Lease, Note, is_expired
 from holdfast.model.ledger import Ending, LedgerRow
 from holdfast.model.order import Capacity, Lane, Limit, SettingsKey
 from holdfast.model.queue_settings import Bucket, QueueSettings
-from holdfast.model.registry import Entry
-from holdfast.model.transition import HeldJob, Transition
+from holdfast.model.transition import Transition, refusal
 
-
-@dataclass(slots=True, kw_only=True)
-class Row:
-    """A job and everything the store knows of it beside the record."""
-
-    job: JobRecord
-    seq: int
-    enqueued_at: int
-    available_at: int
-    token: str | None = None
-    fence: int | None = None
-    worker: str = ""
-    reserved_at: int | None = None
-    started_at: int | None = None
-    expires_at: int | None = None
-    released_for: int = 0
-    cancel_requested: bool = False
-    last_verb: str | None = None
-    last_token: str | None = None
-    ended_at: int | None = None
-    note: Note | None = None
-
-    @property
-    def lane(self) -> Lane:
-        """Where it stands while it is ready and has its turn."""
-        return Lane(self.job.queue, self.job.type, self.job.priority)
-
-    @property
-    def held(self) -> HeldJob:
-        """The facts that decisions are made from."""
-        job = self.job
-        return HeldJob(
-            state=job.state,
-            token=self.token,
-            expires_at=self.expires_at,
-            reserved_at=self.reserved_at,
-            available_at=self.available_at,
-            run_at=job.run_at,
-            attempts=job.attempts,
-            max_attempts=job.max_attempts,
-            crashes=job.crashes,
-            max_crashes=job.max_crashes,
-            released_for=self.released_for,
-            cancel_requested=self.cancel_requested,
-            last_verb=self.last_verb,
-            last_token=self.last_token,
-            last_error=job.last_error,
-            failed_at=job.failed_at,
-        )
-
-
-@dataclass(slots=True)
-class Dedupe:
-    """What an idempotency key stands for."""
-
-    job_id: str
-    payload: bytes
-    until: int
-
-
-Place = tuple[int, int, str]  # (available_at or expires_at, seq, job id)
+Position = tuple[int, int, str]  # (available_at or expires_at, seq, job id)
 
 
 class Space:
-    """A tenant's whole world of queues. Not locked: the driver holds the lock around every verb."""
+    """All queues of one tenant."""
 
     def __init__(self) -> None:
-        self.rows: dict[str, Row] = {}
-        self.waiting: defaultdict[Lane, list[Place]] = defaultdict(list)  # ready, with the turn
-        self.leased: defaultdict[str, list[Place]] = defaultdict(list)  # in flight, by queue, oldest expiry first
+        self.rows: dict[str, Row] = {}  # by job id, in any state
+        self.lanes: defaultdict[Lane, list[Position]] = defaultdict(list)  # ready rows that have the turn, sorted
+        self.leases: defaultdict[str, list[Position]] = defaultdict(list)  # rows in flight by queue, sorted
         self.domains: defaultdict[tuple[str, str], list[str]] = defaultdict(list)  # job ids; the first has the turn
-        self.dedupe: dict[tuple[str, str], Dedupe] = {}
+        self.keys: dict[tuple[str, str], StoredKey] = {}  # by queue and idempotency key
         self.settings: dict[SettingsKey, QueueSettings] = {}
         self.buckets: dict[SettingsKey, Bucket | None] = {}
-        self.registry: dict[tuple[str, str], Entry] = {}
-        self.ledger: list[LedgerRow] = []
-        self.ledger_trimmed = 0  # rows removed from its front: cursors count from the first row ever written
-        self._counter = 0
+        self.counter = Counter()
+        self.registry = RegistryTable(self.counter)
+        self.ledger = Ledger()
         self._seq = 0
 
     def next_numbers(self, count: int) -> int:
-        """Take ``count`` numbers from the space's one counter; gives the first. Fences and versions grow by it (L4)."""
-        first = self._counter + 1
-        self._counter += count
-        return first
+        """Take ``count`` numbers from the counter of the space and return the first."""
+        return self.counter.take(count)
 
-    # Standing in line -------------------------------------------------------------------------------------------
+    # Ready jobs -------------------------------------------------------------------------------------------------
 
     def add(self, job: JobRecord, now: int) -> Row:
-        """A new ready row at the end of its line, and of its domain."""
+        """Add a ready job as the last of its lane and of its domain."""
         self._seq += 1
         row = Row(
             job=job,
@@ -115,120 +58,135 @@ class Space:
         self.rows[job.id] = row
         if job.domain is not None:
             self.domains[job.queue, job.domain].append(job.id)
-        self._stand(row)
+        self._enter_lane(row)
         return row
 
-    def due(self, lane: Lane, now: int) -> Iterator[Place]:
-        """The lane's jobs that may run now, in order."""
-        for place in self.waiting[lane]:
-            if place[0] > now:
+    def due(self, lane: Lane, now: int) -> Iterator[Position]:
+        """Return the jobs of a lane that may run now, in order."""
+        for position in self.lanes[lane]:
+            if position[0] > now:
                 return
-            yield place
+            yield position
 
     def has_turn(self, row: Row) -> bool:
-        """Whether no other job of its domain comes first (L11)."""
+        """Whether no other job of the domain comes first (L11)."""
         return row.job.domain is None or self.domains[row.job.queue, row.job.domain][0] == row.job.id
 
-    def _stand(self, row: Row) -> None:
+    def _enter_lane(self, row: Row) -> None:
         if self.has_turn(row):
-            insort(self.waiting[row.lane], (row.available_at, row.seq, row.job.id))
+            insort(self.lanes[row.lane], (row.available_at, row.seq, row.job.id))
 
-    def _leave(self, row: Row) -> None:
+    def _leave_lane(self, row: Row) -> None:
         if self.has_turn(row):
-            _remove(self.waiting[row.lane], (row.available_at, row.seq, row.job.id))
+            _remove(self.lanes[row.lane], (row.available_at, row.seq, row.job.id))
 
     def _pass_turn(self, row: Row) -> None:
-        """Take a finished job out of its domain; if it was the head, the next one stands in its lane."""
+        """Remove an ended job from its domain; if it was the first, the next job enters its lane."""
         if row.job.domain is None:
             return
-        line = self.domains[row.job.queue, row.job.domain]
-        was_head = line[0] == row.job.id
-        line.remove(row.job.id)
-        if not line:
+        job_ids = self.domains[row.job.queue, row.job.domain]
+        was_first = job_ids[0] == row.job.id
+        job_ids.remove(row.job.id)
+        if not job_ids:
             del self.domains[row.job.queue, row.job.domain]
-        elif was_head:
-            self._stand(self.rows[line[0]])
+        elif was_first:
+            self._enter_lane(self.rows[job_ids[0]])
 
     # Leases -----------------------------------------------------------------------------------------------------
 
     def lease(self, row: Row, lease: Lease, worker: str, now: int) -> None:
-        """Ready to in flight; the attempt counts from here (L7)."""
-        self._leave(row)
+        """Move a ready job in flight; its attempt is counted here (L7)."""
+        self._leave_lane(row)
         row.job = replace(row.job, state=State.INFLIGHT, attempts=row.job.attempts + 1)
         row.token, row.fence, row.expires_at = lease.token, lease.fence, lease.expires_at
         row.worker, row.reserved_at, row.started_at = worker, now, None
-        insort(self.leased[row.job.queue], (lease.expires_at, row.seq, row.job.id))
+        insort(self.leases[row.job.queue], (lease.expires_at, row.seq, row.job.id))
+
+    def refusal(self, lease: Lease, now: int) -> LeaseError | None:
+        """Return why a call with this lease is refused; None if it is valid (L5)."""
+        row = self.rows.get(lease.job_id)
+        return refusal(None if row is None else row.held, lease, now)
 
     def extend(self, row: Row, expires_at: int) -> None:
         """Move the end of a lease."""
         assert row.expires_at is not None
-        _remove(self.leased[row.job.queue], (row.expires_at, row.seq, row.job.id))
+        _remove(self.leases[row.job.queue], (row.expires_at, row.seq, row.job.id))
         row.expires_at = expires_at
-        insort(self.leased[row.job.queue], (expires_at, row.seq, row.job.id))
+        insort(self.leases[row.job.queue], (expires_at, row.seq, row.job.id))
+
+    def store_note(self, row: Row, note: Note) -> None:
+        """Store what an attempt reported; fields of None leave the stored values unchanged."""
+        stored = row.note or Note()
+        row.started_at = row.started_at if note.started_at is None else note.started_at
+        row.note = Note(
+            progress=stored.progress if note.progress is None else note.progress,
+            checkpoint=stored.checkpoint if note.checkpoint is None else note.checkpoint,
+        )
 
     def expired(self, queues: list[str], now: int) -> list[Row]:
-        """Rows in flight past their lease, oldest first."""
-        places = sorted(place for queue in queues for place in self._expired_in(queue, now))
-        return [self.rows[job_id] for _, _, job_id in places]
+        """Return the rows whose leases have expired, oldest first."""
+        positions = sorted(position for queue in queues for position in self._expired_in(queue, now))
+        return [self.rows[job_id] for _, _, job_id in positions]
 
-    def _expired_in(self, queue: str, now: int) -> Iterator[Place]:
-        for place in self.leased[queue]:
-            if not is_expired(place[0], now):
+    def _expired_in(self, queue: str, now: int) -> Iterator[Position]:
+        for position in self.leases[queue]:
+            if not is_expired(position[0], now):
                 return
-            yield place
+            yield position
 
-    def end(self, row: Row, outcome: Transition, verb: str, now: int, started_at: int | None = None) -> None:
-        """In flight to whatever the outcome says, with its ledger row and the turn handed on: one step."""
+    def leased_by(self, worker: str, queues: list[str]) -> list[Row]:
+        """Return the rows that a worker has leased, oldest expiry first."""
+        positions = sorted(position for queue in queues for position in self.leases[queue])
+        return [row for _, _, job_id in positions if (row := self.rows[job_id]).worker == worker]
+
+    def end(self, row: Row, transition: Transition, verb: str, now: int, started_at: int | None = None) -> None:
+        """End a lease: write the ledger, change the row, and return the job to its lane or pass the turn on."""
         assert row.expires_at is not None
-        _remove(self.leased[row.job.queue], (row.expires_at, row.seq, row.job.id))
+        _remove(self.leases[row.job.queue], (row.expires_at, row.seq, row.job.id))
         row.started_at = row.started_at if started_at is None else started_at
         self.write_ledger(
             row,
-            ending=outcome.ending,
-            state=outcome.state,
+            ending=transition.ending,
+            state=transition.state,
             now=now,
-            detail=outcome.detail,
-            error=outcome.error,
+            detail=transition.detail,
+            error=transition.error,
         )
         row.job = replace(
             row.job,
-            state=outcome.state,
-            attempts=outcome.attempts,
-            crashes=outcome.crashes,
-            run_at=outcome.run_at,
-            last_error=outcome.last_error,
-            failed_at=outcome.failed_at,
-            dead_reason=outcome.dead_reason,
-            dead_at=outcome.dead_at,
-            result=outcome.result,
+            state=transition.state,
+            attempts=transition.attempts,
+            crashes=transition.crashes,
+            run_at=transition.run_at,
+            last_error=transition.last_error,
+            failed_at=transition.failed_at,
+            dead_reason=transition.dead_reason,
+            dead_at=transition.dead_at,
+            result=transition.result,
         )
-        row.available_at, row.released_for = outcome.available_at, outcome.released_for
+        row.available_at, row.released_for = transition.available_at, transition.released_for
         row.last_verb, row.last_token = verb, row.token
-        self._clear_lease(row)
-        if outcome.state.has_ended:
+        row.clear_lease()
+        if transition.state.has_ended:
             row.ended_at = now
             self._pass_turn(row)
         else:
-            self._stand(row)
+            self._enter_lane(row)
 
-    def _clear_lease(self, row: Row) -> None:
-        row.token = row.fence = row.expires_at = row.reserved_at = row.started_at = None
-        row.worker = ""
-
-    # Without a lease --------------------------------------------------------------------------------------------
+    # Changes without a lease ------------------------------------------------------------------------------------
 
     def cancel(self, row: Row, now: int) -> None:
-        """Ready to cancelled."""
-        self._leave(row)
+        """Cancel a ready job."""
+        self._leave_lane(row)
         self.write_ledger(row, ending=Ending.CANCELLED, state=State.CANCELLED, now=now)
         row.job = replace(row.job, state=State.CANCELLED)
         row.ended_at = now
         self._pass_turn(row)
 
     def requeue(self, row: Row, now: int) -> None:
-        """Dead or cancelled to ready, as if it had just come, but under its id and with its last error."""
+        """Make an ended job ready again, like a new job but with its id, its notes and its last error."""
         self.write_ledger(row, ending=Ending.REQUEUED, state=State.READY, now=now)
-        again = replace(
+        job = replace(
             row.job,
             state=State.READY,
             attempts=0,
@@ -237,34 +195,19 @@ class Space:
             dead_reason=None,
             dead_at=None,
         )
-        fresh = self.add(again, now)
-        fresh.enqueued_at, fresh.note = row.enqueued_at, row.note
-        fresh.last_verb, fresh.last_token = row.last_verb, row.last_token
+        new_row = self.add(job, now)
+        new_row.enqueued_at, new_row.note = row.enqueued_at, row.note
+        new_row.last_verb, new_row.last_token = row.last_verb, row.last_token
 
     def purge(self, row: Row, now: int) -> None:
-        """An ended job to nothing but a ledger row."""
+        """Remove an ended job; its ledger rows stay."""
         self.write_ledger(row, ending=Ending.PURGED, state=None, now=now)
         del self.rows[row.job.id]
-
-    # Settings, truth --------------------------------------------------------------------------------------------
-
-    def capacity(self, queues: list[str], now: int) -> Capacity:
-        """What the settings of these queues leave for a reserve."""
-        capacity = Capacity()
-        for key, settings in self.settings.items():
-            queue, job_type = key
-            if queue in queues:
-                inflight = [self.rows[job_id] for _, _, job_id in self.leased[queue]]
-                count = sum(job_type in (None, row.job.type) for row in inflight)
-                bucket = self.buckets.get(key)
-                left = settings.allowance(inflight=count, bucket=bucket, now=now)
-                capacity.limits[key] = Limit(settings, bucket, left)
-        return capacity
 
     def write_ledger(
         self, row: Row, *, ending: Ending, state: State | None, now: int, detail: str = "", error: str = ""
     ) -> None:
-        """Append what just ended; called before the row changes."""
+        """Append a ledger row; called before the row of the job changes."""
         self.ledger.append(
             LedgerRow(
                 job_id=row.job.id,
@@ -287,9 +230,37 @@ class Space:
             )
         )
 
+    # Keys and settings ------------------------------------------------------------------------------------------
 
-def _remove(line: list[Place], place: Place) -> None:
-    """Take one place out of a sorted line; it must be there."""
-    at = bisect_left(line, place)
-    assert line[at] == place, f"{place} should stand at {at}"
-    del line[at]
+    def is_taken(self, key: StoredKey, now: int) -> bool:
+        """Whether an idempotency key is taken: its window, or its job, has not ended (L12)."""
+        row = self.rows.get(key.job_id)
+        return not is_expired(key.until, now) or (row is not None and not row.job.state.has_ended)
+
+    def settings_of(self, queue: str, type_: str | None = None) -> QueueSettings:
+        """Return the settings of a queue or of a type in it; the defaults if none were configured."""
+        return self.settings.get((queue, type_), QueueSettings())
+
+    def is_limited(self, queues: Collection[str], now: int) -> bool:
+        """Whether a pause or a limit of these queues may keep due jobs from being reserved."""
+        return any(settings.is_limiting(now) for (queue, _), settings in self.settings.items() if queue in queues)
+
+    def capacity(self, queues: list[str], now: int) -> Capacity:
+        """Return how many jobs the settings of these queues allow now."""
+        capacity = Capacity()
+        for key, settings in self.settings.items():
+            queue, type_ = key
+            if queue in queues:
+                inflight = [self.rows[job_id] for _, _, job_id in self.leases[queue]]
+                count = sum(type_ in (None, row.job.type) for row in inflight)
+                bucket = self.buckets.get(key)
+                left = settings.allowance(inflight=count, bucket=bucket, now=now)
+                capacity.limits[key] = Limit(settings, bucket, left)
+        return capacity
+
+
+def _remove(positions: list[Position], position: Position) -> None:
+    """Remove a position from a sorted list; it must be in the list."""
+    index = bisect_left(positions, position)
+    assert positions[index] == position, f"{position} should be at {index}"
+    del positions[index]

@@ -1,7 +1,7 @@
-"""Hearing of commits by other processes: on Linux the kernel tells when the write-ahead log is written to.
+"""Waiting for commits of other processes: on Linux, inotify reports each write to the write-ahead log.
 
-A hint, and an early one: the commit shows only once its pages are on disk, so after a sound there are quick looks.
-Where there is no such kernel, or it has no watch left to give, looking every few milliseconds takes its place.
+A report is an early hint: the commit is visible only once its pages are written, so the caller polls for a short time
+after each report. Without inotify, or if the kernel has no watch left, the caller polls every few milliseconds.
 """
 
 from __future__ import annotations
@@ -17,31 +17,32 @@ from typing import Protocol
 
 from holdfast.clock import monotonic
 
-LOOK_EVERY = 0.002  # seconds between two looks for commits of other processes; a look takes a few microseconds
-SURE = 0.050  # seconds after which one who hears nothing looks all the same
-AT_ONCE, QUICK = 0.005, 0.000_3  # for so long after a sound the looks are this close
-SOON = 1.0  # seconds after a sound in which there are looks at the usual pace
+POLL_SECONDS = 0.002  # between two polls for a commit; one poll takes a few microseconds
+IDLE_POLL_SECONDS = 0.050  # the same while inotify reports nothing
+BURST_SECONDS, BURST_POLL_SECONDS = 0.005, 0.000_3  # for this long after a report, polls come this fast
+ACTIVE_SECONDS = 1.0  # for this long after a report, polls come every POLL_SECONDS
 
 IN_MODIFY = 0x2
+READ_BYTES = 1 << 16  # enough for all events that are waiting
 
 
-class Ear(Protocol):
-    """What a thread waits with for commits of others."""
+class CommitWatch(Protocol):
+    """How one thread waits for commits of other processes."""
 
-    def listen(self, timeout: float) -> None:
-        """Until there may be one, or for a while that is shorter than ``timeout``."""
-
-
-class DeafEar:
-    """Hears nothing, and looks often."""
-
-    def listen(self, timeout: float) -> None:
-        """See ``Ear``."""
-        time.sleep(min(timeout, LOOK_EVERY))
+    def wait(self, timeout: float) -> None:
+        """Block until there may be a commit, for a time that is not longer than ``timeout`` seconds."""
 
 
-class KernelEar:
-    """Told by inotify. For one thread; closed when it is forgotten."""
+class PollingWatch:
+    """Returns after a short, fixed time."""
+
+    def wait(self, timeout: float) -> None:
+        """See ``CommitWatch``."""
+        time.sleep(min(timeout, POLL_SECONDS))
+
+
+class InotifyWatch:
+    """Returns when inotify reports a write to the log. For one thread; closed when it is garbage-collected."""
 
     def __init__(self, path: Path) -> None:
         libc = ctypes.CDLL(None, use_errno=True)
@@ -54,23 +55,23 @@ class KernelEar:
         self._descriptor = descriptor
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLIN)
-        self._heard = -SOON
+        self._reported_at = -ACTIVE_SECONDS
 
-    def listen(self, timeout: float) -> None:
-        """See ``Ear``."""
-        since = monotonic() - self._heard
-        if since < AT_ONCE:
-            time.sleep(min(timeout, QUICK))
-        elif self._poll.poll(min(timeout, LOOK_EVERY if since < SOON else SURE) * 1000):
-            os.read(self._descriptor, 1 << 16)
-            self._heard = monotonic()
+    def wait(self, timeout: float) -> None:
+        """See ``CommitWatch``."""
+        since = monotonic() - self._reported_at
+        if since < BURST_SECONDS:
+            time.sleep(min(timeout, BURST_POLL_SECONDS))
+        elif self._poll.poll(min(timeout, POLL_SECONDS if since < ACTIVE_SECONDS else IDLE_POLL_SECONDS) * 1000):
+            os.read(self._descriptor, READ_BYTES)
+            self._reported_at = monotonic()
 
 
-def ear_for(log: Path) -> Ear:
-    """The best ear for this write-ahead log, which must be there."""
+def watch_commits(log: Path) -> CommitWatch:
+    """Return the best watch for this write-ahead log, which must exist."""
     if sys.platform == "linux":
         try:
-            return KernelEar(log)
+            return InotifyWatch(log)
         except (OSError, AttributeError):
             pass
-    return DeafEar()
+    return PollingWatch()

@@ -1,4 +1,4 @@
-"""One SQLite file: its connections, and the writer in which concurrent callers share one commit."""
+"""One SQLite file: its connections, and the shared commit of concurrent writers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from holdfast.clock import SystemClock, monotonic
-from holdfast.drivers.sqlite.commit_watch import Ear, ear_for
+from holdfast.drivers.sqlite.commit_watch import CommitWatch, watch_commits
 from holdfast.drivers.sqlite.migrations import is_current, load, migrate
 from holdfast.drivers.sqlite.statements import sql
 from holdfast.errors import StoreBusy, StoreClosed, StoreError, StoreFull, StoreUnavailable
@@ -24,22 +24,23 @@ from holdfast.errors import StoreBusy, StoreClosed, StoreError, StoreFull, Store
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 
-OLDEST_SQLITE = (3, 37, 0)  # STRICT tables; RETURNING and UPDATE FROM are older
-GROUP = 128  # calls that share one commit at the most
+OLDEST_SQLITE = (3, 37, 0)  # the first with STRICT tables
+MAX_GROUP_WRITES = 128  # that share one commit
+MIN_BUSY_PAUSE_SECONDS, MAX_BUSY_PAUSE_SECONDS = 0.000_2, 0.004
 _BUSY = frozenset({"SQLITE_BUSY", "SQLITE_BUSY_RECOVERY", "SQLITE_BUSY_SNAPSHOT", "SQLITE_LOCKED"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a URL may say; every default is the safe one."""
+    """The options of a URL; every default is the safe one."""
 
-    synchronous: str = "FULL"  # NORMAL survives the death of the process, not a power cut
-    busy_for: float = 60.0  # seconds to wait for other processes before giving up
-    min_free_bytes: int = 64 << 20  # of disk: below it enqueue is refused, so that acks still fit
+    synchronous: str = "FULL"  # NORMAL survives a crash of the process, but not a power cut
+    busy_for: float = 60.0  # seconds to wait for a lock of another process
+    min_free_bytes: int = 64 << 20  # with less free disk space enqueue is refused, so that settlements still fit
 
 
 class Database:
-    """Connections to one file. Safe to share between threads; a forked child opens its own."""
+    """Connections to one file. Safe to share between threads; a forked child opens its own connections."""
 
     def __init__(self, path: Path, options: Options) -> None:
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
@@ -62,26 +63,27 @@ class Database:
             raise
 
     def _start(self) -> None:
-        """Connections and locks of this process; the ones of a parent are never touched, nor closed."""
+        """Create the connections and locks of this process. Those of a parent process are never used or closed."""
         self._pid = os.getpid()
-        self._queued: deque[_Call[Any]] = deque()
-        self._leading = threading.Lock()
+        self._queue: deque[_Write[Any]] = deque()
+        self._write_lock = threading.Lock()
         self._writer: sqlite3.Connection | None = None
         self._readers: deque[sqlite3.Connection] = deque()
-        self._watcher: sqlite3.Connection | None = None
-        self._watching = threading.Lock()
-        self._ears = threading.local()
+        self._version_reader: sqlite3.Connection | None = None
+        self._version_lock = threading.Lock()
+        self._watches = threading.local()
 
     def check_open(self) -> None:
-        """Refuse to go on once it was closed."""
+        """Raise ``StoreClosed`` if the database is closed."""
         if self.closed:
             raise StoreClosed
 
-    def _own(self) -> None:
+    def _ensure_own_process(self) -> None:
+        """Raise ``StoreClosed`` if the database is closed, and start anew in a forked child."""
         self.check_open()
         if os.getpid() != self._pid:
-            # SQLite forbids carrying a connection over a fork; even closing it here would drop the parent's locks.
-            self._abandoned += [self._writer, self._readers, self._watcher]
+            # SQLite forbids using a connection after a fork; even closing it would drop the locks of the parent.
+            self._abandoned += [self._writer, self._readers, self._version_reader]
             self._start()
 
     # Writing ----------------------------------------------------------------------------------------------------
@@ -89,79 +91,80 @@ class Database:
     def write(self, work: Work[T]) -> T:
         """Run ``work`` in a write transaction and return once it is durable.
 
-        Callers queue up behind one lock. Whoever gets it runs everything that has queued meanwhile in one transaction,
-        each call in a savepoint of its own, and commits once: under load many calls share an fsync, and a lone call
-        waits for nobody. A call that raises undoes only itself.
+        Writes wait in a queue for one lock. The thread that gets the lock runs all queued writes in one transaction,
+        each in its own savepoint, and commits once: under load many writes share an fsync, and a single write waits
+        for nobody. A write that raises rolls back only its own savepoint.
         """
-        self._own()
-        call: _Call[Any] = _Call(work)
-        self._queued.append(call)
-        with self._leading:
-            while not call.finished:  # more than a group may have queued up in front of it
-                self._run_group(call)
-        answer: T = call.answer()
+        self._ensure_own_process()
+        write: _Write[Any] = _Write(work)
+        self._queue.append(write)
+        with self._write_lock:
+            while not write.is_finished:  # more than one group may be queued before it
+                self._run_group(write)
+        answer: T = write.answer()
         return answer
 
-    def _run_group(self, own: _Call[Any]) -> None:
-        group: list[_Call[Any]] = []
-        while self._queued and len(group) < GROUP:
-            group.append(self._queued.popleft())
+    def _run_group(self, own: _Write[Any]) -> None:
+        """Run the first writes of the queue in one transaction. ``own`` is the write of this thread."""
+        group: list[_Write[Any]] = []
+        while self._queue and len(group) < MAX_GROUP_WRITES:
+            group.append(self._queue.popleft())
         committing = False
         try:
             connection = self._begin()
-            for call in group:
-                self._run_one(connection, call, alone=len(group) == 1)
+            for write in group:
+                self._run_one(connection, write, alone=len(group) == 1)
             committing = True
             if connection.in_transaction:
                 connection.execute("COMMIT")
         except StoreError as error:
-            self._undo()
+            self._rollback()
             _finish(group, error)
         except sqlite3.Error as error:
-            self._undo()
+            self._rollback()
             _finish(group, translate_error(error))
         except BaseException:
-            # An interrupt of the leading thread, which ends its own call. The others' calls are not its to lose: either
-            # they were committed just now, or they go back to the head of the queue for the next leader.
+            # An interrupt of this thread must end only its own write. The writes of other threads were either committed
+            # just now, or return to the front of the queue for the next thread.
             committed = committing and self._writer is not None and not self._writer.in_transaction
             if committed:
                 _finish(group, None)
             else:
-                self._undo()
-                self._queued.extendleft(call for call in reversed(group) if call is not own)
+                self._rollback()
+                self._queue.extendleft(write for write in reversed(group) if write is not own)
             raise
         else:
             _finish(group, None)
 
-    def _run_one(self, connection: sqlite3.Connection, call: _Call[Any], *, alone: bool) -> None:
-        """One call of the group; its failure stays its own, unless SQLite has ended the whole transaction."""
+    def _run_one(self, connection: sqlite3.Connection, write: _Write[Any], *, alone: bool) -> None:
+        """Run one write. Its failure does not affect the others, unless SQLite has ended the whole transaction."""
         if not alone:
-            connection.execute("SAVEPOINT call")
+            connection.execute("SAVEPOINT one_write")
         try:
-            call.value = call.work(connection)
+            write.value = write.work(connection)
         except Exception as error:
-            call.error = translate_error(error) if isinstance(error, sqlite3.Error) else error
+            write.error = translate_error(error) if isinstance(error, sqlite3.Error) else error
             if not connection.in_transaction:
-                raise StoreUnavailable(f"SQLite gave up the transaction: {error}") from error
-            connection.execute("ROLLBACK" if alone else "ROLLBACK TO call")
+                raise StoreUnavailable(f"SQLite rolled back the transaction: {error}") from error
+            connection.execute("ROLLBACK" if alone else "ROLLBACK TO one_write")
         if not alone:
-            connection.execute("RELEASE call")
+            connection.execute("RELEASE one_write")
 
     def _begin(self) -> sqlite3.Connection:
-        """The writing connection, inside a transaction that owns the write lock."""
+        """Return the writing connection, inside a transaction that holds the write lock of the file."""
         if self._writer is None:
             self._writer = self._connect()
             self._writer.execute(sql("ack/create_table"))
             self._writer.execute(sql("settle/create_table"))
-        self._patiently(self._writer, "BEGIN IMMEDIATE")
+        self._retry_while_busy(self._writer, "BEGIN IMMEDIATE")
         return self._writer
 
-    def _patiently(self, connection: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
-        """A statement that needs a lock, tried until the other processes give way.
+    def _retry_while_busy(self, connection: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
+        """Run a statement that needs a lock, again and again while another process holds the lock.
 
-        SQLite's own busy handler waits in growing steps of up to 100 ms, so that of many processes some starve, and
-        where it sees two that would wait for each other it does not wait at all; short random pauses are fairer, and
-        a call that gives up has changed nothing.
+        The busy handler of SQLite waits in growing steps of up to 100 ms, so that some of many processes starve, and
+        it does not wait at all if two processes would wait for each other. Short random pauses are fairer. After
+        ``busy_for`` seconds this raises ``StoreBusy``, and nothing has changed.
         """
         started = monotonic()
         while True:
@@ -173,9 +176,9 @@ class Database:
                     raise
                 if waited > self.options.busy_for:
                     raise StoreBusy(waited) from error
-                time.sleep(random.uniform(0.000_2, 0.004))  # noqa: S311 - no secret
+                time.sleep(random.uniform(MIN_BUSY_PAUSE_SECONDS, MAX_BUSY_PAUSE_SECONDS))  # noqa: S311 - no secret
 
-    def _undo(self) -> None:
+    def _rollback(self) -> None:
         if self._writer is not None and self._writer.in_transaction:
             self._writer.execute("ROLLBACK")
 
@@ -183,8 +186,8 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection whose statements all see the same commit; never blocks a writer, nor is blocked."""
-        self._own()
+        """Open a connection whose statements all see the same commit. It never waits for a writer, and none for it."""
+        self._ensure_own_process()
         try:
             connection = self._readers.pop()
         except IndexError:
@@ -200,21 +203,21 @@ class Database:
             self._readers.append(connection)
 
     def version(self) -> int:
-        """A number that changes with every commit by any process: a hint that something happened."""
-        self._own()
-        with self._watching:
-            if self._watcher is None:
-                self._watcher = self._connect()
-            [version] = self._watcher.execute("PRAGMA data_version").fetchone()
+        """Return a number that changes with every commit of any process."""
+        self._ensure_own_process()
+        with self._version_lock:
+            if self._version_reader is None:
+                self._version_reader = self._connect()
+            [version] = self._version_reader.execute("PRAGMA data_version").fetchone()
             return int(version)
 
     def wait_for_commit(self, timeout: float) -> None:
-        """Until there may be a commit by any process, or for a while that is shorter than ``timeout``."""
-        ear: Ear | None = getattr(self._ears, "ear", None)
-        if ear is None:
-            self.version()  # opens the file, so that there is a log
-            ear = self._ears.ear = ear_for(Path(f"{self.path.resolve()}-wal"))
-        ear.listen(timeout)
+        """Block until there may be a commit of any process, for a time that is not longer than ``timeout`` seconds."""
+        watch: CommitWatch | None = getattr(self._watches, "watch", None)
+        if watch is None:
+            self.version()  # opens the file, so that its log exists
+            watch = self._watches.watch = watch_commits(Path(f"{self.path.resolve()}-wal"))
+        watch.wait(timeout)
 
     # Opening, closing -------------------------------------------------------------------------------------------
 
@@ -237,8 +240,8 @@ class Database:
         return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        [mode] = self._patiently(connection, "PRAGMA journal_mode=WAL").fetchone()
-        if mode != "wal":  # it does not raise: it answers with the mode that it kept
+        [mode] = self._retry_while_busy(connection, "PRAGMA journal_mode=WAL").fetchone()
+        if mode != "wal":  # SQLite does not raise: it returns the mode that stays
             raise StoreUnavailable(f"wanted journal mode wal for {self.path}, got {mode}")
         connection.execute(f"PRAGMA synchronous={self.options.synchronous}")
         connection.execute("PRAGMA temp_store=MEMORY")
@@ -254,35 +257,35 @@ class Database:
         self.write(lambda connection: migrate(connection, known, SystemClock().now()))
 
     def check_free_space(self) -> None:
-        """Refuse to grow while the disk is nearly full: a full disk would refuse acks as well."""
+        """Raise ``StoreFull`` while the disk is nearly full: a full disk would refuse settlements as well."""
         free = shutil.disk_usage(self.path.parent).free
         if free < self.options.min_free_bytes:
             raise StoreFull(free=free, floor=self.options.min_free_bytes)
 
     def close(self) -> None:
-        """Finish what is under way and close this process's connections."""
+        """Wait for the write that is running, then close the connections of this process."""
         if self.closed:
             return
-        self._own()
-        with self._leading:
+        self._ensure_own_process()
+        with self._write_lock:
             self.closed = True
             if self._writer is not None:
                 self._writer.close()
             while self._readers:
                 self._readers.pop().close()
-        with self._watching:
-            if self._watcher is not None:
-                self._watcher.close()
+        with self._version_lock:
+            if self._version_reader is not None:
+                self._version_reader.close()
 
 
-class _Call(Generic[T]):
-    """One caller's work, and what came of it."""
+class _Write(Generic[T]):
+    """The work of one caller, and its answer once it is finished."""
 
-    __slots__ = ("error", "finished", "value", "work")
+    __slots__ = ("error", "is_finished", "value", "work")
 
     def __init__(self, work: Work[T]) -> None:
         self.work = work
-        self.finished = False
+        self.is_finished = False
         self.value: T
         self.error: Exception | None = None
 
@@ -292,22 +295,22 @@ class _Call(Generic[T]):
         return self.value
 
 
-def _finish(group: list[_Call[Any]], error: Exception | None) -> None:
-    """Answer every call of a group; an error of the whole group is the error of each."""
-    for call in group:
-        call.error = call.error or error
-        call.finished = True
+def _finish(group: list[_Write[Any]], error: Exception | None) -> None:
+    """Finish every write of a group; an error of the group is the error of each write that has none."""
+    for write in group:
+        write.error = write.error or error
+        write.is_finished = True
 
 
 def translate_error(error: sqlite3.Error) -> StoreError:
-    """Vendor errors end here. What the call was about is in the cause, never a payload in the text."""
+    """Return the ``StoreError`` for an error of SQLite, with that error as its cause."""
     name = getattr(error, "sqlite_errorname", type(error).__name__)
-    made: StoreError
+    translated: StoreError
     if name in _BUSY:
-        made = StoreBusy(0.0)
+        translated = StoreBusy(0.0)
     elif name == "SQLITE_FULL":
-        made = StoreUnavailable("the disk is full: nothing was changed; free some space and try again")
+        translated = StoreUnavailable("the disk is full: nothing was changed; free some space and try again")
     else:
-        made = StoreUnavailable(f"SQLite could not do this ({name}): {error}")
-    made.__cause__ = error  # it is raised elsewhere, in the thread of the caller
-    return made
+        translated = StoreUnavailable(f"SQLite could not do this ({name}): {error}")
+    translated.__cause__ = error  # set here: the thread of the caller raises it later
+    return translated

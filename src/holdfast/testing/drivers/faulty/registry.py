@@ -1,4 +1,4 @@
-"""Drivers that get small rows wrong: versions, expiry, writes that come with an ack."""
+"""Faulty drivers: the registry and the writes of an ack."""
 
 from __future__ import annotations
 
@@ -7,105 +7,124 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from holdfast.drivers.memory.registry import RegistryTable
 from holdfast.drivers.memory.space import Space
 from holdfast.errors import LeaseError, WriteRefused
-from holdfast.model import transition
 from holdfast.model.registry import Change, Entry
 from holdfast.model.settlement import Ack, Settlement
-from holdfast.testing.drivers.faulty.faulty_driver import Faulty
-from holdfast.testing.drivers.faulty.leases import GAP
+from holdfast.model.transition import is_repeat
+from holdfast.testing.drivers.faulty.faulty_driver import RACE_WINDOW_SECONDS, FaultyDriver, FaultySpace
 
 
-class RegistryLosesUpdates(Faulty):
-    """Versions are not compared."""
+def _space_with_registry(table: type[RegistryTable]) -> type[FaultySpace]:
+    class SpaceWithRegistry(FaultySpace):
+        def __init__(self, driver: FaultyDriver) -> None:
+            super().__init__(driver)
+            self.registry = table(self.counter)
 
-    def _conflict(self, space: Space, changes: Sequence[Change], now: int) -> Change | None:
-        del space, changes, now
+    return SpaceWithRegistry
+
+
+class _VersionsIgnoredTable(RegistryTable):
+    def find_conflict(self, changes: Sequence[Change], now: int) -> Change | None:
+        del changes, now
         return None
 
 
-class RegistryRaces(Faulty):
-    """Comparing and setting are two steps: a write that comes between them is lost."""
+class VersionsIgnored(FaultyDriver):
+    """Versions are not compared."""
+
+    space_type = _space_with_registry(_VersionsIgnoredTable)
+
+
+class WriteIsNotAtomic(FaultyDriver):
+    """A write compares and sets in two steps: a concurrent write is lost."""
 
     def write(self, changes: Sequence[Change], *, now: int | None = None) -> list[Entry | None]:
-        """Compare, pause, set."""
+        """Compare, wait, set."""
         if len(changes) != 1:
             return super().write(changes, now=now)
-        with self._changed:
-            lost = self._conflict(self._open(), changes, self._validation.now(now))
-        time.sleep(GAP)
-        return [None] if lost else super().write([replace(changes[0], version=None)], now=now)
+        with self._lock:
+            conflict = self._open_space().registry.find_conflict(changes, self._validation.now(now))
+        time.sleep(RACE_WINDOW_SECONDS)
+        return [None] if conflict else super().write([replace(changes[0], version=None)], now=now)
 
 
-class RegistryIgnoresTtl(Faulty):
-    """A row is there until it is trimmed."""
-
-    @staticmethod
-    def _entry(space: Space, kind: str, key: str, now: int) -> Entry | None:
+class _TtlIgnoredTable(RegistryTable):
+    def read(self, kind: str, key: str, now: int) -> Entry | None:
         del now
-        return space.registry.get((kind, key))
+        return self.entries.get((kind, key))
 
 
-class RegistryVersionsRestart(Faulty):
-    """A row that was removed starts again with version 1."""
+class TtlIgnored(FaultyDriver):
+    """An expired row is visible until it is trimmed."""
 
-    @staticmethod
-    def _change(space: Space, change: Change, now: int) -> Entry:
-        old = space.registry.get((change.kind, change.key))
-        entry = Faulty._change(space, change, now)
+    space_type = _space_with_registry(_TtlIgnoredTable)
+
+
+class _VersionsRestartTable(RegistryTable):
+    def apply(self, change: Change, now: int) -> Entry:
+        old = self.entries.get((change.kind, change.key))
+        entry = super().apply(change, now)
         if change.value is None:
             return entry
         entry = replace(entry, version=1 if old is None else old.version + 1)
-        space.registry[change.kind, change.key] = entry
+        self.entries[change.kind, change.key] = entry
         return entry
 
 
-class RegistryMixesKinds(Faulty):
-    """A scan finds the rows of every kind."""
+class VersionsRestart(FaultyDriver):
+    """The versions of a removed row start again at 1."""
+
+    space_type = _space_with_registry(_VersionsRestartTable)
+
+
+class ScanIgnoresKind(FaultyDriver):
+    """A scan returns the rows of every kind."""
 
     def scan(self, kind: str, **options: Any) -> list[Entry]:
-        """The rows of all kinds."""
-        kinds = sorted({kind, *(of for of, _ in self._space.registry)})
-        return [entry for of in kinds for entry in super(RegistryMixesKinds, self).scan(of, **options)]
+        """Return the rows of all kinds."""
+        kinds = sorted({kind, *(other for other, _ in self._space.registry.entries)})
+        return [entry for name in kinds for entry in super(ScanIgnoresKind, self).scan(name, **options)]
 
 
-class WritesForTheStale(Faulty):
-    """The writes of an ack are made though the ack is refused."""
+class RefusedAckWrites(FaultyDriver):
+    """The writes of a refused ack are applied."""
 
     def _settle(self, space: Space, settlement: Settlement, now: int) -> LeaseError | None:
         answer = super()._settle(space, settlement, now)
         if answer is not None and isinstance(settlement, Ack):
             for change in settlement.writes:
-                self._change(space, change, now)
+                space.registry.apply(change, now)
         return answer
 
 
-class WritesHalf(Faulty):
-    """The writes before the refused one are made."""
+class RefusedAckWritesInPart(FaultyDriver):
+    """The writes before the refused write are applied."""
 
     def _settle(self, space: Space, settlement: Settlement, now: int) -> LeaseError | None:
         answer = super()._settle(space, settlement, now)
         if isinstance(answer, WriteRefused) and isinstance(settlement, Ack):
             for change in settlement.writes:
-                if self._conflict(space, (change,), now) is not None:
+                if space.registry.find_conflict((change,), now) is not None:
                     break
-                self._change(space, change, now)
+                space.registry.apply(change, now)
         return answer
 
 
-class WritesAgain(Faulty):
-    """A repeated ack makes its writes again."""
+class RepeatedAckWritesAgain(FaultyDriver):
+    """A repeated ack applies its writes again."""
 
     def _settle(self, space: Space, settlement: Settlement, now: int) -> LeaseError | None:
         row = space.rows.get(settlement.lease.job_id)
-        if isinstance(settlement, Ack) and row is not None and transition.is_repeat(row.held, settlement):
+        if isinstance(settlement, Ack) and row is not None and is_repeat(row.held, settlement):
             for change in settlement.writes:
-                self._change(space, change, now)
+                space.registry.apply(change, now)
         return super()._settle(space, settlement, now)
 
 
-class AcksThoughWritesAreRefused(Faulty):
-    """A refused write does not refuse its ack."""
+class AckIgnoresRefusedWrite(FaultyDriver):
+    """An ack is accepted although one of its writes was refused."""
 
     def _settle(self, space: Space, settlement: Settlement, now: int) -> LeaseError | None:
         answer = super()._settle(space, settlement, now)
@@ -114,14 +133,14 @@ class AcksThoughWritesAreRefused(Faulty):
         return answer
 
 
-FAULTY: tuple[type[Faulty], ...] = (
-    RegistryLosesUpdates,
-    RegistryRaces,
-    RegistryIgnoresTtl,
-    RegistryVersionsRestart,
-    RegistryMixesKinds,
-    WritesForTheStale,
-    WritesHalf,
-    WritesAgain,
-    AcksThoughWritesAreRefused,
+FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
+    VersionsIgnored,
+    WriteIsNotAtomic,
+    TtlIgnored,
+    VersionsRestart,
+    ScanIgnoresKind,
+    RefusedAckWrites,
+    RefusedAckWritesInPart,
+    RepeatedAckWritesAgain,
+    AckIgnoresRefusedWrite,
 )

@@ -1,0 +1,42 @@
+"""The ledger: a list of rows. A cursor is the number of rows before it, counted from the first row ever written."""
+
+from __future__ import annotations
+
+from holdfast.drivers.contract import Page
+from holdfast.drivers.validation import ledger_position
+from holdfast.errors import LedgerTrimmed
+from holdfast.model.ledger import LedgerRow
+
+
+class Ledger:
+    """The ledger of one space."""
+
+    def __init__(self) -> None:
+        self.rows: list[LedgerRow] = []
+        self.trimmed = 0  # rows that were removed from the front
+
+    def append(self, row: LedgerRow) -> None:
+        """Write a row."""
+        self.rows.append(row)
+
+    def end(self) -> int:
+        """Return the number of rows ever written."""
+        return self.trimmed + len(self.rows)
+
+    def page(self, after: str | None, limit: int) -> Page[LedgerRow]:
+        """See ``Admin.ledger``."""
+        position = self.trimmed if after is None else ledger_position(after, self.end())
+        if position < self.trimmed:
+            raise LedgerTrimmed(str(after))
+        start = position - self.trimmed
+        rows = self.rows[start : start + limit]
+        return Page(rows, str(position + len(rows)))
+
+    def trim(self, before: int, limit: int) -> int:
+        """Remove the oldest rows up to the first one that is too new, so that no gap arises; return how many."""
+        count = 0
+        while count < min(limit, len(self.rows)) and self.rows[count].ended_at <= before:
+            count += 1
+        del self.rows[:count]
+        self.trimmed += count
+        return count

@@ -1,0 +1,62 @@
+"""Reserve: end expired leases, pick the first due jobs over the requested lanes, lease them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from holdfast.drivers.contract import REAP_LIMIT
+from holdfast.drivers.memory.rows import Row
+from holdfast.drivers.memory.settle import end_leases
+from holdfast.drivers.memory.space import Space
+from holdfast.model.lease import Lease, Reservation, make_tokens, token_bytes
+from holdfast.model.order import pick
+
+
+def reserve(
+    space: Space,
+    queues: list[str],
+    *,
+    limit: int,
+    lease_for: int,
+    worker: str,
+    types: Collection[str] | None,
+    now: int,
+) -> list[Reservation]:
+    """See ``Driver.reserve``."""
+    end_leases(space, space.expired(queues, now)[:REAP_LIMIT], now)
+    rows = pick_rows(space, queues, types, limit, now)
+    return lease_rows(space, rows, expires_at=now + lease_for, worker=worker, now=now)
+
+
+def pick_rows(space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int) -> list[Row]:
+    """Return the first due rows over all lanes of these queues and types, within the capacity (L10)."""
+    capacity = space.capacity(queues, now)
+    lanes = [
+        (lane, space.due(lane, now))
+        for lane in space.lanes
+        if lane.queue in queues and (types is None or lane.type in types)
+    ]
+    picked = pick(lanes, limit=limit, capacity=capacity)
+    for key, limits in capacity.limits.items():
+        space.buckets[key] = limits.bucket_after(now)
+    return [space.rows[job_id] for _, (_, _, job_id) in picked]
+
+
+def lease_rows(space: Space, rows: Sequence[Row], *, expires_at: int, worker: str, now: int) -> list[Reservation]:
+    """Lease ready rows, each with the next fence and a new token (L4)."""
+    first = space.next_numbers(len(rows))
+    fences = range(first, first + len(rows))
+    reservations = []
+    for row, fence, token in zip(rows, fences, make_tokens(fences, token_bytes(len(rows))), strict=True):
+        lease = Lease(job_id=row.job.id, token=token, fence=fence, expires_at=expires_at)
+        space.lease(row, lease, worker, now)
+        checkpoint = None if row.note is None else row.note.checkpoint
+        reservations.append(Reservation(job=row.job, lease=lease, checkpoint=checkpoint))
+    return reservations
+
+
+def next_instant(space: Space, queues: Collection[str], now: int) -> int | None:
+    """Return the next instant after now at which a job of these queues becomes due or a lease expires."""
+    heads = [positions[0][0] for lane, positions in space.lanes.items() if positions and lane.queue in queues]
+    expiries = [positions[0][0] for queue, positions in space.leases.items() if positions and queue in queues]
+    return min((instant for instant in (*heads, *expiries) if instant > now), default=None)

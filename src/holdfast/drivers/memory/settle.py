@@ -1,0 +1,64 @@
+"""Everything that is done with a lease once it is granted: extend, settle, reap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.drivers.memory.rows import Row
+from holdfast.drivers.memory.space import Space
+from holdfast.errors import JobNotInflight, LeaseError, WriteRefused
+from holdfast.model import transition
+from holdfast.model.lease import Lease, Note
+from holdfast.model.settlement import Ack, Settlement
+from holdfast.model.transition import EXPIRED_VERB
+
+
+def extend_one(space: Space, lease: Lease, note: Note | None, *, expires_at: int, now: int) -> Lease | LeaseError:
+    """Move the end of a lease and store the note, or return why the lease is refused."""
+    row = space.rows.get(lease.job_id)
+    refusal = space.refusal(lease, now)
+    if row is None or refusal is not None:
+        return refusal or JobNotInflight(lease.job_id, None)
+    space.extend(row, expires_at)
+    if note is not None:
+        space.store_note(row, note)
+    return Lease(
+        job_id=lease.job_id,
+        token=lease.token,
+        fence=lease.fence,
+        expires_at=expires_at,
+        cancel_requested=row.cancel_requested,
+    )
+
+
+def settle_one(space: Space, settlement: Settlement, now: int) -> LeaseError | None:
+    """End a lease with its whole effect, or return why it is refused. A repeated settlement has no effect (L6)."""
+    row = space.rows.get(settlement.lease.job_id)
+    if transition.is_repeat(None if row is None else row.held, settlement):
+        return None
+    refusal = space.refusal(settlement.lease, now)
+    if row is None or refusal is not None:
+        return refusal
+    if isinstance(settlement, Ack):
+        conflict = space.registry.find_conflict(settlement.writes, now)
+        if conflict is not None:
+            return WriteRefused(row.job.id, kind=conflict.kind, key=conflict.key)
+        for change in settlement.writes:
+            space.registry.apply(change, now)
+    decided = transition.after_settlement(row.held, settlement, now)
+    space.end(row, decided, settlement.verb, now, settlement.started_at)
+    return None
+
+
+def reap(space: Space, queues: list[str] | None, *, worker: str | None, limit: int, now: int) -> int:
+    """See ``Driver.reap``."""
+    names = list(space.leases) if queues is None else queues
+    rows = space.expired(names, now) if worker is None else space.leased_by(worker, names)
+    end_leases(space, rows[:limit], now)
+    return len(rows[:limit])
+
+
+def end_leases(space: Space, rows: Sequence[Row], now: int) -> None:
+    """End leases as expired."""
+    for row in rows:
+        space.end(row, transition.after_expiry(row.held, now), EXPIRED_VERB, now)

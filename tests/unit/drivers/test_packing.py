@@ -1,0 +1,79 @@
+"""Conversions between values and columns."""
+
+import pytest
+
+from holdfast.drivers.packing import (
+    end_of_prefix,
+    job_reader,
+    ledger_row_reader,
+    mark_first_occurrences,
+    pack_meta,
+    pack_settings,
+    read_settings,
+    tally_counts,
+    unpack_meta,
+)
+from holdfast.model.job import JobRecord, State
+from holdfast.model.ledger import Ending, LedgerRow
+from holdfast.model.queue_settings import QueueSettings
+
+JOB = JobRecord(id="a", type="t", queue="q", payload=b"x", created_at=5, meta={"k": [1]}, state=State.DEAD)
+ROW = LedgerRow(
+    job_id="a",
+    type="t",
+    queue="q",
+    domain=None,
+    offset=None,
+    attempt=1,
+    fence=7,
+    worker="w",
+    enqueued_at=1,
+    available_at=2,
+    reserved_at=3,
+    started_at=4,
+    ended_at=5,
+    ending=Ending.ACKED,
+    state=None,
+    detail="",
+    error="",
+)
+
+
+def columns_of(record: object) -> list[object]:
+    values = {name: getattr(record, name) for name in record.__slots__}
+    if "meta" in values:
+        values["meta"] = pack_meta(values["meta"])
+    return [value.value if isinstance(value, State | Ending) else value for value in values.values()]
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, 0), (2, 0), (0, 1), (3, 2)])
+def test_a_row_reads_back_as_its_record(before, after):
+    job = job_reader(before=before, after=after)([0] * before + columns_of(JOB) + [0] * after)
+    assert (job, type(job), job.state) == (JOB, JobRecord, State.DEAD)
+    row = ledger_row_reader(before=before, after=after)([0] * before + columns_of(ROW) + [0] * after)
+    assert (row, type(row)) == (ROW, LedgerRow)
+
+
+def test_empty_meta_is_stored_as_null():
+    assert pack_meta({}) is None
+    assert unpack_meta(None) == {}
+    assert unpack_meta(None) is not unpack_meta(None)
+
+
+@pytest.mark.parametrize("settings", [QueueSettings(), QueueSettings(paused_until=5, max_inflight=2, rate=3, burst=4)])
+def test_settings_read_back_as_they_were(settings):
+    assert read_settings(pack_settings(settings)) == settings
+
+
+def test_only_the_first_of_two_equal_ids_is_marked():
+    assert mark_first_occurrences(["a", "b", "a", "c"], {"a", "c"}) == [True, False, False, True]
+
+
+def test_counts_are_grouped_by_queue_and_type():
+    [first, second] = tally_counts([("q", "u", "done", 1), ("q", "t", "ready", 2), ("q", "u", "dead", 3)])
+    assert (first.type, first.ready, second.type, second.done, second.dead) == ("t", 2, "u", 1, 3)
+
+
+def test_the_end_of_a_prefix_sorts_after_every_key_with_it():
+    assert "lock:\uffff" < (end_of_prefix("lock") or "") < "locl"
+    assert end_of_prefix("") is None
