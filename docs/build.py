@@ -1,6 +1,6 @@
-"""`python3 run docs`: write the generated parts of the pages, then follow every link between them.
+"""`python3 run docs`: write the generated parts of the pages and the picture, then check every link between pages.
 
-`--check` writes nothing and fails if a generated part is out of date. A generated part stands between two comments,
+`--check` writes nothing and fails if something generated is out of date. A generated part stands between two comments,
 `<!-- generated: NAME -->` and `<!-- end -->`; everything else on a page is written by hand.
 """
 
@@ -16,9 +16,10 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import holdfast
+from docs import architecture
 from holdfast import errors
 from holdfast.drivers.contract import Capabilities, Feature
-from holdfast.drivers.postgres.driver import PROMISES
+from holdfast.drivers.postgres.driver import CAPABILITIES
 from holdfast.testing.drivers.conformance import LAWS, Case, cases
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -28,8 +29,8 @@ FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
-# A case is named by a function, and a function's name has no apostrophes, capitals or underscores of its own.
-WORDS = {
+# A case has the name of a function, which has no commas, apostrophes or capitals, and underscores only between words.
+SPELLINGS = {
     "run at": "`run_at`",
     "expires at": "`expires_at`",
     "available at": "`available_at`",
@@ -55,11 +56,18 @@ WORDS = {
     "json": "JSON",
     "ttl": "TTL",
     "unicode": "Unicode",
+    "jobs leases and": "jobs, leases and",
+    "ids types and": "ids, types and",
+    "domains names and": "domains, names and",
+    "cancel requeue purge get and": "cancel, requeue, purge, get and",
+    "kinds keys and": "kinds, keys and",
+    "acks retries fails and": "acks, retries, fails and",
+    "ready running and": "ready, running and",
 }
 
 
 def pages() -> list[Path]:
-    """Everything that is written in Markdown here."""
+    """Return all Markdown pages of the repository's root and of docs/."""
     return [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 
 
@@ -67,33 +75,39 @@ def pages() -> list[Path]:
 
 
 def sentence(case: Case) -> str:
-    """The name of a case as people write it."""
+    """Return the name of a case as a sentence."""
     text = case.name
-    for spoken, written in WORDS.items():
-        text = re.sub(rf"\b{spoken}\b", written, text)
+    for words, spelling in SPELLINGS.items():
+        text = re.sub(rf"\b{words}\b", spelling, text)
     return f"{text[0].upper()}{text[1:]}."
 
 
 def overview() -> str:
-    """One line per law: its name and how many cases prove it."""
+    """Return the table of laws with the number of cases of each."""
     rows = [f"| [{law}](#{slug(heading(law))}) | {title} | {len(cases_of(law))} |" for law, title in LAWS.items()]
     return "\n".join(
-        [f"{len(cases())} cases, some of more than one law.", "", "| law | says | cases |", "|---|---|---|", *rows]
+        [
+            f"{len(cases())} cases. A case may belong to several laws.",
+            "",
+            "| law | says | cases |",
+            "|---|---|---|",
+            *rows,
+        ]
     )
 
 
 def heading(law: str) -> str:
-    """What the section of a law is called on the page."""
+    """Return the heading of the section of a law."""
     return f"{law}: {LAWS[law]}"
 
 
 def cases_of(law: str) -> list[Case]:
-    """The cases that cite a law, in the order of the suite."""
+    """Return the cases that cite a law, in the order of the suite."""
     return [case for case in cases() if law in case.laws]
 
 
-def listed(law: str) -> str:
-    """The cases of a law, topic by topic."""
+def case_list(law: str) -> str:
+    """Return the list of the cases of a law, grouped by topic."""
     lines: list[str] = []
     topic = ""
     for case in cases_of(law):
@@ -106,33 +120,33 @@ def listed(law: str) -> str:
 
 
 def drivers() -> str:
-    """What each driver keeps, and the reason for what it does not."""
+    """Return the table of what each driver guarantees, with the reason for each gap."""
     with tempfile.TemporaryDirectory(prefix="holdfast-docs-") as folder:
-        found = [capabilities(url) for url in ("memory://", f"sqlite:///{folder}/docs.db")]
-    found.append(PROMISES)  # without a server to ask
-    names = " | ".join(f"`{one.driver}`" for one in found)
-    durable = " | ".join(f"`{one.durability.name.lower()}`" for one in found)
-    left_out = " | ".join(str(sum(case.gap(one) is not None for case in cases())) for one in found)
+        declared = [capabilities(url) for url in ("memory://", f"sqlite:///{folder}/docs.db")]
+    declared.append(CAPABILITIES)  # no server is needed to read them
+    names = " | ".join(f"`{one.driver}`" for one in declared)
+    durability = " | ".join(f"`{one.durability.name.lower()}`" for one in declared)
+    skipped = " | ".join(str(sum(case.gap(one) is not None for case in cases())) for one in declared)
     rows = [
         f"| {feature} | "
-        + " | ".join(f"no: {one.gaps[feature]}" if feature in one.gaps else "yes" for one in found)
+        + " | ".join(f"no: {one.gaps[feature]}" if feature in one.gaps else "yes" for one in declared)
         + " |"
         for feature in Feature
     ]
-    columns = "---|" * (len(found) + 1)
+    columns = "---|" * (len(declared) + 1)
     return "\n".join(
         [
-            f"| promise | {names} |",
+            f"| guarantee | {names} |",
             f"|{columns}",
-            f"| durability, as it opens by default (L15) | {durable} |",
+            f"| durability by default (L15) | {durability} |",
             *rows,
-            f"| cases skipped because of a gap | {left_out} |",
+            f"| cases skipped because of a gap | {skipped} |",
         ]
     )
 
 
 def capabilities(url: str) -> Capabilities:
-    """What the driver behind a URL declares."""
+    """Return the capabilities that the driver of a URL declares."""
     store = holdfast.connect(url)
     try:
         return store.capabilities
@@ -141,56 +155,59 @@ def capabilities(url: str) -> Capabilities:
 
 
 def error_tree() -> str:
-    """The tree at the top of errors.py."""
+    """Return the tree at the top of errors.py."""
     text = inspect.cleandoc(errors.__doc__ or "")
     tree = re.search(r"^    HoldfastError\n(?:    .*\n)+", text, re.MULTILINE)
-    assert tree is not None, "errors.py begins with its tree"
+    assert tree is not None, "errors.py has no tree at its top"
     return f"```\n{inspect.cleandoc(tree[0])}\n```"
 
 
 def decisions() -> str:
-    """The decision records, by number."""
+    """Return the list of decision records, by number."""
     records = sorted((DOCS / "adr").glob("[0-9]*.md"))
     return "\n".join(f"- [{title_of(record)}](adr/{record.name})" for record in records)
 
 
 def title_of(page: Path) -> str:
-    """The first heading of a page."""
-    found = HEADING.search(page.read_text(encoding="utf-8"))
-    assert found is not None, f"{page.name} has no heading"
-    return found[1]
+    """Return the first heading of a page."""
+    title = HEADING.search(page.read_text(encoding="utf-8"))
+    assert title is not None, f"{page.name} has no heading"
+    return title[1]
 
 
 PARTS: dict[str, Callable[[], str]] = {
     "overview": overview,
-    **{f"cases of {law}": lambda law=law: listed(law) for law in LAWS},
+    **{f"cases of {law}": lambda law=law: case_list(law) for law in LAWS},
     "drivers": drivers,
     "errors": error_tree,
     "decisions": decisions,
 }
 
 
-def built(text: str) -> str:
-    """A page with its generated parts as they should be. Raises ``KeyError`` for a part that nobody generates."""
+def with_generated_parts(text: str) -> str:
+    """Return a page with its generated parts up to date. Raises ``KeyError`` for a part that has no generator."""
     return PART.sub(lambda part: f"{part[1]}\n{PARTS[part[2]]()}\n\n", text)
 
 
 def out_of_date() -> Iterator[tuple[Path, str]]:
-    """The pages that are not as they should be, with what they should be."""
+    """Yield each file that is out of date, with its correct content."""
     for page in pages():
         text = page.read_text(encoding="utf-8")
-        wanted = built(text)
+        wanted = with_generated_parts(text)
         if wanted != text:
             yield page, wanted
+    picture = DOCS / "architecture.svg"
+    if not picture.exists() or picture.read_text(encoding="utf-8") != architecture.draw():
+        yield picture, architecture.draw()
 
 
 def missing_parts() -> list[str]:
-    """Parts that stand on no page, or on more than one; and laws without a section of their own."""
+    """Return the parts that are not on exactly one page, and the laws that have no section."""
     texts = [page.read_text(encoding="utf-8") for page in pages()]
-    found = [part[2] for text in texts for part in PART.finditer(text)]
-    wrong = [f"{name}: wanted on one page, is on {found.count(name)}" for name in PARTS if found.count(name) != 1]
+    names = [part[2] for text in texts for part in PART.finditer(text)]
+    misplaced = [f"{name}: wanted on one page, is on {names.count(name)}" for name in PARTS if names.count(name) != 1]
     headings = HEADING.findall((DOCS / "guarantees.md").read_text(encoding="utf-8"))
-    return wrong + [
+    return misplaced + [
         f"docs/guarantees.md has no heading {heading(law)!r}" for law in LAWS if heading(law) not in headings
     ]
 
@@ -199,12 +216,12 @@ def missing_parts() -> list[str]:
 
 
 def slug(title: str) -> str:
-    """The anchor of a heading, as the usual renderers make it."""
+    """Return the anchor of a heading, by the rule that GitHub and others use."""
     return re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-")
 
 
 def broken_links() -> list[str]:
-    """Relative links that lead to no file, or to no heading of it."""
+    """Return the relative links whose file or heading does not exist."""
     return [
         f"{page.relative_to(ROOT)}: {target} {problem}"
         for page in pages()
@@ -217,23 +234,25 @@ def _problem(page: Path, target: str) -> str | None:
     if re.match(r"[a-z]+:", target):
         return None
     path, _, anchor = unquote(target).partition("#")
-    there = (page.parent / path).resolve() if path else page
-    if not there.exists():
-        return "leads nowhere"
-    if anchor and anchor not in {slug(title) for title in HEADING.findall(there.read_text(encoding="utf-8"))}:
-        return "leads to no heading"
+    file = (page.parent / path).resolve() if path else page
+    if not file.exists():
+        return "does not exist"
+    if anchor and anchor not in {slug(title) for title in HEADING.findall(file.read_text(encoding="utf-8"))}:
+        return "has no such heading"
     return None
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="run docs", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if a generated part is out of date")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail if something generated is out of date"
+    )
     check = parser.parse_args(arguments).check
     problems = missing_parts()
     for page, wanted in out_of_date():
         name = page.relative_to(ROOT)
         if check:
-            problems.append(f"{name}: its generated parts are out of date; `python3 run docs` writes them")
+            problems.append(f"{name}: out of date; `python3 run docs` writes it")
         else:
             page.write_text(wanted, encoding="utf-8")
             print(f"wrote {name}")

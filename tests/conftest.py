@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.testing.servers.postgres import START_WITHIN, VARIABLE
+from holdfast.testing.servers.postgres import START_TIMEOUT_SECONDS, URL_VARIABLE
 
 RUN_FOLDER_VARIABLE = "TEST_RUN_OF_HOLDFAST"  # names a folder that all processes of the run share
-GIVEN_SERVER_URL = os.environ.get(VARIABLE)  # read at import: the tests of settings remove all HOLDFAST_ variables
+GIVEN_SERVER_URL = os.environ.get(URL_VARIABLE)  # read at import: the tests of settings remove all HOLDFAST_ variables
 
 
 def pytest_configure(config):
@@ -71,11 +71,11 @@ def _start_server(folder: Path, url_file: Path) -> None:
         server = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     server.returncode = 0  # otherwise Popen warns that the process is still running when this object is deleted
     (folder / "server.pid").write_text(str(server.pid))
-    deadline = time.monotonic() + START_WITHIN
+    deadline = time.monotonic() + START_TIMEOUT_SECONDS
     while not url_file.exists():
         output = log_file.read_text()
         assert "Traceback" not in output, output
-        assert time.monotonic() < deadline, f"no PostgreSQL after {START_WITHIN} s: {output}"
+        assert time.monotonic() < deadline, f"no PostgreSQL after {START_TIMEOUT_SECONDS} s: {output}"
         time.sleep(0.02)
 
 

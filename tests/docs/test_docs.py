@@ -1,4 +1,4 @@
-"""The pages say what the code does: their snippets run, their tables and vectors are the code's own."""
+"""The pages match the code: their snippets run, and their tables, numbers and test vectors are those of the code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.model import bounds, duration
 from holdfast.model.job import JobRecord, State
 from holdfast.model.request import JobRequest
 from holdfast.wire.envelope import _Envelope, _Identity, _Status, from_envelope, identity_bytes, to_envelope
-from holdfast.worker import heartbeat, pool, settler
+from holdfast.worker import dispatch, heartbeat, settler
 from holdfast.worker.limits import Limits
 from holdfast.worker.options import WorkerOptions
 
@@ -27,25 +27,25 @@ PAGES = [page for page in (ROOT / "README.md", *sorted(DOCS.glob("*.md"))) if pa
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def page_of(path: Path) -> object:
-    """Pages about Spark run in the process that has a Spark session already."""
+def page_parameter(path: Path) -> object:
+    """Return a page as a parameter. Pages about Spark run in the process that already has a Spark session."""
     marks = [pytest.mark.xdist_group("spark")] if "holdfast.spark" in path.read_text(encoding="utf-8") else []
     return pytest.param(path, id=path.name, marks=marks)
 
 
-@pytest.mark.parametrize("page", [page_of(path) for path in PAGES])
+@pytest.mark.parametrize("page", [page_parameter(path) for path in PAGES])
 def test_every_python_snippet_of_a_page_runs(page: Path, tmp_path, monkeypatch):
     text = page.read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": "__main__"}
     for snippet in FENCED.finditer(text):
         if snippet[1] == "python":
-            line = text.count("\n", 0, snippet.start(2))  # so that a traceback names the line of the page
+            line = text.count("\n", 0, snippet.start(2))  # a traceback then shows the line of the page
             exec(compile("\n" * line + snippet[2], str(page), "exec"), namespace)
 
 
 def table(page: str, first_heading: str) -> list[list[str]]:
-    """The rows of the table whose first column has this heading."""
+    """Return the rows of the table whose first column has this heading."""
     lines = iter((DOCS / page).read_text(encoding="utf-8").splitlines())
     for line in lines:
         if line.startswith(f"| {first_heading} |"):
@@ -99,8 +99,8 @@ BOUNDS = {
     "result": f"{bounds.MAX_STORED_PAYLOAD_BYTES // MEBIBYTE} MiB",
 }
 
-# What the client fills in has no default in code: these cells are prose.
-FILLED_IN = {
+# Fields that the client sets have no default in code.
+SET_BY_CLIENT = {
     "payload": "`null`",
     "id": "a UUIDv7",
     "created_at": "the client's now",
@@ -109,8 +109,8 @@ FILLED_IN = {
 
 
 def default_of(name: str) -> str:
-    if name in FILLED_IN:
-        return FILLED_IN[name]
+    if name in SET_BY_CLIENT:
+        return SET_BY_CLIENT[name]
     [field, *_] = [field for cls in (JobRequest, JobRecord) for field in fields(cls) if field.name == name]
     if field.default_factory is not MISSING:
         return f"`{json.dumps(field.default_factory())}`"
@@ -119,13 +119,15 @@ def default_of(name: str) -> str:
     return "none" if field.default is None else f"`{json.dumps(field.default)}`"
 
 
-def test_the_table_of_job_fields_is_the_one_of_the_code():
-    asked, kept = ({field.name for field in fields(cls)} for cls in (JobRequest, JobRecord))
-    written = {row[0].strip("`"): (bool(row[1]), bool(row[2]), row[3], row[4]) for row in table("jobs.md", "field")}
-    assert written == {name: (name in asked, name in kept, default_of(name), BOUNDS[name]) for name in asked | kept}
+def test_the_table_of_job_fields_matches_the_code():
+    requested, stored = ({field.name for field in fields(cls)} for cls in (JobRequest, JobRecord))
+    table_rows = {row[0].strip("`"): (bool(row[1]), bool(row[2]), row[3], row[4]) for row in table("jobs.md", "field")}
+    assert table_rows == {
+        name: (name in requested, name in stored, default_of(name), BOUNDS[name]) for name in requested | stored
+    }
 
 
-def test_the_page_says_what_a_name_and_a_text_are():
+def test_the_page_defines_names_and_texts():
     page = " ".join((DOCS / "jobs.md").read_text(encoding="utf-8").split())
     assert f"at most {bounds.MAX_TEXT_BYTES} bytes" in page
     assert f"1 to {bounds.MAX_NAME_CHARACTERS} of the characters" in page
@@ -133,7 +135,7 @@ def test_the_page_says_what_a_name_and_a_text_are():
 
 # docs/worker.md ---------------------------------------------------------------------------------------------
 
-COMPUTED = {
+COMPUTED_DEFAULTS = {
     "queues": "those of the app's handlers; without an app, `default`",
     "processes": "one for each core",
     "limits": "none",
@@ -141,40 +143,42 @@ COMPUTED = {
 }
 
 
-def option_of(field: Field[object]) -> str:
-    if field.name in COMPUTED:
-        return COMPUTED[field.name]
+def option_default(field: Field[object]) -> str:
+    if field.name in COMPUTED_DEFAULTS:
+        return COMPUTED_DEFAULTS[field.name]
     if field.default is None:
         return "none"
     return f"`{duration.format_exact(field.default) if isinstance(field.default, timedelta) else field.default}`"
 
 
-def test_the_table_of_worker_options_is_the_one_of_the_code():
-    written = [(row[0].strip("`"), row[1]) for row in table("worker.md", "option")]
-    assert written == [(field.name, option_of(field)) for field in fields(WorkerOptions)]
+def test_the_table_of_worker_options_matches_the_code():
+    table_rows = [(row[0].strip("`"), row[1]) for row in table("worker.md", "option")]
+    assert table_rows == [(field.name, option_default(field)) for field in fields(WorkerOptions)]
 
 
-def test_the_table_of_limits_is_the_one_of_the_code():
-    written = [row[0].strip("`") for row in table("worker.md", "limit")]
-    assert written == [field.name for field in fields(Limits)]
-    assert Limits() == Limits(**dict.fromkeys(written))
+def test_the_table_of_limits_matches_the_code():
+    names = [row[0].strip("`") for row in table("worker.md", "limit")]
+    assert names == [field.name for field in fields(Limits)]
+    assert Limits() == Limits(**dict.fromkeys(names))
 
 
-def test_the_page_tells_the_numbers_of_the_worker():
+def test_the_page_has_the_numbers_of_the_worker():
     page = " ".join((DOCS / "worker.md").read_text(encoding="utf-8").split())
     seconds = WorkerOptions().lease.total_seconds() / 3
     assert f"every third of the lease ({seconds:.0f} s)" in page
-    assert f"at most {settler.LONGEST * 1000:.0f} ms, and a batch has at most {settler.MOST}." in page
-    assert f"No more is reserved while {settler.BEHIND} wait for it." in page
-    assert f"{pool.SHORT * 1000:.0f} ms of short jobs waiting in it ({pool.MOST_AHEAD} at the most)" in page
-    assert f"the parent up to {pool.A_WHILE * 1000:.0f} ms of them ({pool.MOST_WAITING})" in page
-    assert f"is tried again every {heartbeat.AGAIN} s" in page
+    delay, batch = settler.MAX_DELAY_SECONDS * 1000, settler.MAX_BATCH
+    assert f"for at most {delay:.0f} ms, and a batch has at most {batch}." in page
+    assert f"reserves nothing while {settler.MAX_UNSETTLED} settlements wait." in page
+    child, parent = dispatch.PREFETCH_SECONDS * 1000, dispatch.BUFFER_SECONDS * 1000
+    assert f"up to {child:.0f} ms of short jobs (at most {dispatch.MAX_PREFETCH_JOBS}) wait in a child" in page
+    assert f"and up to {parent:.0f} ms (at most {dispatch.MAX_BUFFERED_JOBS}) in the parent" in page
+    assert f"tries again every {heartbeat.RETRY_SECONDS} s" in page
 
 
 # docs/spark.md ----------------------------------------------------------------------------------------------
 
 
-def test_the_tables_of_spark_options_are_those_of_the_code():
+def test_the_tables_of_spark_options_match_the_code():
     from holdfast.spark.datasource import options
 
     assert [row[0].strip("`") for row in table("spark.md", "option of the sink")] == list(options.SINK_OPTIONS)
@@ -186,13 +190,13 @@ def test_the_tables_of_spark_options_are_those_of_the_code():
 # docs/envelope.md -------------------------------------------------------------------------------------------
 
 
-def test_the_table_of_envelope_fields_is_the_one_of_the_code():
+def test_the_table_of_envelope_fields_matches_the_code():
     rows = [(row[0].strip("`"), bool(row[3])) for row in table("envelope.md", "field")]
     signed = _Identity.__struct_encode_fields__
     assert rows == [(name, name in signed) for name in _Envelope.__struct_encode_fields__]
 
 
-def test_the_table_of_status_fields_is_the_one_of_the_code():
+def test_the_table_of_status_fields_matches_the_code():
     rows = [row[0].strip("`") for row in table("envelope.md", "field of `status`")]
     assert tuple(rows) == _Status.__struct_encode_fields__
 
@@ -203,7 +207,7 @@ def vectors() -> dict[str, list[dict[str, str]]]:
 
 
 @pytest.mark.parametrize("vector", vectors()["accepted"], ids=lambda vector: vector["what"])
-def test_a_vector_is_read_written_and_identified_as_the_page_says(vector: dict[str, str]):
+def test_a_vector_has_the_envelope_and_the_identity_of_the_page(vector: dict[str, str]):
     job, space = from_envelope(vector.get("given", vector["envelope"]).encode())
     assert to_envelope(job, space=space) == vector["envelope"].encode()
     assert from_envelope(vector["envelope"].encode()) == (job, space)
@@ -213,7 +217,7 @@ def test_a_vector_is_read_written_and_identified_as_the_page_says(vector: dict[s
 
 
 @pytest.mark.parametrize("vector", vectors()["refused"], ids=lambda vector: vector["field"])
-def test_a_refused_vector_is_refused_for_the_field_that_the_page_names(vector: dict[str, str]):
-    with pytest.raises(InvalidInput) as refused:
+def test_a_refused_vector_names_the_field_of_the_page(vector: dict[str, str]):
+    with pytest.raises(InvalidInput) as refusal:
         from_envelope(vector["given"].encode())
-    assert refused.value.field == vector["field"]
+    assert refusal.value.field == vector["field"]

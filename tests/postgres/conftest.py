@@ -11,38 +11,38 @@ NOW = 1_800_000_000 * SECOND
 
 @pytest.fixture
 def url(postgres_database):
-    """An empty database on the quick server that the whole run shares."""
+    """The URL of an empty database on the server that all tests of the run share."""
     return postgres_database()
 
 
 @pytest.fixture
 def store(url):
-    made = holdfast.connect(url, caller_clock=True)
-    yield made
-    made.close()
+    opened = holdfast.connect(url, caller_clock=True)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture
 def session(url, store):
-    """A connection beside the driver's, that sees its tables."""
-    with psycopg.connect(url, autocommit=True, options="-c search_path=holdfast") as made:
-        yield made
+    """A connection of the test to the database of ``store``; its search path is the schema of the store."""
+    with psycopg.connect(url, autocommit=True, options="-c search_path=holdfast") as connection:
+        yield connection
 
 
 @pytest.fixture(scope="module")
 def server():
-    """A durable server of this module's own, to be killed."""
-    with PostgresServer() as made:
-        yield made
+    """A durable server for one module, which its tests may kill."""
+    with PostgresServer() as started:
+        yield started
 
 
 @pytest.fixture
 def job():
-    """Makes records that differ only in what a test says."""
+    """A factory of records with growing ids; a test passes the fields that matter to it."""
     counter = iter(range(10**6))
 
     def make(**fields) -> JobRecord:
-        plain = {"id": f"job-{next(counter):06}", "type": "t", "queue": "q", "payload": b"{}", "created_at": NOW}
-        return JobRecord(**{**plain, **fields})
+        defaults = {"id": f"job-{next(counter):06}", "type": "t", "queue": "q", "payload": b"{}", "created_at": NOW}
+        return JobRecord(**{**defaults, **fields})
 
     return make

@@ -1,4 +1,4 @@
-"""Load while a server is disturbed, and the proof afterwards that every job that was accepted ended once."""
+"""Load on a store while faults are injected, and the check that every accepted job ended exactly once."""
 
 import threading
 import time
@@ -18,23 +18,23 @@ LEASE = 2 * SECOND
 BATCH = 20
 
 
-def under_faults(url, fault, *, jobs, faults, every, threads=3, within=240.0):
-    """Produce and consume while ``fault()`` happens ``faults`` times; gives what the store said meanwhile."""
+def run_under_faults(url, fault, *, jobs, faults, every, threads=3, within=240.0):
+    """Produce and consume jobs while ``fault()`` is called ``faults`` times; return the store errors, counted."""
     store = holdfast.connect(url)
     deadline = time.monotonic() + within
-    accepted, refused, wrong = [], Counter(), []
-    produced, done, disturbed = threading.Event(), threading.Event(), threading.Event()
+    accepted, store_errors, failures = [], Counter(), []
+    produced, done, faults_over = threading.Event(), threading.Event(), threading.Event()
 
     def guarded(work):
         try:
             work()
         except BaseException as error:
-            wrong.append(error)
+            failures.append(error)
             done.set()
 
     def produce():
-        for start in count(0, BATCH):  # until the last fault is over, and then a few more
-            if start >= jobs and disturbed.is_set():
+        for start in count(0, BATCH):  # at least until the last fault is over
+            if start >= jobs and faults_over.is_set():
                 break
             batch = [
                 JobRecord(
@@ -49,47 +49,47 @@ def under_faults(url, fault, *, jobs, faults, every, threads=3, within=240.0):
                 )
                 for number in range(BATCH)
             ]
-            while True:  # the same batch again: what was stored the first time is answered as existing
-                assert time.monotonic() < deadline, "too slow to produce"
+            while True:  # repeats the same batch: jobs that were stored the first time are answered as existing
+                assert time.monotonic() < deadline, "producing took too long"
                 try:
                     accepted.extend(answer.id for answer in store.enqueue(batch))
                     break
                 except StoreError as error:
-                    refused["enqueue", type(error).__name__] += 1
+                    store_errors["enqueue", type(error).__name__] += 1
         produced.set()
 
     def consume():
         while not done.is_set():
-            assert time.monotonic() < deadline, "too slow to consume"
+            assert time.monotonic() < deadline, "consuming took too long"
             try:
-                held = store.reserve(["q"], limit=BATCH, lease_for=LEASE, worker="w")
-                if held:
-                    store.settle([Ack(one.lease) for one in held])
+                reservations = store.reserve(["q"], limit=BATCH, lease_for=LEASE, worker="w")
+                if reservations:
+                    store.settle([Ack(one.lease) for one in reservations])
                 else:
                     store.wait(["q"], timeout=0.1)
                     if produced.is_set() and not any(row.ready + row.inflight for row in store.counts()):
                         done.set()
             except StoreError as error:
-                refused["consume", type(error).__name__] += 1
+                store_errors["consume", type(error).__name__] += 1
                 done.wait(0.02)
 
-    running = [threading.Thread(target=guarded, args=(work,)) for work in (produce, *([consume] * threads))]
-    for thread in running:
+    running_threads = [threading.Thread(target=guarded, args=(work,)) for work in (produce, *([consume] * threads))]
+    for thread in running_threads:
         thread.start()
     for _ in range(faults):
         if not done.wait(every):
             fault()
-    disturbed.set()
-    for thread in running:
+    faults_over.set()
+    for thread in running_threads:
         thread.join()
-    assert wrong == []
-    check(store, accepted)
+    assert failures == []
+    check_each_ended_once(store, accepted)
     store.close()
-    return refused
+    return store_errors
 
 
-def check(store, accepted):
-    """Every accepted job is done, and was acked once under one lease; no other job is there."""
+def check_each_ended_once(store, accepted):
+    """Assert that every accepted job is done and was acked once under one lease, and that there is no other job."""
     rows, cursor = [], None
     while (page := store.ledger(after=cursor)).items:
         rows += page.items

@@ -1,25 +1,25 @@
-"""A proxy that loses an answer: the server has carried out the call and committed, and the client never hears of it."""
+"""A proxy that loses a reply: the server has carried out the call and committed, but the client gets no reply."""
 
 import contextlib
 import socket
 import threading
 
-IDLE = b"Z\x00\x00\x00\x05I"  # ReadyForQuery, outside of any transaction: what came before it is committed
+IDLE = b"Z\x00\x00\x00\x05I"  # ReadyForQuery outside of a transaction: the statements before it are committed
 
 
 class LosingProxy:
-    """Forwards everything to a port, until it is told to lose the next answer that ends a transaction."""
+    """Forwards all data to a port. After ``lose_next`` it drops the next reply that ends a transaction."""
 
     def __init__(self, port: int) -> None:
         self._target = port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
-        self._armed = threading.Event()
+        self._must_lose = threading.Event()
         self.lost = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
     def lose_next(self) -> None:
-        self._armed.set()
+        self._must_lose.set()
 
     def close(self) -> None:
         self._listener.close()
@@ -45,15 +45,15 @@ class LosingProxy:
             target.close()
 
     def _back(self, server: socket.socket, client: socket.socket) -> None:
-        greeted = False  # the first such answer only says that the session is open
+        is_open = False  # the first such reply only says that the session is open
         try:
             while data := server.recv(1 << 20):
                 if data.endswith(IDLE):
-                    if greeted and self._armed.is_set():
-                        self._armed.clear()
+                    if is_open and self._must_lose.is_set():
+                        self._must_lose.clear()
                         self.lost += 1
                         return
-                    greeted = True
+                    is_open = True
                 client.sendall(data)
         except OSError:
             pass

@@ -1,4 +1,4 @@
-"""What keeps the tables small and the hot ones quick, over weeks."""
+"""Properties that keep the tables small and the hot table fast over weeks."""
 
 import time
 
@@ -13,19 +13,19 @@ from holdfast.model.settlement import Ack, Retry
 from tests.postgres.conftest import NOW
 
 
-def updates_of_jobs(session, wanted):
-    """How many updates there were, and how many of them HOT, once a session that has ended has told of ``wanted``."""
+def read_update_counts(session, wanted):
+    """Return the updates of ``jobs`` and the HOT ones among them, once the statistics have at least ``wanted``."""
     query = (
         "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE schemaname = 'holdfast' AND relname = 'jobs'"
     )
     deadline = time.monotonic() + 30
-    while (found := session.execute(query).fetchone())[0] < wanted and time.monotonic() < deadline:
+    while (counts := session.execute(query).fetchone())[0] < wanted and time.monotonic() < deadline:
         time.sleep(0.01)
-    return found
+    return counts
 
 
 def test_a_heartbeat_is_a_hot_update(server, job):
-    """On a server of its own: pages are pruned late while transactions run in any of its databases."""
+    """Uses its own server: transactions in other databases of a server delay the pruning of pages."""
     url = server.create_database("hot")
     store = holdfast.connect(f"{url}?connections=1&listen=off", caller_clock=True)
     store.enqueue([job() for _ in range(20)], now=NOW)
@@ -40,12 +40,12 @@ def test_a_heartbeat_is_a_hot_update(server, job):
         assert all(isinstance(answer, holdfast.driver.Lease) for answer in answers)
     store.close()
     with psycopg.connect(url, autocommit=True) as session:
-        updates, hot = updates_of_jobs(session, 220)
-    assert updates == 220  # as the jobs were leased, and ten heartbeats each
-    assert hot >= 180  # a page may be full, and is pruned by the next
+        updates, hot = read_update_counts(session, 220)
+    assert updates == 220  # one lease and ten heartbeats for each job
+    assert hot >= 180  # an update on a full page is not HOT; the next one prunes the page
 
 
-def test_a_lease_that_was_extended_is_not_reaped_before_its_new_end(store, job):
+def test_an_extended_lease_is_not_reaped_before_its_new_end(store, job):
     store.enqueue([job()], now=NOW)
     [held] = store.reserve(["q"], limit=1, lease_for=30, now=NOW)
     store.extend([held.lease], lease_for=100, now=NOW + 10)
@@ -53,7 +53,7 @@ def test_a_lease_that_was_extended_is_not_reaped_before_its_new_end(store, job):
         assert store.reap(now=now) == ended
 
 
-def test_a_lease_that_was_shortened_is_reaped_at_its_new_end(store, job):
+def test_a_shortened_lease_is_reaped_at_its_new_end(store, job):
     store.enqueue([job()], now=NOW)
     [held] = store.reserve(["q"], limit=1, lease_for=1000, now=NOW)
     store.extend([held.lease], lease_for=5, now=NOW + 10)
@@ -61,24 +61,24 @@ def test_a_lease_that_was_shortened_is_reaped_at_its_new_end(store, job):
     assert store.reap(now=NOW + 15) == 1
 
 
-def test_an_old_snapshot_held_open_stops_nothing(url, store, job):
-    """Dead rows pile up behind it; every job still passes, and in order."""
+def test_an_old_open_snapshot_does_not_stop_the_queue(url, store, job):
+    """Vacuum cannot remove dead rows meanwhile; every job is still reserved, in order."""
     with psycopg.connect(url) as old:
         old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         old.execute("SELECT count(*) FROM holdfast.jobs")
-        passed = []
+        reserved = []
         for turn in range(30):
             batch = [job(id=f"{turn:03}-{number:03}") for number in range(100)]
             store.enqueue(batch, now=NOW + turn)
             held = store.reserve(["q"], limit=100, lease_for=SECOND, now=NOW + turn)
-            passed += [one.job.id for one in held]
+            reserved += [one.job.id for one in held]
             assert store.settle([Ack(one.lease) for one in held], now=NOW + turn) == [None] * 100
         old.rollback()
-    assert len(passed) == 3000
-    assert passed == sorted(passed)
+    assert len(reserved) == 3000
+    assert reserved == sorted(reserved)
 
 
-def test_retention_goes_in_bounded_steps(store, job):
+def test_each_trim_removes_at_most_its_limit(store, job):
     store.enqueue([job() for _ in range(25)], now=NOW)
     held = store.reserve(["q"], limit=25, lease_for=SECOND, now=NOW)
     store.settle([Ack(one.lease) for one in held], now=NOW)
@@ -92,8 +92,7 @@ def test_retention_goes_in_bounded_steps(store, job):
     ]
 
 
-def test_every_constraint_of_a_row_holds(store, session, job):
-    """The tables themselves refuse what no verb would write."""
+def test_the_tables_refuse_rows_that_no_verb_writes(store, session, job):
     store.enqueue([job(id="a"), job(id="b")], now=NOW)
     [held] = store.reserve(["q"], limit=1, lease_for=SECOND, now=NOW)
     for change, constraint in (

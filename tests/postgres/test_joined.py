@@ -1,4 +1,4 @@
-"""Enqueue inside the caller's own transaction: the job exists if, and only if, the caller's rows do."""
+"""Enqueue inside the caller's own transaction: the job exists if, and only if, the caller commits."""
 
 import psycopg
 import pytest
@@ -10,32 +10,32 @@ from tests.postgres.conftest import NOW
 
 @pytest.fixture
 def connection(url, store):
-    with psycopg.connect(url, row_factory=dict_row) as made:
-        made.execute("CREATE TABLE orders (id integer PRIMARY KEY)")
-        made.commit()
-        yield made
+    with psycopg.connect(url, row_factory=dict_row) as opened:
+        opened.execute("CREATE TABLE orders (id integer PRIMARY KEY)")
+        opened.commit()
+        yield opened
 
 
-def orders(connection):
+def count_orders(connection):
     return connection.execute("SELECT count(*) AS n FROM orders").fetchone()["n"]
 
 
-@pytest.mark.parametrize("count", [1, 600])  # by a function, and by COPY
-def test_a_rollback_takes_the_jobs_with_it(store, connection, job, count):
+@pytest.mark.parametrize("count", [1, 600])  # by the function, and by COPY
+def test_a_rollback_removes_the_jobs(store, connection, job, count):
     connection.execute("INSERT INTO orders VALUES (1)")
     jobs = [job(domain="d") for _ in range(count)]
     assert not any(answer.existed for answer in store.joined(connection).enqueue(jobs, now=NOW))
     connection.rollback()
     assert store.counts(now=NOW) == []
     assert store.reserve(["q"], limit=10, lease_for=1000, now=NOW) == []
-    assert orders(connection) == 0
+    assert count_orders(connection) == 0
 
 
-def test_a_rolled_back_key_is_free(store, connection, job):
+def test_a_key_of_a_rolled_back_job_can_be_used_again(store, connection, job):
     store.joined(connection).enqueue([job(id="a", idempotency_key="k")], now=NOW)
     connection.rollback()
-    [again] = store.enqueue([job(id="b", idempotency_key="k")], now=NOW)
-    assert (again.id, again.existed) == ("b", False)
+    [answer] = store.enqueue([job(id="b", idempotency_key="k")], now=NOW)
+    assert (answer.id, answer.existed) == ("b", False)
 
 
 @pytest.mark.parametrize("count", [3, 600])
@@ -47,17 +47,17 @@ def test_a_commit_makes_both_durable(store, connection, job, count):
     connection.commit()
     reserved = store.reserve(["q"], limit=10, lease_for=1000, now=NOW)
     assert [reservation.job.id for reservation in reserved] == [jobs[0].id, jobs[1].id]
-    assert orders(connection) == 1
+    assert count_orders(connection) == 1
 
 
-def test_an_open_transaction_holds_up_nobody(store, connection, job):
-    """Also not in the domain, nor in the lane, in which it has enqueued the first job ever."""
+def test_an_open_transaction_blocks_no_other_session(store, connection, job):
+    """Not even in a domain or lane whose first job it has enqueued."""
     store.joined(connection).enqueue([job(domain="d"), job(type="new")], now=NOW)
-    mine = [job(domain="d") for _ in range(2)]
-    store.enqueue(mine, now=NOW)
+    committed = [job(domain="d") for _ in range(2)]
+    store.enqueue(committed, now=NOW)
     from holdfast.model.settlement import Ack
 
-    for wanted in mine:
+    for wanted in committed:
         [reservation] = store.reserve(["q"], limit=5, lease_for=1000, now=NOW)
         assert reservation.job.id == wanted.id
         assert store.settle([Ack(reservation.lease)], now=NOW) == [None]
@@ -65,7 +65,7 @@ def test_an_open_transaction_holds_up_nobody(store, connection, job):
     assert len(store.reserve(["q"], limit=5, lease_for=1000, now=NOW)) == 2
 
 
-def test_keys_and_ids_that_exist_answer_as_usual(store, connection, job):
+def test_existing_keys_and_ids_are_answered_as_in_a_plain_enqueue(store, connection, job):
     store.enqueue([job(id="a", idempotency_key="k")], now=NOW)
     answers = store.joined(connection).enqueue([job(id="a"), job(id="b", idempotency_key="k", payload=b"[]")], now=NOW)
     connection.commit()
@@ -75,22 +75,22 @@ def test_keys_and_ids_that_exist_answer_as_usual(store, connection, job):
     ]
 
 
-def test_a_bad_record_leaves_the_callers_transaction_as_it_was(store, connection, job):
+def test_an_invalid_record_does_not_change_the_callers_transaction(store, connection, job):
     connection.execute("INSERT INTO orders VALUES (1)")
     with pytest.raises(InvalidInput):
         store.joined(connection).enqueue([job(id="a"), job(priority=10)], now=NOW)
     connection.commit()
     assert store.get("a") is None
-    assert orders(connection) == 1
+    assert count_orders(connection) == 1
 
 
-def test_the_callers_connection_stays_as_it_is(store, connection, job):
+def test_the_callers_connection_keeps_its_row_factory(store, connection, job):
     store.joined(connection).enqueue([job()], now=NOW)
     assert connection.row_factory is dict_row
     assert connection.execute("SELECT 1 AS one").fetchone() == {"one": 1}
 
 
-def test_a_connection_outside_of_any_transaction_is_refused(store, connection, job):
+def test_an_autocommit_connection_outside_of_a_transaction_is_refused(store, connection, job):
     connection.autocommit = True
     with pytest.raises(InvalidInput, match="inside a transaction"):
         store.joined(connection).enqueue([job()], now=NOW)
@@ -99,12 +99,12 @@ def test_a_connection_outside_of_any_transaction_is_refused(store, connection, j
     assert store.counts(now=NOW)[0].ready == 1
 
 
-def test_what_is_no_connection_is_refused(store):
+def test_an_object_that_is_not_a_connection_is_refused(store):
     with pytest.raises(InvalidInput, match=r"psycopg\.Connection.*got str"):
         store.joined("postgresql://")
 
 
-def test_a_broken_transaction_says_so_in_our_words(store, connection, job):
+def test_an_aborted_transaction_raises_a_store_error(store, connection, job):
     with pytest.raises(psycopg.Error):
         connection.execute("SELECT 1 / 0")
     with pytest.raises(StoreUnavailable, match="aborted"):

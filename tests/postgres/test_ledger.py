@@ -1,18 +1,18 @@
-"""A reader of the ledger never passes a transaction that may still write in front of it."""
+"""A reader of the ledger never passes a transaction that can still write rows before the reader's position."""
 
 import psycopg
 import pytest
 
 import holdfast
-from holdfast.drivers.postgres import tools
+from holdfast.drivers.postgres import ledger
 from holdfast.errors import InvalidInput
 from holdfast.model.settlement import Ack
 
 
 @pytest.fixture
 def durable(server, monkeypatch):
-    """On a server of its own: a transaction that stays open there holds up nobody else's ledger."""
-    monkeypatch.setattr(tools, "LEDGER_PATIENCE", 0.05)
+    """A store on its own server: an open transaction there delays the ledger of no other test."""
+    monkeypatch.setattr(ledger, "HORIZON_TIMEOUT_SECONDS", 0.05)
     store = holdfast.connect(server.create_database("ledger"))
     yield server.url_of("ledger"), store
     store.close()
@@ -21,25 +21,25 @@ def durable(server, monkeypatch):
 def test_rows_of_a_transaction_that_commits_late_are_never_skipped(durable, job):
     url, store = durable
     store.enqueue([job(id=name) for name in "abc"])
-    held = {one.job.id: one.lease for one in store.reserve(["q"], limit=3, lease_for=60_000_000)}
-    store.settle([Ack(held["a"])])
+    leases = {one.job.id: one.lease for one in store.reserve(["q"], limit=3, lease_for=60_000_000)}
+    store.settle([Ack(leases["a"])])
     first = store.ledger()
     assert [row.job_id for row in first] == ["a"]
 
     with psycopg.connect(url) as late:
-        late.execute("SELECT * FROM holdfast.ack_1('main', NULL, %s, %s, NULL, NULL, NULL)", [["b"], [held["b"].token]])
-        store.settle([Ack(held["c"])])  # later, and committed before
-        waiting = store.ledger(after=first.cursor)
-        assert waiting.items == []
-        assert waiting.cursor == first.cursor
+        late.execute("SELECT * FROM holdfast.ack('main', NULL, %s, %s, NULL, NULL, NULL)", [["b"], [leases["b"].token]])
+        store.settle([Ack(leases["c"])])  # begins later and commits earlier
+        held_back = store.ledger(after=first.cursor)
+        assert held_back.items == []
+        assert held_back.cursor == first.cursor
         late.commit()
-    rest = store.ledger(after=waiting.cursor)
+    rest = store.ledger(after=held_back.cursor)
     assert [row.job_id for row in rest] == ["b", "c"]
     assert [row.job_id for row in store.ledger()] == ["a", "b", "c"]
 
 
-def test_trimming_stops_before_a_transaction_that_is_not_over(server, monkeypatch, job):
-    monkeypatch.setattr(tools, "LEDGER_PATIENCE", 0.05)
+def test_trimming_stops_before_a_running_transaction(server, monkeypatch, job):
+    monkeypatch.setattr(ledger, "HORIZON_TIMEOUT_SECONDS", 0.05)
     url = server.create_database("trim")
     store = holdfast.connect(url, caller_clock=True)
     now = 1_800_000_000_000_000
@@ -47,7 +47,7 @@ def test_trimming_stops_before_a_transaction_that_is_not_over(server, monkeypatc
     a, b = store.reserve(["q"], limit=2, lease_for=1000, now=now)
     with psycopg.connect(url) as late:
         late.execute(
-            "SELECT * FROM holdfast.ack_1('main', %s, %s, %s, NULL, NULL, NULL)", [now, [a.job.id], [a.lease.token]]
+            "SELECT * FROM holdfast.ack('main', %s, %s, %s, NULL, NULL, NULL)", [now, [a.job.id], [a.lease.token]]
         )
         store.settle([Ack(b.lease)], now=now)
         assert store.trim(ledger_for=1, now=now + 10**12).ledger == 0
@@ -62,13 +62,13 @@ def test_a_cursor_of_another_server_is_refused(store):
         store.ledger(after=f"{2**60}-1")
 
 
-def test_a_transaction_in_another_database_holds_up_no_ledger(server, monkeypatch, job):
-    monkeypatch.setattr(tools, "LEDGER_PATIENCE", 0)
+def test_a_transaction_in_another_database_holds_no_rows_back(server, monkeypatch, job):
+    monkeypatch.setattr(ledger, "HORIZON_TIMEOUT_SECONDS", 0)
     store = holdfast.connect(server.create_database("beside"))
     with psycopg.connect(server.url) as elsewhere:
         elsewhere.execute("SELECT pg_current_xact_id()")
         store.enqueue([job()])
-        [held] = store.reserve(["q"], limit=1, lease_for=60_000_000)
-        store.settle([Ack(held.lease)])
+        [reservation] = store.reserve(["q"], limit=1, lease_for=60_000_000)
+        store.settle([Ack(reservation.lease)])
         assert len(store.ledger()) == 1
     store.close()

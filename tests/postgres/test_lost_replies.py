@@ -1,4 +1,4 @@
-"""A call whose answer was lost, made again, leaves what it would have left at once: by the driver itself or by hand."""
+"""A call that is repeated because its reply was lost leaves the same state as one call."""
 
 from dataclasses import replace
 
@@ -18,29 +18,29 @@ LATER = NOW + 60 * SECOND
 
 
 def state_of(store):
-    """Everything but the numbers that differ from lease to lease."""
-    jobs = [replace(store.inspect(found.id), fence=None) for found in store.find(limit=1000).items]
+    """The whole state of a store, without fences: they differ from lease to lease."""
+    jobs = [replace(store.inspect(one.id), fence=None) for one in store.find(limit=1000).items]
     rows = [replace(row, fence=None) for row in store.ledger().items]
     return jobs, rows, store.counts(now=LATER), store.settings("q"), store.scan("kind", now=LATER)
 
 
-def some_held(store, job, count=4):
+def reserve_some(store, job, count=4):
     store.enqueue([job(id=f"held-{number}") for number in range(count)], now=NOW)
     return [one.lease for one in store.reserve(["q"], limit=count, lease_for=30 * SECOND, now=NOW)]
 
 
-def endings(store, job):
-    first, second, third, fourth = some_held(store, job)
+def one_settlement_of_each_verb(store, job):
+    first, second, third, fourth = reserve_some(store, job)
     write = Change(kind="kind", key="k", value=b"1", version=0)
     return [Ack(first, writes=(write,)), Retry(second, delay=5), Fail(third, reason="no"), Release(fourth)]
 
 
-def dead(store, job):
-    store.settle([Fail(lease, reason="no") for lease in some_held(store, job)], now=NOW)
+def make_dead_jobs(store, job):
+    store.settle([Fail(lease, reason="no") for lease in reserve_some(store, job)], now=NOW)
     return [f"held-{number}" for number in range(4)]
 
 
-# verb -> what is prepared, and the call that is made (again) with it
+# verb -> the preparation, and the call that gets what the preparation returned
 CALLS = {
     "enqueue": (lambda _, j: [j(id=f"e{n}", domain="d") for n in range(3)], lambda s, x: s.enqueue(x, now=NOW)),
     "enqueue by COPY": (
@@ -56,23 +56,23 @@ CALLS = {
         lambda s, x: s.enqueue_leased(x, lease_for=30 * SECOND, worker="w", now=NOW),
     ),
     "extend": (
-        some_held,
+        reserve_some,
         lambda s, x: s.extend(x, lease_for=90 * SECOND, notes={"held-0": Note(progress=b"1")}, now=NOW + 1),
     ),
-    "settle acks": (some_held, lambda s, x: s.settle([Ack(lease) for lease in x], now=NOW + 1)),
-    "settle": (endings, lambda s, x: s.settle(x, now=NOW + 1)),
-    "reap": (some_held, lambda s, _: s.reap(now=LATER)),
+    "settle acks": (reserve_some, lambda s, x: s.settle([Ack(lease) for lease in x], now=NOW + 1)),
+    "settle": (one_settlement_of_each_verb, lambda s, x: s.settle(x, now=NOW + 1)),
+    "reap": (reserve_some, lambda s, _: s.reap(now=LATER)),
     "cancel": (lambda s, j: s.enqueue([j(id="c")], now=NOW), lambda s, _: s.cancel(["c", "unknown"], now=NOW + 1)),
-    "requeue": (dead, lambda s, x: s.requeue(x, now=NOW + 1)),
-    "purge": (dead, lambda s, x: s.purge(x, now=NOW + 1)),
+    "requeue": (make_dead_jobs, lambda s, x: s.requeue(x, now=NOW + 1)),
+    "purge": (make_dead_jobs, lambda s, x: s.purge(x, now=NOW + 1)),
     "configure": (lambda *_: None, lambda s, _: s.configure("q", QueueSettings(max_inflight=3))),
     "write": (
         lambda *_: None,
         lambda s, _: s.write([Change(kind="kind", key="k", value=b"1", version=0)], now=NOW),
     ),
-    "trim": (dead, lambda s, _: s.trim(ledger_for=DAY, now=NOW + 2 * DAY)),
+    "trim": (make_dead_jobs, lambda s, _: s.trim(ledger_for=DAY, now=NOW + 2 * DAY)),
 }
-MADE_AGAIN_BY_THE_DRIVER = set(CALLS) - {"requeue", "purge", "write"}  # whose answers would differ the second time
+REPEATED_BY_THE_DRIVER = set(CALLS) - {"requeue", "purge", "write"}  # the others would answer differently
 
 
 @pytest.fixture
@@ -84,38 +84,38 @@ def proxied(postgres_database):
     proxy.close()
 
 
-def versions_apart(state):
-    """Registry versions are numbers that are never used twice."""
+def without_versions(state):
+    """Remove registry versions: a number is never used twice."""
     jobs, rows, counts, settings, entries = state
     return jobs, rows, counts, settings, [replace(entry, version=0) for entry in entries]
 
 
 @pytest.mark.parametrize("verb", CALLS)
-@pytest.mark.parametrize("by", ["the driver", "hand"])
-def test_the_state_is_the_same_as_without_a_loss(proxied, job, verb, by):
+@pytest.mark.parametrize("repeated_by", ["the driver", "the caller"])
+def test_the_state_is_the_same_as_without_a_loss(proxied, job, verb, repeated_by):
     direct, through, proxy = proxied
     prepare, call = CALLS[verb]
-    undisturbed = holdfast.connect(direct, space="undisturbed", caller_clock=True)
-    call(undisturbed, prepare(undisturbed, job))
+    reference = holdfast.connect(direct, space="reference", caller_clock=True)
+    call(reference, prepare(reference, job))
 
-    patience = 15 if by == "the driver" else 0
+    patience = 15 if repeated_by == "the driver" else 0
     store = holdfast.connect(f"{through}&patience={patience}", caller_clock=True)
     prepared = prepare(store, job)
     proxy.lose_next()
-    if by == "the driver" and verb in MADE_AGAIN_BY_THE_DRIVER:
+    if repeated_by == "the driver" and verb in REPEATED_BY_THE_DRIVER:
         call(store, prepared)
     else:
         with pytest.raises(StoreUnavailable):
             call(store, prepared)
         call(store, prepared)
     assert proxy.lost == 1
-    assert versions_apart(state_of(store)) == versions_apart(state_of(undisturbed))
+    assert without_versions(state_of(store)) == without_versions(state_of(reference))
     store.close()
-    undisturbed.close()
+    reference.close()
 
 
-def test_a_lost_answer_to_reserve_is_not_asked_for_again(proxied, job):
-    """The leases it gave are nobody's, and expire: a second call would take more jobs under the same belief."""
+def test_a_reserve_whose_reply_was_lost_is_not_repeated(proxied, job):
+    """Nobody knows the leases that it granted, and they expire. A repeated call would lease more jobs."""
     _, through, proxy = proxied
     store = holdfast.connect(through, caller_clock=True)
     store.enqueue([job() for _ in range(3)], now=NOW)

@@ -1,4 +1,4 @@
-"""Behind a proxy that gives every transaction another session, every law holds: nothing lives in a session."""
+"""Every law holds behind a proxy that runs each transaction in another session: the driver keeps no session state."""
 
 import pytest
 
@@ -28,16 +28,16 @@ def test_every_conformance_case_passes_behind_a_transaction_pooler(pooled):
     assert pooler.transactions > 3000
 
 
-def test_a_listener_that_nobody_hears_is_given_up(pooled, monkeypatch):
+def test_a_listener_without_echo_is_not_relied_on(pooled, monkeypatch):
     through, _, _ = pooled
-    monkeypatch.setattr(listen, "ECHO_WITHIN", 0.05)
+    monkeypatch.setattr(listen, "ECHO_TIMEOUT_SECONDS", 0.05)
     store = holdfast.connect(through)
     store.wait(["q"], timeout=0.5)
     assert not store._listener.is_alive
     store.close()
 
 
-def test_a_direct_connection_for_the_listener_beside_the_pooler(pooled):
+def test_the_listener_can_use_a_direct_connection_beside_the_pooler(pooled):
     from urllib.parse import quote
 
     through, direct, _ = pooled

@@ -1,4 +1,4 @@
-"""Tables are made once, by whoever comes first, and are never silently the wrong ones."""
+"""The tables are installed once, by the first process that connects; a store that does not fit is refused."""
 
 import subprocess
 import sys
@@ -7,35 +7,70 @@ import psycopg
 import pytest
 
 import holdfast
+from holdfast.drivers.postgres.columns import sql_type
 from holdfast.drivers.postgres.migrations import migrations
-from holdfast.drivers.postgres.url import read
+from holdfast.drivers.postgres.url import read_url
+from holdfast.drivers.statements import ENDED_ONLY
 from holdfast.errors import ConnectError, InvalidInput, SchemaMismatch, StoreUnavailable
+from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS
 from holdfast.model.settlement import Ack
 from tests.postgres.conftest import NOW
 
-OPEN = "import holdfast, sys; holdfast.connect(sys.argv[1]).close()"
+CONNECT = "import holdfast, sys; holdfast.connect(sys.argv[1]).close()"
 
 
-def test_many_processes_may_start_at_once_on_an_empty_database(url):
-    started = [subprocess.Popen([sys.executable, "-c", OPEN, url]) for _ in range(6)]
+def test_many_processes_can_start_at_once_on_an_empty_database(url):
+    started = [subprocess.Popen([sys.executable, "-c", CONNECT, url]) for _ in range(6)]
     assert [process.wait(60) for process in started] == [0] * 6
     with psycopg.connect(url) as connection:
         applied = connection.execute("SELECT version, name, checksum FROM holdfast.migrations ORDER BY 1").fetchall()
     assert applied == [(one.version, one.name, one.checksum) for one in migrations()]
 
 
-def test_a_script_that_changed_after_it_was_applied_is_refused(store, session, url):
+def test_a_migration_that_changed_after_it_was_applied_is_refused(store, session, url):
     session.execute("UPDATE migrations SET checksum = 'another' WHERE version = 1")
-    with pytest.raises(SchemaMismatch, match=r"001_tables.*another checksum"):
+    with pytest.raises(SchemaMismatch, match=r"001_init.*another checksum"):
         holdfast.connect(url)
 
 
-def test_old_code_goes_on_on_a_newer_schema_that_allows_it(store, session, url, job):
-    """A migration only adds: another column, another table, another shape of a function."""
+OTHER_LAYOUT = """
+CREATE SCHEMA holdfast;
+CREATE TABLE holdfast.migrations (version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL,
+                                  oldest integer NOT NULL, applied_at timestamptz NOT NULL DEFAULT now());
+INSERT INTO holdfast.migrations VALUES (1, '001_tables', 'x', 1), (16, '016_leased', 'x', 1);
+"""
+
+
+def test_a_development_store_of_another_layout_is_refused_with_what_to_do(url):
+    """A store with another first migration is never converted: its owner makes it again."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(OTHER_LAYOUT)
+        with pytest.raises(SchemaMismatch, match=r"001_init.*another checksum.*different build.*make it again"):
+            holdfast.connect(url)
+        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'holdfast'").fetchall()
+    assert tables == [("migrations",)]
+
+
+def test_the_tables_have_every_column_of_a_job_and_of_a_ledger_row(store, session):
+    columns = {}
+    for table, name, type_ in session.execute(
+        "SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = 'holdfast'"
+    ):
+        columns.setdefault(table, {})[name] = type_
+    for table, wanted in (
+        ("jobs", [column for column in JOB_COLUMNS if column.name not in ENDED_ONLY]),
+        ("ended", JOB_COLUMNS),
+        ("ledger", LEDGER_COLUMNS),
+    ):
+        assert {column.name: sql_type(column) for column in wanted}.items() <= columns[table].items()
+
+
+def test_older_code_works_on_newer_tables_that_allow_it(store, session, url, job):
+    """A migration only adds: a column, a table, a function."""
     session.execute("ALTER TABLE jobs ADD COLUMN later text")
     session.execute("ALTER TABLE ended ADD COLUMN later text")
     session.execute("ALTER TABLE ledger ADD COLUMN later text")
-    session.execute("CREATE FUNCTION reserve_2() RETURNS integer LANGUAGE sql AS 'SELECT 1'")
+    session.execute("CREATE FUNCTION later() RETURNS integer LANGUAGE sql AS 'SELECT 1'")
     session.execute("INSERT INTO migrations VALUES (999, '999_future', 'x', 1)")
     for one in (store, holdfast.connect(url, caller_clock=True)):
         one.enqueue([job()], now=NOW)
@@ -44,25 +79,25 @@ def test_old_code_goes_on_on_a_newer_schema_that_allows_it(store, session, url, 
         one.close()
 
 
-def test_a_schema_that_forbids_old_code_is_refused_with_what_to_do(store, session, url):
+def test_newer_tables_that_forbid_older_code_are_refused_with_what_to_do(store, session, url):
     session.execute("INSERT INTO migrations VALUES (999, '999_future', 'x', 999)")
     with pytest.raises(SchemaMismatch, match=r"got version 999.*upgrade"):
         holdfast.connect(url)
 
 
-def test_two_schemas_in_one_database_know_nothing_of_each_other(url, job):
+def test_two_schemas_in_one_database_are_independent(url, job):
     one = holdfast.connect(url, caller_clock=True)
     other = holdfast.connect(f"{url}?schema=other_queue", caller_clock=True)
     one.enqueue([job(id="a", domain="d")], now=NOW)
     assert other.get("a") is None
     assert other.reserve(["q"], limit=1, lease_for=1000, now=NOW) == []
     other.enqueue([job(id="b")], now=NOW)
-    assert [found.job.id for found in other.reserve(["q"], limit=9, lease_for=1000, now=NOW)] == ["b"]
+    assert [reserved.job.id for reserved in other.reserve(["q"], limit=9, lease_for=1000, now=NOW)] == ["b"]
     one.close()
     other.close()
 
 
-def test_a_table_of_the_users_is_left_alone(url):
+def test_a_table_of_the_user_is_not_touched(url):
     with psycopg.connect(url) as connection:
         connection.execute("CREATE TABLE jobs (mine text)")
     store = holdfast.connect(url)
@@ -71,7 +106,7 @@ def test_a_table_of_the_users_is_left_alone(url):
 
 
 @pytest.mark.parametrize(
-    ("query", "error", "says"),
+    ("query", "error", "message"),
     [
         ("schema=Bad-Name", InvalidInput, "schema"),
         ("schema=pg_mine", InvalidInput, "schema"),
@@ -82,13 +117,13 @@ def test_a_table_of_the_users_is_left_alone(url):
         ("no_such_option=1", ConnectError, "connections, listen, patience, schema"),
     ],
 )
-def test_a_url_that_does_not_fit_says_what_would_and_keeps_the_password(query, error, says):
-    with pytest.raises(error, match=says) as refused:
+def test_an_invalid_url_is_refused_with_what_was_wanted_and_without_the_password(query, error, message):
+    with pytest.raises(error, match=message) as refused:
         holdfast.connect(f"postgresql://me:hunter2@127.0.0.1:1/db?{query}")
     assert "hunter2" not in str(refused.value)
 
 
-def test_a_server_that_is_not_there_is_named_without_the_password():
+def test_an_unreachable_server_is_named_without_the_password():
     with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1") as refused:
         holdfast.connect("postgresql://me:hunter2@127.0.0.1:1/db?connect_timeout=2")
     assert "hunter2" not in str(refused.value)
@@ -97,7 +132,7 @@ def test_a_server_that_is_not_there_is_named_without_the_password():
 def test_options_show_no_password():
     from urllib.parse import urlsplit
 
-    assert "hunter2" not in repr(read(urlsplit("postgresql://me:hunter2@host/db")))
+    assert "hunter2" not in repr(read_url(urlsplit("postgresql://me:hunter2@host/db")))
 
 
 def test_another_isolation_level_is_refused(url):

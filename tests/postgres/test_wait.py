@@ -1,4 +1,4 @@
-"""Waiting: hints by LISTEN where a direct connection can be had, and looking now and then in any case."""
+"""Waiting for work: notifications by LISTEN where a direct connection is possible, and polling in any case."""
 
 import threading
 import time
@@ -8,7 +8,7 @@ import pytest
 
 import holdfast
 from holdfast.clock import MINUTE
-from holdfast.drivers.postgres import driver, listen
+from holdfast.drivers.postgres import listen, wait
 
 LONG = 20.0
 
@@ -21,52 +21,52 @@ def wait_until(condition) -> None:
 
 
 @pytest.fixture
-def rarely(monkeypatch):
-    """Looking by itself would take longer than the test may: only a hint can be in time."""
-    for name in ("LOOK_FIRST", "LOOK_AT_LEAST_EVERY", "LOOK_RARELY"):
-        monkeypatch.setattr(driver, name, 3 * LONG)
+def without_polling(monkeypatch):
+    """Poll intervals longer than the test: only a notification can end a wait in time."""
+    for name in ("FIRST_POLL_SECONDS", "MAX_POLL_SECONDS", "MAX_POLL_WITH_LISTENER_SECONDS"):
+        monkeypatch.setattr(wait, name, 3 * LONG)
 
 
-def sleeper(url, job, *, told_by):
-    """How long one store waits for the job of another that ``told_by`` makes."""
+def measure_wait(url, *, enqueue):
+    """Return how many seconds a store waits for the job that ``enqueue`` stores, and its reservations afterwards."""
     store = holdfast.connect(url)
     store.wait(["q"], timeout=0.001)
     wait_until(lambda: store._listener.is_alive)
-    other = threading.Timer(0.1, told_by)
+    enqueuing = threading.Timer(0.1, enqueue)
     began = time.monotonic()
-    other.start()
+    enqueuing.start()
     store.wait(["q"], timeout=LONG)
     took = time.monotonic() - began
-    other.join()
-    found = store.reserve(["q"], limit=9, lease_for=MINUTE)
+    enqueuing.join()
+    reservations = store.reserve(["q"], limit=9, lease_for=MINUTE)
     store.close()
-    return took, found
+    return took, reservations
 
 
 @pytest.mark.parametrize("count", [1, 600])
-def test_a_hint_ends_a_wait_at_once(url, job, rarely, count):
+def test_a_notification_ends_a_wait_at_once(url, job, without_polling, count):
     other = holdfast.connect(url)
-    took, found = sleeper(url, job, told_by=lambda: other.enqueue([job() for _ in range(count)]))
+    took, reservations = measure_wait(url, enqueue=lambda: other.enqueue([job() for _ in range(count)]))
     other.close()
     assert took < LONG / 2
-    assert found
+    assert reservations
 
 
-def test_a_callers_commit_is_a_hint_too(url, job, rarely):
+def test_the_commit_of_a_joined_enqueue_ends_a_wait(url, job, without_polling):
     other = holdfast.connect(url)
 
     def commit():
         with psycopg.connect(url) as connection:
             other.joined(connection).enqueue([job()])
 
-    took, found = sleeper(url, job, told_by=commit)
+    took, reservations = measure_wait(url, enqueue=commit)
     other.close()
     assert took < LONG / 2
-    assert found
+    assert reservations
 
 
-def test_only_a_lane_that_was_empty_is_told_of(url, job):
-    """A commit that notifies excludes every other that does: under load there must be none."""
+def test_only_the_first_job_of_an_empty_lane_notifies(url, job):
+    """A commit that notifies excludes every other commit that notifies: under load there must be none."""
     store = holdfast.connect(url)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"LISTEN {listen.channel_of('holdfast')}")
@@ -74,13 +74,13 @@ def test_only_a_lane_that_was_empty_is_told_of(url, job):
         for _ in range(20):
             store.enqueue([job()])
         store.enqueue([job(type="another")])
-        heard = [notify.payload for notify in connection.notifies(timeout=1, stop_after=3)]
+        notifications = [notify.payload for notify in connection.notifies(timeout=1, stop_after=3)]
     store.close()
-    assert heard == ["main", "main"]
+    assert notifications == ["main", "main"]
 
 
-def test_a_listener_whose_session_was_ended_comes_back(url, job, monkeypatch):
-    monkeypatch.setattr(listen, "AGAIN_AFTER", 0.01)
+def test_a_listener_reconnects_after_its_session_was_terminated(url, job, monkeypatch):
+    monkeypatch.setattr(listen, "RECONNECT_DELAY_SECONDS", 0.01)
     store = holdfast.connect(url)
     store.wait(["q"], timeout=0.001)
     wait_until(lambda: store._listener.is_alive)
@@ -94,16 +94,16 @@ def test_a_listener_whose_session_was_ended_comes_back(url, job, monkeypatch):
     store.close()
 
 
-def test_without_a_listener_looking_is_enough(url, job):
+def test_without_a_listener_polling_ends_a_wait(url, job):
     store = holdfast.connect(f"{url}?listen=off")
     other = holdfast.connect(f"{url}?listen=off")
     assert store._listener is None
-    soon = threading.Timer(0.1, other.enqueue, [[job()]])
+    enqueuing = threading.Timer(0.1, other.enqueue, [[job()]])
     began = time.monotonic()
-    soon.start()
+    enqueuing.start()
     store.wait(["q"], timeout=LONG)
     assert time.monotonic() - began < LONG / 2
-    soon.join()
+    enqueuing.join()
     store.close()
     other.close()
 
@@ -119,17 +119,17 @@ def test_a_wait_ends_when_the_store_is_closed(url):
     closing.join()
 
 
-def test_work_that_is_not_given_out_does_not_make_a_waiter_spin(url, job, monkeypatch):
-    """A paused queue has due jobs all the time; so has one with types that this worker does not know."""
+def test_due_jobs_that_cannot_be_reserved_do_not_make_a_worker_spin(url, job, monkeypatch):
+    """A paused queue has due jobs all the time, and so has a queue of types that this worker does not know."""
     store = holdfast.connect(url)
     store.enqueue([job()])
-    slept = []
-    monkeypatch.setattr(store, "_sleep", lambda _, seconds: slept.append(seconds))
+    sleeps = []
+    monkeypatch.setattr(store._waiter, "_sleep", lambda _, seconds: sleeps.append(seconds))
     for _ in range(8):
         assert store.reserve(["q"], limit=1, lease_for=MINUTE, types=["unknown"]) == []
         store.wait(["q"], timeout=LONG)
-    assert slept == sorted(slept)
-    assert len(slept) == 7  # at once the first time
-    assert slept[-1] == driver.LOOK_AT_LEAST_EVERY
+    assert sleeps == sorted(sleeps)
+    assert len(sleeps) == 7  # the first wait returned at once
+    assert sleeps[-1] == wait.MAX_POLL_SECONDS
     assert len(store.reserve(["q"], limit=1, lease_for=MINUTE)) == 1
     store.close()

@@ -1,4 +1,4 @@
-"""A worker on PostgreSQL: it runs its jobs, and goes on by itself when the server has crashed and come back."""
+"""A worker on PostgreSQL runs its jobs, and recovers without help from a crash of the server."""
 
 import signal
 import subprocess
@@ -22,32 +22,32 @@ app.close()
 """
 
 
-def all_done(store, count, within=60):
+def wait_until_done(store, count, within=60):
     deadline = time.monotonic() + within
     while sum(row.done for row in store.counts()) < count:
         assert time.monotonic() < deadline, store.counts()
         time.sleep(0.05)
 
 
-def test_a_worker_goes_on_after_a_crash_of_the_server(server):
+def test_a_worker_continues_after_a_crash_of_the_server(server):
     url = server.create_database("worker")
     store = holdfast.connect(url)
     client = Client(store)
     worker = subprocess.Popen([sys.executable, "-c", WORKER, url], stderr=subprocess.PIPE, text=True)
     try:
         client.enqueue([JobRequest(type="t", queue="q") for _ in range(200)])
-        all_done(store, 200)
+        wait_until_done(store, 200)
         server.kill()
         server.start()
         client.enqueue([JobRequest(type="t", queue="q") for _ in range(200)])
-        all_done(store, 400)
+        wait_until_done(store, 400)
         assert worker.poll() is None
     finally:
         worker.send_signal(signal.SIGTERM)
-        _, said = worker.communicate(timeout=60)
-    assert worker.returncode == 0, said
+        _, stderr = worker.communicate(timeout=60)
+    assert worker.returncode == 0, stderr
     store.close()
 
 
-def test_workers_go_on_after_a_crash_under_load_and_nothing_is_lost_or_ends_twice(tmp_path):
+def test_no_job_is_lost_or_ends_twice_when_the_server_crashes_under_workers(tmp_path):
     run_server_crashes(tmp_path, workers=2, count=1)

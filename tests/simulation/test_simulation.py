@@ -1,13 +1,14 @@
-"""Simulations from seeds: good drivers break no law, and each broken driver is caught."""
+"""Simulations from seeds: good drivers break no law, and each faulty driver is caught."""
 
 from functools import partial
 
 import pytest
 
 from holdfast.connect import connect
+from holdfast.testing.drivers.faulty.domains import TurnNeverPassed
 from holdfast.testing.drivers.simulation import simulate
 from holdfast.testing.drivers.simulation.__main__ import main
-from tests.simulation.broken import BROKEN, TheTurnIsLost
+from tests.simulation.faulty_drivers import CAUGHT_BY_RANDOM_CALLS
 
 
 @pytest.mark.parametrize("first", range(0, 400, 100))
@@ -51,8 +52,8 @@ def test_the_traces_contain_every_kind_of_event():
     assert endings | refusals | {"extend", "pause", "trim", "reap", "stale"} <= words
 
 
-@pytest.mark.parametrize("driver", BROKEN, ids=lambda driver: driver.__name__)
-def test_a_broken_driver_is_caught_by_the_simulation(driver):
+@pytest.mark.parametrize("driver", CAUGHT_BY_RANDOM_CALLS, ids=lambda driver: driver.__name__)
+def test_a_faulty_driver_is_caught_by_the_simulation(driver):
     assert any(simulate(seed, open_store=lambda: driver(caller_clock=True)).failure for seed in range(60))
 
 
@@ -64,7 +65,7 @@ def test_many_seeds_print_one_line(capsys):
 
 def test_a_failure_prints_how_to_replay_it(capsys, monkeypatch):
     opener = "holdfast.testing.drivers.simulation.__main__.open_memory_store"
-    monkeypatch.setattr(opener, lambda: TheTurnIsLost(caller_clock=True))
+    monkeypatch.setattr(opener, lambda: TurnNeverPassed(caller_clock=True))
     assert main(["--seeds", "100"]) == 1
     reason, replay = capsys.readouterr().out.splitlines()
     assert "was never finished" in reason

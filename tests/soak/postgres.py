@@ -13,7 +13,7 @@ from holdfast.driver import MINUTE, Ack, JobRecord
 from holdfast.testing.drivers.simulation import simulate
 from holdfast.testing.drivers.state_machine import run_state_machine
 from holdfast.testing.servers.postgres import PostgresServer
-from tests.postgres.faults import under_faults
+from tests.postgres.faults import run_under_faults
 from tests.sqlite.test_processes import run_processes
 
 
@@ -27,7 +27,7 @@ def run_crashes(scale: float) -> str:
             server.kill()
             server.start()
 
-        refused = under_faults(url, crash, jobs=int(20_000 * scale), faults=count, every=2.0, within=600)
+        refused = run_under_faults(url, crash, jobs=int(20_000 * scale), faults=count, every=2.0, within=600)
     return (
         f"{count} crashes of a durable PostgreSQL under load: no job lost, none acked twice, "
         f"{sum(refused.values())} calls refused"
@@ -47,7 +47,7 @@ def run_terminated_sessions(scale: float) -> str:
                     "WHERE datname = 'sessions' AND pid <> pg_backend_pid()"
                 )
 
-        under_faults(url, terminate_all, jobs=int(20_000 * scale), faults=count, every=0.2, within=600)
+        run_under_faults(url, terminate_all, jobs=int(20_000 * scale), faults=count, every=0.2, within=600)
     return f"every session terminated {count} times under load: no job lost, none acked twice"
 
 

@@ -188,7 +188,7 @@ def test_rows_of_a_transaction_that_commits_late_are_not_skipped(spark, postgres
         Client(store).enqueue([JobRequest(type="t", queue="q") for _ in range(3)])
         slow, *quick = store.reserve(["q"], limit=3, lease_for=10 * MINUTE)
         acked = [slow.job.id], [slow.lease.token]
-        late.execute("SELECT * FROM holdfast.ack_1('main', NULL, %s, %s, NULL, NULL, NULL)", acked)
+        late.execute("SELECT * FROM holdfast.ack('main', NULL, %s, %s, NULL, NULL, NULL)", acked)
         store.settle([Ack(one.lease) for one in quick])  # acked later, committed earlier
         end_some(store, 6)
         streamed |= stream(spark, url, tmp_path, max_rows="5")

@@ -1,4 +1,4 @@
-"""The state machine: every driver answers as the oracle does, and every broken driver is caught."""
+"""The state machine: every driver answers as the oracle does, and every faulty driver is caught."""
 
 from itertools import count
 
@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.connect import connect
 from holdfast.testing.drivers.state_machine import run_state_machine
-from tests.simulation.broken import BROKEN
+from tests.simulation.faulty_drivers import CAUGHT_BY_RANDOM_CALLS
 
 
 def test_the_memory_driver_answers_as_the_oracle_does():
@@ -32,7 +32,7 @@ def test_the_postgres_driver_answers_as_the_oracle_does(postgres_database):
         store.close()
 
 
-@pytest.mark.parametrize("driver", BROKEN, ids=lambda driver: driver.__name__)
-def test_a_broken_driver_is_caught_by_the_state_machine(driver):
+@pytest.mark.parametrize("driver", CAUGHT_BY_RANDOM_CALLS, ids=lambda driver: driver.__name__)
+def test_a_faulty_driver_is_caught_by_the_state_machine(driver):
     with pytest.raises((AssertionError, LookupError)):
         run_state_machine(lambda: driver(caller_clock=True), max_examples=300, steps=50, shrink=False)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import click
 
-from holdfast.cli.parameters import PAST_INSTANT
+from holdfast.cli.parameters import PAST_INSTANT, add_options
 from holdfast.drivers.contract import JobFilter, Store
+from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
 
 PAGE_SIZE = 500
@@ -36,6 +37,17 @@ _STATES = click.option(
     multiple=True,
     help="In this state; repeatable.",
 )
+_PAGE_OPTIONS = [
+    click.option(
+        "--limit",
+        type=click.IntRange(1, bounds.MAX_BATCH_ITEMS),
+        default=50,
+        show_default=True,
+        help="The most to show.",
+    ),
+    click.option("--after", metavar="CURSOR", help="Continue after the cursor of the last list."),
+    click.option("--json", "as_json", is_flag=True, help='JSON: {"items": [...], "cursor": ...}.'),
+]
 _REASON = click.option("--reason", metavar="TEXT", help="Dead for exactly this reason.")
 
 
@@ -49,11 +61,9 @@ def dead_letter_options(command: F) -> F:
     return add_options([*_OPTIONS, _REASON], command)
 
 
-def add_options(options: Sequence[Callable[[F], F]], command: F) -> F:
-    """Decorate a command with options, shown by ``--help`` in this order."""
-    for option in reversed(options):
-        command = option(command)
-    return command
+def page_options(command: F) -> F:
+    """Add the options of a command that prints one page of a list."""
+    return add_options(_PAGE_OPTIONS, command)
 
 
 def from_options(*, states: tuple[State, ...] | None, options: dict[str, Any]) -> JobFilter:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -16,6 +17,8 @@ from holdfast.wire.codec import JSON
 
 INSTANT_WANTED = "an instant such as 2026-11-15T20:30:00Z or 2026-11-15T21:30:00+01:00"
 MAX_QUOTED_BYTES = 60  # of a payload in an error message
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _TextParameter(click.ParamType):  # type: ignore[type-arg] # generic in new versions of click only
@@ -130,6 +133,13 @@ class ValueOrNone(click.ParamType):  # type: ignore[type-arg] # generic in new v
 
 DURATION, DURATION_OR_FOREVER, INSTANT, PAST_INSTANT = Duration(), DurationOrForever(), Instant(), PastInstant()
 RATE, RETRY_POLICY, SPARK_SETTING = Rate(), RetryPolicy(), SparkSetting()
+
+
+def add_options(options: Sequence[Callable[[F], F]], command: F) -> F:
+    """Decorate a command with options, shown by ``--help`` in this order."""
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 def parse_instant(field: str, text: str) -> datetime:

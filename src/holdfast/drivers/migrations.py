@@ -69,7 +69,7 @@ def check_checksums(applied: Mapping[int, str], known: Iterable[Migration]) -> N
         if applied.get(migration.version, migration.checksum) != migration.checksum:
             raise SchemaMismatch(
                 f"wanted migration {migration.name} as this version has it, got one with another checksum: "
-                "the store was made by a different build; restore the file or use the build that made it"
+                "the store was made by a different build; use that build, or drop the store and make it again"
             )
 
 

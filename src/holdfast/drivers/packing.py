@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 
-from holdfast.drivers.contract import QueueCounts
+from holdfast.drivers.contract import Inspection, QueueCounts
 from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS, names_of
 from holdfast.model.fast_construction import compile_reader
 from holdfast.model.job import JobRecord, State
+from holdfast.model.lease import Note
 from holdfast.model.ledger import Ending, LedgerRow
 from holdfast.model.queue_settings import OnExhausted, QueueSettings
 from holdfast.model.registry import Entry
@@ -49,7 +50,7 @@ def digest_of(payload: bytes) -> bytes:
 def job_reader(*, before: int = 0, after: int = 0) -> Callable[[Sequence[Any]], JobRecord]:
     """Return a function that reads the job, in any state, in a row of ``{job_columns}``.
 
-    The row has ``before`` further columns in front of these, and ``after`` behind them.
+    The row has ``before`` further columns before these columns, and ``after`` further columns after them.
     """
     return compile_reader(
         JobRecord,
@@ -95,6 +96,24 @@ def read_settings(row: Sequence[Any]) -> QueueSettings:
     )
 
 
+def read_inspection(job: JobRecord, row: Sequence[Any]) -> Inspection:
+    """Return the inspection of a job, from a row of what is stored beside its record."""
+    available_at, worker, fence, reserved_at, started_at, expires_at, ended_at, cancel, noted, progress, checkpoint = (
+        row
+    )
+    return Inspection(
+        job=job,
+        available_at=available_at,
+        worker=worker,
+        fence=fence,
+        reserved_at=reserved_at,
+        expires_at=expires_at,
+        ended_at=ended_at,
+        cancel_requested=bool(cancel),
+        note=Note(started_at=started_at, progress=progress, checkpoint=checkpoint) if noted or started_at else None,
+    )
+
+
 def read_entry(row: Sequence[Any]) -> Entry:
     """Return the registry entry in a row of key, value, version, expires_at."""
     key, value, version, expires_at = row
@@ -115,7 +134,7 @@ def tally_counts(rows: Iterable[Sequence[Any]]) -> list[QueueCounts]:
 
 
 def mark_first_occurrences(job_ids: Sequence[str], changed: Collection[str]) -> list[bool]:
-    """Return, for each id, whether this place changed the job: of an id that is given twice, only the first did."""
+    """Return, for each id, whether the call changed its job; if an id occurs twice, only the first is True."""
     left = set(changed)
     answers = []
     for job_id in job_ids:

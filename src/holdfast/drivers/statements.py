@@ -3,7 +3,7 @@
 A driver keeps its statements in folders by verb, for example ``queries/enqueue/insert.sql``; the name of a statement is
 its path without the suffix, ``enqueue/insert``. Comment lines stay in the file and are not sent to the database.
 
-A list of columns stands in braces, so that no file repeats the columns of a job:
+The name of a list of columns is written in braces, so that no file repeats the columns of a job:
 
     SELECT {job_columns} FROM holdfast_ended          becomes  SELECT "id", "type", ... FROM holdfast_ended
     SELECT {e.job_columns} FROM holdfast_ended AS e   becomes  SELECT e."id", e."type", ... FROM holdfast_ended AS e

@@ -35,7 +35,7 @@ class Validation:
         self._read_clock = read_clock
 
     def now(self, given: int | None) -> int:
-        """Return the instant that decides about this call: the caller's if it may give one, else the store's (L1)."""
+        """Return the instant that decides about a call: the caller's if it gave one, else the store's (L1)."""
         instant = self.caller_now(given)
         return self._read_clock() if instant is None else instant
 
@@ -157,7 +157,7 @@ class Validation:
         bounds.check_integer("limit", limit, least=1, most=bounds.MAX_BATCH_ITEMS)
 
     def retention(self, registry: Registry, *, ended_for: int, ledger_for: int, now: int | None) -> tuple[int, int]:
-        """Return how long ended jobs and ledger rows stay: as given, or until every registered reader has read them.
+        """Return how long ended jobs and ledger rows stay: as requested, or until every registered reader read them.
 
         Called before the transaction that removes rows. A reader that registers in between begins at the oldest row
         that is left (L13).

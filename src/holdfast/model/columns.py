@@ -15,7 +15,7 @@ from holdfast.model.ledger import LedgerRow
 
 
 class Kind(StrEnum):
-    """What a column holds, in the terms of the contract."""
+    """The kind of the values of a column."""
 
     TEXT = "text"
     BYTES = "bytes"
@@ -27,7 +27,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One field of a record: its name, what it holds, and whether it may be None."""
+    """One field of a record: its name, its kind, and whether it may be None."""
 
     name: str
     kind: Kind

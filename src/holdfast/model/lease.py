@@ -19,7 +19,7 @@ class Lease:
     """The ownership of one job: ``token`` proves it, ``fence`` numbers it, ``expires_at`` ends it."""
 
     job_id: str
-    token: str = field(repr=False)  # a secret, not for logs: whoever knows it can settle the job
+    token: str = field(repr=False)  # a secret, not for logs: every process that knows it can settle the job
     fence: int
     expires_at: int
     cancel_requested: bool = False

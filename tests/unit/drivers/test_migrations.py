@@ -1,4 +1,4 @@
-"""Numbered schema files: their order, their checksums, and what a store of another build is told."""
+"""Numbered schema files: their order, their checksums, and the refusal of a store of another build."""
 
 import pytest
 

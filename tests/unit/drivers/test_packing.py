@@ -65,7 +65,7 @@ def test_settings_read_back_as_they_were(settings):
     assert read_settings(pack_settings(settings)) == settings
 
 
-def test_only_the_first_place_of_a_repeated_id_changed_the_job():
+def test_only_the_first_of_two_equal_ids_is_marked():
     assert mark_first_occurrences(["a", "b", "a", "c"], {"a", "c"}) == [True, False, False, True]
 
 

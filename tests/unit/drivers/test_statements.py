@@ -20,7 +20,7 @@ def test_a_list_that_does_not_exist_is_an_error():
         fill_lists("SELECT {nothing}", {})
 
 
-def test_braces_that_are_no_list_stay():
+def test_braces_without_a_list_name_stay():
     assert fill_lists("SELECT '{}', '{1, 2}'", {}) == "SELECT '{}', '{1, 2}'"
 
 

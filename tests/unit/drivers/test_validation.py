@@ -1,4 +1,4 @@
-"""Checks that all drivers share."""
+"""The checks that all drivers share."""
 
 import pytest
 
@@ -12,15 +12,15 @@ from holdfast.model.settlement import Ack
 
 
 @pytest.mark.parametrize("cursor", ["", "-1", "1.0", "x", "\u0663", "6", "9" * 30])
-def test_a_cursor_is_a_number_that_was_written(cursor):
+def test_a_cursor_is_a_number_up_to_the_last_row(cursor):
     assert ledger_position("5", written=5) == 5
     with pytest.raises(InvalidInput, match="cursor that this ledger gave"):
         ledger_position(cursor, written=5)
 
 
 @pytest.mark.parametrize("url", ["memory://", "sqlite:///{folder}/jobs.db"])
-def test_a_reader_that_is_ahead_of_the_ledger_is_told_so(url, tmp_path):
-    """As after a restore from a backup: going on from there would skip what is written up to that place."""
+def test_a_cursor_beyond_the_end_of_the_ledger_is_refused(url, tmp_path):
+    """As after a restore from a backup: the reader would skip the rows that are written up to that position."""
     store = holdfast.connect(url.format(folder=tmp_path))
     later = store.space("later")
     later.enqueue([JobRecord(id=f"j{n}", type="t", queue="q", payload=b"", created_at=0) for n in range(3)])

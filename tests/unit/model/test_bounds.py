@@ -1,4 +1,4 @@
-"""Many values at once: what a batch is checked by."""
+"""The checks of whole columns, which batches use."""
 
 from functools import partial
 
@@ -7,7 +7,7 @@ import pytest
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 
-MANY_AT_ONCE = [
+COLUMN_CHECKS = [
     (bounds.check_new_names, bounds.check_new_name, ["a", "b:1"], ["", "a b", "a\nb", "ü", "x" * 129, 7, None, b"a"]),
     (
         bounds.check_optional_texts,
@@ -24,8 +24,8 @@ MANY_AT_ONCE = [
 ]
 
 
-@pytest.mark.parametrize(("all_of", "one", "good", "bad"), MANY_AT_ONCE)
-def test_many_are_checked_at_once_as_each_is_alone(all_of, one, good, bad):
+@pytest.mark.parametrize(("all_of", "one", "good", "bad"), COLUMN_CHECKS)
+def test_a_column_is_checked_like_each_of_its_values(all_of, one, good, bad):
     all_of("field", [])
     all_of("field", good)
     all_of("field", good[:2] * 1000)

@@ -26,7 +26,7 @@ FULL = JobDefinition(
 )
 
 
-def test_a_builder_gathers_a_definition():
+def test_a_builder_builds_a_definition():
     built = (
         JobBuilder("mail.send")
         .payload({"to": "ada"})
@@ -44,13 +44,13 @@ def test_a_builder_gathers_a_definition():
     assert built == FULL
 
 
-def test_an_empty_builder_gives_the_defaults_of_a_request():
+def test_an_empty_builder_has_the_defaults_of_a_request():
     built, asked = JobBuilder("t").build(), JobRequest(type="t")
     for field in fields(JobDefinition):
         assert getattr(built, field.name) == getattr(asked, field.name)
 
 
-def test_a_builder_can_go_on_without_changing_what_it_built():
+def test_changing_a_builder_does_not_change_what_it_has_built():
     builder = JobBuilder("t").meta(a=1)
     first = builder.build()
     second = builder.meta(b=2).priority(3).build()
@@ -74,19 +74,19 @@ def test_a_builder_can_go_on_without_changing_what_it_built():
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
-def test_each_with_gives_a_copy_that_differs_in_one_field(changed: JobDefinition, field: str, value: object):
+def test_each_with_method_returns_a_copy_that_differs_in_one_field(changed: JobDefinition, field: str, value: object):
     assert getattr(changed, field) == value
     others = [name for name in FULL.__dataclass_fields__ if name != field]
     assert [getattr(changed, name) for name in others] == [getattr(FULL, name) for name in others]
     assert getattr(FULL, field) != value
 
 
-def test_a_definition_does_not_change():
+def test_a_definition_is_immutable():
     with pytest.raises(FrozenInstanceError):
         FULL.queue = "other"  # type: ignore[misc]
 
 
-def test_a_request_has_the_definitions_fields_and_those_of_its_run():
+def test_a_request_has_the_fields_of_the_definition_and_its_own():
     at = datetime(2027, 1, 15, tzinfo=UTC)
     request = FULL.request({"to": "eve"}, run_at=at, idempotency_key="k", domain="d", offset=3)
     assert request == JobRequest(
@@ -108,13 +108,13 @@ def test_a_request_has_the_definitions_fields_and_those_of_its_run():
     assert FULL.request(delay=timedelta(seconds=1)).delay == timedelta(seconds=1)
 
 
-def test_a_request_brings_its_policy_or_takes_the_definitions():
+def test_a_request_has_its_own_policy_or_the_definitions():
     assert FULL.request().retry == Fixed(timedelta(seconds=3))
     assert FULL.request(retry=Linear(timedelta(seconds=1))).retry == Linear(timedelta(seconds=1))
     assert FULL.with_retry(None).request().retry is None
 
 
-def test_a_request_brings_its_payload_or_takes_the_definitions():
+def test_a_request_has_its_own_payload_or_the_definitions():
     assert FULL.request().payload == {"to": "ada"}
     assert FULL.request(None).payload is None
 

@@ -1,4 +1,4 @@
-"""Lengths and rates as people write them."""
+"""Durations and rates as people write them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from holdfast.model.duration import format_exact, format_rounded, parse, parse_r
         ("0s", 0),
     ],
 )
-def test_a_length_is_read_exactly(text, length):
+def test_a_duration_is_parsed_exactly(text, length):
     assert from_timedelta(parse("x", text)) == length
 
 
@@ -46,12 +46,12 @@ def test_other_texts_are_refused(text):
 
 
 @given(st.integers(0, bounds.MAX_DURATION))
-def test_exact_texts_are_read_back(length):
+def test_parse_reads_back_what_format_exact_returns(length):
     assert parse("x", format_exact(to_timedelta(length))) == to_timedelta(length)
 
 
 @given(st.integers(0, bounds.MAX_DURATION))
-def test_spelled_texts_are_short_and_close(length):
+def test_rounded_texts_are_short_and_close(length):
     text = format_rounded(length)
     assert len(text) <= 9
     read = from_timedelta(parse("x", text))
@@ -73,16 +73,16 @@ def test_spelled_texts_are_short_and_close(length):
         (26 * HOUR + MINUTE, "1d2h"),
     ],
 )
-def test_spelled(length, text):
+def test_format_rounded(length, text):
     assert format_rounded(length) == text
 
 
-def test_rates():
+def test_rates_are_parsed():
     assert [parse_rate("r", text) for text in ("10", "10/s", "600/m", "36000/h", "0.5")] == [10, 10, 10, 10, 0.5]
     for text in ("", "0", "fast", "-1", "1/x", "1/2s", "nan", "inf"):
         with pytest.raises(InvalidInput, match="wanted a rate such as"):
             parse_rate("rate", text)
 
 
-def test_lengths_are_timedeltas():
+def test_a_parsed_duration_is_a_timedelta():
     assert parse("x", "90s") == timedelta(minutes=1, seconds=30)

@@ -1,4 +1,4 @@
-"""The same failure has the same fingerprint, whatever differs from job to job."""
+"""The same failure has the same fingerprint, although details differ from job to job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.model.fingerprint import FINGERPRINT_CHARACTERS, fingerprint, norm
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "normalised"),
     [
         ("550 no such user 'a@example.org'", "# no such user '…'"),
         ("timed out after 30.5 s", "timed out after # s"),
@@ -34,11 +34,11 @@ from holdfast.model.fingerprint import FINGERPRINT_CHARACTERS, fingerprint, norm
         ("\n\n", ""),
     ],
 )
-def test_what_varies_is_taken_out(error, told):
-    assert normalise(error) == told
+def test_parts_that_vary_are_replaced(error, normalised):
+    assert normalise(error) == normalised
 
 
-def test_of_a_traceback_the_exception_counts():
+def test_a_traceback_is_reduced_to_its_exception():
     frames = 'Traceback (most recent call last):\n  File "x.py", line {line}, in f\n    g()\n'
     error = frames + "ValueError: bad value {line}\nmore of the message\n"
     assert normalise(error.format(line=7)) == "ValueError: bad value #"
@@ -47,7 +47,7 @@ def test_of_a_traceback_the_exception_counts():
     assert normalise(frames.format(line=1)) != ""
 
 
-def test_type_reason_and_error_tell_failures_apart():
+def test_failures_differ_by_type_reason_and_error():
     given_ = {"type": "t", "reason": "r", "error": "e 1"}
     same = fingerprint(**given_)
     assert same == fingerprint(**{**given_, "error": "e 2"}) == fingerprint(**{**given_, "error": "e 3\nmore"})
@@ -56,12 +56,12 @@ def test_type_reason_and_error_tell_failures_apart():
     assert fingerprint(type="t", reason=None, error="") == fingerprint(type="t", reason="", error="")
 
 
-def test_it_is_the_same_in_every_version():
+def test_a_fingerprint_is_the_same_in_every_version():
     assert fingerprint(type="mail.send", reason="bad address", error="550 no such user 'a'") == "6da693ebe88e"
 
 
 @given(st.text(), st.none() | st.text(), st.text())
-def test_any_text_has_one(type_, reason, error):
+def test_every_text_has_a_fingerprint(type_, reason, error):
     name = fingerprint(type=type_, reason=reason, error=error)
     assert len(name) == FINGERPRINT_CHARACTERS
     assert set(name) <= set("0123456789abcdef")

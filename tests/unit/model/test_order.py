@@ -1,4 +1,4 @@
-"""The one order over all lanes, within what settings leave capacity for."""
+"""The order over all lanes, within the capacity that settings allow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from holdfast.model.order import Capacity, Lane, Limit, pick
 from holdfast.model.queue_settings import Bucket, QueueSettings
 
-Place = tuple[int, int]
+Position = tuple[int, int]
 
 JOBS = st.lists(
     st.tuples(
@@ -21,14 +21,14 @@ JOBS = st.lists(
 ).map(lambda jobs: [(lane, (available_at, seq)) for seq, (lane, available_at) in enumerate(jobs)])
 
 
-def in_lanes(jobs: list[tuple[Lane, Place]]) -> list[tuple[Lane, Iterator[Place]]]:
-    lanes: dict[Lane, list[Place]] = defaultdict(list)
-    for lane, place in jobs:
-        lanes[lane].append(place)
-    return [(lane, iter(sorted(places))) for lane, places in lanes.items()]
+def in_lanes(jobs: list[tuple[Lane, Position]]) -> list[tuple[Lane, Iterator[Position]]]:
+    lanes: dict[Lane, list[Position]] = defaultdict(list)
+    for lane, position in jobs:
+        lanes[lane].append(position)
+    return [(lane, iter(sorted(positions))) for lane, positions in lanes.items()]
 
 
-def in_order(jobs: list[tuple[Lane, Place]]) -> list[tuple[Lane, Place]]:
+def in_order(jobs: list[tuple[Lane, Position]]) -> list[tuple[Lane, Position]]:
     return sorted(jobs, key=lambda job: (-job[0].priority, *job[1]))
 
 
@@ -40,30 +40,30 @@ def capacity(**lefts: int) -> Capacity:
 
 
 @given(JOBS, st.integers(1, 50))
-def test_jobs_come_by_priority_then_time_then_arrival(jobs: list[tuple[Lane, Place]], limit: int):
+def test_jobs_are_ordered_by_priority_then_time_then_arrival(jobs: list[tuple[Lane, Position]], limit: int):
     assert pick(in_lanes(jobs), limit=limit, capacity=Capacity()) == in_order(jobs)[:limit]
 
 
 @given(JOBS, st.integers(1, 50), st.integers(0, 5), st.integers(0, 5))
-def test_a_lane_without_room_is_passed_over_and_the_rest_keeps_its_order(
-    jobs: list[tuple[Lane, Place]], limit: int, queue_left: int, type_left: int
+def test_a_lane_without_capacity_is_skipped_and_the_others_keep_their_order(
+    jobs: list[tuple[Lane, Position]], limit: int, queue_left: int, type_left: int
 ):
     taken = pick(in_lanes(jobs), limit=limit, capacity=capacity(q=queue_left, q_t=type_left))
-    expected: list[tuple[Lane, Place]] = []
+    expected: list[tuple[Lane, Position]] = []
     by_queue: Counter[str] = Counter()
     by_type: Counter[tuple[str, str]] = Counter()
-    for lane, place in in_order(jobs):
+    for lane, position in in_order(jobs):
         full = lane.queue == "q" and (
             by_queue["q"] >= queue_left or (lane.type == "t" and by_type["q", "t"] >= type_left)
         )
         if not full and len(expected) < limit:
             by_queue[lane.queue] += 1
             by_type[lane.queue, lane.type] += 1
-            expected.append((lane, place))
+            expected.append((lane, position))
     assert taken == expected
 
 
-def test_room_is_counted_for_the_queue_and_for_the_type():
+def test_capacity_is_counted_for_the_queue_and_for_the_type():
     left = capacity(q=5, q_t=5, r=5)
     jobs = [(Lane("q", "t", 0), (0, 1)), (Lane("q", "u", 0), (0, 2)), (Lane("r", "t", 0), (0, 3))]
     pick(in_lanes(jobs), limit=10, capacity=left)
@@ -74,19 +74,19 @@ def test_room_is_counted_for_the_queue_and_for_the_type():
     }
 
 
-def test_what_was_taken_is_paid_from_the_bucket():
+def test_taken_jobs_are_subtracted_from_the_bucket():
     limit = Limit(QueueSettings(rate=2, burst=3), bucket=None, left=2)
     pick([(Lane("q", "t", 0), iter([(0, 1), (0, 2), (0, 3)]))], limit=5, capacity=Capacity({("q", None): limit}))
     assert (limit.taken, limit.bucket_after(now=100)) == (2, Bucket(level=1_000_000, at=100))
 
 
-def counting(read: Counter[str], name: str) -> Iterator[Place]:
+def counting(read: Counter[str], name: str) -> Iterator[Position]:
     for seq in range(1000):
         read[name] += 1
         yield (0, seq)
 
 
-def test_a_lane_is_read_at_most_one_job_past_what_is_taken():
+def test_at_most_one_job_more_is_read_from_a_lane_than_is_taken():
     read: Counter[str] = Counter()
     lanes = [(Lane("q", name, 5), counting(read, name)) for name in ("a", "b")]
     assert len(pick(lanes, limit=7, capacity=Capacity())) == 7
@@ -101,7 +101,7 @@ def test_a_lower_priority_is_not_read_while_a_higher_one_fills_the_batch():
     assert read["low"] == 0
 
 
-def test_a_lane_without_room_is_hardly_read():
+def test_at_most_one_job_is_read_from_a_lane_without_capacity():
     read: Counter[str] = Counter()
     assert pick([(Lane("q", "t", 0), counting(read, "t"))], limit=3, capacity=capacity(q=0)) == []
     assert read["t"] <= 1

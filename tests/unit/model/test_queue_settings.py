@@ -21,7 +21,7 @@ def allowed(settings: QueueSettings, *, inflight: int = 0, bucket: Bucket | None
     return settings.allowance(inflight=inflight, bucket=bucket, now=now)
 
 
-def test_without_settings_there_is_room_for_a_whole_batch():
+def test_without_settings_a_whole_batch_may_be_reserved():
     assert allowed(QueueSettings(), inflight=10**6) == bounds.MAX_BATCH_ITEMS
     assert QueueSettings().on_exhausted is OnExhausted.SKIP
 
@@ -34,18 +34,18 @@ def test_a_pause_ends_at_its_instant(now: int, left: int):
 
 
 @pytest.mark.parametrize(("inflight", "left"), [(0, 3), (2, 1), (3, 0), (9, 0)])
-def test_concurrency_leaves_what_is_not_in_flight(inflight: int, left: int):
+def test_max_inflight_allows_the_jobs_that_are_not_yet_in_flight(inflight: int, left: int):
     assert allowed(QueueSettings(max_inflight=3), inflight=inflight) == left
 
 
-def test_a_full_bucket_holds_one_seconds_worth():
+def test_a_full_bucket_holds_as_many_jobs_as_one_second():
     assert allowed(QueueSettings(rate=5)) == 5
     assert allowed(QueueSettings(rate=2.5)) == 3
     assert allowed(QueueSettings(rate=0.1)) == 1
     assert allowed(QueueSettings(rate=5, burst=20)) == 20
 
 
-def test_an_emptied_bucket_fills_one_by_one():
+def test_an_empty_bucket_fills_job_by_job():
     settings = QueueSettings(rate=10, burst=3)
     bucket = settings.bucket_after(3, None, NOW)
     assert bucket == Bucket(level=0, at=NOW)
@@ -53,7 +53,7 @@ def test_an_emptied_bucket_fills_one_by_one():
     assert [allowed(settings, bucket=bucket, now=NOW + step) for step in steps] == [0, 0, 1, 2, 3, 3]
 
 
-def test_jobs_taken_one_by_one_at_one_instant_are_a_whole_burst():
+def test_a_whole_burst_can_be_taken_one_by_one_at_one_instant():
     settings = QueueSettings(rate=3, burst=7)
     bucket = None
     for left in range(7, 0, -1):
@@ -62,20 +62,20 @@ def test_jobs_taken_one_by_one_at_one_instant_are_a_whole_burst():
     assert allowed(settings, bucket=bucket) == 0
 
 
-def test_another_rate_counts_from_what_is_left():
+def test_a_new_rate_applies_to_what_is_left_in_the_bucket():
     bucket = QueueSettings(rate=0.001, burst=10).bucket_after(10, None, NOW)
     assert allowed(QueueSettings(rate=100, burst=10), bucket=bucket, now=NOW + SECOND // 10) == 10
 
 
-def test_the_narrowest_limit_counts():
+def test_the_strictest_limit_applies():
     settings = QueueSettings(max_inflight=4, rate=100, burst=2)
     assert allowed(settings, inflight=1) == 2
     assert allowed(settings, inflight=3) == 1
 
 
 @given(rate=RATES, burst=st.integers(1, 1000), data=st.data())
-def test_no_window_ever_sees_more_than_its_burst_and_its_rate(rate: float, burst: int, data: st.DataObject):
-    """Greedy consumers at arbitrary instants: what they take is bounded, whatever they do."""
+def test_no_time_window_allows_more_than_burst_and_rate(rate: float, burst: int, data: st.DataObject):
+    """Consumers take as many jobs as allowed, at arbitrary instants."""
     settings = QueueSettings(rate=rate, burst=burst)
     now, bucket, taken = NOW, None, 0
     for pause in data.draw(st.lists(st.integers(0, 3 * SECOND), max_size=30)):
@@ -87,7 +87,7 @@ def test_no_window_ever_sees_more_than_its_burst_and_its_rate(rate: float, burst
 
 
 @given(rate=st.integers(1, 10_000), burst=st.integers(1, 1000), took=st.integers(1, 1000))
-def test_a_bucket_gives_back_what_was_taken_to_the_microsecond(rate: int, burst: int, took: int):
+def test_a_bucket_is_full_again_to_the_microsecond(rate: int, burst: int, took: int):
     settings = QueueSettings(rate=rate, burst=burst)
     took = min(took, burst)
     bucket = settings.bucket_after(took, None, NOW)

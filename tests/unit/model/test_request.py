@@ -1,4 +1,4 @@
-"""The door: everything that fits is taken, everything else is refused with what was wanted and what was got."""
+"""A request accepts every value within its bounds, and refuses others with the wanted and the given value."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_only_the_type_is_required():
     assert request.meta == {}
 
 
-def test_a_request_does_not_change():
+def test_a_request_is_immutable():
     with pytest.raises(FrozenInstanceError):
         JobRequest(type="t").priority = 3  # type: ignore[misc]
 
@@ -71,7 +71,7 @@ def test_a_request_does_not_change():
         {"webhook": "https://" + "h" * 2040},
     ],
 )
-def test_the_edges_are_inside(fields: dict[str, object]):
+def test_values_at_the_bounds_are_accepted(fields: dict[str, object]):
     request = JobRequest(**{"type": "t", **fields})  # type: ignore[arg-type]
     for name, value in fields.items():
         assert getattr(request, name) == value
@@ -129,7 +129,7 @@ def test_the_edges_are_inside(fields: dict[str, object]):
         ({"webhook": "https://" + "h" * 2041}, "webhook", URL, None),
     ],
 )
-def test_what_does_not_fit_is_refused_with_what_was_wanted_and_got(
+def test_an_invalid_value_is_refused_with_what_was_wanted_and_got(
     fields: dict[str, object], field: str, wanted: str, got: str | None
 ):
     with pytest.raises(InvalidInput) as refused:
@@ -162,7 +162,7 @@ def test_a_priority_is_one_digit_or_is_refused(priority: int):
 
 
 @given(st.timedeltas())
-def test_a_timeout_is_a_bounded_length_or_is_refused(timeout: timedelta):
+def test_a_timeout_is_a_bounded_duration_or_is_refused(timeout: timedelta):
     assert accepted(timeout=timeout) == (TICK <= timeout <= MOST)
 
 

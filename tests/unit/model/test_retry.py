@@ -54,7 +54,7 @@ def seconds(policy: RetryPolicy, attempts: int, random: float = 0.5) -> list[flo
     return [policy.delay(attempt, random).total_seconds() for attempt in range(1, attempts + 1)]
 
 
-def test_each_policy_grows_in_its_own_way():
+def test_the_delays_of_each_policy():
     assert seconds(NoDelay(), 3) == [0, 0, 0]
     assert seconds(Fixed(30 * SECOND), 3) == [30, 30, 30]
     assert seconds(Linear(10 * SECOND, max_delay=35 * SECOND), 5) == [10, 20, 30, 35, 35]
@@ -65,7 +65,7 @@ def test_each_policy_grows_in_its_own_way():
     assert seconds(squares, 5) == [1, 4, 9, 10, 10]
 
 
-def test_jitter_leaves_all_or_half_to_chance():
+def test_jitter_makes_all_or_half_of_a_delay_random():
     [none, full, equal] = [Fixed(8 * SECOND, jitter=jitter) for jitter in (Jitter.NONE, Jitter.FULL, Jitter.EQUAL)]
     assert [none.delay(1, random).total_seconds() for random in (0, 0.5, 0.75)] == [8, 8, 8]
     assert [full.delay(1, random).total_seconds() for random in (0, 0.5, 0.75)] == [0, 4, 6]
@@ -73,7 +73,7 @@ def test_jitter_leaves_all_or_half_to_chance():
 
 
 @given(policies(), ATTEMPTS, RANDOM)
-def test_no_delay_is_longer_than_the_cap(policy: NoDelay | Fixed | Linear | Exponential, attempt: int, random: float):
+def test_no_delay_is_longer_than_max_delay(policy: NoDelay | Fixed | Linear | Exponential, attempt: int, random: float):
     assert timedelta() <= policy.delay(attempt, random) <= policy.max_delay
 
 
@@ -96,32 +96,32 @@ def test_jitter_stays_within_its_share(base: timedelta, factor: float, attempt: 
 
 
 @given(st.timedeltas(), LENGTHS, JITTERS, RANDOM)
-def test_a_custom_function_is_held_to_the_cap(given: timedelta, cap: timedelta, jitter: Jitter, random: float):
+def test_a_custom_delay_is_limited_by_max_delay(given: timedelta, cap: timedelta, jitter: Jitter, random: float):
     delay = Custom(lambda _: given, max_delay=cap, jitter=jitter).delay(1, random)
     assert timedelta() <= delay <= cap
 
 
-def test_a_custom_function_must_give_a_length():
+def test_a_custom_function_must_return_a_timedelta():
     with pytest.raises(InvalidInput, match=r"delay: wanted a timedelta from the policy's function, got 5"):
         Custom(lambda _: 5).delay(1, 0.5)  # type: ignore[arg-type, return-value]
 
 
 @pytest.mark.parametrize("attempt", [10**6, bounds.MAX_COUNT])
-def test_a_very_late_attempt_overflows_nothing(attempt: int):
+def test_the_delay_of_a_very_late_attempt_does_not_overflow(attempt: int):
     assert Exponential(SECOND, factor=MAX_FACTOR, jitter=Jitter.NONE).delay(attempt, 0) == timedelta(hours=1)
     assert Exponential(SECOND, factor=1, jitter=Jitter.NONE).delay(attempt, 0) == SECOND
     assert Exponential(timedelta(), factor=2, jitter=Jitter.NONE).delay(attempt, 0) == timedelta()
     assert Linear(to_timedelta(bounds.MAX_DURATION), max_delay=to_timedelta(bounds.MAX_DURATION)).delay(attempt, 0)
 
 
-def test_the_default_bridges_a_night_within_the_default_attempts():
+def test_the_default_policy_covers_a_night_with_the_default_attempts():
     assert str(DEFAULT) == "exponential(2s, x2, max 1h, full jitter)"
     longest = sum(seconds(DEFAULT, DEFAULT_MAX_ATTEMPTS - 1, random=1 - 1e-9))
     assert 14 * 3600 < longest < 14.2 * 3600
 
 
 @given(policies())
-def test_what_is_written_can_be_read_again(policy: NoDelay | Fixed | Linear | Exponential):
+def test_parse_reads_back_what_format_policy_returns(policy: NoDelay | Fixed | Linear | Exponential):
     assert parse(format_policy(policy)) == policy
     assert len(format_policy(policy)) <= bounds.MAX_TEXT_BYTES
 
@@ -138,7 +138,7 @@ def test_what_is_written_can_be_read_again(policy: NoDelay | Fixed | Linear | Ex
         ("exponential(250us, max 1d)", Exponential(SECOND / 4000, max_delay=timedelta(days=1))),
     ],
 )
-def test_only_the_length_is_required_and_the_order_is_free(text: str, policy: RetryPolicy):
+def test_only_the_duration_is_required_and_the_order_is_free(text: str, policy: RetryPolicy):
     assert parse(text) == policy
 
 
@@ -163,12 +163,12 @@ def test_only_the_length_is_required_and_the_order_is_free(text: str, policy: Re
         (f"fixed({bounds.MAX_DURATION // DAY + 1}d)", "wanted at most 36600 days, got 36601d"),
     ],
 )
-def test_a_text_that_is_no_policy_is_refused_with_what_was_wanted(text: str, complaint: str):
+def test_a_text_that_is_not_a_policy_is_refused_with_what_was_wanted(text: str, complaint: str):
     with pytest.raises(InvalidInput, match=complaint):
         parse(text)
 
 
-def test_a_policy_checks_what_it_is_made_of():
+def test_a_policy_checks_its_values():
     with pytest.raises(InvalidInput, match="base: wanted a timedelta, got 2"):
         Fixed(2)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match=r"jitter: wanted Jitter\.NONE"):
@@ -185,13 +185,13 @@ class Patient(Exponential):
 
 
 @pytest.mark.parametrize("policy", [Custom(lambda _: SECOND), Patient(SECOND), "fixed(3s)", Fixed, 3, None])
-def test_what_is_code_or_no_policy_is_not_written(policy: object):
+def test_only_built_in_policies_have_a_text(policy: object):
     wanted = r"retry: wanted NoDelay, Fixed, Linear or Exponential \(a job carries its policy as text; .*\), got "
     with pytest.raises(InvalidInput, match=wanted):
         format_policy(policy)
 
 
-def test_a_custom_policy_says_which_function_it_asks():
+def test_a_custom_policy_shows_the_name_of_its_function():
     assert str(Custom(fibonacci)) == "custom(fibonacci, max 1d, no jitter)"
 
 

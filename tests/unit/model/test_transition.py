@@ -1,4 +1,4 @@
-"""What a call with a lease may do, and what a job becomes when its lease ends (laws L5 to L8)."""
+"""What a call with a lease may do, and what becomes of a job when its lease ends (L5 to L8)."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ def held(**changes: Any) -> HeldJob:
     return INFLIGHT._replace(**changes)
 
 
-# May it? ----------------------------------------------------------------------------------------------------
+# Refusals ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("now", "refused"), [(99, None), (100, LeaseExpired), (101, LeaseExpired)])
-def test_a_lease_is_valid_until_the_instant_it_expires(now: int, refused: type | None):
+def test_a_lease_is_valid_until_the_instant_at_which_it_expires(now: int, refused: type | None):
     answer = refusal(INFLIGHT, LEASE, NOW + now)
     assert (None if answer is None else type(answer)) == refused
 
 
 @pytest.mark.parametrize("state", [state for state in State if state is not State.INFLIGHT])
-def test_a_job_that_is_not_in_flight_refuses_first(state: State):
+def test_that_the_job_is_not_in_flight_is_checked_first(state: State):
     answer = refusal(held(state=state, token="8.ee", expires_at=None), LEASE, NOW)
     assert isinstance(answer, JobNotInflight)
     assert answer.state == state
@@ -66,16 +66,16 @@ def test_an_unknown_job_is_not_in_flight():
     assert answer.state is None
 
 
-def test_another_token_is_refused_before_its_time_is_looked_at():
+def test_the_token_is_checked_before_the_expiry():
     assert isinstance(refusal(held(token="8.ee", expires_at=NOW - 1), LEASE, NOW), LeaseMismatch)
 
 
-# Is it a repetition? ----------------------------------------------------------------------------------------
+# Repeated settlements ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("settlement", EVERY, ids=lambda settlement: settlement.verb)
 @pytest.mark.parametrize("last", ["ack", "retry", "fail", "release", "expired", None])
-def test_only_the_same_verb_under_the_same_token_is_a_replay(settlement: Settlement, last: str | None):
+def test_only_the_same_verb_with_the_same_token_is_a_repeat(settlement: Settlement, last: str | None):
     ended = held(state=State.READY, token=None, last_verb=last, last_token=LEASE.token)
     assert is_repeat(ended, settlement) == (last == settlement.verb)
     assert not is_repeat(ended._replace(last_token="6.dd"), settlement)
@@ -83,7 +83,7 @@ def test_only_the_same_verb_under_the_same_token_is_a_replay(settlement: Settlem
     assert not is_repeat(None, settlement)
 
 
-# What becomes of it? ----------------------------------------------------------------------------------------
+# Transitions ------------------------------------------------------------------------------------------------
 
 
 def test_an_ack_ends_the_job_with_its_result():
@@ -93,7 +93,7 @@ def test_an_ack_ends_the_job_with_its_result():
     assert (outcome.dead_reason, outcome.dead_at, outcome.error, outcome.detail) == (None, None, "", "quick")
 
 
-def test_an_ack_of_a_job_that_was_asked_to_stop_is_still_an_ack():
+def test_an_ack_after_a_cancel_request_is_still_an_ack():
     assert after_settlement(held(cancel_requested=True), Ack(LEASE), NOW).state is State.DONE
 
 
@@ -106,13 +106,13 @@ def test_an_ack_of_a_job_that_was_asked_to_stop_is_still_an_ack():
         (Retry(LEASE, run_at=NOW - 7), NOW - 7, NOW - 7),
     ],
 )
-def test_a_retry_waits_for_its_time(retry: Retry, run_at: int | None, available_at: int):
+def test_a_retry_is_available_at_its_run_at(retry: Retry, run_at: int | None, available_at: int):
     outcome = after_settlement(INFLIGHT, retry, NOW)
     assert (outcome.ending, outcome.state) == (Ending.RETRIED, State.READY)
     assert (outcome.run_at, outcome.available_at) == (run_at, available_at)
 
 
-def test_a_retry_keeps_its_attempt_and_ends_the_crashes_in_a_row():
+def test_a_retry_keeps_its_attempt_and_resets_the_crashes():
     outcome = after_settlement(INFLIGHT, Retry(LEASE, error="boom"), NOW)
     assert (outcome.attempts, outcome.crashes) == (2, 0)
     assert (outcome.last_error, outcome.failed_at, outcome.error) == ("boom", NOW, "boom")
@@ -132,7 +132,7 @@ def test_a_failure_is_a_dead_letter_with_its_reason():
     assert (outcome.last_error, outcome.failed_at) == ("boom", NOW)
 
 
-def test_a_release_refunds_the_attempt_and_keeps_the_place():
+def test_a_release_refunds_the_attempt_and_keeps_the_position():
     outcome = after_settlement(INFLIGHT, Release(LEASE), NOW)
     assert (outcome.ending, outcome.state) == (Ending.RELEASED, State.READY)
     assert (outcome.attempts, outcome.crashes) == (1, 1)
@@ -140,21 +140,21 @@ def test_a_release_refunds_the_attempt_and_keeps_the_place():
     assert outcome.last_error == "an older error"
 
 
-def test_a_release_may_wait():
+def test_a_release_may_have_a_delay():
     outcome = after_settlement(INFLIGHT, Release(LEASE, delay=30), NOW)
     assert (outcome.run_at, outcome.available_at) == (NOW + 30, NOW + 30)
 
 
 @pytest.mark.parametrize(("released_for", "state"), [(919, State.READY), (920, State.READY), (921, State.DEAD)])
-def test_a_job_is_passed_around_within_its_budget(released_for: int, state: State):
-    """HeldJob for 50, delayed by 30: with what went before it may be 1000 in all."""
+def test_a_job_may_be_released_within_its_budget(released_for: int, state: State):
+    """The job was leased for 50 and is delayed by 30; with the earlier releases, the budget is 1000."""
     outcome = after_settlement(held(released_for=released_for), Release(LEASE, delay=30, budget=1000), NOW)
     assert (outcome.state, outcome.released_for) == (state, released_for + 80)
     assert outcome.dead_reason == ("released too long" if state is State.DEAD else None)
 
 
 @pytest.mark.parametrize("settlement", EVERY[1:], ids=lambda settlement: settlement.verb)
-def test_any_other_ending_of_a_job_that_was_asked_to_stop_cancels_it(settlement: Settlement):
+def test_any_settlement_but_an_ack_cancels_a_job_after_a_cancel_request(settlement: Settlement):
     outcome = after_settlement(held(cancel_requested=True), settlement, NOW)
     assert (outcome.ending, outcome.state) == (Ending.CANCELLED, State.CANCELLED)
     assert outcome.attempts == (1 if isinstance(settlement, Release) else 2)
@@ -166,7 +166,7 @@ def test_a_cancelled_job_keeps_the_error_of_its_last_attempt():
     assert (outcome.last_error, outcome.failed_at, outcome.error) == ("boom", NOW, "boom")
 
 
-# What if nobody came back? ----------------------------------------------------------------------------------
+# Expired leases ---------------------------------------------------------------------------------------------
 
 
 def test_an_expired_lease_has_used_its_attempt_and_the_job_is_runnable_at_once():
@@ -177,7 +177,7 @@ def test_an_expired_lease_has_used_its_attempt_and_the_job_is_runnable_at_once()
     assert outcome.last_error == "an older error"
 
 
-def test_a_lease_ended_early_is_available_from_then():
+def test_a_job_whose_lease_is_ended_early_is_available_at_once():
     assert after_expiry(INFLIGHT, NOW).available_at == NOW
 
 
@@ -192,7 +192,9 @@ def test_a_lease_ended_early_is_available_from_then():
         ({"attempts": 5, "crashes": 2, "cancel_requested": True}, State.CANCELLED, None),
     ],
 )
-def test_expiry_kills_the_exhausted_and_the_poisonous(changes: dict[str, object], state: State, reason: str | None):
+def test_an_expired_lease_makes_exhausted_and_poison_jobs_dead(
+    changes: dict[str, object], state: State, reason: str | None
+):
     outcome = after_expiry(held(**changes), NOW + 200)
     assert (outcome.state, outcome.dead_reason) == (state, reason)
     assert outcome.dead_at == (NOW + 200 if state is State.DEAD else None)
@@ -204,7 +206,7 @@ def test_expiry_kills_the_exhausted_and_the_poisonous(changes: dict[str, object]
     max_crashes=st.none() | st.integers(1, 8),
     verbs=st.lists(st.sampled_from(["retry", "expire", "release"]), max_size=40),
 )
-def test_no_history_of_endings_runs_a_job_more_often_than_allowed(
+def test_no_sequence_of_endings_runs_a_job_more_often_than_allowed(
     max_attempts: int, max_crashes: int | None, verbs: list[str]
 ):
     job = held(attempts=0, crashes=0, max_attempts=max_attempts, max_crashes=max_crashes)

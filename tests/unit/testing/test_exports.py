@@ -32,7 +32,7 @@ def test_the_state_machine_says_what_to_install_when_hypothesis_is_missing():
 def test_the_other_tools_work_without_hypothesis():
     program = (
         "import sys; sys.modules['hypothesis'] = None\n"
-        "from holdfast.testing.drivers import FAULTY, UrlHarness, cases, run_cases, simulate\n"
+        "from holdfast.testing.drivers import FAULTY_DRIVERS, UrlHarness, cases, run_cases, simulate\n"
         "assert simulate(1).failure is None\n"
         "assert [next(iter(run_cases(UrlHarness('memory://'), cases()[:1]))).status] == ['pass']\n"
     )

@@ -13,7 +13,6 @@ from holdfast.cli.commands.job import inspect_job, print_inspection
 from holdfast.cli.dead_letters import NO_MATCH, fingerprint_option
 from holdfast.cli.output import Column
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
-from holdfast.model import bounds
 from holdfast.model.job import State
 
 
@@ -25,11 +24,7 @@ def dead() -> None:
 @dead.command("list")
 @filters.dead_letter_options
 @fingerprint_option
-@click.option(
-    "--limit", type=click.IntRange(1, bounds.MAX_BATCH_ITEMS), default=50, show_default=True, help="The most to show."
-)
-@click.option("--after", metavar="CURSOR", help="Continue after the cursor of the last list.")
-@click.option("--json", "as_json", is_flag=True, help='JSON: {"items": [...], "cursor": ...}.')
+@filters.page_options
 @pass_session
 def list_(
     session: Session, /, fingerprint: str | None, limit: int, after: str | None, *, as_json: bool, **options: Any

@@ -12,7 +12,7 @@ from holdfast.cli import dead_letters, filters
 from holdfast.cli.command import Command
 from holdfast.cli.commands.job import inspect_job
 from holdfast.cli.dead_letters import NO_MATCH, fingerprint_option
-from holdfast.cli.parameters import RATE
+from holdfast.cli.parameters import RATE, add_options
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.drivers.contract import Store
 from holdfast.model.job import JobRecord, State
@@ -36,7 +36,7 @@ def _selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--yes", is_flag=True, help="Do not ask for confirmation."),
         click.option("--json", "as_json", is_flag=True, help="JSON: the counts, and the groups of the letters."),
     ]
-    return filters.add_options(options, command)
+    return add_options(options, command)
 
 
 @click.command(cls=Command)

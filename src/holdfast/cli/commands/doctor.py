@@ -192,7 +192,7 @@ def _check_disk(_: Session, store: Store) -> Iterator[Check]:
 
 def _check_vacuum(_: Session, store: Store) -> Iterator[Check]:
     """For a database with vacuum: the rows not vacuumed yet, and the old transaction that may prevent it."""
-    read_signs = getattr(store, "vital_signs", None)
+    read_signs = getattr(store, "table_health", None)
     if read_signs is None:
         return
     signs = read_signs()

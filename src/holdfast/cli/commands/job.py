@@ -15,7 +15,7 @@ from holdfast.cli.parameters import DURATION
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.clock import monotonic
 from holdfast.drivers.contract import Inspection, Page, Store
-from holdfast.model import bounds, duration
+from holdfast.model import duration
 from holdfast.model.job import JobRecord, State
 from holdfast.settings import mask_secrets
 
@@ -31,11 +31,7 @@ def job() -> None:
 
 @job.command("list")
 @filters.job_options
-@click.option(
-    "--limit", type=click.IntRange(1, bounds.MAX_BATCH_ITEMS), default=50, show_default=True, help="The most to show."
-)
-@click.option("--after", metavar="CURSOR", help="Continue after the cursor of the last list.")
-@click.option("--json", "as_json", is_flag=True, help='JSON: {"items": [...], "cursor": ...}.')
+@filters.page_options
 @pass_session
 def list_(
     session: Session, /, states: tuple[str, ...], limit: int, after: str | None, *, as_json: bool, **options: Any

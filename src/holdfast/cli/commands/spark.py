@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import click
 
-from holdfast.cli.app_loading import load_app
+from holdfast.cli.app_commands import app_options, load_app, print_counts
 from holdfast.cli.command import Command
-from holdfast.cli.parameters import DURATION, DURATION_OR_FOREVER, SPARK_SETTING
+from holdfast.cli.parameters import DURATION, SPARK_SETTING
 from holdfast.cli.session import Session, pass_session
 from holdfast.cli.spark_access import load_spark, master_option
 from holdfast.worker.options import WorkerOptions
@@ -20,32 +20,11 @@ def spark() -> None:
 
 
 @spark.command("work", cls=Command)
-@click.argument("app_path", metavar="MODULE:APP")
-@click.option(
-    "--queue",
-    "queues",
-    multiple=True,
-    metavar="NAME",
-    help="A queue; repeatable. By default the queues of the handlers.",
-)
+@app_options
 @click.option("--slots", type=click.IntRange(1, 100_000), help="Spark tasks that run jobs; by default one per core.")
 @click.option("--for", "stop_after", type=DURATION, help="Stop after this long; by default when the queues are empty.")
 @master_option
 @click.option("--conf", type=SPARK_SETTING, multiple=True, metavar="KEY=VALUE", help="A Spark setting; repeatable.")
-@click.option(
-    "--lease", type=DURATION, default="15s", show_default=True, help="Length of a lease; extended every third of it."
-)
-@click.option(
-    "--drain", type=DURATION_OR_FOREVER, default="25s", show_default=True, help="Time for running jobs after a stop."
-)
-@click.option(
-    "--grace",
-    type=DURATION,
-    default="2s",
-    show_default=True,
-    help="Time between interrupting a handler and killing it.",
-)
-@click.option("--json", "as_json", is_flag=True, help='JSON at the end: {"acked": ..., ...}.')
 @pass_session
 def work(
     session: Session,
@@ -81,8 +60,4 @@ def work(
         counts = {row["ending"]: row["count"] for row in rows.groupBy("ending").count().collect()}
     finally:
         app.close()
-    if as_json:
-        session.output.print_json(dict(sorted(counts.items())))
-    else:
-        text = ", ".join(f"{count} {ending}" for ending, count in sorted(counts.items()))
-        session.output.print_line(text or "nothing done")
+    print_counts(session, counts, as_json=as_json)

@@ -10,9 +10,9 @@ from datetime import timedelta
 import click
 
 from holdfast.cli import early_signals
-from holdfast.cli.app_loading import load_app
+from holdfast.cli.app_commands import app_options, load_app, print_counts
 from holdfast.cli.command import Command
-from holdfast.cli.parameters import DURATION, DURATION_OR_FOREVER
+from holdfast.cli.parameters import DURATION
 from holdfast.cli.session import Session, pass_session
 from holdfast.model import duration
 from holdfast.worker.limits import MEBIBYTE, Limits
@@ -20,34 +20,10 @@ from holdfast.worker.options import WorkerOptions
 
 
 @click.command(cls=Command)
-@click.argument("app_path", metavar="MODULE:APP")
-@click.option(
-    "--queue",
-    "queues",
-    multiple=True,
-    metavar="NAME",
-    help="A queue; repeatable. By default the queues of the handlers.",
-)
+@app_options
 @click.option("--processes", type=click.IntRange(1, 1024), help="Child processes; by default one per core.")
 @click.option(
     "--concurrency", type=click.IntRange(1, 1024), default=1, show_default=True, help="Jobs at a time in each process."
-)
-@click.option(
-    "--lease", type=DURATION, default="15s", show_default=True, help="Length of a lease; extended every third of it."
-)
-@click.option(
-    "--drain",
-    type=DURATION_OR_FOREVER,
-    default="25s",
-    show_default=True,
-    help="Time for running jobs after a stop, or 'forever'.",
-)
-@click.option(
-    "--grace",
-    type=DURATION,
-    default="2s",
-    show_default=True,
-    help="Time between interrupting a handler and killing it.",
 )
 @click.option("--until-drained", is_flag=True, help="Stop when the queues are empty.")
 @click.option("--max-jobs", type=click.IntRange(1), help="Stop after this many jobs.")
@@ -57,7 +33,6 @@ from holdfast.worker.options import WorkerOptions
 )
 @click.option("--memory", type=click.IntRange(64), metavar="MIB", help="Memory limit of a child process.")
 @click.option("--cpu", type=DURATION, help="Limit of processor time for one attempt.")
-@click.option("--json", "as_json", is_flag=True, help='JSON at the end: {"acked": ..., ...}.')
 @pass_session
 def work(
     session: Session,
@@ -108,8 +83,4 @@ def work(
         counts = worker.run(early_signals.stop_requested)
     finally:
         app.close()
-    if as_json:
-        session.output.print_json(dict(sorted(counts.items())))
-    else:
-        text = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-        session.output.print_line(text or "nothing done")
+    print_counts(session, counts, as_json=as_json)

@@ -14,13 +14,12 @@ from holdfast.drivers.memory.ledger import Ledger
 from holdfast.drivers.memory.registry import RegistryTable
 from holdfast.drivers.memory.rows import Counter, Row, StoredKey
 from holdfast.errors import LeaseError
-from holdfast.model import transition
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Lease, Note, is_expired
 from holdfast.model.ledger import Ending, LedgerRow
 from holdfast.model.order import Capacity, Lane, Limit, SettingsKey
 from holdfast.model.queue_settings import Bucket, QueueSettings
-from holdfast.model.transition import Transition
+from holdfast.model.transition import Transition, refusal
 
 Position = tuple[int, int, str]  # (available_at or expires_at, seq, job id)
 
@@ -106,7 +105,7 @@ class Space:
     def refusal(self, lease: Lease, now: int) -> LeaseError | None:
         """Return why a call with this lease is refused; None if it is valid (L5)."""
         row = self.rows.get(lease.job_id)
-        return transition.refusal(None if row is None else row.held, lease, now)
+        return refusal(None if row is None else row.held, lease, now)
 
     def extend(self, row: Row, expires_at: int) -> None:
         """Move the end of a lease."""
@@ -140,35 +139,35 @@ class Space:
         positions = sorted(position for queue in queues for position in self.leases[queue])
         return [row for _, _, job_id in positions if (row := self.rows[job_id]).worker == worker]
 
-    def end(self, row: Row, outcome: Transition, verb: str, now: int, started_at: int | None = None) -> None:
+    def end(self, row: Row, transition: Transition, verb: str, now: int, started_at: int | None = None) -> None:
         """End a lease: write the ledger, change the row, and return the job to its lane or pass the turn on."""
         assert row.expires_at is not None
         _remove(self.leases[row.job.queue], (row.expires_at, row.seq, row.job.id))
         row.started_at = row.started_at if started_at is None else started_at
         self.write_ledger(
             row,
-            ending=outcome.ending,
-            state=outcome.state,
+            ending=transition.ending,
+            state=transition.state,
             now=now,
-            detail=outcome.detail,
-            error=outcome.error,
+            detail=transition.detail,
+            error=transition.error,
         )
         row.job = replace(
             row.job,
-            state=outcome.state,
-            attempts=outcome.attempts,
-            crashes=outcome.crashes,
-            run_at=outcome.run_at,
-            last_error=outcome.last_error,
-            failed_at=outcome.failed_at,
-            dead_reason=outcome.dead_reason,
-            dead_at=outcome.dead_at,
-            result=outcome.result,
+            state=transition.state,
+            attempts=transition.attempts,
+            crashes=transition.crashes,
+            run_at=transition.run_at,
+            last_error=transition.last_error,
+            failed_at=transition.failed_at,
+            dead_reason=transition.dead_reason,
+            dead_at=transition.dead_at,
+            result=transition.result,
         )
-        row.available_at, row.released_for = outcome.available_at, outcome.released_for
+        row.available_at, row.released_for = transition.available_at, transition.released_for
         row.last_verb, row.last_token = verb, row.token
         row.clear_lease()
-        if outcome.state.has_ended:
+        if transition.state.has_ended:
             row.ended_at = now
             self._pass_turn(row)
         else:

@@ -1,7 +1,7 @@
-"""Columns of a batch as PostgreSQL arrays in their binary form.
+"""Columns of a batch as PostgreSQL arrays in binary form.
 
-psycopg can send lists, but looks at every element; a batch of a thousand jobs has twenty columns. Here a column is
-packed in one go, and one that no job sets is NULL.
+psycopg can send lists, but it inspects every element, and a batch of a thousand jobs has twenty columns. Here a column
+is packed in one step, and a column that no job sets is sent as NULL.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Array(bytes):
     """A packed column; its class says of which type."""
 
     __slots__ = ()
-    element: ClassVar[int]
+    element_oid: ClassVar[int]
     oid: ClassVar[int]
 
 
@@ -32,105 +32,105 @@ class Texts(Array):
     """``text[]``."""
 
     __slots__ = ()
-    element, oid = 25, 1009
+    element_oid, oid = 25, 1009
 
 
 class Blobs(Array):
     """``bytea[]``."""
 
     __slots__ = ()
-    element, oid = 17, 1001
+    element_oid, oid = 17, 1001
 
 
 class Bigints(Array):
     """``bigint[]``."""
 
     __slots__ = ()
-    element, oid = 20, 1016
+    element_oid, oid = 20, 1016
 
 
 class Integers(Array):
     """``integer[]``."""
 
     __slots__ = ()
-    element, oid = 23, 1007
+    element_oid, oid = 23, 1007
 
 
 class Booleans(Array):
     """``boolean[]``."""
 
     __slots__ = ()
-    element, oid = 16, 1000
+    element_oid, oid = 16, 1000
 
 
-def _header(kind: type[Array], count: int, *, nulls: bool) -> bytes:
-    return struct.pack(">iiIii", 1, int(nulls), kind.element, count, 1)
+def pack_blobs(values: Sequence[bytes | None]) -> Blobs | None:
+    """Return the array; None if every value is None."""
+    return _pack(Blobs, values)
 
 
-def blobs(values: Sequence[bytes | None]) -> Blobs | None:
-    """NULL if every value is None."""
-    return _packed(Blobs, values)
+def pack_optional_texts(values: Sequence[str | None]) -> Texts | None:
+    """Return the array; None if every value is None."""
+    return _pack(Texts, [None if value is None else value.encode() for value in values])
 
 
-def texts(values: Sequence[str | None]) -> Texts | None:
-    """NULL if every value is None."""
-    return _packed(Texts, [None if value is None else value.encode() for value in values])
+def pack_texts(values: Sequence[str]) -> Texts:
+    """Return the array of texts none of which is None."""
+    packed = _pack(Texts, [value.encode() for value in values])
+    return packed if packed is not None else Texts(struct.pack(">iiI", 0, 0, Texts.element_oid))
 
 
-def names(values: Sequence[str]) -> Texts:
-    """Texts none of which is None."""
-    packed = _packed(Texts, [value.encode() for value in values])
-    return packed if packed is not None else Texts(struct.pack(">iiI", 0, 0, Texts.element))
-
-
-def booleans(values: Sequence[bool]) -> Booleans | None:
-    """NULL if every value is False."""
+def pack_booleans(values: Sequence[bool]) -> Booleans | None:
+    """Return the array; None if every value is False."""
     if not any(values):
         return None
-    return _packed(Booleans, [b"\1" if value else b"\0" for value in values])
+    return _pack(Booleans, [b"\1" if value else b"\0" for value in values])
 
 
-def _length_of(value: bytes) -> bytes:
+def pack_bigints(values: Sequence[int | None]) -> Bigints | None:
+    """Return the array; None if every value is None."""
+    return _pack_numbers(Bigints, values, "q", 8)
+
+
+def pack_integers(values: Sequence[int | None]) -> Integers | None:
+    """Return the array; None if every value is None."""
+    return _pack_numbers(Integers, values, "i", 4)
+
+
+def _header(kind: type[Array], count: int, *, has_nulls: bool) -> bytes:
+    return struct.pack(">iiIii", 1, int(has_nulls), kind.element_oid, count, 1)
+
+
+def _pack_length(value: bytes) -> bytes:
     length = len(value)
     return _LENGTHS[length] if length < len(_LENGTHS) else struct.pack(">i", length)
 
 
-def _packed(kind: type[A], values: Sequence[bytes | None]) -> A | None:
-    given = [value for value in values if value is not None]
-    nulls = len(values) - len(given)
-    if not nulls and len(set(map(len, given))) == 1:  # ids and tokens are like this: one join for all
-        length = _length_of(given[0])
-        return kind(_header(kind, len(given), nulls=False) + length + length.join(given))
-    if not given:
+def _pack(kind: type[A], values: Sequence[bytes | None]) -> A | None:
+    present = [value for value in values if value is not None]
+    nulls = len(values) - len(present)
+    if not nulls and len(set(map(len, present))) == 1:  # ids and tokens have equal lengths: one join packs all
+        length = _pack_length(present[0])
+        return kind(_header(kind, len(present), has_nulls=False) + length + length.join(present))
+    if not present:
         return None
-    parts = [_header(kind, len(values), nulls=nulls > 0)]
+    parts = [_header(kind, len(values), has_nulls=nulls > 0)]
     for value in values:
         if value is None:
             parts.append(_NULL)
         else:
-            parts.append(_length_of(value))
+            parts.append(_pack_length(value))
             parts.append(value)
     return kind(b"".join(parts))
 
 
-def bigints(values: Sequence[int | None]) -> Bigints | None:
-    """NULL if every value is None."""
-    return _numbers(Bigints, values, "q", 8)
-
-
-def integers(values: Sequence[int | None]) -> Integers | None:
-    """NULL if every value is None."""
-    return _numbers(Integers, values, "i", 4)
-
-
-def _numbers(kind: type[A], values: Sequence[int | None], code: str, width: int) -> A | None:
+def _pack_numbers(kind: type[A], values: Sequence[int | None], code: str, width: int) -> A | None:
     if None in values:
-        return _packed(kind, [None if value is None else struct.pack(f">{code}", value) for value in values])
+        return _pack(kind, [None if value is None else struct.pack(f">{code}", value) for value in values])
     if not values:
         return None
     flat: list[Any] = [width] * (2 * len(values))
     flat[1::2] = values
-    return kind(_header(kind, len(values), nulls=False) + struct.pack(f">{f'i{code}' * len(values)}", *flat))
+    return kind(_header(kind, len(values), has_nulls=False) + struct.pack(f">{f'i{code}' * len(values)}", *flat))
 
 
 class _ArrayDumper(Dumper):
@@ -141,6 +141,6 @@ class _ArrayDumper(Dumper):
 
 
 def register(adapters: AdaptersMap) -> None:
-    """Teach a connection or a cursor to send packed columns."""
+    """Let a connection or a cursor send packed arrays."""
     for kind in (Texts, Blobs, Bigints, Integers, Booleans):
         adapters.register_dumper(kind, type(f"{kind.__name__}Dumper", (_ArrayDumper,), {"oid": kind.oid}))

@@ -1,7 +1,7 @@
-"""A few connections to one database, shared by threads; each call takes one, and no call leaves anything in it.
+"""A pool of connections to one database, shared by threads. A call takes one connection and leaves no state in it.
 
-Nothing lives in a session: no prepared statements, no settings, no locks. So a pooling proxy may stand in between and
-give every transaction to another session.
+Nothing is kept in a session: no prepared statement, no setting, no lock. So a pooling proxy may run every transaction
+in another session.
 """
 
 from __future__ import annotations
@@ -17,103 +17,104 @@ import psycopg
 
 from holdfast.clock import monotonic
 from holdfast.drivers.postgres import arrays
-from holdfast.drivers.postgres.failures import CROSSED, STALE_PLAN, is_lost, translated
+from holdfast.drivers.postgres.errors import CONFLICTS, STALE_PLAN, is_connection_lost, translate_error
 from holdfast.errors import StoreBusy, StoreClosed
 
 T = TypeVar("T")
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-FIRST_PAUSE = 0.02  # seconds before a call is tried again; doubled up to LONGEST_PAUSE
-LONGEST_PAUSE = 0.5
-_abandoned: list[Connection] = []  # of a parent process: closing them here would end the parent's sessions
+FIRST_RETRY_SECONDS = 0.02  # before a call is repeated; doubled up to MAX_RETRY_SECONDS
+MAX_RETRY_SECONDS = 0.5
+_of_parent_process: list[Connection] = []  # kept open: closing them in a forked child would end the parent's sessions
 
 
 class OwnConnection(psycopg.Connection[tuple[Any, ...]]):
-    """One that this driver opened; it knows packed columns."""
+    """A connection that this driver opened; it can send packed arrays."""
 
 
-class Connections:
-    """At most ``size`` connections, opened when they are needed. A forked child opens its own."""
+class ConnectionPool:
+    """At most ``size`` connections, opened when they are needed. A forked child process opens its own."""
 
     def __init__(self, conninfo: str, *, size: int, patience: float) -> None:
+        """``patience``: how many seconds a call may wait for the server or for a free connection."""
         self._conninfo = conninfo
         self._size = size
         self._patience = patience
-        self.closed = False
+        self.is_closed = False
         self._closing = threading.Event()
-        self._start()
+        self._reset()
 
-    def _start(self) -> None:
+    def _reset(self) -> None:
         self._pid = os.getpid()
         self._idle: list[Connection] = []
         self._free = threading.BoundedSemaphore(self._size)
 
     def check_open(self) -> None:
-        """Refuse to go on once it was closed."""
-        if self.closed:
+        """Raise ``StoreClosed`` after ``close``."""
+        if self.is_closed:
             raise StoreClosed
 
     def open(self, conninfo: str | None = None) -> Connection:
-        """A new connection that belongs to the caller."""
-        made = OwnConnection.connect(conninfo or self._conninfo, autocommit=True, prepare_threshold=None)
-        arrays.register(made.adapters)
-        return made
+        """Return a new connection that belongs to the caller."""
+        connection = OwnConnection.connect(conninfo or self._conninfo, autocommit=True, prepare_threshold=None)
+        arrays.register(connection.adapters)
+        return connection
 
-    def call(self, work: Callable[[Connection], T], *, again: bool) -> T:
-        """Run ``work``, one statement, on a connection.
+    def run(self, work: Callable[[Connection], T], *, is_repeatable: bool) -> T:
+        """Run ``work``, which is one transaction, on a connection.
 
-        Connecting, and what PostgreSQL has undone (a deadlock), is tried again for as long as patience lasts. So is a
-        call whose connection was lost on the way, if it may be carried out twice (``again``); otherwise nobody knows
-        whether it was, and ``StoreUnavailable`` says so.
+        Connecting is repeated until ``patience`` has passed, and so is a call that PostgreSQL has undone (a deadlock).
+        A call whose connection was lost may or may not have been carried out: it is repeated if ``is_repeatable``,
+        otherwise it raises ``StoreUnavailable``.
         """
-        began, pause = monotonic(), FIRST_PAUSE
+        began, pause = monotonic(), FIRST_RETRY_SECONDS
         while True:
-            sent = False
+            is_sent = False
             try:
-                with self._taken() as connection:
-                    sent = True
+                with self._take() as connection:
+                    is_sent = True
                     return work(connection)
             except psycopg.Error as error:
-                undone = error.sqlstate in CROSSED or error.sqlstate == STALE_PLAN
+                is_undone = error.sqlstate in CONFLICTS or error.sqlstate == STALE_PLAN
                 waited = monotonic() - began
-                hopeful = undone or (is_lost(error) and (again or not sent))
-                if not hopeful or waited + pause > self._patience:
-                    raise translated(error, waited) from error
+                may_repeat = is_undone or (is_connection_lost(error) and (is_repeatable or not is_sent))
+                if not may_repeat or waited + pause > self._patience:
+                    raise translate_error(error, waited) from error
             self.check_open()
             self.pause(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, MAX_RETRY_SECONDS)
 
     @contextmanager
-    def _taken(self) -> Iterator[Connection]:
+    def _take(self) -> Iterator[Connection]:
         self.check_open()
         if os.getpid() != self._pid:
-            _abandoned.extend(self._idle)
-            self._start()
+            _of_parent_process.extend(self._idle)
+            self._reset()
         free = self._free
         if not free.acquire(timeout=self._patience):
             raise StoreBusy(self._patience)
         try:
-            connection = self._usable() or self.open()
+            connection = self._pop_idle() or self.open()
             try:
                 yield connection
             except BaseException:
-                # Whatever it was, the session may be in the middle of it: a new one is cheap beside a wrong answer.
+                # The session may be in the middle of a statement. A new connection costs less than a wrong answer.
                 with suppress(psycopg.Error):
                     connection.close()
                 raise
-            if self.closed:
+            if self.is_closed:
                 connection.close()
             else:
                 self._idle.append(connection)
         finally:
             free.release()
 
-    def _usable(self) -> Connection | None:
-        """An idle connection on which nothing has arrived: a server that goes away says so, or closes it."""
+    def _pop_idle(self) -> Connection | None:
+        """Return an idle connection without pending data: a server that stops sends a message or closes the socket."""
         while self._idle:
             try:
                 connection = self._idle.pop()
-            except IndexError:  # another thread was quicker
+            except IndexError:  # another thread took the last one
                 return None
             with suppress(psycopg.Error, OSError, ValueError):
                 if not connection.closed and not select.select([connection.fileno()], [], [], 0)[0]:
@@ -123,12 +124,12 @@ class Connections:
         return None
 
     def pause(self, seconds: float) -> None:
-        """Sleep, but not through a close."""
+        """Sleep for ``seconds``, or until the pool is closed."""
         self._closing.wait(seconds)
 
     def close(self) -> None:
-        """Close what is idle; what is in use is closed when it comes back."""
-        self.closed = True
+        """Close the idle connections; a connection in use is closed when its call ends."""
+        self.is_closed = True
         self._closing.set()
         if os.getpid() != self._pid:
             return

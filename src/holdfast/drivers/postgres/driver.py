@@ -1,51 +1,52 @@
-"""The verbs of the PostgreSQL driver: each checks at the door, then is one call of one function in the database."""
+"""The PostgreSQL driver: each verb validates its arguments and runs one function of a topic module."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 from urllib.parse import SplitResult
 
 import psycopg
 
-from holdfast.clock import SECOND, Clock, monotonic
-from holdfast.drivers.contract import REAP_LIMIT, Capabilities, Durability, Feature
-from holdfast.drivers.postgres import batch, migrations
-from holdfast.drivers.postgres.arrays import bigints, blobs, names
-from holdfast.drivers.postgres.connections import Connection, Connections
-from holdfast.drivers.postgres.enqueue import enqueue_leased_on, enqueue_on
-from holdfast.drivers.postgres.failures import translated
+from holdfast.clock import DAY, Clock
+from holdfast.drivers.contract import (
+    REAP_LIMIT,
+    Capabilities,
+    Durability,
+    Feature,
+    Inspection,
+    JobFilter,
+    Page,
+    QueueCounts,
+    Trimmed,
+)
+from holdfast.drivers.postgres import admin, enqueue, ledger, registry, reserve, settle
+from holdfast.drivers.postgres.admin import TableHealth
+from holdfast.drivers.postgres.connections import Connection, ConnectionPool
+from holdfast.drivers.postgres.database import Database
+from holdfast.drivers.postgres.errors import translate_error
 from holdfast.drivers.postgres.joined import JoinedPostgres
 from holdfast.drivers.postgres.listen import Listener
-from holdfast.drivers.postgres.rows import Row, reservation
-from holdfast.drivers.postgres.scan import PostgresScan
+from holdfast.drivers.postgres.migrations import install
 from holdfast.drivers.postgres.statements import Statements
-from holdfast.drivers.postgres.url import OFF, read
+from holdfast.drivers.postgres.url import LISTEN_OFF, read_url
+from holdfast.drivers.postgres.wait import Waiter
 from holdfast.drivers.validation import Validation
-from holdfast.errors import (
-    JobNotInflight,
-    LeaseError,
-    LeaseExpired,
-    LeaseMismatch,
-    StoreUnavailable,
-    WriteRefused,
-)
+from holdfast.errors import LeaseError, StoreUnavailable
 from holdfast.model import bounds
-from holdfast.model.job import JobRecord
-from holdfast.model.lease import Enqueued, Lease, Note, Reservation, token_bytes
+from holdfast.model.job import JobRecord, State
+from holdfast.model.lease import Enqueued, Lease, Note, Reservation
+from holdfast.model.ledger import LedgerRow
+from holdfast.model.queue_settings import QueueSettings
+from holdfast.model.registry import Change, Entry
 from holdfast.model.settlement import Settlement
 
-OLDEST_SERVER = 140_000  # xid8 and its functions are from 13, SQL-standard function bodies from 14
-LOOK_FIRST = 0.02  # seconds between two looks for work, doubled while there is none ...
-LOOK_AT_LEAST_EVERY = 0.5  # ... up to this without a listener,
-LOOK_RARELY = 2.0  # ... and this with one that hears
+OLDEST_SERVER_VERSION = 140_000  # xid8 and its functions are from 13, SQL-standard function bodies from 14
 
-
-PROMISES = Capabilities(
+CAPABILITIES = Capabilities(
     driver="postgres",
-    durability=Durability.FSYNC,  # of a server with its usual settings; what it really has is asked for
+    durability=Durability.FSYNC,  # with the usual settings of a server; the real ones are read when a store is opened
     gaps={
         Feature.OFFSETS: "domains run in order of arrival",
         Feature.HALT: "a domain goes on when its head fails for good",
@@ -53,31 +54,23 @@ PROMISES = Capabilities(
 )
 
 
-class PostgresDriver(PostgresScan):
-    """For any number of processes and machines."""
+class PostgresDriver:
+    """One space of a database: durable, for any number of processes and machines."""
 
     def __init__(
         self,
-        connections: Connections,
-        statements: Statements,
+        database: Database,
         listener: Listener | None,
         *,
         durability: Durability,
         caller_clock: bool = False,
-        space: str = "main",
     ) -> None:
-        super().__init__(
-            connections,
-            statements,
-            None if listener is None else listener.channel,
-            caller_clock=caller_clock,
-            space=bounds.check_name("space", space),
-        )
+        self._database = database
         self._listener = listener
-        self._durability = durability
-        self._blocked = threading.local()  # .times in a row that this thread was told of work and then got none
-        self.capabilities = replace(PROMISES, durability=durability)
-        self.validation = Validation(self.capabilities, caller_clock=caller_clock, read_clock=self._read_clock)
+        self._waiter = Waiter(database, listener)
+        self._caller_clock = caller_clock
+        self.capabilities = replace(CAPABILITIES, durability=durability)
+        self._validation = Validation(self.capabilities, caller_clock=caller_clock, read_clock=database.now)
 
     def __enter__(self) -> Self:
         return self
@@ -85,40 +78,57 @@ class PostgresDriver(PostgresScan):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    # Driver -----------------------------------------------------------------------------------------------------
+
     def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
         """See ``Driver.enqueue``."""
-        self.validation.check_enqueue(jobs)
-        given = self.validation.caller_now(now)
-        self._connections.check_open()
+        self._validation.check_enqueue(jobs)
+        caller_now = self._validation.caller_now(now)
+        self._database.pool.check_open()
         if not jobs:
             return []
-        answers = self._connections.call(
-            lambda connection: enqueue_on(self, connection, jobs, given, alone=True), again=True
+        enqueued = self._database.run(
+            lambda connection: enqueue.enqueue_on(self._database, connection, jobs, caller_now, owns_transaction=True),
+            is_repeatable=True,
         )
-        if self._listener is not None:
-            self._listener.tell(self.space_name)
-        return answers
+        self._notify_own_threads()
+        return enqueued
+
+    def enqueue_on(self, connection: Connection, jobs: Sequence[JobRecord], *, now: int | None) -> list[Enqueued]:
+        """Enqueue inside the transaction of a connection that the caller commits, or rolls back."""
+        self._validation.check_enqueue(jobs)
+        caller_now = self._validation.caller_now(now)
+        if not jobs:
+            return []
+        return enqueue.enqueue_on(self._database, connection, jobs, caller_now, owns_transaction=False)
 
     def enqueue_leased(
         self, jobs: Sequence[JobRecord], *, lease_for: int, worker: str = "", now: int | None = None
     ) -> tuple[list[Enqueued], list[Reservation]]:
-        """See ``LeasedEnqueue.enqueue_leased``. Leases large batches of jobs that are alike.
+        """See ``LeasedEnqueue.enqueue_leased``. Leases large ``JobBatch`` values only.
 
-        If its answer is lost and it is repeated, all of them exist: the leases it may have given expire.
+        When the reply is lost, the repeated call finds that all jobs exist; leases that were granted expire.
         """
-        self.validation.check_enqueue(jobs)
-        self.validation.check_lease(lease_for, worker)
-        given = self.validation.caller_now(now)
-        self._connections.check_open()
+        self._validation.check_enqueue(jobs)
+        self._validation.check_lease(lease_for, worker)
+        caller_now = self._validation.caller_now(now)
+        self._database.pool.check_open()
         if not jobs:
             return [], []
-        answers, found = self._connections.call(
-            lambda connection: enqueue_leased_on(self, connection, jobs, given, lease_for=lease_for, worker=worker),
-            again=True,
+        enqueued, reservations = self._database.run(
+            lambda connection: enqueue.enqueue_leased_on(
+                self._database, connection, jobs, caller_now, lease_for=lease_for, worker=worker
+            ),
+            is_repeatable=True,
         )
-        if self._listener is not None and not found:
-            self._listener.tell(self.space_name)
-        return answers, found
+        if not reservations:
+            self._notify_own_threads()
+        return enqueued, reservations
+
+    def _notify_own_threads(self) -> None:
+        """Wake the waiting threads of this process without a round trip."""
+        if self._listener is not None:
+            self._listener.notify(self._database.space)
 
     def reserve(
         self,
@@ -130,22 +140,15 @@ class PostgresDriver(PostgresScan):
         types: Collection[str] | None = None,
         now: int | None = None,
     ) -> list[Reservation]:
-        """See ``Driver.reserve``. Not repeated when its answer is lost: the leases it may have given expire."""
-        asked = self.validation.check_reserve(queues, limit, lease_for, worker, types)
-        wanted = None if types is None else names(sorted(set(types)))
-        arguments = (
-            names(asked),
-            wanted,
-            limit,
-            lease_for,
-            worker,
-            token_bytes(limit),
-            self.validation.caller_now(now),
+        """See ``Driver.reserve``."""
+        names = self._validation.check_reserve(queues, limit, lease_for, worker, types)
+        caller_now = self._validation.caller_now(now)
+        reservations = reserve.reserve(
+            self._database, names, caller_now, limit=limit, lease_for=lease_for, worker=worker, types=types
         )
-        found = [reservation(row) for row in self._function("reserve_1", self.space_name, *arguments, again=False)]
-        if found:
-            self._blocked.times = 0
-        return found
+        if reservations:
+            self._waiter.note_reservation()
+        return reservations
 
     def extend(
         self,
@@ -156,37 +159,18 @@ class PostgresDriver(PostgresScan):
         now: int | None = None,
     ) -> list[Lease | LeaseError]:
         """See ``Driver.extend``."""
-        self.validation.check_extend(leases, lease_for)
-        given = self.validation.caller_now(now)
-        left = [(notes or {}).get(lease.job_id) or _NOTHING for lease in leases]
-        found = self._function(
-            "extend_1",
-            self.space_name,
-            given,
-            lease_for,
-            names([batch.storable(lease.job_id) for lease in leases]),
-            names([batch.storable(lease.token) for lease in leases]),
-            bigints([note.started_at for note in left]),
-            blobs([note.progress for note in left]),
-            blobs([note.checkpoint for note in left]),
-        )
-        return [_extended(lease, row) for lease, row in zip(leases, found, strict=True)]
+        self._validation.check_extend(leases, lease_for)
+        caller_now = self._validation.caller_now(now)
+        return settle.extend(self._database, leases, caller_now, lease_for=lease_for, notes=notes or {})
 
     def settle(self, settlements: Sequence[Settlement], *, now: int | None = None) -> list[LeaseError | None]:
-        """See ``Driver.settle``. A batch of plain acks has a function of its own: it needs no decisions."""
-        self.validation.check_settle(settlements)
-        given = self.validation.caller_now(now)
-        answers: list[LeaseError | None] = [None] * len(settlements)
+        """See ``Driver.settle``."""
+        self._validation.check_settle(settlements)
+        caller_now = self._validation.caller_now(now)
         if not settlements:
-            self._connections.check_open()
-            return answers
-        if batch.are_plain_acks(settlements):
-            refused = self._function("ack_2", self.space_name, given, *batch.acks(settlements))
-        else:
-            refused = self._function("settle_1", self.space_name, given, *batch.endings(settlements))
-        for row in refused:
-            answers[row[0] - 1] = _refusal(settlements[row[0] - 1].lease.job_id, row)
-        return answers
+            self._database.pool.check_open()
+            return []
+        return settle.settle(self._database, settlements, caller_now)
 
     def reap(
         self,
@@ -197,133 +181,177 @@ class PostgresDriver(PostgresScan):
         now: int | None = None,
     ) -> int:
         """See ``Driver.reap``."""
-        asked = self.validation.check_reap(queues, worker, limit)
-        arguments = (None if asked is None else names(asked), worker, limit, self.validation.caller_now(now))
-        [(ended,)] = self._function("reap_1", self.space_name, *arguments)
-        return int(ended)
+        names = self._validation.check_reap(queues, worker, limit)
+        return reserve.reap(self._database, names, self._validation.caller_now(now), worker=worker, limit=limit)
 
     def wait(self, queues: Sequence[str], *, timeout: float) -> None:
-        """See ``Driver.wait``: looks now and then, more rarely as time passes; a listener's hint is quicker.
-
-        Returns when a job is due, when a scheduled one comes due, and when a lease may have expired. A job that is due
-        and yet not given out (its queue is paused or full, or this worker does not know its type) is told of at once
-        only the first time.
-        """
-        asked = {"space": self.space_name, "queues": self.validation.check_wait(queues, timeout), "now": None}
-        self._connections.check_open()
-        deadline, pause = monotonic() + timeout, LOOK_FIRST
-        if self._listener is not None and timeout > 0:
-            self._listener.start()
-        while (left := deadline - monotonic()) > 0:
-            heard = 0 if self._listener is None else self._listener.count(self.space_name)
-            [(coming,)] = self._query("next_due", asked)
-            if coming is not None and coming <= 0:
-                times = getattr(self._blocked, "times", 0)
-                self._blocked.times = times + 1
-                if times:
-                    self._sleep(heard, min(left, LOOK_FIRST * 2 ** min(times, 10), LOOK_AT_LEAST_EVERY))
-                return
-            due = left if coming is None else coming / SECOND
-            self._sleep(heard, min(left, due, pause))
-            if self._listener is not None and self._listener.count(self.space_name) != heard:
-                return  # a reserve that finds nothing costs no more than another look
-            rarest = LOOK_RARELY if self._listener is not None and self._listener.is_alive else LOOK_AT_LEAST_EVERY
-            pause = min(2 * pause, rarest)
-
-    def _sleep(self, heard: int, seconds: float) -> None:
-        """Until something is heard, for a while at the most; not through a close."""
-        if self._listener is None:
-            self._connections.pause(seconds)
-        else:
-            self._listener.wait(self.space_name, heard, seconds)
-        self._connections.check_open()
+        """See ``Driver.wait``."""
+        self._waiter.wait(self._validation.check_wait(queues, timeout), timeout)
 
     def space(self, name: str) -> PostgresDriver:
         """See ``Driver.space``."""
         return PostgresDriver(
-            self._connections,
-            self._statements,
+            self._database.with_space(bounds.check_name("space", name)),
             self._listener,
-            durability=self._durability,
-            caller_clock=self.caller_clock,
-            space=bounds.check_name("space", name),
+            durability=self.capabilities.durability,
+            caller_clock=self._caller_clock,
         )
 
     def joined(self, connection: object) -> JoinedPostgres:
-        """See ``Driver.joined``: the connection is a ``psycopg.Connection`` to the same database."""
-        return JoinedPostgres(self, connection)
+        """See ``Driver.joined``. The connection is a ``psycopg.Connection`` to the same database."""
+        return JoinedPostgres(self.enqueue_on, self.capabilities, connection)
 
     def close(self) -> None:
         """See ``Driver.close``."""
-        self._connections.close()
+        self._database.pool.close()
         if self._listener is not None:
             self._listener.stop()
 
+    # Admin ------------------------------------------------------------------------------------------------------
 
-_NOTHING = Note()
+    def get(self, job_id: str) -> JobRecord | None:
+        """See ``Admin.get``."""
+        return admin.get(self._database, bounds.check_name("id", job_id))
 
+    def inspect(self, job_id: str) -> Inspection | None:
+        """See ``Admin.inspect``."""
+        return admin.inspect(self._database, bounds.check_name("id", job_id))
 
-def _extended(lease: Lease, row: Row) -> Lease | LeaseError:
-    _, code, state, expires_at, cancel_requested, now = row
-    if code != "ok":
-        return _refusal(lease.job_id, (0, code, state, expires_at, now, None, None))
-    return Lease(
-        job_id=lease.job_id,
-        token=lease.token,
-        fence=lease.fence,
-        expires_at=expires_at,
-        cancel_requested=cancel_requested,
-    )
+    def find(self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None) -> Page[JobRecord]:
+        """See ``Admin.find``."""
+        self._validation.check_find(limit, after)
+        return admin.find(self._database, where or JobFilter(), limit=limit, after=after)
 
+    def job_columns(
+        self, where: JobFilter, names: Sequence[str], *, limit: int, after: str | None = None
+    ) -> tuple[Sequence[Sequence[object]], str | None]:
+        """See ``JobScan.job_columns``."""
+        self._validation.check_find(limit, after)
+        return admin.job_columns(self._database, where, names, limit=limit, after=after)
 
-def _refusal(job_id: str, row: Row) -> LeaseError:
-    _, code, state, expires_at, now, kind, key = row
-    match code:
-        case "mismatch":
-            return LeaseMismatch(job_id)
-        case "expired":
-            return LeaseExpired(job_id, expires_at=expires_at, now=now)
-        case "write refused":
-            return WriteRefused(job_id, kind=kind, key=key)
-        case _:
-            return JobNotInflight(job_id, state)
+    def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
+        """See ``Admin.any_open``."""
+        queue_names, type_names = self._validation.check_any_open(queues, types)
+        return admin.any_open(self._database, queue_names, type_names)
+
+    def counts(self, queues: Sequence[str] | None = None, *, now: int | None = None) -> list[QueueCounts]:
+        """See ``Admin.counts``."""
+        self._validation.check_counts(queues)
+        return admin.counts(self._database, queues, self._validation.caller_now(now))
+
+    def requeue(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
+        """See ``Admin.requeue``."""
+        self._validation.check_ids(job_ids)
+        return admin.requeue(self._database, job_ids, self._validation.caller_now(now))
+
+    def cancel(self, job_ids: Sequence[str], *, now: int | None = None) -> list[State | None]:
+        """See ``Admin.cancel``."""
+        self._validation.check_ids(job_ids)
+        return admin.cancel(self._database, job_ids, self._validation.caller_now(now))
+
+    def purge(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
+        """See ``Admin.purge``."""
+        self._validation.check_ids(job_ids)
+        return admin.purge(self._database, job_ids, self._validation.caller_now(now))
+
+    def configure(self, queue: str, settings: QueueSettings, *, type: str | None = None) -> None:
+        """See ``Admin.configure``."""
+        self._validation.check_settings(queue, settings, type)
+        admin.configure(self._database, queue, type, settings)
+
+    def settings(self, queue: str, *, type: str | None = None) -> QueueSettings:
+        """See ``Admin.settings``."""
+        self._validation.check_settings(queue, None, type)
+        return admin.settings(self._database, queue, type)
+
+    def trim(
+        self,
+        *,
+        ended_for: int = 7 * DAY,
+        ledger_for: int = 30 * DAY,
+        limit: int = bounds.MAX_BATCH_ITEMS,
+        now: int | None = None,
+    ) -> Trimmed:
+        """See ``Admin.trim``."""
+        self._validation.check_trim(ended_for, ledger_for, limit)
+        ended_for, ledger_for = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
+        caller_now = self._validation.caller_now(now)
+        return admin.trim(self._database, caller_now, ended_for=ended_for, ledger_for=ledger_for, limit=limit)
+
+    def table_health(self) -> TableHealth:
+        """Return the state of the hot tables, for ``holdfast doctor``."""
+        return admin.table_health(self._database)
+
+    # Ledger -----------------------------------------------------------------------------------------------------
+
+    def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
+        """See ``Admin.ledger``."""
+        self._validation.check_page(limit)
+        return ledger.page(self._database, after, limit)
+
+    def ledger_end(self) -> str:
+        """See ``Admin.ledger_end``."""
+        return ledger.end(self._database)
+
+    def ledger_tuples(self, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:
+        """See ``LedgerScan.ledger_tuples``."""
+        self._validation.check_page(limit)
+        return ledger.tuples(self._database, after, limit)
+
+    def ledger_marks(self, after: str | None, *, every: int, most: int) -> list[tuple[str, int]]:
+        """See ``LedgerScan.ledger_marks``."""
+        self._validation.check_page(every)
+        return ledger.marks(self._database, after, every=every, most=most)
+
+    # Registry ---------------------------------------------------------------------------------------------------
+
+    def read(self, kind: str, keys: Sequence[str], *, now: int | None = None) -> list[Entry | None]:
+        """See ``Registry.read``."""
+        self._validation.check_read(kind, keys)
+        return registry.read(self._database, kind, keys, self._validation.caller_now(now))
+
+    def write(self, changes: Sequence[Change], *, now: int | None = None) -> list[Entry | None]:
+        """See ``Registry.write``."""
+        self._validation.check_write(changes)
+        return registry.write(self._database, changes, self._validation.caller_now(now))
+
+    def scan(
+        self, kind: str, *, prefix: str = "", after: str = "", limit: int = 100, now: int | None = None
+    ) -> list[Entry]:
+        """See ``Registry.scan``."""
+        self._validation.check_scan(kind, prefix, after, limit)
+        caller_now = self._validation.caller_now(now)
+        return registry.scan(self._database, kind, caller_now, prefix=prefix, after=after, limit=limit)
 
 
 def open_url(url: SplitResult, *, space: str, caller_clock: bool, clock: Clock | None) -> PostgresDriver:  # noqa: ARG001 - the server's clock judges
-    """``postgresql://user@host/database``, with libpq's options and ours; makes or upgrades the tables."""
-    options = read(url)
+    """Open ``postgresql://user@host/database`` with the options of ``url``; installs or upgrades the tables."""
+    options = read_url(url)
     bounds.check_name("space", space)
-    connections = Connections(options.conninfo, size=options.connections, patience=options.patience)
+    pool = ConnectionPool(options.conninfo, size=options.connections, patience=options.patience)
     try:
-        with connections.open() as connection:
-            durability = _durability(connection)
-            migrations.migrate(connection, options.schema)
+        with pool.open() as connection:
+            durability = _check_server(connection)
+            install(connection, options.schema)
     except psycopg.Error as error:
-        raise translated(error) from error
-    listener = None if options.listen == OFF else Listener(connections, options.listen, options.schema)
-    return PostgresDriver(
-        connections,
-        Statements(options.schema),
-        listener,
-        durability=durability,
-        caller_clock=caller_clock,
-        space=space,
-    )
+        raise translate_error(error) from error
+    listener = None if options.listen == LISTEN_OFF else Listener(pool, options.listen, options.schema)
+    channel = None if listener is None else listener.channel
+    database = Database(pool, Statements(options.schema), space=space, channel=channel)
+    return PostgresDriver(database, listener, durability=durability, caller_clock=caller_clock)
 
 
-def _durability(connection: Connection) -> Durability:
-    """What this server's settings promise; refuses servers on which the functions would not mean what they say."""
-    if connection.info.server_version < OLDEST_SERVER:
+def _check_server(connection: Connection) -> Durability:
+    """Return the durability that the server is set to. Raises ``StoreUnavailable`` if the functions cannot run."""
+    if connection.info.server_version < OLDEST_SERVER_VERSION:
         raise StoreUnavailable(f"wanted PostgreSQL 14 or newer, got {connection.info.server_version // 10_000}")
-    row = connection.execute(
+    [(fsync, synchronous_commit, isolation)] = connection.execute(
         "SELECT current_setting('fsync'), current_setting('synchronous_commit'), "
         "current_setting('default_transaction_isolation')"
-    ).fetchone()
-    assert row is not None
-    fsync, synchronous, isolation = row
+    ).fetchall()
     if isolation != "read committed":
         raise StoreUnavailable(
             f"wanted default_transaction_isolation = read committed for this database and role, got {isolation}: every "
             "statement of a verb must see what was committed before it"
         )
-    return Durability.FSYNC if fsync == "on" and synchronous != "off" else Durability.PROCESS
+    return Durability.FSYNC if fsync == "on" and synchronous_commit != "off" else Durability.PROCESS

@@ -1,51 +1,75 @@
-"""Enqueue: a batch as columns, and the answers in its order."""
+"""Enqueue: the batch as one array per column, and the answers in its order. Large batches go through ``copy``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
+from typing import Any
 
-from holdfast.drivers.postgres import batch
+from holdfast.drivers.packing import digest_of, pack_meta
+from holdfast.drivers.postgres.arrays import (
+    Array,
+    pack_bigints,
+    pack_blobs,
+    pack_integers,
+    pack_optional_texts,
+    pack_texts,
+)
+from holdfast.drivers.postgres.columns import STORED_COLUMNS, sql_type
 from holdfast.drivers.postgres.connections import Connection
-from holdfast.drivers.postgres.copying import copy_leased_on, copy_on
-from holdfast.drivers.postgres.store import PostgresStore
+from holdfast.drivers.postgres.copy import DEFAULT_DEDUPE_WINDOW, copy_jobs, copy_leased_jobs
+from holdfast.drivers.postgres.database import Database
+from holdfast.model.columns import Column, Kind
 from holdfast.model.job import JobRecord
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Enqueued, Reservation, newly_enqueued
 
 
 def enqueue_on(
-    store: PostgresStore, connection: Connection, jobs: Sequence[JobRecord], given: int | None, *, alone: bool
+    database: Database,
+    connection: Connection,
+    jobs: Sequence[JobRecord],
+    caller_now: int | None,
+    *,
+    owns_transaction: bool,
 ) -> list[Enqueued]:
-    """Inside whatever transaction the connection is in; without one (``alone``), all or nothing in its own."""
-    copied = copy_on(store, connection, jobs, given, alone=alone)
-    if copied is not None:
-        return copied
-    runs = list(_runs(jobs))
+    """Store the jobs inside the transaction of the connection; all or none.
+
+    ``owns_transaction`` is False in a transaction of the caller.
+    """
+    enqueued = copy_jobs(database, connection, jobs, caller_now, owns_transaction=owns_transaction)
+    if enqueued is not None:
+        return enqueued
+    runs = list(_split_repeated_ids(jobs))
     if len(runs) == 1:
-        return _enqueue(store, connection, runs[0], given, alone=alone)
+        return _enqueue(database, connection, runs[0], caller_now, owns_transaction=owns_transaction)
     with connection.transaction():
-        return [answer for run in runs for answer in _enqueue(store, connection, run, given, alone=alone)]
+        return [
+            answer
+            for run in runs
+            for answer in _enqueue(database, connection, run, caller_now, owns_transaction=owns_transaction)
+        ]
 
 
 def enqueue_leased_on(
-    store: PostgresStore,
+    database: Database,
     connection: Connection,
     jobs: Sequence[JobRecord],
-    given: int | None,
+    caller_now: int | None,
     *,
     lease_for: int,
     worker: str,
 ) -> tuple[list[Enqueued], list[Reservation]]:
-    """The same with a lease for each, or for none."""
+    """Store the jobs, and lease all of them or none."""
     if isinstance(jobs, JobBatch):
-        found = copy_leased_on(store, connection, jobs, given, lease_for=lease_for, worker=worker)
-        if found is not None:
-            return newly_enqueued(jobs.ids), found
-    return enqueue_on(store, connection, jobs, given, alone=True), []
+        reservations = copy_leased_jobs(database, connection, jobs, caller_now, lease_for=lease_for, worker=worker)
+        if reservations is not None:
+            return newly_enqueued(jobs.ids), reservations
+    return enqueue_on(database, connection, jobs, caller_now, owns_transaction=True), []
 
 
-def _runs(jobs: Sequence[JobRecord]) -> Iterator[list[JobRecord]]:
-    """The batch in parts that name every id once, nearly always one: what comes later sees what came before."""
+def _split_repeated_ids(jobs: Sequence[JobRecord]) -> Iterator[list[JobRecord]]:
+    """Split the batch into runs that name every id once (nearly always one run); a later run sees the earlier ones."""
     run: dict[str, JobRecord] = {}
     for job in jobs:
         if job.id in run:
@@ -57,9 +81,43 @@ def _runs(jobs: Sequence[JobRecord]) -> Iterator[list[JobRecord]]:
 
 
 def _enqueue(
-    store: PostgresStore, connection: Connection, jobs: list[JobRecord], given: int | None, *, alone: bool
+    database: Database,
+    connection: Connection,
+    jobs: list[JobRecord],
+    caller_now: int | None,
+    *,
+    owns_transaction: bool,
 ) -> list[Enqueued]:
-    arguments = (store.space_name, given, store.channel, alone, batch.WINDOW, *batch.jobs(jobs))
-    rows = store.function_on(connection, "enqueue_1", *arguments)
-    existed = {item: Enqueued(id=job_id, existed=True, conflict=conflict) for item, job_id, conflict in rows}
-    return [existed.get(item) or Enqueued(id=job.id, existed=False) for item, job in enumerate(jobs, 1)]
+    arguments = (caller_now, database.channel, owns_transaction, DEFAULT_DEDUPE_WINDOW, *pack_jobs(jobs))
+    rows = database.call_on(connection, "enqueue", *arguments)
+    existing = {item: Enqueued(id=job_id, existed=True, conflict=conflict) for item, job_id, conflict in rows}
+    return [existing.get(item) or Enqueued(id=job.id, existed=False) for item, job in enumerate(jobs, 1)]
+
+
+def pack_jobs(jobs: Sequence[JobRecord]) -> list[Array | None]:
+    """Return the arrays of ``enqueue``: the payload digests of jobs with a key, then the columns of the jobs."""
+    digests = [None if job.idempotency_key is None else digest_of(job.payload) for job in jobs]
+    arrays: list[Array | None] = [pack_blobs(digests)]
+    for value_of, pack in _COLUMN_PACKERS:
+        values = list(map(value_of, jobs))
+        arrays.append(None if values.count(None) == len(values) else pack(values))
+    return arrays
+
+
+def _array_packer(column: Column) -> Callable[[Sequence[Any]], Array | None]:
+    match sql_type(column):
+        case "text":
+            return pack_optional_texts if column.nullable else pack_texts
+        case "bytea":
+            return pack_blobs
+        case "bigint":
+            return pack_bigints
+        case _:
+            return pack_integers
+
+
+def _value_of(column: Column) -> Callable[[JobRecord], Any]:
+    return (lambda job: pack_meta(job.meta)) if column.kind is Kind.JSON else attrgetter(column.name)
+
+
+_COLUMN_PACKERS = [(_value_of(column), _array_packer(column)) for column in STORED_COLUMNS]

@@ -1,50 +1,54 @@
-"""Enqueue in the caller's own PostgreSQL transaction: the job exists if, and only if, the caller's rows do."""
+"""Enqueue in the caller's own PostgreSQL transaction: the job exists if, and only if, the caller commits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import psycopg
 from psycopg.pq import TransactionStatus
 
+from holdfast.drivers.contract import Capabilities
 from holdfast.drivers.enqueue_only import EnqueueOnly
-from holdfast.drivers.postgres.enqueue import enqueue_on
-from holdfast.drivers.postgres.failures import translated
-from holdfast.drivers.postgres.store import PostgresStore
+from holdfast.drivers.postgres.connections import Connection
+from holdfast.drivers.postgres.errors import translate_error
 from holdfast.errors import InvalidInput
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued
 
 
-class JoinedPostgres(EnqueueOnly):
-    """Uses the caller's connection to the same database, and never commits.
+class EnqueueOn(Protocol):
+    """``PostgresDriver.enqueue_on``: enqueue inside the transaction of a connection."""
 
-    psycopg begins a transaction by itself, unless the connection is in autocommit mode: then the caller must have begun
-    one, or the job would be committed at once.
+    def __call__(self, connection: Connection, jobs: Sequence[JobRecord], *, now: int | None) -> list[Enqueued]:
+        """See ``PostgresDriver.enqueue_on``."""
+
+
+class JoinedPostgres(EnqueueOnly):
+    """Enqueues on the caller's connection to the same database; never commits.
+
+    psycopg begins a transaction itself, except in autocommit mode. There the caller must have begun one, or the job
+    would be committed at once.
     """
 
-    def __init__(self, store: PostgresStore, connection: object) -> None:
-        super().__init__(store.capabilities)
+    def __init__(self, enqueue_on: EnqueueOn, capabilities: Capabilities, connection: object) -> None:
+        super().__init__(capabilities)
         if not isinstance(connection, psycopg.Connection):
             raise InvalidInput(
                 "connection", wanted="an open psycopg.Connection to the same database", got=type(connection).__name__
             )
-        self._store = store
+        self._enqueue_on = enqueue_on
         self._connection = connection
 
     def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
         """See ``Driver.enqueue``; durable when the caller commits."""
-        self._store.validation.check_enqueue(jobs)
-        given = self._store.validation.caller_now(now)
         if self._connection.autocommit and self._connection.info.transaction_status == TransactionStatus.IDLE:
             raise InvalidInput(
                 "connection",
                 wanted="one inside a transaction (`with connection.transaction():`)",
                 got="one in autocommit mode outside of any",
             )
-        if not jobs:
-            return []
         try:
-            return enqueue_on(self._store, self._connection, jobs, given, alone=False)
+            return self._enqueue_on(self._connection, jobs, now=now)
         except psycopg.Error as error:
-            raise translated(error) from error
+            raise translate_error(error) from error

@@ -1,7 +1,8 @@
-"""A hint that jobs have come: LISTEN on a direct connection, in a thread of its own.
+"""Notifications of new jobs: LISTEN on a direct connection, in a thread.
 
-Never the truth: whoever waits looks for itself, too. A connection that is dead, or that leads to a pooling proxy on
-which LISTEN is heard by nobody, is found out by asking for an echo, and replaced or given up.
+A notification is only a hint; every waiting worker also polls. Some connections deliver no notifications: a connection
+that is dead, or one to a pooling proxy, which runs LISTEN in a session that it does not read. The listener detects this
+by sending a notification to itself (an echo), and reconnects if the echo does not arrive.
 """
 
 from __future__ import annotations
@@ -16,88 +17,92 @@ from contextlib import suppress
 import psycopg
 
 from holdfast.clock import monotonic
-from holdfast.drivers.postgres.connections import Connection, Connections
+from holdfast.drivers.postgres.connections import Connection, ConnectionPool
 
-ECHO_EVERY = 10.0  # seconds of silence after which an echo is asked for
-ECHO_WITHIN = 2.0
-AGAIN_AFTER = 5.0  # seconds before a connection that failed is tried again
+ECHO_INTERVAL_SECONDS = 10.0
+ECHO_TIMEOUT_SECONDS = 2.0
+RECONNECT_DELAY_SECONDS = 5.0
+POLL_INTERVAL_SECONDS = 0.2  # between two checks of the stop flag
+ECHO = "echo "
 
 
 def channel_of(schema: str) -> str:
-    """One channel per schema; the payload names the space."""
+    """Return the channel of a schema; the payload of a notification is the name of the space."""
     return f"holdfast_{hashlib.blake2b(schema.encode(), digest_size=8).hexdigest()}"
 
 
 class Listener:
-    """Started by the first that waits; stopped with the store."""
+    """Counts the notifications of each space. The first wait starts its thread; closing the store stops it."""
 
-    def __init__(self, connections: Connections, conninfo: str | None, schema: str) -> None:
-        self._connections = connections
+    def __init__(self, pool: ConnectionPool, conninfo: str | None, schema: str) -> None:
+        self._pool = pool
         self._conninfo = conninfo
-        self._schema = schema
         self.channel = channel_of(schema)
-        self._heard = threading.Condition()
+        self._reset()
+
+    def _reset(self) -> None:
+        self._notified = threading.Condition()
         self._counts: Counter[str] = Counter()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
         self._pid = os.getpid()
-        self.is_alive = False  # whether an echo has come back lately
+        self.is_alive = False  # whether the last echo arrived
 
     def start(self) -> None:
-        """Once in a process; later calls do nothing."""
-        if os.getpid() != self._pid:  # a forked child has the values, and neither the thread nor free locks
-            self.__init__(self._connections, self._conninfo, self._schema)  # type: ignore[misc]
+        """Start the thread, once per process."""
+        if os.getpid() != self._pid:  # a forked child has neither the thread nor usable locks
+            self._reset()
         with self._starting:
             if self._thread is None and not self._stop.is_set():
                 self._thread = threading.Thread(target=self._run, name="holdfast-listen", daemon=True)
                 self._thread.start()
 
     def count(self, space: str) -> int:
-        """How often something was heard of a space so far."""
+        """Return how many notifications of a space were received so far."""
         return self._counts[space]
 
     def wait(self, space: str, seen: int, timeout: float) -> None:
-        """Return when something was heard of a space since its count was ``seen``, or after ``timeout`` seconds."""
-        with self._heard:
-            self._heard.wait_for(lambda: self._stop.is_set() or self._counts[space] != seen, timeout)
+        """Block until the count of a space differs from ``seen``, at most ``timeout`` seconds."""
+        with self._notified:
+            self._notified.wait_for(lambda: self._stop.is_set() or self._counts[space] != seen, timeout)
 
-    def tell(self, space: str) -> None:
-        """Also called by this process's own enqueues: no need for a round trip to hear of them."""
-        with self._heard:
+    def notify(self, space: str) -> None:
+        """Wake the waiting threads of this process, for a notification or for an enqueue of this process."""
+        with self._notified:
             self._counts[space] += 1
-            self._heard.notify_all()
+            self._notified.notify_all()
 
     def stop(self) -> None:
-        """Wake up whoever waits, and let the thread end."""
+        """Wake all waiting threads and end the listener's thread."""
         self._stop.set()
-        with self._heard:
-            self._heard.notify_all()
+        with self._notified:
+            self._notified.notify_all()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
-            thread.join(ECHO_WITHIN)
+            thread.join(ECHO_TIMEOUT_SECONDS)
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            with suppress(psycopg.Error, OSError), self._connections.open(self._conninfo) as connection:
+            with suppress(psycopg.Error, OSError), self._pool.open(self._conninfo) as connection:
                 self._listen(connection)
             self.is_alive = False
-            self._stop.wait(AGAIN_AFTER)
+            self._stop.wait(RECONNECT_DELAY_SECONDS)
 
     def _listen(self, connection: Connection) -> None:
-        """Until it is stopped, or no echo comes."""
+        """Count notifications until the listener is stopped or an echo does not arrive."""
         connection.execute(f"LISTEN {self.channel}".encode())
-        asked: str | None = None
-        deadline = 0.0
+        expected_echo: str | None = None
+        deadline = 0.0  # for the echo that is expected, or for sending the next one
         while not self._stop.is_set():
-            if asked is None and monotonic() >= deadline:
-                asked, deadline = secrets.token_hex(8), monotonic() + ECHO_WITHIN
-                connection.execute("SELECT pg_notify(%s, %s)", [self.channel, f"echo {asked}"])
-            for notify in connection.notifies(timeout=0.2, stop_after=1):
-                if asked is not None and notify.payload == f"echo {asked}":
-                    asked, self.is_alive = None, True
-                    deadline = monotonic() + ECHO_EVERY
-                elif not notify.payload.startswith("echo "):
-                    self.tell(notify.payload)
-            if asked is not None and monotonic() > deadline:
+            if expected_echo is None and monotonic() >= deadline:
+                expected_echo, deadline = ECHO + secrets.token_hex(8), monotonic() + ECHO_TIMEOUT_SECONDS
+                connection.execute("SELECT pg_notify(%s, %s)", [self.channel, expected_echo])
+            for notification in connection.notifies(timeout=POLL_INTERVAL_SECONDS, stop_after=1):
+                if notification.payload == expected_echo:
+                    expected_echo, self.is_alive = None, True
+                    deadline = monotonic() + ECHO_INTERVAL_SECONDS
+                elif not notification.payload.startswith(ECHO):
+                    self.notify(notification.payload)
+            if expected_echo is not None and monotonic() > deadline:
                 return

@@ -1,182 +1,46 @@
-"""Between rows and values."""
+"""Conversions between rows of this driver and values, built from the columns of a job."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
-
-import msgspec
-
-from holdfast.model.fast_construction import mutable_twin
+from holdfast.drivers.packing import Row, job_reader, ledger_row_reader, unpack_meta
+from holdfast.drivers.postgres.columns import STORED_COLUMNS
+from holdfast.drivers.statements import ENDED_ONLY
+from holdfast.model.columns import names_of
+from holdfast.model.fast_construction import compile_reader
 from holdfast.model.job import JobRecord, State
-from holdfast.model.lease import Lease, Reservation
-from holdfast.model.ledger import Ending, LedgerRow
-from holdfast.model.queue_settings import OnExhausted, QueueSettings
+from holdfast.model.lease import Reservation, make_reservation
 
-Row = tuple[Any, ...]
+INSPECTION_COLUMNS = 11  # of admin/inspect.sql, in front of the job
+NO_VALUE = "?"  # no id or token is this
+POSITION_COLUMNS = 6  # of read_ledger, behind the ledger row: its position and the facts that judge the cursor
 
-_encode = msgspec.json.Encoder().encode
-_decode_meta = msgspec.json.Decoder(dict[str, Any]).decode
+read_job = job_reader()
+read_inspected_job = job_reader(before=INSPECTION_COLUMNS)
+read_ledger_row = ledger_row_reader(after=POSITION_COLUMNS)
 
-
-def pack_meta(meta: Mapping[str, object]) -> bytes | None:
-    """Most jobs have none; NULL costs nothing."""
-    return _encode(meta) if meta else None
-
-
-def unpack_meta(meta: bytes | None) -> dict[str, Any]:
-    """What ``pack_meta`` packed."""
-    return {} if meta is None else _decode_meta(meta)
-
-
-JobDraft = mutable_twin(JobRecord)
-LeaseDraft = mutable_twin(Lease)
-ReservationDraft = mutable_twin(Reservation)
-
-
-def reservation(row: Row) -> Reservation:
-    """A leased job, from a row of ``reserve_1``."""
-    job = JobDraft()
-    lease = LeaseDraft()
-    made = ReservationDraft()
-    (
-        job.id,
-        job.queue,
-        job.type,
-        job.priority,
-        job.payload,
-        job.run_at,
-        job.timeout,
-        job.created_at,
-        job.attempts,
-        job.max_attempts,
-        job.crashes,
-        job.max_crashes,
-        job.idempotency_key,
-        job.domain,
-        job.offset,
-        job.name,
-        meta,
-        job.webhook,
-        job.signature,
-        job.requested_run_at,
-        job.last_error,
-        job.failed_at,
-        lease.token,
-        lease.fence,
-        lease.expires_at,
-        made.checkpoint,
-    ) = row
-    job.meta = {} if meta is None else _decode_meta(meta)
-    job.state = State.INFLIGHT
-    job.dead_reason = job.dead_at = job.result = None
-    job.__class__ = JobRecord
-    lease.job_id = job.id
-    lease.cancel_requested = False
-    lease.__class__ = Lease
-    made.job, made.lease = job, lease
-    made.__class__ = Reservation
-    return cast("Reservation", made)
-
-
-RECORD = (  # the columns of get.sql, inspect.sql and find.sql that a job is made of
-    "id",
-    "type",
-    "queue",
-    "payload",
-    "priority",
-    "run_at",
-    "timeout",
-    "created_at",
-    "attempts",
-    "max_attempts",
-    "crashes",
-    "max_crashes",
-    "idempotency_key",
-    "domain",
-    "offset",
-    "name",
-    "meta",
-    "webhook",
-    "signature",
-    "requested_run_at",
-    "state",
-    "last_error",
-    "failed_at",
-    "dead_reason",
-    "dead_at",
-    "result",
+_read_leased_job = compile_reader(
+    JobRecord,
+    ("_", "_", "_", "_", *names_of(STORED_COLUMNS)),
+    constants={"state": State.INFLIGHT, **dict.fromkeys(ENDED_ONLY)},
+    converters={"meta": unpack_meta},
 )
 
 
-def record(row: Row) -> JobRecord:
-    """The job in a row that begins with these columns, in any state."""
-    job = JobDraft()
-    (
-        job.id,
-        job.type,
-        job.queue,
-        job.payload,
-        job.priority,
-        job.run_at,
-        job.timeout,
-        job.created_at,
-        job.attempts,
-        job.max_attempts,
-        job.crashes,
-        job.max_crashes,
-        job.idempotency_key,
-        job.domain,
-        job.offset,
-        job.name,
-        meta,
-        job.webhook,
-        job.signature,
-        job.requested_run_at,
-        state,
-        job.last_error,
-        job.failed_at,
-        job.dead_reason,
-        job.dead_at,
-        job.result,
-    ) = row[: len(RECORD)]
-    job.meta = {} if meta is None else _decode_meta(meta)
-    job.state = State(state)
-    job.__class__ = JobRecord
-    return cast("JobRecord", job)
+def read_reservation(row: Row) -> Reservation:
+    """Return the leased job in a row of ``reserve``: token, fence, expires_at, checkpoint, and the job."""
+    return make_reservation(_read_leased_job(row), row[0], row[1], row[2], row[3])
 
 
-def ledger_row(row: Row) -> LedgerRow:
-    """From the columns of ``ledger.sql`` that follow its cursor."""
-    return LedgerRow(
-        job_id=row[0],
-        type=row[1],
-        queue=row[2],
-        domain=row[3],
-        offset=row[4],
-        attempt=row[5],
-        fence=row[6],
-        worker=row[7],
-        enqueued_at=row[8],
-        available_at=row[9],
-        reserved_at=row[10],
-        started_at=row[11],
-        ended_at=row[12],
-        ending=Ending(row[13]),
-        state=None if row[14] is None else State(row[14]),
-        detail=row[15],
-        error=row[16],
-    )
+def make_searchable(text: str) -> str:
+    """Return an id or a token in a form that PostgreSQL accepts as a parameter.
+
+    Stored ids and tokens are ASCII without NUL. Any other text is replaced by one that is never found: PostgreSQL
+    refuses NUL and halves of surrogate pairs.
+    """
+    return text if text.isascii() and "\0" not in text else NO_VALUE
 
 
-def settings(row: Row) -> QueueSettings:
-    """From the columns paused_until, max_inflight, rate, burst, on_exhausted, dedupe_window."""
-    paused_until, max_inflight, rate, burst, on_exhausted, dedupe_window = row
-    return QueueSettings(
-        paused_until=paused_until,
-        max_inflight=max_inflight,
-        rate=rate,
-        burst=burst,
-        on_exhausted=OnExhausted(on_exhausted),
-        dedupe_window=dedupe_window,
-    )
+def make_all_searchable(texts: list[str]) -> list[str]:
+    """Return the texts as ``make_searchable`` does; nearly always none is replaced, and one test is enough."""
+    together = "".join(texts)
+    return texts if together.isascii() and "\0" not in together else [make_searchable(text) for text in texts]

@@ -11,6 +11,7 @@ from holdfast.drivers.contract import Inspection, JobFilter, Page, QueueCounts, 
 from holdfast.drivers.packing import (
     mark_first_occurrences,
     pack_settings,
+    read_inspection,
     read_settings,
     tally_counts,
     to_json,
@@ -21,7 +22,6 @@ from holdfast.drivers.sqlite.rows import read_job
 from holdfast.drivers.sqlite.settle import StoredJob, find_jobs
 from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.model.job import JobRecord, State
-from holdfast.model.lease import Note
 from holdfast.model.queue_settings import QueueSettings
 
 _FIND = {
@@ -46,21 +46,7 @@ def inspect(tx: Transaction, job_id: str) -> Inspection | None:
     job = get(tx, job_id)
     if job is None:
         return None
-    row = tx.run("admin/inspect", {"space": tx.space, "id": job_id}).fetchone()
-    available_at, worker, fence, reserved_at, started_at, expires_at, ended_at, cancel, noted, progress, checkpoint = (
-        row
-    )
-    return Inspection(
-        job=job,
-        available_at=available_at,
-        worker=worker,
-        fence=fence,
-        reserved_at=reserved_at,
-        expires_at=expires_at,
-        ended_at=ended_at,
-        cancel_requested=bool(cancel),
-        note=Note(started_at=started_at, progress=progress, checkpoint=checkpoint) if noted or started_at else None,
-    )
+    return read_inspection(job, tx.run("admin/inspect", {"space": tx.space, "id": job_id}).fetchone())
 
 
 def find(tx: Transaction, where: JobFilter, *, limit: int, after: str | None) -> Page[JobRecord]:

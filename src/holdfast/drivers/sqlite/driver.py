@@ -325,8 +325,8 @@ def open_url(url: SplitResult, *, space: str, caller_clock: bool, clock: Clock |
             f"wanted sqlite:///relative.db or sqlite:////absolute.db, got {shown} (for a store in memory: memory://)"
         )
     known = {"synchronous": _synchronous, "busy_for": _busy_for, "min_free_bytes": _min_free_bytes}
-    given: dict[str, Any] = read_options(url, known)
-    database = Database(Path(unquote(url.path[1:])).absolute(), Options(**given))
+    options: dict[str, Any] = read_options(url, known)
+    database = Database(Path(unquote(url.path[1:])).absolute(), Options(**options))
     return SqliteDriver(database, clock=clock, caller_clock=caller_clock, space=space)
 
 

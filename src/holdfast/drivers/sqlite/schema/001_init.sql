@@ -1,8 +1,9 @@
--- The whole store: what waits and runs is hot and narrow (jobs), what has ended is kept apart (ended).
--- Instants are integer microseconds; NULL run_at means at once. Space leads every key.
+-- All tables of the store. holdfast_jobs has the jobs that are ready or in flight, and stays small; holdfast_ended has
+-- the jobs that have ended. Instants are integer microseconds; a NULL run_at means at once. Every key begins with the
+-- space.
 
--- One row per space: its one counter (fences, registry versions), the latest instant a lease was granted at,
--- and how far its ledger has been trimmed.
+-- One row per space: its counter for fences and registry versions, the latest instant at which a lease was granted, and
+-- the number of the last ledger row that was trimmed.
 CREATE TABLE holdfast_spaces (
   space           TEXT    NOT NULL PRIMARY KEY,
   counter         INTEGER NOT NULL DEFAULT 0,
@@ -10,7 +11,7 @@ CREATE TABLE holdfast_spaces (
   ledger_trimmed  INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
--- seq is the order of arrival. AUTOINCREMENT, because a number must not come back when its row has left.
+-- seq is the order of arrival. AUTOINCREMENT: a number must not be used again after its row was deleted.
 CREATE TABLE holdfast_jobs (
   seq               INTEGER PRIMARY KEY AUTOINCREMENT,
   space             TEXT    NOT NULL,
@@ -60,7 +61,7 @@ CREATE TABLE holdfast_jobs (
 
 CREATE UNIQUE INDEX holdfast_jobs_id ON holdfast_jobs (space, id);
 
--- The hot index: a lane is (space, queue, type, priority), and its due head is the first entry.
+-- The index of reserve: a lane is (space, queue, type, priority), and its first due job is the first entry.
 CREATE INDEX holdfast_jobs_lane ON holdfast_jobs (space, queue, type, priority, available_at, seq)
   WHERE state = 'ready' AND turn = 1;
 
@@ -70,7 +71,7 @@ CREATE INDEX holdfast_jobs_leased ON holdfast_jobs (space, queue, expires_at, se
 CREATE INDEX holdfast_jobs_domain ON holdfast_jobs (space, queue, domain, seq)
   WHERE domain IS NOT NULL;
 
--- Which lanes have ever had a job: reserve probes these instead of searching the backlog for types.
+-- The lanes that have ever had a job: reserve probes each of them instead of searching all ready jobs for types.
 CREATE TABLE holdfast_lanes (
   space     TEXT    NOT NULL,
   queue     TEXT    NOT NULL,
@@ -122,7 +123,7 @@ CREATE TABLE holdfast_ended (
 CREATE UNIQUE INDEX holdfast_ended_id ON holdfast_ended (space, id);
 CREATE INDEX holdfast_ended_when ON holdfast_ended (space, state, ended_at);
 
--- seq counts up by one within a space, in the order of commits: writers are serialised, so a reader cannot miss one.
+-- seq grows within a space in the order of commits. There is one writer at a time, so a reader cannot miss a row.
 CREATE TABLE holdfast_ledger (
   space         TEXT    NOT NULL,
   seq           INTEGER NOT NULL,
@@ -147,7 +148,7 @@ CREATE TABLE holdfast_ledger (
   PRIMARY KEY (space, seq)
 ) STRICT, WITHOUT ROWID;
 
--- An idempotency key outlives its job's row: the mapping has a table of its own.
+-- Idempotency keys have their own table, because a key may stay longer than the row of its job.
 CREATE TABLE holdfast_dedupe (
   space   TEXT    NOT NULL,
   queue   TEXT    NOT NULL,
@@ -160,7 +161,7 @@ CREATE TABLE holdfast_dedupe (
 
 CREATE INDEX holdfast_dedupe_until ON holdfast_dedupe (space, until);
 
--- type '' is the whole queue. level is what was left of the rate limit at an instant; NULL is a full bucket.
+-- type '' means the whole queue. level is what was left of the rate limit at level_at; NULL means that it is unused.
 CREATE TABLE holdfast_settings (
   space          TEXT    NOT NULL,
   queue          TEXT    NOT NULL,
@@ -189,7 +190,8 @@ CREATE TABLE holdfast_registry (
 
 CREATE INDEX holdfast_registry_expiry ON holdfast_registry (space, expires_at) WHERE expires_at IS NOT NULL;
 
--- What running attempts leave behind: kept apart, because most jobs leave nothing. jobs.noted says whether to look.
+-- What running attempts report. A separate table, because most jobs report nothing; jobs.noted tells whether there is a
+-- row.
 CREATE TABLE holdfast_notes (
   space       TEXT NOT NULL,
   job_id      TEXT NOT NULL,

@@ -1,16 +1,38 @@
-"""Drivers with one bug each: the exam is examined, every one of them must be caught."""
+"""Memory drivers with one bug each. The conformance suite must catch every one of them."""
 
 from __future__ import annotations
 
-from holdfast.testing.drivers.faulty import counting, leases, order, registry, truth
-from holdfast.testing.drivers.faulty.faulty_driver import Faulty, FaultyHarness
+from holdfast.testing.drivers.faulty import (
+    attempts,
+    domains,
+    enqueue,
+    extend,
+    leases,
+    ledger,
+    limits,
+    operators,
+    order,
+    reap,
+    registry,
+    settle,
+    store,
+)
+from holdfast.testing.drivers.faulty.faulty_driver import FaultyDriver, FaultyHarness
 
-__all__ = ["FAULTY", "Faulty", "FaultyHarness"]
+__all__ = ["FAULTY_DRIVERS", "FaultyDriver", "FaultyHarness"]
 
-FAULTY: tuple[type[Faulty], ...] = (
-    *leases.FAULTY,
-    *counting.FAULTY,
-    *order.FAULTY,
-    *registry.FAULTY,
-    *truth.FAULTY,
+FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
+    *leases.FAULTY_DRIVERS,
+    *extend.FAULTY_DRIVERS,
+    *reap.FAULTY_DRIVERS,
+    *settle.FAULTY_DRIVERS,
+    *attempts.FAULTY_DRIVERS,
+    *limits.FAULTY_DRIVERS,
+    *order.FAULTY_DRIVERS,
+    *domains.FAULTY_DRIVERS,
+    *enqueue.FAULTY_DRIVERS,
+    *ledger.FAULTY_DRIVERS,
+    *operators.FAULTY_DRIVERS,
+    *store.FAULTY_DRIVERS,
+    *registry.FAULTY_DRIVERS,
 )

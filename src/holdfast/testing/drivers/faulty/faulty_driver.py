@@ -1,4 +1,4 @@
-"""The memory driver, with places where a bug can be put in."""
+"""The base of the faulty drivers: the memory driver, with methods that a bug overrides."""
 
 from __future__ import annotations
 
@@ -22,14 +22,17 @@ from holdfast.model.settlement import Settlement
 from holdfast.model.transition import Transition
 from holdfast.testing.drivers.harness import Harness
 
+RACE_WINDOW_SECONDS = 0.005  # long enough that every thread of a race arrives between the two steps
 
-class Faulty(MemoryDriver):
-    """No bug yet. ``rows`` is the kind of space it keeps, ``bend`` changes what a lease's end makes of a job.
 
-    ``validation`` is the class that checks its arguments.
+class FaultyDriver(MemoryDriver):
+    """A driver without a bug. A subclass overrides a method, or sets one of these.
+
+    ``space_type`` is the class of its spaces, ``validation`` checks the arguments of its calls, and
+    ``alter_transition`` changes the transition of a job whose lease ends.
     """
 
-    rows: ClassVar[type[BentSpace]]
+    space_type: ClassVar[type[FaultySpace]]
     validation: ClassVar[type[Validation]] = Validation
 
     def __init__(
@@ -41,11 +44,11 @@ class Faulty(MemoryDriver):
         store: MemoryStore | None = None,
     ) -> None:
         shared = store or MemoryStore(clock)
-        shared.spaces.default_factory = lambda: self.rows(self)
+        shared.spaces.default_factory = lambda: self.space_type(self)
         super().__init__(caller_clock=caller_clock, space=space, store=shared)
         self._validation = self.validation(self.capabilities, caller_clock=caller_clock, read_clock=shared.clock.now)
 
-    # The four verbs that most bugs are in, item by item: a subclass replaces a single step.
+    # The calls that most bugs are in, written item by item, so that a subclass can override one step.
 
     def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
         """See ``Driver.enqueue``."""
@@ -110,39 +113,39 @@ class Faulty(MemoryDriver):
     def _settle(self, space: Space, settlement: Settlement, now: int) -> LeaseError | None:
         return settle_one(space, settlement, now)
 
-    def bend(self, row: Row, outcome: Transition, verb: str, now: int) -> Transition:  # noqa: ARG002 - for those who bend
-        """The outcome as it should be."""
-        return outcome
+    def alter_transition(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:  # noqa: ARG002 - for subclasses
+        """Return the transition unchanged."""
+        return transition
 
 
-class BentSpace(Space):
-    """A space that asks its driver to bend every outcome."""
+class FaultySpace(Space):
+    """A space that lets its driver alter every transition."""
 
-    def __init__(self, driver: Faulty) -> None:
+    def __init__(self, driver: FaultyDriver) -> None:
         super().__init__()
         self.driver = driver
 
-    def __deepcopy__(self, memo: dict[int, object]) -> BentSpace:
-        """The rows copied, the driver shared."""
+    def __deepcopy__(self, memo: dict[int, object]) -> FaultySpace:
+        """Copy the rows, share the driver."""
         copied = type(self)(self.driver)
         copied.__dict__.update({name: deepcopy(value, memo) for name, value in vars(self).items() if name != "driver"})
         return copied
 
-    def end(self, row: Row, outcome: Transition, verb: str, now: int, started_at: int | None = None) -> None:
-        """End a lease, with the outcome bent."""
-        super().end(row, self.driver.bend(row, outcome, verb, now), verb, now, started_at)
+    def end(self, row: Row, transition: Transition, verb: str, now: int, started_at: int | None = None) -> None:
+        """End a lease with the altered transition."""
+        super().end(row, self.driver.alter_transition(row, transition, verb, now), verb, now, started_at)
 
 
-Faulty.rows = BentSpace
+FaultyDriver.space_type = FaultySpace
 
 
 class FaultyHarness(Harness):
-    """A faulty driver in the exam."""
+    """The harness for a faulty driver."""
 
     def __init__(self, driver: type[MemoryDriver]) -> None:
         super().__init__()
         self._driver = driver
 
     def open(self, *, space: str, caller_clock: bool) -> Store:
-        """A new, empty store."""
+        """Open a new, empty store."""
         return self._driver(space=space, caller_clock=caller_clock)

@@ -1,21 +1,21 @@
-"""Drivers that get the order wrong: lanes, turns, instants."""
+"""Faulty drivers: the order in which jobs are reserved."""
 
-# ruff: noqa: ARG002 - a bug looks at only a part of what it is given
+# ruff: noqa: ARG002 - an override keeps the arguments that it does not use
+
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 
 from holdfast.drivers.memory.rows import Row
 from holdfast.drivers.memory.space import Space
-from holdfast.model.job import JobRecord, State
+from holdfast.model.job import State
 from holdfast.model.order import pick
 from holdfast.model.transition import Transition
-from holdfast.testing.drivers.faulty.faulty_driver import BentSpace, Faulty
+from holdfast.testing.drivers.faulty.faulty_driver import FaultyDriver, FaultySpace
 
 
-class PriorityReversed(Faulty):
-    """Priority 0 comes first."""
+class PriorityReversed(FaultyDriver):
+    """Priority 0 is reserved first."""
 
     def _pick(self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int) -> list[Row]:
         capacity = space.capacity(queues, now)
@@ -30,8 +30,8 @@ class PriorityReversed(Faulty):
         return [space.rows[job_id] for _, (_, _, job_id) in places]
 
 
-class QueueByQueue(Faulty):
-    """Queues are emptied one after the other, in the order in which they are named."""
+class QueuesInOrderOfCall(FaultyDriver):
+    """Queues are emptied one after the other, in the order of the call."""
 
     def _pick(self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int) -> list[Row]:
         rows: list[Row] = []
@@ -41,199 +41,112 @@ class QueueByQueue(Faulty):
         return rows
 
 
-class FiltersAfterPicking(Faulty):
-    """Types are filtered after the limit: a backlog of unknown types holds everybody up."""
+class TypesFilteredAfterLimit(FaultyDriver):
+    """Types are filtered after the limit: jobs of other types block the requested types."""
 
     def _pick(self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int) -> list[Row]:
         rows = super()._pick(space, queues, None, limit, now)
         return [row for row in rows if types is None or row.job.type in types]
 
 
-class IgnoresSchedules(Faulty):
-    """A scheduled job is given as soon as it is there."""
+class ScheduleIgnored(FaultyDriver):
+    """A scheduled job is reserved before it is due."""
 
     def _pick(self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int) -> list[Row]:
-        found = super()._pick(space, queues, types, limit, now)
-        return found or super()._pick(space, queues, types, limit, 2 * now)
+        due_rows = super()._pick(space, queues, types, limit, now)
+        return due_rows or super()._pick(space, queues, types, limit, 2 * now)
 
 
-class RetryLosesRunAt(Faulty):
-    """A retried job is due at once, whatever its backoff."""
+class RetryIgnoresDelay(FaultyDriver):
+    """A retried job is due at once, with any delay."""
 
-    def bend(self, row: Row, outcome: Transition, verb: str, now: int) -> Transition:
-        """Due now."""
-        if verb == "retry" and outcome.state is State.READY:
-            return outcome._replace(run_at=None, available_at=now)
-        return outcome
-
-
-class RetryKeepsItsPlace(Faulty):
-    """A retried job goes in front of those who came before its retry."""
-
-    def bend(self, row: Row, outcome: Transition, verb: str, now: int) -> Transition:
-        """Available since it first was."""
-        if verb == "retry" and outcome.run_at is None:
-            return outcome._replace(available_at=row.available_at)
-        return outcome
+    def alter_transition(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
+        """Make the job due now."""
+        if verb == "retry" and transition.state is State.READY:
+            return transition._replace(run_at=None, available_at=now)
+        return transition
 
 
-class ReleaseLosesItsPlace(Faulty):
-    """A released job goes to the end of the line."""
+class RetryKeepsPlace(FaultyDriver):
+    """A retried job keeps its old place in the order."""
 
-    def bend(self, row: Row, outcome: Transition, verb: str, now: int) -> Transition:
-        """Available from now."""
-        if verb == "release" and outcome.available_at == row.available_at:
-            return outcome._replace(available_at=now)
-        return outcome
-
-
-class ReapedJobsComeLast(Faulty):
-    """A reaped job stands at the instant of its reaping, not at that of its expiry."""
-
-    def bend(self, row: Row, outcome: Transition, verb: str, now: int) -> Transition:
-        """Available from now."""
-        if verb == "expired" and outcome.state is State.READY:
-            return outcome._replace(available_at=now)
-        return outcome
+    def alter_transition(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
+        """Keep available_at."""
+        if verb == "retry" and transition.run_at is None:
+            return transition._replace(available_at=row.available_at)
+        return transition
 
 
-class ExpiryKeepsRunAt(Faulty):
-    """An expired job keeps the run_at it once had."""
+class _RetriedJobLostSpace(FaultySpace):
+    def end(self, row: Row, transition: Transition, verb: str, now: int, started_at: int | None = None) -> None:
+        super().end(row, transition, verb, now, started_at)
+        if verb == "retry" and row.job.state is State.READY:
+            self._leave_lane(row)
 
-    def bend(self, row: Row, outcome: Transition, verb: str, now: int) -> Transition:
-        """The run_at as it was."""
-        return outcome._replace(run_at=row.job.run_at) if verb == "expired" else outcome
+    def _leave_lane(self, row: Row) -> None:
+        if (row.available_at, row.seq, row.job.id) in self.lanes[row.lane]:
+            super()._leave_lane(row)
 
 
-class _FrontSpace(BentSpace):
+class RetriedJobLost(FaultyDriver):
+    """A retried job is ready but is never reserved."""
+
+    space_type = _RetriedJobLostSpace
+
+
+class ReleaseLosesPlace(FaultyDriver):
+    """A released job goes to the end of the queue."""
+
+    def alter_transition(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
+        """Set available_at to now."""
+        if verb == "release" and transition.available_at == row.available_at:
+            return transition._replace(available_at=now)
+        return transition
+
+
+class ReapLosesPlace(FaultyDriver):
+    """A reaped job is ordered by the instant of the reap, not of the expiry."""
+
+    def alter_transition(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
+        """Set available_at to now."""
+        if verb == "expired" and transition.state is State.READY:
+            return transition._replace(available_at=now)
+        return transition
+
+
+class ExpiryKeepsRunAt(FaultyDriver):
+    """A job whose lease expired keeps its old run_at."""
+
+    def alter_transition(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
+        """Keep run_at."""
+        return transition._replace(run_at=row.job.run_at) if verb == "expired" else transition
+
+
+class _RequeueKeepsPlaceSpace(FaultySpace):
     def requeue(self, row: Row, now: int) -> None:
         super().requeue(row, now)
-        fresh = self.rows[row.job.id]
-        self._leave_lane(fresh)
-        fresh.available_at = row.available_at
-        self._enter_lane(fresh)
+        requeued = self.rows[row.job.id]
+        self._leave_lane(requeued)
+        requeued.available_at = row.available_at
+        self._enter_lane(requeued)
 
 
-class RequeueJumpsTheLine(Faulty):
-    """A requeued job stands where it stood before it died."""
+class RequeueKeepsPlace(FaultyDriver):
+    """A requeued job keeps its old place in the order."""
 
-    rows = _FrontSpace
-
-
-class _ReversedSpace(BentSpace):
-    def expired(self, queues: list[str], now: int) -> list[Row]:
-        return super().expired(queues, now)[::-1]
+    space_type = _RequeueKeepsPlaceSpace
 
 
-class ReapsYoungestFirst(Faulty):
-    """A bounded reap leaves the oldest expiries for later."""
-
-    rows = _ReversedSpace
-
-
-class _CrowdedSpace(BentSpace):
-    def has_turn(self, row: Row) -> bool:
-        del row
-        return True
-
-    def _pass_turn(self, row: Row) -> None:
-        """Everybody has the turn already."""
-
-
-class TwoOfADomain(Faulty):
-    """Jobs of a domain run side by side."""
-
-    rows = _CrowdedSpace
-
-
-class _StuckSpace(BentSpace):
-    def _pass_turn(self, row: Row) -> None:
-        if row.job.state is not State.DEAD:
-            super()._pass_turn(row)
-
-
-class TurnLostOnFailure(Faulty):
-    """A dead head keeps its turn: its domain never goes on."""
-
-    rows = _StuckSpace
-
-
-class _DeafSpace(BentSpace):
-    def _pass_turn(self, row: Row) -> None:
-        if row.job.state is not State.CANCELLED:
-            super()._pass_turn(row)
-
-
-class TurnLostOnCancel(Faulty):
-    """A cancelled head keeps its turn: its domain never goes on."""
-
-    rows = _DeafSpace
-
-
-class _OvertakingSpace(BentSpace):
-    def end(self, row: Row, outcome: Transition, verb: str, now: int, started_at: int | None = None) -> None:
-        super().end(row, outcome, verb, now, started_at)
-        if row.job.domain is not None and row.job.state is State.READY:
-            self._leave_lane(row)
-            line = self.domains[row.job.queue, row.job.domain]
-            line.append(line.pop(0))
-            self._enter_lane(self.rows[line[0]])
-
-
-class OvertakesInBackoff(Faulty):
-    """A head that waits for its backoff is overtaken by the rest of its domain."""
-
-    rows = _OvertakingSpace
-
-
-class _SharedDomains(BentSpace):
-    def add(self, job: JobRecord, now: int) -> Row:
-        domain = job.domain
-        row = super().add(replace(job, domain=None), now)
-        row.job = job
-        if domain is not None:
-            self._remove_from_lane(row)
-            self.domains["", domain].append(job.id)
-            self._enter_lane(row)
-        return row
-
-    def _remove_from_lane(self, row: Row) -> None:
-        self.lanes[row.lane].remove((row.available_at, row.seq, row.job.id))
-
-    def has_turn(self, row: Row) -> bool:
-        return row.job.domain is None or self.domains["", row.job.domain][0] == row.job.id
-
-    def _pass_turn(self, row: Row) -> None:
-        if row.job.domain is None:
-            return
-        line = self.domains["", row.job.domain]
-        was_head = line[0] == row.job.id
-        line.remove(row.job.id)
-        if line and was_head:
-            self._enter_lane(self.rows[line[0]])
-
-
-class DomainsOverQueues(Faulty):
-    """A domain is one line over all queues."""
-
-    rows = _SharedDomains
-
-
-FAULTY: tuple[type[Faulty], ...] = (
+FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     PriorityReversed,
-    QueueByQueue,
-    FiltersAfterPicking,
-    IgnoresSchedules,
-    RetryLosesRunAt,
-    RetryKeepsItsPlace,
-    ReleaseLosesItsPlace,
-    ReapedJobsComeLast,
+    QueuesInOrderOfCall,
+    TypesFilteredAfterLimit,
+    ScheduleIgnored,
+    RetryIgnoresDelay,
+    RetryKeepsPlace,
+    RetriedJobLost,
+    ReleaseLosesPlace,
+    ReapLosesPlace,
     ExpiryKeepsRunAt,
-    RequeueJumpsTheLine,
-    ReapsYoungestFirst,
-    TwoOfADomain,
-    TurnLostOnFailure,
-    TurnLostOnCancel,
-    OvertakesInBackoff,
-    DomainsOverQueues,
+    RequeueKeepsPlace,
 )

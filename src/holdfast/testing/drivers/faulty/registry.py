@@ -1,4 +1,4 @@
-"""Drivers that get small rows wrong: versions, expiry, writes that come with an ack."""
+"""Faulty drivers: the registry and the writes of an ack."""
 
 from __future__ import annotations
 
@@ -10,60 +10,59 @@ from typing import Any
 from holdfast.drivers.memory.registry import RegistryTable
 from holdfast.drivers.memory.space import Space
 from holdfast.errors import LeaseError, WriteRefused
-from holdfast.model import transition
 from holdfast.model.registry import Change, Entry
 from holdfast.model.settlement import Ack, Settlement
-from holdfast.testing.drivers.faulty.faulty_driver import BentSpace, Faulty
-from holdfast.testing.drivers.faulty.leases import GAP
+from holdfast.model.transition import is_repeat
+from holdfast.testing.drivers.faulty.faulty_driver import RACE_WINDOW_SECONDS, FaultyDriver, FaultySpace
 
 
-def _with_registry(table: type[RegistryTable]) -> type[BentSpace]:
-    class WithRegistry(BentSpace):
-        def __init__(self, driver: Faulty) -> None:
+def _space_with_registry(table: type[RegistryTable]) -> type[FaultySpace]:
+    class SpaceWithRegistry(FaultySpace):
+        def __init__(self, driver: FaultyDriver) -> None:
             super().__init__(driver)
             self.registry = table(self.counter)
 
-    return WithRegistry
+    return SpaceWithRegistry
 
 
-class _ComparesNothing(RegistryTable):
+class _VersionsIgnoredTable(RegistryTable):
     def find_conflict(self, changes: Sequence[Change], now: int) -> Change | None:
         del changes, now
         return None
 
 
-class RegistryLosesUpdates(Faulty):
+class VersionsIgnored(FaultyDriver):
     """Versions are not compared."""
 
-    rows = _with_registry(_ComparesNothing)
+    space_type = _space_with_registry(_VersionsIgnoredTable)
 
 
-class RegistryRaces(Faulty):
-    """Comparing and setting are two steps: a write that comes between them is lost."""
+class WriteIsNotAtomic(FaultyDriver):
+    """A write compares and sets in two steps: a concurrent write is lost."""
 
     def write(self, changes: Sequence[Change], *, now: int | None = None) -> list[Entry | None]:
-        """Compare, pause, set."""
+        """Compare, wait, set."""
         if len(changes) != 1:
             return super().write(changes, now=now)
         with self._lock:
-            lost = self._open_space().registry.find_conflict(changes, self._validation.now(now))
-        time.sleep(GAP)
-        return [None] if lost else super().write([replace(changes[0], version=None)], now=now)
+            conflict = self._open_space().registry.find_conflict(changes, self._validation.now(now))
+        time.sleep(RACE_WINDOW_SECONDS)
+        return [None] if conflict else super().write([replace(changes[0], version=None)], now=now)
 
 
-class _IgnoresTtl(RegistryTable):
+class _TtlIgnoredTable(RegistryTable):
     def read(self, kind: str, key: str, now: int) -> Entry | None:
         del now
         return self.entries.get((kind, key))
 
 
-class RegistryIgnoresTtl(Faulty):
-    """A row is there until it is trimmed."""
+class TtlIgnored(FaultyDriver):
+    """An expired row is visible until it is trimmed."""
 
-    rows = _with_registry(_IgnoresTtl)
+    space_type = _space_with_registry(_TtlIgnoredTable)
 
 
-class _RestartsVersions(RegistryTable):
+class _VersionsRestartTable(RegistryTable):
     def apply(self, change: Change, now: int) -> Entry:
         old = self.entries.get((change.kind, change.key))
         entry = super().apply(change, now)
@@ -74,23 +73,23 @@ class _RestartsVersions(RegistryTable):
         return entry
 
 
-class RegistryVersionsRestart(Faulty):
-    """A row that was removed starts again with version 1."""
+class VersionsRestart(FaultyDriver):
+    """The versions of a removed row start again at 1."""
 
-    rows = _with_registry(_RestartsVersions)
+    space_type = _space_with_registry(_VersionsRestartTable)
 
 
-class RegistryMixesKinds(Faulty):
-    """A scan finds the rows of every kind."""
+class ScanIgnoresKind(FaultyDriver):
+    """A scan returns the rows of every kind."""
 
     def scan(self, kind: str, **options: Any) -> list[Entry]:
-        """The rows of all kinds."""
-        kinds = sorted({kind, *(of for of, _ in self._space.registry.entries)})
-        return [entry for of in kinds for entry in super(RegistryMixesKinds, self).scan(of, **options)]
+        """Return the rows of all kinds."""
+        kinds = sorted({kind, *(other for other, _ in self._space.registry.entries)})
+        return [entry for name in kinds for entry in super(ScanIgnoresKind, self).scan(name, **options)]
 
 
-class WritesForTheStale(Faulty):
-    """The writes of an ack are made though the ack is refused."""
+class RefusedAckWrites(FaultyDriver):
+    """The writes of a refused ack are applied."""
 
     def _settle(self, space: Space, settlement: Settlement, now: int) -> LeaseError | None:
         answer = super()._settle(space, settlement, now)
@@ -100,8 +99,8 @@ class WritesForTheStale(Faulty):
         return answer
 
 
-class WritesHalf(Faulty):
-    """The writes before the refused one are made."""
+class RefusedAckWritesInPart(FaultyDriver):
+    """The writes before the refused write are applied."""
 
     def _settle(self, space: Space, settlement: Settlement, now: int) -> LeaseError | None:
         answer = super()._settle(space, settlement, now)
@@ -113,19 +112,19 @@ class WritesHalf(Faulty):
         return answer
 
 
-class WritesAgain(Faulty):
-    """A repeated ack makes its writes again."""
+class RepeatedAckWritesAgain(FaultyDriver):
+    """A repeated ack applies its writes again."""
 
     def _settle(self, space: Space, settlement: Settlement, now: int) -> LeaseError | None:
         row = space.rows.get(settlement.lease.job_id)
-        if isinstance(settlement, Ack) and row is not None and transition.is_repeat(row.held, settlement):
+        if isinstance(settlement, Ack) and row is not None and is_repeat(row.held, settlement):
             for change in settlement.writes:
                 space.registry.apply(change, now)
         return super()._settle(space, settlement, now)
 
 
-class AcksThoughWritesAreRefused(Faulty):
-    """A refused write does not refuse its ack."""
+class AckIgnoresRefusedWrite(FaultyDriver):
+    """An ack is accepted although one of its writes was refused."""
 
     def _settle(self, space: Space, settlement: Settlement, now: int) -> LeaseError | None:
         answer = super()._settle(space, settlement, now)
@@ -134,14 +133,14 @@ class AcksThoughWritesAreRefused(Faulty):
         return answer
 
 
-FAULTY: tuple[type[Faulty], ...] = (
-    RegistryLosesUpdates,
-    RegistryRaces,
-    RegistryIgnoresTtl,
-    RegistryVersionsRestart,
-    RegistryMixesKinds,
-    WritesForTheStale,
-    WritesHalf,
-    WritesAgain,
-    AcksThoughWritesAreRefused,
+FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
+    VersionsIgnored,
+    WriteIsNotAtomic,
+    TtlIgnored,
+    VersionsRestart,
+    ScanIgnoresKind,
+    RefusedAckWrites,
+    RefusedAckWritesInPart,
+    RepeatedAckWritesAgain,
+    AckIgnoresRefusedWrite,
 )

@@ -1,0 +1,87 @@
+"""What ``holdfast work`` and ``holdfast spark work`` share: the app, the options of its workers, the final counts."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+
+from holdfast.app import Holdfast
+from holdfast.cli.parameters import DURATION, DURATION_OR_FOREVER, add_options
+from holdfast.cli.session import CommandFailed, ExitCode, Session
+
+
+def app_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the argument ``MODULE:APP`` and the options that every worker has."""
+    options = [
+        click.argument("app_path", metavar="MODULE:APP"),
+        click.option(
+            "--queue",
+            "queues",
+            multiple=True,
+            metavar="NAME",
+            help="A queue; repeatable. By default the queues of the handlers.",
+        ),
+        click.option(
+            "--lease",
+            type=DURATION,
+            default="15s",
+            show_default=True,
+            help="Length of a lease; extended every third of it.",
+        ),
+        click.option(
+            "--drain",
+            type=DURATION_OR_FOREVER,
+            default="25s",
+            show_default=True,
+            help="Time for running jobs after a stop, or 'forever'.",
+        ),
+        click.option(
+            "--grace",
+            type=DURATION,
+            default="2s",
+            show_default=True,
+            help="Time between interrupting a handler and killing it.",
+        ),
+        click.option("--json", "as_json", is_flag=True, help='JSON at the end: {"acked": ..., ...}.'),
+    ]
+    return add_options(options, command)
+
+
+def print_counts(session: Session, counts: Mapping[str, int], *, as_json: bool) -> None:
+    """Print how many attempts ended in which way."""
+    if as_json:
+        session.output.print_json(dict(sorted(counts.items())))
+    else:
+        text = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+        session.output.print_line(text or "nothing done")
+
+
+def load_app(path: str, session: Session) -> Holdfast:
+    """Import the app and apply ``--url`` and ``--space``. Modules in the working directory are found too."""
+    module, colon, name = path.partition(":")
+    if not (module and colon and name):
+        raise CommandFailed(ExitCode.USAGE, f"wanted MODULE:APP such as tasks:app, got {path}")
+    if "" not in sys.path:
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109 - sys.path holds texts
+    try:
+        app = getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        if error.name != module.partition(".")[0] and error.name != module:
+            raise
+        raise CommandFailed(ExitCode.NOT_FOUND, f"no module {module} here or on the Python path") from error
+    except AttributeError as error:
+        raise CommandFailed(ExitCode.NOT_FOUND, f"{module} has no {name}") from error
+    if not isinstance(app, Holdfast):
+        raise CommandFailed(ExitCode.USAGE, f"wanted a Holdfast app in {path}, got {type(app).__name__}")
+    if "url" in session.given:
+        app.url = session.given["url"]
+    if "space" in session.given:
+        app.space = session.given["space"]
+    if not app.catalogue.types:
+        raise CommandFailed(ExitCode.USAGE, f'{path} has no handlers: decorate a function with @{name}.handler("type")')
+    return app

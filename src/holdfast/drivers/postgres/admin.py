@@ -1,0 +1,178 @@
+"""Looking at jobs, acting on them by id, settings and retention: one statement or one call of a function each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import NamedTuple
+
+from holdfast.drivers.contract import Inspection, JobFilter, Page, QueueCounts, Trimmed
+from holdfast.drivers.packing import (
+    SETTINGS_COLUMNS,
+    mark_first_occurrences,
+    pack_settings,
+    read_settings,
+    tally_counts,
+    unpack_meta,
+)
+from holdfast.drivers.postgres.arrays import pack_texts
+from holdfast.drivers.postgres.database import Database
+from holdfast.drivers.postgres.rows import INSPECTION_COLUMNS, NO_VALUE, read_inspected_job, read_job
+from holdfast.errors import InvalidInput
+from holdfast.model.columns import JOB_COLUMNS, names_of
+from holdfast.model.job import JobRecord, State
+from holdfast.model.lease import Note
+from holdfast.model.queue_settings import QueueSettings
+
+_JOB_FIELDS = names_of(JOB_COLUMNS)
+
+
+class TableHealth(NamedTuple):
+    """The hot tables, from the statistics of the server."""
+
+    live_rows: int
+    dead_rows: int  # not yet removed by vacuum
+    oldest_transaction: int | None  # its age in microseconds: vacuum cannot remove rows that died after it began
+
+
+def get(database: Database, job_id: str) -> JobRecord | None:
+    """See ``Admin.get``."""
+    rows = database.query("admin/get", {"id": job_id})
+    return read_job(rows[0]) if rows else None
+
+
+def inspect(database: Database, job_id: str) -> Inspection | None:
+    """See ``Admin.inspect``."""
+    rows = database.query("admin/inspect", {"id": job_id})
+    if not rows:
+        return None
+    [row] = rows
+    (
+        available_at,
+        worker,
+        fence,
+        reserved_at,
+        started_at,
+        expires_at,
+        ended_at,
+        cancel_requested,
+        noted,
+        progress,
+        checkpoint,
+    ) = row[:INSPECTION_COLUMNS]
+    return Inspection(
+        job=read_inspected_job(row),
+        available_at=available_at,
+        worker=worker,
+        fence=fence,
+        reserved_at=reserved_at,
+        expires_at=expires_at,
+        ended_at=ended_at,
+        cancel_requested=cancel_requested,
+        note=Note(started_at=started_at, progress=progress, checkpoint=checkpoint) if noted or started_at else None,
+    )
+
+
+def find(database: Database, where: JobFilter, *, limit: int, after: str | None) -> Page[JobRecord]:
+    """See ``Admin.find``."""
+    rows = database.query_page("admin/find", _find_parameters(where, limit, after))
+    jobs = [read_job(row) for row in rows[:limit]]
+    return Page(jobs, jobs[-1].id if len(rows) > limit else None)
+
+
+def job_columns(
+    database: Database, where: JobFilter, names: Sequence[str], *, limit: int, after: str | None
+) -> tuple[Sequence[Sequence[object]], str | None]:
+    """See ``JobScan.job_columns``."""
+    for name in names:
+        if name not in _JOB_FIELDS:
+            raise InvalidInput("names", wanted="fields of a JobRecord", got=name)
+    statement = database.statements.select_from("admin/find", _JOB_FIELDS, ["id", *names])
+    rows = database.run_page(statement, _find_parameters(where, limit, after))
+    if not rows:
+        return [()] * len(names), None
+    ids, *columns = zip(*rows[:limit], strict=True)
+    values = [
+        [unpack_meta(meta) for meta in column] if name == "meta" else column
+        for name, column in zip(names, columns, strict=True)
+    ]
+    return values, ids[-1] if len(rows) > limit else None
+
+
+def _find_parameters(where: JobFilter, limit: int, after: str | None) -> dict[str, object]:
+    """Return the parameters of ``admin/find.sql``, which reads one row more to see whether there is a next page."""
+    states = set(State if where.states is None else where.states)
+    return {
+        **{name: NO_VALUE if _has_nul(value) else value for name, value in asdict(where).items()},
+        "after": after or "",
+        "limit": limit + 1,
+        "states": [str(state) for state in states],
+        "live": bool(states & {State.READY, State.INFLIGHT}),
+        "done": State.DONE in states,
+        "dead": State.DEAD in states,
+        "cancelled": State.CANCELLED in states,
+    }
+
+
+def _has_nul(value: object) -> bool:
+    """Whether PostgreSQL would refuse the value of a filter; no row has it."""
+    return isinstance(value, str) and "\0" in value
+
+
+def any_open(database: Database, queues: Sequence[str], types: Sequence[str]) -> bool:
+    """See ``Admin.any_open``."""
+    [(is_open,)] = database.query_page("admin/any_open", {"queues": list(queues), "types": list(types)})
+    return bool(is_open)
+
+
+def counts(database: Database, queues: Sequence[str] | None, caller_now: int | None) -> list[QueueCounts]:
+    """See ``Admin.counts``."""
+    parameters = {"queues": None if queues is None else list(queues), "now": caller_now}
+    return tally_counts(database.query("admin/counts", parameters))
+
+
+def requeue(database: Database, job_ids: Sequence[str], caller_now: int | None) -> list[bool]:
+    """See ``Admin.requeue``."""
+    return mark_first_occurrences(job_ids, _call_by_ids(database, "requeue", job_ids, caller_now))
+
+
+def purge(database: Database, job_ids: Sequence[str], caller_now: int | None) -> list[bool]:
+    """See ``Admin.purge``."""
+    return mark_first_occurrences(job_ids, _call_by_ids(database, "purge", job_ids, caller_now))
+
+
+def _call_by_ids(database: Database, function: str, job_ids: Sequence[str], caller_now: int | None) -> list[str]:
+    """Return the ids that the function changed. Not repeated when the reply is lost: it would change none again."""
+    [(changed,)] = database.call(function, caller_now, pack_texts(list(dict.fromkeys(job_ids))), is_repeatable=False)
+    return list(changed)
+
+
+def cancel(database: Database, job_ids: Sequence[str], caller_now: int | None) -> list[State | None]:
+    """See ``Admin.cancel``."""
+    states: dict[str, str] = dict(database.call("cancel", caller_now, pack_texts(list(dict.fromkeys(job_ids)))))
+    return [State(states[job_id]) if job_id in states else None for job_id in job_ids]
+
+
+def configure(database: Database, queue: str, type_: str | None, settings: QueueSettings) -> None:
+    """See ``Admin.configure``."""
+    values = dict(zip(SETTINGS_COLUMNS, pack_settings(settings), strict=True))
+    database.query("admin/configure", {"queue": queue, "type": type_ or "", **values})
+
+
+def settings(database: Database, queue: str, type_: str | None) -> QueueSettings:
+    """See ``Admin.settings``."""
+    rows = database.query("admin/settings", {"queue": queue, "type": type_ or ""})
+    return read_settings(rows[0]) if rows else QueueSettings()
+
+
+def trim(database: Database, caller_now: int | None, *, ended_for: int, ledger_for: int, limit: int) -> Trimmed:
+    """See ``Admin.trim``."""
+    [removed] = database.call("trim_expired", caller_now, ended_for, ledger_for, limit)
+    jobs, ledger, dedupe, registry = removed
+    return Trimmed(jobs=jobs, ledger=ledger, dedupe=dedupe, registry=registry, more=limit in removed)
+
+
+def table_health(database: Database) -> TableHealth:
+    """Return whether vacuum keeps up with the hot tables, and what may hold it back."""
+    [row] = database.query("admin/table_health", {"schema": database.statements.schema})
+    return TableHealth(*row)

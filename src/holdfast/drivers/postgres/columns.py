@@ -1,0 +1,44 @@
+"""The PostgreSQL types of the columns in ``model.columns``, and the lists of columns that SQL files name in braces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from holdfast.drivers.packing import SETTINGS_COLUMNS
+from holdfast.drivers.statements import COLUMN_LISTS, ENDED_ONLY, Expression
+from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS, Column, Kind, names_of
+
+_TYPES = {
+    Kind.TEXT: "text",
+    Kind.BYTES: "bytea",
+    Kind.JSON: "bytea",
+    Kind.INTEGER: "integer",
+    Kind.INSTANT: "bigint",
+    Kind.DURATION: "bigint",
+}
+_BIGINTS = frozenset({"offset", "fence"})  # integers that may exceed 32 bits
+
+STORED_COLUMNS = tuple(column for column in JOB_COLUMNS if column.name != "state" and column.name not in ENDED_ONLY)
+"""The fields of a job that enqueue stores and reserve returns; the others follow from the job being ready or leased."""
+
+
+def sql_type(column: Column) -> str:
+    """Return the type of a column in the tables."""
+    return "bigint" if column.name in _BIGINTS else _TYPES[column.kind]
+
+
+def _declare(columns: Sequence[Column]) -> tuple[Expression, ...]:
+    return tuple(Expression(f'"{column.name}" {sql_type(column)}') for column in columns)
+
+
+LISTS: Mapping[str, Sequence[str]] = {
+    **COLUMN_LISTS,
+    "settings_columns": SETTINGS_COLUMNS,
+    "settings_values": tuple(Expression(f"%({name})s") for name in SETTINGS_COLUMNS),
+    "stored_columns": names_of(STORED_COLUMNS),
+    "stored_arrays": tuple(Expression(f"_{column.name}") for column in STORED_COLUMNS),
+    "stored_parameters": tuple(Expression(f"_{column.name} {sql_type(column)}[]") for column in STORED_COLUMNS),
+    "declared_stored_columns": _declare(STORED_COLUMNS),
+    "declared_ledger_columns": _declare(LEDGER_COLUMNS),
+}
+"""The lists of ``drivers.statements``, and those of this driver. A ``declared`` column is followed by its type."""

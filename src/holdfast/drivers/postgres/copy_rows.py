@@ -1,0 +1,231 @@
+"""Jobs and idempotency keys as the rows of a binary COPY.
+
+The jobs of a ``JobBatch`` differ only in id, payload and key. Their shared columns are packed once and the others
+column by column, so that Python executes no bytecode per field. Other jobs are packed one by one.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, repeat
+from operator import attrgetter
+from typing import Any, TypeAlias, cast
+
+from holdfast.drivers.packing import DIGEST_BYTES, digest_of, pack_meta
+from holdfast.drivers.postgres.columns import STORED_COLUMNS, sql_type
+from holdfast.model.columns import Column, Kind
+from holdfast.model.job import JobRecord
+from holdfast.model.job_batch import JobBatch, representatives
+
+BLOCK_JOBS = 500  # jobs that are packed and sent at a time
+KEY = "idempotency_key"
+START = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
+END = struct.pack(">h", -1)
+KEY_COLUMNS = ("space", "queue", "until", "key", "job_id", "digest")
+LEASE_COLUMNS = ("state", "worker", "attempts", "reserved_at", "expires_at", "check_at", "fence", "token")
+
+Packer: TypeAlias = Callable[[JobRecord], bytes]
+PackedColumn: TypeAlias = Iterable[bytes]
+# Columns of every row, in the order in which they are packed: those of _pack_head, then those that differ by job.
+_REQUIRED_COLUMNS = (
+    *("space", "queue", "type", "priority", "turn", "enqueued_at", "max_attempts", "max_crashes"),
+    *("id", "available_at", "created_at", "payload"),
+)
+_NULL = struct.pack(">i", -1)
+_pack_length = struct.Struct(">i").pack
+_pack_bigint = struct.Struct(">iq").pack
+_pack_integer = struct.Struct(">ii").pack
+_pack_instants = struct.Struct(">iqiq").pack  # available_at and created_at
+_DIGEST_LENGTH = _pack_length(DIGEST_BYTES)
+
+
+def _pack_text(value: str | None) -> bytes:
+    if value is None:
+        return _NULL
+    data = value.encode()
+    return _pack_length(len(data)) + data
+
+
+def _pack_blob(value: bytes | None) -> bytes:
+    return _NULL if value is None else _pack_length(len(value)) + value
+
+
+_VALUE_PACKERS: dict[str, Callable[[Any], bytes]] = {
+    "text": _pack_text,
+    "bytea": _pack_blob,
+    "integer": lambda value: _NULL if value is None else _pack_integer(4, value),
+    "bigint": lambda value: _NULL if value is None else _pack_bigint(8, value),
+}
+
+
+def _packer_of(column: Column) -> Packer:
+    if column.kind is Kind.JSON:
+        return lambda job: _pack_blob(pack_meta(job.meta))
+    value, pack = attrgetter(column.name), _VALUE_PACKERS[sql_type(column)]
+    return lambda job: pack(value(job))
+
+
+# Columns that most batches do not set: they are copied only if a job of the batch sets them. The key comes last,
+# because the jobs of a JobBatch do not share it.
+_OPTIONAL_PACKERS: dict[str, Packer] = {
+    column.name: _packer_of(column)
+    for column in sorted(STORED_COLUMNS, key=lambda column: column.name == KEY)
+    if column.name not in _REQUIRED_COLUMNS
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NewLeases:
+    """The leases that jobs are stored with; fences and tokens are in the order of the jobs."""
+
+    now: int
+    expires_at: int
+    worker: str
+    attempt: int
+    fences: Sequence[int]
+    tokens: Sequence[str]
+
+    def pack_columns(self, block: slice) -> list[PackedColumn]:
+        """Return the packed ``LEASE_COLUMNS`` of some of the jobs."""
+        expires_at = _pack_bigint(8, self.expires_at)
+        shared = (
+            _pack_text("inflight"),
+            _pack_text(self.worker),
+            _pack_integer(4, self.attempt),
+            _pack_bigint(8, self.now),
+            expires_at,
+            expires_at,
+        )
+        fences = map(_pack_bigint, repeat(8), self.fences[block])
+        return [repeat(b"".join(shared)), fences, *_pack_text_column(self.tokens[block])]
+
+
+def columns_of(jobs: Sequence[JobRecord]) -> tuple[str, ...]:
+    """Return the columns of the table that these jobs set."""
+    columns = (
+        *_REQUIRED_COLUMNS,
+        *(name for name in _OPTIONAL_PACKERS if any(map(attrgetter(name), representatives(jobs)))),
+    )
+    if isinstance(jobs, JobBatch) and jobs.keys is not None and KEY not in columns:
+        columns = (*columns, KEY)
+    return columns
+
+
+def pack_jobs(space: str, jobs: Sequence[JobRecord], columns: Sequence[str], now: int) -> Iterator[bytes]:
+    """Yield the rows of the jobs in blocks: the server stores one block while the next one is packed."""
+    packers = [_OPTIONAL_PACKERS[name] for name in columns[len(_REQUIRED_COLUMNS) :]]
+    field_count = struct.pack(">h", len(columns))
+    for start in range(0, len(jobs), BLOCK_JOBS):
+        block = jobs[start : start + BLOCK_JOBS]
+        if isinstance(block, JobBatch):
+            yield _join_rows(*_pack_batch(field_count, space, block, packers, now))
+        else:
+            yield b"".join(_pack_each(field_count, space, block, packers, now))
+
+
+def pack_leased_jobs(space: str, jobs: JobBatch, columns: Sequence[str], leases: NewLeases) -> Iterator[bytes]:
+    """Yield the rows of the jobs, each followed by ``LEASE_COLUMNS``."""
+    packers = [_OPTIONAL_PACKERS[name] for name in columns[len(_REQUIRED_COLUMNS) :]]
+    field_count = struct.pack(">h", len(columns) + len(LEASE_COLUMNS))
+    for start in range(0, len(jobs), BLOCK_JOBS):
+        block = slice(start, start + BLOCK_JOBS)
+        packed = _pack_batch(field_count, space, jobs[block], packers, leases.now)
+        yield _join_rows(*packed, *leases.pack_columns(block))
+
+
+def pack_keys(space: str, jobs: Sequence[JobRecord], until: Mapping[str, int]) -> bytes:
+    """Return the rows of the keys, sorted: two calls that share keys wait for each other in one direction."""
+    if isinstance(jobs, JobBatch):
+        rows = list(zip(repeat(jobs.template.queue), jobs.keys or (), jobs.ids, jobs.payloads, strict=False))
+    else:
+        rows = [(job.queue, job.idempotency_key, job.id, job.payload) for job in jobs]
+    keyed = sorted(row for row in rows if row[1] is not None)
+    if not keyed:
+        return b""
+    queues, keys, ids, payloads = zip(*keyed, strict=True)
+    head = struct.pack(">h", len(KEY_COLUMNS)) + _pack_text(space)
+    heads = {queue: head + _pack_text(queue) + _pack_bigint(8, end) for queue, end in until.items()}
+    return _join_rows(
+        map(heads.__getitem__, queues),
+        *_pack_text_column(keys),
+        *_pack_text_column(ids),
+        repeat(_DIGEST_LENGTH),
+        map(digest_of, payloads),
+    )
+
+
+def _pack_each(
+    field_count: bytes, space: str, jobs: Sequence[JobRecord], packers: list[Packer], now: int
+) -> list[bytes]:
+    """Return the parts of the rows of any jobs; the head is packed once per combination of its columns."""
+    parts: list[bytes] = []
+    heads: dict[tuple[object, ...], bytes] = {}
+    for job in jobs:
+        shape = (job.queue, job.type, job.priority, job.max_attempts, job.max_crashes, job.domain is None)
+        head = heads.get(shape)
+        if head is None:
+            head = heads[shape] = field_count + _pack_head(space, job, now)
+        job_id, payload = job.id.encode(), job.payload
+        available_at = now if job.run_at is None else job.run_at
+        parts += (
+            head,
+            _pack_length(len(job_id)),
+            job_id,
+            _pack_instants(8, available_at, 8, job.created_at),
+            _pack_length(len(payload)),
+            payload,
+        )
+        if packers:
+            parts += [pack(job) for pack in packers]
+    return parts
+
+
+def _pack_batch(field_count: bytes, space: str, jobs: JobBatch, packers: list[Packer], now: int) -> list[PackedColumn]:
+    """Return the rows of a batch as columns; the last one has the keys, if there are any."""
+    template = jobs.template
+    before = field_count + _pack_head(space, template, now)
+    shared = packers[:-1] if jobs.keys is not None else packers
+    after = b"".join(pack(template) for pack in shared)
+    instants = _pack_instants(8, now if template.run_at is None else template.run_at, 8, template.created_at)
+    columns = [
+        repeat(before),
+        *_pack_text_column(jobs.ids),
+        repeat(instants),
+        *_pack_blob_column(jobs.payloads),
+        repeat(after),
+    ]
+    if jobs.keys is not None:
+        has_gaps = None in jobs.keys
+        columns += [map(_pack_text, jobs.keys)] if has_gaps else _pack_text_column(cast("Sequence[str]", jobs.keys))
+    return columns
+
+
+def _pack_head(space: str, job: JobRecord, now: int) -> bytes:
+    """Return the columns that many jobs of a batch share."""
+    return b"".join(
+        (
+            _pack_text(space),
+            _pack_text(job.queue),
+            _pack_text(job.type),
+            _pack_integer(4, job.priority),
+            _pack_blob(b"\1" if job.domain is None else b"\0"),
+            _pack_bigint(8, now),
+            _pack_integer(4, job.max_attempts),
+            _NULL if job.max_crashes is None else _pack_integer(4, job.max_crashes),
+        )
+    )
+
+
+def _pack_text_column(values: Sequence[str]) -> list[PackedColumn]:
+    return _pack_blob_column([value.encode() for value in values])
+
+
+def _pack_blob_column(values: Sequence[bytes]) -> list[PackedColumn]:
+    return [map(_pack_length, map(len, values)), values]
+
+
+def _join_rows(*columns: PackedColumn) -> bytes:
+    """Return the columns row by row, until the shortest one ends (some repeat without end)."""
+    return b"".join(chain.from_iterable(zip(*columns, strict=False)))

@@ -1,0 +1,89 @@
+"""One space of one database: calls of functions and queries, with the retries of the connection pool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import psycopg
+from psycopg.rows import tuple_row
+
+from holdfast.drivers.packing import Row
+from holdfast.drivers.postgres import arrays
+from holdfast.drivers.postgres.connections import Connection, ConnectionPool, OwnConnection
+from holdfast.drivers.postgres.statements import Statements
+
+T = TypeVar("T")
+
+_INDEX_ORDER = b"SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off"
+
+
+class Database:
+    """A database as one space sees it. ``channel`` is where listeners are notified; None if there are none."""
+
+    def __init__(self, pool: ConnectionPool, statements: Statements, *, space: str, channel: str | None) -> None:
+        self.pool = pool
+        self.statements = statements
+        self.space = space
+        self.channel = channel
+
+    def with_space(self, space: str) -> Database:
+        """Return the same database as another space sees it."""
+        return Database(self.pool, self.statements, space=space, channel=self.channel)
+
+    def now(self) -> int:
+        """Return the clock of the server: a round trip."""
+        [(now,)] = self._call_unscoped("effective_now", None)
+        return int(now)
+
+    def call(self, function: str, *arguments: object, is_repeatable: bool = True) -> list[Row]:
+        """Call a function of ``functions/`` for this space, in its own transaction.
+
+        ``is_repeatable``: the call may be carried out twice, so it is repeated when its reply is lost.
+        """
+        return self._call_unscoped(function, self.space, *arguments, is_repeatable=is_repeatable)
+
+    def _call_unscoped(self, function: str, *arguments: object, is_repeatable: bool = True) -> list[Row]:
+        return self.run(lambda connection: self._call_on(connection, function, *arguments), is_repeatable=is_repeatable)
+
+    def call_on(self, connection: Connection, function: str, *arguments: object) -> list[Row]:
+        """Call a function for this space on a given connection, inside its transaction if there is one."""
+        return self._call_on(connection, function, self.space, *arguments)
+
+    def _call_on(self, connection: Connection, function: str, *arguments: object) -> list[Row]:
+        with psycopg.RawCursor(connection, row_factory=tuple_row) as cursor:
+            if not isinstance(connection, OwnConnection):  # the caller's connection stays as it is
+                arrays.register(cursor.adapters)
+            cursor.execute(self.statements.call(function, len(arguments)), arguments, prepare=False, binary=True)
+            return cursor.fetchall()
+
+    def query(self, name: str, parameters: Mapping[str, object]) -> list[Row]:
+        """Run the statement ``queries/<name>.sql``, which must be repeatable. It gets the space as a parameter."""
+        statement = self.statements.query(name)
+        return self.run(lambda connection: self._execute(connection, statement, parameters), is_repeatable=True)
+
+    def query_page(self, name: str, parameters: Mapping[str, object]) -> list[Row]:
+        """Run a query that reads a page in the order of an index; see ``run_page``."""
+        return self.run_page(self.statements.query(name), parameters)
+
+    def run_page(self, statement: str, parameters: Mapping[str, object]) -> list[Row]:
+        """Run a statement that reads a page in the order of an index, and make the planner use that index.
+
+        Without statistics the planner expects few matching rows and sorts them: for every page it would read and sort
+        all rows behind the page.
+        """
+
+        def run(connection: Connection) -> list[Row]:
+            with connection.transaction():
+                connection.execute(_INDEX_ORDER)
+                return self._execute(connection, statement, parameters)
+
+        return self.run(run, is_repeatable=True)
+
+    def _execute(self, connection: Connection, statement: str, parameters: Mapping[str, object]) -> list[Row]:
+        cursor = connection.execute(statement.encode(), {"space": self.space, **parameters}, prepare=False, binary=True)
+        return cursor.fetchall() if cursor.description is not None else []
+
+    def run(self, work: Callable[[Connection], T], *, is_repeatable: bool) -> T:
+        """Run ``work`` on a connection of the pool; see ``ConnectionPool.run``."""
+        return self.pool.run(work, is_repeatable=is_repeatable)

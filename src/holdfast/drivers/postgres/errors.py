@@ -1,0 +1,38 @@
+"""Translation of psycopg's exceptions into ``holdfast.errors``, once, at the edge of this driver."""
+
+from __future__ import annotations
+
+import psycopg
+
+from holdfast.errors import SchemaMismatch, StoreBusy, StoreError, StoreUnavailable
+
+# SQLSTATE codes. After these, nothing was changed, and the same call may succeed the next time.
+CONFLICTS = frozenset({"40P01", "40001"})  # a deadlock, a serialisation failure
+STALE_PLAN = "0A000"  # "cached plan must not change result type", once after the tables were upgraded
+
+_TIMEOUTS = frozenset({"55P03", "57014"})  # of a lock, of a statement
+_MISSING = frozenset({"42P01", "42883", "3F000", "42703"})  # a table, function, schema or column
+# The server stops, has not started yet, or is read-only: another connection may find a usable server.
+_SERVER_GONE = frozenset({"57P01", "57P02", "57P03", "57P05", "25006", "53300"})
+_WITHOUT_STATE = (psycopg.OperationalError, psycopg.InterfaceError)
+
+
+def is_connection_lost(error: psycopg.Error) -> bool:
+    """Whether the connection can no longer be used. The server may or may not have carried out the call."""
+    state = error.sqlstate
+    if state is None:
+        return isinstance(error, _WITHOUT_STATE)
+    return state in _SERVER_GONE or state.startswith("08")
+
+
+def translate_error(error: psycopg.Error, waited: float = 0.0) -> StoreError:
+    """Return the error of ``holdfast.errors``. PostgreSQL's messages name hosts and users, never passwords."""
+    state = error.sqlstate
+    message = " ".join(str(error).split()) or type(error).__name__
+    if state in CONFLICTS or state in _TIMEOUTS:
+        return StoreBusy(waited)
+    if state in _MISSING:
+        return SchemaMismatch(f"wanted the tables of this version of Holdfast, got: {message}")
+    if is_connection_lost(error):
+        return StoreUnavailable(f"the PostgreSQL server cannot be reached: {message}")
+    return StoreUnavailable(f"PostgreSQL refused: {message}")

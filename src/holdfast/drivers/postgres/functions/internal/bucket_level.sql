@@ -1,0 +1,9 @@
+-- Return the level of a rate bucket now, in millionths of a job; NULL without a rate. The same arithmetic as
+-- QueueSettings._level in model/queue_settings.py.
+--
+-- Locks: none. Index: none.
+CREATE OR REPLACE FUNCTION bucket_level(s settings, _now bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN s.rate IS NULL THEN NULL
+            WHEN s.level IS NULL THEN coalesce(s.burst, greatest(1, ceil(s.rate)))::bigint * 1000000
+            ELSE least(coalesce(s.burst, greatest(1, ceil(s.rate)))::bigint * 1000000,
+                       s.level + floor(greatest(0, _now - s.level_at) * s.rate + 0.001)::bigint) END;

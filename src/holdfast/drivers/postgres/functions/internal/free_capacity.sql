@@ -1,0 +1,16 @@
+-- Return how many more jobs the settings of these queues allow now, per queue (type '') and per type. The same
+-- arithmetic as QueueSettings.allowance in model/queue_settings.py; 10000 is the largest batch.
+--
+-- Locks: none; lock_limits has locked the rows. Index: the primary key of settings, and jobs_leased to count leases.
+CREATE OR REPLACE FUNCTION free_capacity(_space text, _queues text[], _now bigint)
+RETURNS TABLE (queue text, type text, free bigint) LANGUAGE sql AS $$
+  SELECT s.queue, s.type,
+         CASE WHEN s.paused_until > _now THEN 0 ELSE greatest(0, least(
+           10000,
+           s.max_inflight - (SELECT count(*) FROM jobs AS j
+                              WHERE s.max_inflight IS NOT NULL AND j.space = _space AND j.queue = s.queue
+                                AND j.state = 'inflight' AND s.type IN ('', j.type)),
+           floor(bucket_level(s, _now) / 1000000.0)::bigint)) END
+    FROM settings AS s
+   WHERE s.space = _space AND s.queue = ANY (_queues)
+$$;

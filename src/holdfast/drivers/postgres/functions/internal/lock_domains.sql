@@ -1,0 +1,17 @@
+-- Lock these domains until the end of the transaction: one transaction at a time moves the turn of a domain.
+--
+-- Locks: advisory, in ascending order. Index: none.
+-- Shape: 512 buckets instead of one lock per domain. A batch can name ten thousand domains, and the lock table of
+-- the server is small. Two domains in one bucket only wait for each other.
+CREATE OR REPLACE FUNCTION lock_domains(_space text, _queues text[], _domains text[]) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  _bucket integer;
+BEGIN
+  FOR _bucket IN
+    SELECT DISTINCT hashtextextended(_space || E'\n' || d.queue || E'\n' || d.domain, 0) & 511 AS bucket
+      FROM unnest(_queues, _domains) AS d (queue, domain) ORDER BY bucket
+  LOOP
+    PERFORM pg_advisory_xact_lock(1212106566, _bucket);
+  END LOOP;
+END $$;

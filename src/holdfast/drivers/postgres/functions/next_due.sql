@@ -1,0 +1,35 @@
+-- Return how many microseconds remain until a job of these queues can run or a lease of theirs can have expired: 0
+-- or less is now; NULL if nothing can happen without another call. Driver.wait sleeps for that long.
+--
+-- Locks: none. Index: jobs_lane (one head per lane), jobs_leased, arrivals_queue.
+-- Shape: the lanes are found by skipping from one to the next in the index, as in reserve.sql.
+CREATE OR REPLACE FUNCTION next_due(_space text, _queues text[], _caller_now bigint) RETURNS bigint
+LANGUAGE plpgsql AS $$
+BEGIN
+  IF EXISTS (SELECT FROM unnest(_queues) AS q (queue) CROSS JOIN LATERAL (
+               SELECT FROM arrivals AS a WHERE a.space = _space AND a.queue = q.queue LIMIT 1) AS arrived) THEN
+    RETURN 0;
+  END IF;
+  RETURN (
+    WITH RECURSIVE lanes (queue, type, priority, head) AS (
+      SELECT q.queue, h.type, h.priority, h.available_at
+        FROM unnest(_queues) AS q (queue) CROSS JOIN LATERAL (
+          SELECT j.type, j.priority, j.available_at FROM jobs AS j
+           WHERE j.space = _space AND j.queue = q.queue AND j.state = 'ready' AND j.turn
+           ORDER BY j.type, j.priority, j.available_at, j.seq LIMIT 1) AS h
+      UNION ALL
+      SELECT l.queue, h.type, h.priority, h.available_at
+        FROM lanes AS l CROSS JOIN LATERAL (
+          SELECT j.type, j.priority, j.available_at FROM jobs AS j
+           WHERE j.space = _space AND j.queue = l.queue AND (j.type, j.priority) > (l.type, l.priority)
+             AND j.state = 'ready' AND j.turn
+           ORDER BY j.type, j.priority, j.available_at, j.seq LIMIT 1) AS h
+    ), expiring (at) AS (
+      SELECT first.check_at
+        FROM unnest(_queues) AS q (queue) CROSS JOIN LATERAL (
+          SELECT j.check_at FROM jobs AS j WHERE j.space = _space AND j.queue = q.queue AND j.state = 'inflight'
+           ORDER BY j.check_at LIMIT 1) AS first
+    )
+    SELECT min(i.at) - effective_now(_caller_now)
+      FROM (SELECT l.head FROM lanes AS l UNION ALL SELECT e.at FROM expiring AS e) AS i (at));
+END $$;

@@ -1,0 +1,225 @@
+-- Lease up to _limit due jobs of these queues (and types; NULL: any type), in the order of law L10. Return the
+-- leased jobs.
+--
+-- Locks: those of reap and pass_turns, the settings of limited queues, then the leased rows (SKIP LOCKED: two
+-- sessions never wait for each other here). No more jobs are locked than are taken.
+-- Index: jobs_lane for lanes and jobs, jobs_leased for expired leases, arrivals_queue.
+-- Shape: the lanes are found by skipping from one to the next in jobs_lane; only lanes whose head is due are read
+-- further. So a scheduled backlog or a type that is not requested costs one probe per lane. Where several lanes of
+-- one priority compete, a first read without locks counts how many of the next jobs are in each lane, and then each
+-- lane gives that many. One query over all lanes with ORDER BY would sort the whole backlog.
+CREATE OR REPLACE FUNCTION reserve(
+  _space text, _queues text[], _types text[], _limit integer, _lease_for bigint, _worker text, _token_bytes bytea,
+  _caller_now bigint
+) RETURNS TABLE (
+  token text, fence bigint, expires_at bigint, checkpoint bytea, {declared_stored_columns}
+) LANGUAGE plpgsql ROWS 100 AS $$
+#variable_conflict use_column
+DECLARE
+  _now bigint := effective_now(_caller_now);
+  _limited boolean;
+  _arrived_queues text[];
+  _arrived_domains text[];
+  _lane_queues text[];
+  _lane_types text[];
+  _lane_priorities integer[];
+  _lane_heads bigint[];   -- a lane is read from its head on: entries before it are of taken jobs that wait for vacuum
+  _first integer := 1;    -- _first.._last: the lanes of the current priority
+  _last integer;
+  _lane integer;
+  _share integer;
+  _shares integer[];      -- how many jobs each lane of the current priority gives
+  _depth integer;         -- how many jobs of each lane are read to compute the shares
+  _taken tid[] := '{}';
+  _missing integer;
+BEGIN
+  -- 1. End expired leases. The probe avoids the call of reap, which nearly always finds nothing.
+  IF EXISTS (SELECT FROM unnest(_queues) AS q (queue) CROSS JOIN LATERAL (
+               SELECT FROM jobs AS j WHERE j.space = _space AND j.queue = q.queue AND j.state = 'inflight'
+                  AND j.check_at <= _now ORDER BY j.check_at LIMIT 1) AS due) THEN
+    PERFORM reap(_space, _queues, NULL, 1000, _now);
+  END IF;
+
+  -- 2. Give turns in domains where jobs have arrived.
+  IF EXISTS (SELECT FROM unnest(_queues) AS q (queue) CROSS JOIN LATERAL (
+               SELECT FROM arrivals AS a WHERE a.space = _space AND a.queue = q.queue LIMIT 1) AS arrived) THEN
+    WITH removed AS (
+      DELETE FROM arrivals AS a
+       WHERE a.ctid = ANY (ARRAY(SELECT a.ctid FROM unnest(_queues) AS q (queue) CROSS JOIN LATERAL (
+                                   SELECT a.ctid FROM arrivals AS a WHERE a.space = _space AND a.queue = q.queue
+                                    LIMIT 10000 FOR UPDATE SKIP LOCKED) AS a))
+      RETURNING a.queue, a.domain)
+    SELECT array_agg(r.queue), array_agg(r.domain) INTO _arrived_queues, _arrived_domains
+      FROM (SELECT DISTINCT queue, domain FROM removed) AS r;
+    IF _arrived_domains IS NOT NULL THEN
+      PERFORM pass_turns(_space, _arrived_queues, _arrived_domains);
+    END IF;
+  END IF;
+
+  _limited := lock_limits(_space, _queues);
+  _now := effective_now(_caller_now);  -- the waits for locks are over
+
+  -- 3. Find the lanes with due jobs, highest priority first.
+  WITH RECURSIVE requested (queue, type) AS (
+    SELECT q.queue, t.type FROM unnest(_queues) AS q (queue)
+     CROSS JOIN unnest(coalesce(_types, ARRAY[NULL])) AS t (type)
+  ), lanes (queue, requested_type, type, priority, head) AS (
+    SELECT a.queue, a.type, h.type, h.priority, h.available_at
+      FROM requested AS a CROSS JOIN LATERAL (
+        (SELECT j.type, j.priority, j.available_at FROM jobs AS j
+          WHERE a.type IS NULL AND j.space = _space AND j.queue = a.queue AND j.state = 'ready' AND j.turn
+          ORDER BY j.type, j.priority, j.available_at, j.seq LIMIT 1)
+        UNION ALL
+        (SELECT j.type, j.priority, j.available_at FROM jobs AS j
+          WHERE a.type IS NOT NULL AND j.space = _space AND j.queue = a.queue AND j.type = a.type
+            AND j.state = 'ready' AND j.turn
+          ORDER BY j.priority, j.available_at, j.seq LIMIT 1)) AS h
+    UNION ALL
+    SELECT l.queue, l.requested_type, h.type, h.priority, h.available_at
+      FROM lanes AS l CROSS JOIN LATERAL (
+        (SELECT j.type, j.priority, j.available_at FROM jobs AS j
+          WHERE l.requested_type IS NULL AND j.space = _space AND j.queue = l.queue
+            AND (j.type, j.priority) > (l.type, l.priority) AND j.state = 'ready' AND j.turn
+          ORDER BY j.type, j.priority, j.available_at, j.seq LIMIT 1)
+        UNION ALL
+        (SELECT j.type, j.priority, j.available_at FROM jobs AS j
+          WHERE l.requested_type IS NOT NULL AND j.space = _space AND j.queue = l.queue AND j.type = l.type
+            AND j.priority > l.priority AND j.state = 'ready' AND j.turn
+          ORDER BY j.priority, j.available_at, j.seq LIMIT 1)) AS h
+  )
+  SELECT array_agg(l.queue ORDER BY l.priority DESC, l.head), array_agg(l.type ORDER BY l.priority DESC, l.head),
+         array_agg(l.priority ORDER BY l.priority DESC, l.head), array_agg(l.head ORDER BY l.priority DESC, l.head)
+    INTO _lane_queues, _lane_types, _lane_priorities, _lane_heads
+    FROM lanes AS l WHERE l.head <= _now;
+
+  -- 4. Priority by priority: share what is missing among the lanes, then lock and take the jobs.
+  WHILE _first <= cardinality(_lane_priorities) AND cardinality(_taken) < _limit LOOP
+    _last := _first;
+    WHILE _lane_priorities[_last + 1] = _lane_priorities[_first] LOOP
+      _last := _last + 1;
+    END LOOP;
+    _missing := _limit - cardinality(_taken);
+
+    IF _limited THEN
+      _shares := ARRAY(
+        WITH capacity AS MATERIALIZED (
+          SELECT c.queue, c.type, c.free - (SELECT count(*) FROM unnest(_taken) AS t (job_ctid) JOIN jobs AS j
+                                                ON j.ctid = t.job_ctid
+                                             WHERE j.queue = c.queue AND c.type IN ('', j.type)) AS free
+            FROM free_capacity(_space, _queues, _now) AS c
+        ), waiting AS (
+          SELECT lane.number, lane.queue, h.available_at, h.seq,
+                 row_number() OVER (PARTITION BY lane.queue, lane.type ORDER BY h.available_at, h.seq) AS in_type,
+                 coalesce((SELECT c.free FROM capacity AS c WHERE c.queue = lane.queue AND c.type = lane.type), _limit)
+                   AS type_free
+            FROM unnest(_lane_queues[_first:_last], _lane_types[_first:_last], _lane_heads[_first:_last])
+                 WITH ORDINALITY AS lane (queue, type, head, number)
+           CROSS JOIN LATERAL (SELECT j.available_at, j.seq FROM jobs AS j
+                                WHERE j.space = _space AND j.queue = lane.queue AND j.type = lane.type
+                                  AND j.priority = _lane_priorities[_first] AND j.state = 'ready' AND j.turn
+                                  AND j.available_at BETWEEN lane.head AND _now
+                                ORDER BY j.available_at, j.seq LIMIT _missing) AS h
+        ), fitting AS (
+          SELECT w.number, w.available_at, w.seq,
+                 row_number() OVER (PARTITION BY w.queue ORDER BY w.available_at, w.seq) AS in_queue,
+                 coalesce((SELECT c.free FROM capacity AS c WHERE c.queue = w.queue AND c.type = ''), _limit)
+                   AS queue_free
+            FROM waiting AS w WHERE w.in_type <= w.type_free
+        ), next AS (
+          SELECT f.number FROM fitting AS f WHERE f.in_queue <= f.queue_free
+           ORDER BY f.available_at, f.seq LIMIT _missing
+        )
+        SELECT (SELECT count(*) FROM next AS n WHERE n.number = lane.number)::integer
+          FROM generate_series(1, _last - _first + 1) AS lane (number) ORDER BY lane.number);
+    ELSIF _first = _last THEN
+      _shares := ARRAY[_missing];
+    ELSE
+      -- Among many lanes, few give many jobs: read a few jobs of each lane, and more while one may have more.
+      _depth := greatest(4, 4 * _missing / (_last - _first + 1));
+      LOOP
+        _depth := least(_depth, _missing);
+        _shares := ARRAY(
+          WITH next AS MATERIALIZED (
+            SELECT lane.number
+              FROM unnest(_lane_queues[_first:_last], _lane_types[_first:_last], _lane_heads[_first:_last])
+                   WITH ORDINALITY AS lane (queue, type, head, number)
+             CROSS JOIN LATERAL (SELECT j.available_at, j.seq FROM jobs AS j
+                                  WHERE j.space = _space AND j.queue = lane.queue AND j.type = lane.type
+                                    AND j.priority = _lane_priorities[_first] AND j.state = 'ready' AND j.turn
+                                    AND j.available_at BETWEEN lane.head AND _now
+                                  ORDER BY j.available_at, j.seq LIMIT _depth) AS h
+             ORDER BY h.available_at, h.seq LIMIT _missing
+          ), counted AS (
+            SELECT n.number, count(*) AS share FROM next AS n GROUP BY n.number
+          )
+          SELECT coalesce((SELECT c.share FROM counted AS c WHERE c.number = lane.number), 0)::integer
+            FROM generate_series(1, _last - _first + 1) AS lane (number) ORDER BY lane.number);
+        EXIT WHEN _depth >= _missing OR NOT (_depth = ANY (_shares));
+        _depth := _depth * 4;
+      END LOOP;
+    END IF;
+
+    FOR _lane IN _first .. _last LOOP
+      _share := _shares[_lane - _first + 1];
+      IF _share > 0 THEN
+        _taken := _taken || ARRAY(
+          SELECT j.ctid FROM jobs AS j
+           WHERE j.space = _space AND j.queue = _lane_queues[_lane] AND j.type = _lane_types[_lane]
+             AND j.priority = _lane_priorities[_lane] AND j.state = 'ready' AND j.turn
+             AND j.available_at BETWEEN _lane_heads[_lane] AND _now
+           ORDER BY j.available_at, j.seq LIMIT _share FOR UPDATE SKIP LOCKED);
+      END IF;
+    END LOOP;
+
+    -- Other sessions took jobs that were counted: take any other due job of these lanes.
+    IF NOT _limited AND _first < _last AND cardinality(_taken) < _limit
+       AND _missing <= (SELECT sum(s) FROM unnest(_shares) AS s) THEN
+      FOR _lane IN _first .. _last LOOP
+        EXIT WHEN cardinality(_taken) >= _limit;
+        _missing := _limit - cardinality(_taken);
+        _taken := _taken || ARRAY(
+          SELECT j.ctid FROM jobs AS j
+           WHERE j.space = _space AND j.queue = _lane_queues[_lane] AND j.type = _lane_types[_lane]
+             AND j.priority = _lane_priorities[_lane] AND j.state = 'ready' AND j.turn
+             AND j.available_at BETWEEN _lane_heads[_lane] AND _now
+             AND j.ctid <> ALL (_taken)
+           ORDER BY j.available_at, j.seq LIMIT _missing FOR UPDATE SKIP LOCKED);
+      END LOOP;
+    END IF;
+    _first := _last + 1;
+  END LOOP;
+
+  IF _taken = '{}' THEN
+    RETURN;
+  END IF;
+
+  -- 5. Put the jobs of several lanes in the order of law L10, and take them out of the rate buckets.
+  IF cardinality(_lane_priorities) > 1 THEN
+    _taken := ARRAY(SELECT j.ctid FROM unnest(_taken) AS t (job_ctid) JOIN jobs AS j ON j.ctid = t.job_ctid
+                     ORDER BY j.priority DESC, j.available_at, j.seq);
+  END IF;
+
+  IF _limited THEN
+    UPDATE settings AS s SET level = bucket_level(s, _now) - used.count * 1000000, level_at = _now
+      FROM (SELECT r.queue, r.type,
+                   (SELECT count(*) FROM unnest(_taken) AS t (job_ctid) JOIN jobs AS j ON j.ctid = t.job_ctid
+                     WHERE j.queue = r.queue AND r.type IN ('', j.type)) AS count
+              FROM settings AS r WHERE r.space = _space AND r.queue = ANY (_queues) AND r.rate IS NOT NULL) AS used
+     WHERE s.space = _space AND s.queue = used.queue AND s.type = used.type AND used.count > 0;
+  END IF;
+
+  -- 6. Lease the jobs. A lease begins when its row is locked: an earlier lease of the job cannot end after that.
+  _now := effective_now(_caller_now);
+  RETURN QUERY
+  UPDATE jobs AS j
+     SET state = 'inflight', attempts = j.attempts + 1, fence = t.fence,
+         token = t.fence || '.' || encode(substr(_token_bytes, t.item::integer * 16 - 15, 16), 'hex'),
+         expires_at = _now + _lease_for, check_at = _now + _lease_for, reserved_at = _now, worker = _worker,
+         started_at = NULL
+    FROM (SELECT u.job_ctid, u.item, nextval('counter') AS fence
+            FROM unnest(_taken) WITH ORDINALITY AS u (job_ctid, item)) AS t
+   WHERE j.ctid = t.job_ctid
+  RETURNING j.token, j.fence, j.expires_at,
+            CASE WHEN j.noted THEN (SELECT n.checkpoint FROM notes AS n WHERE n.space = _space AND n.job_id = j.id) END,
+            {j.stored_columns};
+END $$;

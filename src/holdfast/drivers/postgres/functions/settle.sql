@@ -1,0 +1,81 @@
+-- End leases by any mix of verbs. Return rows only for refused settlements.
+--
+-- _runs has the first item of each run. A run is a part of the batch that names every job once; an item with
+-- registry writes is a separate run. Inside a run the order does not matter, and runs follow one another.
+--
+-- Locks: the rows of all jobs, sorted by id, then registry entries, then domains. Index: the primary keys of jobs
+-- and ended. Shape: one statement per run and step. See README.md, Stable plans.
+CREATE OR REPLACE FUNCTION settle(
+  _space text, _caller_now bigint, _runs integer[], _ids text[], _tokens text[], _verbs text[], _started bigint[],
+  _details text[], _results bytea[], _delays bigint[], _run_at bigint[], _errors text[], _crashed boolean[],
+  _reasons text[], _budgets bigint[], _writers integer[], _kinds text[], _keys text[], _values bytea[],
+  _versions bigint[], _ttls bigint[]
+) RETURNS TABLE (item integer, code text, state text, expires_at bigint, now bigint, kind text, key text)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  _now bigint;
+  _run integer;
+  _first integer;
+  _last integer;
+  _transitions transition[];
+  _valid integer[];
+  _refused record;
+BEGIN
+  PERFORM FROM jobs AS j WHERE j.space = _space AND j.id = ANY (_ids) ORDER BY j.id FOR UPDATE;
+  _now := effective_now(_caller_now);
+  FOR _run IN 1 .. cardinality(_runs) LOOP
+    _first := _runs[_run];
+    _last := coalesce(_runs[_run + 1] - 1, cardinality(_ids));
+
+    SELECT array_agg(after_settlement(a.item, j.ctid, j, _now, a.verb, a.started, a.detail, a.result, a.delay, a.run_at,
+                                      a.error, a.crashed, a.reason, a.budget) ORDER BY a.item), array_agg(a.item)
+      INTO _transitions, _valid
+      FROM (SELECT _space AS space, (i.item + _first - 1)::integer AS item, i.id, i.token, i.verb, i.started,
+                   coalesce(i.detail, '') AS detail, i.result, coalesce(i.delay, 0) AS delay, i.run_at,
+                   coalesce(i.error, '') AS error, coalesce(i.crashed, false) AS crashed, i.reason, i.budget
+              FROM unnest(_ids[_first:_last], _tokens[_first:_last], _verbs[_first:_last], _started[_first:_last],
+                          _details[_first:_last], _results[_first:_last], _delays[_first:_last],
+                          _run_at[_first:_last], _errors[_first:_last], _crashed[_first:_last],
+                          _reasons[_first:_last], _budgets[_first:_last]) WITH ORDINALITY
+                   AS i (id, token, verb, started, detail, result, delay, run_at, error, crashed, reason, budget, item)
+            OFFSET 0) AS a
+      JOIN jobs AS j ON j.space = ANY (ARRAY[a.space]) AND j.id = ANY (ARRAY[a.id])
+     WHERE j.token = a.token AND j.expires_at > _now;
+
+    RETURN QUERY
+    SELECT r.* FROM (SELECT array_agg(i.item) AS items, array_agg(_ids[i.item]) AS ids,
+                            array_agg(_tokens[i.item]) AS tokens, array_agg(_verbs[i.item]) AS verbs
+                       FROM generate_series(_first, _last) AS i (item)
+                      WHERE i.item NOT IN (SELECT unnest(coalesce(_valid, '{}')))) AS m
+     CROSS JOIN LATERAL refusals(_space, _now, m.items, m.ids, m.tokens, m.verbs) AS r
+     WHERE m.items IS NOT NULL;
+
+    IF _valid IS NOT NULL AND _first = ANY (_writers) THEN
+      SELECT w.* INTO _refused
+        FROM (SELECT array_agg(w.kind ORDER BY w.position) AS kinds, array_agg(w.key ORDER BY w.position) AS keys,
+                     array_agg(w.value ORDER BY w.position) AS contents,
+                     array_agg(w.version ORDER BY w.position) AS versions, array_agg(w.ttl ORDER BY w.position) AS ttls
+                FROM unnest(_writers, _kinds, _keys, _values, _versions, _ttls) WITH ORDINALITY
+                     AS w (item, kind, key, value, version, ttl, position)
+               WHERE w.item = _first) AS writes
+       CROSS JOIN LATERAL write_entries(_space, _now, writes.kinds, writes.keys, writes.contents, writes.versions,
+                                        writes.ttls) AS w;
+      IF _refused.kind IS NOT NULL THEN
+        item := _first;
+        code := 'write refused';
+        state := NULL;
+        expires_at := NULL;
+        now := _now;
+        kind := _refused.kind;
+        key := _refused.key;
+        RETURN NEXT;
+        _transitions := NULL;
+      END IF;
+    END IF;
+
+    IF _transitions IS NOT NULL THEN
+      PERFORM apply_transitions(_space, _now, _transitions);
+    END IF;
+  END LOOP;
+END $$;

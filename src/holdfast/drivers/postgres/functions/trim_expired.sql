@@ -1,0 +1,65 @@
+-- Remove what is older than its retention, oldest first, at most _limit rows of each table: done and cancelled jobs,
+-- ledger rows, idempotency keys and registry entries. Return how many rows were removed from each.
+--
+-- Locks: the removed rows (SKIP LOCKED), and an advisory lock for the ledger of the space. Index: ended_trim, the
+-- primary keys of ledger, notes, jobs and ended, dedupe_expiry, registry_expiry.
+-- Shape: the ledger is trimmed from its front, up to the first row that is too young, and only below the horizon: a
+-- row that commits later is never behind the trimmed position. enable_sort is off in addition to the common
+-- settings: the oldest rows are the first entries of an index, and no plan may read and sort everything to find
+-- them.
+CREATE OR REPLACE FUNCTION trim_expired(
+  _space text, _caller_now bigint, _ended_for bigint, _ledger_for bigint, _limit integer,
+  OUT jobs integer, OUT ledger integer, OUT dedupe integer, OUT registry integer
+) LANGUAGE plpgsql SET enable_sort = off AS $$
+#variable_conflict use_column
+DECLARE
+  _now bigint := effective_now(_caller_now);
+  _horizon xid8;
+  _xid xid8;
+  _seq bigint;
+BEGIN
+  WITH removed AS (
+    DELETE FROM ended AS e
+     WHERE e.ctid = ANY (ARRAY(SELECT o.ctid FROM ended AS o
+                                WHERE o.space = _space AND o.state <> 'dead' AND o.ended_at <= _now - _ended_for
+                                ORDER BY o.ended_at LIMIT _limit FOR UPDATE SKIP LOCKED))
+    RETURNING e.id, e.noted
+  ), notes_removed AS (
+    DELETE FROM notes AS n USING removed AS r
+     WHERE r.noted AND (n.space, n.job_id) >= (_space, r.id) AND (n.space, n.job_id) <= (_space, r.id)
+  )
+  SELECT count(*) INTO jobs FROM removed;
+
+  -- One transaction at a time: spaces.trimmed_* and the removed rows must agree.
+  PERFORM pg_advisory_xact_lock(1212106566, hashtext(_space) | (-2147483648)::integer);
+  _horizon := ledger_horizon();
+  WITH oldest AS (
+    SELECT l.xid, l.seq, l.ended_at FROM ledger AS l
+     WHERE l.space = _space AND l.xid < _horizon ORDER BY l.xid, l.seq LIMIT _limit
+  ), old AS (
+    SELECT o.xid, o.seq, bool_and(o.ended_at <= _now - _ledger_for) OVER (ORDER BY o.xid, o.seq) AS is_old
+      FROM oldest AS o
+  )
+  SELECT count(*) INTO ledger FROM old AS o WHERE o.is_old;
+  IF ledger > 0 THEN
+    SELECT l.xid, l.seq INTO _xid, _seq FROM ledger AS l
+     WHERE l.space = _space AND l.xid < _horizon ORDER BY l.xid, l.seq OFFSET ledger - 1 LIMIT 1;
+    DELETE FROM ledger AS l WHERE l.space = _space AND (l.xid, l.seq) <= (_xid, _seq);
+    INSERT INTO spaces VALUES (_space, _xid, _seq)
+    ON CONFLICT (space) DO UPDATE SET trimmed_xid = excluded.trimmed_xid, trimmed_seq = excluded.trimmed_seq;
+  END IF;
+
+  DELETE FROM dedupe AS d
+   WHERE d.ctid = ANY (ARRAY(
+     SELECT o.ctid FROM dedupe AS o
+      WHERE o.space = _space AND o.until > 0 AND o.until <= _now
+        AND NOT EXISTS (SELECT FROM jobs AS j WHERE j.space = o.space AND j.id = o.job_id OFFSET 0)
+        AND NOT EXISTS (SELECT FROM ended AS e WHERE e.space = o.space AND e.id = o.job_id OFFSET 0)
+      ORDER BY o.until LIMIT _limit FOR UPDATE SKIP LOCKED));
+  GET DIAGNOSTICS dedupe = ROW_COUNT;
+
+  DELETE FROM registry AS r
+   WHERE r.ctid = ANY (ARRAY(SELECT o.ctid FROM registry AS o WHERE o.space = _space AND o.expires_at <= _now
+                              ORDER BY o.expires_at LIMIT _limit FOR UPDATE SKIP LOCKED));
+  GET DIAGNOSTICS registry = ROW_COUNT;
+END $$;

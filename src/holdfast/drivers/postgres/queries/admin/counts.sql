@@ -1,0 +1,14 @@
+-- Jobs by queue, type and state; a ready job whose run_at is later counts as scheduled. Reads every row of the
+-- space.
+SELECT queue, type,
+       CASE WHEN state = 'ready' AND available_at > (SELECT holdfast.effective_now(%(now)s)) THEN 'scheduled'
+            ELSE state END,
+       count(*)
+  FROM holdfast.jobs
+ WHERE space = %(space)s AND (%(queues)s::text[] IS NULL OR queue = ANY (%(queues)s))
+ GROUP BY 1, 2, 3
+UNION ALL
+SELECT queue, type, state, count(*)
+  FROM holdfast.ended
+ WHERE space = %(space)s AND (%(queues)s::text[] IS NULL OR queue = ANY (%(queues)s))
+ GROUP BY 1, 2, 3

@@ -1,8 +1,0 @@
--- How many jobs stand where. Reads every row of the space once.
-SELECT queue, type,
-       CASE WHEN state = 'ready' AND available_at > (SELECT holdfast.instant_1(%(now)s)) THEN 'scheduled' ELSE state END,
-       count(*)
-  FROM holdfast.jobs WHERE space = %(space)s AND (%(queues)s::text[] IS NULL OR queue = ANY (%(queues)s)) GROUP BY 1, 2, 3
-UNION ALL
-SELECT queue, type, state, count(*) FROM holdfast.ended
- WHERE space = %(space)s AND (%(queues)s::text[] IS NULL OR queue = ANY (%(queues)s)) GROUP BY 1, 2, 3

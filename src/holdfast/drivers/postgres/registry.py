@@ -1,0 +1,48 @@
+"""The registry: reads are queries, writes are one call of a function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.drivers.packing import end_of_prefix, read_entry
+from holdfast.drivers.postgres.arrays import pack_bigints, pack_blobs, pack_texts
+from holdfast.drivers.postgres.database import Database
+from holdfast.model.registry import Change, Entry
+
+
+def read(database: Database, kind: str, keys: Sequence[str], caller_now: int | None) -> list[Entry | None]:
+    """See ``Registry.read``."""
+    rows = database.query("registry/read", {"kind": kind, "keys": list(keys), "now": caller_now})
+    entries = {row[0]: read_entry(row) for row in rows}
+    return [entries.get(key) for key in keys]
+
+
+def write(database: Database, changes: Sequence[Change], caller_now: int | None) -> list[Entry | None]:
+    """See ``Registry.write``. Not repeated when the reply is lost: the versions would differ the second time."""
+    rows = database.call(
+        "write_registry",
+        caller_now,
+        pack_texts([change.kind for change in changes]),
+        pack_texts([change.key for change in changes]),
+        pack_blobs([change.value for change in changes]),
+        pack_bigints([change.version for change in changes]),
+        pack_bigints([change.ttl for change in changes]),
+        is_repeatable=False,
+    )
+    return [
+        None if version is None else Entry(key=one.key, value=one.value, version=version, expires_at=expires_at)
+        for one, (version, expires_at) in zip(changes, rows, strict=True)
+    ]
+
+
+def scan(database: Database, kind: str, caller_now: int | None, *, prefix: str, after: str, limit: int) -> list[Entry]:
+    """See ``Registry.scan``: a range of the primary key."""
+    parameters = {
+        "kind": kind,
+        "start": prefix,
+        "stop": end_of_prefix(prefix),
+        "after": after,
+        "now": caller_now,
+        "limit": limit,
+    }
+    return [read_entry(row) for row in database.query("registry/scan", parameters)]

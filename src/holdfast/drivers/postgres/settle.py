@@ -1,0 +1,152 @@
+"""Settle and extend: batches as arrays, and the error for each refused item."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+
+from holdfast.drivers.packing import Row
+from holdfast.drivers.postgres.arrays import (
+    Array,
+    pack_bigints,
+    pack_blobs,
+    pack_booleans,
+    pack_integers,
+    pack_optional_texts,
+    pack_texts,
+)
+from holdfast.drivers.postgres.database import Database
+from holdfast.drivers.postgres.rows import make_all_searchable
+from holdfast.errors import JobNotInflight, LeaseError, LeaseExpired, LeaseMismatch, WriteRefused
+from holdfast.model.lease import Lease, Note
+from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
+
+_NO_NOTE = Note()
+
+
+def settle(database: Database, settlements: Sequence[Settlement], caller_now: int | None) -> list[LeaseError | None]:
+    """See ``Driver.settle``. A batch of plain acks has its own function, which needs no transitions."""
+    answers: list[LeaseError | None] = [None] * len(settlements)
+    if are_plain_acks(settlements):
+        refused = database.call("ack", caller_now, *pack_acks(settlements))
+    else:
+        refused = database.call("settle", caller_now, *pack_settlements(settlements))
+    for row in refused:
+        index = row[0] - 1
+        answers[index] = _refusal_of(settlements[index].lease.job_id, row)
+    return answers
+
+
+def extend(
+    database: Database,
+    leases: Sequence[Lease],
+    caller_now: int | None,
+    *,
+    lease_for: int,
+    notes: Mapping[str, Note],
+) -> list[Lease | LeaseError]:
+    """See ``Driver.extend``."""
+    notes_by_item = [notes.get(lease.job_id) or _NO_NOTE for lease in leases]
+    rows = database.call(
+        "extend",
+        caller_now,
+        lease_for,
+        *_pack_leases(leases),
+        pack_bigints([note.started_at for note in notes_by_item]),
+        pack_blobs([note.progress for note in notes_by_item]),
+        pack_blobs([note.checkpoint for note in notes_by_item]),
+    )
+    return [_extended_lease(lease, row) for lease, row in zip(leases, rows, strict=True)]
+
+
+def are_plain_acks(settlements: Sequence[Settlement]) -> bool:
+    """Whether every settlement is an ack without writes, and no job is named twice: then ``ack`` takes the batch."""
+    return (
+        set(map(type, settlements)) == {Ack}
+        and not any(map(attrgetter("writes"), settlements))
+        and len({one.lease.job_id for one in settlements}) == len(settlements)
+    )
+
+
+def pack_acks(settlements: Sequence[Settlement]) -> list[Array | None]:
+    """Return the arrays of ``ack``."""
+    return [
+        *_pack_leases([one.lease for one in settlements]),
+        pack_bigints([one.started_at for one in settlements]),
+        pack_blobs([one.result if isinstance(one, Ack) else None for one in settlements]),
+        pack_optional_texts([one.detail or None for one in settlements]),
+    ]
+
+
+def pack_settlements(settlements: Sequence[Settlement]) -> list[Array | None]:
+    """Return the arrays of ``settle``."""
+    writes = [(item, write) for item, one in enumerate(settlements, 1) if isinstance(one, Ack) for write in one.writes]
+    return [
+        pack_integers(_first_items_of_runs(settlements)),
+        *_pack_leases([one.lease for one in settlements]),
+        pack_texts([one.verb for one in settlements]),
+        pack_bigints([one.started_at for one in settlements]),
+        pack_optional_texts([one.detail or None for one in settlements]),
+        pack_blobs([one.result if isinstance(one, Ack) else None for one in settlements]),
+        pack_bigints([one.delay or None if isinstance(one, Retry | Release) else None for one in settlements]),
+        pack_bigints([one.run_at if isinstance(one, Retry) else None for one in settlements]),
+        pack_optional_texts([one.error or None if isinstance(one, Retry | Fail) else None for one in settlements]),
+        pack_booleans([isinstance(one, Retry) and one.crashed for one in settlements]),
+        pack_optional_texts([one.reason if isinstance(one, Fail) else None for one in settlements]),
+        pack_bigints([one.budget if isinstance(one, Release) else None for one in settlements]),
+        pack_integers([item for item, _ in writes]),
+        pack_optional_texts([write.kind for _, write in writes]),
+        pack_optional_texts([write.key for _, write in writes]),
+        pack_blobs([write.value for _, write in writes]),
+        pack_bigints([write.version for _, write in writes]),
+        pack_bigints([write.ttl for _, write in writes]),
+    ]
+
+
+def _first_items_of_runs(settlements: Sequence[Settlement]) -> list[int]:
+    """Return where the runs of ``settle`` begin: a run names every job once, and an ack with writes is a run alone."""
+    first_items: list[int] = []
+    named: set[str] = set()
+    must_begin = True
+    for item, one in enumerate(settlements, 1):
+        has_writes = isinstance(one, Ack) and bool(one.writes)
+        if must_begin or has_writes or one.lease.job_id in named:
+            first_items.append(item)
+            named = set()
+        named.add(one.lease.job_id)
+        must_begin = has_writes
+    return first_items
+
+
+def _pack_leases(leases: Sequence[Lease]) -> tuple[Array, Array]:
+    """Return the ids and the tokens."""
+    return (
+        pack_texts(make_all_searchable([lease.job_id for lease in leases])),
+        pack_texts(make_all_searchable([lease.token for lease in leases])),
+    )
+
+
+def _extended_lease(lease: Lease, row: Row) -> Lease | LeaseError:
+    _, code, state, expires_at, cancel_requested, now = row
+    if code != "ok":
+        return _refusal_of(lease.job_id, (0, code, state, expires_at, now, None, None))
+    return Lease(
+        job_id=lease.job_id,
+        token=lease.token,
+        fence=lease.fence,
+        expires_at=expires_at,
+        cancel_requested=cancel_requested,
+    )
+
+
+def _refusal_of(job_id: str, row: Row) -> LeaseError:
+    _, code, state, expires_at, now, kind, key = row
+    match code:
+        case "mismatch":
+            return LeaseMismatch(job_id)
+        case "expired":
+            return LeaseExpired(job_id, expires_at=expires_at, now=now)
+        case "write refused":
+            return WriteRefused(job_id, kind=kind, key=key)
+        case _:
+            return JobNotInflight(job_id, state)

@@ -1,0 +1,127 @@
+"""Faulty drivers: domains."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from holdfast.drivers.memory.rows import Row
+from holdfast.model.job import JobRecord, State
+from holdfast.model.transition import Transition
+from holdfast.testing.drivers.faulty.faulty_driver import FaultyDriver, FaultySpace
+
+
+class _DomainsIgnoredSpace(FaultySpace):
+    def has_turn(self, row: Row) -> bool:
+        del row
+        return True
+
+    def _pass_turn(self, row: Row) -> None:
+        """Do nothing: every job has the turn."""
+
+
+class DomainsIgnored(FaultyDriver):
+    """Two jobs of a domain run at the same time."""
+
+    space_type = _DomainsIgnoredSpace
+
+
+class _DeadHeadKeepsTurnSpace(FaultySpace):
+    def _pass_turn(self, row: Row) -> None:
+        if row.job.state is not State.DEAD:
+            super()._pass_turn(row)
+
+
+class DeadHeadKeepsTurn(FaultyDriver):
+    """A dead head keeps its turn: its domain is blocked forever."""
+
+    space_type = _DeadHeadKeepsTurnSpace
+
+
+class _CancelledHeadKeepsTurnSpace(FaultySpace):
+    def _pass_turn(self, row: Row) -> None:
+        if row.job.state is not State.CANCELLED:
+            super()._pass_turn(row)
+
+
+class CancelledHeadKeepsTurn(FaultyDriver):
+    """A cancelled head keeps its turn: its domain is blocked forever."""
+
+    space_type = _CancelledHeadKeepsTurnSpace
+
+
+class _TurnNeverPassedSpace(FaultySpace):
+    def _pass_turn(self, row: Row) -> None:
+        if row.job.domain is not None:
+            job_ids = self.domains[row.job.queue, row.job.domain]
+            job_ids.remove(row.job.id)
+            if not job_ids:
+                del self.domains[row.job.queue, row.job.domain]
+
+    def _leave_lane(self, row: Row) -> None:
+        if (row.available_at, row.seq, row.job.id) in self.lanes[row.lane]:
+            super()._leave_lane(row)
+
+
+class TurnNeverPassed(FaultyDriver):
+    """The next job of a domain never gets the turn."""
+
+    space_type = _TurnNeverPassedSpace
+
+
+class _HeadInBackoffLosesTurnSpace(FaultySpace):
+    def end(self, row: Row, transition: Transition, verb: str, now: int, started_at: int | None = None) -> None:
+        super().end(row, transition, verb, now, started_at)
+        if row.job.domain is not None and row.job.state is State.READY:
+            self._leave_lane(row)
+            job_ids = self.domains[row.job.queue, row.job.domain]
+            job_ids.append(job_ids.pop(0))
+            self._enter_lane(self.rows[job_ids[0]])
+
+
+class HeadInBackoffLosesTurn(FaultyDriver):
+    """A head in backoff loses its turn to the next job of its domain."""
+
+    space_type = _HeadInBackoffLosesTurnSpace
+
+
+class _DomainsSharedByQueuesSpace(FaultySpace):
+    def add(self, job: JobRecord, now: int) -> Row:
+        domain = job.domain
+        row = super().add(replace(job, domain=None), now)
+        row.job = job
+        if domain is not None:
+            self._remove_from_lane(row)
+            self.domains["", domain].append(job.id)
+            self._enter_lane(row)
+        return row
+
+    def _remove_from_lane(self, row: Row) -> None:
+        self.lanes[row.lane].remove((row.available_at, row.seq, row.job.id))
+
+    def has_turn(self, row: Row) -> bool:
+        return row.job.domain is None or self.domains["", row.job.domain][0] == row.job.id
+
+    def _pass_turn(self, row: Row) -> None:
+        if row.job.domain is None:
+            return
+        job_ids = self.domains["", row.job.domain]
+        was_head = job_ids[0] == row.job.id
+        job_ids.remove(row.job.id)
+        if job_ids and was_head:
+            self._enter_lane(self.rows[job_ids[0]])
+
+
+class DomainsSharedByQueues(FaultyDriver):
+    """A domain contains the jobs of all queues."""
+
+    space_type = _DomainsSharedByQueuesSpace
+
+
+FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
+    DomainsIgnored,
+    DeadHeadKeepsTurn,
+    CancelledHeadKeepsTurn,
+    TurnNeverPassed,
+    HeadInBackoffLosesTurn,
+    DomainsSharedByQueues,
+)

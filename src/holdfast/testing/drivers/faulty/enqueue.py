@@ -1,0 +1,154 @@
+"""Faulty drivers: enqueue and idempotency keys."""
+
+# ruff: noqa: ARG002 - an override keeps the arguments that it does not use
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from holdfast.drivers.memory.reserve import lease_rows
+from holdfast.drivers.memory.rows import Row, StoredKey
+from holdfast.drivers.memory.space import Space
+from holdfast.model.job import JobRecord
+from holdfast.model.lease import Enqueued, Reservation, is_expired
+from holdfast.model.transition import Transition
+from holdfast.testing.drivers.faulty.faulty_driver import RACE_WINDOW_SECONDS, FaultyDriver, FaultySpace
+
+
+class DedupeIsNotAtomic(FaultyDriver):
+    """Enqueue looks up and claims a key in two steps: concurrent callers all make a job."""
+
+    def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
+        """Look up the keys, wait, insert the jobs whose key was free."""
+        self._validation.check_enqueue(jobs)
+        keys = [(job.queue, job.idempotency_key) for job in jobs if job.idempotency_key is not None]
+        with self._lock:
+            free_keys = [key for key in keys if key not in self._space.keys]
+        time.sleep(RACE_WINDOW_SECONDS if free_keys else 0)
+        with self._lock:
+            for queue, key in free_keys:
+                self._space.keys.pop((queue, str(key)), None)
+            return super().enqueue(jobs, now=now)
+
+
+class DedupeIgnoresQueue(FaultyDriver):
+    """A key stands for one job in all queues."""
+
+    def _enqueue(self, space: Space, job: JobRecord, now: int) -> Enqueued:
+        for (_, key), stored_key in space.keys.items():
+            if key == job.idempotency_key and space.is_taken(stored_key, now):
+                return Enqueued(id=stored_key.job_id, existed=True, conflict=stored_key.payload != job.payload)
+        return super()._enqueue(space, job, now)
+
+
+class _KeyForgottenAtAckSpace(FaultySpace):
+    def end(self, row: Row, transition: Transition, verb: str, now: int, started_at: int | None = None) -> None:
+        super().end(row, transition, verb, now, started_at)
+        if verb == "ack":
+            self.keys = {key: stored_key for key, stored_key in self.keys.items() if stored_key.job_id != row.job.id}
+
+
+class KeyForgottenAtAck(FaultyDriver):
+    """An ack removes the idempotency key."""
+
+    space_type = _KeyForgottenAtAckSpace
+
+
+class _KeyForgottenAtEndingSpace(FaultySpace):
+    def is_taken(self, key: StoredKey, now: int) -> bool:
+        del now
+        row = self.rows.get(key.job_id)
+        return row is not None and not row.job.state.has_ended
+
+
+class KeyForgottenAtEnding(FaultyDriver):
+    """A key is remembered until its job ends, not for its window."""
+
+    space_type = _KeyForgottenAtEndingSpace
+
+
+class _KeyForgottenAfterWindowSpace(FaultySpace):
+    def is_taken(self, key: StoredKey, now: int) -> bool:
+        return not is_expired(key.until, now)
+
+
+class KeyForgottenAfterWindow(FaultyDriver):
+    """A key is forgotten after its window although its job has not ended."""
+
+    space_type = _KeyForgottenAfterWindowSpace
+
+
+class _KeyNeverForgottenSpace(FaultySpace):
+    def is_taken(self, key: StoredKey, now: int) -> bool:
+        del key, now
+        return True
+
+
+class KeyNeverForgotten(FaultyDriver):
+    """A key is remembered forever."""
+
+    space_type = _KeyNeverForgottenSpace
+
+
+class EnqueueOverwritesPayload(FaultyDriver):
+    """A known id takes the new payload."""
+
+    def _enqueue(self, space: Space, job: JobRecord, now: int) -> Enqueued:
+        answer = super()._enqueue(space, job, now)
+        if answer.existed and answer.id == job.id:
+            row = space.rows[job.id]
+            row.job = replace(row.job, payload=job.payload)
+        return answer
+
+
+class EnqueueStoresPartOfBatch(FaultyDriver):
+    """The records before an invalid record are stored."""
+
+    def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
+        """Enqueue the records one by one."""
+        self._validation.now(now)
+        return [answer for job in jobs for answer in super(EnqueueStoresPartOfBatch, self).enqueue([job], now=now)]
+
+
+class LeasedEnqueueLeasesKnownJobs(FaultyDriver):
+    """A batch that is enqueued again gets leases of jobs that other workers may have."""
+
+    def enqueue_leased(
+        self, jobs: Sequence[JobRecord], *, lease_for: int, worker: str = "", now: int | None = None
+    ) -> tuple[list[Enqueued], list[Reservation]]:
+        """Lease every job that has not ended."""
+        answers = self.enqueue(jobs, now=now)
+        with self._lock:
+            rows = [self._space.rows[answer.id] for answer in answers]
+            reserved_at = self._validation.now(now)
+            open_rows = [row for row in rows if not row.job.state.has_ended]
+            return answers, lease_rows(
+                self._space, open_rows, expires_at=reserved_at + lease_for, worker=worker, now=reserved_at
+            )
+
+
+class _NeverLimitedSpace(FaultySpace):
+    def is_limited(self, queues: Collection[str], now: int) -> bool:
+        return False
+
+
+class LeasedEnqueueIgnoresLimits(FaultyDriver):
+    """Jobs that are leased at enqueue ignore pause and limits."""
+
+    space_type = _NeverLimitedSpace
+
+
+FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
+    DedupeIsNotAtomic,
+    DedupeIgnoresQueue,
+    KeyForgottenAtAck,
+    KeyForgottenAtEnding,
+    KeyForgottenAfterWindow,
+    KeyNeverForgotten,
+    EnqueueOverwritesPayload,
+    EnqueueStoresPartOfBatch,
+    LeasedEnqueueLeasesKnownJobs,
+    LeasedEnqueueIgnoresLimits,
+)

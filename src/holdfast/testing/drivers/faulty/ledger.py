@@ -1,0 +1,106 @@
+"""Faulty drivers: the ledger and its retention."""
+
+# ruff: noqa: ARG002 - an override keeps the arguments that it does not use
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from holdfast.drivers.contract import Page, Registry
+from holdfast.drivers.memory.rows import Row
+from holdfast.drivers.validation import Validation
+from holdfast.errors import LedgerTrimmed
+from holdfast.model.job import State
+from holdfast.model.ledger import Ending, LedgerRow
+from holdfast.testing.drivers.faulty.faulty_driver import FaultyDriver, FaultySpace
+
+
+class _OmitsRowsSpace(FaultySpace):
+    omitted_endings: tuple[Ending, ...] = (Ending.EXPIRED,)
+
+    def write_ledger(
+        self, row: Row, *, ending: Ending, state: State | None, now: int, detail: str = "", error: str = ""
+    ) -> None:
+        if ending not in self.omitted_endings:
+            super().write_ledger(row, ending=ending, state=state, now=now, detail=detail, error=error)
+
+
+class LedgerOmitsExpiry(FaultyDriver):
+    """An expired lease writes no ledger row."""
+
+    space_type = _OmitsRowsSpace
+
+
+class _OmitsOperatorRowsSpace(_OmitsRowsSpace):
+    omitted_endings = (Ending.PURGED, Ending.REQUEUED)
+
+
+class LedgerOmitsOperators(FaultyDriver):
+    """Requeue and purge write no ledger row."""
+
+    space_type = _OmitsOperatorRowsSpace
+
+
+class _OldStateSpace(FaultySpace):
+    def write_ledger(
+        self, row: Row, *, ending: Ending, state: State | None, now: int, detail: str = "", error: str = ""
+    ) -> None:
+        del state
+        super().write_ledger(row, ending=ending, state=row.job.state, now=now, detail=detail, error=error)
+
+
+class LedgerHasOldState(FaultyDriver):
+    """A ledger row has the state before the ending."""
+
+    space_type = _OldStateSpace
+
+
+class LedgerCursorSkipsRow(FaultyDriver):
+    """A cursor skips one row."""
+
+    def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
+        """Return a page and a cursor behind the next row."""
+        page = super().ledger(after, limit)
+        return replace(page, cursor=str(int(page.cursor or 0) + 1)) if page.items else page
+
+
+class LedgerEndHasNoCursor(FaultyDriver):
+    """The last page has no cursor: a reader starts again from the first row."""
+
+    def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
+        """Return a page; an empty page has no cursor."""
+        page = super().ledger(after, limit)
+        return page if page.items else replace(page, cursor=None)
+
+
+class TrimmedRowsSkipped(FaultyDriver):
+    """A reader whose next rows were trimmed gets later rows, not an error."""
+
+    def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
+        """Return the rows that are left."""
+        try:
+            return super().ledger(after, limit)
+        except LedgerTrimmed:
+            return super().ledger(None, limit)
+
+
+class _IgnoresReaders(Validation):
+    def retention(self, registry: Registry, *, ended_for: int, ledger_for: int, now: int | None) -> tuple[int, int]:
+        return ended_for, ledger_for
+
+
+class TrimIgnoresReaders(FaultyDriver):
+    """A trim removes rows that a registered reader has not read."""
+
+    validation = _IgnoresReaders
+
+
+FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
+    LedgerOmitsExpiry,
+    LedgerOmitsOperators,
+    LedgerHasOldState,
+    LedgerCursorSkipsRow,
+    LedgerEndHasNoCursor,
+    TrimmedRowsSkipped,
+    TrimIgnoresReaders,
+)

@@ -1,0 +1,99 @@
+"""Faulty drivers: pause, concurrency and rate limits."""
+
+# ruff: noqa: ARG002 - an override keeps the arguments that it does not use
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from holdfast.drivers.memory.rows import Row
+from holdfast.drivers.memory.space import Space
+from holdfast.model.order import Capacity
+from holdfast.testing.drivers.faulty.faulty_driver import FaultyDriver, FaultySpace
+
+
+class RateBucketAlwaysFull(FaultyDriver):
+    """Every reserve starts with a full rate bucket."""
+
+    def _pick(self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int) -> list[Row]:
+        space.buckets.clear()
+        return super()._pick(space, queues, types, limit, now)
+
+
+class EmptyReserveUsesRate(FaultyDriver):
+    """A reserve that returns no job uses the rate."""
+
+    def _pick(self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int) -> list[Row]:
+        rows = super()._pick(space, queues, types, limit, now)
+        for key, settings in space.settings.items():
+            if not rows and key[0] in queues and settings.rate is not None:
+                space.buckets[key] = settings.bucket_after(1, space.buckets.get(key), now)
+        return rows
+
+
+class _TypeLimitsIgnoredSpace(FaultySpace):
+    def capacity(self, queues: list[str], now: int) -> Capacity:
+        capacity = super().capacity(queues, now)
+        return Capacity({key: limit for key, limit in capacity.limits.items() if key[1] is None})
+
+
+class TypeLimitsIgnored(FaultyDriver):
+    """The limits of a type are stored but not applied."""
+
+    space_type = _TypeLimitsIgnoredSpace
+
+
+class _InflightNotCountedSpace(FaultySpace):
+    def capacity(self, queues: list[str], now: int) -> Capacity:
+        leases, self.leases = self.leases, self.leases.copy()
+        self.leases.clear()
+        try:
+            return super().capacity(queues, now)
+        finally:
+            self.leases = leases
+
+
+class MaxInflightPerCall(FaultyDriver):
+    """``max_inflight`` limits one call, not the jobs in flight."""
+
+    space_type = _InflightNotCountedSpace
+
+
+class _PauseIgnoredSpace(FaultySpace):
+    def capacity(self, queues: list[str], now: int) -> Capacity:
+        settings, self.settings = (
+            self.settings,
+            {key: replace(value, paused_until=None) for key, value in self.settings.items()},
+        )
+        try:
+            return super().capacity(queues, now)
+        finally:
+            self.settings = settings
+
+
+class PauseIgnored(FaultyDriver):
+    """Jobs of a paused queue are reserved."""
+
+    space_type = _PauseIgnoredSpace
+
+
+class _LimitsIgnoredSpace(FaultySpace):
+    def capacity(self, queues: list[str], now: int) -> Capacity:
+        return Capacity()
+
+
+class LimitsIgnored(FaultyDriver):
+    """The settings of a queue are stored but not applied."""
+
+    space_type = _LimitsIgnoredSpace
+
+
+FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
+    RateBucketAlwaysFull,
+    EmptyReserveUsesRate,
+    TypeLimitsIgnored,
+    MaxInflightPerCall,
+    PauseIgnored,
+    LimitsIgnored,
+)

@@ -1,0 +1,94 @@
+"""Faulty drivers: cancel, inspect, counts and trim."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+from holdfast.clock import DAY
+from holdfast.drivers.contract import Inspection, JobFilter, QueueCounts, Trimmed
+from holdfast.drivers.memory.settle import end_leases
+from holdfast.model.job import State
+from holdfast.testing.drivers.faulty.faulty_driver import FaultyDriver
+
+
+class CancelEndsRunningJob(FaultyDriver):
+    """A cancel ends a running job at once."""
+
+    def cancel(self, job_ids: Sequence[str], *, now: int | None = None) -> list[State | None]:
+        """End the jobs that got only a cancel request."""
+        answers = super().cancel(job_ids, now=now)
+        with self._lock:
+            for index, job_id in enumerate(job_ids):
+                row = self._space.rows.get(job_id)
+                if row is not None and row.job.state is State.INFLIGHT:
+                    end_leases(self._space, [row], self._validation.now(now))
+                    answers[index] = row.job.state
+        return answers
+
+
+class CancelRequestNotStored(FaultyDriver):
+    """The cancel request for a running job is not stored."""
+
+    def cancel(self, job_ids: Sequence[str], *, now: int | None = None) -> list[State | None]:
+        """Cancel, then forget every cancel request."""
+        states = super().cancel(job_ids, now=now)
+        for row in self._space.rows.values():
+            row.cancel_requested = False
+        return states
+
+
+class InspectShowsToken(FaultyDriver):
+    """Inspect shows the token of a lease."""
+
+    def inspect(self, job_id: str) -> Inspection | None:
+        """Append the token to the progress."""
+        inspection = super().inspect(job_id)
+        if inspection is None or inspection.note is None:
+            return inspection
+        token = self._space.rows[job_id].token or ""
+        return replace(
+            inspection, note=replace(inspection.note, progress=(inspection.note.progress or b"") + token.encode())
+        )
+
+
+class AnyOpenIgnoresRunningJobs(FaultyDriver):
+    """``any_open`` ignores running jobs: a worker that drains its queues stops too early."""
+
+    def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
+        """Look only at ready jobs."""
+        filters = (JobFilter(queue=queue, type=type_, states=(State.READY,)) for queue in queues for type_ in types)
+        return any(self.find(where, limit=1).items for where in filters)
+
+
+class ScheduledCountedAsReady(FaultyDriver):
+    """Scheduled jobs are counted as ready."""
+
+    def counts(self, queues: Sequence[str] | None = None, *, now: int | None = None) -> list[QueueCounts]:
+        """Add the scheduled jobs to the ready jobs."""
+        rows = super().counts(queues, now=now)
+        return [replace(row, ready=row.ready + row.scheduled, scheduled=0) for row in rows]
+
+
+class TrimRemovesDeadLetters(FaultyDriver):
+    """A trim removes dead letters."""
+
+    def trim(self, **options: Any) -> Trimmed:
+        """Remove every ended job that is old enough."""
+        trimmed = super().trim(**options)
+        before = self._validation.now(options.get("now")) - options.get("ended_for", 7 * DAY)
+        old_rows = [row for row in self._space.rows.values() if row.ended_at is not None and row.ended_at <= before]
+        for row in old_rows:
+            del self._space.rows[row.job.id]
+        return replace(trimmed, jobs=trimmed.jobs + len(old_rows))
+
+
+FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
+    CancelEndsRunningJob,
+    CancelRequestNotStored,
+    InspectShowsToken,
+    AnyOpenIgnoresRunningJobs,
+    ScheduledCountedAsReady,
+    TrimRemovesDeadLetters,
+)

@@ -1,0 +1,97 @@
+"""Faulty drivers: reap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.drivers.contract import REAP_LIMIT
+from holdfast.drivers.memory.rows import Row
+from holdfast.model.lease import Reservation
+from holdfast.testing.drivers.faulty.faulty_driver import FaultyDriver, FaultySpace
+
+
+class _ReapsLateSpace(FaultySpace):
+    def expired(self, queues: list[str], now: int) -> list[Row]:
+        return super().expired(queues, now - 1)
+
+
+class ReapsLate(FaultyDriver):
+    """A reap does not end a lease at expires_at, only later."""
+
+    space_type = _ReapsLateSpace
+
+
+class _ReapsEarlySpace(FaultySpace):
+    def expired(self, queues: list[str], now: int) -> list[Row]:
+        return super().expired(queues, now + 1)
+
+
+class ReapsEarly(FaultyDriver):
+    """A reap ends a lease one microsecond before expires_at."""
+
+    space_type = _ReapsEarlySpace
+
+
+class _ReapsValidLeasesSpace(FaultySpace):
+    def expired(self, queues: list[str], now: int) -> list[Row]:
+        del now
+        return [self.rows[job_id] for queue in queues for _, _, job_id in self.leases[queue]]
+
+
+class ReapsValidLeases(FaultyDriver):
+    """A reap ends every lease, also valid leases."""
+
+    space_type = _ReapsValidLeasesSpace
+
+
+class _ReapsNewestFirstSpace(FaultySpace):
+    def expired(self, queues: list[str], now: int) -> list[Row]:
+        return super().expired(queues, now)[::-1]
+
+
+class ReapsNewestFirst(FaultyDriver):
+    """A limited reap starts with the newest expiry."""
+
+    space_type = _ReapsNewestFirstSpace
+
+
+class ReserveReapsWithoutLimit(FaultyDriver):
+    """One reserve ends all expired leases, without a limit."""
+
+    def reserve(self, queues: Sequence[str], **options: Any) -> list[Reservation]:
+        """End all expired leases first."""
+        while super().reap(queues, now=options.get("now")) == REAP_LIMIT:
+            pass
+        return super().reserve(queues, **options)
+
+
+class ReapIgnoresQueues(FaultyDriver):
+    """A reap of some queues ends leases in all queues."""
+
+    def reap(self, queues: Sequence[str] | None = None, **options: Any) -> int:
+        """Reap all queues."""
+        self._validation.check_reap(queues, None, 1)
+        return super().reap(None, **options)
+
+
+class ReapIgnoresWorker(FaultyDriver):
+    """A reap for a dead worker ends the leases of all workers."""
+
+    def reap(self, queues: Sequence[str] | None = None, **options: Any) -> int:
+        """Reap for every worker that has a name."""
+        if options.get("worker"):
+            for other in {row.worker for row in self._space.rows.values() if row.worker}:
+                super().reap(queues, **{**options, "worker": other})
+        return super().reap(queues, **options)
+
+
+FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
+    ReapsLate,
+    ReapsEarly,
+    ReapsValidLeases,
+    ReapsNewestFirst,
+    ReserveReapsWithoutLimit,
+    ReapIgnoresQueues,
+    ReapIgnoresWorker,
+)
