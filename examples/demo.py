@@ -30,7 +30,7 @@ except ImportError as missing:
     sys.exit(f"The demo needs {missing.name}, which is not installed; `python3 run demo` installs it.")
 
 from holdfast import Context, Fixed, Holdfast, Unrecoverable, WorkerOptions
-from holdfast.spark.execution.progress import Progress
+from holdfast.spark import Progress
 from holdfast.spark.history.audit import CHECKS
 
 DEFAULT_FOLDER = Path(__file__).parents[1] / "build" / "demo"

@@ -17,7 +17,7 @@ KIND = "ledger.reader"
 MAX_READERS = 1000  # of one space
 
 
-def register(name: str, *, read_until: int, wait_for: int) -> Change:
+def register_reader(name: str, *, read_until: int, wait_for: int) -> Change:
     """Return the change that registers a reader for ``wait_for`` microseconds.
 
     The reader has read every ledger row that was written before ``read_until``.
@@ -26,7 +26,7 @@ def register(name: str, *, read_until: int, wait_for: int) -> Change:
     return Change(kind=KIND, key=name, value=value.encode(), ttl=wait_for)
 
 
-def forget(name: str) -> Change:
+def forget_reader(name: str) -> Change:
     """Return the change that removes a reader."""
     return Change(kind=KIND, key=name, value=None)
 

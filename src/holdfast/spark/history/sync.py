@@ -124,7 +124,7 @@ def _hold_trimming(store: Store, place: Folder, state: Commit, hold: timedelta |
         return
     name = f"history:{hashlib.blake2b(place.root.encode(), digest_size=8).hexdigest()}"
     if hold is None:
-        store.write([ledger_reader.forget(name)])
+        store.write([ledger_reader.forget_reader(name)])
     else:
         until = max(state.read_until, 0)
-        store.write([ledger_reader.register(name, read_until=until, wait_for=from_timedelta(hold))])
+        store.write([ledger_reader.register_reader(name, read_until=until, wait_for=from_timedelta(hold))])
