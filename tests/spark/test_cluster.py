@@ -78,6 +78,17 @@ def test_no_law_is_broken_when_an_executor_and_a_python_worker_are_killed(cluste
     assert sum(tally.values()) == certificate.leases
 
 
+def test_the_result_of_a_run_survives_the_loss_of_an_executor(cluster, store, tmp_path):
+    command = (PROGRAMS / "lost_executor.py", cluster.master, store.address, tmp_path)
+    with Program(*command, folder=ROOT, PYTHONPATH=f"{ROOT / 'src'}:{ROOT}") as program:
+        program.until((tmp_path / "returned").exists)
+        killed = cluster.executors()[0]
+        os.kill(killed, signal.SIGKILL)
+        program.until(lambda: killed not in cluster.executors())
+        (tmp_path / "killed").touch()
+        assert json.loads(program.output()) == [396, 4]
+
+
 # Speculation: one Spark application that starts a copy of every Spark task that takes a second ------------------------
 
 

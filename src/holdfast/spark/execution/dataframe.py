@@ -70,8 +70,9 @@ def run(
     ``on_progress`` are those of ``run_queue``.
 
     Executors hold the rows of the result, once for both frames. Spark frees them after ``ok``, ``dead`` and every frame
-    derived from them are garbage-collected: one of the two frames is enough to hold all rows. An executor that is lost
-    takes its rows with it; a call with the same ``run`` reads the outcomes again and runs nothing twice.
+    derived from them are garbage-collected: one of the two frames is enough to hold all rows. On a cluster the rows
+    survive the loss of one executor. Otherwise a call with the same ``run`` reads the outcomes again and runs no row
+    twice.
     """
     spark = df.sparkSession
     store_url = url or settings().url
