@@ -98,7 +98,7 @@ def run(
                 count_rows=rows.count,
             )
             outcomes = read_row_outcomes(spark, store_url, queue, _sampled_ids(reports))
-            return _split(hold(_join(rows, outcomes)))
+            return _split(hold(_join(rows, outcomes), measure_size=False))  # a join is estimated large
         finally:
             rows.unpersist()
     finally:

@@ -56,9 +56,10 @@ def run_queue(
     spec = _make_spec(app, spark, slots, options, stop_after, reports_attempts=True)
     slot_count = slots or cores(spark)
     outcomes = spark.range(0, slot_count, 1, slot_count).mapInArrow(partial(run_slot, spec=spec), DDL)
-    rows = _SlotRun(spark, app.driver, spec, hold).watch(outcomes, on_progress, choose_bar(progress))
+    hold_rows = partial(hold, measure_size=True)
+    rows = _SlotRun(spark, app.driver, spec, hold_rows).watch(outcomes, on_progress, choose_bar(progress))
     if has_repeated_slots(app.driver, spec.run, slot_count):
-        return hold(outcomes_from_ledger(spark, spec))
+        return hold_rows(outcomes_from_ledger(spark, spec))
     return rows
 
 
