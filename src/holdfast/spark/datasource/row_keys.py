@@ -1,8 +1,8 @@
 """Idempotency keys of rows: a Spark task that runs again, or a micro-batch that is replayed, adds no second job.
 
 Columns that the user names are the key. Without them the sink makes a key from the run, the partition, the content of
-the job, and the number of equal rows before it in the partition. Spark gives a partition the same rows when it runs it
-again, so the same rows get the same keys in any order, and no two rows of a run share a key. Runs on executors.
+the job, and the number of equal rows before it in the partition. When Spark runs a partition again, it has the same
+rows. So the same rows get the same keys in any order, and no two rows of a run share a key. Runs on executors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ContentKeys:
-    """Keys made from the content of the rows of one partition of one run."""
+    """Computes keys from the content of the rows of one partition of one run."""
 
     def __init__(self, run: str, partition: int) -> None:
         self._run_hash = hashlib.blake2b(f"{run}\0{partition}\0".encode(), digest_size=16)

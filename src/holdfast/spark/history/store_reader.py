@@ -32,11 +32,11 @@ class Chunk:
 
 
 def read_chunks(store: Store, after: str | None, *, size: int = CHUNK_ROWS) -> Iterator[Chunk]:
-    """Return everything that the ledger has behind a cursor.
+    """Return everything that the ledger has after a cursor, and the waiting jobs.
 
-    The waiting jobs are read after the ledger was read to its end, and then the ledger is read to its end again. So a
-    job that ended before it could be read as waiting has its ending in these rows. A job that earlier rows know, and
-    that neither waits nor has ended in these rows, is lost.
+    The ledger is read to its end, then the waiting jobs, then the ledger to its end again. So a job that ended before
+    it could be read as waiting has its ending in these rows. A job of earlier rows that neither waits nor has an ending
+    in these rows is lost.
     """
     reader = _LedgerReader(store, after, size)
     yield from reader.read_to_end()
