@@ -1,7 +1,7 @@
 """Numbered schema files and their checksums. How they are run and locked is the driver's part.
 
 Each file ``schema/<number>_<name>.sql`` is applied once, in order, and its checksum is stored with its number: a store
-whose migrations have other checksums, or higher numbers, was made by a different build.
+whose migrations have other checksums, or higher numbers, was created by a different build.
 """
 
 from __future__ import annotations

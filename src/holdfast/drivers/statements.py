@@ -82,6 +82,6 @@ def fill_lists(text: str, lists: Mapping[str, Sequence[str]] = COLUMN_LISTS) -> 
 
 
 def join_columns(columns: Sequence[str], alias: str | None = None) -> str:
-    """Return a list of columns as SQL, quoted, each with the alias of its table if one is given."""
+    """Return a list of columns as SQL, quoted, each with the alias of its table if there is one."""
     prefix = f"{alias}." if alias else ""
     return ", ".join(column if isinstance(column, Expression) else f'{prefix}"{column}"' for column in columns)
