@@ -78,7 +78,7 @@ def strip_comments(text: str) -> str:
 
 def fill_lists(text: str, lists: Mapping[str, Sequence[str]] = COLUMN_LISTS) -> str:
     """Replace each ``{list}`` and ``{alias.list}``."""
-    return _LIST.sub(lambda found: join_columns(lists[found[2]], found[1]), text)
+    return _LIST.sub(lambda match: join_columns(lists[match[2]], match[1]), text)
 
 
 def join_columns(columns: Sequence[str], alias: str | None = None) -> str:

@@ -231,8 +231,11 @@ class Inline:
                 return result
             if result.status == "empty":
                 break
-        left = self.app.driver.get(reservation.job.id)
-        state = "gone" if left is None else f"{left.state}{f', {left.dead_reason}' if left.dead_reason else ''}"
+        record = self.app.driver.get(reservation.job.id)
+        if record is None:
+            state = "gone"
+        else:
+            state = f"{record.state}, {record.dead_reason}" if record.dead_reason else str(record.state)
         raise AssertionError(f"wanted a second run of {_stored(reservation.job)}; it did not run again, it is {state}")
 
 

@@ -28,7 +28,9 @@ class ContentKeys:
         # A common prefix: the keys of a partition are neighbours in the store's index, which makes inserts cheaper.
         self._prefix = f"spark:{self._run_hash.hexdigest()[:8]}:"
         self._seen: set[bytes] = set()
-        self._repeats: Counter[bytes] = Counter()  # apart from _seen: repeated rows are few, and a set is smaller
+        self._repeats: Counter[bytes] = (
+            Counter()
+        )  # separate from _seen: repeated rows are few, and a set is smaller than a Counter
 
     def keys(self, contents: Iterable[bytes]) -> list[str]:
         """Return one key for each row, in order."""

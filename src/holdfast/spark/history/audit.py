@@ -99,14 +99,14 @@ Passes = tuple[DataFrame, DataFrame, DataFrame]  # over jobs, domains, keys
 
 def _make_passes(leases: DataFrame, jobs: DataFrame, waiting: DataFrame, snapshot: int | None) -> Passes:
     spark = leases.sparkSession
-    together = query(spark, "audit_rows", leases=leases, jobs=jobs, waiting=waiting)
+    job_rows = query(spark, "audit_rows", leases=leases, jobs=jobs, waiting=waiting)
     literal = "NULL" if snapshot is None else f"{snapshot:d}L"
-    checked = query(spark, "audit_jobs", together=together, snapshot=literal)
+    checked_rows = query(spark, "audit_jobs", job_rows=job_rows, snapshot=literal)
     # A second pass over the jobs with a domain, which are usually few: all rows of a job have its domain, or none.
-    in_domains = query(spark, "audit_jobs", together=together.where("domain IS NOT NULL"), snapshot=literal)
+    domain_rows = query(spark, "audit_jobs", job_rows=job_rows.where("domain IS NOT NULL"), snapshot=literal)
     return (
-        checked,
-        query(spark, "audit_domains", checked=in_domains, slack=f"{ARRIVAL_SLACK_SECONDS:d}"),
+        checked_rows,
+        query(spark, "audit_domains", checked_rows=domain_rows, slack=f"{ARRIVAL_SLACK_SECONDS:d}"),
         query(spark, "audit_keys", leases=leases, jobs=jobs, waiting=waiting),
     )
 

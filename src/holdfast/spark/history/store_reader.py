@@ -82,22 +82,22 @@ def _read_ended(store: Store, ids: Sequence[str]) -> list[JobRecord]:
     from one wanted id to the next wanted id that no page contained. The page size follows the number of hits.
     """
     records: list[JobRecord] = []
-    left = deque(sorted(ids))
+    remaining_ids = deque(sorted(ids))
     size = FIRST_PAGE_JOBS
-    while left:
-        first = left.popleft()
+    while remaining_ids:
+        first = remaining_ids.popleft()
         record = store.get(first)
         records += [] if record is None else [record]
-        if not left:
+        if not remaining_ids:
             break
         page = store.find(_ENDED, limit=size, after=first)
-        wanted = set(islice(left, size))  # a page cannot contain more of them
+        wanted = set(islice(remaining_ids, size))  # a page cannot contain more of them
         hits = [record for record in page.items if record.id in wanted]
         records += hits
         if page.cursor is None:
             break
-        while left and left[0] <= page.cursor:
-            left.popleft()
+        while remaining_ids and remaining_ids[0] <= page.cursor:
+            remaining_ids.popleft()
         size = min(PAGE_ROWS, max(FIRST_PAGE_JOBS // 10, 4 * len(hits)))
     return records
 
