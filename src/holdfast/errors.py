@@ -210,7 +210,7 @@ class CallerClockRefused(HoldfastError):
 
     def __init__(self) -> None:
         super().__init__(
-            "wanted no now= (the store's own clock judges leases), got one; "
+            "wanted no now= (the store's own clock decides about leases), got one; "
             "tests and simulations may use connect(url, caller_clock=True)"
         )
 
