@@ -38,7 +38,7 @@ LEASE = timedelta(seconds=5)  # short, so that the lost leases expire while you 
 CORES = min(4, os.cpu_count() or 1)
 MIN_RUN_SECONDS = 10.0  # long enough that a Python worker can be killed half-way through
 
-# Each kind of order: one order in so many has it (the first kind that matches), and its description.
+# Kinds of orders: one order in how many has this kind (the first kind that matches counts), and its description.
 KINDS = {
     "crashing": (5_000, "kill the process that runs them"),
     "undeliverable": (200, "can never succeed"),

@@ -130,9 +130,7 @@ class Holdfast:
             raise InvalidInput("app", wanted="a store URL or a driver", got="both" if url else "neither")
         self.url = url
         self.catalogue = Catalogue()
-        self.queues: dict[
-            str, None
-        ] = {}  # the queues of the handlers, in the order of their definition; an ordered set
+        self.queues: dict[str, None] = {}  # an ordered set: the queues of the handlers, in order of definition
         self._driver = driver
         self.space = space
         self._clock = clock
@@ -199,7 +197,10 @@ class Holdfast:
         return register
 
     def resource(self, factory: Callable[[], Any]) -> Callable[[], Any]:
-        """Register the factory of ``ctx.resources["<name of the factory>"]``, made once per process, closed with it."""
+        """Register the factory of ``ctx.resources["<name of the factory>"]``.
+
+        The factory is called once in each process that uses the resource. The resource is closed when the process ends.
+        """
         name = factory.__name__
         if name in self.catalogue.resources:
             raise InvalidInput("resource", wanted="one factory for each name", got=f"a second one for {name}")
@@ -216,10 +217,10 @@ class Holdfast:
 
         The keywords are the fields of ``WorkerOptions``; they replace those of ``options``.
         """
-        chosen = replace(options or WorkerOptions(), **keywords)
-        if chosen.queues is None and self.queues:
-            chosen = replace(chosen, queues=tuple(self.queues))
-        return Worker(self.driver, chosen, catalogue=self.catalogue)
+        worker_options = replace(options or WorkerOptions(), **keywords)
+        if worker_options.queues is None and self.queues:
+            worker_options = replace(worker_options, queues=tuple(self.queues))
+        return Worker(self.driver, worker_options, catalogue=self.catalogue)
 
     def close(self) -> None:
         """Close the store if it is open."""

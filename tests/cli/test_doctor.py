@@ -57,9 +57,9 @@ def test_a_missing_url_is_wrong_and_the_settings_are_still_shown(run):
 
 
 def test_a_password_is_never_shown(run, url):
-    for given in ("redis://me:s3cret@host/1", "sqlite://me:s3cret@host/1", "sqlite:///jobs.db?password=s3cret"):
+    for secret_url in ("redis://me:s3cret@host/1", "sqlite://me:s3cret@host/1", "sqlite:///jobs.db?password=s3cret"):
         for command in (["doctor"], ["doctor", "--json"], ["job", "list"], ["enqueue", "t"], ["schema", "check"]):
-            result = run(*command, "--url", given, code=None)
+            result = run(*command, "--url", secret_url, code=None)
             assert result.code != 0
             assert "s3cret" not in result.out + result.err
 

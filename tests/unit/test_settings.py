@@ -60,7 +60,7 @@ def test_an_empty_variable_is_none(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("environ", "told"),
+    ("environ", "message"),
     [
         ({"HOLDFAST_MAX_ATTEMPTS": "many"}, "HOLDFAST_MAX_ATTEMPTS: wanted a whole number from 1"),
         ({"HOLDFAST_MAX_ATTEMPTS": "0"}, "HOLDFAST_MAX_ATTEMPTS: wanted a whole number from 1"),
@@ -74,10 +74,10 @@ def test_an_empty_variable_is_none(tmp_path):
         ),
     ],
 )
-def test_a_wrong_variable_is_named(tmp_path, environ, told):
+def test_a_wrong_variable_is_named(tmp_path, environ, message):
     with pytest.raises(InvalidInput, match="wanted") as caught:
         read(folder=tmp_path, environ=environ)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_an_empty_url_and_a_file_that_is_not_utf_8(tmp_path):

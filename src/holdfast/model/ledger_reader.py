@@ -1,7 +1,7 @@
 """Readers of the ledger, and how far each has read: retention waits for them.
 
 A reader that must not miss a row, such as a history, registers itself as an entry of the registry, and registers again
-after each read. The entry expires: if a reader does not come back in time, retention no longer waits for it.
+after each read. The entry expires: if a reader does not register again in time, retention no longer waits for it.
 """
 
 from __future__ import annotations

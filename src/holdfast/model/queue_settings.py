@@ -64,7 +64,7 @@ class QueueSettings:
         return paused or self.max_inflight is not None or self.rate is not None
 
     def allowance(self, *, inflight: int, bucket: Bucket | None, now: int) -> int:
-        """Return how many more jobs may be reserved now, given the jobs in flight and the rate bucket."""
+        """Return how many more jobs may be reserved now; ``inflight`` jobs and the rate bucket count against it."""
         if self.paused_until is not None and now < self.paused_until:
             return 0
         left = bounds.MAX_BATCH_ITEMS

@@ -1,4 +1,4 @@
-"""``JobRequest``: what a user asks for, checked when it is made."""
+"""``JobRequest``: a job that a user wants to enqueue. Its values are checked when it is created."""
 
 from __future__ import annotations
 

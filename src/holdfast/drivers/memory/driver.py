@@ -187,8 +187,8 @@ class MemoryDriver:
         deadline = monotonic() + timeout
         with self._lock:
             self._open_space()
-            seen = getattr(self._last_reserve, "changes", -1)
-            while self._store.changes == seen and (left := deadline - monotonic()) > 0:
+            changes_seen = getattr(self._last_reserve, "changes", -1)
+            while self._store.changes == changes_seen and (left := deadline - monotonic()) > 0:
                 space, now = self._open_space(), self._store.clock.now()
                 instant = reserve.next_instant(space, names, now)
                 if not self._lock.wait(left if instant is None else min(left, (instant - now) / SECOND)):

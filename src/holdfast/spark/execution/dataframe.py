@@ -38,7 +38,7 @@ from holdfast.worker.options import WorkerOptions
 
 TYPE = "spark.row"
 KEY, PAYLOAD = "_holdfast_key", "_holdfast_payload"
-KEY_LENGTH = 32  # hexadecimal digits: a store keeps the key of a row in four places
+KEY_CHARACTERS = 32  # hexadecimal; short, because a store keeps the key of a row in four places
 MIN_ENDED_FOR_RATIO = 100  # rows that must have ended before max_dead_ratio is checked
 
 
@@ -130,7 +130,7 @@ def _template(queue: str, max_attempts: int) -> JobRecord:
 
 def _key_of(columns: Sequence[str]) -> Column:
     """Return the key of a row: a hash that is the same for the same values in every application."""
-    return f.substring(f.sha2(_json_of(columns), 256), 1, KEY_LENGTH)
+    return f.substring(f.sha2(_json_of(columns), 256), 1, KEY_CHARACTERS)
 
 
 def _json_of(columns: Sequence[str]) -> Column:

@@ -46,11 +46,11 @@ def run_queue(
 ) -> DataFrame:
     """Run the jobs in the queues of an app on executors. Return one row for each attempt (see ``outcomes.py``).
 
-    The call returns when no job of the app's types is ready, scheduled or running in its queues; or after
-    ``stop_after``; or, on Ctrl-C, after the slots have drained. Executors hold the rows of the result until it is
-    garbage-collected (see ``held_rows.py``): write them to a table to keep them. ``progress`` shows a live bar on
-    stderr or in the notebook: by default where the bar can be redrawn, with True also as log lines. ``on_progress`` is
-    called with the same numbers, about twice a second.
+    The call returns when no job of the app's types is ready, scheduled or running in its queues. With ``stop_after`` it
+    returns after that time instead, also if the queues are empty before. On Ctrl-C it returns after the slots have
+    drained. Executors hold the rows of the result until it is garbage-collected (see ``held_rows.py``): write them to a
+    table to keep them. ``progress`` shows a live bar on stderr or in the notebook: by default where the bar can be
+    redrawn, with True also as log lines. ``on_progress`` is called with the same numbers, about twice a second.
     """
     spark = spark or session()
     spec = _make_spec(app, spark, slots, options, stop_after, reports_attempts=True)

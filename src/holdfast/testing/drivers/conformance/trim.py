@@ -113,13 +113,13 @@ def ledger_rows_are_removed_when_they_are_old_enough(h: Harness) -> None:
 def a_reader_whose_next_rows_were_trimmed_gets_an_error(h: Harness) -> None:
     start = h.store.ledger().cursor
     first = _finish_job(h)
-    behind = h.store.ledger(limit=1).cursor
+    after_first = h.store.ledger(limit=1).cursor
     second, third = _finish_job(h), _finish_job(h)
     assert start is not None, "wanted a cursor from an empty ledger"
     h.advance(DAY)
     young = _finish_job(h)
     assert_equal(_trim(h, ledger_for=DAY).ledger, 3, "rows trimmed")
-    for cursor in (start, behind):
+    for cursor in (start, after_first):
         with assert_raises(LedgerTrimmed, f"cursor {cursor}") as caught:
             h.store.ledger(after=cursor)
         assert_equal(caught[0].cursor, cursor, "the cursor in the error")

@@ -18,7 +18,7 @@ from holdfast.testing.drivers.faulty.faulty_driver import RACE_WINDOW_SECONDS, F
 
 
 class DedupeIsNotAtomic(FaultyDriver):
-    """Enqueue looks up and claims a key in two steps: concurrent callers all make a job."""
+    """Enqueue looks up and claims a key in two steps: concurrent callers all create a job."""
 
     def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
         """Look up the keys, wait, insert the jobs whose key was free."""
@@ -34,7 +34,7 @@ class DedupeIsNotAtomic(FaultyDriver):
 
 
 class DedupeIgnoresQueue(FaultyDriver):
-    """A key stands for one job in all queues."""
+    """A key identifies one job in all queues, not in one queue."""
 
     def _enqueue(self, space: Space, job: JobRecord, now: int) -> Enqueued:
         for (_, key), stored_key in space.keys.items():
