@@ -12,6 +12,7 @@ from functools import partial
 from typing import TypeAlias
 
 from holdfast.errors import PayloadError
+from holdfast.model import bounds
 from holdfast.wire.job_message import JobMessage, PayloadMessage, read_job, read_payload
 from holdfast.worker.catalogue import Catalogue, Handler, Middleware, Resources, encode_result
 from holdfast.worker.context import Context
@@ -26,7 +27,9 @@ from holdfast.worker.outcome import (
     Succeeded,
     UnknownType,
     Unrecovered,
+    class_name,
     error_text,
+    plain_text,
     succeeded,
 )
 
@@ -63,7 +66,9 @@ def attempt(
         else:
             payload = handler.decode(read_payload(message))
     except PayloadError as error:
-        return BadPayload(error=str(error))
+        return BadPayload(error=plain_text(str(error)))
+    except Exception as error:  # noqa: BLE001 - a validator in the type of the payload is user code
+        return _to_outcome(error)
     try:
         if context is not None and catalogue.middleware:
             return _to_outcome(_call_in_middleware(catalogue.middleware, handler, payload, context, run_coroutine))
@@ -96,18 +101,29 @@ def _call(handler: Handler, payload: object, context: Context | None, run_corout
 
 
 def _to_outcome(answer: object) -> Outcome:
-    """Return the outcome for the value that a handler returned or raised."""
+    """Return the outcome for the value that a handler returned or raised. Any text or number in it can be stored."""
+    try:
+        return _read_answer(answer)
+    except Exception as error:  # noqa: BLE001 - a control value whose attributes were replaced, for example
+        return Failed(error=error_text(error), kind=class_name(error))
+
+
+def _read_answer(answer: object) -> Outcome:
     match answer:
         case None:
             return _SUCCEEDED_WITHOUT_RESULT
         case Retry():
-            return RetryAsked(after=answer.after, error=answer.reason)
+            after = bounds.check_optional_integer("after", answer.after, most=bounds.MAX_DURATION)
+            return RetryAsked(after=after, error=plain_text(answer.reason))
         case Snooze():
-            return Snoozed(delay=answer.delay, budget=answer.budget, reason=answer.reason)
+            delay = bounds.check_integer("delay", answer.delay, most=bounds.MAX_DURATION)
+            budget = bounds.check_integer("budget", answer.budget, most=bounds.MAX_DURATION)
+            return Snoozed(delay=delay, budget=budget, reason=plain_text(answer.reason))
         case Unrecoverable():
-            return Unrecovered(reason=answer.reason, error=error_text(answer))
+            reason = plain_text(answer.reason, bounds.MAX_REASON_CHARACTERS)
+            return Unrecovered(reason=reason, error=error_text(answer))
         case Exception():
-            return Failed(error=error_text(answer), kind=type(answer).__name__)
+            return Failed(error=error_text(answer), kind=class_name(answer))
         case _:
             try:
                 return succeeded(encode_result(answer))
@@ -135,7 +151,10 @@ def attempt_chunk(
         try:
             payload, context = _read(handler, resources, message, add_note)
         except PayloadError as error:
-            outcomes[index] = BadPayload(error=str(error))
+            outcomes[index] = BadPayload(error=plain_text(str(error)))
+            continue
+        except Exception as error:  # noqa: BLE001 - as in ``attempt``
+            outcomes[index] = _to_outcome(error)
             continue
         on_context(context)
         indexes.append(index)

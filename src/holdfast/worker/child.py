@@ -27,6 +27,7 @@ from holdfast.worker.context import Context
 from holdfast.worker.event_loop import LocalLoop, RunCoroutine
 from holdfast.worker.forkserver import ChildMain
 from holdfast.worker.limits import Limits, RecycleLimits
+from holdfast.worker.outcome import class_name, error_text
 from holdfast.worker.protocol import (
     InterruptRun,
     Message,
@@ -193,7 +194,7 @@ class Child:
             self._end_interruptible(run)
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like end the attempt, not the process
             self._end_interruptible(run)
-            ended = RunEnded(run, kind="failed", error=f"{type(error).__name__}: {error}")
+            ended = _failed(run, error)
         ended.seconds = monotonic() - began
         _flush_output()
         return ended
@@ -244,7 +245,7 @@ class Child:
             ]
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like end the attempts, not the process
             self._interruptible.clear()
-            ended = [RunEnded(run, kind="failed", error=f"{type(error).__name__}: {error}") for run in interruptible]
+            ended = [_failed(run, error) for run in interruptible]
         self._interruptible.clear()
         for message in ended:
             message.seconds = (monotonic() - began) / len(ended)
@@ -303,6 +304,10 @@ class Child:
     def _write(self, data: bytes) -> None:
         while data:
             data = data[os.write(self._reports, data) :]
+
+
+def _failed(run: int, error: BaseException) -> RunEnded:
+    return RunEnded(run, kind="failed", error=error_text(error), reason=class_name(error))
 
 
 def _no_note(_progress: bytes | None, _checkpoint: bytes | None) -> None:
