@@ -1,9 +1,17 @@
 """Handlers that make their child process send what the worker cannot use: only their own attempt is hurt."""
 
+import logging
+import os
+import random
+import stat
+import struct
 from datetime import timedelta
+from pathlib import Path
 
+import msgspec
 import pytest
 
+from holdfast.worker import protocol
 from holdfast.worker.control import Retry, Snooze, Unrecoverable
 from tests.worker.conftest import ended
 
@@ -27,6 +35,30 @@ def healthy(app):
         assert [app.client.result(answer.id) for answer in answers] == list(range(HEALTHY_JOBS))
 
     return check
+
+
+def report_pipe(worker_pid):
+    """Return the descriptor of the pipe from this process to the worker: the one that the worker reads."""
+    read_by_worker = {
+        path.readlink() for path in Path(f"/proc/{worker_pid}/fd").iterdir() if is_open_pipe(path, os.O_RDONLY)
+    }
+    [found] = {
+        int(path.name)
+        for path in Path("/proc/self/fd").iterdir()
+        if is_open_pipe(path, os.O_WRONLY) and path.readlink() in read_by_worker
+    }
+    return found
+
+
+def is_open_pipe(path, mode):
+    try:
+        if not stat.S_ISFIFO(path.stat().st_mode):
+            return False
+        info = (path.parent.parent / "fdinfo" / path.name).read_text()
+    except FileNotFoundError:  # closed meanwhile: the descriptor that lists the folder, for example
+        return False
+    flags = int(next(line.split()[1] for line in info.splitlines() if line.startswith("flags:")), 8)
+    return flags & os.O_ACCMODE == mode
 
 
 # Texts ------------------------------------------------------------------------------------------------------
@@ -94,3 +126,124 @@ def test_a_snooze_with_any_reason_is_a_snooze(app, drain, healthy):
     drain()
     assert app.client.result(answer.id) == 1
     healthy()
+
+
+# Bytes ------------------------------------------------------------------------------------------------------
+
+
+def frame(*messages):
+    return protocol.pack([*messages])
+
+
+def raw_frame(body):
+    """Return a frame with a right header, whatever is in it."""
+    empty = protocol.pack([])
+    header = empty[: -len(msgspec.msgpack.encode([]))]
+    return header[:-4] + struct.pack(">I", len(body)) + body
+
+
+UNKNOWN_RUN = 1 << 40
+BAD_BYTES = {
+    "one byte": b"\x01",
+    "three bytes": b"\x00\x00\x10",
+    "text": b"hello, worker\n" * 1000,
+    "zeros": bytes(100_000),
+    "an absurd length": frame()[:-5] + b"\xff\xff\xff\xff" + b"\x90",
+    "not MessagePack": raw_frame(b"\xc1" * 40),
+    "not a list": raw_frame(msgspec.msgpack.encode(7)),
+    "an empty frame": raw_frame(b""),
+    "an unknown tag": raw_frame(msgspec.msgpack.encode([[99, 1]])),
+    "too few fields": raw_frame(msgspec.msgpack.encode([[5]])),
+    "a wrong type": raw_frame(msgspec.msgpack.encode([[8, "run", 1, 2]])),
+    "text that is not UTF-8": raw_frame(b"\x91\x93\x08\x01\xa2\xff\xfe"),
+    "endless nesting": raw_frame(b"\x91\x94\x09\x01\x02" + b"\x91" * 100_000),
+    "a message of the worker": frame(protocol.Stop()),
+    "a start of an unknown run": frame(protocol.RunStarted(UNKNOWN_RUN, 1)),
+    "a note of an unknown run": frame(protocol.RunNote(UNKNOWN_RUN, b"1")),
+    "an answer of an unknown run": frame(protocol.RunSucceeded(UNKNOWN_RUN)),
+    "a return of an unknown run": frame(protocol.RunReturned(UNKNOWN_RUN)),
+    "a negative delay": frame(protocol.RunEnded(1, kind="retry", after=-1)),
+    "a year that no store knows": frame(protocol.RunStarted(1, 2**63)),
+    "an endless duration": frame(protocol.RunSucceeded(1, None, float("nan"))),
+    "a checkpoint of a megabyte": frame(protocol.RunNote(1, None, b"1" * (1 << 20))),
+}
+
+
+def random_cases(count):
+    """Yield random bytes, and frames that are cut off or changed at random."""
+    generator = random.Random(13)
+    frames = [frame(protocol.RunSucceeded(1, b"[1]", 0.5)), frame(protocol.RunEnded(1, kind="failed", error="e" * 50))]
+    for _ in range(count):
+        mutated = bytearray(generator.choice(frames))
+        mutated[generator.randrange(4)] ^= 1 << generator.randrange(8)
+        yield generator.choice([generator.randbytes(generator.randrange(1, 300)), bytes(mutated)])
+
+
+def test_bytes_that_the_worker_cannot_read_crash_only_the_child_that_sent_them(app, drain, healthy, caplog):
+    worker_pid = os.getpid()
+
+    @app.handler("garbage", max_attempts=1)
+    def garbage(payload):
+        os.write(report_pipe(worker_pid), cases[payload])
+
+    cases = BAD_BYTES | {f"random {number}": data for number, data in enumerate(random_cases(10))}
+    answers = {name: garbage.enqueue(name) for name in cases}
+    with caplog.at_level(logging.WARNING, "holdfast.worker"):
+        drain()
+    for name, answer in answers.items():
+        record = ended(app, answer)
+        assert (record.state, record.crashes) == ("dead", 1), (name, record)
+        assert "sent what cannot be read" in record.last_error, (name, record)
+    healthy()
+    assert {record.message for record in caplog.records} == {"child.unreadable"}
+    assert len(caplog.records) == len(cases)
+
+
+def test_a_frame_that_is_cut_off_by_the_end_of_its_child_is_a_crash_of_that_child(app, drain, healthy):
+    worker_pid = os.getpid()
+
+    @app.handler("cut", max_attempts=1)
+    def cut(_payload):
+        os.write(report_pipe(worker_pid), frame(protocol.RunSucceeded(1, b"1" * 1000))[:500])
+        os._exit(3)
+
+    answer = cut.enqueue()
+    drain()
+    assert "exit code 3" in ended(app, answer).last_error
+    healthy()
+
+
+def test_a_second_answer_for_an_attempt_is_ignored_and_logged(app, drain, caplog):
+    worker_pid = os.getpid()
+
+    @app.handler("twice", max_attempts=1)
+    def twice(payload):
+        os.write(report_pipe(worker_pid), frame(protocol.RunSucceeded(payload, b'"first"')))
+        return "second"
+
+    answers = twice.enqueue_many(range(1, 4))  # the numbers of their runs
+    with caplog.at_level(logging.WARNING, "holdfast.worker"):
+        assert drain(processes=1) == {"acked": 3}
+    assert [app.client.result(answer.id) for answer in answers] == ["first"] * 3
+    logged = [(record.message, record.run, record.kind) for record in caplog.records]
+    assert logged == [("child.late_message", run, "RunSucceeded") for run in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [protocol.RunSucceeded(2), protocol.RunNote(2, b"1"), protocol.RunStarted(1, 1), protocol.RunReturned(1)],
+    ids=["the answer of another", "the note of another", "a second start", "the return of one that has begun"],
+)
+def test_a_message_that_does_not_fit_the_state_of_its_run_is_a_crash_of_the_child(app, drain, message):
+    """Else a job could be done whose handler was never called, or never time out."""
+    worker_pid = os.getpid()
+
+    @app.handler("forge", max_attempts=2)
+    def forge(payload, ctx):
+        if payload == 0 and ctx.attempt == 1:
+            os.write(report_pipe(worker_pid), frame(message))
+        return ctx.attempt
+
+    answers = forge.enqueue_many(range(20))
+    drain(processes=1)
+    assert [app.client.result(answer.id) for answer in answers] == [2] + [1] * 19

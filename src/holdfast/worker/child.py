@@ -113,8 +113,8 @@ class Child:
         self._unsent: list[Message] = []
         self._is_sending = False
         self._interruption_is_due = False  # it came in the middle of a report, and is raised after the report
-        self._work_unpacker = protocol.Unpacker()
-        self._interrupt_unpacker = protocol.Unpacker()
+        self._work_unpacker = protocol.Unpacker(protocol.decode_worker_messages)
+        self._interrupt_unpacker = protocol.Unpacker(protocol.decode_worker_messages)
         self._queued: deque[RunJob] = deque()
         self._polled_at = 0.0
         self._is_stopping = False
@@ -149,6 +149,8 @@ class Child:
                 self._queued.append(message)
             elif isinstance(message, Stop):
                 self._is_stopping = True
+        if self._work_unpacker.error is not None:  # a handler has read from the socket: nothing more can be understood
+            raise self._work_unpacker.error
 
     def _poll(self, now: float) -> None:
         """Take new messages without waiting. While jobs are queued, not after each job: each poll is a system call."""
