@@ -1,10 +1,14 @@
 """Handlers that make their child process send what the worker cannot use: only their own attempt is hurt."""
 
+import ctypes
 import logging
 import os
 import random
+import signal
 import stat
 import struct
+import threading
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -247,3 +251,146 @@ def test_a_message_that_does_not_fit_the_state_of_its_run_is_a_crash_of_the_chil
     answers = forge.enqueue_many(range(20))
     drain(processes=1)
     assert [app.client.result(answer.id) for answer in answers] == [2] + [1] * 19
+
+
+# Forks ------------------------------------------------------------------------------------------------------
+
+
+def c_fork():
+    return ctypes.CDLL(None).fork()
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("fork", "concurrency"), [(os.fork, 1), (os.fork, 3), (c_fork, 1)], ids=["os.fork", "in a thread", "fork of C"]
+)
+@pytest.mark.parametrize("ending", ["returns", "raises", "reports", "exits"])
+def test_a_forked_process_that_leaves_the_handler_is_no_second_answer(app, drain, fork, concurrency, ending):
+    @app.handler("fork", max_attempts=1)
+    def forks(_payload, ctx):
+        pid = fork()
+        if pid:
+            time.sleep(0.01)
+            _, status = os.waitpid(pid, 0)
+            return os.waitstatus_to_exitcode(status)
+        if ending == "raises":
+            raise ValueError("in the forked process")
+        if ending == "reports":
+            ctx.progress(1)
+        if ending == "exits":
+            raise SystemExit
+        return None
+
+    answers = [forks.enqueue() for _ in range(5)]
+    drain(concurrency=concurrency)
+    assert [app.client.result(answer.id) for answer in answers] == [1] * 5
+
+
+# Threads and signals ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_the_threads_of_a_handler_may_report_at_the_same_time(app, drain, healthy, concurrency):
+    @app.handler("threads", max_attempts=1)
+    def threads(payload, ctx):
+        def report(letter):
+            for number in range(REPORTS_PER_THREAD):
+                ctx.checkpoint = letter * CHECKPOINT_CHARACTERS
+                ctx.progress(number, REPORTS_PER_THREAD)
+
+        helpers = [threading.Thread(target=report, args=(letter,)) for letter in "abcd"]
+        for helper in helpers:
+            helper.start()
+        report("e")
+        for helper in helpers:
+            helper.join()
+        return payload
+
+    answers = threads.enqueue_many(range(3))
+    drain(concurrency=concurrency)
+    assert [app.client.result(answer.id) for answer in answers] == [0, 1, 2]
+    healthy()
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_a_report_after_the_attempt_has_ended_is_refused_in_its_thread(app, drain, healthy, tmp_path, concurrency):
+    refused = tmp_path / "refused"
+
+    @app.handler("late", max_attempts=1)
+    def late(payload, ctx):
+        def report():
+            try:
+                while True:  # until the handler has returned
+                    ctx.progress(1)
+                    ctx.checkpoint = "x" * 5000
+            except Exception as error:
+                with refused.open("a") as file:
+                    file.write(f"{error}\n")
+                raise
+
+        threading.Thread(target=report, daemon=True).start()
+        return payload
+
+    @app.handler("wait", max_attempts=1)
+    def wait(_payload):
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline and not (refused.exists() and refused.read_text().count("\n") == 5):
+            time.sleep(0.01)
+
+    answers = late.enqueue_many(range(5))
+    for answer in answers:
+        wait_job = wait.enqueue() if answer is answers[-1] else None
+    drain(processes=1, concurrency=concurrency)
+    assert [app.client.result(answer.id) for answer in answers] == list(range(5))
+    assert ended(app, wait_job).state == "done"
+    assert refused.read_text().count("has ended") == 5
+    healthy()
+
+
+class AlarmError(Exception):
+    pass
+
+
+def test_a_signal_in_the_middle_of_a_frame_does_not_corrupt_it(app, drain, healthy):
+    """A handler that bounds its own steps by a timer is interrupted in any place, and goes on."""
+
+    @app.handler("timer", max_attempts=1)
+    def timer(_payload, ctx):
+        def ring(_number, _frame):
+            raise AlarmError
+
+        rung = 0
+        before = signal.signal(signal.SIGALRM, ring)
+        deadline = time.monotonic() + 60
+        try:
+            while rung < 100 and time.monotonic() < deadline:
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+                    while True:
+                        ctx.checkpoint = "x" * CHECKPOINT_CHARACTERS
+                except AlarmError:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                    rung += 1
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        return rung
+
+    answer = timer.enqueue()
+    drain()
+    assert app.client.result(answer.id) == 100
+    healthy()
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_an_attempt_that_is_stopped_in_the_middle_of_a_frame_corrupts_nothing(app, drain, concurrency):
+    @app.handler("busy", max_attempts=1, timeout=timedelta(milliseconds=20))
+    def busy(_payload, ctx):
+        while True:
+            ctx.checkpoint = "x" * CHECKPOINT_CHARACTERS
+
+    answers = [busy.enqueue() for _ in range(20)]
+    drain(concurrency=concurrency, grace=timedelta(seconds=30))
+    for answer in answers:
+        record = ended(app, answer)
+        assert (record.crashes, record.last_error) == (0, "timed out after 20ms")

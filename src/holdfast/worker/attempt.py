@@ -75,6 +75,9 @@ def attempt(
         return _to_outcome(_call(handler, payload, context, run_coroutine))
     except Exception as error:  # noqa: BLE001 - any exception of a handler is the outcome of its attempt
         return _to_outcome(error)
+    finally:
+        if context is not None:
+            context.close()
 
 
 def _read(handler: Handler, resources: Resources, message: PayloadMessage, add_note: AddNote) -> tuple[object, Context]:
@@ -160,7 +163,11 @@ def attempt_chunk(
         indexes.append(index)
         payloads.append(payload)
         contexts.append(context)
-    answers = _call_by_halves(partial(_call_chunk, handler, run_coroutine), payloads, contexts) if indexes else []
+    try:
+        answers = _call_by_halves(partial(_call_chunk, handler, run_coroutine), payloads, contexts) if indexes else []
+    finally:
+        for context in contexts:
+            context.close()
     for index, answer in zip(indexes, answers, strict=True):
         outcomes[index] = _to_outcome(answer)
     return outcomes
