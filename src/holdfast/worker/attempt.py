@@ -33,6 +33,7 @@ from holdfast.worker.outcome import (
     succeeded,
 )
 
+BAD_RESULT = "bad result"  # the reason of the dead letter
 _SUCCEEDED_WITHOUT_RESULT = Succeeded()
 AddNote = Callable[[bytes | None, bytes | None], None]  # progress, checkpoint
 OnContext = Callable[[Context], None]  # called with the context before the handler is called
@@ -71,8 +72,10 @@ def attempt(
         return _to_outcome(error)
     try:
         if context is not None and catalogue.middleware:
-            return _to_outcome(_call_in_middleware(catalogue.middleware, handler, payload, context, run_coroutine))
-        return _to_outcome(_call(handler, payload, context, run_coroutine))
+            answer = _call_in_middleware(catalogue.middleware, handler, payload, context, run_coroutine)
+        else:
+            answer = _call(handler, payload, context, run_coroutine)
+        return _to_outcome(answer, strict=handler.strict_result)
     except Exception as error:  # noqa: BLE001 - any exception of a handler is the outcome of its attempt
         return _to_outcome(error)
     finally:
@@ -103,15 +106,18 @@ def _call(handler: Handler, payload: object, context: Context | None, run_corout
     return run_coroutine(answer) if handler.is_async else answer
 
 
-def _to_outcome(answer: object) -> Outcome:
-    """Return the outcome for the value that a handler returned or raised. Any text or number in it can be stored."""
+def _to_outcome(answer: object, *, strict: bool = False) -> Outcome:
+    """Return the outcome for the value that a handler returned or raised. Any text or number in it can be stored.
+
+    ``strict``: a result that cannot be stored makes a dead letter.
+    """
     try:
-        return _read_answer(answer)
+        return _read_answer(answer, strict)
     except Exception as error:  # noqa: BLE001 - a control value whose attributes were replaced, for example
         return Failed(error=error_text(error), kind=class_name(error))
 
 
-def _read_answer(answer: object) -> Outcome:
+def _read_answer(answer: object, strict: bool) -> Outcome:  # noqa: FBT001 - called for every job
     match answer:
         case None:
             return _SUCCEEDED_WITHOUT_RESULT
@@ -130,8 +136,16 @@ def _read_answer(answer: object) -> Outcome:
         case _:
             try:
                 return succeeded(encode_result(answer))
-            except PayloadError as error:
-                return Unrecovered(reason="bad result", error=str(error))
+            except Exception as error:  # noqa: BLE001 - a result may raise anything when it is read
+                return _without_result(error, strict=strict)
+
+
+def _without_result(error: Exception, *, strict: bool) -> Outcome:
+    """Return the outcome of an attempt whose result cannot be stored. Its work is done, so it is not done again."""
+    reason = plain_text(str(error) if isinstance(error, PayloadError) else error, bounds.MAX_REASON_CHARACTERS)
+    if strict:
+        return Unrecovered(reason=BAD_RESULT, error=reason)
+    return Succeeded(detail=f"result not stored: {' '.join(reason.split())}")
 
 
 # Chunks: several jobs in one call ---------------------------------------------------------------------------
@@ -169,7 +183,7 @@ def attempt_chunk(
         for context in contexts:
             context.close()
     for index, answer in zip(indexes, answers, strict=True):
-        outcomes[index] = _to_outcome(answer)
+        outcomes[index] = _to_outcome(answer, strict=handler.strict_result)
     return outcomes
 
 

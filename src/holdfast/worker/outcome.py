@@ -24,7 +24,10 @@ MAX_EXCEPTIONS = 8  # in one text: causes, and members of groups
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Succeeded:
-    """The handler returned. ``writes`` are committed with the ack, ``detail`` goes to the ledger."""
+    """The handler returned. ``writes`` are committed with the ack, ``detail`` goes to the ledger.
+
+    If the result could not be stored there is none, and ``detail`` says why.
+    """
 
     result: bytes | None = None
     writes: tuple[Change, ...] = ()

@@ -202,6 +202,8 @@ def end_message(run: int, outcome: Outcome) -> RunSucceeded | RunEnded:
     """Return the message for an outcome that a handler can bring about."""
     match outcome:
         case Succeeded():
+            if outcome.detail:
+                return RunEnded(run, kind="result not stored", reason=outcome.detail)
             return RunSucceeded(run, outcome.result)
         case Failed():
             return RunEnded(run, kind="failed", error=outcome.error, reason=outcome.kind)
@@ -224,6 +226,8 @@ def read_outcome(message: RunSucceeded | RunEnded) -> Outcome:
     if isinstance(message, RunSucceeded):
         return _SUCCEEDED_WITHOUT_RESULT if message.result is None else succeeded(message.result)
     match message.kind:
+        case "result not stored":
+            return Succeeded(detail=message.reason)
         case "unrecoverable":
             return Unrecovered(reason=message.reason, error=message.error)
         case "retry":

@@ -29,6 +29,7 @@ RESERVATION = Reservation(job=JOB, lease=Lease(job_id="j", token="7.secret", fen
 OUTCOMES = [
     Succeeded(),
     Succeeded(result=b"[1]"),
+    Succeeded(detail="result not stored: too large"),
     Failed(error="ValueError: 1", kind="ValueError"),
     Unrecovered(reason="never", error="KeyError: 2"),
     RetryAsked(after=5, error="later"),
