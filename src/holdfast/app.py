@@ -28,6 +28,7 @@ from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
 from holdfast.model.lease import Enqueued
 from holdfast.model.request import DEFAULT_QUEUE, JobRequest
 from holdfast.model.retry import BuiltInPolicy, RetryPolicy
+from holdfast.wire.codec import dump_model
 from holdfast.worker.catalogue import Catalogue, Middleware, make_handler
 from holdfast.worker.options import WorkerKeywords, WorkerOptions
 from holdfast.worker.worker import Worker
@@ -62,7 +63,7 @@ class Task(Generic[P, R]):
     ) -> JobRequest:
         """Return a request for one job, to be enqueued together with others. ``retry`` is a policy for this job."""
         return self.definition.request(
-            _to_builtins(payload),
+            dump_model(payload),
             run_at=run_at,
             delay=delay,
             retry=retry,
@@ -107,12 +108,7 @@ class Task(Generic[P, R]):
     ) -> list[Enqueued]:
         """Store one job per payload, in large batches; ``keys`` are their idempotency keys."""
         template = self.request(run_at=run_at, delay=delay, domain=domain)
-        return self._app.client.enqueue_many(template, map(_to_builtins, payloads), keys=keys, connection=connection)
-
-
-def _to_builtins(payload: object) -> object:
-    """Return a pydantic model as builtins, any other value unchanged: the codec encodes it."""
-    return payload.model_dump(mode="json") if hasattr(payload, "model_dump") else payload
+        return self._app.client.enqueue_many(template, map(dump_model, payloads), keys=keys, connection=connection)
 
 
 class Holdfast:
@@ -171,13 +167,15 @@ class Holdfast:
         cpu: timedelta | None = None,
         retry: RetryPolicy | None = None,
         chunk: int | None = None,
+        strict_result: bool = False,
         name: str | None = None,
         meta: Mapping[str, object] | None = None,
     ) -> Callable[[Callable[P, R]], Task[P, R]]:
         """Run jobs of this type with the decorated ``fn(payload)``, ``fn(payload, ctx)`` or class with ``handle(ctx)``.
 
         ``timeout`` limits the time of one attempt, ``cpu`` its processor time. With ``chunk`` the function takes a list
-        of up to ``chunk`` payloads, and returns a list with a result or an exception for each.
+        of up to ``chunk`` payloads, and returns a list with a result or an exception for each. A result that cannot be
+        stored is left out, and the job is done; with ``strict_result`` the job becomes a dead letter.
         """
         definition = JobDefinition(
             type=type,
@@ -190,7 +188,10 @@ class Holdfast:
         )
 
         def register(function: Callable[P, R]) -> Task[P, R]:
-            self.catalogue.add(make_handler(type, function, timeout=timeout, cpu=cpu, retry=retry, chunk=chunk))
+            handler = make_handler(
+                type, function, timeout=timeout, cpu=cpu, retry=retry, chunk=chunk, strict_result=strict_result
+            )
+            self.catalogue.add(handler)
             self.queues[queue] = None
             return Task(self, definition, function)
 

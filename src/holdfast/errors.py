@@ -17,6 +17,7 @@
     ├── EnqueueConflict                a known idempotency key, or id, came again with another payload
     ├── JobNotFound (LookupError)      the space does not know this job
     ├── JobNotDone                     a result was requested of a job that is not done
+    ├── ContextClosed                  progress or a checkpoint came from outside of the attempt that it is about
     ├── WaitTimeout (TimeoutError)     the job did not end within the timeout
     ├── ConnectError                   a URL that no driver can open
     ├── CallerClockRefused             ``now`` was passed to a store that reads its own clock
@@ -190,6 +191,15 @@ class JobNotDone(HoldfastError):
         self.error = error
         why = f": {reason}" if reason else ""
         super().__init__(f"job {job_id}: wanted it done, it is {state}{why}")
+
+
+class ContextClosed(HoldfastError):
+    """``ctx`` of this job was used after its attempt had ended, or by a process that the handler forked."""
+
+    def __init__(self, job_id: str, reason: str) -> None:
+        self.job_id = job_id
+        self.reason = reason
+        super().__init__(f"the context of job {job_id} cannot report: {reason}")
 
 
 class WaitTimeout(HoldfastError, TimeoutError):

@@ -162,16 +162,6 @@ def test_the_error_of_a_handler_is_stored_with_its_traceback(app):
     assert "in fail" in record.last_error
 
 
-def test_a_result_that_is_not_json_makes_a_dead_letter(app):
-    @app.handler("odd")
-    def odd(_payload):
-        return float("nan")
-
-    answer = odd.enqueue()
-    app.worker().process_once()
-    assert ended(app, answer).dead_reason == "bad result"
-
-
 def test_types_without_a_handler_are_not_reserved(app):
     @app.handler("known")
     def known(_payload):

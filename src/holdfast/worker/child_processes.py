@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import selectors
 import signal
 import socket
@@ -13,11 +14,13 @@ from holdfast.worker import protocol
 from holdfast.worker.child import INTERRUPT_SIGNAL
 from holdfast.worker.child_handle import ChildHandle
 from holdfast.worker.forkserver import ChildExited, ChildMain, ChildStarted, ForkServer
-from holdfast.worker.protocol import Message, Stop
+from holdfast.worker.protocol import ChildMessage, ProtocolError, Stop, WorkerMessage
+
+log = logging.getLogger("holdfast.worker")
 
 RESTART_DELAY_SECONDS = 1.0  # before a child is replaced that exited younger than this, without having run a job
 
-OnMessage = Callable[[ChildHandle, Message, float], None]  # a message of a child, and when it was read
+OnMessage = Callable[[ChildHandle, ChildMessage, float], None]  # a message of a child, and when it was read
 OnExit = Callable[[ChildHandle, int], None]  # a child that has exited, after its last message; and its exit code
 HandleEvent = Callable[[], object]
 
@@ -126,12 +129,12 @@ class ChildProcesses:
 
     # Messages ---------------------------------------------------------------------------------------------------
 
-    def send(self, child: ChildHandle, messages: Sequence[Message]) -> None:
+    def send(self, child: ChildHandle, messages: Sequence[WorkerMessage]) -> None:
         """Send messages on the work socket. What a busy child does not read now is sent later."""
         child.queue(messages)
         self._flush(child)
 
-    def interrupt(self, child: ChildHandle, message: Message) -> None:
+    def interrupt(self, child: ChildHandle, message: WorkerMessage) -> None:
         """Send a message that the child reads at once, in the middle of a handler."""
         child.send_interrupt(message)
         self.fork_server.signal(child.pid, INTERRUPT_SIGNAL)
@@ -154,7 +157,14 @@ class ChildProcesses:
             self._selector.unregister(child.connections.reports)  # the fork server will report its exit
 
     def _read_messages(self, child: ChildHandle) -> None:
-        for messages in child.read():
-            now = monotonic()
-            for message in messages:
-                self._on_message(child, message, now)
+        """Pass on the messages of a child. One that sends what it must not send is killed: no other is hurt."""
+        try:
+            for messages in child.read():
+                now = monotonic()
+                for message in messages:
+                    self._on_message(child, message, now)
+        except ProtocolError as error:
+            child.stop_reading(error)
+            jobs = [run.reservation.job.id for run in child.runs.values() if run.began_at is not None]
+            log.warning("child.unreadable", extra={"pid": child.pid, "error": str(error), "job_ids": jobs})
+            self.kill(child)

@@ -7,6 +7,7 @@ grace time, its child process is killed and replaced.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -23,8 +24,9 @@ from holdfast.worker.dispatch import PoolSize
 from holdfast.worker.limits import Limits, RecycleLimits
 from holdfast.worker.outcome import Crashed, Interrupted, Outcome
 from holdfast.worker.protocol import (
+    ChildMessage,
     InterruptRun,
-    Message,
+    ProtocolError,
     ReturnQueued,
     RunEnded,
     RunJob,
@@ -34,6 +36,8 @@ from holdfast.worker.protocol import (
     RunSucceeded,
 )
 from holdfast.worker.running import Run, StopReason
+
+log = logging.getLogger("holdfast.worker")
 
 WATCH_SECONDS = 1.0  # the pool's thread wakes up at least this often
 WATCH_CLOSING_SECONDS = 0.05  # the same while the pool is closing
@@ -211,7 +215,7 @@ class ChildPool:
                 now=now,
             )
             if runs:
-                child.runs.update({run.number: run for run in runs})
+                child.add_runs(runs)
                 self._children.send(child, self._run_messages(runs))
 
     def _run_messages(self, runs: list[Run]) -> list[RunJob]:
@@ -273,17 +277,21 @@ class ChildPool:
 
     # Messages and exits of children -----------------------------------------------------------------------------
 
-    def _handle(self, child: ChildHandle, message: Message, now: float) -> None:
+    def _handle(self, child: ChildHandle, message: ChildMessage, now: float) -> None:
+        """Apply a message of a child. Raises ``ProtocolError`` for one that does not fit the run that it names."""
+        run = child.runs.get(message.run)
+        if run is None:
+            self._ignore(child, message)
+            return
         match message:
-            case RunStarted():
-                run = child.runs[message.run]
+            case RunStarted() if run.began_at is None:
                 run.began_at, run.started_at = now, message.at
                 if run.cpu_limit is not None:
                     run.cpu_seconds_before = processor_time(child.pid)
                 if run.stop_reason is not None:
                     self._stop_run(run, run.stop_reason)
-            case RunSucceeded() | RunEnded():
-                run = child.runs.pop(message.run)
+            case RunSucceeded() | RunEnded() if run.began_at is not None:
+                del child.runs[message.run]
                 child.finished += 1
                 self._job_seconds = dispatch.smoothed_seconds(self._job_seconds, message.seconds)
                 if isinstance(message, RunEnded) and message.kind == protocol.INTERRUPTED:
@@ -291,16 +299,28 @@ class ChildPool:
                 else:
                     outcome = protocol.read_outcome(message)
                 self._ended.append((run, outcome))
-            case RunNote():
-                child.runs[message.run].add_note(message.progress, message.checkpoint)
-            case RunReturned():
-                run = child.runs.pop(message.run)
-                if self._closing_at is None:
-                    self._pending.append(run)  # another child runs it
-                else:
-                    self._ended.append((run, Interrupted()))
+            case RunNote() if run.began_at is not None:
+                run.add_note(message.progress, message.checkpoint)
+            case RunReturned() if run.began_at is None:
+                self._take_returned(child, run)
             case _:
-                raise AssertionError(f"wanted a message of a child, got {message!r}")
+                begun = "not begun" if run.began_at is None else "begun"
+                raise ProtocolError(f"{type(message).__name__} for run {message.run}, which had {begun}")
+
+    def _take_returned(self, child: ChildHandle, run: Run) -> None:
+        del child.runs[run.number]
+        if self._closing_at is None:
+            self._pending.append(run)  # another child runs it
+        else:
+            self._ended.append((run, Interrupted()))
+
+    @staticmethod
+    def _ignore(child: ChildHandle, message: ChildMessage) -> None:
+        """Log a message about a run that has ended: the first answer counts. A run that never was is an error."""
+        kind = type(message).__name__
+        if not child.may_have_had(message.run):
+            raise ProtocolError(f"{kind} for run {message.run}, which the child never had")
+        log.warning("child.late_message", extra={"pid": child.pid, "run": message.run, "kind": kind})
 
     def _end_runs_of(self, child: ChildHandle, code: int) -> None:
         """End the runs that had begun in a child that has exited. The others go to another child."""
@@ -318,4 +338,6 @@ def _outcome_of_exit(child: ChildHandle, run: Run, code: int) -> Outcome:
     """
     if run.stop_reason is not None:
         return run.outcome_when_stopped(run.stop_reason)
+    if child.bad_report:
+        return Crashed(how=f"it sent what cannot be read, and was killed: {child.bad_report}")
     return Interrupted() if child.is_killed else Crashed.from_exit(code)
