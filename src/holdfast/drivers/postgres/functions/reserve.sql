@@ -212,7 +212,7 @@ BEGIN
   _now := effective_now(_caller_now);
   RETURN QUERY
   UPDATE jobs AS j
-     SET state = 'inflight', attempts = j.attempts + 1, fence = t.fence,
+     SET state = 'inflight', attempts = least(j.attempts, 2147483646) + 1, fence = t.fence,
          token = t.fence || '.' || encode(substr(_token_bytes, t.item::integer * 16 - 15, 16), 'hex'),
          expires_at = _now + _lease_for, check_at = _now + _lease_for, reserved_at = _now, worker = _worker,
          started_at = NULL
