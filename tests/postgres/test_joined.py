@@ -1,11 +1,15 @@
 """Enqueue inside the caller's own transaction: the job exists if, and only if, the caller commits."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import psycopg
 import pytest
 from psycopg.rows import dict_row
 
 import holdfast
 from holdfast.errors import InvalidInput, StoreUnavailable, Unsupported
+from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.settlement import Ack
 from tests.postgres.conftest import NOW
 
@@ -176,3 +180,25 @@ def test_a_connection_to_a_database_without_holdfast_tables_is_refused_and_stays
         with pytest.raises(InvalidInput, match="same database"):
             store.joined(connection).enqueue([job()], now=NOW)
         assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_key_that_was_waited_for_is_not_taken_over_while_its_job_is_open(url, store, connection, job):
+    """The second enqueue begins before the first commits, and ends after the window of the first."""
+    store.configure("q", QueueSettings(dedupe_window=1))
+    store.joined(connection).enqueue([job(id="a", idempotency_key="k")], now=NOW)
+    with ThreadPoolExecutor(1) as pool:
+        second = pool.submit(store.enqueue, [job(id="b", idempotency_key="k")], now=NOW + 10)
+        wait_until_blocked(url)
+        connection.commit()
+        assert [(one.id, one.existed) for one in second.result(30)] == [("a", True)]
+    assert store.get("b") is None
+
+
+def wait_until_blocked(url):
+    """Wait until a session of the database waits for the lock of another one."""
+    query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    deadline = time.monotonic() + 30
+    with psycopg.connect(url, autocommit=True) as session:
+        while session.execute(query).fetchone() == (0,):
+            assert time.monotonic() < deadline, "no session waits for a lock"
+            time.sleep(0.005)
