@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, assert_never
 
 from holdfast.errors import JobNotInflight, LeaseError, LeaseExpired, LeaseMismatch
+from holdfast.model import bounds
 from holdfast.model.job import State
 from holdfast.model.lease import Lease, is_expired
 from holdfast.model.ledger import Ending
@@ -115,7 +116,7 @@ def _acked(held: HeldJob, ack: Ack) -> Transition:
 
 def _retried(held: HeldJob, retry: Retry, now: int) -> Transition:
     """A failed attempt. Reserve has counted it. If its process survived, the consecutive crashes end here."""
-    crashes = held.crashes + 1 if retry.crashed else 0
+    crashes = _count_crash(held) if retry.crashed else 0
     reason = _dead_reason(held, crashes, when_exhausted=ATTEMPTS_EXHAUSTED)
     is_dead = reason is not None
     run_at = retry.run_at if retry.run_at is not None else (now + retry.delay if retry.delay else None)
@@ -133,6 +134,11 @@ def _retried(held: HeldJob, retry: Retry, now: int) -> Transition:
         detail=retry.detail,
         error=retry.error,
     )
+
+
+def _count_crash(held: HeldJob) -> int:
+    """Return the crashes with one more. The counter saturates: a count that no store can hold would fail a batch."""
+    return min(held.crashes + 1, bounds.MAX_COUNT)
 
 
 def _dead_reason(held: HeldJob, crashes: int, *, when_exhausted: str) -> str | None:
@@ -205,7 +211,7 @@ def after_expiry(held: HeldJob, now: int) -> Transition:
     If the worker is known to be dead, ``now`` may be earlier than ``expires_at``: then the lease ends now.
     """
     assert held.expires_at is not None
-    crashes = held.crashes + 1
+    crashes = _count_crash(held)
     reason = None if held.cancel_requested else _dead_reason(held, crashes, when_exhausted=LEASE_EXPIRED)
     state = State.DEAD if reason else State.CANCELLED if held.cancel_requested else State.READY
     return Transition(

@@ -80,6 +80,24 @@ class KeyForgottenAfterWindow(FaultyDriver):
     space_type = _KeyForgottenAfterWindowSpace
 
 
+class KeyTakenOverAfterWait(FaultyDriver):
+    """A key whose window has passed is taken over although a job that entered it meanwhile is open."""
+
+    def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
+        """Look which jobs are open, wait, and forget the expired keys of all other jobs."""
+        self._validation.check_enqueue(jobs)
+        with self._lock:
+            known = set(self._space.rows)
+        time.sleep(RACE_WINDOW_SECONDS)
+        with self._lock:
+            at = self._validation.now(now)
+            for job in jobs:
+                stored_key = self._space.keys.get((job.queue, str(job.idempotency_key)))
+                if stored_key is not None and stored_key.job_id not in known and is_expired(stored_key.until, at):
+                    del self._space.keys[job.queue, str(job.idempotency_key)]
+            return super().enqueue(jobs, now=now)
+
+
 class _KeyNeverForgottenSpace(FaultySpace):
     def is_taken(self, key: StoredKey, now: int) -> bool:
         del key, now
@@ -146,6 +164,7 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     KeyForgottenAtAck,
     KeyForgottenAtEnding,
     KeyForgottenAfterWindow,
+    KeyTakenOverAfterWait,
     KeyNeverForgotten,
     EnqueueOverwritesPayload,
     EnqueueStoresPartOfBatch,
