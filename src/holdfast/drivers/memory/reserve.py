@@ -55,8 +55,8 @@ def lease_rows(space: Space, rows: Sequence[Row], *, expires_at: int, worker: st
     return reservations
 
 
-def next_instant(space: Space, queues: Collection[str], now: int) -> int | None:
-    """Return the next instant after now at which a job of these queues becomes due or a lease expires."""
+def next_instant(space: Space, queues: Collection[str], after: int) -> int | None:
+    """Return the first instant later than ``after`` at which a job of these queues becomes due or a lease expires."""
     heads = [positions[0][0] for lane, positions in space.lanes.items() if positions and lane.queue in queues]
     expiries = [positions[0][0] for queue, positions in space.leases.items() if positions and queue in queues]
-    return min((instant for instant in (*heads, *expiries) if instant > now), default=None)
+    return min((instant for instant in (*heads, *expiries) if instant > after), default=None)

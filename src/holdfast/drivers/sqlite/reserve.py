@@ -107,12 +107,12 @@ def _read_checkpoints(tx: Transaction, ids: list[str]) -> dict[str, bytes | None
     return dict(tx.run("reserve/checkpoints", {"space": tx.space, "ids": to_json(ids)}).fetchall())
 
 
-def time_until_due(tx: Transaction, queues: Sequence[str]) -> int | None:
+def time_until_due(tx: Transaction, queues: Sequence[str], after: int | None = None) -> int | None:
     """Return the time until a job of these queues is due or a lease expires; None if there is neither.
 
-    0 or less means that this instant has passed.
+    0 or less means that this instant has passed. Only instants later than ``after`` count.
     """
     parameters = {"space": tx.space, "queues": to_json(queues)}
     rows = [*tx.run("wait/lane_heads", parameters), *tx.run("wait/first_expiry", parameters)]
-    instants = [instant for (instant,) in rows if instant is not None]
+    instants = [instant for (instant,) in rows if instant is not None and (after is None or instant > after)]
     return min(instants) - tx.now if instants else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from holdfast.clock import monotonic
+from holdfast.clock import SECOND, monotonic
 from holdfast.errors import StoreClosed
 from holdfast.testing.drivers.conformance.assertions import assert_equal, assert_raises
 from holdfast.testing.drivers.conformance.case import case
@@ -12,6 +12,7 @@ from holdfast.testing.drivers.harness import LEASE, QUEUE, Harness
 
 SHORT_SECONDS = 0.05
 LONG_SECONDS = 20.0
+DUE_IN = SECOND
 
 
 @case("L3")
@@ -48,6 +49,21 @@ def wait_returns_at_once_if_a_job_was_enqueued_before(h: Harness) -> None:
     began = monotonic()
     store.wait([QUEUE], timeout=LONG_SECONDS)
     assert monotonic() - began < LONG_SECONDS / 2, "wanted the wait to see the job that was enqueued before"
+
+
+@case("L3")
+def wait_returns_when_a_scheduled_job_is_due_also_after_an_earlier_timeout(h: Harness) -> None:
+    """A job becomes due without a change of the store: every wait looks for due times again."""
+    store = h.open_with_store_clock()
+    store.enqueue([h.job()])
+    [reservation] = store.reserve([QUEUE], limit=1, lease_for=LEASE)
+    store.enqueue([h.job(run_at=reservation.lease.expires_at - LEASE + DUE_IN)])
+    began = monotonic()
+    for timeout in (SHORT_SECONDS, SHORT_SECONDS, LONG_SECONDS / 2, LONG_SECONDS):
+        if store.reserve([QUEUE], limit=1, lease_for=LEASE):
+            break
+        store.wait([QUEUE], timeout=timeout)
+    assert monotonic() - began < LONG_SECONDS / 2, "wanted the wait to end when the job was due"
 
 
 @case("L3")
