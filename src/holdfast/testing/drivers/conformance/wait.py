@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from holdfast.clock import SECOND, monotonic
+from holdfast.drivers.contract import Feature, QueueSettings
 from holdfast.errors import StoreClosed
 from holdfast.testing.drivers.conformance.assertions import assert_equal, assert_raises
 from holdfast.testing.drivers.conformance.case import case
@@ -64,6 +65,21 @@ def wait_returns_when_a_scheduled_job_is_due_also_after_an_earlier_timeout(h: Ha
             break
         store.wait([QUEUE], timeout=timeout)
     assert monotonic() - began < LONG_SECONDS / 2, "wanted the wait to end when the job was due"
+
+
+@case("L3", needs={Feature.LIMITS})
+def wait_returns_when_the_rate_of_a_queue_allows_the_next_job(h: Harness) -> None:
+    store = h.open_with_store_clock()
+    store.configure(QUEUE, QueueSettings(rate=1, burst=1))
+    store.enqueue([h.job(), h.job()])
+    began = monotonic()
+    jobs = 0
+    while jobs < 2 and monotonic() - began < LONG_SECONDS / 2:
+        reserved = store.reserve([QUEUE], limit=2, lease_for=LEASE)
+        jobs += len(reserved)
+        if not reserved:
+            store.wait([QUEUE], timeout=LONG_SECONDS / 2)
+    assert monotonic() - began < LONG_SECONDS / 2, "wanted the wait to end when the rate allowed the second job"
 
 
 @case("L3")

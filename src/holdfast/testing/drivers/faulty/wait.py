@@ -22,4 +22,15 @@ class WaitForgetsDueTimes(FaultyDriver):
                 self._lock.wait(left)
 
 
-FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (WaitForgetsDueTimes,)
+class WaitIgnoresRates(WaitForgetsDueTimes):
+    """A wait for a queue with a rate limit does not end when the rate allows the next job."""
+
+    def wait(self, queues: Sequence[str], *, timeout: float) -> None:
+        """See ``Driver.wait``."""
+        if any(settings.rate is not None for settings in self._space.settings.values()):
+            super().wait(queues, timeout=timeout)
+        else:
+            FaultyDriver.wait(self, queues, timeout=timeout)
+
+
+FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (WaitForgetsDueTimes, WaitIgnoresRates)
