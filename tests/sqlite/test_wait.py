@@ -80,3 +80,22 @@ def test_the_next_due_time_of_a_paused_queue_is_the_end_of_its_pause(path, job):
         store.configure("q", holdfast.QueueSettings(paused_until=NOW + HOUR), type="slow")
         store.enqueue([job(type="slow"), job(run_at=NOW + SECOND // 2)])
         assert until_due(store) == SECOND
+
+
+def test_a_busy_queue_keeps_its_rate(path, job):
+    """One worker that reserves and waits. Without the refill instant it reached a fifth of the rate."""
+    rate, jobs = 20, 40
+    with holdfast.connect(f"sqlite:///{path}") as store:
+        store.configure("q", holdfast.QueueSettings(rate=rate, burst=1))
+        store.enqueue([job() for _ in range(jobs)])
+        began = time.monotonic()
+        reserved = 0
+        while reserved < jobs and time.monotonic() - began < LONG_SECONDS:
+            reservations = store.reserve(["q"], limit=jobs, lease_for=HOUR)
+            reserved += len(reservations)
+            if not reservations:
+                store.wait(["q"], timeout=1)
+        seconds = time.monotonic() - began
+        assert reserved == jobs
+        assert seconds > 0.9 * (jobs - 1) / rate
+        assert seconds < 2 * jobs / rate

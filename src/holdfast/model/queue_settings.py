@@ -92,9 +92,14 @@ class QueueSettings:
         return opens_at
 
     def _level(self, bucket: Bucket | None, now: int) -> int:
-        """Return the level now. Microseconds times jobs per second are millionths of jobs, so whole rates are exact."""
+        """Return the level now. Microseconds times jobs per second are millionths of jobs, so whole rates are exact.
+
+        What exceeds the full level by less than one job is kept: a reserve that comes late by less than the time of
+        one job loses nothing, and a busy queue keeps its rate, whatever the burst. More than that is an idle time.
+        """
         assert self.rate is not None
         full = (self.burst if self.burst is not None else max(1, math.ceil(self.rate))) * LEVEL_PER_JOB
         if bucket is None:
             return full
-        return min(full, bucket.level + math.floor(max(0, now - bucket.at) * self.rate + ROUNDING_TOLERANCE))
+        level = bucket.level + math.floor(max(0, now - bucket.at) * self.rate + ROUNDING_TOLERANCE)
+        return level if level < full + LEVEL_PER_JOB else full
