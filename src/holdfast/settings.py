@@ -26,6 +26,8 @@ FILE_NAME = "holdfast.toml"
 PREFIX = "HOLDFAST_"
 CONFIG = f"{PREFIX}CONFIG"  # names the settings file
 DEFAULT_ORIGIN = "default"
+DEFAULT_KEEP_ENDED = timedelta(days=7)
+DEFAULT_KEEP_LEDGER = timedelta(days=30)
 
 MASK = "***"
 _SECRET_NAME = re.compile(r"(?i)pass|pwd|secret|token|key|sig|credential")
@@ -43,8 +45,8 @@ class Settings:
     queue: str = DEFAULT_QUEUE  # for jobs that name none
     max_attempts: int = DEFAULT_MAX_ATTEMPTS  # for jobs that set none
     timeout: timedelta | None = None  # of one attempt, for jobs that set none
-    keep_ended: timedelta = timedelta(days=7)  # how long `trim` keeps done and cancelled jobs
-    keep_ledger: timedelta = timedelta(days=30)
+    keep_ended: timedelta = DEFAULT_KEEP_ENDED  # how long `trim` keeps done and cancelled jobs
+    keep_ledger: timedelta = DEFAULT_KEEP_LEDGER
     origins: Mapping[str, str] = field(default_factory=dict)
 
     def origin(self, name: str) -> str:
