@@ -130,3 +130,11 @@ def test_the_printed_statements_create_the_tables(run, url):
 def test_schema_commands_refuse_a_driver_without_tables(run):
     for command in ("install", "upgrade", "check", "sql"):
         assert "it has no tables" in run("schema", command, "--url", "memory://", code=1).err
+
+
+def test_the_password_of_the_listen_url_is_masked(run):
+    nested = "postgresql%3A%2F%2Fme%3As3cret%40127.0.0.1%3A1%2Fdb"
+    url = f"postgresql://me:s3cret@127.0.0.1:1/db?listen={nested}&patience=0"
+    for arguments in ((), ("--json",)):
+        shown = run("doctor", "--url", url, *arguments, code=1)
+        assert "s3cret" not in shown.out + shown.err

@@ -104,7 +104,7 @@ class JobDefinition:
         return replace(self, meta={**self.meta, **meta})
 
     def with_webhook(self, webhook: str | None) -> JobDefinition:
-        """Return a copy with another URL to call when a job has ended."""
+        """Return a copy with another webhook, which ``enqueue`` refuses until something calls it."""
         return replace(self, webhook=webhook)
 
 
@@ -151,7 +151,7 @@ class JobBuilder:
         return self._set(meta={**self._fields.get("meta", {}), **meta})
 
     def webhook(self, webhook: str) -> Self:
-        """Set a URL to call when a job has ended."""
+        """Set a webhook, which ``enqueue`` refuses until something calls it."""
         return self._set(webhook=webhook)
 
     def build(self) -> JobDefinition:

@@ -47,6 +47,10 @@ class Capacity:
         """Whether the settings of its queue and of its type allow one more job of this lane."""
         return all(limit.left > 0 for limit in self._limits_of(lane))
 
+    def opens_at(self, lane: Lane, now: int) -> int:
+        """Return when pauses and rates allow the next job of this lane; ``now`` if they allow one already."""
+        return max((limit.settings.opens_at(limit.bucket, now) for limit in self._limits_of(lane)), default=now)
+
     def take(self, lane: Lane) -> None:
         """Count one job of this lane as taken."""
         for limit in self._limits_of(lane):

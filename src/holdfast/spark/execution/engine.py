@@ -93,8 +93,7 @@ def _make_spec(
     reports_attempts: bool,
 ) -> RunSpec:
     options = replace(options or WorkerOptions(), processes=1, until_drained=stop_after is None)
-    if options.queues is None and app.queues:
-        options = replace(options, queues=tuple(app.queues))
+    options = app.worker_options(options)
     if slots is not None:
         bounds.check_integer("slots", slots, least=1, most=100_000)
     if app.url is None:
