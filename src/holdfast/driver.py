@@ -28,6 +28,7 @@ from holdfast.drivers.contract import (
 )
 from holdfast.drivers.enqueue_only import EnqueueOnly
 from holdfast.drivers.settle_one import ack, fail, release, retry
+from holdfast.drivers.url_options import read_options
 from holdfast.drivers.validation import Validation
 from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS, Column, Kind
 from holdfast.model.job import JobRecord, State
@@ -107,6 +108,7 @@ __all__ = [
     "is_repeat",
     "make_tokens",
     "pick",
+    "read_options",
     "refusal",
     "register_reader",
     "release",
