@@ -1,7 +1,7 @@
 """How much does a worker cost on top of the driver on PostgreSQL, and how does it compare with PgQueuer?
 
 One server with durable settings (fsync, synchronous_commit), one database for each side, and each side in a child
-process. ``peer_pgqueuer`` says how PgQueuer is configured: by its own performance guide, once with a pool and once with
+process. ``peer_pgqueuer`` configures PgQueuer by its own performance guide, once with a pool and once with
 one connection; the faster round counts. PgQueuer runs handlers on the event loop of the process that fetches jobs, and
 stores one narrow row for an ended job. Holdfast runs handlers in child processes and stores the job and a ledger row.
 

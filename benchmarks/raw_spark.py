@@ -14,7 +14,7 @@ from uuid_utils import uuid7
 
 from holdfast.clock import SystemClock
 from holdfast.spark.datasource.ledger_table import SCHEMA
-from holdfast.spark.execution.dataframe import KEY_LENGTH
+from holdfast.spark.execution.dataframe import KEY_CHARACTERS
 
 Batches = Iterator[pa.RecordBatch]
 CSV_OPTIONS = csv.WriteOptions(include_header=False, quoting_style="needed")
@@ -106,7 +106,7 @@ def _job_tables(batch: pa.RecordBatch) -> tuple[pa.Table, pa.Table]:
 def _ended_tables(batch: pa.RecordBatch, results: pa.Array) -> tuple[pa.Table, pa.Table, pa.Table]:
     ids, _, payload = _ids_keys_payloads(batch)
     # Reversed digits spread the keys over the whole index.
-    keys = pc.utf8_reverse(pc.utf8_lpad(batch.column(0).cast(pa.string()), KEY_LENGTH, "0"))
+    keys = pc.utf8_reverse(pc.utf8_lpad(batch.column(0).cast(pa.string()), KEY_CHARACTERS, "0"))
     now, queue = SystemClock().now(), f"run:{uuid7()}"
     names, times = ("main", queue, "spark.row"), (now, now, now)
     counters = (0, 1, 25, 0, 3, "false", "false")

@@ -39,7 +39,7 @@ def pair(url: str, kind: str) -> None:
 
 
 def one(url: str, kind: str) -> None:
-    """Run one of the two workers when the parent says so."""
+    """Run one of the two workers, once the parent has sent ``START``."""
     app = Holdfast(url)
     app.handler(TYPE, queue=QUEUE)(make_handler(kind))
     worker = app.worker(WorkerOptions(queues=(QUEUE,), processes=1, until_drained=True))

@@ -45,7 +45,7 @@ class Box:
     colour: Colour = WHITE
     frame: bool = False
     dashed: bool = False
-    title_x: int = 16  # of a frame: pixels from its left edge, to leave room for arrows
+    title_x: int = 16  # of a frame: pixels from its left edge, to leave space for arrows
 
 
 @dataclass(frozen=True)

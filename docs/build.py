@@ -1,6 +1,6 @@
 """`python3 run docs`: write the generated parts of the pages and the picture, then check every link between pages.
 
-`--check` writes nothing and fails if something generated is out of date. A generated part stands between two comments,
+`--check` writes nothing and fails if something generated is out of date. A generated part is between two comments,
 `<!-- generated: NAME -->` and `<!-- end -->`; everything else on a page is written by hand.
 """
 

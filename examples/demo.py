@@ -30,7 +30,7 @@ except ImportError as missing:
     sys.exit(f"The demo needs {missing.name}, which is not installed; `python3 run demo` installs it.")
 
 from holdfast import Context, Fixed, Holdfast, Unrecoverable, WorkerOptions
-from holdfast.spark.execution.progress import Progress
+from holdfast.spark import Progress
 from holdfast.spark.history.audit import CHECKS
 
 DEFAULT_FOLDER = Path(__file__).parents[1] / "build" / "demo"
@@ -38,7 +38,7 @@ LEASE = timedelta(seconds=5)  # short, so that the lost leases expire while you 
 CORES = min(4, os.cpu_count() or 1)
 MIN_RUN_SECONDS = 10.0  # long enough that a Python worker can be killed half-way through
 
-# Each kind of order: one order in so many has it (the first kind that matches), and its description.
+# Kinds of orders: one order in how many has this kind (the first kind that matches counts), and its description.
 KINDS = {
     "crashing": (5_000, "kill the process that runs them"),
     "undeliverable": (200, "can never succeed"),

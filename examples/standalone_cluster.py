@@ -14,8 +14,7 @@ from collections import Counter
 from datetime import timedelta
 
 from holdfast import Holdfast, WorkerOptions
-from holdfast.spark import audit_store, run_queue, session
-from holdfast.spark.execution.progress import Progress
+from holdfast.spark import Progress, audit_store, run_queue, session
 from holdfast.spark.session import JAVA_OPTIONS
 from holdfast.testing.servers.postgres import PostgresServer
 from holdfast.testing.servers.spark_cluster import SparkCluster

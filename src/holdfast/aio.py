@@ -57,7 +57,7 @@ class AsyncClient:
         connection: object = None,
         on_conflict: OnConflict = "raise",
     ) -> Enqueued | list[Enqueued]:
-        """See ``Client.enqueue``. A ``sqlite3.Connection`` must be made with ``check_same_thread=False``."""
+        """See ``Client.enqueue``. A ``sqlite3.Connection`` must be created with ``check_same_thread=False``."""
         return await asyncio.to_thread(self._client.enqueue, request, connection=connection, on_conflict=on_conflict)
 
     async def enqueue_many(

@@ -19,6 +19,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack
 
+from holdfast import settings
 from holdfast.client import Client
 from holdfast.clock import Clock
 from holdfast.drivers.contract import Store
@@ -28,6 +29,8 @@ from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
 from holdfast.model.lease import Enqueued
 from holdfast.model.request import DEFAULT_QUEUE, JobRequest
 from holdfast.model.retry import BuiltInPolicy, RetryPolicy
+from holdfast.settings import Settings
+from holdfast.wire.codec import dump_model
 from holdfast.worker.catalogue import Catalogue, Middleware, make_handler
 from holdfast.worker.options import WorkerKeywords, WorkerOptions
 from holdfast.worker.worker import Worker
@@ -62,7 +65,7 @@ class Task(Generic[P, R]):
     ) -> JobRequest:
         """Return a request for one job, to be enqueued together with others. ``retry`` is a policy for this job."""
         return self.definition.request(
-            _to_builtins(payload),
+            dump_model(payload),
             run_at=run_at,
             delay=delay,
             retry=retry,
@@ -107,12 +110,7 @@ class Task(Generic[P, R]):
     ) -> list[Enqueued]:
         """Store one job per payload, in large batches; ``keys`` are their idempotency keys."""
         template = self.request(run_at=run_at, delay=delay, domain=domain)
-        return self._app.client.enqueue_many(template, map(_to_builtins, payloads), keys=keys, connection=connection)
-
-
-def _to_builtins(payload: object) -> object:
-    """Return a pydantic model as builtins, any other value unchanged: the codec encodes it."""
-    return payload.model_dump(mode="json") if hasattr(payload, "model_dump") else payload
+        return self._app.client.enqueue_many(template, map(dump_model, payloads), keys=keys, connection=connection)
 
 
 class Holdfast:
@@ -123,19 +121,43 @@ class Holdfast:
         url: str | None = None,
         *,
         driver: Store | None = None,
-        space: str = "main",
+        space: str | None = None,
         clock: Clock | None = None,
     ) -> None:
-        if (url is None) == (driver is None):
-            raise InvalidInput("app", wanted="a store URL or a driver", got="both" if url else "neither")
-        self.url = url
+        """Without a URL and a driver the store is that of the settings; without a space, their space is used."""
+        if url is not None and driver is not None:
+            raise InvalidInput("app", wanted="a store URL or a driver", got="both")
+        self._url = url
+        self._space = space
+        self._has_driver = driver is not None
+        self._settings: Settings | None = None
         self.catalogue = Catalogue()
-        self.queues: dict[
-            str, None
-        ] = {}  # the queues of the handlers, in the order of their definition; an ordered set
+        self.queues: dict[str, None] = {}  # an ordered set: the queues of the handlers, in order of definition
         self._driver = driver
-        self.space = space
         self._clock = clock
+
+    @property
+    def settings(self) -> Settings:
+        """The settings (``holdfast.toml``, then ``HOLDFAST_*`` variables), read at the first use."""
+        if self._settings is None:
+            self._settings = settings.read()
+        return self._settings
+
+    def use_settings(self, settings: Settings, *, url: str | None = None, space: str | None = None) -> None:
+        """Use settings that the program has read; ``url`` and ``space`` replace those of the app. For commands."""
+        self._settings = settings
+        self._url = url or self._url
+        self._space = space or self._space
+
+    @property
+    def url(self) -> str | None:
+        """The URL of the store: the argument, else that of the settings; None with a driver, or without both."""
+        return self._url if self._url is not None or self._has_driver else self.settings.url
+
+    @property
+    def space(self) -> str:
+        """The space: the argument, else that of the settings."""
+        return self.settings.space if self._space is None else self._space
 
     @property
     def driver(self) -> Store:
@@ -143,8 +165,11 @@ class Holdfast:
         if self._driver is None:
             from holdfast.connect import connect  # noqa: PLC0415 - imports drivers, which a producer with a driver does not need
 
-            assert self.url is not None
-            self._driver = connect(self.url, space=self.space, clock=self._clock)
+            url = self.url
+            if url is None:
+                ways = f"Holdfast(url), {settings.PREFIX}URL, or url in {settings.FILE_NAME}"
+                raise InvalidInput("url", wanted=f"a store URL: {ways}", got="none")
+            self._driver = connect(url, space=self.space, clock=self._clock)
         return self._driver
 
     @property
@@ -173,13 +198,15 @@ class Holdfast:
         cpu: timedelta | None = None,
         retry: RetryPolicy | None = None,
         chunk: int | None = None,
+        strict_result: bool = False,
         name: str | None = None,
         meta: Mapping[str, object] | None = None,
     ) -> Callable[[Callable[P, R]], Task[P, R]]:
         """Run jobs of this type with the decorated ``fn(payload)``, ``fn(payload, ctx)`` or class with ``handle(ctx)``.
 
         ``timeout`` limits the time of one attempt, ``cpu`` its processor time. With ``chunk`` the function takes a list
-        of up to ``chunk`` payloads, and returns a list with a result or an exception for each.
+        of up to ``chunk`` payloads, and returns a list with a result or an exception for each. A result that cannot be
+        stored is left out, and the job is done; with ``strict_result`` the job becomes a dead letter.
         """
         definition = JobDefinition(
             type=type,
@@ -192,14 +219,20 @@ class Holdfast:
         )
 
         def register(function: Callable[P, R]) -> Task[P, R]:
-            self.catalogue.add(make_handler(type, function, timeout=timeout, cpu=cpu, retry=retry, chunk=chunk))
+            handler = make_handler(
+                type, function, timeout=timeout, cpu=cpu, retry=retry, chunk=chunk, strict_result=strict_result
+            )
+            self.catalogue.add(handler)
             self.queues[queue] = None
             return Task(self, definition, function)
 
         return register
 
     def resource(self, factory: Callable[[], Any]) -> Callable[[], Any]:
-        """Register the factory of ``ctx.resources["<name of the factory>"]``, made once per process, closed with it."""
+        """Register the factory of ``ctx.resources["<name of the factory>"]``.
+
+        The factory is called once in each process that uses the resource. The resource is closed when the process ends.
+        """
         name = factory.__name__
         if name in self.catalogue.resources:
             raise InvalidInput("resource", wanted="one factory for each name", got=f"a second one for {name}")
@@ -216,10 +249,17 @@ class Holdfast:
 
         The keywords are the fields of ``WorkerOptions``; they replace those of ``options``.
         """
-        chosen = replace(options or WorkerOptions(), **keywords)
-        if chosen.queues is None and self.queues:
-            chosen = replace(chosen, queues=tuple(self.queues))
-        return Worker(self.driver, chosen, catalogue=self.catalogue)
+        worker_options = self.worker_options(replace(options or WorkerOptions(), **keywords))
+        return Worker(self.driver, worker_options, catalogue=self.catalogue)
+
+    def worker_options(self, options: WorkerOptions) -> WorkerOptions:
+        """Return the options with the queues of the handlers and the retention of the settings where they have none."""
+        return replace(
+            options,
+            queues=options.queues or tuple(self.queues) or None,
+            keep_ended=options.keep_ended or self.settings.keep_ended,
+            keep_ledger=options.keep_ledger or self.settings.keep_ledger,
+        )
 
     def close(self) -> None:
         """Close the store if it is open."""

@@ -21,7 +21,7 @@ from holdfast.wire.codec import Codec
 from holdfast.wire.records import to_record, to_records
 
 MAX_BATCH_JOBS = 5_000  # in one transaction
-MAX_BATCH_BYTES = 16 << 20  # of payload in one transaction: a store holds its lock, or its buffers, for that long
+MAX_BATCH_BYTES = 16 << 20  # of payload in one transaction: a larger one would hold the store's lock for too long
 MIN_POLL_SECONDS, MAX_POLL_SECONDS, POLL_GROWTH = 0.002, 0.1, 1.5  # between two reads of a job that is waited for
 
 OnConflict: TypeAlias = Literal["raise", "return"]
@@ -62,7 +62,7 @@ class Client:
         connection: object = None,
         on_conflict: OnConflict = "raise",
     ) -> Enqueued | list[Enqueued]:
-        """Store one job, or many; return the answers in the order given.
+        """Store one job, or many; return one answer per request, in order.
 
         With ``connection`` the jobs are part of the caller's transaction: they exist once the caller commits.
 
@@ -70,16 +70,16 @@ class Client:
         ``MAX_BATCH_JOBS`` jobs are one transaction. A longer list is several transactions, and a failure leaves the
         earlier ones stored: requests with idempotency keys can simply be sent again.
 
-        A known key answers ``existed``. If the payload differs from the stored one, ``EnqueueConflict`` is raised
-        after all other jobs were stored, and carries all answers; with ``on_conflict="return"`` the answer says
-        ``conflict`` instead.
+        The answer for a known key has ``existed=True``. If the payload differs from the stored one, ``EnqueueConflict``
+        is raised after all other jobs were stored, and carries all answers; with ``on_conflict="return"`` nothing is
+        raised, and the answer has ``conflict=True``.
         """
         driver = self._driver_for(connection, on_conflict)
         single = isinstance(request, JobRequest)
         requests = [request] if isinstance(request, JobRequest) else request
         if not isinstance(requests, Sequence):
             raise InvalidInput("request", wanted="a JobRequest or a list of them", got=requests)
-        answers = _enqueue(driver, [self._record(one) for one in requests], on_conflict)
+        answers = _enqueue(driver, [self._record(each) for each in requests], on_conflict)
         return answers[0] if single else answers
 
     def enqueue_many(
@@ -132,7 +132,7 @@ class Client:
         return codecs.JSON.decode(record.result, field="result")
 
     def cancel(self, job_id: str) -> State:
-        """End a waiting job, ask a running one to stop; return the state after that. Raises ``JobNotFound``.
+        """Cancel a waiting job, or request that a running job stops; return the new state. Raises ``JobNotFound``.
 
         ``inflight`` means that a cancel was requested: the job becomes cancelled unless its handler succeeds. A job
         that has ended does not change.
@@ -188,7 +188,7 @@ def _enqueue(driver: Driver, records: Sequence[JobRecord], on_conflict: OnConfli
 
 
 def batches(records: Sequence[JobRecord]) -> Iterator[Sequence[JobRecord]]:
-    """Yield the records in order, in batches bounded by count and bytes; a very large record is a batch alone."""
+    """Yield the records in order, in batches bounded by count and bytes; a very large record is a batch of one."""
     payloads = records.payloads if isinstance(records, JobBatch) else [record.payload for record in records]
     start = size = 0
     for index, payload in enumerate(payloads):

@@ -1,6 +1,6 @@
 """Open the store that a URL names: the only module that knows the concrete drivers. It imports the one it needs.
 
-``import holdfast`` imports this module, so that its own imports are few.
+``import holdfast`` imports this module, so its own imports must be few.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ def _opener(url: str, scheme: str) -> OpenUrl:
             raise ConnectError(f"the driver for {scheme}:// ({entry.value}) cannot be imported: {error}") from error
     known = ", ".join(dict.fromkeys(driver.example for driver in _BUILT_IN.values()))
     others = ", ".join(sorted({f"{entry.name}://" for entry in entry_points(group=ENTRY_POINT_GROUP)}))
-    given = f"{scheme}://" if scheme else "no scheme"
+    got = f"{scheme}://" if scheme else "no scheme"
     raise ConnectError(
-        f"wanted a store URL such as {known}{', ' + others if others else ''}; got {given}"
+        f"wanted a store URL such as {known}{', ' + others if others else ''}; got {got}"
         + ("" if scheme else f" (for a file: sqlite:///{url})" if url and "@" not in url else "")
     )
 

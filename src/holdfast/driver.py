@@ -28,17 +28,20 @@ from holdfast.drivers.contract import (
 )
 from holdfast.drivers.enqueue_only import EnqueueOnly
 from holdfast.drivers.settle_one import ack, fail, release, retry
+from holdfast.drivers.url_options import read_options
 from holdfast.drivers.validation import Validation
 from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS, Column, Kind
 from holdfast.model.job import JobRecord, State
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation, is_expired, make_tokens, token_bytes
 from holdfast.model.ledger import Ending, LedgerRow
+from holdfast.model.ledger_reader import forget_reader, register_reader
 from holdfast.model.order import Capacity, Lane, Limit, pick
 from holdfast.model.queue_settings import Bucket, QueueSettings
 from holdfast.model.registry import Change, Entry
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
 from holdfast.model.transition import HeldJob, Transition, after_expiry, after_settlement, is_repeat, refusal
+from holdfast.wire.envelope import from_envelope, identity_bytes, to_envelope
 
 __all__ = [
     "DAY",
@@ -98,12 +101,18 @@ __all__ = [
     "after_expiry",
     "after_settlement",
     "fail",
+    "forget_reader",
+    "from_envelope",
+    "identity_bytes",
     "is_expired",
     "is_repeat",
     "make_tokens",
     "pick",
+    "read_options",
     "refusal",
+    "register_reader",
     "release",
     "retry",
+    "to_envelope",
     "token_bytes",
 ]

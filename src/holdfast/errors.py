@@ -8,7 +8,7 @@
     │   ├── LeaseMismatch              the job is leased, but under another token
     │   ├── LeaseExpired               the token is right, but the lease has expired
     │   └── WriteRefused               a registry write carried by an ack found another version
-    ├── StoreError                     the store could not do what was asked
+    ├── StoreError                     the store could not carry out the call
     │   ├── StoreBusy                  other processes held it for too long; nothing was changed, try again
     │   ├── StoreUnavailable           it cannot be reached or used now
     │   ├── StoreFull                  too little free disk space to accept new jobs
@@ -17,6 +17,7 @@
     ├── EnqueueConflict                a known idempotency key, or id, came again with another payload
     ├── JobNotFound (LookupError)      the space does not know this job
     ├── JobNotDone                     a result was requested of a job that is not done
+    ├── ContextClosed                  progress or a checkpoint came from outside of the attempt that it is about
     ├── WaitTimeout (TimeoutError)     the job did not end within the timeout
     ├── ConnectError                   a URL that no driver can open
     ├── CallerClockRefused             ``now`` was passed to a store that reads its own clock
@@ -84,7 +85,7 @@ class LeaseError(HoldfastError):
 
 
 class JobNotInflight(LeaseError):
-    """The job is not in flight: it is in ``state``, or unknown to this space when that is None."""
+    """The job is not in flight: it is in ``state``, or unknown to this space if ``state`` is None."""
 
     def __init__(self, job_id: str, state: str | None) -> None:
         self.state = state
@@ -192,6 +193,15 @@ class JobNotDone(HoldfastError):
         super().__init__(f"job {job_id}: wanted it done, it is {state}{why}")
 
 
+class ContextClosed(HoldfastError):
+    """``ctx`` of this job was used after its attempt had ended, or by a process that the handler forked."""
+
+    def __init__(self, job_id: str, reason: str) -> None:
+        self.job_id = job_id
+        self.reason = reason
+        super().__init__(f"the context of job {job_id} cannot report: {reason}")
+
+
 class WaitTimeout(HoldfastError, TimeoutError):
     """Job ``job_id`` did not end within the timeout; it was last seen in ``state``."""
 
@@ -206,17 +216,17 @@ class ConnectError(HoldfastError):
 
 
 class CallerClockRefused(HoldfastError):
-    """A verb was given ``now``, but this store judges leases by its own clock."""
+    """``now`` was passed to a store that decides about leases by its own clock."""
 
     def __init__(self) -> None:
         super().__init__(
-            "wanted no now= (the store's own clock judges leases), got one; "
+            "wanted no now= (the store's own clock decides about leases), got one; "
             "tests and simulations may use connect(url, caller_clock=True)"
         )
 
 
 class LedgerTrimmed(HoldfastError):
-    """Rows after ``cursor`` were removed by retention: reading on would skip them silently."""
+    """Retention has removed rows after ``cursor``: a reader that continued from it would skip them silently."""
 
     def __init__(self, cursor: str) -> None:
         self.cursor = cursor
@@ -230,7 +240,7 @@ class SparkUnavailable(HoldfastError):
 
 
 class HistoryConflict(HoldfastError):
-    """Another sync made the next commit of a history. The next sync reads again what this one has read."""
+    """Another sync has written the next commit of a history. The next sync reads the same ledger rows again."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -238,7 +248,7 @@ class HistoryConflict(HoldfastError):
 
 
 class ReplayConflict(HoldfastError):
-    """The same replay is running somewhere else. Each job is enqueued once, whichever of them did it."""
+    """The same replay is running somewhere else. Each job is still enqueued only once."""
 
     def __init__(self, replay_id: str) -> None:
         self.replay_id = replay_id

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from holdfast.clock import DAY, to_timedelta
 from holdfast.errors import InvalidInput
@@ -26,9 +26,14 @@ FILE_NAME = "holdfast.toml"
 PREFIX = "HOLDFAST_"
 CONFIG = f"{PREFIX}CONFIG"  # names the settings file
 DEFAULT_ORIGIN = "default"
+DEFAULT_KEEP_ENDED = timedelta(days=7)
+DEFAULT_KEEP_LEDGER = timedelta(days=30)
 
 MASK = "***"
-_SECRET = re.compile(r"(?i)(^|&)([^=&]*(?:pass|pwd|secret|token|key|sig|credential)[^=&]*)=[^&]*")
+_SECRET_NAME = re.compile(r"(?i)pass|pwd|secret|token|key|sig|credential")
+_SCHEME = re.compile(r"(?i)[a-z][a-z0-9+.-]*://")
+_PLAIN = re.compile(r"[\w./ -]*")  # a path, or a name
+_PLAIN_USER = re.compile(r"[\w.%+-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +45,8 @@ class Settings:
     queue: str = DEFAULT_QUEUE  # for jobs that name none
     max_attempts: int = DEFAULT_MAX_ATTEMPTS  # for jobs that set none
     timeout: timedelta | None = None  # of one attempt, for jobs that set none
-    keep_ended: timedelta = timedelta(days=7)  # how long `trim` keeps done and cancelled jobs
-    keep_ledger: timedelta = timedelta(days=30)
+    keep_ended: timedelta = DEFAULT_KEEP_ENDED  # how long `trim` keeps done and cancelled jobs
+    keep_ledger: timedelta = DEFAULT_KEEP_LEDGER
     origins: Mapping[str, str] = field(default_factory=dict)
 
     def origin(self, name: str) -> str:
@@ -130,20 +135,41 @@ def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
 
 
 def mask_secrets(url: str) -> str:
-    """Return the URL with ``***`` in place of everything that could be a password or a key."""
+    """Return the URL with ``***`` in place of everything that could be a password or a key.
+
+    A URL in a settings file is often malformed: a password has a slash or a question mark that should be escaped. So
+    everything before the last at sign counts as user and password, and a text that is no URL is shown only if it is
+    plain.
+    """
+    scheme = _SCHEME.match(url)
+    if scheme is None:
+        return url if _PLAIN.fullmatch(url) else MASK
+    user, at, rest = url[scheme.end() :].rpartition("@")
+    name, colon, _ = user.partition(":")
+    shown_user = f"{name if _PLAIN_USER.fullmatch(name) else ''}:{MASK}" if colon else user
+    if not colon and not _PLAIN_USER.fullmatch(user):
+        shown_user = MASK
+    place, mark, query = rest.partition("?")
+    place, hash_sign, _ = place.partition("#")
+    if any("=" in part and _SECRET_NAME.search(unquote(unquote(part))) for part in (user, place)):
+        return MASK  # where the secret of an option begins and ends is unknown
     try:
-        parts = urlsplit(url)
-        netloc = parts.netloc
+        urlsplit(url)
     except ValueError:
         return MASK
-    if "@" in netloc:
-        user, _, host = netloc.rpartition("@")
-        name, colon, _ = user.partition(":")
-        netloc = f"{name}:{MASK}@{host}" if colon else f"{user}@{host}"
-    query = _SECRET.sub(rf"\1\2={MASK}", parts.query)
-    if (netloc, query) == (parts.netloc, parts.query):
-        return url  # unparsing would change the slashes of some URLs
-    return urlunsplit((parts.scheme, netloc, parts.path, query, parts.fragment))
+    if hash_sign:
+        return f"{scheme[0]}{shown_user}{at}{place}#{MASK}"
+    query, hash_sign, _ = query.partition("#")
+    items = "".join(map(_mask_item, re.split("([&;])", query)))
+    return f"{scheme[0]}{shown_user}{at}{place}{mark}{items}" + (f"#{MASK}" if hash_sign else "")
+
+
+def _mask_item(item: str) -> str:
+    """Return an item of a query without its value if that may be secret: a password, or a URL with a password."""
+    name, equals, value = item.partition("=")
+    decoded = unquote(unquote(value))
+    may_be_secret = _SECRET_NAME.search(unquote(unquote(name))) or _SECRET_NAME.search(decoded) or "@" in decoded
+    return f"{name}={MASK}" if equals and may_be_secret else item
 
 
 # The file ---------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ BATCHES_PER_SECOND = 10  # small batches spread the load over each second
 
 
 class Throttle:
-    """Limits a loop to ``rate`` items a second; None is no limit. Lost time is not made up for by a burst."""
+    """Limits a loop to ``rate`` items a second; None is no limit. A loop that fell behind does not catch up."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Throttle:
         """Sleep until a batch of ``size`` items may start."""
         if self._rate is None:
             return
-        early = self._next - self._now()
-        if early > 0:
-            self._sleep(early)
+        seconds = self._next - self._now()
+        if seconds > 0:
+            self._sleep(seconds)
         self._next = max(self._next, self._now()) + size / self._rate

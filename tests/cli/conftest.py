@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +20,7 @@ import holdfast.driver
 from holdfast import Client, JobRequest
 from holdfast.cli.root import root
 from holdfast.clock import MINUTE
+from tests.interrupts import default_interrupt
 
 
 @dataclass(frozen=True)
@@ -74,19 +75,31 @@ def run() -> Callable[..., Result]:
 
 
 @pytest.fixture
-def start() -> Callable[..., subprocess.Popen[str]]:
-    """Starts the command in a child process."""
+def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts the command in a child process, which is killed at the end of the test.
+
+    The child gets the default action of SIGINT: a shell starts background commands, such as these tests, with SIGINT
+    ignored, and Python then has no KeyboardInterrupt.
+    """
+    started: list[subprocess.Popen[str]] = []
 
     def start(*arguments: str, **options: Any) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "holdfast", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=default_interrupt,  # noqa: PLW1509 - calls one function of the C library
             **options,
         )
+        started.append(process)
+        return process
 
-    return start
+    yield start
+    for process in started:
+        if process.returncode is None:
+            process.kill()
+            process.communicate()
 
 
 @pytest.fixture

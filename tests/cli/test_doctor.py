@@ -57,9 +57,9 @@ def test_a_missing_url_is_wrong_and_the_settings_are_still_shown(run):
 
 
 def test_a_password_is_never_shown(run, url):
-    for given in ("redis://me:s3cret@host/1", "sqlite://me:s3cret@host/1", "sqlite:///jobs.db?password=s3cret"):
+    for secret_url in ("redis://me:s3cret@host/1", "sqlite://me:s3cret@host/1", "sqlite:///jobs.db?password=s3cret"):
         for command in (["doctor"], ["doctor", "--json"], ["job", "list"], ["enqueue", "t"], ["schema", "check"]):
-            result = run(*command, "--url", given, code=None)
+            result = run(*command, "--url", secret_url, code=None)
             assert result.code != 0
             assert "s3cret" not in result.out + result.err
 
@@ -130,3 +130,11 @@ def test_the_printed_statements_create_the_tables(run, url):
 def test_schema_commands_refuse_a_driver_without_tables(run):
     for command in ("install", "upgrade", "check", "sql"):
         assert "it has no tables" in run("schema", command, "--url", "memory://", code=1).err
+
+
+def test_the_password_of_the_listen_url_is_masked(run):
+    nested = "postgresql%3A%2F%2Fme%3As3cret%40127.0.0.1%3A1%2Fdb"
+    url = f"postgresql://me:s3cret@127.0.0.1:1/db?listen={nested}&patience=0"
+    for arguments in ((), ("--json",)):
+        shown = run("doctor", "--url", url, *arguments, code=1)
+        assert "s3cret" not in shown.out + shown.err

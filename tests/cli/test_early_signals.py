@@ -48,6 +48,10 @@ with open("tasks.py", "a") as file:
 with open("tasks.py", "a") as file:
     file.write("import __main__\\ntry:\\n    __main__.send()\\nexcept BaseException:\\n    pass\\n")
 """,
+    "while a destructor runs": """
+with open("tasks.py", "a") as file:
+    file.write("import __main__\\nclass Finalised:\\n    def __del__(self):\\n        __main__.send()\\nFinalised()\\n")
+""",
     "while the store is opened": """
 import holdfast.drivers.sqlite as sqlite
 opened = sqlite.open_url
@@ -157,7 +161,8 @@ def test_a_signal_at_any_moment_exits_with_zero(folder, number):
         ("", False),
     ],
 )
-def test_only_the_command_work_handles_early_signals(line, listens):
+def test_only_the_command_work_handles_early_signals(line, listens, monkeypatch):
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)  # restored after the test
     before = {number: signal.getsignal(number) for number in early_signals.SIGNALS}
     try:
         early_signals.listen(line.split())

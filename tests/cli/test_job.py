@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import unicodedata
 
 import pytest
 
@@ -12,6 +13,14 @@ import holdfast.driver
 from holdfast import Client, JobRequest
 from holdfast.clock import MINUTE
 from holdfast.model.lease import Note
+
+UNSAFE = {
+    "Cc",
+    "Cf",
+    "Cs",
+    "Zl",
+    "Zp",
+}  # Unicode categories of characters that control a terminal or the text direction
 
 
 def ids(run, *arguments: str) -> list[str]:
@@ -112,6 +121,15 @@ def test_control_characters_of_jobs_are_escaped(run, url, store):
     for command in (["job", "show", one.job.id], ["dead", "list"], ["dead", "groups"], ["job", "wait", one.job.id]):
         out = run(*command, code=None).out
         assert not {"\x1b", "\x07", "\u202e"} & set(out)
+
+
+def test_json_output_contains_no_character_that_controls_a_terminal(run, url, store):
+    text = "\x1b[2J\x7f\x9b31m\u202e\u2066\u200e\u2028\ufeff\U000e0041 Åsa 漢字"
+    [answer] = Client(store).enqueue([JobRequest(type="t", payload=text)])
+    shown = run("job", "show", answer.id, "--json")
+    assert not {character for character in shown.out if unicodedata.category(character) in UNSAFE} - {"\n"}
+    assert "Åsa 漢字" in shown.out
+    assert shown.json["payload"] == text
 
 
 def test_cancel_ends_ready_jobs_and_asks_running_jobs_to_stop(run, filled):

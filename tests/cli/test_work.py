@@ -5,8 +5,13 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import timedelta
+
+import pytest
 
 import holdfast
+from holdfast.cli.app_commands import load_app
+from holdfast.cli.session import Session
 
 HOLDFAST = [sys.executable, "-m", "holdfast"]
 
@@ -46,6 +51,49 @@ def test_work_prints_the_number_of_jobs_per_outcome(folder):
     command = [*HOLDFAST, "work", "mine:app", "--until-drained", "--processes", "1", "--json"]
     worked = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(worked.stdout) == {"acked": 2, "dead": 1}
+
+
+APP_OF_THE_SETTINGS = "from holdfast import Holdfast\napp = Holdfast()\napp.handler('t')(lambda payload: payload)\n"
+
+
+@pytest.mark.parametrize("source", ["file", "variable"])
+def test_work_uses_the_store_of_the_settings(folder, monkeypatch, source):
+    (folder / "mine.py").write_text(APP_OF_THE_SETTINGS)
+    if source == "file":
+        (folder / "holdfast.toml").write_text('url = "sqlite:///other.db"\nspace = "tenant"\n', encoding="utf-8")
+    else:
+        monkeypatch.setenv("HOLDFAST_URL", "sqlite:///other.db")
+        monkeypatch.setenv("HOLDFAST_SPACE", "tenant")
+    with holdfast.connect(f"sqlite:///{folder}/other.db", space="tenant") as store:
+        holdfast.Client(store).enqueue(holdfast.JobRequest(type="t", payload=1))
+    command = [*HOLDFAST, "work", "mine:app", "--until-drained", "--processes", "1"]
+    worked = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "1 acked" in worked.stdout
+
+
+def test_the_worker_of_a_command_keeps_rows_as_long_as_the_settings_say(folder, monkeypatch):
+    (folder / "retention_app.py").write_text(APP_OF_THE_SETTINGS)
+    (folder / "holdfast.toml").write_text('url = "memory://"\nkeep_ledger = "365d"\n', encoding="utf-8")
+    monkeypatch.setenv("HOLDFAST_KEEP_ENDED", "90d")
+    app = load_app("retention_app:app", Session())
+    options = app.worker().options
+    assert (options.keep_ended, options.keep_ledger) == (timedelta(days=90), timedelta(days=365))
+    options = app.worker(keep_ledger=timedelta(days=2)).options
+    assert (options.keep_ended, options.keep_ledger) == (timedelta(days=90), timedelta(days=2))
+    app.close()
+
+
+def test_a_store_of_the_settings_that_the_app_does_not_use_is_reported(folder, monkeypatch):
+    (folder / "mine.py").write_text(APP_OF_THE_SETTINGS.replace("Holdfast()", "Holdfast('sqlite:///jobs.db')"))
+    monkeypatch.setenv("HOLDFAST_URL", "postgresql://me:s3cret@h/db")
+    command = [*HOLDFAST, "work", "mine:app", "--until-drained", "--processes", "1"]
+    worked = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "mine:app names its own store; postgresql://me:***@h/db from HOLDFAST_URL is not used" in worked.stderr
+
+
+def test_an_app_without_a_store_names_the_ways_to_give_one(run, folder):
+    (folder / "storeless.py").write_text(APP_OF_THE_SETTINGS)
+    assert "Holdfast(url), HOLDFAST_URL, or url in holdfast.toml" in run("work", "storeless:app", code=2).err
 
 
 def test_work_runs_only_the_jobs_of_the_given_space(folder):

@@ -1,10 +1,16 @@
 """Enqueue inside the caller's own transaction: the job exists if, and only if, the caller commits."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import psycopg
 import pytest
 from psycopg.rows import dict_row
 
+import holdfast
 from holdfast.errors import InvalidInput, StoreUnavailable, Unsupported
+from holdfast.model.queue_settings import QueueSettings
+from holdfast.model.settlement import Ack
 from tests.postgres.conftest import NOW
 
 
@@ -55,8 +61,6 @@ def test_an_open_transaction_blocks_no_other_session(store, connection, job):
     store.joined(connection).enqueue([job(domain="d"), job(type="new")], now=NOW)
     committed = [job(domain="d") for _ in range(2)]
     store.enqueue(committed, now=NOW)
-    from holdfast.model.settlement import Ack
-
     for wanted in committed:
         [reservation] = store.reserve(["q"], limit=5, lease_for=1000, now=NOW)
         assert reservation.job.id == wanted.id
@@ -124,3 +128,77 @@ def test_every_other_verb_is_refused(store, connection):
     ):
         with pytest.raises(Unsupported, match="enqueue"):
             call()
+
+
+@pytest.mark.parametrize("count", [1, 600])  # by the function, and by COPY
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_a_transaction_with_one_snapshot_is_refused_and_stays_usable(store, connection, job, level, count):
+    """It does not see jobs that ended after it began, and would store a repeated id a second time."""
+    connection.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
+    connection.execute("INSERT INTO orders VALUES (1)")
+    with pytest.raises(InvalidInput, match=f"READ COMMITTED.*got {level.lower()}"):
+        store.joined(connection).enqueue([job() for _ in range(count)], now=NOW)
+    connection.commit()
+    assert count_orders(connection) == 1
+    assert store.counts(now=NOW) == []
+
+
+def test_a_repeated_id_is_never_stored_beside_its_ended_job(store, connection, job):
+    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    store.enqueue([job(id="a")], now=NOW)
+    connection.execute("SELECT 1 FROM orders")  # the snapshot of the transaction
+    [reservation] = store.reserve(["q"], limit=1, lease_for=1000, now=NOW)
+    store.settle([Ack(reservation.lease)], now=NOW)
+    with pytest.raises(InvalidInput):
+        store.joined(connection).enqueue([job(id="a")], now=NOW)
+    connection.commit()
+    assert store.reserve(["q"], limit=1, lease_for=1000, now=NOW) == []
+
+
+def test_a_connection_to_another_database_with_holdfast_tables_is_refused(store, postgres_database, job):
+    other_url = postgres_database()
+    with holdfast.connect(other_url, caller_clock=True) as other, psycopg.connect(other_url) as connection:
+        with pytest.raises(InvalidInput, match="same database"):
+            store.joined(connection).enqueue([job(id="a")], now=NOW)
+        other.joined(connection).enqueue([job(id="b")], now=NOW)  # the transaction is still usable
+        connection.commit()
+        assert other.get("a") is None
+        assert other.get("b") is not None
+
+
+def test_a_connection_to_a_copy_on_another_server_is_refused(store, server, job):
+    other_url = server.create_database("copy")
+    with holdfast.connect(other_url, caller_clock=True) as other, psycopg.connect(other_url) as connection:
+        with pytest.raises(InvalidInput, match="same database"):
+            store.joined(connection).enqueue([job(id="a")], now=NOW)
+        connection.rollback()
+        assert other.get("a") is None
+
+
+def test_a_connection_to_a_database_without_holdfast_tables_is_refused_and_stays_usable(store, postgres_database, job):
+    with psycopg.connect(postgres_database()) as connection:
+        with pytest.raises(InvalidInput, match="same database"):
+            store.joined(connection).enqueue([job()], now=NOW)
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_key_that_was_waited_for_is_not_taken_over_while_its_job_is_open(url, store, connection, job):
+    """The second enqueue begins before the first commits, and ends after the window of the first."""
+    store.configure("q", QueueSettings(dedupe_window=1))
+    store.joined(connection).enqueue([job(id="a", idempotency_key="k")], now=NOW)
+    with ThreadPoolExecutor(1) as pool:
+        second = pool.submit(store.enqueue, [job(id="b", idempotency_key="k")], now=NOW + 10)
+        wait_until_blocked(url)
+        connection.commit()
+        assert [(one.id, one.existed) for one in second.result(30)] == [("a", True)]
+    assert store.get("b") is None
+
+
+def wait_until_blocked(url):
+    """Wait until a session of the database waits for the lock of another one."""
+    query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    deadline = time.monotonic() + 30
+    with psycopg.connect(url, autocommit=True) as session:
+        while session.execute(query).fetchone() == (0,):
+            assert time.monotonic() < deadline, "no session waits for a lock"
+            time.sleep(0.005)

@@ -7,6 +7,7 @@ import holdfast
 from holdfast.drivers.postgres import ledger
 from holdfast.errors import InvalidInput
 from holdfast.model.settlement import Ack
+from holdfast.testing.servers.postgres import PostgresServer
 
 
 @pytest.fixture
@@ -72,3 +73,31 @@ def test_a_transaction_in_another_database_holds_no_rows_back(server, monkeypatc
         store.settle([Ack(reservation.lease)])
         assert len(store.ledger()) == 1
     store.close()
+
+
+def test_a_prepared_transaction_in_another_database_holds_no_rows_back(monkeypatch, job):
+    monkeypatch.setattr(ledger, "HORIZON_TIMEOUT_SECONDS", 0)
+    with PostgresServer(settings={"max_prepared_transactions": "5"}) as server:
+        store = holdfast.connect(server.create_database("beside"))
+        with psycopg.connect(server.url) as elsewhere:
+            elsewhere.execute("CREATE TABLE other (n integer)")
+            elsewhere.execute("PREPARE TRANSACTION 'elsewhere'")
+            elsewhere.commit()
+        store.enqueue([job(id=name) for name in "ab"])
+        held = store.reserve(["q"], limit=2, lease_for=600_000_000)
+        store.settle([Ack(held[0].lease)])
+        assert [row.job_id for row in store.ledger()] == ["a"]
+        with psycopg.connect(server.url_of("beside")) as here:  # but one in this database does
+            here.execute(
+                "SELECT * FROM holdfast.ack('main', NULL, %s, %s, NULL, NULL, NULL)", [["b"], [held[1].lease.token]]
+            )
+            here.execute("PREPARE TRANSACTION 'here'")
+            here.commit()
+        store.enqueue([job(id="c")])
+        [third] = store.reserve(["q"], limit=2, lease_for=600_000_000)
+        store.settle([Ack(third.lease)])
+        assert [row.job_id for row in store.ledger()] == ["a"]
+        with psycopg.connect(server.url_of("beside"), autocommit=True) as here:
+            here.execute("COMMIT PREPARED 'here'")
+        assert [row.job_id for row in store.ledger()] == ["a", "b", "c"]
+        store.close()

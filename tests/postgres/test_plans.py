@@ -27,8 +27,9 @@ from tests.postgres.test_wait import wait_until
 
 FULL_READ = re.compile(r"Seq Scan on (jobs|ended|ledger|dedupe|registry|notes|arrivals)\b")
 PAGES = re.compile(r"Buffers: shared (?:hit=(\d+))?(?: ?read=(\d+))?")
-VERBS = {file.function for file in load_functions() if not file.name.startswith(INTERNAL)}
-JOBS = 1_000_000  # half of them scheduled; most others of a type that is not asked for, before the due jobs
+REPAIRS = {"remove_repeated_endings"}  # reads all jobs of a space, when a call has failed
+VERBS = {file.function for file in load_functions() if not file.name.startswith(INTERNAL)} - REPAIRS
+JOBS = 1_000_000  # half of them scheduled; most others of a type that is not requested, in front of the due jobs
 
 
 def insert_jobs(jobs: int) -> str:
@@ -230,7 +231,7 @@ def test_plans_made_for_empty_tables_are_good_for_full_ones(url, vacuumed):
 
 
 def test_keys_of_a_batch_are_not_compared_with_every_stored_key_without_statistics(url):
-    """The plan is made for the empty table and kept, and must be good for the full one."""
+    """The session plans while the table is empty and keeps that plan, which must be good for the full table."""
     store = holdfast.connect(f"{url}?listen=off")
     explained = ExplainedSession(url)
     with psycopg.connect(url, autocommit=True) as session:
@@ -246,7 +247,7 @@ def test_keys_of_a_batch_are_not_compared_with_every_stored_key_without_statisti
 
 
 def test_pages_of_jobs_are_read_in_the_order_of_ids_without_statistics(url):
-    """Otherwise each page would read and sort all rows behind it."""
+    """Otherwise each page would read and sort all rows after it."""
     holdfast.connect(url).close()
     with psycopg.connect(url, autocommit=True, options="-c search_path=holdfast") as session:
         session.execute("ALTER TABLE ended SET (autovacuum_enabled = off)")
@@ -292,7 +293,7 @@ def test_any_open_does_not_read_the_jobs_of_other_queues(url):
 
 
 def test_an_enqueue_reads_the_heads_of_its_lanes_and_not_every_ready_job(url):
-    """Also in a session that began with an empty table: it keeps the plans that it made then."""
+    """Also in a session that began with an empty table: it keeps the plans of that time."""
     count, each = 20_000, 1000
     with holdfast.connect(url) as store, psycopg.connect(url, autocommit=True) as session:
         session.execute("ALTER TABLE holdfast.jobs SET (autovacuum_enabled = off)")

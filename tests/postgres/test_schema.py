@@ -42,7 +42,7 @@ INSERT INTO holdfast.migrations VALUES (1, '001_tables', 'x', 1), (16, '016_leas
 
 
 def test_a_development_store_of_another_layout_is_refused_with_what_to_do(url):
-    """A store with another first migration is never converted: its owner makes it again."""
+    """A store with another first migration is never converted: its owner creates it again."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(OTHER_LAYOUT)
         with pytest.raises(SchemaMismatch, match=r"001_init.*another checksum.*different build.*make it again"):

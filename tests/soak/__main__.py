@@ -83,6 +83,7 @@ SOAKS: dict[str, Soak] = {
     "pg-snapshot": lambda _, scale: postgres.run_old_snapshot(scale),
     "pg-processes": lambda _, scale: postgres.run_competing_processes(scale),
     "pg-simulation": lambda _, scale: postgres.run_simulation(scale),
+    "pg-verbs": lambda _, scale: postgres.run_random_verbs(scale),
     "audit": lambda folder, scale: run_planted_violations(folder, rows=int(10_000_000 * scale)),
 }
 

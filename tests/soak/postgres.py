@@ -14,6 +14,7 @@ from holdfast.testing.drivers.simulation import simulate
 from holdfast.testing.drivers.state_machine import run_state_machine
 from holdfast.testing.servers.postgres import PostgresServer
 from tests.postgres.faults import run_under_faults
+from tests.postgres.stress import count_deadlocks_of_random_verbs
 from tests.sqlite.test_processes import run_processes
 
 
@@ -96,6 +97,17 @@ def run_simulation(scale: float) -> str:
         run_state_machine(lambda: store.space(f"space-{next(numbers)}"), max_examples=examples, derandomize=False)
         store.close()
     return f"PostgreSQL: {seeds:,} simulation seeds, {examples:,} state machine runs against the oracle: no difference"
+
+
+def run_random_verbs(scale: float) -> str:
+    """All verbs at random in shared domains."""
+    rounds, threads, steps = max(1, int(20 * scale)), 8, 600
+    with PostgresServer() as server:
+        for seed in range(100, 100 + rounds):
+            url = server.create_database(f"verbs_{seed}")
+            deadlocks = count_deadlocks_of_random_verbs(url, threads=threads, steps=steps, seed=seed)
+            assert deadlocks == 0, f"seed {seed}: {deadlocks} deadlocks"
+    return f"{rounds * threads * steps:,} random verbs in 12 domains by {threads} threads: no deadlock, no lost turn"
 
 
 def _job() -> JobRecord:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import holdfast
 from holdfast.spark.session import JAVA_OPTIONS
+from tests.interrupts import default_interrupt
 
 PROGRAMS = Path(__file__).with_name("programs")
 TIMEOUT_SECONDS = 500  # for work that takes twenty seconds on an idle machine
@@ -72,6 +73,7 @@ class Program:
             stdin=subprocess.DEVNULL,
             stdout=self._out,
             stderr=self._err,
+            preexec_fn=default_interrupt,  # noqa: PLW1509 - calls one function of the C library
         )
 
     def __enter__(self):

@@ -182,7 +182,7 @@ def test_histories_of_simulated_failures_are_certified(spark):
 
 
 def _with_seed(each, seed):
-    """Every seed makes the same ids: without the seed in the id they would be the same jobs."""
+    """Put the seed into the ids: every seed produces the same ids, which would otherwise be the same jobs."""
     name = "job_id" if isinstance(each, LedgerRow) else "id"
     return replace(each, **{name: f"{seed}-{getattr(each, name)}", "queue": f"{seed}-{each.queue}"})
 

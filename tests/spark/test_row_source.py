@@ -9,11 +9,11 @@ from holdfast.clock import MINUTE
 from holdfast.errors import StoreUnavailable
 from holdfast.model.job import JobRecord, State
 from holdfast.model.settlement import Ack
-from holdfast.spark.execution.row_source import AHEAD_BATCH, SHORT_JOBS_BATCH, RowJobs, RowSource
+from holdfast.spark.execution.row_source import AHEAD_BATCH_JOBS, SHORT_BATCH_JOBS, RowJobs, RowSource
 from holdfast.spark.execution.run_spec import is_stopped
 
 TEMPLATE = JobRecord(id="-", type="t", queue="q", payload=b"", created_at=1)
-COUNT = 3 * SHORT_JOBS_BATCH
+COUNT = 3 * SHORT_BATCH_JOBS
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_short_rows_are_stored_and_leased_in_one_call_in_large_batches(store):
     rows = row_source(store)
     reserve(rows, 1)
     reservations = reserve(rows, 1000)
-    assert (len(reservations), states(store)) == (SHORT_JOBS_BATCH, (0, SHORT_JOBS_BATCH + 1))
+    assert (len(reservations), states(store)) == (SHORT_BATCH_JOBS, (0, SHORT_BATCH_JOBS + 1))
     assert {(each.job.state, each.job.attempts) for each in reservations} == {(State.INFLIGHT, 1)}
     assert [store.settle([Ack(each.lease)]) for each in reservations[:3]] == [[None]] * 3
 
@@ -64,9 +64,9 @@ def test_long_rows_are_stored_ahead_without_a_lease_for_all_slots(store):
     rows = row_source(store)
     reserve(rows, 1)
     assert len(reserve(rows, 2)) == 2
-    assert states(store) == (AHEAD_BATCH - 2, 3)
+    assert states(store) == (AHEAD_BATCH_JOBS - 2, 3)
     assert len(reserve(rows, 2)) == 2
-    assert states(store) == (2 * AHEAD_BATCH - 4, 5)
+    assert states(store) == (2 * AHEAD_BATCH_JOBS - 4, 5)
 
 
 def test_jobs_in_the_store_go_before_new_rows(store):
@@ -74,12 +74,12 @@ def test_jobs_in_the_store_go_before_new_rows(store):
     [first] = reserve(rows, 1)
     holdfast.driver.retry(store, first.lease, error="once more")
     again, *others = reserve(rows, 1000)
-    assert (again.job.id, again.job.attempts, len(others)) == (first.job.id, 2, SHORT_JOBS_BATCH)
+    assert (again.job.id, again.job.attempts, len(others)) == (first.job.id, 2, SHORT_BATCH_JOBS)
 
 
 def test_the_source_is_drained_only_when_there_are_no_more_rows(store):
     rows, seen = row_source(store), 0
-    for _ in range(COUNT // SHORT_JOBS_BATCH + 2):
+    for _ in range(COUNT // SHORT_BATCH_JOBS + 2):
         assert not rows.is_drained()
         rows.wait(60)  # returns at once
         reservations = reserve(rows, 1000)
@@ -108,13 +108,13 @@ def test_rows_that_could_not_be_stored_are_stored_later(store, monkeypatch):
         assert [each.job.id for each in reserve(rows, 1000)] == [
             "waits"
         ]  # returned, because this worker holds its lease
-    assert len(reserve(rows, 1000)) == SHORT_JOBS_BATCH
+    assert len(reserve(rows, 1000)) == SHORT_BATCH_JOBS
 
 
 def test_a_driver_without_leased_enqueue_is_supported(store):
     plain = source_of(_PlainStore(store), RowJobs(batches(*range(COUNT)), TEMPLATE))
     assert reserve(plain, 1000) == []
-    assert states(store) == (SHORT_JOBS_BATCH, 0)
+    assert states(store) == (SHORT_BATCH_JOBS, 0)
     assert len(reserve(plain, 1000)) == 1000
 
 

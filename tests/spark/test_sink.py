@@ -1,4 +1,4 @@
-"""The sink: rows become jobs, each once, and bad rows are refused or kept apart."""
+"""The sink: rows become jobs, each once, and bad rows are refused or written to a separate table."""
 
 import json
 
@@ -214,9 +214,9 @@ SCHEMA = StructType().add("id", LongType()).add("s", StringType()).add("v", Vari
     ],
 )
 def test_an_invalid_option_is_refused(url, options, message):
-    given = {"url": url, "type": "t", "payload": "s", **options}
+    all_options = {"url": url, "type": "t", "payload": "s", **options}
     with pytest.raises(HoldfastError, match=message):
-        HoldfastSource(given).writer(SCHEMA, overwrite=False)
+        HoldfastSource(all_options).writer(SCHEMA, overwrite=False)
 
 
 def test_a_write_is_refused_before_any_spark_task_runs(spark, url):

@@ -25,7 +25,7 @@ def store(path: Path):
 
 @pytest.fixture
 def job():
-    """Return a function that makes a record with the given fields."""
+    """Return a function that creates a record with these fields."""
     counter = iter(range(10**6))
 
     def make(**fields) -> JobRecord:

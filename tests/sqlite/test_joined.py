@@ -1,11 +1,17 @@
 """Enqueue inside the caller's own transaction: the job exists if, and only if, the caller commits."""
 
 import sqlite3
+import sys
+from contextlib import closing
 
 import pytest
 
 from holdfast.errors import InvalidInput, StoreBusy, Unsupported
 from tests.sqlite.conftest import NOW
+
+AUTOCOMMIT_MODES = [{"isolation_level": None}]
+if sys.version_info >= (3, 12):
+    AUTOCOMMIT_MODES.append({"autocommit": True})
 
 
 @pytest.fixture(params=["implicit", "autocommit"])
@@ -40,17 +46,42 @@ def test_a_commit_makes_both_durable(store, connection, job):
     assert connection.execute("SELECT count(*) FROM orders").fetchone()[0] == 1
 
 
-def test_without_a_transaction_enqueue_begins_one_and_the_caller_commits_it(store, connection, job):
-    store.joined(connection).enqueue([job(id="a")], now=NOW)
-    assert connection.in_transaction
-    assert store.get("a") is None
-    connection.commit()
+def test_without_a_transaction_enqueue_begins_one_and_the_caller_commits_it(path, store, job):
+    with closing(sqlite3.connect(path)) as connection:
+        store.joined(connection).enqueue([job(id="a")], now=NOW)
+        assert connection.in_transaction
+        assert store.get("a") is None
+        connection.commit()
+        assert store.get("a") is not None
+
+
+@pytest.mark.parametrize("mode", AUTOCOMMIT_MODES)
+def test_an_autocommit_connection_outside_of_a_transaction_is_refused(path, store, job, mode):
+    """Its caller expects no need to commit: a transaction that enqueue began would be rolled back with the job."""
+    with closing(sqlite3.connect(path, **mode)) as connection:
+        joined = store.joined(connection)
+        with pytest.raises(InvalidInput, match=r"inside a transaction.*autocommit"):
+            joined.enqueue([job(id="a")], now=NOW)
+        assert not connection.in_transaction
+        connection.execute("BEGIN")
+        joined.enqueue([job(id="a")], now=NOW)
+        connection.execute("COMMIT")
+    assert store.get("a") is not None
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="autocommit is new in Python 3.12")
+def test_a_connection_that_is_always_inside_a_transaction_joins_it(path, store, job):
+    with closing(sqlite3.connect(path, autocommit=False)) as connection:
+        store.joined(connection).enqueue([job(id="a")], now=NOW)
+        assert store.get("a") is None
+        connection.commit()
     assert store.get("a") is not None
 
 
 def test_existing_keys_and_ids_are_reported_as_existing(store, connection, job):
     store.enqueue([job(id="a", idempotency_key="k")], now=NOW)
     joined = store.joined(connection)
+    connection.execute("BEGIN")
     answers = joined.enqueue([job(id="a"), job(id="b", idempotency_key="k", payload=b"[]")], now=NOW)
     connection.commit()
     assert [(answer.id, answer.existed, answer.conflict) for answer in answers] == [
@@ -70,6 +101,7 @@ def test_an_invalid_record_does_not_change_the_callers_transaction(store, connec
 
 
 def test_the_callers_row_factory_stays(store, connection, job):
+    connection.execute("BEGIN")
     store.joined(connection).enqueue([job()], now=NOW)
     connection.rollback()
     assert connection.row_factory is sqlite3.Row
@@ -116,6 +148,7 @@ def test_a_locked_file_raises_store_busy(store, path, job):
 def test_the_callers_text_factory_has_no_effect(store, connection, job):
     connection.text_factory = bytes
     store.enqueue([job(id="a", idempotency_key="k")], now=NOW)
+    connection.execute("BEGIN")
     [answer] = store.joined(connection).enqueue([job(idempotency_key="k")], now=NOW)
     connection.rollback()
     assert (answer.id, answer.existed) == ("a", True)

@@ -29,7 +29,7 @@ def test_many_processes_may_start_at_once_on_an_empty_file(path):
 
 
 def test_a_file_that_another_process_is_just_writing_to_is_waited_for(path):
-    """Until the file is in WAL mode a writer excludes the switch, and SQLite's own busy handler is not asked."""
+    """A writer prevents the switch to WAL mode, and SQLite does not call its own busy handler for that switch."""
     with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
         other.execute("CREATE TABLE mine (x)")
         other.execute("BEGIN IMMEDIATE")
@@ -82,7 +82,7 @@ def test_tables_of_the_user_in_the_same_file_are_left_alone(path):
 
 
 @pytest.mark.parametrize(
-    ("url", "error", "says"),
+    ("url", "error", "message"),
     [
         ("sqlite://", ConnectError, "sqlite:///relative.db"),
         ("sqlite:///", ConnectError, "sqlite:///relative.db"),
@@ -93,9 +93,9 @@ def test_tables_of_the_user_in_the_same_file_are_left_alone(path):
         ("sqlite:///jobs.db?busy_for=long", InvalidInput, "busy_for"),
     ],
 )
-def test_a_url_that_does_not_fit_says_what_would(url, error, says, tmp_path, monkeypatch):
+def test_a_refused_url_is_answered_with_what_would_fit(url, error, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(error, match=says):
+    with pytest.raises(error, match=message):
         holdfast.connect(url)
     assert list(tmp_path.iterdir()) == []
 

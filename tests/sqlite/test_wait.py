@@ -7,8 +7,10 @@ import time
 import pytest
 
 import holdfast
-from holdfast.drivers.sqlite import database
+from holdfast.clock import HOUR, SECOND, ManualClock
+from holdfast.drivers.sqlite import database, reserve
 from holdfast.drivers.sqlite.commit_watch import InotifyWatch, PollingWatch, watch_commits
+from tests.sqlite.conftest import NOW
 
 ENQUEUE = """
 import sys, time, holdfast
@@ -49,3 +51,51 @@ def test_a_log_behind_a_symbolic_link_is_watched(path, tmp_path):
 
 def test_without_a_log_the_watch_polls(tmp_path):
     assert isinstance(watch_commits(tmp_path / "nothing"), PollingWatch)
+
+
+def until_due(store, *, after=None):
+    return store._read(lambda tx: reserve.time_until_due(tx, ["q"], after))
+
+
+def test_the_next_due_time_of_a_limited_queue_is_when_its_rate_allows_a_job(path, job):
+    clock = ManualClock(NOW)
+    with holdfast.connect(f"sqlite:///{path}", clock=clock) as store:
+        store.configure("q", holdfast.QueueSettings(rate=20, burst=1))
+        store.enqueue([job(), job(), job()])
+        assert until_due(store) == 0
+        for _ in range(2):
+            assert len(store.reserve(["q"], limit=3, lease_for=HOUR)) == 1
+            assert until_due(store) == until_due(store, after=clock.now()) == SECOND // 20
+            clock.advance(SECOND // 20 - 1)
+            assert store.reserve(["q"], limit=3, lease_for=HOUR) == []
+            assert until_due(store, after=clock.now()) == 1
+            clock.advance(1)
+        assert until_due(store, after=clock.now() - 1) == 0
+
+
+def test_the_next_due_time_of_a_paused_queue_is_the_end_of_its_pause(path, job):
+    clock = ManualClock(NOW)
+    with holdfast.connect(f"sqlite:///{path}", clock=clock) as store:
+        store.configure("q", holdfast.QueueSettings(paused_until=NOW + SECOND))
+        store.configure("q", holdfast.QueueSettings(paused_until=NOW + HOUR), type="slow")
+        store.enqueue([job(type="slow"), job(run_at=NOW + SECOND // 2)])
+        assert until_due(store) == SECOND
+
+
+def test_a_busy_queue_keeps_its_rate(path, job):
+    """One worker that reserves and waits. Without the refill instant it reached a fifth of the rate."""
+    rate, jobs = 20, 40
+    with holdfast.connect(f"sqlite:///{path}") as store:
+        store.configure("q", holdfast.QueueSettings(rate=rate, burst=1))
+        store.enqueue([job() for _ in range(jobs)])
+        began = time.monotonic()
+        reserved = 0
+        while reserved < jobs and time.monotonic() - began < LONG_SECONDS:
+            reservations = store.reserve(["q"], limit=jobs, lease_for=HOUR)
+            reserved += len(reservations)
+            if not reservations:
+                store.wait(["q"], timeout=1)
+        seconds = time.monotonic() - began
+        assert reserved == jobs
+        assert seconds > 0.9 * (jobs - 1) / rate
+        assert seconds < 2 * jobs / rate

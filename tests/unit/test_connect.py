@@ -60,15 +60,15 @@ def test_a_clock_can_be_brought():
 
 
 @pytest.mark.parametrize(
-    ("url", "says"),
+    ("url", "message"),
     [
         ("mysql://host/db", "got mysql://"),
         ("jobs.db", r"got no scheme \(for a file: sqlite:///jobs\.db\)"),
         ("", "got no scheme$"),
     ],
 )
-def test_a_url_that_nobody_knows_is_answered_with_ones_that_work(url: str, says: str):
-    with pytest.raises(ConnectError, match=says) as refused:
+def test_a_url_that_nobody_knows_is_answered_with_ones_that_work(url: str, message: str):
+    with pytest.raises(ConnectError, match=message) as refused:
         connect(url)
     assert "wanted a store URL such as memory://, sqlite:///jobs.db" in str(refused.value)
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from urllib.parse import quote
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from holdfast.errors import InvalidInput
 from holdfast.settings import NAMES, Settings, mask_secrets, read, unknown_variables
@@ -60,7 +63,7 @@ def test_an_empty_variable_is_none(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("environ", "told"),
+    ("environ", "message"),
     [
         ({"HOLDFAST_MAX_ATTEMPTS": "many"}, "HOLDFAST_MAX_ATTEMPTS: wanted a whole number from 1"),
         ({"HOLDFAST_MAX_ATTEMPTS": "0"}, "HOLDFAST_MAX_ATTEMPTS: wanted a whole number from 1"),
@@ -74,10 +77,10 @@ def test_an_empty_variable_is_none(tmp_path):
         ),
     ],
 )
-def test_a_wrong_variable_is_named(tmp_path, environ, told):
+def test_a_wrong_variable_is_named(tmp_path, environ, message):
     with pytest.raises(InvalidInput, match="wanted") as caught:
         read(folder=tmp_path, environ=environ)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_an_empty_url_and_a_file_that_is_not_utf_8(tmp_path):
@@ -107,7 +110,51 @@ def test_variables_that_are_no_settings():
         ("postgresql://a:p@ss@host/db", "postgresql://a:***@host/db"),
         ("sb://h/?SharedAccessKey=abc&x=1&token=t", "sb://h/?SharedAccessKey=***&x=1&token=***"),
         ("http://[bad", "***"),
+        ("postgresql://me:s3/cret@host/db", "postgresql://me:***@host/db"),
+        ("postgresql://me:s3?cr#et@host/db?sslmode=require", "postgresql://me:***@host/db?sslmode=require"),
+        (
+            "postgresql://me:p@h/db?listen=postgresql%3A%2F%2Fme%3As3cret%40direct",
+            "postgresql://me:***@h/db?listen=***",
+        ),
+        ("postgresql://h/db?listen=off&patience=2s", "postgresql://h/db?listen=off&patience=2s"),
+        ("postgresql://h/db?pass%77ord=s3cret&connections=4", "postgresql://h/db?pass%77ord=***&connections=4"),
+        ("postgresql://me/s3cret@host/db", "postgresql://***@host/db"),
+        ("host=h user=me password=s3cret", "***"),
+        ("postgresql:/me:s3cret@host/db", "***"),
     ],
 )
 def test_secrets_of_a_url_are_hidden(url, shown):
     assert mask_secrets(url) == shown
+
+
+SECRET = "s3cr3tS3CR3T"
+PIECES = st.text(alphabet="aZ0/?#@:%[]\\ +;=&\u202e", max_size=6)
+
+
+@given(
+    scheme=st.sampled_from(["postgresql://", "redis://", "POSTGRES://", "postgresql:/", "postgresql:", "sb://", ""]),
+    user=st.sampled_from(["", "me", "a b", "me/x", "me%40corp"]),
+    before=PIECES,
+    after=PIECES,
+    rest=st.sampled_from(["", "/", "/db", "/db?sslmode=require", "/db?listen=off", ":5432/db?a=b@c", "/db#x"]),
+)
+def test_no_password_of_a_malformed_url_survives(scheme, user, before, after, rest):
+    """Some text that is not a URL at all is shown as it is; a text with a colon and an at sign is not."""
+    assert SECRET not in mask_secrets(f"{scheme}{user}:{before}{SECRET}{after}@host{rest}")
+
+
+@given(
+    head=st.sampled_from(["postgresql://h/db?", "postgresql://me:x@h/db?a=b&", "sb://h/?", "host=h "]),
+    name=st.sampled_from(["password", "PGPASSWORD", "token", "api_key", "pass%77ord", "SharedAccessKey", "sslkey"]),
+    before=PIECES.map(lambda text: text.replace("&", "").replace(";", "")),
+    after=PIECES.map(lambda text: text.replace("&", "").replace(";", "")),
+)
+def test_no_secret_option_of_a_url_survives(head, name, before, after):
+    assert SECRET not in mask_secrets(f"{head}{name}={before}{SECRET}{after}")
+
+
+@given(password=st.text(min_size=1, max_size=9))
+def test_the_password_of_a_nested_url_does_not_survive(password):
+    nested = quote(f"postgresql://me:{SECRET}{password}@h/db", safe="")
+    assert SECRET not in mask_secrets(f"postgresql://me@h/db?listen={nested}")
+    assert SECRET not in mask_secrets(f"postgresql://me@h/db?listen={quote(nested, safe='')}")

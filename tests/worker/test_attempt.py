@@ -162,16 +162,6 @@ def test_the_error_of_a_handler_is_stored_with_its_traceback(app):
     assert "in fail" in record.last_error
 
 
-def test_a_result_that_is_not_json_makes_a_dead_letter(app):
-    @app.handler("odd")
-    def odd(_payload):
-        return float("nan")
-
-    answer = odd.enqueue()
-    app.worker().process_once()
-    assert ended(app, answer).dead_reason == "bad result"
-
-
 def test_types_without_a_handler_are_not_reserved(app):
     @app.handler("known")
     def known(_payload):
@@ -245,11 +235,11 @@ def test_a_checkpoint_is_passed_to_the_next_attempt_in_this_process(app):
 
 
 def test_resources_of_this_process_are_made_once_and_closed(app):
-    made, closed = [], []
+    opened, closed = [], []
 
     @app.resource
     def pool():
-        made.append(1)
+        opened.append(1)
         return contextlib.closing(SimpleNamespace(close=lambda: closed.append(1)))
 
     @app.handler("use")
@@ -260,7 +250,7 @@ def test_resources_of_this_process_are_made_once_and_closed(app):
     worker = app.worker()
     assert [worker.process_once().status for _ in range(3)] == ["acked"] * 3
     worker.close()
-    assert (made, closed) == ([1], [1])
+    assert (opened, closed) == ([1], [1])
 
 
 def test_parameters_with_defaults_are_not_filled(app):
@@ -323,14 +313,14 @@ def test_a_job_may_have_its_own_retry_policy(app):
     def fail(_payload):
         raise ValueError("no")
 
-    usual, own, asked = (
+    handler_policy, task_policy, request_policy = (
         fail.enqueue(),
         fail.enqueue(retry=Fixed(timedelta(hours=1))),
         app.client.enqueue(JobRequest(type="fail", retry=Fixed(timedelta(minutes=1)))),
     )
     worker = app.worker()
     assert [worker.process_once().status for _ in range(3)] == ["retried"] * 3
-    records = [app.client.get(answer.id) for answer in (usual, own, asked)]
+    records = [app.client.get(answer.id) for answer in (handler_policy, task_policy, request_policy)]
     assert [record.run_at - record.failed_at for record in records] == [DAY, HOUR, MINUTE]
     with pytest.raises(InvalidInput, match=r"retry: wanted NoDelay, .* belongs to the handler"):
         fail.enqueue(retry=Custom(lambda _: timedelta()))

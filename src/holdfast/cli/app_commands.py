@@ -13,6 +13,7 @@ import click
 from holdfast.app import Holdfast
 from holdfast.cli.parameters import DURATION, DURATION_OR_FOREVER, add_options
 from holdfast.cli.session import CommandFailed, ExitCode, Session
+from holdfast.settings import mask_secrets
 
 
 def app_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -62,7 +63,7 @@ def print_counts(session: Session, counts: Mapping[str, int], *, as_json: bool) 
 
 
 def load_app(path: str, session: Session) -> Holdfast:
-    """Import the app and apply ``--url`` and ``--space``. Modules in the working directory are found too."""
+    """Import the app and apply the settings, ``--url`` and ``--space``. Modules in the working directory are found."""
     module, colon, name = path.partition(":")
     if not (module and colon and name):
         raise CommandFailed(ExitCode.USAGE, f"wanted MODULE:APP such as tasks:app, got {path}")
@@ -78,10 +79,11 @@ def load_app(path: str, session: Session) -> Holdfast:
         raise CommandFailed(ExitCode.NOT_FOUND, f"{module} has no {name}") from error
     if not isinstance(app, Holdfast):
         raise CommandFailed(ExitCode.USAGE, f"wanted a Holdfast app in {path}, got {type(app).__name__}")
-    if "url" in session.given:
-        app.url = session.given["url"]
-    if "space" in session.given:
-        app.space = session.given["space"]
+    app.use_settings(session.settings, url=session.given.get("url"), space=session.given.get("space"))
+    unused = session.settings.url
+    if unused is not None and app.url != unused:
+        origin = session.settings.origin("url")
+        session.output.print_note(f"{path} names its own store; {mask_secrets(unused)} from {origin} is not used")
     if not app.catalogue.types:
         raise CommandFailed(ExitCode.USAGE, f'{path} has no handlers: decorate a function with @{name}.handler("type")')
     return app

@@ -8,6 +8,7 @@ signal handlers when it starts.
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import types
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ def listen(arguments: Sequence[str]) -> None:
     if _is_work(arguments) and threading.current_thread() is threading.main_thread():
         for number in SIGNALS:
             signal.signal(number, _stop)
+        sys.unraisablehook = _hide_swallowed_exit
 
 
 def _is_work(arguments: Sequence[str]) -> bool:
@@ -43,6 +45,12 @@ def _stop(_number: int, _frame: types.FrameType | None) -> None:
         _stopping = True
         stop_requested.set()
     raise SystemExit(0)
+
+
+def _hide_swallowed_exit(unraisable: sys.UnraisableHookArgs) -> None:
+    """Print nothing when a destructor swallows the SystemExit; the worker then stops because of ``stop_requested``."""
+    if not (_stopping and unraisable.exc_type is SystemExit):
+        sys.__unraisablehook__(unraisable)
 
 
 _stopping = False

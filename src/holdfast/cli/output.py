@@ -55,11 +55,11 @@ class Output:
 
     def print_json(self, value: object) -> None:
         """Print one indented JSON document."""
-        sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=_needs_ascii()) + "\n")
+        sys.stdout.write(_to_json(value, indent=2) + "\n")
 
     def print_json_line(self, value: object) -> None:
         """Print one of many JSON documents on its own line, and flush."""
-        sys.stdout.write(json.dumps(value, ensure_ascii=_needs_ascii()) + "\n")
+        sys.stdout.write(_to_json(value) + "\n")
         sys.stdout.flush()
 
     # For people -------------------------------------------------------------------------------------------------
@@ -167,6 +167,21 @@ class Output:
         text = to_datetime(instant).strftime("%Y-%m-%d %H:%M:%SZ")
         is_past = self.now() >= instant
         return f"{text} ({self.age(instant)}{' ago' if is_past else ''})"
+
+
+def _to_json(value: object, *, indent: int | None = None) -> str:
+    """Return JSON in which every character that could control a terminal is an escape.
+
+    ``json`` escapes the control characters below a space only. What is left of them here are the line breaks of the
+    indentation.
+    """
+    text = json.dumps(value, indent=indent, ensure_ascii=_needs_ascii())
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return "".join(
+        json.dumps(character)[1:-1] if character > "\x7f" and _is_control(character) else character
+        for character in text.replace("\x7f", "\\u007f")
+    )
 
 
 def _needs_ascii() -> bool:

@@ -49,7 +49,7 @@ __all__ = [
     "Trimmed",
 ]
 
-REAP_LIMIT = 1000  # expired leases that one call ends at most, so that no call pays for a whole outage
+REAP_LIMIT = 1000  # leases: the most that one call ends, so that no single call ends all leases of an outage
 
 T = TypeVar("T")
 
@@ -280,7 +280,7 @@ class Admin(Protocol):
         ...
 
     def requeue(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
-        """Make dead or cancelled jobs ready again, with no attempts and crashes, as the last of their lanes (L9).
+        """Make dead or cancelled jobs ready again, attempts and crashes set to 0, as the last of their lanes (L9).
 
         Returns one answer per id: True if this call requeued the job, which then has a ``requeued`` ledger row. If
         another job has taken the idempotency key meanwhile, the key stays with that job.
@@ -380,7 +380,7 @@ class LeasedEnqueue(Protocol):
 
 
 class Registry(Protocol):
-    """Entries of at most 64 KiB that are not jobs: the only other storage. Compare-and-set, without locks."""
+    """Small entries that are not jobs, at most 64 KiB each, written by compare-and-set. The only other storage."""
 
     def read(self, kind: str, keys: Sequence[str], *, now: int | None = None) -> list[Entry | None]:
         """Return the entries under these keys, in order; None where there is none or it has expired."""

@@ -1,7 +1,7 @@
 """Numbered schema files and their checksums. How they are run and locked is the driver's part.
 
 Each file ``schema/<number>_<name>.sql`` is applied once, in order, and its checksum is stored with its number: a store
-whose migrations have other checksums, or higher numbers, was made by a different build.
+whose migrations have other checksums, or higher numbers, was created by a different build.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def load_sql_files(package: str, folder: str) -> tuple[SqlFile, ...]:
 
 def load_migrations(package: str, folder: str = "schema") -> tuple[Migration, ...]:
     """Return every migration that this version has, ordered by number."""
-    found = (Migration(name, text) for name, text in read_sql_files(package, folder).items())
-    return tuple(sorted(found, key=lambda migration: migration.version))
+    migrations = (Migration(name, text) for name, text in read_sql_files(package, folder).items())
+    return tuple(sorted(migrations, key=lambda migration: migration.version))
 
 
 def newest_version(migrations: Iterable[Migration]) -> int:

@@ -135,9 +135,9 @@ def tally_counts(rows: Iterable[Sequence[Any]]) -> list[QueueCounts]:
 
 def mark_first_occurrences(job_ids: Sequence[str], changed: Collection[str]) -> list[bool]:
     """Return, for each id, whether the call changed its job; if an id occurs twice, only the first is True."""
-    left = set(changed)
+    unanswered = set(changed)
     answers = []
     for job_id in job_ids:
-        answers.append(job_id in left)
-        left.discard(job_id)
+        answers.append(job_id in unanswered)
+        unanswered.discard(job_id)
     return answers

@@ -78,10 +78,10 @@ def strip_comments(text: str) -> str:
 
 def fill_lists(text: str, lists: Mapping[str, Sequence[str]] = COLUMN_LISTS) -> str:
     """Replace each ``{list}`` and ``{alias.list}``."""
-    return _LIST.sub(lambda found: join_columns(lists[found[2]], found[1]), text)
+    return _LIST.sub(lambda match: join_columns(lists[match[2]], match[1]), text)
 
 
 def join_columns(columns: Sequence[str], alias: str | None = None) -> str:
-    """Return a list of columns as SQL, quoted, each with the alias of its table if one is given."""
+    """Return a list of columns as SQL, quoted, each with the alias of its table if there is one."""
     prefix = f"{alias}." if alias else ""
     return ", ".join(column if isinstance(column, Expression) else f'{prefix}"{column}"' for column in columns)

@@ -64,6 +64,8 @@ class Validation:
                 _check_meta(job.meta)
             if job.offset is not None:
                 self.require(Feature.OFFSETS)
+            if job.webhook is not None:  # the field is kept in records and envelopes for a later version
+                raise Unsupported(self._capabilities.driver, "webhooks", "nothing calls them yet")
 
     def check_reserve(
         self,

@@ -1,1 +1,1 @@
-"""Nouns and decisions: pure values and functions, standard library only."""
+"""Values and decisions: pure functions and immutable data, standard library only."""

@@ -90,8 +90,8 @@ def check_optional_texts(field: str, values: Sequence[object]) -> None:
     """Check a column of short texts or None."""
     if values and set(map(type, values)) == {str} and all(values):
         texts = cast("Sequence[str]", values)
-        together = "".join(texts)
-        if together.isascii() and together.isprintable() and max(map(len, texts)) <= MAX_TEXT_BYTES:
+        joined = "".join(texts)
+        if joined.isascii() and joined.isprintable() and max(map(len, texts)) <= MAX_TEXT_BYTES:
             return
     for value in values:
         check_optional_text(field, value)

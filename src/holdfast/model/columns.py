@@ -1,7 +1,7 @@
 """The columns of a job and of a ledger row, in one place.
 
-``JobRecord`` and ``LedgerRow`` declare the fields. This module reads their annotations, and packers, SQL column lists
-and Arrow schemas are made from the result, so that a new field is added once.
+``JobRecord`` and ``LedgerRow`` declare the fields. This module reads their annotations. Packers, SQL column lists and
+Arrow schemas are derived from the result, so that a new field is added once.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from holdfast.model.retry import BuiltInPolicy
 
 
 class _Unset:
-    """Marks a payload that was not given; None is a valid payload."""
+    """Marks a payload that was not passed; None is a valid payload."""
 
     def __repr__(self) -> str:
         return "the definition's payload"
@@ -52,7 +52,7 @@ class JobDefinition:
         domain: str | None = None,
         offset: int | None = None,
     ) -> JobRequest:
-        """Return a request for one job; its payload and retry policy are those of the definition unless given."""
+        """Return a request for one job. ``payload`` and ``retry`` replace those of the definition."""
         return JobRequest(
             type=self.type,
             payload=self.payload if payload is _UNSET else payload,
@@ -104,7 +104,7 @@ class JobDefinition:
         return replace(self, meta={**self.meta, **meta})
 
     def with_webhook(self, webhook: str | None) -> JobDefinition:
-        """Return a copy with another URL to call when a job has ended."""
+        """Return a copy with another webhook, which ``enqueue`` refuses until something calls it."""
         return replace(self, webhook=webhook)
 
 
@@ -119,7 +119,7 @@ class JobBuilder:
         return self
 
     def payload(self, payload: object) -> Self:
-        """Set the payload of requests that give none."""
+        """Set the payload of requests that pass none."""
         return self._set(payload=payload)
 
     def queue(self, queue: str) -> Self:
@@ -151,7 +151,7 @@ class JobBuilder:
         return self._set(meta={**self._fields.get("meta", {}), **meta})
 
     def webhook(self, webhook: str) -> Self:
-        """Set a URL to call when a job has ended."""
+        """Set a webhook, which ``enqueue`` refuses until something calls it."""
         return self._set(webhook=webhook)
 
     def build(self) -> JobDefinition:

@@ -1,7 +1,7 @@
 """Readers of the ledger, and how far each has read: retention waits for them.
 
 A reader that must not miss a row, such as a history, registers itself as an entry of the registry, and registers again
-after each read. The entry expires: if a reader does not come back in time, retention no longer waits for it.
+after each read. The entry expires: if a reader does not register again in time, retention no longer waits for it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ KIND = "ledger.reader"
 MAX_READERS = 1000  # of one space
 
 
-def register(name: str, *, read_until: int, wait_for: int) -> Change:
+def register_reader(name: str, *, read_until: int, wait_for: int) -> Change:
     """Return the change that registers a reader for ``wait_for`` microseconds.
 
     The reader has read every ledger row that was written before ``read_until``.
@@ -26,7 +26,7 @@ def register(name: str, *, read_until: int, wait_for: int) -> Change:
     return Change(kind=KIND, key=name, value=value.encode(), ttl=wait_for)
 
 
-def forget(name: str) -> Change:
+def forget_reader(name: str) -> Change:
     """Return the change that removes a reader."""
     return Change(kind=KIND, key=name, value=None)
 

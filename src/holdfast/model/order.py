@@ -47,6 +47,10 @@ class Capacity:
         """Whether the settings of its queue and of its type allow one more job of this lane."""
         return all(limit.left > 0 for limit in self._limits_of(lane))
 
+    def opens_at(self, lane: Lane, now: int) -> int:
+        """Return when pauses and rates allow the next job of this lane; ``now`` if they allow one already."""
+        return max((limit.settings.opens_at(limit.bucket, now) for limit in self._limits_of(lane)), default=now)
+
     def take(self, lane: Lane) -> None:
         """Count one job of this lane as taken."""
         for limit in self._limits_of(lane):
@@ -67,15 +71,15 @@ def pick(
 ) -> list[tuple[Lane, DueJob]]:
     """Return the first ``limit`` jobs over all lanes, by (priority desc, available_at, seq), within the capacity.
 
-    Each lane is an iterator over its due jobs in order. Lanes of a lower priority are not read before the higher ones
-    are empty, and at most one job more is read from a lane than is taken from it.
+    Each lane is an iterator over its due jobs in order. A lane is read only after all lanes of higher priorities are
+    empty, and from each lane at most one job is read that is not returned.
     """
-    taken: list[tuple[Lane, DueJob]] = []
+    picks: list[tuple[Lane, DueJob]] = []
     by_priority = sorted(lanes, key=lambda item: -item[0].priority)
     for _, group in groupby(by_priority, key=lambda item: item[0].priority):
-        if len(taken) < limit:
-            taken += _merge(list(group), limit - len(taken), capacity)
-    return taken
+        if len(picks) < limit:
+            picks += _merge(list(group), limit - len(picks), capacity)
+    return picks
 
 
 def _merge(lanes: list[tuple[Lane, Iterator[DueJob]]], limit: int, capacity: Capacity) -> list[tuple[Lane, DueJob]]:
@@ -83,20 +87,20 @@ def _merge(lanes: list[tuple[Lane, Iterator[DueJob]]], limit: int, capacity: Cap
     if len(lanes) == 1 and not capacity.limits:
         [(lane, jobs)] = lanes
         return [(lane, job) for job in islice(jobs, limit)]
-    heads = [(job[0], job[1], number, job) for number, (_, jobs) in enumerate(lanes) if (job := next(jobs, None))]
+    heads = [(job[0], job[1], index, job) for index, (_, jobs) in enumerate(lanes) if (job := next(jobs, None))]
     heapq.heapify(heads)
-    taken: list[tuple[Lane, DueJob]] = []
-    while heads and len(taken) < limit:
-        _, _, number, job = heads[0]
-        lane, jobs = lanes[number]
+    picks: list[tuple[Lane, DueJob]] = []
+    while heads and len(picks) < limit:
+        _, _, index, job = heads[0]
+        lane, jobs = lanes[index]
         if not capacity.allows(lane):
             heapq.heappop(heads)
             continue
         capacity.take(lane)
-        taken.append((lane, job))
-        following = next(jobs, None)
-        if following is None:
+        picks.append((lane, job))
+        next_job = next(jobs, None)
+        if next_job is None:
             heapq.heappop(heads)
         else:
-            heapq.heapreplace(heads, (following[0], following[1], number, following))
-    return taken
+            heapq.heapreplace(heads, (next_job[0], next_job[1], index, next_job))
+    return picks

@@ -64,7 +64,7 @@ class QueueSettings:
         return paused or self.max_inflight is not None or self.rate is not None
 
     def allowance(self, *, inflight: int, bucket: Bucket | None, now: int) -> int:
-        """Return how many more jobs may be reserved now, given the jobs in flight and the rate bucket."""
+        """Return how many more jobs may be reserved now; ``inflight`` jobs and the rate bucket count against it."""
         if self.paused_until is not None and now < self.paused_until:
             return 0
         left = bounds.MAX_BATCH_ITEMS
@@ -78,10 +78,28 @@ class QueueSettings:
         """Return the bucket after ``taken`` jobs were reserved."""
         return Bucket(self._level(bucket, now) - taken * LEVEL_PER_JOB, now)
 
+    def opens_at(self, bucket: Bucket | None, now: int) -> int:
+        """Return when the pause and the rate allow the next job; ``now`` if they allow one already.
+
+        ``max_inflight`` has no instant: it allows the next job when one has ended.
+        """
+        opens_at = now if self.paused_until is None else max(now, self.paused_until)
+        if self.rate is not None and bucket is not None and self._level(bucket, opens_at) < LEVEL_PER_JOB:
+            missing = LEVEL_PER_JOB - bucket.level
+            opens_at = bucket.at + math.ceil((missing - ROUNDING_TOLERANCE) / self.rate)
+            if self._level(bucket, opens_at) < LEVEL_PER_JOB:  # the division was rounded down
+                opens_at += 1
+        return opens_at
+
     def _level(self, bucket: Bucket | None, now: int) -> int:
-        """Return the level now. Microseconds times jobs per second are millionths of jobs, so whole rates are exact."""
+        """Return the level now. Microseconds times jobs per second are millionths of jobs, so whole rates are exact.
+
+        What exceeds the full level by less than one job is kept: a reserve that comes late by less than the time of
+        one job loses nothing, and a busy queue keeps its rate, whatever the burst. More than that is an idle time.
+        """
         assert self.rate is not None
         full = (self.burst if self.burst is not None else max(1, math.ceil(self.rate))) * LEVEL_PER_JOB
         if bucket is None:
             return full
-        return min(full, bucket.level + math.floor(max(0, now - bucket.at) * self.rate + ROUNDING_TOLERANCE))
+        level = bucket.level + math.floor(max(0, now - bucket.at) * self.rate + ROUNDING_TOLERANCE)
+        return level if level < full + LEVEL_PER_JOB else full

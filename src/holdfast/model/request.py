@@ -1,4 +1,4 @@
-"""``JobRequest``: what a user asks for, checked when it is made."""
+"""``JobRequest``: a job that a user wants to enqueue. Its values are checked when it is created."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class JobRequest:
     offset: int | None = None  # position in that order; default: the order of arrival
     name: str | None = None  # for people
     meta: Mapping[str, object] = field(default_factory=dict)  # JSON, passed to the handler unchanged
-    webhook: str | None = None  # called when the job has ended
+    webhook: str | None = None  # for a later version: enqueue refuses it, because nothing calls it yet
 
     def __post_init__(self) -> None:
         """Check every field."""

@@ -42,7 +42,7 @@ class Jitter(StrEnum):
     EQUAL = "equal jitter"  # from half of the delay to the whole delay
 
     def apply(self, delay: int, random: float) -> timedelta:
-        """Return a delay, given in microseconds, with its random part."""
+        """Return a delay, in microseconds, after its random part was applied."""
         match self:
             case Jitter.NONE:
                 return to_timedelta(delay)

@@ -62,7 +62,7 @@ def make_ack(lease: Lease, started_at: int | None, result: bytes | None) -> Ack:
 
 @dataclass(frozen=True, slots=True)
 class Retry(_Common):
-    """Run the job again: at ``run_at``, or ``delay`` microseconds after now of the store. The attempt stays counted.
+    """Run the job again: at ``run_at``, or ``delay`` microseconds after the store's now. The attempt stays counted.
 
     ``crashed`` means that the process of the attempt died: it counts towards ``max_crashes`` like an expired lease.
     """
@@ -75,7 +75,7 @@ class Retry(_Common):
     crashed: bool = False
 
     def __post_init__(self) -> None:
-        """Check both, and that at most one of them is given."""
+        """Check ``run_at`` and ``delay``, and that at most one of them is set."""
         self._truncate("detail", "error")
         bounds.check_integer("delay", self.delay, most=bounds.MAX_DURATION)
         if self.run_at is not None:
@@ -103,7 +103,7 @@ class Fail(_Common):
 
 @dataclass(frozen=True, slots=True)
 class Release(_Common):
-    """Return the job to its queue with its attempt refunded, for now or for ``delay`` microseconds later.
+    """Return the job to its queue, due now or ``delay`` microseconds later. The attempt is refunded.
 
     ``budget`` limits the time that a job may spend on releases (L8): the store adds up the delays and the time that the
     job was leased, and makes it a dead letter when the sum exceeds the budget.

@@ -1,10 +1,11 @@
-"""What a call with a lease may do, and what becomes of a job when its lease ends: the same rules for every driver."""
+"""When a call with a lease is refused, and how a job changes when its lease ends: the same rules for every driver."""
 
 from __future__ import annotations
 
 from typing import NamedTuple, assert_never
 
 from holdfast.errors import JobNotInflight, LeaseError, LeaseExpired, LeaseMismatch
+from holdfast.model import bounds
 from holdfast.model.job import State
 from holdfast.model.lease import Lease, is_expired
 from holdfast.model.ledger import Ending
@@ -19,7 +20,7 @@ EXPIRED_VERB = "expired"  # the last verb of a reaped job: no settlement has it,
 
 
 class HeldJob(NamedTuple):
-    """The facts by which a call with a lease is judged. Positional, because drivers make it from a row."""
+    """The stored values that decide about a call with a lease. Positional, because drivers build it from a row."""
 
     state: str
     token: str | None
@@ -84,7 +85,7 @@ def is_repeat(held: HeldJob | None, settlement: Settlement) -> bool:
 
 
 def after_settlement(held: HeldJob, settlement: Settlement, now: int) -> Transition:
-    """Return what a valid settlement makes of the job."""
+    """Return the transition of a job that is validly settled."""
     match settlement:
         case Ack():
             return _acked(held, settlement)
@@ -115,30 +116,35 @@ def _acked(held: HeldJob, ack: Ack) -> Transition:
 
 def _retried(held: HeldJob, retry: Retry, now: int) -> Transition:
     """A failed attempt. Reserve has counted it. If its process survived, the consecutive crashes end here."""
-    crashes = held.crashes + 1 if retry.crashed else 0
-    reason = _dead_reason(held, crashes, ATTEMPTS_EXHAUSTED)
-    exhausted = reason is not None
+    crashes = _count_crash(held) if retry.crashed else 0
+    reason = _dead_reason(held, crashes, when_exhausted=ATTEMPTS_EXHAUSTED)
+    is_dead = reason is not None
     run_at = retry.run_at if retry.run_at is not None else (now + retry.delay if retry.delay else None)
     return Transition(
         ending=Ending.RETRIED,
-        state=State.DEAD if exhausted else State.READY,
+        state=State.DEAD if is_dead else State.READY,
         attempts=held.attempts,
         crashes=crashes,
-        run_at=held.run_at if exhausted else run_at,
-        available_at=held.available_at if exhausted else (now if run_at is None else run_at),
+        run_at=held.run_at if is_dead else run_at,
+        available_at=held.available_at if is_dead else (now if run_at is None else run_at),
         last_error=retry.error,
         failed_at=now,
         dead_reason=reason,
-        dead_at=now if exhausted else None,
+        dead_at=now if is_dead else None,
         detail=retry.detail,
         error=retry.error,
     )
 
 
-def _dead_reason(held: HeldJob, crashes: int, exhausted: str) -> str | None:
-    """Return why the job does not run again, if so: no attempts are left, or it crashed too often in a row."""
+def _count_crash(held: HeldJob) -> int:
+    """Return the crashes with one more. The counter saturates: a count that no store can hold would fail a batch."""
+    return min(held.crashes + 1, bounds.MAX_COUNT)
+
+
+def _dead_reason(held: HeldJob, crashes: int, *, when_exhausted: str) -> str | None:
+    """Return why the job is dead: no attempts are left, or it crashed too often in a row. None if it runs again."""
     if held.attempts >= held.max_attempts:
-        return exhausted
+        return when_exhausted
     return POISON if held.max_crashes is not None and crashes >= held.max_crashes else None
 
 
@@ -160,7 +166,7 @@ def _failed(held: HeldJob, fail: Fail, now: int) -> Transition:
 
 
 def _released(held: HeldJob, release: Release, now: int) -> Transition:
-    """A release within its budget: the attempt is refunded, and the job keeps its position in the lane (L8)."""
+    """The attempt is refunded, and the job keeps its position in the lane; dead if the budget is exceeded (L8)."""
     assert held.reserved_at is not None
     released_for = held.released_for + release.delay + max(0, now - held.reserved_at)
     over_budget = released_for > release.budget
@@ -200,13 +206,13 @@ def _cancelled(held: HeldJob, settlement: Retry | Fail | Release, now: int) -> T
 
 
 def after_expiry(held: HeldJob, now: int) -> Transition:
-    """Return what an expired lease makes of the job: it is ready at once, or dead. Its attempt is used (L7).
+    """Return the transition of a job whose lease expired: ready at once, dead or cancelled. The attempt counts (L7).
 
     If the worker is known to be dead, ``now`` may be earlier than ``expires_at``: then the lease ends now.
     """
     assert held.expires_at is not None
-    crashes = held.crashes + 1
-    reason = None if held.cancel_requested else _dead_reason(held, crashes, LEASE_EXPIRED)
+    crashes = _count_crash(held)
+    reason = None if held.cancel_requested else _dead_reason(held, crashes, when_exhausted=LEASE_EXPIRED)
     state = State.DEAD if reason else State.CANCELLED if held.cancel_requested else State.READY
     return Transition(
         ending=Ending.CANCELLED if state is State.CANCELLED else Ending.EXPIRED,

@@ -1,10 +1,12 @@
-"""Calls that differ between classic Spark and Spark Connect: tag Spark jobs, cancel them, count cores."""
+"""Calls that differ between classic Spark and Spark Connect, or between versions of Spark."""
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from holdfast.spark.store_access import is_connect
@@ -35,3 +37,13 @@ def cores(spark: SparkSession) -> int:
         return int(spark.sparkContext.defaultParallelism)
     # A Connect client has no call for this number, but a range has as many partitions by default.
     return spark.range(PROBE_ROWS).select(f.spark_partition_id()).distinct().count()
+
+
+def local_checkpoint(frame: DataFrame, level: StorageLevel) -> DataFrame:
+    """Compute a frame now, hold its rows on executors at a storage level, and return a frame over the rows.
+
+    Before Spark 4 a local checkpoint has no choice of level: one executor holds each row.
+    """
+    if "storageLevel" not in inspect.signature(frame.localCheckpoint).parameters:
+        return frame.localCheckpoint(eager=True)
+    return frame.localCheckpoint(eager=True, storageLevel=level)

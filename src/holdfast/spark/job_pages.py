@@ -14,7 +14,7 @@ def job_pages(
 ) -> Iterator[list[Sequence[object]]]:
     """Return these columns of the jobs that match a filter, ordered by id, at most ``limit`` jobs in a page.
 
-    Only ids behind ``after`` and up to ``upto`` are returned; None is no limit.
+    Only ids after ``after``, up to and including ``upto``, are returned; None is no limit.
     """
     cursor = after
     while True:

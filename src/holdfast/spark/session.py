@@ -1,4 +1,4 @@
-"""Return the Spark session of this process, or make one: a local one unless a cluster is named.
+"""Return the Spark session of this process, or create one: a local one unless a cluster is named.
 
 Runs on the Spark driver.
 """
@@ -45,7 +45,7 @@ LOCAL_CONF = {
 
 
 def session(master: str | SparkSession | None = None, **conf: Any) -> SparkSession:
-    """Return a session with the format ``holdfast``: the given session, else the active one, else a new one.
+    """Return a session with the format ``holdfast``: the session that is passed, else the active one, else a new one.
 
     A new session connects to ``master``, which may be ``sc://...`` for Spark Connect. Without ``master`` it uses the
     master that ``spark-submit``, ``SPARK_REMOTE`` or ``SPARK_MASTER`` names, else local mode. ``conf`` are settings of
@@ -84,7 +84,7 @@ def register_format(spark: SparkSession) -> SparkSession:
 
 
 def _default_session() -> SparkSession | None:
-    """Return the session that another thread made: a session is active only in the threads that have used it."""
+    """Return the session that another thread created: a session is active only in the threads that have used it."""
     default: SparkSession | None = getattr(SparkSession, "_instantiatedSession", None)
     if default is None or default._sc._jsc is None:  # noqa: SLF001 - the attribute still names a stopped session
         return None

@@ -11,7 +11,7 @@ QUERIES = Path(__file__).with_name("queries")
 
 
 def query(spark: SparkSession, name: str, **parts: DataFrame | str) -> DataFrame:
-    """Return the result of a statement. ``{name}`` in the statement is a frame, or a literal that our own code made."""
+    """Return the result of a statement. ``{name}`` in the statement is a frame, or a literal from our own code."""
     text = (QUERIES / f"{name}.sql").read_text(encoding="utf-8")
     for key, part in parts.items():
         if isinstance(part, str):

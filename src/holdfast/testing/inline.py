@@ -36,7 +36,7 @@ from holdfast.worker.worker import Worker
 
 log = logging.getLogger("holdfast.testing")
 
-MAX_RUNS = 1000  # of one call: a job that always comes back fails its test instead of hanging it
+MAX_RUNS = 1000  # of one call: a job that is retried without end fails its test instead of hanging it
 MAX_SHOWN_JOBS = 20  # that a failed assertion lists
 
 ANY: Final = object()  # matches every payload
@@ -204,8 +204,8 @@ class Inline:
     def crash_before_ack(self, type: str | Task[..., Any] | None = None) -> WorkerResult:
         """Run the next due job twice, as if the worker died after the first run and before its ack.
 
-        ``type`` restricts which job is next. The first run is not settled, and its notes are not kept; then the clock
-        moves to where the lease expires. Then due jobs are run until this job has run again; its result is returned.
+        ``type`` restricts which job is next. The first run is not settled, and its notes are not stored. Then the clock
+        moves to the end of the lease, and due jobs are run until this job has run again. Its second result is returned.
         Raises ``AssertionError`` if the first run does not succeed, or if there is no second run.
         """
         __tracebackhide__ = True
@@ -231,8 +231,11 @@ class Inline:
                 return result
             if result.status == "empty":
                 break
-        left = self.app.driver.get(reservation.job.id)
-        state = "gone" if left is None else f"{left.state}{f', {left.dead_reason}' if left.dead_reason else ''}"
+        record = self.app.driver.get(reservation.job.id)
+        if record is None:
+            state = "gone"
+        else:
+            state = f"{record.state}, {record.dead_reason}" if record.dead_reason else str(record.state)
         raise AssertionError(f"wanted a second run of {_stored(reservation.job)}; it did not run again, it is {state}")
 
 
@@ -245,7 +248,7 @@ def _run_once(catalogue: Catalogue, reservation: Reservation) -> Outcome:
 
 
 def _recording(raised: list[Exception]) -> Middleware:
-    """Return a middleware that records the exception of an attempt, also that of a result that cannot be kept."""
+    """Return a middleware that records the exception of an attempt, also that of a result that cannot be stored."""
 
     def record(_context: object, call_next: Callable[[], object]) -> object:
         try:

@@ -79,16 +79,16 @@ def _load_app(named: str | Holdfast) -> Holdfast:
             pytrace=False,
         )
     try:
-        found: Any = operator.attrgetter(name)(importlib.import_module(module))
+        app: Any = operator.attrgetter(name)(importlib.import_module(module))
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise  # the module exists, but a module that it imports does not
         pytest.fail(f"{OPTION} = {named}: there is no module {error.name}; is it in pythonpath?", pytrace=False)
     except AttributeError as error:
         pytest.fail(f"{OPTION} = {named}: {error}", pytrace=False)
-    if not isinstance(found, Holdfast):
-        pytest.fail(f"{OPTION} = {named}: wanted a Holdfast app, got {type(found).__name__}", pytrace=False)
-    return found
+    if not isinstance(app, Holdfast):
+        pytest.fail(f"{OPTION} = {named}: wanted a Holdfast app, got {type(app).__name__}", pytrace=False)
+    return app
 
 
 # Actions on the app -----------------------------------------------------------------------------------------

@@ -40,8 +40,8 @@ class JsonCodec:
 
     Refused: NaN and infinities, whole numbers beyond 64 bits, keys that are not text, text that UTF-8 cannot
     encode, and more than ``bounds.MAX_DEPTH`` levels. Dataclasses, Structs, datetimes, UUIDs and the other types
-    of msgspec are encoded as msgspec does, and decoded as plain JSON. An error names the place of the value:
-    ``payload.items[3].price``.
+    of msgspec are encoded as msgspec does, models of pydantic as pydantic does, and decoded as plain JSON. An error
+    names the place of the value: ``payload.items[3].price``.
     """
 
     name = "json"
@@ -100,6 +100,18 @@ def decode_payload(codec: Codec, data: bytes) -> object:
     except (TypeError, ValueError) as error:
         wanted = f"bytes that the codec {codec.name!r} can read"
         raise PayloadError("payload", wanted=wanted, got=f"{len(data)} bytes: {error}") from error
+
+
+def dump_model(value: object) -> object:
+    """Return a pydantic model as builtins, any other value unchanged. pydantic need not be installed."""
+    return value.model_dump(mode="json") if hasattr(type(value), "model_dump") else value  # type: ignore[attr-defined]
+
+
+def _dump_member(value: object) -> object:
+    """Return a pydantic model that msgspec met within a dataclass or a Struct."""
+    if not hasattr(type(value), "model_dump"):
+        raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
+    return dump_model(value)
 
 
 # The registry of codecs ------------------------------------------------------------------------------------
@@ -177,10 +189,10 @@ def _checked_builtins(value: object, path: str, depth: int) -> object:
 
 
 def _builtin(value: object, path: str) -> object:
-    """Return the builtins that msgspec converts a value to."""
+    """Return the builtins that msgspec or pydantic converts a value to."""
     wanted = "a JSON value, or one that msgspec can write as JSON"
     try:
-        built = msgspec.to_builtins(value)
+        built = msgspec.to_builtins(dump_model(value), enc_hook=_dump_member)
     except RecursionError as error:
         raise _too_deep(path) from error
     except (TypeError, ValueError) as error:

@@ -23,7 +23,7 @@ _NO_META: Mapping[str, object] = {}
 
 
 class PayloadMessage(msgspec.Struct, array_like=True, tag_field="kind", tag=1, frozen=True, gc=False):
-    """The part of a job that a handler needs that takes the payload alone. Most handlers do."""
+    """The part of a job that is sent if its handler takes the payload alone, without a context. Most handlers do."""
 
     type: str
     payload: bytes

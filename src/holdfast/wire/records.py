@@ -29,7 +29,7 @@ def to_record(
     """Return a new record with a new id: payload and meta are encoded and bounded, a delay becomes an instant.
 
     ``now`` becomes ``created_at``, and a delay counts from it. Raises ``PayloadError`` for a payload or meta
-    that cannot be stored; everything else was checked when the request was made.
+    that cannot be stored; everything else was checked when the request was created.
     """
     run_at = _run_at(request, now)
     return JobRecord(

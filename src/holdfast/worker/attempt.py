@@ -12,6 +12,7 @@ from functools import partial
 from typing import TypeAlias
 
 from holdfast.errors import PayloadError
+from holdfast.model import bounds
 from holdfast.wire.job_message import JobMessage, PayloadMessage, read_job, read_payload
 from holdfast.worker.catalogue import Catalogue, Handler, Middleware, Resources, encode_result
 from holdfast.worker.context import Context
@@ -26,10 +27,13 @@ from holdfast.worker.outcome import (
     Succeeded,
     UnknownType,
     Unrecovered,
+    class_name,
     error_text,
+    plain_text,
     succeeded,
 )
 
+BAD_RESULT = "bad result"  # the reason of the dead letter
 _SUCCEEDED_WITHOUT_RESULT = Succeeded()
 AddNote = Callable[[bytes | None, bytes | None], None]  # progress, checkpoint
 OnContext = Callable[[Context], None]  # called with the context before the handler is called
@@ -63,13 +67,20 @@ def attempt(
         else:
             payload = handler.decode(read_payload(message))
     except PayloadError as error:
-        return BadPayload(error=str(error))
+        return BadPayload(error=plain_text(str(error)))
+    except Exception as error:  # noqa: BLE001 - a validator in the type of the payload is user code
+        return _to_outcome(error)
     try:
         if context is not None and catalogue.middleware:
-            return _to_outcome(_call_in_middleware(catalogue.middleware, handler, payload, context, run_coroutine))
-        return _to_outcome(_call(handler, payload, context, run_coroutine))
+            answer = _call_in_middleware(catalogue.middleware, handler, payload, context, run_coroutine)
+        else:
+            answer = _call(handler, payload, context, run_coroutine)
+        return _to_outcome(answer, strict=handler.strict_result)
     except Exception as error:  # noqa: BLE001 - any exception of a handler is the outcome of its attempt
         return _to_outcome(error)
+    finally:
+        if context is not None:
+            context.close()
 
 
 def _read(handler: Handler, resources: Resources, message: PayloadMessage, add_note: AddNote) -> tuple[object, Context]:
@@ -95,24 +106,46 @@ def _call(handler: Handler, payload: object, context: Context | None, run_corout
     return run_coroutine(answer) if handler.is_async else answer
 
 
-def _to_outcome(answer: object) -> Outcome:
-    """Return the outcome for the value that a handler returned or raised."""
+def _to_outcome(answer: object, *, strict: bool = False) -> Outcome:
+    """Return the outcome for the value that a handler returned or raised. Any text or number in it can be stored.
+
+    ``strict``: a result that cannot be stored makes a dead letter.
+    """
+    try:
+        return _read_answer(answer, strict)
+    except Exception as error:  # noqa: BLE001 - a control value whose attributes were replaced, for example
+        return Failed(error=error_text(error), kind=class_name(error))
+
+
+def _read_answer(answer: object, strict: bool) -> Outcome:  # noqa: FBT001 - called for every job
     match answer:
         case None:
             return _SUCCEEDED_WITHOUT_RESULT
         case Retry():
-            return RetryAsked(after=answer.after, error=answer.reason)
+            after = bounds.check_optional_integer("after", answer.after, most=bounds.MAX_DURATION)
+            return RetryAsked(after=after, error=plain_text(answer.reason))
         case Snooze():
-            return Snoozed(delay=answer.delay, budget=answer.budget, reason=answer.reason)
+            delay = bounds.check_integer("delay", answer.delay, most=bounds.MAX_DURATION)
+            budget = bounds.check_integer("budget", answer.budget, most=bounds.MAX_DURATION)
+            return Snoozed(delay=delay, budget=budget, reason=plain_text(answer.reason))
         case Unrecoverable():
-            return Unrecovered(reason=answer.reason, error=error_text(answer))
+            reason = plain_text(answer.reason, bounds.MAX_REASON_CHARACTERS)
+            return Unrecovered(reason=reason, error=error_text(answer))
         case Exception():
-            return Failed(error=error_text(answer), kind=type(answer).__name__)
+            return Failed(error=error_text(answer), kind=class_name(answer))
         case _:
             try:
                 return succeeded(encode_result(answer))
-            except PayloadError as error:
-                return Unrecovered(reason="bad result", error=str(error))
+            except Exception as error:  # noqa: BLE001 - a result may raise anything when it is read
+                return _without_result(error, strict=strict)
+
+
+def _without_result(error: Exception, *, strict: bool) -> Outcome:
+    """Return the outcome of an attempt whose result cannot be stored. Its work is done, so it is not done again."""
+    reason = plain_text(str(error) if isinstance(error, PayloadError) else error, bounds.MAX_REASON_CHARACTERS)
+    if strict:
+        return Unrecovered(reason=BAD_RESULT, error=reason)
+    return Succeeded(detail=f"result not stored: {' '.join(reason.split())}")
 
 
 # Chunks: several jobs in one call ---------------------------------------------------------------------------
@@ -135,15 +168,22 @@ def attempt_chunk(
         try:
             payload, context = _read(handler, resources, message, add_note)
         except PayloadError as error:
-            outcomes[index] = BadPayload(error=str(error))
+            outcomes[index] = BadPayload(error=plain_text(str(error)))
+            continue
+        except Exception as error:  # noqa: BLE001 - as in ``attempt``
+            outcomes[index] = _to_outcome(error)
             continue
         on_context(context)
         indexes.append(index)
         payloads.append(payload)
         contexts.append(context)
-    answers = _call_by_halves(partial(_call_chunk, handler, run_coroutine), payloads, contexts) if indexes else []
+    try:
+        answers = _call_by_halves(partial(_call_chunk, handler, run_coroutine), payloads, contexts) if indexes else []
+    finally:
+        for context in contexts:
+            context.close()
     for index, answer in zip(indexes, answers, strict=True):
-        outcomes[index] = _to_outcome(answer)
+        outcomes[index] = _to_outcome(answer, strict=handler.strict_result)
     return outcomes
 
 

@@ -33,6 +33,7 @@ class Handler:
     timeout: timedelta | None = None
     cpu: timedelta | None = None
     retry: RetryPolicy | None = None
+    strict_result: bool = False  # a result that cannot be stored makes a dead letter
 
     def decode(self, payload: object) -> object:
         """Return the payload as the type that the function takes. Raises ``PayloadError`` for one that does not fit."""
@@ -61,6 +62,7 @@ def make_handler(
     cpu: timedelta | None = None,
     retry: RetryPolicy | None = None,
     chunk: int | None = None,
+    strict_result: bool = False,
 ) -> Handler:
     """Make a handler of ``fn(payload)``, ``fn(payload, ctx)``, either of them async, or a class with ``handle(ctx)``.
 
@@ -85,6 +87,7 @@ def make_handler(
             timeout=timeout,
             cpu=cpu,
             retry=retry,
+            strict_result=strict_result,
         )
     parameters = _parameters(function)
     return Handler(
@@ -97,6 +100,7 @@ def make_handler(
         timeout=timeout,
         cpu=cpu,
         retry=retry,
+        strict_result=strict_result,
     )
 
 
@@ -212,5 +216,8 @@ class Resources:
 
 
 def encode_result(value: object) -> bytes:
-    """Return the result of a handler as the store keeps it. Raises ``PayloadError`` for one that cannot be kept."""
+    """Return the result of a handler as the store keeps it. Raises ``PayloadError`` for one that cannot be kept.
+
+    A result may run code of the user, and raise any exception.
+    """
     return bounds.check_blob("result", JSON.encode(value, field="result"), most=bounds.MAX_PAYLOAD_BYTES)

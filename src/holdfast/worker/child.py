@@ -1,12 +1,13 @@
 """A child process: runs the jobs that it gets, one at a time, in its main thread, where a signal can interrupt them.
 
 The interrupt signal may arrive between any two bytecodes. If it arrives while a report to the worker is being sent, the
-interruption is raised after the report: no report is ever cut off.
+interruption is raised after the report: no report is lost or cut off.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -27,9 +28,10 @@ from holdfast.worker.context import Context
 from holdfast.worker.event_loop import LocalLoop, RunCoroutine
 from holdfast.worker.forkserver_process import ChildMain
 from holdfast.worker.limits import Limits, RecycleLimits
+from holdfast.worker.outcome import class_name, error_text
 from holdfast.worker.protocol import (
+    ChildMessage,
     InterruptRun,
-    Message,
     ReturnQueued,
     RunEnded,
     RunJob,
@@ -39,7 +41,10 @@ from holdfast.worker.protocol import (
     RunSucceeded,
     Stop,
 )
+from holdfast.worker.report_pipe import ReportPipe
 from holdfast.worker.running import StopReason
+
+log = logging.getLogger("holdfast.worker")
 
 INTERRUPT_SIGNAL = getattr(signal, "SIGUSR1", signal.SIGTERM)  # a system without SIGUSR1 can import this, but not work
 WORK_POLL_SECONDS = 0.001  # how often new work, and a stop, is looked for between two jobs while others are queued
@@ -74,10 +79,12 @@ def child_main(catalogue: Catalogue, limits: Limits, recycle: RecycleLimits, *, 
 class InterruptibleRun:
     """A run while it can be interrupted."""
 
-    thread: int
+    thread: int  # that calls the handler
     context: Context | None = None
     stop_reason: str | None = None
     cancel: Callable[[], object] | None = None  # cancels an async handler that runs on the shared loop
+    is_reporting: bool = False  # its thread sends a report, and is interrupted after it
+    interruption_is_due: bool = False  # after the report
 
     def set_context(self, context: Context) -> None:
         """Keep the context of the handler, which is about to be called."""
@@ -107,14 +114,15 @@ class Child:
         self._work = work
         self._interrupts = interrupts
         self._interrupts.setblocking(False)  # noqa: FBT003 - the signature of socket
-        self._reports = reports
+        self._reports = ReportPipe(reports)
+        self._pid = os.getpid()
         self._recycle = recycle
         self._finished = 0
-        self._unsent: list[Message] = []
-        self._is_sending = False
+        self._unsent: list[ChildMessage] = []
+        self._is_sending = False  # the main thread sends a report
         self._interruption_is_due = False  # it came in the middle of a report, and is raised after the report
-        self._work_unpacker = protocol.Unpacker()
-        self._interrupt_unpacker = protocol.Unpacker()
+        self._work_unpacker = protocol.Unpacker(protocol.decode_worker_messages)
+        self._interrupt_unpacker = protocol.Unpacker(protocol.decode_worker_messages)
         self._queued: deque[RunJob] = deque()
         self._polled_at = 0.0
         self._is_stopping = False
@@ -149,6 +157,8 @@ class Child:
                 self._queued.append(message)
             elif isinstance(message, Stop):
                 self._is_stopping = True
+        if self._work_unpacker.error is not None:  # a handler has read from the socket: nothing more can be understood
+            raise self._work_unpacker.error
 
     def _poll(self, now: float) -> None:
         """Take new messages without waiting. While jobs are queued, not after each job: each poll is a system call."""
@@ -184,7 +194,7 @@ class Child:
         interruptible = self._interruptible[run] = InterruptibleRun(threading.get_ident())
         began = monotonic()
         try:
-            self._send(RunStarted(run, wall_clock()))
+            self._report(run, RunStarted(run, wall_clock()))
             if isinstance(work.job, JobMessage):
                 member = self._chunk_member(work, interruptible)
                 outcome = attempt(self._catalogue, self._resources, *member, run_coroutine=run_coroutine)
@@ -197,16 +207,22 @@ class Child:
             self._end_interruptible(run)
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like end the attempt, not the process
             self._end_interruptible(run)
-            ended = RunEnded(run, kind="failed", error=f"{type(error).__name__}: {error}")
+            ended = _failed(run, error)
         ended.seconds = monotonic() - began
         _flush_output()
+        if os.getpid() != self._pid:
+            _end_forked_process(work)
         return ended
 
     def _chunk_member(self, work: RunJob, interruptible: InterruptibleRun) -> ChunkMember:
-        return work.job, partial(self._send_note, work.run), interruptible.set_context
+        return work.job, partial(self._send_note, work.run, interruptible.thread), interruptible.set_context
 
-    def _send_note(self, run: int, progress: bytes | None, checkpoint: bytes | None) -> None:
-        self._send(RunNote(run, progress, checkpoint))
+    def _send_note(self, run: int, thread: int, progress: bytes | None, checkpoint: bytes | None) -> None:
+        note = RunNote(run, progress, checkpoint)
+        if threading.get_ident() == thread:
+            self._report(run, note)
+        else:  # a thread that the handler has started: no interruption is raised in it
+            self._reports.write([note])
 
     # Chunks -----------------------------------------------------------------------------------------------------
 
@@ -248,11 +264,13 @@ class Child:
             ]
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like end the attempts, not the process
             self._interruptible.clear()
-            ended = [RunEnded(run, kind="failed", error=f"{type(error).__name__}: {error}") for run in interruptible]
+            ended = [_failed(run, error) for run in interruptible]
         self._interruptible.clear()
         for message in ended:
             message.seconds = (monotonic() - began) / len(ended)
         _flush_output()
+        if os.getpid() != self._pid:
+            _end_forked_process(works[0])
         return ended
 
     # Interrupts -------------------------------------------------------------------------------------------------
@@ -294,19 +312,35 @@ class Child:
 
     # Reports to the worker --------------------------------------------------------------------------------------
 
-    def _send(self, *messages: Message) -> None:
-        self._is_sending = True
-        self._unsent += messages
-        self._write(protocol.pack(self._unsent))
-        self._unsent.clear()
-        self._is_sending = False
-        if self._interruption_is_due:
+    def _send(self, *messages: ChildMessage) -> None:
+        """Send these messages behind those that were kept. Only in the main thread."""
+        was_sending, self._is_sending = self._is_sending, True  # was: a signal handler of the user reports, too
+        try:
+            self._unsent += messages
+            self._reports.write(self._unsent)
+            self._unsent.clear()
+        finally:
+            self._is_sending = was_sending
+        if self._interruption_is_due and not was_sending:
             self._interruption_is_due = False
             raise Interruption
 
-    def _write(self, data: bytes) -> None:
-        while data:
-            data = data[os.write(self._reports, data) :]
+    def _report(self, _run: int, message: ChildMessage) -> None:
+        """Send a message in the thread of a run that can be interrupted. An interruption is raised after it."""
+        self._send(message)
+
+
+def _end_forked_process(work: RunJob) -> None:
+    """End a process that a handler forked, and that left the handler: only the first process may answer."""
+    with contextlib.suppress(Exception):
+        extra = {"type": work.job.type, "job_id": getattr(work.job, "id", None), "pid": os.getpid()}
+        log.warning("job.forked_process_ended", extra=extra)
+        _flush_output()
+    os._exit(1)
+
+
+def _failed(run: int, error: BaseException) -> RunEnded:
+    return RunEnded(run, kind="failed", error=error_text(error), reason=class_name(error))
 
 
 def _no_note(_progress: bytes | None, _checkpoint: bytes | None) -> None:

@@ -6,11 +6,14 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from holdfast.worker import protocol
 from holdfast.worker.forkserver import ChildStarted
-from holdfast.worker.protocol import Message
+from holdfast.worker.protocol import ChildMessage, ProtocolError, WorkerMessage
 from holdfast.worker.running import Run
+
+MAX_READS = 24  # of one event: more than a pipe holds, so that the rest of a child that has exited is read at once
 
 
 @dataclass(slots=True, eq=False)
@@ -25,8 +28,12 @@ class ChildHandle:
     is_killed: bool = False  # by the pool, because one of its runs did not stop
     killed_at: float = 0.0  # monotonic seconds: when the pool last asked for that
     is_blocked: bool = False  # the child does not read: the pool waits until the work socket is writable
-    reports_closed: bool = False
-    _incoming: protocol.Unpacker = field(default_factory=protocol.Unpacker)
+    reports_closed: bool = False  # nothing more is read from the child
+    bad_report: str = ""  # why the child is killed: it sent bytes or a message that it must not send
+    _highest_run: int = -1  # the highest number of a run that it ever had
+    _incoming: protocol.Unpacker[ChildMessage] = field(
+        default_factory=partial(protocol.Unpacker, protocol.decode_child_messages)
+    )
     _outgoing: bytearray = field(default_factory=bytearray)
 
     @property
@@ -34,7 +41,16 @@ class ChildHandle:
         """The process id."""
         return self.connections.pid
 
-    def queue(self, messages: Sequence[Message]) -> None:
+    def add_runs(self, runs: Sequence[Run]) -> None:
+        """Keep the runs that the child is about to get."""
+        self.runs.update({run.number: run for run in runs})
+        self._highest_run = max(self._highest_run, *(run.number for run in runs))
+
+    def may_have_had(self, number: int) -> bool:
+        """Whether a run that the child does not have may be one that has ended. If not, the child made it up."""
+        return 0 <= number <= self._highest_run
+
+    def queue(self, messages: Sequence[WorkerMessage]) -> None:
         """Add messages to the output buffer. ``flush`` sends them."""
         self._outgoing += protocol.pack(messages)
 
@@ -50,17 +66,31 @@ class ChildHandle:
             self._outgoing.clear()
         return not self._outgoing
 
-    def send_interrupt(self, message: Message) -> None:
+    def send_interrupt(self, message: WorkerMessage) -> None:
         """Send a message on the interrupt socket. A child that reads no interrupts may lose it, and is killed later."""
         with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
             self.connections.interrupts.send(protocol.pack([message]))
 
-    def read(self) -> Iterator[list[Message]]:
-        """Yield the messages that have arrived, without blocking. Sets ``reports_closed`` at the end of the pipe."""
+    def read(self) -> Iterator[list[ChildMessage]]:
+        """Yield messages that have arrived, without blocking. Sets ``reports_closed`` at the end of the pipe.
+
+        Raises ``ProtocolError`` for bytes that cannot be read, after the messages before them. A child that sends
+        without end is not read without end: the next event goes on.
+        """
         with contextlib.suppress(BlockingIOError):
-            while data := os.read(self.connections.reports, protocol.READ_BYTES):
+            for _ in range(0 if self.reports_closed else MAX_READS):
+                data = os.read(self.connections.reports, protocol.READ_BYTES)
+                if not data:
+                    self.reports_closed = True
+                    return
                 yield self._incoming.feed(data)
-            self.reports_closed = True
+                if self._incoming.error is not None:
+                    raise self._incoming.error
+
+    def stop_reading(self, error: ProtocolError) -> None:
+        """Read no more: the child sent what it must not send, and is to be killed."""
+        self.reports_closed = True
+        self.bad_report = str(error)
 
     def close(self) -> None:
         """Close the connections."""

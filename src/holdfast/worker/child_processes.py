@@ -19,7 +19,7 @@ from holdfast.worker.child import INTERRUPT_SIGNAL
 from holdfast.worker.child_handle import ChildHandle
 from holdfast.worker.forkserver import Answered, ChildExited, ChildStarted, ForkServer
 from holdfast.worker.forkserver_process import ChildMain
-from holdfast.worker.protocol import Message, Stop
+from holdfast.worker.protocol import ChildMessage, ProtocolError, Stop, WorkerMessage
 
 log = logging.getLogger("holdfast.worker")
 
@@ -28,7 +28,7 @@ MAX_UNANSWERED_PINGS = 5  # then a fork server is killed and replaced
 EXIT_SECONDS = 2.0  # for a process to end after SIGKILL; one that does not is reported
 RESTART_DELAY_SECONDS = 1.0  # before a child is replaced that exited younger than this, without having run a job
 
-OnMessage = Callable[[ChildHandle, Message, float], None]  # a message of a child, and when it was read
+OnMessage = Callable[[ChildHandle, ChildMessage, float], None]  # a message of a child, and when it was read
 OnExit = Callable[[ChildHandle, int], None]  # a child that has exited, after its last message; and its exit code
 HandleEvent = Callable[[], object]
 
@@ -217,12 +217,12 @@ class ChildProcesses:
 
     # Messages ---------------------------------------------------------------------------------------------------
 
-    def send(self, child: ChildHandle, messages: Sequence[Message]) -> None:
+    def send(self, child: ChildHandle, messages: Sequence[WorkerMessage]) -> None:
         """Send messages on the work socket. What a busy child does not read now is sent later."""
         child.queue(messages)
         self._flush(child)
 
-    def interrupt(self, child: ChildHandle, message: Message) -> None:
+    def interrupt(self, child: ChildHandle, message: WorkerMessage) -> None:
         """Send a message that the child reads at once, in the middle of a handler."""
         child.send_interrupt(message)
         self.fork_server.signal(child.pid, INTERRUPT_SIGNAL)
@@ -245,10 +245,17 @@ class ChildProcesses:
             self._selector.unregister(child.connections.reports)  # the fork server will report its exit
 
     def _read_messages(self, child: ChildHandle) -> None:
-        for messages in child.read():
-            now = monotonic()
-            for message in messages:
-                self._on_message(child, message, now)
+        """Pass on the messages of a child. One that sends what it must not send is killed: no other is hurt."""
+        try:
+            for messages in child.read():
+                now = monotonic()
+                for message in messages:
+                    self._on_message(child, message, now)
+        except ProtocolError as error:
+            child.stop_reading(error)
+            jobs = [run.reservation.job.id for run in child.runs.values() if run.began_at is not None]
+            log.warning("child.unreadable", extra={"pid": child.pid, "error": str(error), "job_ids": jobs})
+            self.kill(child)
 
 
 def _close_inherited() -> None:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import logging
+import os
+import threading
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-from holdfast.errors import InvalidInput
+from holdfast.errors import ContextClosed, InvalidInput
 from holdfast.model import bounds
 from holdfast.model.job import Job
 from holdfast.wire.codec import JSON
 from holdfast.worker.catalogue import Resources
 
+_making_lock = threading.RLock()
+
 
 class Context:
-    """One attempt as its handler sees it."""
+    """One attempt as its handler sees it. Any thread of the handler may use it until the attempt has ended."""
 
     def __init__(
         self,
@@ -31,6 +35,9 @@ class Context:
         self.stop_reason: str | None = None  # why it was asked to stop: a ``StopReason``
         self._checkpoint = None if checkpoint is None else JSON.decode(checkpoint, field="checkpoint")
         self._add_note = add_note
+        self._pid = os.getpid()
+        self._lock: threading.RLock | None = None  # made for the first report: most attempts have none
+        self._has_ended = False
 
     @cached_property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
@@ -62,7 +69,7 @@ class Context:
             "total": total,
             "message": bounds.truncate_text(message, bounds.MAX_REASON_CHARACTERS),
         }
-        self._add_note(JSON.encode(progress, field="progress"), None)
+        self._send_note(JSON.encode(progress, field="progress"), None)
 
     @property
     def checkpoint(self) -> Any:
@@ -73,5 +80,25 @@ class Context:
     def checkpoint(self, value: object) -> None:
         """Keep a JSON value for later attempts. Sent with the next heartbeat, at the latest when the attempt ends."""
         data = bounds.check_blob("checkpoint", JSON.encode(value, field="checkpoint"), most=bounds.MAX_NOTE_BYTES)
+        self._send_note(None, data)
         self._checkpoint = value
-        self._add_note(None, data)
+
+    def _send_note(self, progress: bytes | None, checkpoint: bytes | None) -> None:
+        if os.getpid() != self._pid:  # before the lock: a thread that was not forked may hold it
+            raise ContextClosed(
+                self.job.id, "only the process that runs the attempt can report, not one that it forked"
+            )
+        if self._lock is None:
+            with _making_lock:  # reentrant: a signal handler of the user may report in the middle of a report
+                self._lock = self._lock or threading.RLock()
+        with self._lock:
+            if self._has_ended:
+                raise ContextClosed(self.job.id, "the attempt has ended")
+            self._add_note(progress, checkpoint)
+
+    def close(self) -> None:
+        """Refuse all later reports, and wait for one that a thread is sending: the attempt has ended."""
+        self._has_ended = True
+        if self._lock is not None and os.getpid() == self._pid:
+            with self._lock:
+                pass

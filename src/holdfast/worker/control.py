@@ -12,19 +12,23 @@ from datetime import timedelta
 from holdfast.clock import DAY
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
+from holdfast.worker.outcome import plain_text
 
 
 class Control(Exception):
-    """The base of these values. Durations are checked when the value is made, and kept as microseconds."""
+    """The base of these values. Durations are checked when the value is made, and kept as microseconds.
+
+    A reason may be any value, for example an exception: its text is kept.
+    """
 
 
 class Retry(Control):
     """The attempt failed and is counted. Try again ``after`` this time; None asks the retry policy."""
 
-    def __init__(self, after: timedelta | None = None, reason: str = "") -> None:
+    def __init__(self, after: timedelta | None = None, reason: object = "") -> None:
         super().__init__(after, reason)  # the arguments that pickle calls it with
         self.after = None if after is None else bounds.duration_from("after", after)
-        self.reason = reason
+        self.reason = plain_text(reason)
 
     def __str__(self) -> str:
         return self.reason or "asked for a retry"
@@ -37,12 +41,12 @@ class Snooze(Control):
     or twice ``for_`` if that is longer.
     """
 
-    def __init__(self, for_: timedelta, budget: timedelta | None = None, reason: str = "") -> None:
+    def __init__(self, for_: timedelta, budget: timedelta | None = None, reason: object = "") -> None:
         super().__init__(for_, budget, reason)
         self.delay = bounds.duration_from("for_", for_)
         self.budget = max(DAY, 2 * self.delay) if budget is None else bounds.duration_from("budget", budget)
         self.budget = min(self.budget, bounds.MAX_DURATION)
-        self.reason = reason
+        self.reason = plain_text(reason)
         if self.budget <= self.delay:
             raise InvalidInput("budget", wanted=f"more than the snooze itself, {for_}", got=str(budget))
 
@@ -53,9 +57,9 @@ class Snooze(Control):
 class Unrecoverable(Control):
     """The job can never succeed: it becomes a dead letter with this ``reason``, even if attempts are left."""
 
-    def __init__(self, reason: str = "") -> None:
+    def __init__(self, reason: object = "") -> None:
         super().__init__(reason)
-        self.reason = reason or "unrecoverable"
+        self.reason = plain_text(reason) or "unrecoverable"
 
     def __str__(self) -> str:
         return self.reason

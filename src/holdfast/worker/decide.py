@@ -109,7 +109,7 @@ class _Delay(NamedTuple):
 
 
 def _delay(job: JobRecord, outcome: _Failure, policy: RetryPolicy, random: float) -> _Delay:
-    """Return the delay of the next attempt. A policy is user code: if it fails, the job is settled all the same."""
+    """Return the delay of the next attempt. A policy is user code: if it fails, the default policy is used."""
     if isinstance(outcome, RetryAsked) and outcome.after is not None:
         return _Delay(outcome.after)
     if job.attempts >= job.max_attempts:  # there is no next attempt

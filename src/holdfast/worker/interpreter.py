@@ -1,8 +1,9 @@
 """Settings of the Python interpreter for a worker: garbage collection and thread switches.
 
-A worker holds thousands of short-lived values and hardly ever a cycle. By default Python takes the growth for garbage
-and scans all objects again and again. It also switches threads every few milliseconds: threads that handle batches of a
-thousand jobs would mostly take turns. ``tests/unit/worker/test_interpreter.py`` checks that both are undone.
+A worker creates thousands of short-lived values and almost no reference cycles. With Python's defaults, the growing
+number of objects makes the garbage collector scan all of them again and again. Python also switches threads every few
+milliseconds, which would interrupt most batches of a thousand jobs. ``tests/unit/worker/test_interpreter.py`` checks
+that both settings are restored.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecycleLimits:
-    """When a child process exits to be replaced: after so many jobs, or above so many bytes of memory."""
+    """When a child process exits to be replaced: after ``jobs`` jobs, or above ``memory`` bytes of memory."""
 
     jobs: int | None = None
     memory: int | None = None

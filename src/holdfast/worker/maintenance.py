@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from holdfast.clock import from_timedelta, monotonic
 from holdfast.drivers.contract import Store
+from holdfast.settings import DEFAULT_KEEP_ENDED, DEFAULT_KEEP_LEDGER
 
 log = logging.getLogger("holdfast.worker")
 
@@ -21,10 +22,10 @@ TRIM_LIMIT_ROWS = 1000  # of each kind in one call: retention never delays a res
 class Maintenance:
     """Reaps and trims at intervals that differ between workers, so that they do not all do it at once."""
 
-    def __init__(self, driver: Store, *, keep_ended: timedelta, keep_ledger: timedelta) -> None:
+    def __init__(self, driver: Store, *, keep_ended: timedelta | None, keep_ledger: timedelta | None) -> None:
         self._driver = driver
-        self._keep_ended = from_timedelta(keep_ended)
-        self._keep_ledger = from_timedelta(keep_ledger)
+        self._keep_ended = from_timedelta(keep_ended or DEFAULT_KEEP_ENDED)
+        self._keep_ledger = from_timedelta(keep_ledger or DEFAULT_KEEP_LEDGER)
         self._random = random.Random()  # noqa: S311 - jitter
         self._reap_at = self._after_about(REAP_INTERVAL_SECONDS)
         self._trim_at = self._after_about(TRIM_INTERVAL_SECONDS)

@@ -30,8 +30,10 @@ class WorkerOptions:
     limits: Limits = field(default_factory=Limits)  # of each child process
     recycle_after: int | None = None  # jobs after which a child process is replaced
     recycle_above: int | None = None  # bytes of resident memory above which a child process is replaced
-    keep_ended: timedelta = timedelta(days=7)  # of done and cancelled jobs; dead letters stay until they are purged
-    keep_ledger: timedelta = timedelta(days=30)
+    # Done and cancelled jobs; dead letters stay until they are purged. None: the settings of the app; without an app,
+    # the defaults of the settings.
+    keep_ended: timedelta | None = None
+    keep_ledger: timedelta | None = None
     name: str = ""  # "": host, process id and a random suffix
 
     def __post_init__(self) -> None:
@@ -49,8 +51,10 @@ class WorkerOptions:
         bounds.check_optional_integer("max_jobs", self.max_jobs, least=1)
         bounds.check_optional_integer("recycle_after", self.recycle_after, least=1)
         bounds.check_optional_integer("recycle_above", self.recycle_above, least=1, most=2**62)
-        bounds.duration_from("keep_ended", self.keep_ended, least=DAY)
-        bounds.duration_from("keep_ledger", self.keep_ledger, least=1)
+        if self.keep_ended is not None:
+            bounds.duration_from("keep_ended", self.keep_ended, least=DAY)
+        if self.keep_ledger is not None:
+            bounds.duration_from("keep_ledger", self.keep_ledger, least=1)
         bounds.check_text("name", self.name, empty=True)
 
 
@@ -69,6 +73,6 @@ class WorkerKeywords(TypedDict, total=False):
     limits: Limits
     recycle_after: int | None
     recycle_above: int | None
-    keep_ended: timedelta
-    keep_ledger: timedelta
+    keep_ended: timedelta | None
+    keep_ledger: timedelta | None
     name: str

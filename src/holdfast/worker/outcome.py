@@ -17,13 +17,17 @@ from holdfast.model.fast_construction import mutable_twin
 from holdfast.model.registry import Change
 
 MAX_MESSAGE_CHARACTERS = 1 << 10  # of the message of one exception
+MAX_NAME_CHARACTERS = 1 << 8  # of the name of a class
 MAX_FRAMES = 10  # from the end of a traceback, where the exception was raised
 MAX_EXCEPTIONS = 8  # in one text: causes, and members of groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Succeeded:
-    """The handler returned. ``writes`` are committed with the ack, ``detail`` goes to the ledger."""
+    """The handler returned. ``writes`` are committed with the ack, ``detail`` goes to the ledger.
+
+    If the result could not be stored there is none, and ``detail`` says why.
+    """
 
     result: bytes | None = None
     writes: tuple[Change, ...] = ()
@@ -164,8 +168,30 @@ def error_text(error: BaseException) -> str:
 
     Every part is bounded, so that a message of megabytes or an endless recursion still shows what failed and where.
     """
-    parts = (f"{relation}{_message(one)}\n{_frames(one)}".rstrip() for relation, one in _related(error))
-    return bounds.truncate_text("\n".join(parts))
+    try:
+        parts = (f"{relation}{_message(one)}\n{_frames(one)}".rstrip() for relation, one in _related(error))
+        return bounds.truncate_text("\n".join(parts))
+    except Exception as failure:  # noqa: BLE001 - a SyntaxError with made-up attributes, for example, has no text
+        return f"{class_name(error)} (its text could not be made: {class_name(failure)})"
+
+
+def plain_text(value: object, most: int = bounds.MAX_ERROR_CHARACTERS) -> str:
+    """Return any value as a text that every store can hold, at most ``most`` characters. Never raises.
+
+    A handler may give an exception or a number as its reason, and the ``__str__`` of a value may raise. None is empty.
+    """
+    if value is None:
+        return ""
+    try:
+        text = _message(value) if isinstance(value, BaseException) else str(value)
+        return bounds.truncate_text(str.__str__(text), most)  # a subclass of str may do anything
+    except Exception as failure:  # noqa: BLE001 - it is code of the user
+        return f"{class_name(value)} (its text could not be made: {class_name(failure)})"
+
+
+def class_name(value: object) -> str:
+    """Return the name of the class of a value, short enough for every store."""
+    return bounds.truncate_text(type(value).__name__, MAX_NAME_CHARACTERS)
 
 
 def _related(error: BaseException) -> Iterator[tuple[str, BaseException]]:

@@ -24,8 +24,9 @@ from holdfast.worker.dispatch import PoolSize
 from holdfast.worker.limits import Limits, RecycleLimits
 from holdfast.worker.outcome import Crashed, Interrupted, Outcome
 from holdfast.worker.protocol import (
+    ChildMessage,
     InterruptRun,
-    Message,
+    ProtocolError,
     ReturnQueued,
     RunEnded,
     RunJob,
@@ -222,7 +223,7 @@ class ChildPool:
             )
             runs = self._without_lost(runs)
             if runs:
-                child.runs.update({run.number: run for run in runs})
+                child.add_runs(runs)
                 self._children.send(child, self._run_messages(runs))
 
     def _without_lost(self, runs: list[Run]) -> list[Run]:
@@ -306,17 +307,21 @@ class ChildPool:
 
     # Messages and exits of children -----------------------------------------------------------------------------
 
-    def _handle(self, child: ChildHandle, message: Message, now: float) -> None:
+    def _handle(self, child: ChildHandle, message: ChildMessage, now: float) -> None:
+        """Apply a message of a child. Raises ``ProtocolError`` for one that does not fit the run that it names."""
+        run = child.runs.get(message.run)
+        if run is None:
+            self._ignore(child, message)
+            return
         match message:
-            case RunStarted():
-                run = child.runs[message.run]
+            case RunStarted() if run.began_at is None:
                 run.began_at, run.started_at = now, message.at
                 if run.cpu_limit is not None:
                     run.cpu_seconds_before = processor_time(child.pid)
                 if run.stop_reason is not None:
                     self._stop_run(run, run.stop_reason)
-            case RunSucceeded() | RunEnded():
-                run = child.runs.pop(message.run)
+            case RunSucceeded() | RunEnded() if run.began_at is not None:
+                del child.runs[message.run]
                 child.finished += 1
                 self._finished += 1
                 self._job_seconds = dispatch.smoothed_seconds(self._job_seconds, message.seconds)
@@ -325,16 +330,28 @@ class ChildPool:
                 else:
                     outcome = protocol.read_outcome(message)
                 self._ended.append((run, outcome))
-            case RunNote():
-                child.runs[message.run].add_note(message.progress, message.checkpoint)
-            case RunReturned():
-                run = child.runs.pop(message.run)
-                if self._closing_at is None:
-                    self._pending.append(run)  # another child runs it
-                else:
-                    self._ended.append((run, Interrupted()))
+            case RunNote() if run.began_at is not None:
+                run.add_note(message.progress, message.checkpoint)
+            case RunReturned() if run.began_at is None:
+                self._take_returned(child, run)
             case _:
-                raise AssertionError(f"wanted a message of a child, got {message!r}")
+                begun = "not begun" if run.began_at is None else "begun"
+                raise ProtocolError(f"{type(message).__name__} for run {message.run}, which had {begun}")
+
+    def _take_returned(self, child: ChildHandle, run: Run) -> None:
+        del child.runs[run.number]
+        if self._closing_at is None:
+            self._pending.append(run)  # another child runs it
+        else:
+            self._ended.append((run, Interrupted()))
+
+    @staticmethod
+    def _ignore(child: ChildHandle, message: ChildMessage) -> None:
+        """Log a message about a run that has ended: the first answer counts. A run that never was is an error."""
+        kind = type(message).__name__
+        if not child.may_have_had(message.run):
+            raise ProtocolError(f"{kind} for run {message.run}, which the child never had")
+        log.warning("child.late_message", extra={"pid": child.pid, "run": message.run, "kind": kind})
 
     def _end_runs_of(self, child: ChildHandle, code: int) -> None:
         """End the runs that had begun in a child that has exited. The others go to another child."""
@@ -357,4 +374,6 @@ def _outcome_of_exit(child: ChildHandle, run: Run, code: int) -> Outcome:
     """
     if run.stop_reason is not None:
         return run.outcome_when_stopped(run.stop_reason)
+    if child.bad_report:
+        return Crashed(how=f"it sent what cannot be read, and was killed: {child.bad_report}")
     return Interrupted() if child.is_killed else Crashed.from_exit(code)

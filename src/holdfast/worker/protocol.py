@@ -1,17 +1,25 @@
-"""Messages between the worker and its child processes: lists in MessagePack, each list behind its length; never pickle.
+"""Messages between the worker and its child processes: lists in MessagePack, each list in one frame; never pickle.
 
 A message list is encoded and decoded by one call. With very short jobs that is where the time goes, so most messages
 travel in lists of hundreds.
+
+A handler can write to the pipe of its child, so the worker trusts nothing that it reads there. A frame begins with a
+constant: bytes that do not belong into the pipe are noticed at the next frame, and not taken for the length of a frame
+that never ends. Numbers and lengths that would fail later, in a store, are refused by the decoder.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TypeAlias
+import struct
+from collections.abc import Callable, Sequence
+from typing import Annotated, Generic, TypeAlias, TypeVar
 
 import msgspec
+from msgspec import Meta
 
+from holdfast.clock import SECOND
+from holdfast.model import bounds
 from holdfast.wire.job_message import JobMessage, PayloadMessage
 from holdfast.worker.outcome import (
     BadPayload,
@@ -26,6 +34,17 @@ from holdfast.worker.outcome import (
 )
 
 _SUCCEEDED_WITHOUT_RESULT = Succeeded()
+
+
+class ProtocolError(Exception):
+    """The other process sent bytes or a message that it must not send."""
+
+
+Instant: TypeAlias = Annotated[int, Meta(ge=0, le=bounds.MAX_INSTANT)]
+Duration: TypeAlias = Annotated[int, Meta(ge=0, le=bounds.MAX_DURATION)]
+Seconds: TypeAlias = Annotated[float, Meta(ge=0.0, le=bounds.MAX_DURATION / SECOND)]
+NoteBytes: TypeAlias = Annotated[bytes, Meta(max_length=bounds.MAX_NOTE_BYTES)]
+ResultBytes: TypeAlias = Annotated[bytes, Meta(max_length=bounds.MAX_STORED_PAYLOAD_BYTES)]
 
 # From the worker to a child ---------------------------------------------------------------------------------
 
@@ -63,23 +82,23 @@ class RunStarted(msgspec.Struct, array_like=True, tag=5, frozen=True):
     """The handler of this run starts now."""
 
     run: int
-    at: int  # the child's wall clock
+    at: Instant  # the child's wall clock
 
 
 class RunNote(msgspec.Struct, array_like=True, tag=6, frozen=True):
     """Progress or a checkpoint, for the next heartbeat."""
 
     run: int
-    progress: bytes | None = None
-    checkpoint: bytes | None = None
+    progress: NoteBytes | None = None
+    checkpoint: NoteBytes | None = None
 
 
 class RunSucceeded(msgspec.Struct, array_like=True, tag=7):
     """This run succeeded: the most frequent ending, and the smallest message."""
 
     run: int
-    result: bytes | None = None
-    seconds: float = 0.0
+    result: ResultBytes | None = None
+    seconds: Seconds = 0.0
 
 
 class RunEnded(msgspec.Struct, array_like=True, tag=8):
@@ -89,9 +108,9 @@ class RunEnded(msgspec.Struct, array_like=True, tag=8):
     kind: str
     error: str = ""
     reason: str = ""
-    after: int | None = None
-    budget: int = 0
-    seconds: float = 0.0
+    after: Duration | None = None
+    budget: Duration = 0
+    seconds: Seconds = 0.0
 
 
 class RunReturned(msgspec.Struct, array_like=True, tag=9, frozen=True):
@@ -100,41 +119,83 @@ class RunReturned(msgspec.Struct, array_like=True, tag=9, frozen=True):
     run: int
 
 
-Message: TypeAlias = (
-    RunJob | Stop | ReturnQueued | InterruptRun | RunStarted | RunNote | RunSucceeded | RunEnded | RunReturned
-)
+WorkerMessage: TypeAlias = RunJob | Stop | ReturnQueued | InterruptRun
+ChildMessage: TypeAlias = RunStarted | RunNote | RunSucceeded | RunEnded | RunReturned
+Message: TypeAlias = WorkerMessage | ChildMessage
+
+# Frames -----------------------------------------------------------------------------------------------------
+
+FRAME_START = b"hfm\x01"
+MAX_FRAME_BYTES = 256 << 20  # without its header; a longer list of messages is sent in several frames
+READ_BYTES = 1 << 16  # that are read from a socket or a pipe at a time
+_HEADER = struct.Struct(f">{len(FRAME_START)}sI")  # the constant, and the length of the list
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[Message]).decode
-_LENGTH_BYTES = 4  # in front of each list
-READ_BYTES = 1 << 16  # that are read from a socket or a pipe at a time
+decode_worker_messages = msgspec.msgpack.Decoder(list[WorkerMessage]).decode
+decode_child_messages = msgspec.msgpack.Decoder(list[ChildMessage]).decode
+
+AnyMessage = TypeVar("AnyMessage")  # WorkerMessage or ChildMessage
 
 
 def pack(messages: Sequence[Message]) -> bytes:
     """Return a list of messages as bytes."""
     data = _encode(messages)
-    return len(data).to_bytes(_LENGTH_BYTES) + data
+    if len(data) > MAX_FRAME_BYTES and len(messages) > 1:
+        half = len(messages) // 2
+        return pack(messages[:half]) + pack(messages[half:])
+    return _HEADER.pack(FRAME_START, len(data)) + data
 
 
-class Unpacker:
-    """Collects bytes as they arrive, and decodes the lists that are complete."""
+class Unpacker(Generic[AnyMessage]):
+    """Collects bytes as they arrive, and decodes the frames that are complete.
 
-    def __init__(self) -> None:
-        self._rest = b""
+    The time is linear in the bytes: those of an incomplete frame are collected, and looked at when it is complete.
+    """
 
-    def feed(self, data: bytes) -> list[Message]:
-        """Add bytes, and return every message that is complete now."""
-        data = self._rest + data
-        messages: list[Message] = []
-        at = 0
-        while (start := at + _LENGTH_BYTES) <= len(data) and (end := start + int.from_bytes(data[at:start])) <= len(
-            data
-        ):
-            messages += _decode(data[start:end])
-            at = end
-        self._rest = data[at:]
+    def __init__(self, decode: Callable[[memoryview], list[AnyMessage]]) -> None:
+        """``decode`` is ``decode_worker_messages`` or ``decode_child_messages``."""
+        self._decode = decode
+        self._rest = bytearray()  # the beginning of a frame
+        self._wanted = 0  # how many bytes ``_rest`` needs before it is looked at again
+        self.error: ProtocolError | None = None  # set at the first bad frame; what follows it is not read
+
+    def feed(self, data: bytes) -> list[AnyMessage]:
+        """Add bytes, and return every message that is complete now, up to the first bad frame."""
+        if self.error is not None:
+            return []
+        if not self._rest:
+            return self._unpack(data)
+        self._rest += data
+        if len(self._rest) < self._wanted:
+            return []
+        return self._unpack(self._rest)
+
+    def _unpack(self, data: bytes | bytearray) -> list[AnyMessage]:
+        view, at, size = memoryview(data), 0, len(data)
+        messages: list[AnyMessage] = []
+        while (start := at + _HEADER.size) <= size:
+            constant, length = _HEADER.unpack_from(data, at)
+            if constant != FRAME_START or length > MAX_FRAME_BYTES:
+                self.error = ProtocolError(f"wanted the header of a frame, got {bytes(view[at:start])!r}")
+                break
+            if start + length > size:
+                self._wanted = start + length - at
+                break
+            try:
+                messages += self._decode(view[start : start + length])
+            except (ValueError, RecursionError) as error:  # of msgspec: other bytes, another type, too large a value
+                self.error = ProtocolError(f"wanted a list of messages, got {error}")
+                break
+            at = start + length
+        else:
+            self._wanted = _HEADER.size
+            if at < size and not FRAME_START.startswith(bytes(view[at : at + len(FRAME_START)])):
+                self.error = ProtocolError(f"wanted the start of a frame, got {bytes(view[at:])!r}")
+        self._rest = bytearray(view[at:])  # less than was added by this call
         return messages
 
+
+# Outcomes ---------------------------------------------------------------------------------------------------
 
 INTERRUPTED = "interrupted"  # the kind of a run that was stopped; its reason says why
 
@@ -143,6 +204,8 @@ def end_message(run: int, outcome: Outcome) -> RunSucceeded | RunEnded:
     """Return the message for an outcome that a handler can bring about."""
     match outcome:
         case Succeeded():
+            if outcome.detail:
+                return RunEnded(run, kind="result not stored", reason=outcome.detail)
             return RunSucceeded(run, outcome.result)
         case Failed():
             return RunEnded(run, kind="failed", error=outcome.error, reason=outcome.kind)
@@ -165,6 +228,8 @@ def read_outcome(message: RunSucceeded | RunEnded) -> Outcome:
     if isinstance(message, RunSucceeded):
         return _SUCCEEDED_WITHOUT_RESULT if message.result is None else succeeded(message.result)
     match message.kind:
+        case "result not stored":
+            return Succeeded(detail=message.reason)
         case "unrecoverable":
             return Unrecovered(reason=message.reason, error=message.error)
         case "retry":

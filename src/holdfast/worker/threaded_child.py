@@ -19,12 +19,11 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from holdfast.clock import boot_time
-from holdfast.worker import protocol
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.child import Child, Interruption
 from holdfast.worker.event_loop import SharedLoop
 from holdfast.worker.limits import RecycleLimits
-from holdfast.worker.protocol import InterruptRun, Message, RunJob, RunReturned
+from holdfast.worker.protocol import ChildMessage, InterruptRun, RunJob, RunReturned
 
 _raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
@@ -44,7 +43,6 @@ class ThreadedChild(Child):
     ) -> None:
         super().__init__(catalogue, work, interrupts, reports, recycle)
         self._jobs: SimpleQueue[RunJob | None] = SimpleQueue()  # None ends one thread
-        self._send_lock = threading.Lock()
         self._is_ending = False
         self._interrupt_lock = threading.RLock()  # held while an exception is set in a thread, or removed from it
         self._shared_loop = SharedLoop()
@@ -77,17 +75,15 @@ class ThreadedChild(Child):
                 self._send(RunReturned(work.run))
 
     def _return_queued(self) -> None:
-        """Return the queued runs. If another thread is sending a report, do nothing: the worker asks again."""
-        if self._is_ending or not self._send_lock.acquire(blocking=False):
+        """Return the queued runs."""
+        if self._is_ending:
             return
-        try:
-            returned: list[Message] = []
-            with contextlib.suppress(Empty):
-                while work := self._jobs.get_nowait():
-                    returned.append(RunReturned(work.run))
-            self._write(protocol.pack(returned))
-        finally:
-            self._send_lock.release()
+        returned: list[RunReturned] = []
+        with contextlib.suppress(Empty):
+            while work := self._jobs.get_nowait():
+                returned.append(RunReturned(work.run))
+        if returned:
+            self._send(*returned)
 
     def _run_jobs(self) -> None:
         """Run jobs in this thread. If the thread itself fails, the process exits, and the worker handles the rest."""
@@ -134,10 +130,29 @@ class ThreadedChild(Child):
             run.mark_stopped(message.reason)
             if run.cancel is not None:
                 run.cancel()
+            elif run.is_reporting:
+                run.interruption_is_due = True
             else:
                 _raise_in_thread(ctypes.c_ulong(run.thread), ctypes.py_object(Interruption))
 
-    def _send(self, *messages: Message) -> None:
-        data = protocol.pack(messages)
-        with self._send_lock:
-            self._write(data)
+    def _report(self, run: int, message: ChildMessage) -> None:
+        """Send a message in the thread of a run: no exception is set in the thread between here and its end.
+
+        One that was set before is raised by the calls in front of the write, when nothing was written yet.
+        """
+        with self._interrupt_lock:
+            interruptible = self._interruptible.get(run)
+            if interruptible is not None:
+                interruptible.is_reporting = True
+        try:
+            self._send(message)
+        finally:
+            if interruptible is not None:
+                with self._interrupt_lock:
+                    interruptible.is_reporting = False
+        if interruptible is not None and interruptible.interruption_is_due:
+            interruptible.interruption_is_due = False
+            raise Interruption
+
+    def _send(self, *messages: ChildMessage) -> None:
+        self._reports.write(messages)

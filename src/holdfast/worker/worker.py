@@ -96,12 +96,17 @@ class Worker:
         cpu: timedelta | None = None,
         retry: RetryPolicy | None = None,
         chunk: int | None = None,
+        strict_result: bool = False,
     ) -> Handler:
         """Run jobs of this type with ``fn(payload)``, ``fn(payload, ctx)``, or a class with ``handle(ctx)``.
 
-        With ``chunk``, with ``fn(payloads)`` or ``fn(payloads, contexts)`` for up to ``chunk`` jobs at a time.
+        With ``chunk``, with ``fn(payloads)`` or ``fn(payloads, contexts)`` for up to ``chunk`` jobs at a time. With
+        ``strict_result``, a result that cannot be stored makes a dead letter; else the job is done without its result.
         """
-        return self.catalogue.add(make_handler(type_, function, timeout=timeout, cpu=cpu, retry=retry, chunk=chunk))
+        handler = make_handler(
+            type_, function, timeout=timeout, cpu=cpu, retry=retry, chunk=chunk, strict_result=strict_result
+        )
+        return self.catalogue.add(handler)
 
     def stop(self, *, at_once: bool = False) -> None:
         """Reserve no more, and let running jobs end within the drain time; with ``at_once``, interrupt them now."""
@@ -336,6 +341,9 @@ class Worker:
 
     def _settlement_of(self, run: Run, outcome: Outcome, lease: Lease) -> Settlement:
         if isinstance(outcome, Succeeded):  # the most frequent outcome needs no retry policy
+            if outcome.detail:
+                extra = {"job_id": run.reservation.job.id, "reason": outcome.detail}
+                log.warning("result.not_stored", extra=extra)
             return ack(lease, outcome, run.started_at)
         job = run.reservation.job
         policy = policy_of(job, self.catalogue.get(job.type), self.options.retry)

@@ -18,7 +18,7 @@ from pyspark import TaskContext
 import holdfast
 from holdfast.app import Holdfast
 from holdfast.spark import run, run_queue, session
-from holdfast.spark.execution.run_spec import SLOT_ATTEMPT_KIND
+from holdfast.spark.execution.run_spec import SLOT_TRY_KIND
 from holdfast.worker.options import WorkerOptions
 from tests.spark.clusters import LEAN
 
@@ -58,7 +58,7 @@ def main(master, url, folder):
             "saved": saved(spark, url, folder),
             "read": spark.read.format("holdfast").option("url", url).load("ledger").count(),
             "refused": refused(spark, folder),
-            "attempts": len(store.scan(SLOT_ATTEMPT_KIND, limit=100)),
+            "attempts": len(store.scan(SLOT_TRY_KIND, limit=100)),
             "counts": {count.queue: count.done for count in store.counts()},
         }
     save_pages(spark, folder)

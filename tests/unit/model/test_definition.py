@@ -45,9 +45,9 @@ def test_a_builder_builds_a_definition():
 
 
 def test_an_empty_builder_has_the_defaults_of_a_request():
-    built, asked = JobBuilder("t").build(), JobRequest(type="t")
+    definition, request = JobBuilder("t").build(), JobRequest(type="t")
     for field in fields(JobDefinition):
-        assert getattr(built, field.name) == getattr(asked, field.name)
+        assert getattr(definition, field.name) == getattr(request, field.name)
 
 
 def test_changing_a_builder_does_not_change_what_it_has_built():

@@ -121,3 +121,24 @@ def test_settings_out_of_range_are_refused(fields: dict[str, object], field: str
     with pytest.raises(InvalidInput) as refused:
         QueueSettings(**fields)  # type: ignore[arg-type]
     assert refused.value.field == field
+
+
+@given(
+    rate=RATES, level=st.integers(-3_000_000, 3_000_000), idle=st.integers(0, 10 * SECOND), pause=st.integers(0, SECOND)
+)
+def test_a_queue_opens_exactly_when_the_pause_and_the_rate_allow_a_job(rate, level, idle, pause):
+    settings = QueueSettings(rate=rate, burst=3, paused_until=NOW + pause)
+    bucket = Bucket(level, NOW - idle)
+    opens_at = settings.opens_at(bucket, NOW)
+    assert allowed(settings, bucket=bucket, now=opens_at) > 0
+    assert opens_at == NOW or allowed(settings, bucket=bucket, now=opens_at - 1) == 0
+
+
+def test_an_open_queue_opens_now():
+    for settings in (
+        QueueSettings(),
+        QueueSettings(rate=5),
+        QueueSettings(paused_until=NOW),
+        QueueSettings(max_inflight=1),
+    ):
+        assert settings.opens_at(None, NOW) == NOW

@@ -96,8 +96,8 @@ def test_jitter_stays_within_its_share(base: timedelta, factor: float, attempt: 
 
 
 @given(st.timedeltas(), LENGTHS, JITTERS, RANDOM)
-def test_a_custom_delay_is_limited_by_max_delay(given: timedelta, cap: timedelta, jitter: Jitter, random: float):
-    delay = Custom(lambda _: given, max_delay=cap, jitter=jitter).delay(1, random)
+def test_a_custom_delay_is_limited_by_max_delay(length: timedelta, cap: timedelta, jitter: Jitter, random: float):
+    delay = Custom(lambda _: length, max_delay=cap, jitter=jitter).delay(1, random)
     assert timedelta() <= delay <= cap
 
 

@@ -1,4 +1,4 @@
-"""What a call with a lease may do, and what becomes of a job when its lease ends (L5 to L8)."""
+"""When a call with a lease is refused, and how a job changes when its lease ends (L5 to L8)."""
 
 from __future__ import annotations
 

@@ -335,15 +335,15 @@ def test_an_app_that_cannot_be_found_is_reported_in_one_line(users, pytester, na
     result.stdout.fnmatch_lines([problem])
 
 
-@pytest.mark.parametrize("given", ["'tasks:app'", "__import__('tasks').app"])
-def test_a_conftest_may_name_the_app_and_the_store(users, pytester, given):
+@pytest.mark.parametrize("app", ["'tasks:app'", "__import__('tasks').app"])
+def test_a_conftest_may_name_the_app_and_the_store(users, pytester, app):
     pytester.makeini("[pytest]\n")
     pytester.makeconftest(f"""
         import holdfast, pytest
 
         @pytest.fixture
         def holdfast_app_path():
-            return {given}
+            return {app}
 
         @pytest.fixture
         def holdfast_store(tmp_path, holdfast_clock):

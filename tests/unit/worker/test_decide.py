@@ -322,8 +322,8 @@ def test_an_error_text_is_bounded_for_any_exception():
 
 def test_control_values_are_checked_and_kept_in_microseconds():
     assert (control.Retry().after, str(control.Retry())) == (None, "asked for a retry")
-    asked = control.Retry(after=timedelta(seconds=2), reason="closed")
-    assert (asked.after, asked.reason, str(asked)) == (2 * SECOND, "closed", "closed")
+    retry = control.Retry(after=timedelta(seconds=2), reason="closed")
+    assert (retry.after, retry.reason, str(retry)) == (2 * SECOND, "closed", "closed")
     snooze = control.Snooze(for_=timedelta(seconds=2))
     assert (snooze.delay, snooze.budget, str(snooze)) == (2 * SECOND, DAY, "snoozed")
     assert control.Snooze(timedelta(days=3)).budget == 6 * DAY

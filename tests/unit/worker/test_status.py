@@ -1,4 +1,4 @@
-"""The status of a settled attempt agrees with the state that a store gives the job."""
+"""The status of a settled attempt agrees with the state of the job in the store."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def settle_one(settlement, fields, *, cancel=False, **job):
         if cancel:
             store.cancel(["j"])
             [lease] = store.extend([lease], lease_for=60 * SECOND)
-        made = settlement(lease, **fields)
-        assert store.settle([made]) == [None]
-        return status_of(reservation.job, made, None), str(store.get("j").state)
+        settled = settlement(lease, **fields)
+        assert store.settle([settled]) == [None]
+        return status_of(reservation.job, settled, None), str(store.get("j").state)
 
 
 @pytest.mark.parametrize(("status", "settlement", "fields"), SETTLEMENTS)

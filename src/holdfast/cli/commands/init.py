@@ -20,11 +20,9 @@ url = "sqlite:///jobs.db"
 TASKS_TEXT = '''\
 """Jobs of this project. Run them with: holdfast work tasks:app"""
 
-import os
-
 from holdfast import Holdfast
 
-app = Holdfast(os.environ.get("HOLDFAST_URL", "sqlite:///jobs.db"))
+app = Holdfast()  # the store: url in holdfast.toml, or HOLDFAST_URL
 
 
 @app.handler("hello", max_attempts=3)

@@ -74,7 +74,7 @@ class MemoryDriver:
         self._store = store or MemoryStore(clock)
         self._space = self._store.spaces[bounds.check_name("space", space)]
         self._lock = self._store.lock
-        self._last_reserve = threading.local()  # .changes of the store when this thread reserved last
+        self._last_reserve = threading.local()  # .changes of the store and .instant when this thread reserved last
         self._caller_clock = caller_clock
         self._validation = Validation(self.capabilities, caller_clock=caller_clock, read_clock=self._store.clock.now)
 
@@ -136,7 +136,7 @@ class MemoryDriver:
         names = self._validation.check_reserve(queues, limit, lease_for, worker, types)
         with self._lock:
             space, at = self._open(now)
-            self._last_reserve.changes = self._store.changes
+            self._last_reserve.changes, self._last_reserve.instant = self._store.changes, at
             return reserve.reserve(space, names, limit=limit, lease_for=lease_for, worker=worker, types=types, now=at)
 
     def extend(
@@ -187,10 +187,12 @@ class MemoryDriver:
         deadline = monotonic() + timeout
         with self._lock:
             self._open_space()
-            seen = getattr(self._last_reserve, "changes", -1)
-            while self._store.changes == seen and (left := deadline - monotonic()) > 0:
+            changes_seen = getattr(self._last_reserve, "changes", -1)
+            while self._store.changes == changes_seen and (left := deadline - monotonic()) > 0:
                 space, now = self._open_space(), self._store.clock.now()
-                instant = reserve.next_instant(space, names, now)
+                instant = reserve.next_instant(space, names, self._last_reserve.instant)
+                if instant is not None and instant <= now:
+                    return
                 if not self._lock.wait(left if instant is None else min(left, (instant - now) / SECOND)):
                     return
 

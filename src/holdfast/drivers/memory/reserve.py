@@ -55,8 +55,16 @@ def lease_rows(space: Space, rows: Sequence[Row], *, expires_at: int, worker: st
     return reservations
 
 
-def next_instant(space: Space, queues: Collection[str], now: int) -> int | None:
-    """Return the next instant after now at which a job of these queues becomes due or a lease expires."""
-    heads = [positions[0][0] for lane, positions in space.lanes.items() if positions and lane.queue in queues]
+def next_instant(space: Space, queues: list[str], after: int) -> int | None:
+    """Return the first instant later than ``after`` at which a job of these queues is allowed or a lease expires.
+
+    A job is allowed when it is due and when the pause and the rate of its queue and of its type allow it.
+    """
+    capacity = space.capacity(queues, after)
+    heads = [
+        max(positions[0][0], capacity.opens_at(lane, after))
+        for lane, positions in space.lanes.items()
+        if positions and lane.queue in queues
+    ]
     expiries = [positions[0][0] for queue, positions in space.leases.items() if positions and queue in queues]
-    return min((instant for instant in (*heads, *expiries) if instant > now), default=None)
+    return min((instant for instant in (*heads, *expiries) if instant > after), default=None)

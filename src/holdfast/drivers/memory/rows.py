@@ -38,7 +38,7 @@ class Row:
 
     @property
     def held(self) -> HeldJob:
-        """The facts by which a call with a lease is judged."""
+        """The stored values that decide about a call with a lease."""
         job = self.job
         return HeldJob(
             state=job.state,

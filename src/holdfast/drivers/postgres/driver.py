@@ -26,7 +26,7 @@ from holdfast.drivers.postgres.admin import TableHealth
 from holdfast.drivers.postgres.connections import Connection, ConnectionPool
 from holdfast.drivers.postgres.database import Database
 from holdfast.drivers.postgres.errors import translate_error
-from holdfast.drivers.postgres.joined import JoinedPostgres
+from holdfast.drivers.postgres.joined import DatabaseIdentity, JoinedPostgres, read_transaction
 from holdfast.drivers.postgres.listen import Listener
 from holdfast.drivers.postgres.migrations import install
 from holdfast.drivers.postgres.statements import Statements
@@ -69,6 +69,7 @@ class PostgresDriver:
         self._listener = listener
         self._waiter = Waiter(database, listener)
         self._caller_clock = caller_clock
+        self._identity: DatabaseIdentity | None = None
         self.capabilities = replace(CAPABILITIES, durability=durability)
         self._validation = Validation(self.capabilities, caller_clock=caller_clock, read_clock=database.now)
 
@@ -198,8 +199,14 @@ class PostgresDriver:
         )
 
     def joined(self, connection: object) -> JoinedPostgres:
-        """See ``Driver.joined``. The connection is a ``psycopg.Connection`` to the same database."""
-        return JoinedPostgres(self.enqueue_on, self.capabilities, connection)
+        """See ``Driver.joined``. The connection is a ``psycopg.Connection`` to the same database, READ COMMITTED."""
+        return JoinedPostgres(self.enqueue_on, self.read_identity, self.capabilities, connection)
+
+    def read_identity(self, *, refresh: bool = False) -> DatabaseIdentity:
+        """Return which database this store is in; remembered, unless ``refresh``."""
+        if self._identity is None or refresh:
+            _, self._identity = self._database.run(read_transaction, is_repeatable=True)
+        return self._identity
 
     def close(self) -> None:
         """See ``Driver.close``."""

@@ -8,6 +8,7 @@ from holdfast.errors import SchemaMismatch, StoreBusy, StoreError, StoreUnavaila
 
 # SQLSTATE codes. After these, nothing was changed, and the same call may succeed the next time.
 CONFLICTS = frozenset({"40P01", "40001"})  # a deadlock, a serialisation failure
+RESTORED = "HF002"  # raised by functions/internal/ledger_shift.sql
 STALE_PLAN = "0A000"  # "cached plan must not change result type", once after the tables were upgraded
 
 _TIMEOUTS = frozenset({"55P03", "57014"})  # of a lock, of a statement
@@ -31,6 +32,8 @@ def translate_error(error: psycopg.Error, waited: float = 0.0) -> StoreError:
     message = " ".join(str(error).split()) or type(error).__name__
     if state in CONFLICTS or state in _TIMEOUTS:
         return StoreBusy(waited)
+    if state == RESTORED:
+        return SchemaMismatch(f"{message}: connect once, as the role that owns the tables")
     if state in _MISSING:
         return SchemaMismatch(f"wanted the tables of this version of Holdfast, got: {message}")
     if is_connection_lost(error):

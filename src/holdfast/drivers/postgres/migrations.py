@@ -24,9 +24,11 @@ from holdfast.drivers.postgres.functions import (
     load_functions,
     read_function_set,
 )
+from holdfast.drivers.postgres.origin import begin_epoch, is_origin
 from holdfast.drivers.postgres.url import read_url
 from holdfast.errors import SchemaMismatch
 
+ORIGIN_MIGRATION = 2  # the one that makes the table of ``origin``
 INSTALLATION_LOCK = (1212106566, -1)  # an advisory lock: of two starting processes, one waits for the other
 _OLDEST = re.compile(r"-- oldest: (\d+)\n")
 
@@ -50,6 +52,7 @@ class Installation:
     checksums: dict[int, str]  # of the applied migrations, by number
     oldest: int  # code whose newest migration is older must not use the tables
     functions: FunctionSet
+    is_restored: bool = False  # into another server or database; see ``origin``
 
     @property
     def version(self) -> int:
@@ -59,7 +62,7 @@ class Installation:
     @property
     def is_current(self) -> bool:
         """Whether this code has nothing to apply."""
-        return self.version >= newest_version(migrations()) and self.functions.is_current
+        return self.version >= newest_version(migrations()) and self.functions.is_current and not self.is_restored
 
 
 def read_installation(connection: Connection, schema: str) -> Installation:
@@ -71,7 +74,12 @@ def read_installation(connection: Connection, schema: str) -> Installation:
         f'SELECT version, checksum, oldest FROM "{schema}".migrations'.encode()  # noqa: S608 - a validated name
     ).fetchall()
     checksums = {version: checksum for version, checksum, _ in rows}
-    found = Installation(checksums, max((row[2] for row in rows), default=0), read_function_set(connection, schema))
+    found = Installation(
+        checksums=checksums,
+        oldest=max((row[2] for row in rows), default=0),
+        functions=read_function_set(connection, schema),
+        is_restored=ORIGIN_MIGRATION in checksums and not is_origin(connection, schema),
+    )
     newest = newest_version(migrations())
     if found.oldest > newest:
         raise SchemaMismatch(
@@ -84,9 +92,24 @@ def read_installation(connection: Connection, schema: str) -> Installation:
 
 
 def install(connection: Connection, schema: str) -> None:
-    """Bring the tables and functions up to date in one transaction. A store that is current is only read."""
-    if read_installation(connection, schema).is_current:
+    """Bring the tables and functions up to date in one transaction. A store that is current is only read.
+
+    Raises ``SchemaMismatch`` if something must change and the role may not.
+    """
+    found = read_installation(connection, schema)
+    if found.is_current:
         return
+    try:
+        _upgrade(connection, schema)
+    except psycopg.errors.InsufficientPrivilege as error:
+        what = "was restored from a backup" if found.is_restored else "needs other tables or functions"
+        raise SchemaMismatch(
+            f"the store in schema {schema} {what}, and this role may not change it: run `holdfast schema install` "
+            f"once, as the role that owns the schema ({' '.join(str(error).split())})"
+        ) from error
+
+
+def _upgrade(connection: Connection, schema: str) -> None:
     with connection.transaction():
         connection.execute("SET LOCAL client_min_messages = warning")
         connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", INSTALLATION_LOCK)
@@ -110,6 +133,8 @@ def install(connection: Connection, schema: str) -> None:
                 )
         if not found.functions.is_current:
             install_functions(connection, found.functions)
+        if found.is_restored:
+            begin_epoch(connection)
 
 
 def schema_version(url: str) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 from urllib.parse import SplitResult, unquote
@@ -59,7 +60,7 @@ class SqliteDriver:
         self._clock = clock or SystemClock()
         self._caller_clock = caller_clock
         self._space = bounds.check_name("space", space)
-        self._last_reserve = threading.local()  # .version of the file when this thread reserved last
+        self._last_reserve = threading.local()  # .version of the file and .instant when this thread reserved last
         self.capabilities = Capabilities(
             driver="sqlite",
             durability=Durability.FSYNC if database.options.synchronous == "FULL" else Durability.PROCESS,
@@ -124,11 +125,17 @@ class SqliteDriver:
     ) -> list[Reservation]:
         """See ``Driver.reserve``."""
         names = self._validation.check_reserve(queues, limit, lease_for, worker, types)
-        if hasattr(self._last_reserve, "version"):  # only threads that wait need the version
-            self._last_reserve.version = self._database.version()
-        return self._write(
-            lambda tx: reserve.reserve(tx, names, limit=limit, lease_for=lease_for, worker=worker, types=types), now
+        last = self._last_reserve
+        if hasattr(last, "version"):  # only threads that wait need the version
+            last.version = self._database.version()
+        last.instant, reservations = self._write(
+            lambda tx: (
+                tx.now,
+                reserve.reserve(tx, names, limit=limit, lease_for=lease_for, worker=worker, types=types),
+            ),
+            now,
         )
+        return reservations
 
     def extend(
         self,
@@ -163,19 +170,24 @@ class SqliteDriver:
         """See ``Driver.wait``. Commits of any process wake it, see ``commit_watch``.
 
         Returns when a commit since this thread's last reserve has left a due job, when a scheduled job becomes due,
-        and when a lease expires.
+        and when a lease expires. A job that was due at the last reserve, and was not reserved, ends no wait before the
+        next commit: its queue is paused, or this worker does not know its type.
         """
         names = self._validation.check_wait(queues, timeout)
         self._database.check_open()
-        deadline = monotonic() + timeout
-        due_at = deadline
+        last = self._last_reserve
+        if not hasattr(last, "version"):
+            last.version = None
+        deadline = due_at = monotonic() + timeout
+        looked_at_version = None
         while (left := min(deadline, due_at) - monotonic()) > 0:
             version = self._database.version()
-            if version == getattr(self._last_reserve, "version", None):
+            if version == looked_at_version:
                 self._database.wait_for_commit(left)
                 continue
-            self._last_reserve.version = version
-            due_in = self._read(lambda tx: reserve.time_until_due(tx, names))
+            looked_at_version = version
+            after = last.instant if version == last.version else None
+            due_in = self._read(partial(reserve.time_until_due, queues=names, after=after))
             if due_in is not None and due_in <= 0:
                 return
             due_at = deadline if due_in is None else monotonic() + due_in / SECOND

@@ -18,7 +18,11 @@ EnqueueOn = Callable[[sqlite3.Connection, Sequence[JobRecord], int | None], list
 
 
 class JoinedSqlite(EnqueueOnly):
-    """Enqueues on the caller's connection to the same file."""
+    """Enqueues on the caller's connection to the same file; never commits.
+
+    Outside of a transaction ``enqueue`` begins one, as sqlite3 itself does before an INSERT. In autocommit mode the
+    caller must have begun one: such a caller does not commit, and the job would be rolled back with the connection.
+    """
 
     def __init__(self, enqueue_on: EnqueueOn, capabilities: Capabilities, connection: object, *, path: Path) -> None:
         super().__init__(capabilities)
@@ -27,8 +31,21 @@ class JoinedSqlite(EnqueueOnly):
 
     def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
         """See ``Driver.enqueue``; durable when the caller commits."""
+        if _is_autocommit(self._connection) and not self._connection.in_transaction:
+            raise InvalidInput(
+                "connection",
+                wanted='one inside a transaction (`connection.execute("BEGIN")`)',
+                got="one in autocommit mode outside of any",
+            )
         with _without_factories(self._connection) as connection:
             return self._enqueue_on(connection, jobs, now)
+
+
+def _is_autocommit(connection: sqlite3.Connection) -> bool:
+    """Whether sqlite3 begins no transaction itself. Python 3.12 added ``autocommit`` beside ``isolation_level``."""
+    if getattr(connection, "autocommit", None) in (True, False):
+        return bool(connection.autocommit)  # type: ignore[attr-defined]
+    return connection.isolation_level is None
 
 
 @contextmanager

@@ -107,12 +107,17 @@ def _read_checkpoints(tx: Transaction, ids: list[str]) -> dict[str, bytes | None
     return dict(tx.run("reserve/checkpoints", {"space": tx.space, "ids": to_json(ids)}).fetchall())
 
 
-def time_until_due(tx: Transaction, queues: Sequence[str]) -> int | None:
-    """Return the time until a job of these queues is due or a lease expires; None if there is neither.
+def time_until_due(tx: Transaction, queues: Sequence[str], after: int | None = None) -> int | None:
+    """Return the time until a job of these queues can be reserved or a lease expires; None if there is neither.
 
-    0 or less means that this instant has passed.
+    A job can be reserved when it is due and when the pause and the rate of its queue and of its type allow it. 0 or
+    less means that this instant has passed. Only instants later than ``after`` count.
     """
     parameters = {"space": tx.space, "queues": to_json(queues)}
-    rows = [*tx.run("wait/lane_heads", parameters), *tx.run("wait/first_expiry", parameters)]
-    instants = [instant for (instant,) in rows if instant is not None]
+    heads = [(Lane(*lane), head) for *lane, head in tx.run("wait/lane_heads", parameters) if head is not None]
+    expiries = [expiry for (expiry,) in tx.run("wait/first_expiry", parameters) if expiry is not None]
+    capacity = _read_capacity(tx, queues) if heads else Capacity()
+    since = tx.now if after is None else min(after, tx.now)
+    allowed = (max(head, capacity.opens_at(lane, since)) for lane, head in heads)
+    instants = [instant for instant in (*allowed, *expiries) if after is None or instant > after]
     return min(instants) - tx.now if instants else None

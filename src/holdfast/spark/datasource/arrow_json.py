@@ -1,7 +1,7 @@
 """Arrow columns as JSON values, one batch at a time. Runs on executors, in the sink.
 
 A value that JSON cannot hold makes the whole batch raise ``PayloadError``. The sink then converts row by row to find
-the bad rows. So the good rows, which are almost all, need no check of their own.
+the bad rows. So good rows, which are almost all rows, are not checked one by one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The Spark data source ``holdfast``: one format for the sink and for the sources.
 
-Spark makes a ``DataSource`` in a Python process of the Spark driver and asks it there for writers and readers, so
-options are checked before any Spark task runs. Writers and readers are pickled by reference: executors have Holdfast
-installed.
+Spark creates a ``DataSource`` in a Python process of the Spark driver and requests writers and readers there, so
+options are checked before any Spark task runs. Writers and readers are pickled by reference: executors need Holdfast.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdRange:
-    """Ids behind ``after`` and up to ``upto``. None is no limit."""
+    """The ids after ``after``, up to and including ``upto``. None is no limit."""
 
     after: str | None = None
     upto: str | None = None

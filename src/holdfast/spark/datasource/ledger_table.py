@@ -31,7 +31,7 @@ _identity_columns = [SCHEMA.get_field_index(name) for name in ("job_id", "attemp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRange:
-    """``rows`` rows behind a cursor (None: all rows).
+    """``rows`` rows after a cursor (None: all rows).
 
     A range whose cursor is None begins with the oldest row; ``first`` is the identity of that row, to detect a trim.
     """
@@ -88,7 +88,7 @@ def ledger_start(store: Store) -> LedgerRange:
 
 
 def split_points(store: Store, after: str | None, *, most: int = UNLIMITED) -> list[SplitPoint]:
-    """Return split points behind ``after``, ``SPLIT_ROWS`` apart, for ``most`` rows or up to the end."""
+    """Return split points after the cursor, ``SPLIT_ROWS`` rows apart, for ``most`` rows or up to the end."""
     if isinstance(store, LedgerScan):
         return [SplitPoint(*mark) for mark in store.ledger_marks(after, every=SPLIT_ROWS, most=most)]
     points: list[SplitPoint] = []

@@ -32,7 +32,7 @@ _COLUMN_OR_CONSTANT_FIELDS: Final = ("priority", "max_attempts", "delay", "timeo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreLocation:
-    """A store and a space. Resolved on the Spark driver and pickled: executors need no settings of their own."""
+    """A store and a space. Resolved on the Spark driver and pickled: executors read no settings."""
 
     url: str
     space: str
@@ -43,7 +43,7 @@ class StoreLocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """Where jobs are written, and which columns they are made of."""
+    """Where jobs are written, and from which columns."""
 
     store: StoreLocation
     type: str | None  # of every row; or None, with type_column
@@ -69,9 +69,9 @@ class SourceOptions:
     max_rows: int | None
 
 
-def parse_sink(given: Mapping[str, str], columns: Sequence[str]) -> SinkOptions:
-    """Return the options of a write, for a frame with these columns. Raises ``InvalidInput``."""
-    options = _check_known("sink", given, SINK_OPTIONS)
+def parse_sink(spark_options: Mapping[str, str], columns: Sequence[str]) -> SinkOptions:
+    """Return the options of a write, for a DataFrame with these columns. Raises ``InvalidInput``."""
+    options = _check_known("sink", spark_options, SINK_OPTIONS)
     store, defaults = _store_location(options)
     for name in ("type", "type_column"):
         if name in options and not options[name]:
@@ -102,9 +102,12 @@ def parse_sink(given: Mapping[str, str], columns: Sequence[str]) -> SinkOptions:
     )
 
 
-def parse_source(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
+def parse_source(spark_options: Mapping[str, str], *, stream: bool) -> SourceOptions:
     """Return the options of a read. Raises ``InvalidInput``."""
-    options = _check_known("ledger stream" if stream else "source", given, STREAM_OPTIONS if stream else SOURCE_OPTIONS)
+    if stream:
+        options = _check_known("ledger stream", spark_options, STREAM_OPTIONS)
+    else:
+        options = _check_known("source", spark_options, SOURCE_OPTIONS)
     store, _ = _store_location(options)
     table = options.get("table", options.get("path", "jobs"))
     tables = ("ledger",) if stream else ("jobs", "ledger")
@@ -119,8 +122,8 @@ def parse_source(given: Mapping[str, str], *, stream: bool) -> SourceOptions:
     )
 
 
-def _check_known(what: str, given: Mapping[str, str], known: Sequence[str]) -> dict[str, str]:
-    options = {name.lower(): value for name, value in given.items() if name.lower() not in SPARK_OPTIONS}
+def _check_known(what: str, spark_options: Mapping[str, str], known: Sequence[str]) -> dict[str, str]:
+    options = {name.lower(): value for name, value in spark_options.items() if name.lower() not in SPARK_OPTIONS}
     unknown = sorted(options.keys() - set(known))
     if unknown:
         raise InvalidInput(f"option {unknown[0]}", wanted=f"an option of the {what}: {', '.join(known)}", got="another")

@@ -1,8 +1,8 @@
 """Idempotency keys of rows: a Spark task that runs again, or a micro-batch that is replayed, adds no second job.
 
 Columns that the user names are the key. Without them the sink makes a key from the run, the partition, the content of
-the job, and the number of equal rows before it in the partition. Spark gives a partition the same rows when it runs it
-again, so the same rows get the same keys in any order, and no two rows of a run share a key. Runs on executors.
+the job, and the number of equal rows before it in the partition. When Spark runs a partition again, it has the same
+rows. So the same rows get the same keys in any order, and no two rows of a run share a key. Runs on executors.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ContentKeys:
-    """Keys made from the content of the rows of one partition of one run."""
+    """Computes keys from the content of the rows of one partition of one run."""
 
     def __init__(self, run: str, partition: int) -> None:
         self._run_hash = hashlib.blake2b(f"{run}\0{partition}\0".encode(), digest_size=16)
         # A common prefix: the keys of a partition are neighbours in the store's index, which makes inserts cheaper.
         self._prefix = f"spark:{self._run_hash.hexdigest()[:8]}:"
         self._seen: set[bytes] = set()
-        self._repeats: Counter[bytes] = Counter()  # apart from _seen: repeated rows are few, and a set is smaller
+        self._repeats: Counter[bytes] = (
+            Counter()
+        )  # separate from _seen: repeated rows are few, and a set is smaller than a Counter
 
     def keys(self, contents: Iterable[bytes]) -> list[str]:
         """Return one key for each row, in order."""

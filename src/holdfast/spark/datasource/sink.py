@@ -1,8 +1,8 @@
-"""The sink: rows of a frame, or of a stream, become jobs.
+"""The sink: rows of a DataFrame, or of a stream, become jobs.
 
 ``DataSource.writer`` and ``streamWriter`` run on the Spark driver, once for each save or each stream. Their writers are
-pickled, and ``write`` runs on executors, once for each attempt of each partition. Jobs are stored as they arrive, so a
-write that fails has stored some of them. The same run again stores the rest, because every job has a key.
+pickled, and ``write`` runs on executors, once for each try of each Spark task. Jobs are stored as they arrive, so a
+write that fails has stored some of them. A repeated run stores the others, because every job has a key.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"  # propert
 
 @dataclass
 class PartitionCounts(WriterCommitMessage):
-    """What became of the rows of one partition."""
+    """How many rows of one partition were added, existed already, or were bad."""
 
     added: int = 0
     existed: int = 0
@@ -38,7 +38,7 @@ class PartitionCounts(WriterCommitMessage):
 
 
 class JobWriter(DataSourceArrowWriter):
-    """The writer of one save. The Spark driver has chosen the run: all attempts of all Spark tasks share it."""
+    """The writer of one save. The Spark driver has chosen the run: all tries of all Spark tasks share it."""
 
     def __init__(self, options: SinkOptions, names: Sequence[str], run: str) -> None:
         self._options = options
@@ -138,9 +138,9 @@ def _store(
     if errors and stop_at_error:
         return  # store nothing of a batch that has a bad row
     start = 0
-    for whole in batches(jobs):
-        part, part_positions = whole, positions[start : start + len(whole)]
-        start += len(whole)
+    for batch in batches(jobs):
+        part, part_positions = batch, positions[start : start + len(batch)]
+        start += len(batch)
         try:
             answers = store.enqueue(part)
         except InvalidInput:
@@ -169,7 +169,7 @@ def _store(
 
 
 def _any_existed(answers: Sequence[Enqueued]) -> bool:
-    """Usually False: then a ``JobBatch`` need not make a record for each of its rows."""
+    """Whether a job existed. Usually False: then a ``JobBatch`` need not build a record for each of its rows."""
     return any(answer.existed for answer in answers)
 
 

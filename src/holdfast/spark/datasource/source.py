@@ -1,7 +1,7 @@
 """The batch readers of jobs and of the ledger.
 
-Spark makes a reader, pushes filters into it and asks it for partitions on the Spark driver, once for each read. The
-reader and its partitions are pickled; ``read`` runs on executors, once for each attempt of each partition.
+Spark creates a reader, pushes filters into it and calls ``partitions`` on the Spark driver, once for each read. The
+reader and its partitions are pickled; ``read`` runs on executors, once for each try of each Spark task.
 """
 
 from __future__ import annotations

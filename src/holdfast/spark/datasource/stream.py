@@ -2,7 +2,7 @@
 
 An offset is a cursor and the number of rows before it: ``{"cursor": ..., "rows": ...}``. The difference of two offsets
 is the number of rows of a micro-batch, so a micro-batch has the same rows whenever it is read. One reader lives on the
-Spark driver as long as the query; ``read`` runs on executors, once for each attempt of each partition.
+Spark driver as long as the query; ``read`` runs on executors, once for each try of each Spark task.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Offset = dict[str, Any]
 
 
 class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Has no state that a restart could lose: its attributes only save a second read of the same split points."""
+    """Reads the ledger as a stream. Its state only avoids a second read of split points: a restart loses nothing."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -81,7 +81,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         else:
             points = ledger_table.split_points(self._store(), whole.after, most=count)
         if sum(point.rows for point in points) != count:
-            raise InvalidInput("checkpoint", wanted=f"{count} more rows of the ledger it was made with", got="fewer")
+            raise InvalidInput("checkpoint", wanted=f"{count} more rows of the ledger it belongs to", got="fewer")
         return [LedgerPartition(each) for each in ledger_table.split_ledger(whole, points, self._options.partitions)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

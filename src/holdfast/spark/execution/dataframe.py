@@ -38,7 +38,7 @@ from holdfast.worker.options import WorkerOptions
 
 TYPE = "spark.row"
 KEY, PAYLOAD = "_holdfast_key", "_holdfast_payload"
-KEY_LENGTH = 32  # hexadecimal digits: a store keeps the key of a row in four places
+KEY_CHARACTERS = 32  # hexadecimal; short, because a store keeps the key of a row in four places
 MIN_ENDED_FOR_RATIO = 100  # rows that must have ended before max_dead_ratio is checked
 
 
@@ -70,8 +70,9 @@ def run(
     ``on_progress`` are those of ``run_queue``.
 
     Executors hold the rows of the result, once for both frames. Spark frees them after ``ok``, ``dead`` and every frame
-    derived from them are garbage-collected: one of the two frames is enough to hold all rows. An executor that is lost
-    takes its rows with it; a call with the same ``run`` reads the outcomes again and runs nothing twice.
+    derived from them are garbage-collected: one of the two frames is enough to hold all rows. On a cluster the rows
+    survive the loss of one executor. Otherwise a call with the same ``run`` reads the outcomes again and runs no row
+    twice.
     """
     spark = df.sparkSession
     store_url = url or settings().url
@@ -97,7 +98,7 @@ def run(
                 count_rows=rows.count,
             )
             outcomes = read_row_outcomes(spark, store_url, queue, _sampled_ids(reports))
-            return _split(hold(_join(rows, outcomes)))
+            return _split(hold(_join(rows, outcomes), measure_size=False))  # a join is estimated large
         finally:
             rows.unpersist()
     finally:
@@ -129,7 +130,7 @@ def _template(queue: str, max_attempts: int) -> JobRecord:
 
 def _key_of(columns: Sequence[str]) -> Column:
     """Return the key of a row: a hash that is the same for the same values in every application."""
-    return f.substring(f.sha2(_json_of(columns), 256), 1, KEY_LENGTH)
+    return f.substring(f.sha2(_json_of(columns), 256), 1, KEY_CHARACTERS)
 
 
 def _json_of(columns: Sequence[str]) -> Column:

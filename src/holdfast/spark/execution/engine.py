@@ -46,19 +46,20 @@ def run_queue(
 ) -> DataFrame:
     """Run the jobs in the queues of an app on executors. Return one row for each attempt (see ``outcomes.py``).
 
-    The call returns when no job of the app's types is ready, scheduled or running in its queues; or after
-    ``stop_after``; or, on Ctrl-C, after the slots have drained. Executors hold the rows of the result until it is
-    garbage-collected (see ``held_rows.py``): write them to a table to keep them. ``progress`` shows a live bar on
-    stderr or in the notebook: by default where the bar can be redrawn, with True also as log lines. ``on_progress`` is
-    called with the same numbers, about twice a second.
+    The call returns when no job of the app's types is ready, scheduled or running in its queues. With ``stop_after`` it
+    returns after that time instead, also if the queues are empty before. On Ctrl-C it returns after the slots have
+    drained. Executors hold the rows of the result until it is garbage-collected (see ``held_rows.py``): write them to a
+    table to keep them. ``progress`` shows a live bar on stderr or in the notebook: by default where the bar can be
+    redrawn, with True also as log lines. ``on_progress`` is called with the same numbers, about twice a second.
     """
     spark = spark or session()
     spec = _make_spec(app, spark, slots, options, stop_after, reports_attempts=True)
     slot_count = slots or cores(spark)
     outcomes = spark.range(0, slot_count, 1, slot_count).mapInArrow(partial(run_slot, spec=spec), DDL)
-    rows = _SlotRun(spark, app.driver, spec, hold).watch(outcomes, on_progress, choose_bar(progress))
+    hold_rows = partial(hold, measure_size=True)
+    rows = _SlotRun(spark, app.driver, spec, hold_rows).watch(outcomes, on_progress, choose_bar(progress))
     if has_repeated_slots(app.driver, spec.run, slot_count):
-        return hold(outcomes_from_ledger(spark, spec))
+        return hold_rows(outcomes_from_ledger(spark, spec))
     return rows
 
 
@@ -92,8 +93,7 @@ def _make_spec(
     reports_attempts: bool,
 ) -> RunSpec:
     options = replace(options or WorkerOptions(), processes=1, until_drained=stop_after is None)
-    if options.queues is None and app.queues:
-        options = replace(options, queues=tuple(app.queues))
+    options = app.worker_options(options)
     if slots is not None:
         bounds.check_integer("slots", slots, least=1, most=100_000)
     if app.url is None:

@@ -5,22 +5,31 @@ Runs on the Spark driver. ``run`` and ``run_queue`` return frames over held rows
 
 from __future__ import annotations
 
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
+from holdfast.spark.compat import local_checkpoint
+from holdfast.spark.store_access import on_one_machine
 
-def hold(frame: DataFrame) -> DataFrame:
+
+def hold(frame: DataFrame, *, measure_size: bool) -> DataFrame:
     """Compute a frame now and return a frame over its rows, which executors hold in memory and on disk.
 
     The rows are a local checkpoint: reading them never computes ``frame`` again, which may mean to run jobs. Spark
     frees them after the returned frame and every frame derived from it are garbage-collected, on the Spark driver and
-    in its JVM. An executor that is lost takes its rows with it, and reading them then raises an error.
+    in its JVM. On a cluster two executors hold every row, so that the rows survive the loss of one executor. After the
+    loss of both, reading the rows raises an error.
 
-    The rows are cached first, because Spark knows the size of a cached frame, and the checkpoint inherits that size.
-    Without it Spark estimates a few bytes, and would broadcast millions of rows to every executor for a join.
+    The returned frame has the size that Spark estimates for ``frame``. For the frame of slots that is a few bytes, and
+    Spark would broadcast millions of rows to every executor for a join. ``measure_size`` caches the rows first, because
+    Spark knows the size of a cached frame; it costs a second copy of the rows.
     """
+    level = StorageLevel.MEMORY_AND_DISK if on_one_machine(frame.sparkSession) else StorageLevel.MEMORY_AND_DISK_2
+    if not measure_size:
+        return local_checkpoint(frame, level)
     cached = frame.persist()
     try:
         cached.count()
-        return cached.localCheckpoint(eager=True)
+        return local_checkpoint(cached, level)
     finally:
         cached.unpersist()

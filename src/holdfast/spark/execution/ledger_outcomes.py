@@ -1,9 +1,9 @@
 """The outcomes of a run, read from the ledger.
 
-Spark keeps the rows of one attempt of each Spark task. The outcomes of other attempts are missing from the frame: of an
-attempt that was killed, of the slower copy under speculation, of an attempt whose executor was lost with its rows.
-Every attempt of a slot registers itself when it starts. If more attempts than slots have registered, the outcomes are
-read from the ledger, which has one row for every lease that ended.
+Spark keeps the rows of one try of each Spark task. The outcomes of other tries are missing from the frame: of a try
+that was killed, of the slower copy under speculation, of a try whose executor was lost with its rows. Every try of a
+slot registers itself when it starts. If more tries than slots have registered, the outcomes are read from the ledger,
+which has one row for every lease that ended.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from holdfast.drivers.contract import Store
 from holdfast.model import bounds
 from holdfast.spark.execution.outcomes import DDL, from_ledger
-from holdfast.spark.execution.run_spec import SLOT_ATTEMPT_KIND, RunSpec
+from holdfast.spark.execution.run_spec import SLOT_TRY_KIND, RunSpec
 from holdfast.spark.execution.slot import drain_input
 from holdfast.spark.store_access import open_store
 
@@ -26,11 +26,11 @@ PAGE_ENTRIES = 100
 
 def has_repeated_slots(store: Store, run: str, slots: int) -> bool:
     """Whether Spark started some slot of a run more than once. Runs on the Spark driver."""
-    attempts, after = 0, ""
-    while entries := store.scan(SLOT_ATTEMPT_KIND, prefix=f"{run}/", after=after, limit=PAGE_ENTRIES):
-        attempts += len(entries)
+    tries, after = 0, ""
+    while entries := store.scan(SLOT_TRY_KIND, prefix=f"{run}/", after=after, limit=PAGE_ENTRIES):
+        tries += len(entries)
         after = entries[-1].key
-    return attempts > slots
+    return tries > slots
 
 
 def outcomes_from_ledger(spark: SparkSession, spec: RunSpec) -> DataFrame:

@@ -25,7 +25,7 @@ SCHEMA = pa.schema(
 DDL = ddl(SCHEMA)
 ENDINGS = {"ack": "acked", "retry": "retried", "fail": "failed", "release": "released"}
 CANCELLED = "cancelled"  # a cancel was requested, and the attempt did not succeed
-LOST = "lost"  # the store refused the settlement: the lease had ended in another way, which the ledger has
+LOST = "lost"  # the store refused the settlement: the lease had ended before; the ledger has its real ending
 
 
 def from_settled(
@@ -84,7 +84,7 @@ def _error(settled: Settled) -> str | None:
 
 
 def from_ledger(rows: Sequence[LedgerRow]) -> pa.RecordBatch:
-    """Return the outcomes in these ledger rows. The worker's name is ``run/stage/slot/attempt``: it has the slot."""
+    """Return the outcomes in these ledger rows. The worker's name, ``run/stage/slot/try``, contains the slot."""
     return _batch(
         slot=[int(row.worker.split("/")[-2]) for row in rows],
         job_id=[row.job_id for row in rows],

@@ -62,8 +62,8 @@ class ProgressMonitor:
     def __init__(self, store: Store, spec: RunSpec, *, rows: int = 0) -> None:
         """Count what has ended before the run.
 
-        ``rows`` is the size of a frame whose rows the slots store as they go: rows that are not stored yet count as
-        ready.
+        ``rows`` is the size of a DataFrame whose rows the slots store during the run: rows that are not stored yet
+        count as ready.
         """
         self._store = store
         self._spec = spec
@@ -82,7 +82,7 @@ class ProgressMonitor:
         if final or monotonic() >= self._next_count_at:
             self._counts = self._count()
         counts, before = self._counts, self._counts_before
-        # Counts and reports are both at most the truth: a count is old, and a report is late or lost with its slot.
+        # Both numbers may be too low, never too high: a count is old, and a report is late or lost with its slot.
         counted = counts.done - before.done, counts.dead - before.dead, counts.cancelled - before.cancelled
         reported = settled["acked"], settled["dead"] + settled["rejected"], settled["cancelled"]
         done, dead, cancelled = (max(0, *numbers) for numbers in zip(counted, reported, strict=True))

@@ -1,6 +1,6 @@
 """The outcome of every row of a ``run``: its job as it ended, read from the store by Spark tasks.
 
-Ids grow with time, so the jobs of a run lie close together in the store: each Spark task reads one range of ids.
+Ids grow with time, so the jobs of a run are close together in the store: each Spark task reads one range of ids.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _read_ranges(
     """Body of the Spark task, on an executor. Its input are the numbers of the ranges to read."""
     store, where = open_store(url, "main"), JobFilter(queue=queue, states=ENDED)
     for part in [number for batch in batches for number in batch.column(0).to_pylist()]:
-        if part == 0:  # a range begins behind its first id: the first id of all is read alone
+        if part == 0:  # a range does not include its first id: the very first id is read separately
             first = store.get(limits[0])
             if first is not None and first.state.has_ended:
                 yield _batch([[getattr(first, name)] for name in _JOB_COLUMNS])

@@ -1,8 +1,8 @@
-"""Rows of a frame as a source of jobs. Runs on executors, once for each attempt of a Spark task of ``run``.
+"""Rows of a DataFrame as a source of jobs. Runs on executors, in the Spark tasks of ``run``.
 
-A slot stores the next rows as jobs when its worker asks for jobs. Rows that run faster than the store can hand them out
-are stored and leased in one call, which saves the reserve. Slower rows are stored ahead of the work without a lease, so
-that all slots share them.
+A slot stores the next rows as jobs when its worker requests jobs. Rows with very short handlers are stored and leased
+in one call, which saves the reserve. Slower rows are stored ahead of the work without a lease, so that all slots share
+them.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from holdfast.worker.interpreter import tuned_interpreter
 from holdfast.worker.job_source import StoreJobSource
 
 REPORT_DDL = "conflict string, id string"  # a key with two payloads, or one of the sampled ids
-SAMPLE_EVERY = 1000  # jobs: one id of so many is reported, to split the read of the outcomes
-SHORT_JOBS_BATCH = 4000  # jobs shorter than about a millisecond: less than a second of work
-AHEAD_BATCH = 1000  # longer jobs, stored without a lease
+SAMPLE_INTERVAL_JOBS = 1000  # one id of this many is reported, to split the read of the outcomes
+SHORT_BATCH_JOBS = 4000  # stored with leases: jobs of less than about 0.2 ms, so less than a second of work
+AHEAD_BATCH_JOBS = 1000  # stored without leases: longer jobs
 
 
 def run_rows(batches: Iterator[pa.RecordBatch], spec: RunSpec, template: JobRecord) -> Iterator[pa.RecordBatch]:
@@ -93,7 +93,7 @@ class RowSource:
         self._worker = worker
         self._has_rows = True
         self._unstored: JobBatch | None = None  # the batch to store next, until the store has accepted it
-        self._speed_is_known = False
+        self._speed_is_known = False  # before the first call no job has run, so ``short_jobs`` means nothing
         self._sampled_ids: list[str] = []
         self._conflict: str | None = None
 
@@ -103,11 +103,11 @@ class RowSource:
             return []
         store_ahead = self._speed_is_known and not short_jobs
         if self._has_rows and store_ahead:
-            self._store_rows(AHEAD_BATCH, leased=False)
+            self._store_rows(AHEAD_BATCH_JOBS, leased=False)
         reservations = self._stored_jobs.reserve(limit)
         if self._has_rows and not store_ahead and len(reservations) < limit:
             try:
-                reservations += self._store_rows(SHORT_JOBS_BATCH if short_jobs else limit, leased=True)
+                reservations += self._store_rows(SHORT_BATCH_JOBS if short_jobs else limit, leased=True)
             except StoreError:
                 if not reservations:  # else this worker holds their leases, and the next call stores the rows
                     raise
@@ -146,7 +146,7 @@ class RowSource:
             send_stop(self._store, self._run)
             self._conflict, self._has_rows = conflicts[0], False
         ids = sorted(answer.id for answer in answers)
-        self._sampled_ids += [*ids[::SAMPLE_EVERY], ids[-1]]
+        self._sampled_ids += [*ids[::SAMPLE_INTERVAL_JOBS], ids[-1]]
         self._unstored = None
         return reservations
 

@@ -12,9 +12,9 @@ from holdfast.model.registry import Change, Entry
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.options import WorkerOptions
 
-# Registry kinds. A slot's name is run/stage/slot/attempt.
+# Registry kinds. A slot's name is run/stage/slot/try.
 SLOT_STATUS_KIND = "spark.slot"  # by slot name: a SlotStatus
-SLOT_ATTEMPT_KIND = "spark.try"  # by slot name: this attempt of a slot has started
+SLOT_TRY_KIND = "spark.try"  # by slot name: this try of a slot has started
 RUN_KIND = "spark.run"  # by run: a command for all slots
 STOP = b"stop"
 

@@ -1,8 +1,11 @@
-"""A slot: one Spark task that works like a worker. Runs on executors, once for each attempt of the Spark task.
+"""A slot: one Spark task that works like a worker. Runs on executors.
 
-A slot reserves its own jobs, so that no lease travels: a lease that the Spark driver handed to a Spark task would run
-twice under one token when Spark retries the task. The Python process of the Spark task sends the heartbeats, and its
-child process runs the handlers, as in ``holdfast work``: a handler cannot make the Spark task fail.
+Spark may start a Spark task several times: after a failure, or as a speculative copy. Here each start is a *try*, and
+an *attempt* is always one run of a job. A slot reserves its own jobs. If the Spark driver reserved them and sent the
+leases with the Spark task, a second try would run the same jobs again under the same tokens.
+
+The Python process of the Spark task sends the heartbeats, and its child process runs the handlers, as in ``holdfast
+work``: a handler cannot make the Spark task fail.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from holdfast.drivers.contract import Store
 from holdfast.errors import StoreError
 from holdfast.model.registry import Change
 from holdfast.spark.execution.outcomes import from_settled
-from holdfast.spark.execution.run_spec import SLOT_ATTEMPT_KIND, SLOT_STATUS_KIND, RunSpec, SlotStatus, is_stopped
+from holdfast.spark.execution.run_spec import SLOT_STATUS_KIND, SLOT_TRY_KIND, RunSpec, SlotStatus, is_stopped
 from holdfast.spark.store_access import open_store
 from holdfast.worker.interpreter import tuned_interpreter
 from holdfast.worker.job_source import JobSource
@@ -35,8 +38,8 @@ from holdfast.worker.worker import Worker
 BATCH_ROWS = 1000  # outcomes in one batch
 REPORT_INTERVAL_SECONDS = 0.5  # a slot reports its status and reads commands; a batch waits no longer
 STOP_SEEN_SECONDS = 2 * REPORT_INTERVAL_SECONDS  # after which every slot has read a stop command
-POLL_INTERVAL_SECONDS = 0.1  # between two reads of the status of other attempts, once this one is done
-MAX_ATTEMPTS = 100  # attempts of one slot that are read
+POLL_INTERVAL_SECONDS = 0.1  # between two reads of the status of other tries, once this one is done
+MAX_TRIES = 100  # of one slot that are read
 STATUS_TTL = 5 * SECOND  # a slot whose status is older is considered dead
 FINAL_STATUS_TTL = 60 * SECOND
 
@@ -50,15 +53,15 @@ def run_slot(batches: Iterator[pa.RecordBatch], spec: RunSpec) -> Iterator[pa.Re
 
 
 def slot_names(spec: RunSpec) -> tuple[int, list[str]]:
-    """Return the number of this slot, and the names of all its attempts up to this one, which is the last."""
+    """Return the number of this slot, and the names of all its tries up to this one, which is the last."""
     context = TaskContext.get()
     assert context is not None
     number, stage = context.partitionId(), context.stageId()
-    return number, [f"{spec.run}/{stage}/{number}/{attempt}" for attempt in range(context.attemptNumber() + 1)]
+    return number, [f"{spec.run}/{stage}/{number}/{try_}" for try_ in range(context.attemptNumber() + 1)]
 
 
 class Slot:
-    """One attempt of one Spark task. The worker runs in its own thread; the calling thread reports and returns rows."""
+    """One try of one Spark task. The worker runs in its own thread; the calling thread reports and returns rows."""
 
     def __init__(
         self, spec: RunSpec, number: int, names: Sequence[str], store: Store, *, source: JobSource | None = None
@@ -67,7 +70,7 @@ class Slot:
 
         ``names`` are those of ``slot_names``. ``source`` replaces the queues of the store as the source of jobs.
         """
-        *self._earlier_attempts, self.name = names
+        *self._earlier_tries, self.name = names
         self._spec = spec
         self._number = number
         self._executor = f"{socket.gethostname()}:{os.getpid()}"
@@ -92,8 +95,8 @@ class Slot:
 
     def __enter__(self) -> Self:
         self._worker.prepare()
-        # Before anything else happens: the outcomes are complete only if every attempt is known.
-        self._store.write([Change(kind=SLOT_ATTEMPT_KIND, key=self.name, value=b"", ttl=DAY)])
+        # Before anything else happens: the outcomes are complete only if every try is known.
+        self._store.write([Change(kind=SLOT_TRY_KIND, key=self.name, value=b"", ttl=DAY)])
         self._read_commands()  # Spark may start a copy of a slot after the stop command
         self._thread.start()
         return self
@@ -111,11 +114,11 @@ class Slot:
             with contextlib.suppress(StoreError):  # the worker retries as well
                 self._report_status()
                 self._read_commands()
-                self._reap_earlier_attempts()
+                self._reap_earlier_tries()
             yield from self._batches(monotonic() + REPORT_INTERVAL_SECONDS)
         yield from self._batches(0.0)
         if self._stop_seen_at is not None:
-            self._await_other_attempts()
+            self._await_other_tries()
         if self._error is not None:
             raise self._error
 
@@ -129,7 +132,7 @@ class Slot:
             self._settled.put(None)  # wakes the thread that waits in _batches
 
     def _on_settled(self, settled: Sequence[Settled]) -> None:
-        """Runs in a thread of the worker: only queue the attempts, another thread makes rows of them."""
+        """Runs in a thread of the worker: only queue the attempts. The calling thread converts them to rows."""
         self._settled.put((settled, self._clock.now()))
 
     def _batches(self, deadline: float) -> Iterator[pa.RecordBatch]:
@@ -155,7 +158,7 @@ class Slot:
     def _rows(self, settled: Sequence[Settled], ended_at: Sequence[int]) -> pa.RecordBatch:
         return from_settled(settled, ended_at, slot=self._number, executor=self._executor, lease_for=self._lease_for)
 
-    # The other slots of the run, and other attempts of this one -------------------------------------------------
+    # The other slots of the run, and other tries of this one ----------------------------------------------------
 
     def _report_status(self, *, alive: bool = True) -> None:
         worker = self._worker
@@ -167,7 +170,7 @@ class Slot:
         """On a stop command reserve nothing more; release jobs only after every other slot has seen the command.
 
         A slot that has not seen the stop command would reserve a released job, and Spark could kill that slot while it
-        holds the lease: of two copies of a slot Spark lets only the first one finish.
+        holds the lease: of two copies of a slot, Spark kills the other when the first one has finished.
         """
         now = monotonic()
         if is_stopped(self._store, self._spec.run):
@@ -178,32 +181,32 @@ class Slot:
         if self._deadline is not None and now >= self._deadline:
             self._stop.set()
 
-    def _await_other_attempts(self) -> None:
-        """Block until no other attempt of this slot holds a job: Spark kills the others as soon as one is done."""
+    def _await_other_tries(self) -> None:
+        """Block until no other try of this slot holds a job: Spark kills the others as soon as one is done."""
         slot = self.name.rpartition("/")[0]
         while True:
             with contextlib.suppress(StoreError):
                 self._report_status()
-                attempts = self._store.scan(SLOT_ATTEMPT_KIND, prefix=f"{slot}/", limit=MAX_ATTEMPTS)
-                others = [entry.key for entry in attempts if entry.key != self.name]
-                entries = self._store.read(SLOT_STATUS_KIND, others)
-                if not any(SlotStatus.of(entry).held for entry in entries if entry is not None):
+                tries = self._store.scan(SLOT_TRY_KIND, prefix=f"{slot}/", limit=MAX_TRIES)
+                other_names = [entry.key for entry in tries if entry.key != self.name]
+                statuses = self._store.read(SLOT_STATUS_KIND, other_names)
+                if not any(SlotStatus.of(entry).held for entry in statuses if entry is not None):
                     return
             threading.Event().wait(POLL_INTERVAL_SECONDS)
 
-    def _reap_earlier_attempts(self) -> None:
-        """End the leases of earlier attempts of this slot that are dead, so that their jobs need not wait.
+    def _reap_earlier_tries(self) -> None:
+        """End the leases of earlier tries of this slot that are dead, so that their jobs need not wait for the expiry.
 
-        An attempt that still reports its status (a speculative copy, or one killed just now) is left until it stops.
+        A try that still reports its status keeps its leases until it stops: a speculative copy, or one killed just now.
         """
-        if not self._earlier_attempts:
+        if not self._earlier_tries:
             return
-        entries = self._store.read(SLOT_STATUS_KIND, self._earlier_attempts)
-        for name, entry in list(zip(self._earlier_attempts, entries, strict=True)):
+        entries = self._store.read(SLOT_STATUS_KIND, self._earlier_tries)
+        for name, entry in list(zip(self._earlier_tries, entries, strict=True)):
             if entry is None or not SlotStatus.of(entry).alive:
                 while self._store.reap(worker=name):
                     pass
-                self._earlier_attempts.remove(name)
+                self._earlier_tries.remove(name)
 
 
 def drain_input(batches: Iterator[pa.RecordBatch]) -> None:

@@ -1,8 +1,8 @@
 """Check the laws on a whole history: find every row that must not exist. Runs on the Spark driver.
 
 One pass checks all laws of jobs: one shuffle brings the record and the rows of a job together, and all windows share
-one sort. Domains and keys have passes of their own, over the rows that have one. One Spark job counts all violations;
-their evidence is fetched only if there are any.
+one sort. Domains and keys have separate passes, over the rows that have one. One Spark job counts all violations; their
+evidence is fetched only if there are any.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from holdfast.spark.statements import query
 MAX_EVIDENCE = 10  # violations of one check that the certificate shows
 ARRIVAL_SLACK_SECONDS = 1  # jobs of a domain that arrived within this time may run in either order
 
-# The name of a check is a column of its query; the text is what the certificate says if there is no violation.
+# The name of a check is a column of its query; the certificate shows the text if there is no violation.
 JOB_CHECKS: Mapping[str, str] = {
     "overlap": "no two leases of a job were valid at the same time",
     "fence_fell": "the fences of every job only grew",
@@ -35,7 +35,7 @@ DOMAIN_CHECKS: Mapping[str, str] = {
     "domain_overlap": "every domain ran one job at a time",
     "domain_order": "every domain kept its order",
 }
-KEY_CHECKS: Mapping[str, str] = {"dedupe": "no idempotency key stood for two jobs at a time"}
+KEY_CHECKS: Mapping[str, str] = {"dedupe": "no idempotency key belonged to two jobs at a time"}
 CHECKS: Mapping[str, str] = {**JOB_CHECKS, **DOMAIN_CHECKS, **KEY_CHECKS}
 
 STATES = ("done", "dead", "cancelled", "waiting", "purged")
@@ -99,14 +99,14 @@ Passes = tuple[DataFrame, DataFrame, DataFrame]  # over jobs, domains, keys
 
 def _make_passes(leases: DataFrame, jobs: DataFrame, waiting: DataFrame, snapshot: int | None) -> Passes:
     spark = leases.sparkSession
-    together = query(spark, "audit_rows", leases=leases, jobs=jobs, waiting=waiting)
+    job_rows = query(spark, "audit_rows", leases=leases, jobs=jobs, waiting=waiting)
     literal = "NULL" if snapshot is None else f"{snapshot:d}L"
-    checked = query(spark, "audit_jobs", together=together, snapshot=literal)
+    checked_rows = query(spark, "audit_jobs", job_rows=job_rows, snapshot=literal)
     # A second pass over the jobs with a domain, which are usually few: all rows of a job have its domain, or none.
-    in_domains = query(spark, "audit_jobs", together=together.where("domain IS NOT NULL"), snapshot=literal)
+    domain_rows = query(spark, "audit_jobs", job_rows=job_rows.where("domain IS NOT NULL"), snapshot=literal)
     return (
-        checked,
-        query(spark, "audit_domains", checked=in_domains, slack=f"{ARRIVAL_SLACK_SECONDS:d}"),
+        checked_rows,
+        query(spark, "audit_domains", checked_rows=domain_rows, slack=f"{ARRIVAL_SLACK_SECONDS:d}"),
         query(spark, "audit_keys", leases=leases, jobs=jobs, waiting=waiting),
     )
 

@@ -1,8 +1,7 @@
-"""Compaction: one part for each day of a table, and no more days than wanted. Runs on the Spark driver.
+"""Compaction: merge the parts of each day of a table into one, and forget old days. Runs on the Spark driver.
 
-A history can forget old days. Their ``health`` and ``failures`` stay: the two tables are small, and are what users ask
-about the past. Every compaction stores both summaries again, made from the rows that are left and from the summaries of
-the forgotten days.
+The summaries ``health`` and ``failures`` of forgotten days stay: both tables are small, and users need them for long
+time ranges. Every compaction writes both summaries again, from the rows that are left and from the earlier summaries.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from holdfast.spark.history.manifest import Commit, Part, commit
 from holdfast.spark.history.reader import History
 from holdfast.spark.history.tables import SCHEMAS, VERSIONED_TABLES, newest_versions, read_parts, write_frame
 
-UNUSED_PART_AGE = 24 * HOUR  # a part that no commit names and that is older is removed: no sync takes so long
+UNUSED_PART_AGE = 24 * HOUR  # an older part that no commit names is removed: no sync takes that long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +59,10 @@ def _is_forgotten(part: Part, first_day: str) -> bool:
 def _next_commit(history: History, spark: SparkSession, place: Folder, first_day: str) -> Commit:
     """Write the new parts, and return the commit that names them."""
     state = history.commit
-    parts = state.of("waiting")
+    parts = state.parts_of("waiting")
     for table in ("leases", *VERSIONED_TABLES):
-        kept = [part for part in state.of(table) if not _is_forgotten(part, first_day)]
-        parts += _compact_table(spark, place, table, kept)
+        kept_parts = [part for part in state.parts_of(table) if not _is_forgotten(part, first_day)]
+        parts += _compact_table(spark, place, table, kept_parts)
     parts += _write_summaries(history, place, first_day)
     number = state.number + 1
     return msgspec.structs.replace(state, number=number, parts=tuple(parts), complete_from=first_day, summarised=number)

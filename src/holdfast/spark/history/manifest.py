@@ -1,10 +1,10 @@
-"""The manifest of a history: one small file that lists all its parts, and is replaced in one step.
+"""Commits of a history: each commit is one small file that names all parts of the history. Runs on the Spark driver.
 
 ``_commits/<number>.json`` names every part of every table, and the cursor up to which the ledger was read. A writer
-writes parts first, under unique names, then renames a complete file to the next number, which fails if the number
-exists. So a writer that dies before the rename has changed nothing, and a reader never sees half of a commit: it reads
-the newest manifest and the parts that it names. Parts that no manifest names are removed by ``holdfast history
-compact``. Runs on the Spark driver.
+first writes parts under unique names. Then it writes the commit to a temporary file and renames that file to the next
+number; the rename fails if the number exists. So a writer that dies before the rename has changed nothing. A reader
+reads the newest commit and the parts that it names, so it never sees half of a commit. ``holdfast history compact``
+removes parts that no commit names.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import msgspec
 from holdfast.errors import HistoryConflict, InvalidInput
 from holdfast.spark.history.folder import Folder
 
-FORMAT = 1  # of manifests; a reader refuses a newer format, because it could miss something
+FORMAT = 1  # of commit files; a reader refuses a newer format, because it could miss something
 COMMITS = "_commits"
-KEPT_COMMITS = 20  # older than the newest, for readers that have just begun
+MAX_OLD_COMMITS = 20  # that stay beside the newest one, for readers that have just begun
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Some rows of one day of a table, in a folder of their own."""
+    """Some rows of one day of a table: one folder of Parquet files."""
 
     table: str
     path: str  # relative to the history's folder
@@ -42,7 +42,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     summarised: int = 0  # number of the commit with the newest summaries
     parts: tuple[Part, ...] = ()
 
-    def of(self, table: str) -> list[Part]:
+    def parts_of(self, table: str) -> list[Part]:
         """Return the parts of a table."""
         return [part for part in self.parts if part.table == table]
 
@@ -65,7 +65,7 @@ def commit(folder: Folder, new: Commit) -> None:
     if not folder.create(_path(new.number), msgspec.json.encode(new).decode()):
         raise HistoryConflict(new.number)
     for number in _numbers(folder):
-        if number < new.number - KEPT_COMMITS:
+        if number < new.number - MAX_OLD_COMMITS:
             folder.remove(_path(number))
 
 

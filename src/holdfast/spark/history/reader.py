@@ -16,7 +16,7 @@ from holdfast.spark.report.picture import picture
 
 
 class History:
-    """A history as of its newest commit when the object is made. Later commits do not change it."""
+    """A history as of its newest commit when the object is created. Later commits do not change it."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self._spark = spark
@@ -25,7 +25,7 @@ class History:
 
     def stored(self, table: str) -> DataFrame:
         """Return a table as it is stored: ``jobs`` and ``payloads`` may have several versions of a job."""
-        return read_parts(self._spark, self._folder, table, self.commit.of(table))
+        return read_parts(self._spark, self._folder, table, self.commit.parts_of(table))
 
     @property
     def leases(self) -> DataFrame:

@@ -43,7 +43,7 @@ JOBS = pa.schema(
     ]
 )
 
-# The other columns that a replay needs, in a table of their own: audits and reports never read it, its folder can have
+# The other columns that a replay needs, in a separate table: audits and reports never read it, its folder can have
 # stricter permissions, and a sync can leave it out. ``timeout`` is in microseconds.
 PAYLOADS = pa.schema(
     [

@@ -32,11 +32,11 @@ class Chunk:
 
 
 def read_chunks(store: Store, after: str | None, *, size: int = CHUNK_ROWS) -> Iterator[Chunk]:
-    """Return everything that the ledger has behind a cursor.
+    """Return everything that the ledger has after a cursor, and the waiting jobs.
 
-    The waiting jobs are read after the ledger was read to its end, and then the ledger is read to its end again. So a
-    job that ended before it could be read as waiting has its ending in these rows. A job that earlier rows know, and
-    that neither waits nor has ended in these rows, is lost.
+    The ledger is read to its end, then the waiting jobs, then the ledger to its end again. So a job that ended before
+    it could be read as waiting has its ending in these rows. A job of earlier rows that neither waits nor has an ending
+    in these rows is lost.
     """
     reader = _LedgerReader(store, after, size)
     yield from reader.read_to_end()
@@ -82,22 +82,22 @@ def _read_ended(store: Store, ids: Sequence[str]) -> list[JobRecord]:
     from one wanted id to the next wanted id that no page contained. The page size follows the number of hits.
     """
     records: list[JobRecord] = []
-    left = deque(sorted(ids))
+    remaining_ids = deque(sorted(ids))
     size = FIRST_PAGE_JOBS
-    while left:
-        first = left.popleft()
+    while remaining_ids:
+        first = remaining_ids.popleft()
         record = store.get(first)
         records += [] if record is None else [record]
-        if not left:
+        if not remaining_ids:
             break
         page = store.find(_ENDED, limit=size, after=first)
-        wanted = set(islice(left, size))  # a page cannot contain more of them
+        wanted = set(islice(remaining_ids, size))  # a page cannot contain more of them
         hits = [record for record in page.items if record.id in wanted]
         records += hits
         if page.cursor is None:
             break
-        while left and left[0] <= page.cursor:
-            left.popleft()
+        while remaining_ids and remaining_ids[0] <= page.cursor:
+            remaining_ids.popleft()
         size = min(PAGE_ROWS, max(FIRST_PAGE_JOBS // 10, 4 * len(hits)))
     return records
 

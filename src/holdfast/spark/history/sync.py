@@ -22,8 +22,10 @@ from holdfast.spark.history.schemas import jobs_table, leases_table, payloads_ta
 from holdfast.spark.history.store_reader import CHUNK_ROWS, Chunk, read_chunks
 from holdfast.spark.history.tables import read_parts, write_rows
 
-DEFAULT_HOLD = timedelta(days=30)  # for which trimming the store waits for the next sync
-MAX_COMMIT_DELAY = HOUR  # a row that is not read yet may have ended so much earlier: its transaction was still open
+DEFAULT_HOLD = timedelta(days=30)  # how long trimming the store waits for the next sync
+MAX_COMMIT_DELAY = (
+    HOUR  # longest time from ``ended_at`` of a ledger row to its commit; until then no sync reads the row
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +52,8 @@ def sync(
 ) -> SyncResult:
     """Add to a history what has happened since the last sync: every row of the ledger exactly once, also after a crash.
 
-    One commit adds up to some hundred thousand rows together with the cursor behind them; the next sync reads again
-    what was not committed. Raises ``LedgerTrimmed`` if the store has trimmed rows that this history does not have, and
+    One commit adds about ``size`` rows together with the cursor after them; the next sync reads again what was not
+    committed. Raises ``LedgerTrimmed`` if the store has trimmed rows that this history does not have, and
     ``HistoryConflict`` if another sync has committed in the meantime. Without ``payloads`` the jobs cannot be replayed.
     Trimming the store waits for the next sync, at most ``hold``; with None it does not wait.
     """
@@ -63,14 +65,14 @@ def sync(
     jobs = waiting = 0
     for chunk in read_chunks(store, state.cursor, size=size):
         added = _write_parts(spark, place, state, chunk, start, payloads=payloads)
-        if not added and not chunk.rows and not state.of("waiting") and state.number:
+        if not added and not chunk.rows and not state.parts_of("waiting") and state.number:
             _hold_trimming(store, place, state, hold)
             break  # nothing is new
         state = _next_commit(state, added, chunk, start, space)
         commit(place, state)
         _hold_trimming(store, place, state, hold)
         jobs += sum(part.rows for part in added if part.table == "jobs")
-        waiting = sum(part.rows for part in state.of("waiting"))
+        waiting = sum(part.rows for part in state.parts_of("waiting"))
         if on_progress is not None:
             on_progress(state.position - start)
     return SyncResult(
@@ -93,7 +95,7 @@ def _write_parts(
         added += write_rows(spark, place, "waiting", jobs_table(chunk.waiting, position=snapshot))
         # A job that waits for the first time is also written to the table jobs: the next sync replaces the table
         # waiting, and a job that vanishes from the store must stay in the history.
-        known = read_parts(spark, place, "waiting", state.of("waiting")).select("job_id").toArrow().column(0)
+        known = read_parts(spark, place, "waiting", state.parts_of("waiting")).select("job_id").toArrow().column(0)
         known_ids = frozenset(known.to_pylist())
         new_waiting = [job for job in chunk.waiting if job.id not in known_ids]
     tables = {"jobs": jobs_table, "payloads": payloads_table} if payloads else {"jobs": jobs_table}
@@ -105,7 +107,7 @@ def _write_parts(
 
 def _next_commit(state: Commit, added: list[Part], chunk: Chunk, start: int, space: str) -> Commit:
     has_waiting = chunk.waiting is not None
-    kept = [part for part in state.parts if not (has_waiting and part.table == "waiting")]
+    kept_parts = [part for part in state.parts if not (has_waiting and part.table == "waiting")]
     return msgspec.structs.replace(
         state,
         number=state.number + 1,
@@ -114,7 +116,7 @@ def _next_commit(state: Commit, added: list[Part], chunk: Chunk, start: int, spa
         position=state.position + len(chunk.rows),
         read_until=chunk.rows[-1].ended_at - MAX_COMMIT_DELAY if chunk.rows else state.read_until,
         snapshot=state.snapshot if chunk.snapshot is None else start + chunk.snapshot,
-        parts=(*kept, *added),
+        parts=(*kept_parts, *added),
     )
 
 
@@ -124,7 +126,7 @@ def _hold_trimming(store: Store, place: Folder, state: Commit, hold: timedelta |
         return
     name = f"history:{hashlib.blake2b(place.root.encode(), digest_size=8).hexdigest()}"
     if hold is None:
-        store.write([ledger_reader.forget(name)])
+        store.write([ledger_reader.forget_reader(name)])
     else:
         until = max(state.read_until, 0)
-        store.write([ledger_reader.register(name, read_until=until, wait_for=from_timedelta(hold))])
+        store.write([ledger_reader.register_reader(name, read_until=until, wait_for=from_timedelta(hold))])

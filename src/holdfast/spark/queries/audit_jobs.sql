@@ -1,5 +1,5 @@
 -- Purpose: every row of a job, checked against the earlier rows of that job. Each check is a boolean column.
--- Input: {together}, the result of audit_rows.sql; {snapshot}, the ledger rows that were read before the waiting jobs.
+-- Input: {job_rows}, the result of audit_rows.sql; {snapshot}, the ledger rows that were read before the waiting jobs.
 -- Shape: one shuffle by job and one sort, which all windows share.
 -- A life of a job begins when the job is enqueued or requeued, and when a new job gets the id of a job that was purged
 -- or trimmed.
@@ -22,7 +22,7 @@ WITH neighbours AS (
          lead(ending) OVER job AS next_ending,
          lead(fence) OVER job AS next_fence,
          lead(ended_at) OVER job AS next_ended_at
-    FROM {together}
+    FROM {job_rows}
   WINDOW job AS (PARTITION BY spread, job_id ORDER BY position),
          so_far AS (PARTITION BY spread, job_id ORDER BY position ROWS UNBOUNDED PRECEDING),
          earlier AS (PARTITION BY spread, job_id ORDER BY position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)

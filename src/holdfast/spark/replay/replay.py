@@ -2,8 +2,8 @@
 
 Spark selects and sorts the jobs, which is the expensive part. The Spark driver enqueues them, in the order of the old
 ids: so the rate applies to the whole replay, and its progress is one id, stored in the target's registry. Every new job
-has a key made of the replay's id and the old job's id: a job that was enqueued just before a crash, and not recorded in
-the progress, is not enqueued twice.
+has a key that consists of the replay's id and the old job's id: a job that was enqueued just before a crash, and not
+recorded in the progress, is not enqueued twice.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Replay:
         return self._result(finished)
 
     def _remaining_rows(self, after: str) -> Iterator[Row]:
-        """Return the jobs behind an id, in order. This process holds one portion of them at a time."""
+        """Return the jobs after an id, in order. This process holds one portion of them at a time."""
         rows = self._selected.where("payload IS NOT NULL").where(self._selected["job_id"] > after)
         rows = rows.select(*COPIED_COLUMNS)
         portions = -(-self.preview.chosen // PORTION_JOBS)

@@ -11,9 +11,9 @@ from pyspark.sql import functions as f
 
 from holdfast.errors import InvalidInput
 
-MAX_CONDITION_LENGTH = 10_000  # characters
+MAX_CONDITION_CHARACTERS = 10_000
 EXAMPLE_COUNT = 5
-EXAMPLE_PAYLOAD_LENGTH = 80  # characters
+EXAMPLE_PAYLOAD_CHARACTERS = 80
 
 # The columns that a new job copies from the old one. Not ``offset``: the old job has used this offset of its domain.
 COPIED_COLUMNS = (
@@ -75,11 +75,11 @@ def jobs_of_store(jobs: DataFrame) -> DataFrame:
 def select(jobs: DataFrame, where: str, *, own_keys: str) -> DataFrame:
     """Return the jobs that match a condition and have ended: all other jobs will run anyway.
 
-    ``own_keys`` is the prefix of the keys that this replay gives: it does not select jobs that it has enqueued itself.
+    ``own_keys`` is the prefix of the keys of this replay's new jobs: a replay does not select jobs that it enqueued.
     Raises ``InvalidInput``, which names the columns, for a condition that Spark refuses.
     """
-    if len(where) > MAX_CONDITION_LENGTH:
-        raise InvalidInput("where", wanted=f"at most {MAX_CONDITION_LENGTH} characters", got=f"{len(where)}")
+    if len(where) > MAX_CONDITION_CHARACTERS:
+        raise InvalidInput("where", wanted=f"at most {MAX_CONDITION_CHARACTERS} characters", got=f"{len(where)}")
     try:
         selected = jobs.where(where)
         selected.schema  # noqa: B018 - Spark Connect analyses a condition only here
@@ -99,7 +99,7 @@ def preview(selected: DataFrame) -> Preview:
     counts = f.count("*").alias("count"), f.count_if(f.col("payload").isNull()).alias("without_payload")
     groups = selected.groupBy("queue", "type", "state").agg(*counts).orderBy("count", ascending=False)
     examples = selected.orderBy("job_id").limit(EXAMPLE_COUNT)
-    payload = f"left(CAST(payload AS STRING), {EXAMPLE_PAYLOAD_LENGTH}) AS payload"
+    payload = f"left(CAST(payload AS STRING), {EXAMPLE_PAYLOAD_CHARACTERS}) AS payload"
     return Preview(
         groups=[Group(**row.asDict()) for row in groups.collect()],
         examples=[Example(**row.asDict()) for row in examples.selectExpr("job_id", "type", "state", payload).collect()],

@@ -13,7 +13,7 @@ from holdfast.spark.report.panels import headline_numbers, panels, time_range, v
 from holdfast.spark.report.plots import legend
 
 STYLE_SHEET = Path(__file__).with_name("page.css")
-MAX_ERROR_LENGTH = 160  # characters of an error in the table of dead letters
+MAX_ERROR_CHARACTERS = 160  # in the table of dead letters
 
 
 def page(figures: Figures, *, title: str = "Holdfast report") -> str:
@@ -63,7 +63,7 @@ def _audit_card(figures: Figures) -> str:
 
 
 def _fact(name: str, value: Any) -> str:
-    """Return a fact of a violation. The name says whether it is an instant."""
+    """Return a fact of a violation. An instant is recognised by its name."""
     return to_datetime(value).strftime("%Y-%m-%dT%H:%M:%S.%fZ") if name.endswith(("_at", "_until")) else str(value)
 
 
@@ -79,7 +79,7 @@ def _failures_card(figures: Figures) -> str:
     most = max((row["dead"] for row in figures.failures), default=1)
     rows = "".join(
         f"<tr><td><code>{escape(row['fingerprint'])}</code></td><td>{escape(row['type'])}</td>"
-        f"<td>{escape(row['reason'] or '')}<br><code>{escape((row['error'] or '')[:MAX_ERROR_LENGTH])}</code></td>"
+        f"<td>{escape(row['reason'] or '')}<br><code>{escape((row['error'] or '')[:MAX_ERROR_CHARACTERS])}</code></td>"
         f'<td class="n">{row["dead"]:,}</td>'
         f'<td style="width:18%"><span class="meter" style="width:{100 * row["dead"] / most:.0f}%"></span></td></tr>'
         for row in figures.failures

@@ -13,7 +13,7 @@ from holdfast.spark.report.plots import WIDTH as PLOT_WIDTH
 WIDTH, MARGIN, GAP = 1280, 36, 14
 HEADER_HEIGHT, TILE_HEIGHT, PANEL_HEIGHT, FAILURE_HEIGHT = 100, 74, 296, 26
 MAX_FAILURES = 6
-MAX_FAILURE_LENGTH = 110  # characters
+MAX_FAILURE_CHARACTERS = 110
 
 
 def picture(spark: SparkSession, figures: Figures, *, title: str) -> bytes:
@@ -77,4 +77,4 @@ def _draw_failures(image: JavaImage, figures: Figures, y: float) -> None:
 
 
 def _shorten(text: str) -> str:
-    return text if len(text) <= MAX_FAILURE_LENGTH else f"{text[: MAX_FAILURE_LENGTH - 1]}…"
+    return text if len(text) <= MAX_FAILURE_CHARACTERS else f"{text[: MAX_FAILURE_CHARACTERS - 1]}…"

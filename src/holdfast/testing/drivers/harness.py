@@ -1,6 +1,6 @@
-"""The harness of the conformance suite: it opens the driver's store and gives each case short calls with defaults.
+"""The harness of the conformance suite: it opens the driver's store and provides short calls with defaults.
 
-A driver joins with one method::
+A driver implements one method::
 
     class MyHarness(Harness):
         def open(self, *, space: str, caller_clock: bool) -> Store:
@@ -158,7 +158,7 @@ class Harness(ABC):
     # Calls, with defaults that keep a case short --------------------------------------------------------------------
 
     def job(self, **fields: Any) -> JobRecord:
-        """Return a record with a new id, not yet enqueued. Ids sort in the order in which they were made."""
+        """Return a record with a new id, not yet enqueued. Ids sort in the order in which they were created."""
         self._jobs += 1
         defaults: dict[str, Any] = {
             "id": f"job-{self._jobs:05d}",

@@ -56,11 +56,20 @@ class ServerMissing(RuntimeError):
 class PostgresServer:
     """One server and its data. Leaving the context stops the server and removes the folder.
 
-    ``kill`` and then ``start`` use the same data, which simulates a crash.
+    ``kill`` and then ``start`` use the same data, which simulates a crash. With ``standby_of``, the server is a hot
+    standby of a running one: it has the same settings, and replays what that server writes.
     """
 
-    def __init__(self, *, durable: bool = True, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        durable: bool = True,
+        settings: Mapping[str, str] | None = None,
+        standby_of: PostgresServer | None = None,
+    ) -> None:
         self._settings = {**COMMON_SETTINGS, **(DURABLE_SETTINGS if durable else FAST_SETTINGS), **(settings or {})}
+        if standby_of is not None:
+            self._settings = dict(standby_of._settings)
         self._process: subprocess.Popen[bytes] | None = None
         self._account = _account()
         self._folder = Path(tempfile.mkdtemp(prefix="holdfast-postgres-", dir=_reachable_folder(self._account)))
@@ -69,7 +78,7 @@ class PostgresServer:
             self._data = self._folder / "data"
             self._log = self._folder / "log"
             self._log.touch()
-            self._initialise()
+            self._initialise(standby_of)
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
@@ -99,6 +108,16 @@ class PostgresServer:
         """Create an empty database and return its URL."""
         self._run("createdb", *self._address(), name)
         return self.url_of(name)
+
+    def dump(self, database: str) -> bytes:
+        """Return what pg_dump writes about a database: a script of SQL."""
+        return self._run("pg_dump", *self._address(), database)
+
+    def restore(self, database: str, script: bytes) -> str:
+        """Create a database from a script of ``dump`` and return its URL."""
+        url = self.create_database(database)
+        self._run("psql", *self._address(), "--quiet", "--set=ON_ERROR_STOP=1", database, stdin=script)
+        return url
 
     def start(self) -> Self:
         """Start the server and wait until it accepts connections; after ``kill`` it recovers first."""
@@ -153,20 +172,27 @@ class PostgresServer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _initialise(self) -> None:
+    def _initialise(self, standby_of: PostgresServer | None) -> None:
         self._data.mkdir(mode=0o700)
         if self._account is not None:
             os.chown(self._data, *self._account)
             self._folder.chmod(0o755)
+        if standby_of is not None:
+            copy = ("-D", str(self._data), "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
+            self._run("pg_basebackup", *standby_of._address(), *copy)
+            return
         options = ("-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--locale=C", "--no-instructions")
         self._run("initdb", "-D", str(self._data), *options)
 
-    def _run(self, program: str, *arguments: str) -> None:
+    def _run(self, program: str, *arguments: str, stdin: bytes = b"") -> bytes:
+        """Run a program of PostgreSQL and return its output."""
         ran = subprocess.run(  # noqa: S603 - our own arguments
-            [self._programs / program, *arguments], capture_output=True, check=False, **self._as_account()
+            [self._programs / program, *arguments], input=stdin, capture_output=True, check=False, **self._as_account()
         )
         if ran.returncode:
             raise ServerMissing(f"{program} failed: {ran.stderr.decode(errors='replace').strip()}")
+        output: bytes = ran.stdout
+        return output
 
     def _as_account(self) -> dict[str, Any]:
         options: dict[str, Any] = {"env": _environment(self._folder), "cwd": self._folder}

@@ -18,7 +18,7 @@ from holdfast.clock import monotonic
 
 START_TIMEOUT_SECONDS = 90.0  # on a loaded machine
 STOP_TIMEOUT_SECONDS = 15.0
-MAX_LOG_LENGTH = 4000  # characters of a log in an error message
+MAX_LOG_CHARACTERS = 4000  # in an error message
 LOOPBACK = "127.0.0.1"
 
 # Only the fast compiler and the serial collector: these processes live for seconds and share few cores with the tests.
@@ -48,7 +48,7 @@ class SparkProcess:
 
     @property
     def pid(self) -> int:
-        """The process id of the JVM: the launcher replaces itself by it."""
+        """The process id of the JVM, which replaces the launcher in the same process."""
         return self._process.pid
 
     def wait_until(self, ready: Callable[[], bool]) -> None:
@@ -70,7 +70,7 @@ class SparkProcess:
             self._process.wait()
 
     def _log_end(self) -> str:
-        return self.log.read_text(encoding="utf-8", errors="replace")[-MAX_LOG_LENGTH:]
+        return self.log.read_text(encoding="utf-8", errors="replace")[-MAX_LOG_CHARACTERS:]
 
 
 def spark_home() -> Path:

@@ -1,7 +1,7 @@
 -- Acknowledge a batch of jobs, each named once, without registry writes: by far the most common settlement. The jobs
 -- move to `ended` with one ledger row each. Return rows only for refused acks.
 --
--- Locks: the rows of the jobs, then their domains. Index: the primary key of jobs.
+-- Locks: the rows of the jobs, sorted by id, then their domains. Index: the primary key of jobs.
 -- Shape: one statement, no transitions. The condition names the token and not the state: only a job in flight has a
 -- token, and on an empty table the planner would use a condition on the state to read the index of all leases.
 -- Ledger numbers are drawn before the delete, in batch order; sorting the deleted rows instead took longer. See
@@ -21,7 +21,7 @@ BEGIN
   WITH removed AS (
     DELETE FROM jobs AS j
      USING (SELECT _space AS space, u.* FROM unnest(_ids, _tokens, _started, _results, _details) WITH ORDINALITY
-                   AS u (id, token, started_at, result, detail, item) OFFSET 0) AS a
+                   AS u (id, token, started_at, result, detail, item) ORDER BY u.id COLLATE "C" OFFSET 0) AS a
      WHERE j.space = ANY (ARRAY[a.space]) AND j.id = ANY (ARRAY[a.id]) AND j.token = a.token AND j.expires_at > _now
     RETURNING j.*, a.item, a.started_at AS began_at, a.result, coalesce(a.detail, '') AS detail
   ), moved AS (

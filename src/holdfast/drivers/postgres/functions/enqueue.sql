@@ -22,6 +22,7 @@ DECLARE
   _rejected_items integer[];
   _existing text[];
   _conflicts boolean[];
+  _entered integer;       -- how many keys of the batch were new
 BEGIN
   IF _channel IS NOT NULL THEN
     PERFORM notify_listeners(_space, _channel, _owns_transaction, _now, _queue, _type, _priority, _run_at);
@@ -71,16 +72,35 @@ BEGIN
 
   IF _idempotency_key IS NOT NULL AND _inserted IS NOT NULL THEN
     -- A key belongs to the first job that enters it. Sorted, so that two calls wait for each other in one direction.
-    INSERT INTO dedupe AS d (space, queue, key, job_id, digest, until)
-    SELECT DISTINCT ON (a.queue, a.key) _space, a.queue, a.key, a.id, a.digest,
-           _now + coalesce((SELECT s.dedupe_window FROM settings AS s
-                             WHERE s.space = _space AND s.queue = a.queue AND s.type = ''), _window)
-      FROM unnest(_id, _queue, _idempotency_key, _digest) WITH ORDINALITY AS a (id, queue, key, digest, item)
-     WHERE a.key IS NOT NULL AND (a.id IN (SELECT unnest(_inserted))) IS TRUE
-     ORDER BY a.queue, a.key, a.item
-    ON CONFLICT (space, queue, key) DO UPDATE
-       SET job_id = excluded.job_id, digest = excluded.digest, until = excluded.until
-     WHERE d.until <= _now AND NOT EXISTS (SELECT FROM jobs AS j WHERE j.space = d.space AND j.id = d.job_id);
+    -- DO UPDATE with a false condition changes nothing, and locks the row of a key that exists.
+    WITH entered AS (
+      INSERT INTO dedupe AS d (space, queue, key, job_id, digest, until)
+      SELECT DISTINCT ON (a.queue, a.key) _space, a.queue, a.key, a.id, a.digest,
+             _now + coalesce((SELECT s.dedupe_window FROM settings AS s
+                               WHERE s.space = _space AND s.queue = a.queue AND s.type = ''), _window)
+        FROM unnest(_id, _queue, _idempotency_key, _digest) WITH ORDINALITY AS a (id, queue, key, digest, item)
+       WHERE a.key IS NOT NULL AND (a.id IN (SELECT unnest(_inserted))) IS TRUE
+       ORDER BY a.queue, a.key, a.item
+      ON CONFLICT (space, queue, key) DO UPDATE SET until = d.until WHERE false
+      RETURNING d.job_id
+    )
+    SELECT count(*) INTO _entered FROM entered;
+
+    IF _entered < cardinality(_inserted) THEN
+      -- Take over the keys that are locked now, whose window has passed and whose job is not open. A later statement
+      -- than the wait for the lock: it sees the job that the previous holder of the lock has committed.
+      UPDATE dedupe AS d
+         SET job_id = a.id, digest = a.digest,
+             until = _now + coalesce((SELECT s.dedupe_window FROM settings AS s
+                                       WHERE s.space = _space AND s.queue = a.queue AND s.type = ''), _window)
+        FROM (SELECT DISTINCT ON (u.queue, u.key) _space AS space, u.*
+                FROM unnest(_id, _queue, _idempotency_key, _digest) WITH ORDINALITY AS u (id, queue, key, digest, item)
+               WHERE u.key IS NOT NULL AND (u.id IN (SELECT unnest(_inserted))) IS TRUE
+               ORDER BY u.queue, u.key, u.item OFFSET 0) AS a
+       WHERE d.space = ANY (ARRAY[a.space]) AND d.queue = ANY (ARRAY[a.queue]) AND d.key = ANY (ARRAY[a.key])
+         AND d.until <= _now
+         AND NOT EXISTS (SELECT FROM jobs AS j WHERE j.space = d.space AND j.id = d.job_id OFFSET 0);
+    END IF;
 
     SELECT array_agg(a.id), array_agg(a.item), array_agg(d.job_id), array_agg(d.digest <> a.digest)
       INTO _rejected, _rejected_items, _existing, _conflicts

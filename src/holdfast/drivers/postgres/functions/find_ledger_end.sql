@@ -5,7 +5,7 @@
 CREATE OR REPLACE FUNCTION find_ledger_end(_space text)
 RETURNS TABLE (row_xid bigint, row_seq bigint, held_back boolean) LANGUAGE plpgsql AS $$
 DECLARE
-  _horizon xid8 := ledger_horizon();
+  _horizon xid8 := (ledger_horizon()::text::bigint + (SELECT ledger_shift(o) FROM origin AS o))::text::xid8;
 BEGIN
   RETURN QUERY
   SELECT coalesce(l.xid, s.trimmed_xid, '0')::text::bigint, coalesce(l.seq, s.trimmed_seq, 0),

@@ -31,5 +31,8 @@ BEGIN
            ORDER BY j.check_at LIMIT 1) AS first
     )
     SELECT min(i.at) - effective_now(_caller_now)
-      FROM (SELECT l.head FROM lanes AS l UNION ALL SELECT e.at FROM expiring AS e) AS i (at));
+      FROM (SELECT greatest(l.head, (SELECT max(opens_at(s)) FROM settings AS s
+                                      WHERE s.space = _space AND s.queue = l.queue AND s.type IN ('', l.type)))
+              FROM lanes AS l
+            UNION ALL SELECT e.at FROM expiring AS e) AS i (at));
 END $$;

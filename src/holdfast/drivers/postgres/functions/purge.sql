@@ -1,6 +1,6 @@
 -- Remove ended jobs and their notes for good. Return their ids.
 --
--- Locks: the rows of the jobs in ended. Index: the primary keys of ended and notes. Shape: see README.md, Stable
+-- Locks: the rows of the jobs in ended, sorted by id. Index: the primary keys of ended and notes. Shape: see README.md, Stable
 -- plans.
 CREATE OR REPLACE FUNCTION purge(_space text, _caller_now bigint, _ids text[]) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
@@ -9,7 +9,8 @@ DECLARE
 BEGIN
   WITH removed AS (
     DELETE FROM ended AS e
-     USING (SELECT _space AS space, u.* FROM unnest(_ids) WITH ORDINALITY AS u (id, item) OFFSET 0) AS a
+     USING (SELECT _space AS space, u.* FROM unnest(_ids) WITH ORDINALITY AS u (id, item)
+             ORDER BY u.id COLLATE "C" OFFSET 0) AS a
      WHERE e.space = ANY (ARRAY[a.space]) AND e.id = ANY (ARRAY[a.id])
     RETURNING e.*, a.item
   ), recorded AS (

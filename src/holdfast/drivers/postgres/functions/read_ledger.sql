@@ -12,7 +12,8 @@ RETURNS TABLE (
 ) LANGUAGE plpgsql ROWS 1000 AS $$
 #variable_conflict use_column
 DECLARE
-  _horizon xid8 := ledger_horizon();
+  _shift bigint := (SELECT ledger_shift(o) FROM origin AS o);
+  _horizon xid8 := (ledger_horizon()::text::bigint + _shift)::text::xid8;
   _trimmed_xid xid8;
   _trimmed_seq bigint;
 BEGIN
@@ -23,7 +24,7 @@ BEGIN
   END IF;
   RETURN QUERY
   SELECT {l.ledger_columns}, l.row_xid, l.row_seq, _trimmed_xid::text::bigint, _trimmed_seq,
-         pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
+         pg_snapshot_xmax(pg_current_snapshot())::text::bigint + _shift,
          EXISTS (SELECT FROM ledger AS late WHERE late.space = _space AND late.xid >= _horizon)
     FROM (SELECT 1) AS one
     LEFT JOIN LATERAL (

@@ -1,6 +1,6 @@
 -- Make dead or cancelled jobs ready again, in the order given, behind the jobs that are ready now. Return their ids.
 --
--- Locks: the rows of the jobs in ended. The turn of a domain is given by the next reserve (arrivals). Index: the
+-- Locks: the rows of the jobs in ended, sorted by id. The turn of a domain is given by the next reserve (arrivals). Index: the
 -- primary key of ended. Shape: see README.md, Stable plans.
 CREATE OR REPLACE FUNCTION requeue(_space text, _caller_now bigint, _ids text[]) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
@@ -9,8 +9,10 @@ DECLARE
 BEGIN
   WITH removed AS (
     DELETE FROM ended AS e
-     USING (SELECT _space AS space, u.* FROM unnest(_ids) WITH ORDINALITY AS u (id, item) OFFSET 0) AS a
+     USING (SELECT _space AS space, u.* FROM unnest(_ids) WITH ORDINALITY AS u (id, item)
+             ORDER BY u.id COLLATE "C" OFFSET 0) AS a
      WHERE e.space = ANY (ARRAY[a.space]) AND e.id = ANY (ARRAY[a.id]) AND e.state IN ('dead', 'cancelled')
+       AND NOT EXISTS (SELECT FROM jobs AS j WHERE j.space = _space AND j.id = e.id OFFSET 0)
     RETURNING e.*, a.item
   ), recorded AS (
     INSERT INTO ledger (space, job_id, type, queue, domain, "offset", attempt, worker, enqueued_at, available_at,

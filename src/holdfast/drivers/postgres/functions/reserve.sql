@@ -1,7 +1,7 @@
 -- Lease up to _limit due jobs of these queues (and types; NULL: any type), in the order of law L10. Return the
 -- leased jobs.
 --
--- Locks: those of reap and pass_turns, the settings of limited queues, then the leased rows (SKIP LOCKED: two
+-- Locks: those of end_expired, then those of pass_turns, the settings of limited queues, then the leased rows (SKIP LOCKED: two
 -- sessions never wait for each other here). No more jobs are locked than are taken.
 -- Index: jobs_lane for lanes and jobs, jobs_leased for expired leases, arrivals_queue.
 -- Shape: the lanes are found by skipping from one to the next in jobs_lane; only lanes whose head is due are read
@@ -18,6 +18,8 @@ CREATE OR REPLACE FUNCTION reserve(
 DECLARE
   _now bigint := effective_now(_caller_now);
   _limited boolean;
+  _ended_queues text[];
+  _ended_domains text[];
   _arrived_queues text[];
   _arrived_domains text[];
   _lane_queues text[];
@@ -33,14 +35,15 @@ DECLARE
   _taken tid[] := '{}';
   _missing integer;
 BEGIN
-  -- 1. End expired leases. The probe avoids the call of reap, which nearly always finds nothing.
+  -- 1. End expired leases. The probe avoids a call that nearly always finds nothing.
   IF EXISTS (SELECT FROM unnest(_queues) AS q (queue) CROSS JOIN LATERAL (
                SELECT FROM jobs AS j WHERE j.space = _space AND j.queue = q.queue AND j.state = 'inflight'
                   AND j.check_at <= _now ORDER BY j.check_at LIMIT 1) AS due) THEN
-    PERFORM reap(_space, _queues, NULL, 1000, _now);
+    SELECT e.queues, e.domains INTO _ended_queues, _ended_domains
+      FROM end_expired(_space, _queues, NULL, 1000, _now) AS e;
   END IF;
 
-  -- 2. Give turns in domains where jobs have arrived.
+  -- 2. Give turns in domains where jobs have ended or arrived: all in one call, which locks the domains in order.
   IF EXISTS (SELECT FROM unnest(_queues) AS q (queue) CROSS JOIN LATERAL (
                SELECT FROM arrivals AS a WHERE a.space = _space AND a.queue = q.queue LIMIT 1) AS arrived) THEN
     WITH removed AS (
@@ -51,9 +54,9 @@ BEGIN
       RETURNING a.queue, a.domain)
     SELECT array_agg(r.queue), array_agg(r.domain) INTO _arrived_queues, _arrived_domains
       FROM (SELECT DISTINCT queue, domain FROM removed) AS r;
-    IF _arrived_domains IS NOT NULL THEN
-      PERFORM pass_turns(_space, _arrived_queues, _arrived_domains);
-    END IF;
+  END IF;
+  IF _ended_domains IS NOT NULL OR _arrived_domains IS NOT NULL THEN
+    PERFORM pass_turns(_space, _ended_queues || _arrived_queues, _ended_domains || _arrived_domains);
   END IF;
 
   _limited := lock_limits(_space, _queues);
@@ -212,7 +215,7 @@ BEGIN
   _now := effective_now(_caller_now);
   RETURN QUERY
   UPDATE jobs AS j
-     SET state = 'inflight', attempts = j.attempts + 1, fence = t.fence,
+     SET state = 'inflight', attempts = least(j.attempts, 2147483646) + 1, fence = t.fence,
          token = t.fence || '.' || encode(substr(_token_bytes, t.item::integer * 16 - 15, 16), 'hex'),
          expires_at = _now + _lease_for, check_at = _now + _lease_for, reserved_at = _now, worker = _worker,
          started_at = NULL

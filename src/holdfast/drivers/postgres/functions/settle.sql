@@ -21,6 +21,8 @@ DECLARE
   _transitions transition[];
   _valid integer[];
   _refused record;
+  _queues text[];         -- of the domains whose first job has ended
+  _domains text[];
 BEGIN
   PERFORM FROM jobs AS j WHERE j.space = _space AND j.id = ANY (_ids) ORDER BY j.id FOR UPDATE;
   _now := effective_now(_caller_now);
@@ -75,7 +77,12 @@ BEGIN
     END IF;
 
     IF _transitions IS NOT NULL THEN
-      PERFORM apply_transitions(_space, _now, _transitions);
+      SELECT _queues || e.queues, _domains || e.domains INTO _queues, _domains
+        FROM end_leases(_space, _now, _transitions) AS e;
     END IF;
   END LOOP;
+
+  IF _domains IS NOT NULL THEN
+    PERFORM pass_turns(_space, _queues, _domains);
+  END IF;
 END $$;

@@ -32,7 +32,7 @@ BEGIN
 
   -- One transaction at a time: spaces.trimmed_* and the removed rows must agree.
   PERFORM pg_advisory_xact_lock(1212106566, hashtext(_space) | (-2147483648)::integer);
-  _horizon := ledger_horizon();
+  _horizon := (ledger_horizon()::text::bigint + (SELECT ledger_shift(o) FROM origin AS o))::text::xid8;
   WITH oldest AS (
     SELECT l.xid, l.seq, l.ended_at FROM ledger AS l
      WHERE l.space = _space AND l.xid < _horizon ORDER BY l.xid, l.seq LIMIT _limit

@@ -293,7 +293,6 @@ def a_dead_letter_keeps_every_field_of_the_job(h: Harness) -> None:
         name="n",
         domain="d",
         idempotency_key="k",
-        webhook="https://example.com/",
         signature="s",
         max_attempts=1,
         timeout=LEASE,

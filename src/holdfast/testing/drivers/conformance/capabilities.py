@@ -47,6 +47,14 @@ def an_offset_is_refused_by_a_driver_that_declines_offsets_and_no_job_of_the_bat
     assert_equal(h.store.find().items, [], "the stored jobs")
 
 
+@case("L14")
+def a_webhook_is_refused_because_nothing_calls_it_and_no_job_of_the_batch_is_stored(h: Harness) -> None:
+    with assert_raises(Unsupported) as caught:
+        h.enqueue(h.job(), h.job(webhook="https://example.com/hook"))
+    assert_equal(caught[0].feature, "webhooks", "the feature of the error")
+    assert_equal(h.store.find().items, [], "the stored jobs")
+
+
 @case("L14", needs={Feature.LIMITS})
 def the_halt_policy_is_refused_by_a_driver_that_declines_it_and_the_settings_stay_unchanged(h: Harness) -> None:
     reason = _gap_reason(h, Feature.HALT)

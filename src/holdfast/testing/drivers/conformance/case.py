@@ -9,7 +9,7 @@ from holdfast.drivers.contract import Capabilities, Feature
 from holdfast.testing.drivers.harness import CaseSkipped, Harness
 
 LAWS = {
-    "L1": "the store's clock judges leases",
+    "L1": "the store's clock decides about leases",
     "L2": "expired means now >= expires_at, to the microsecond",
     "L3": "reserve reaps, picks, leases and counts in one transaction",
     "L4": "one unguessable token per reservation, fences only grow",

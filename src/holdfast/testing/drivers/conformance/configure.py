@@ -217,6 +217,20 @@ def an_idle_time_allows_no_more_than_the_burst(h: Harness) -> None:
 
 
 @case("L3", needs=LIMITS)
+def a_reserve_that_is_late_by_less_than_one_job_loses_no_rate(h: Harness) -> None:
+    _fill(h, 10)
+    _configure(h, rate=10, burst=1)
+    assert_equal(len(h.reserve(10)), 1, "jobs reserved at first")
+    for late in (30, 99, 1):
+        h.advance((100 + late) * MILLISECOND)
+        assert_equal(len(h.reserve(10)), 1, f"jobs reserved {late} ms late")
+        h.advance((100 - late) * MILLISECOND - 1)
+        assert_equal(len(h.reserve(10)), 0, "jobs reserved a microsecond early")
+        h.advance(1)
+        assert_equal(len(h.reserve(10)), 1, "jobs reserved in time after a late one")
+
+
+@case("L3", needs=LIMITS)
 def a_rate_is_exact_over_time(h: Harness) -> None:
     _fill(h, 60)
     _configure(h, rate=5, burst=5)

@@ -33,7 +33,6 @@ def a_job_with_every_field_set_is_stored_unchanged(h: Harness) -> None:
         domain="domain ✓",
         name="a name, for people",
         meta={"text": "ü", "list": [1, 2.5, None, True], "nested": {"a": {"b": []}}},
-        webhook="https://example.com/hook?a=b",
         signature="v1.abc",
     )
     assert_equal(h.enqueue(job), [Enqueued(id=job.id, existed=False)], "the answer")

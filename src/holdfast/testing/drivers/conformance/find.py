@@ -194,9 +194,9 @@ def a_job_that_waits_for_its_turn_in_a_domain_is_open(h: Harness) -> None:
 def any_open_filters_by_queue_and_type(h: Harness) -> None:
     h.enqueue_job(queue="a", type="x")
     h.reserve_new_job(queue="b", type="y")
-    asked = {(queue, type_): h.store.any_open([queue], [type_]) for queue in "ab" for type_ in "xy"}
+    answers = {(queue, type_): h.store.any_open([queue], [type_]) for queue in "ab" for type_ in "xy"}
     wanted = {("a", "x"): True, ("a", "y"): False, ("b", "x"): False, ("b", "y"): True}
-    assert_equal(asked, wanted, "any_open by queue and type")
+    assert_equal(answers, wanted, "any_open by queue and type")
     assert h.store.any_open(["c", "b", "b"], ["z", "y"]), "wanted one of several queues and types"
 
 

@@ -84,6 +84,23 @@ def threads_that_enqueue_one_key_make_one_job(h: Harness) -> None:
         assert_equal(len(h.reserve(10, queues=[key])), 1, "jobs reserved")
 
 
+@case("L12", needs={Feature.IDEMPOTENCY, Feature.LIMITS})
+def threads_that_enqueue_one_key_make_one_job_whatever_its_window(h: Harness) -> None:
+    """Each thread begins after the window of the one before it: only the open job still holds the key."""
+    h.store.configure(QUEUE, QueueSettings(dedupe_window=1))
+    stores = [h.connect_again() for _ in range(THREADS)]
+    for number in range(40):
+        jobs = [h.job(idempotency_key=f"k{number}") for _ in stores]
+        answers: list[list[Enqueued]] = h.run_concurrently(
+            *[
+                partial(store.enqueue, [job], now=h.now + 10 * later)
+                for later, (store, job) in enumerate(zip(stores, jobs, strict=True))
+            ]
+        )
+        assert_equal(sum(not answer.existed for [answer] in answers), 1, f"new jobs of key {number}")
+        h.advance(100)
+
+
 @case("L6")
 def threads_that_enqueue_one_id_make_one_job(h: Harness) -> None:
     job = h.job()

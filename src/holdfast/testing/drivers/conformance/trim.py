@@ -113,13 +113,13 @@ def ledger_rows_are_removed_when_they_are_old_enough(h: Harness) -> None:
 def a_reader_whose_next_rows_were_trimmed_gets_an_error(h: Harness) -> None:
     start = h.store.ledger().cursor
     first = _finish_job(h)
-    behind = h.store.ledger(limit=1).cursor
+    after_first = h.store.ledger(limit=1).cursor
     second, third = _finish_job(h), _finish_job(h)
     assert start is not None, "wanted a cursor from an empty ledger"
     h.advance(DAY)
     young = _finish_job(h)
     assert_equal(_trim(h, ledger_for=DAY).ledger, 3, "rows trimmed")
-    for cursor in (start, behind):
+    for cursor in (start, after_first):
         with assert_raises(LedgerTrimmed, f"cursor {cursor}") as caught:
             h.store.ledger(after=cursor)
         assert_equal(caught[0].cursor, cursor, "the cursor in the error")
@@ -156,13 +156,13 @@ def rows_and_jobs_that_a_registered_reader_has_not_read_are_kept(h: Harness) -> 
     read = _finish_job(h)
     h.advance(SECOND)
     unread = _finish_job(h)
-    h.store.write([ledger_reader.register("history", read_until=h.now, wait_for=100 * DAY)], now=h.now_or_none)
+    h.store.write([ledger_reader.register_reader("history", read_until=h.now, wait_for=100 * DAY)], now=h.now_or_none)
     h.advance(60 * DAY)
     trimmed = _trim(h)
     assert_equal((trimmed.jobs, trimmed.ledger), (1, 1), "jobs and rows trimmed")
     assert_equal([row.job_id for row in h.ledger()], [unread], "the rows kept")
     assert_equal((h.store.get(read), h.store.get(unread) is not None), (None, True), "the jobs kept")
-    h.store.write([ledger_reader.register("history", read_until=h.now, wait_for=100 * DAY)], now=h.now_or_none)
+    h.store.write([ledger_reader.register_reader("history", read_until=h.now, wait_for=100 * DAY)], now=h.now_or_none)
     trimmed = _trim(h)
     assert_equal((trimmed.jobs, trimmed.ledger), (1, 1), "jobs and rows trimmed after the reader has advanced")
 
@@ -170,8 +170,8 @@ def rows_and_jobs_that_a_registered_reader_has_not_read_are_kept(h: Harness) -> 
 @case("L13", needs={Feature.LEDGER, Feature.REGISTRY})
 def the_slowest_registered_reader_counts_until_its_registration_expires(h: Harness) -> None:
     _finish_job(h)
-    slow = ledger_reader.register("slow", read_until=h.now - 1, wait_for=40 * DAY)
-    quick = ledger_reader.register("quick", read_until=h.now + SECOND, wait_for=100 * DAY)
+    slow = ledger_reader.register_reader("slow", read_until=h.now - 1, wait_for=40 * DAY)
+    quick = ledger_reader.register_reader("quick", read_until=h.now + SECOND, wait_for=100 * DAY)
     h.store.write([slow, quick], now=h.now_or_none)
     h.advance(40 * DAY - 1)
     assert_equal(_trim(h), Trimmed(), "trimmed a microsecond before the registration expires")

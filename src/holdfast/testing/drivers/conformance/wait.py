@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from holdfast.clock import monotonic
+from holdfast.clock import SECOND, monotonic
+from holdfast.drivers.contract import Feature, QueueSettings
 from holdfast.errors import StoreClosed
 from holdfast.testing.drivers.conformance.assertions import assert_equal, assert_raises
 from holdfast.testing.drivers.conformance.case import case
@@ -12,6 +13,7 @@ from holdfast.testing.drivers.harness import LEASE, QUEUE, Harness
 
 SHORT_SECONDS = 0.05
 LONG_SECONDS = 20.0
+DUE_IN = SECOND
 
 
 @case("L3")
@@ -48,6 +50,36 @@ def wait_returns_at_once_if_a_job_was_enqueued_before(h: Harness) -> None:
     began = monotonic()
     store.wait([QUEUE], timeout=LONG_SECONDS)
     assert monotonic() - began < LONG_SECONDS / 2, "wanted the wait to see the job that was enqueued before"
+
+
+@case("L3")
+def wait_returns_when_a_scheduled_job_is_due_also_after_an_earlier_timeout(h: Harness) -> None:
+    """A job becomes due without a change of the store: every wait looks for due times again."""
+    store = h.open_with_store_clock()
+    store.enqueue([h.job()])
+    [reservation] = store.reserve([QUEUE], limit=1, lease_for=LEASE)
+    store.enqueue([h.job(run_at=reservation.lease.expires_at - LEASE + DUE_IN)])
+    began = monotonic()
+    for timeout in (SHORT_SECONDS, SHORT_SECONDS, LONG_SECONDS / 2, LONG_SECONDS):
+        if store.reserve([QUEUE], limit=1, lease_for=LEASE):
+            break
+        store.wait([QUEUE], timeout=timeout)
+    assert monotonic() - began < LONG_SECONDS / 2, "wanted the wait to end when the job was due"
+
+
+@case("L3", needs={Feature.LIMITS})
+def wait_returns_when_the_rate_of_a_queue_allows_the_next_job(h: Harness) -> None:
+    store = h.open_with_store_clock()
+    store.configure(QUEUE, QueueSettings(rate=1, burst=1))
+    store.enqueue([h.job(), h.job()])
+    began = monotonic()
+    jobs = 0
+    while jobs < 2 and monotonic() - began < LONG_SECONDS / 2:
+        reserved = store.reserve([QUEUE], limit=2, lease_for=LEASE)
+        jobs += len(reserved)
+        if not reserved:
+            store.wait([QUEUE], timeout=LONG_SECONDS / 2)
+    assert monotonic() - began < LONG_SECONDS / 2, "wanted the wait to end when the rate allowed the second job"
 
 
 @case("L3")

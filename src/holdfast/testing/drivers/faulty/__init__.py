@@ -16,6 +16,7 @@ from holdfast.testing.drivers.faulty import (
     registry,
     settle,
     store,
+    wait,
 )
 from holdfast.testing.drivers.faulty.faulty_driver import FaultyDriver, FaultyHarness
 
@@ -35,4 +36,5 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     *operators.FAULTY_DRIVERS,
     *store.FAULTY_DRIVERS,
     *registry.FAULTY_DRIVERS,
+    *wait.FAULTY_DRIVERS,
 )

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from holdfast.drivers.memory.rows import Row
 from holdfast.drivers.memory.space import Space
-from holdfast.errors import LeaseError
+from holdfast.errors import LeaseError, StoreUnavailable
+from holdfast.model.bounds import MAX_COUNT
 from holdfast.model.job import State
 from holdfast.model.lease import Lease
 from holdfast.model.settlement import Retry, Settlement
@@ -91,6 +92,24 @@ class ReleaseResetsCrashes(FaultyDriver):
         return transition._replace(crashes=0) if verb == "release" else transition
 
 
+class CrashesOverflow(FaultyDriver):
+    """The counter of crashes has 32 bits and fails the whole call when it overflows."""
+
+    def alter_transition(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
+        """Fail as a 32-bit column does."""
+        if transition.crashes and row.job.crashes == MAX_COUNT:
+            raise StoreUnavailable("integer out of range")
+        return transition
+
+
+class CrashesStartAgain(FaultyDriver):
+    """The counter of crashes starts again at 0 when it is full."""
+
+    def alter_transition(self, row: Row, transition: Transition, verb: str, now: int) -> Transition:
+        """Set the crashes to 0 after the last number."""
+        return transition._replace(crashes=0) if row.job.crashes == MAX_COUNT else transition
+
+
 class MaxCrashesIgnored(FaultyDriver):
     """``max_crashes`` is ignored."""
 
@@ -140,6 +159,8 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     CrashedRetryNotCounted,
     RetryKeepsCrashes,
     ReleaseResetsCrashes,
+    CrashesOverflow,
+    CrashesStartAgain,
     MaxCrashesIgnored,
     ReleaseCountsAttempt,
     ReleaseBudgetResets,

@@ -18,7 +18,7 @@ from holdfast.testing.drivers.faulty.faulty_driver import RACE_WINDOW_SECONDS, F
 
 
 class DedupeIsNotAtomic(FaultyDriver):
-    """Enqueue looks up and claims a key in two steps: concurrent callers all make a job."""
+    """Enqueue looks up and claims a key in two steps: concurrent callers all create a job."""
 
     def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
         """Look up the keys, wait, insert the jobs whose key was free."""
@@ -34,7 +34,7 @@ class DedupeIsNotAtomic(FaultyDriver):
 
 
 class DedupeIgnoresQueue(FaultyDriver):
-    """A key stands for one job in all queues."""
+    """A key identifies one job in all queues, not in one queue."""
 
     def _enqueue(self, space: Space, job: JobRecord, now: int) -> Enqueued:
         for (_, key), stored_key in space.keys.items():
@@ -78,6 +78,24 @@ class KeyForgottenAfterWindow(FaultyDriver):
     """A key is forgotten after its window although its job has not ended."""
 
     space_type = _KeyForgottenAfterWindowSpace
+
+
+class KeyTakenOverAfterWait(FaultyDriver):
+    """A key whose window has passed is taken over although a job that entered it meanwhile is open."""
+
+    def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
+        """Look which jobs are open, wait, and forget the expired keys of all other jobs."""
+        self._validation.check_enqueue(jobs)
+        with self._lock:
+            known = set(self._space.rows)
+        time.sleep(RACE_WINDOW_SECONDS)
+        with self._lock:
+            at = self._validation.now(now)
+            for job in jobs:
+                stored_key = self._space.keys.get((job.queue, str(job.idempotency_key)))
+                if stored_key is not None and stored_key.job_id not in known and is_expired(stored_key.until, at):
+                    del self._space.keys[job.queue, str(job.idempotency_key)]
+            return super().enqueue(jobs, now=now)
 
 
 class _KeyNeverForgottenSpace(FaultySpace):
@@ -146,6 +164,7 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     KeyForgottenAtAck,
     KeyForgottenAtEnding,
     KeyForgottenAfterWindow,
+    KeyTakenOverAfterWait,
     KeyNeverForgotten,
     EnqueueOverwritesPayload,
     EnqueueStoresPartOfBatch,

@@ -73,7 +73,7 @@ class FaultyDriver(MemoryDriver):
         names = self._validation.check_reserve(queues, limit, lease_for, worker, types)
         with self._lock:
             space, at = self._open(now)
-            self._last_reserve.changes = self._store.changes
+            self._last_reserve.changes, self._last_reserve.instant = self._store.changes, at
             end_leases(space, space.expired(names, at)[:REAP_LIMIT], at)
             rows = self._pick(space, names, types, limit, at)
             return lease_rows(space, rows, expires_at=at + lease_for, worker=worker, now=at)

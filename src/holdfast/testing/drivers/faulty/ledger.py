@@ -59,7 +59,7 @@ class LedgerCursorSkipsRow(FaultyDriver):
     """A cursor skips one row."""
 
     def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
-        """Return a page and a cursor behind the next row."""
+        """Return a page and a cursor after the next row, which is skipped."""
         page = super().ledger(after, limit)
         return replace(page, cursor=str(int(page.cursor or 0) + 1)) if page.items else page
 

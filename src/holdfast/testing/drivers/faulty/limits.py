@@ -10,6 +10,7 @@ from dataclasses import replace
 from holdfast.drivers.memory.rows import Row
 from holdfast.drivers.memory.space import Space
 from holdfast.model.order import Capacity
+from holdfast.model.queue_settings import LEVEL_PER_JOB
 from holdfast.testing.drivers.faulty.faulty_driver import FaultyDriver, FaultySpace
 
 
@@ -19,6 +20,18 @@ class RateBucketAlwaysFull(FaultyDriver):
     def _pick(self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int) -> list[Row]:
         space.buckets.clear()
         return super()._pick(space, queues, types, limit, now)
+
+
+class LateReserveLosesRate(FaultyDriver):
+    """The time by which a reserve comes late is lost for the rate."""
+
+    def _pick(self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int) -> list[Row]:
+        rows = super()._pick(space, queues, types, limit, now)
+        for key, bucket in space.buckets.items():
+            burst = space.settings[key].burst
+            if bucket is not None and burst is not None:
+                space.buckets[key] = bucket._replace(level=min(bucket.level, (burst - len(rows)) * LEVEL_PER_JOB))
+        return rows
 
 
 class EmptyReserveUsesRate(FaultyDriver):
@@ -91,6 +104,7 @@ class LimitsIgnored(FaultyDriver):
 
 FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     RateBucketAlwaysFull,
+    LateReserveLosesRate,
     EmptyReserveUsesRate,
     TypeLimitsIgnored,
     MaxInflightPerCall,

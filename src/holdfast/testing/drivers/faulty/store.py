@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from holdfast.clock import Clock
 from holdfast.drivers.contract import Feature
@@ -69,10 +70,22 @@ class DeclinedFeaturesAccepted(FaultyDriver):
     validation = _RequiresNothing
 
 
+class _IgnoresWebhooks(Validation):
+    def check_enqueue(self, jobs: Sequence[JobRecord]) -> None:
+        super().check_enqueue([replace(job, webhook=None) for job in jobs])
+
+
+class WebhooksAccepted(FaultyDriver):
+    """A job with a webhook is stored, although nothing calls it."""
+
+    validation = _IgnoresWebhooks
+
+
 FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     SpacesShared,
     CallerClockAlwaysAccepted,
     CloseIgnored,
     InvalidRecordsAccepted,
     DeclinedFeaturesAccepted,
+    WebhooksAccepted,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from holdfast.model.bounds import MAX_COUNT
 from holdfast.model.job import State
 from holdfast.model.ledger import Ending
 from holdfast.testing.drivers.oracle.state import OracleJob, OracleState, mark_dead
@@ -27,7 +28,7 @@ def reap(state: OracleState, queues: Sequence[str] | None, *, worker: str | None
 
 def _expire(state: OracleState, job: OracleJob, available_at: int, now: int) -> None:
     """Count a crash; the job becomes ready, dead, or cancelled if a cancel was requested (L7)."""
-    record = replace(job.record, crashes=job.record.crashes + 1)
+    record = replace(job.record, crashes=min(job.record.crashes + 1, MAX_COUNT))
     is_exhausted = record.attempts >= record.max_attempts
     is_poison = record.max_crashes is not None and record.crashes >= record.max_crashes
     if job.cancel_requested:

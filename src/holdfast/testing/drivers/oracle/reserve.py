@@ -74,11 +74,12 @@ def _has_capacity(state: OracleState, job: OracleJob, now: int) -> bool:
 
 
 def _rate_level(state: OracleState, key: SettingsKey, settings: QueueSettings, now: int) -> Fraction:
-    """Return how many jobs the rate allows now, at most the burst."""
+    """Return how many jobs the rate allows now: the burst, plus the fraction of a job by which a reserve is late."""
     assert settings.rate is not None
     burst = Fraction(settings.burst if settings.burst is not None else max(1, math.ceil(settings.rate)))
     level, since = state.rate_buckets.get(key, (burst, now))
-    return min(burst, level + max(0, now - since) * Fraction(settings.rate) / SECOND)
+    level += max(0, now - since) * Fraction(settings.rate) / SECOND
+    return level if level < burst + 1 else burst
 
 
 def _lease(state: OracleState, job: OracleJob, expires_at: int, worker: str, now: int) -> Reservation:

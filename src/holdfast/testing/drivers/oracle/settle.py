@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from holdfast.errors import LeaseError, WriteRefused
+from holdfast.model.bounds import MAX_COUNT
 from holdfast.model.job import State
 from holdfast.model.ledger import Ending
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
@@ -53,7 +54,7 @@ def _ack(state: OracleState, job: OracleJob, ack: Ack, now: int) -> WriteRefused
 
 def _retry(state: OracleState, job: OracleJob, retry: Retry, now: int) -> None:
     is_exhausted = job.record.attempts >= job.record.max_attempts
-    crashes = job.record.crashes + 1 if retry.crashed else 0
+    crashes = min(job.record.crashes + 1, MAX_COUNT) if retry.crashed else 0
     is_poison = job.record.max_crashes is not None and crashes >= job.record.max_crashes
     next_state = State.DEAD if is_exhausted or is_poison else State.READY
     state.end(job, Ending.RETRIED, next_state, now, by=retry, error=retry.error)

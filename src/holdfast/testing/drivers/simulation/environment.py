@@ -32,7 +32,7 @@ class Environment:
         self.rng = RandomSource(seed)
         self.checker = LawChecker()
         self.trace: list[str] = []
-        self.job_ids: list[str] = []  # every id that a producer made
+        self.job_ids: list[str] = []  # every id that a producer created
         self.lost_leases: list[Lease] = []  # leases of processes that died, or are believed dead
         self._cursor: str | None = None
         self.now = self._start = self.clock.now()

@@ -1,4 +1,4 @@
-"""Run one seed. The same seed gives the same run, event by event."""
+"""Run one seed. The same seed produces the same run, event by event."""
 
 from __future__ import annotations
 

@@ -49,7 +49,6 @@ job_fields = st.fixed_dictionaries(
         "timeout": st.just(SECOND),
         "name": st.just("Invoice 7 für Zoë"),
         "meta": st.just({"trace": "00-ab", "n": 1}),
-        "webhook": st.just("https://example.org/done"),
         "signature": st.just("v1.k.0123"),
         "requested_run_at": st.just(START + SECOND),
         "last_error": st.just("imported"),

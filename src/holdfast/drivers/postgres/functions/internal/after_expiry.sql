@@ -10,7 +10,7 @@ BEGIN
   t.job_ctid := _job_ctid;
   t.verb := 'expired';  -- no settlement has this verb, so none is a repeat of it (law L6)
   t.attempts := j.attempts;
-  t.crashes := j.crashes + 1;
+  t.crashes := least(j.crashes, 2147483646) + 1;  -- saturates, like every counter
   t.last_error := j.last_error;
   t.failed_at := j.failed_at;
   t.released_for := 0;

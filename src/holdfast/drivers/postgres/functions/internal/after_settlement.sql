@@ -45,7 +45,7 @@ BEGIN
 
   ELSIF _verb = 'retry' THEN
     t.ending := 'retried';
-    t.crashes := CASE WHEN _crashed THEN j.crashes + 1 ELSE 0 END;
+    t.crashes := CASE WHEN _crashed THEN least(j.crashes, 2147483646) + 1 ELSE 0 END;
     t.last_error := _error;
     t.failed_at := _now;
     t.error := _error;

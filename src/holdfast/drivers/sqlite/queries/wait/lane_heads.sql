@@ -1,6 +1,7 @@
--- When the first job of each lane of these queues is, or becomes, available. Index: holdfast_jobs_lane, one probe per
--- lane.
-SELECT (SELECT j.available_at FROM holdfast_jobs AS j INDEXED BY holdfast_jobs_lane
+-- The lanes of these queues, and when the first job of each is, or becomes, available; NULL if the lane is empty. Index:
+-- holdfast_jobs_lane, one probe per lane.
+SELECT l.queue, l.type, l.priority,
+       (SELECT j.available_at FROM holdfast_jobs AS j INDEXED BY holdfast_jobs_lane
          WHERE j.space = l.space AND j.queue = l.queue AND j.type = l.type AND j.priority = l.priority
            AND j.state = 'ready' AND j.turn = 1
          ORDER BY j.available_at, j.seq LIMIT 1)

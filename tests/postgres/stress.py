@@ -1,0 +1,148 @@
+"""All verbs at random, from several threads, over a few domains: whatever the verbs lock, another one wants it too."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+
+import holdfast
+from holdfast.clock import DAY
+from holdfast.drivers.contract import Store
+from holdfast.model.job import JobRecord
+from holdfast.model.lease import Lease
+from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
+
+QUEUES = ("p", "q")
+DOMAINS = tuple(f"d{number}" for number in range(12))
+LEASE = 20_000  # microseconds: some leases expire while the verbs run
+MAX_BATCH = 12
+MAX_RECENT_IDS = 150
+STATISTICS_TIMEOUT_SECONDS = 30
+
+
+class _Worker:
+    """One thread: chooses verbs by its own random numbers."""
+
+    def __init__(self, url: str, seed: int, ids: list[str], numbers: Iterator[int]) -> None:
+        self._url = url
+        self._random = random.Random(seed)
+        self._ids = ids  # of all workers, newest last
+        self._numbers = numbers
+        self._leases: list[Lease] = []
+        self._name = f"worker {seed}"
+
+    def run(self, steps: int) -> None:
+        verbs = (
+            [self._enqueue] * 4 + [self._reserve] * 6 + [self._ack] * 3 + [self._settle] * 3 + [self._cancel] * 4
+        ) + [self._extend, self._requeue, self._purge, self._reap, self._trim]
+        with holdfast.connect(f"{self._url}?connections=1&listen=off&patience=60") as store:
+            for _ in range(steps):
+                self._random.choice(verbs)(store)
+
+    def _enqueue(self, store: Store) -> None:
+        jobs = [
+            JobRecord(
+                id=f"job-{next(self._numbers):08}",
+                type="t",
+                queue=self._random.choice(QUEUES),
+                payload=b"{}",
+                created_at=1,
+                domain=self._random.choice(DOMAINS),
+                max_attempts=2,
+            )
+            for _ in range(self._random.randint(1, MAX_BATCH))
+        ]
+        store.enqueue(jobs)
+        self._ids.extend(job.id for job in jobs)
+
+    def _reserve(self, store: Store) -> None:
+        queues = self._random.sample(QUEUES, 2)
+        held = store.reserve(queues, limit=MAX_BATCH, lease_for=LEASE, worker=self._name)
+        self._leases = [*self._leases, *(one.lease for one in held)][-4 * MAX_BATCH :]
+
+    def _take_leases(self) -> list[Lease]:
+        self._random.shuffle(self._leases)
+        taken, self._leases = self._leases[:MAX_BATCH], self._leases[MAX_BATCH:]
+        return taken
+
+    def _ack(self, store: Store) -> None:
+        store.settle([Ack(lease) for lease in self._take_leases()])
+
+    def _settle(self, store: Store) -> None:
+        """Settle with any mix of verbs; repeated items make several runs in the function."""
+        settlements: list[Settlement] = []
+        for lease in self._take_leases():
+            choices = (Ack(lease), Retry(lease), Release(lease), Fail(lease, reason="stress"))
+            settlements += [self._random.choice(choices)] * self._random.choice((1, 1, 1, 2))
+        self._random.shuffle(settlements)
+        store.settle(settlements)
+
+    def _some_ids(self) -> list[str]:
+        recent = list(dict.fromkeys(self._ids[-MAX_RECENT_IDS:]))
+        return self._random.sample(recent, min(len(recent), MAX_BATCH))
+
+    def _cancel(self, store: Store) -> None:
+        store.cancel(self._some_ids())
+
+    def _requeue(self, store: Store) -> None:
+        store.requeue(self._some_ids())
+
+    def _purge(self, store: Store) -> None:
+        store.purge(self._some_ids())
+
+    def _extend(self, store: Store) -> None:
+        store.extend(self._random.sample(self._leases, len(self._leases)), lease_for=LEASE)
+
+    def _reap(self, store: Store) -> None:
+        store.reap(worker=self._random.choice((None, self._name)))
+
+    def _trim(self, store: Store) -> None:
+        store.trim(ended_for=DAY, ledger_for=1)
+
+
+def count_deadlocks_of_random_verbs(url: str, *, threads: int, steps: int, seed: int) -> int:
+    """Run ``steps`` random verbs in each thread, then drain the store; return how many deadlocks PostgreSQL broke.
+
+    Asserts that the drain ends every job: no domain has lost its turn.
+    """
+    holdfast.connect(url).close()
+    ids: list[str] = []
+    numbers = itertools.count()
+    with psycopg.connect(url, autocommit=True) as session:
+        session.execute(
+            "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET deadlock_timeout = ''20ms''', "
+            "current_database()); END $$"
+        )
+    with ThreadPoolExecutor(threads) as pool:
+        workers = [_Worker(url, seed * 1000 + number, ids, numbers) for number in range(threads)]
+        for future in [pool.submit(worker.run, steps) for worker in workers]:
+            future.result()
+    _drain(url)
+    return _read_deadlocks(url)
+
+
+def _drain(url: str) -> None:
+    with holdfast.connect(f"{url}?listen=off") as store:
+        deadline = time.monotonic() + 60
+        while store.any_open(QUEUES, ["t"]):
+            assert time.monotonic() < deadline, "jobs that cannot be reserved: a domain has no turn"
+            held = store.reserve(QUEUES, limit=1000, lease_for=DAY)
+            store.settle([Ack(one.lease) for one in held])
+
+
+def _read_deadlocks(url: str) -> int:
+    """Return the deadlocks of the database, once every session that reports its statistics has ended."""
+    deadline = time.monotonic() + STATISTICS_TIMEOUT_SECONDS
+    others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    with psycopg.connect(url, autocommit=True) as session:
+        while session.execute(others).fetchone() != (0,):
+            assert time.monotonic() < deadline, "sessions are still open"
+            time.sleep(0.01)
+        row = session.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").fetchone()
+        assert row is not None
+        return int(row[0])

@@ -1,0 +1,96 @@
+"""A store that was restored from ``pg_dump`` into another server keeps its ledger and the cursors of its readers."""
+
+import psycopg
+import pytest
+
+import holdfast
+from holdfast.errors import SchemaMismatch
+from holdfast.model.settlement import Ack
+from holdfast.testing.servers.postgres import PostgresServer
+from tests.postgres.conftest import NOW
+
+BURN_NUMBERS = "DO $$ BEGIN FOR i IN 1..3000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$"
+
+
+def run_job(store, record):
+    store.enqueue([record], now=NOW)
+    [reservation] = store.reserve(["q"], limit=1, lease_for=1000, now=NOW)
+    assert store.settle([Ack(reservation.lease)], now=NOW) == [None]
+
+
+def read_ids(store, after=None):
+    """Return the jobs of all ledger rows behind a cursor, read in each of the ways that a reader has."""
+    page = store.ledger(after=after)
+    rows, cursor = store.ledger_tuples(after, 1000)
+    assert (len(rows), cursor) == (len(page.items), page.cursor)
+    assert sum(count for _, count in store.ledger_marks(after, every=2, most=1000)) == len(page.items)
+    if page.items:
+        assert store.ledger_end() == page.cursor
+    return [row.job_id for row in page]
+
+
+def test_rows_and_cursors_survive_two_restores_into_new_servers(server, job):
+    """The transaction numbers of the first server are larger than those of the servers that get its dump."""
+    url = server.create_database("first")
+    with psycopg.connect(url, autocommit=True) as session:
+        session.execute(BURN_NUMBERS)
+    with holdfast.connect(url, caller_clock=True) as store:
+        for name in "ab":
+            run_job(store, job(id=name))
+        cursor = store.ledger(limit=1).cursor
+        held_by = "first"
+    known, source = ["a", "b"], server
+    for name in ("second", "third"):
+        script = source.dump(held_by)
+        with PostgresServer() as other:
+            with holdfast.connect(other.restore(name, script), caller_clock=True) as store:
+                assert read_ids(store) == known
+                assert read_ids(store, cursor) == known[1:]
+                run_job(store, job(id=name))
+                known.append(name)
+                assert read_ids(store) == known
+                assert read_ids(store, cursor) == known[1:]
+            with holdfast.connect(other.url_of(name), caller_clock=True) as store:  # it is not restored again
+                assert read_ids(store) == known
+                assert store.trim(ledger_for=1, limit=1, now=NOW + 10).ledger == 1
+            script = other.dump(name)
+        del known[0]
+        held_by = f"{name}_back"
+        server.restore(held_by, script)
+        with holdfast.connect(server.url_of(held_by), caller_clock=True) as store:
+            assert read_ids(store) == known
+            cursor = store.ledger(limit=1).cursor
+
+
+def test_a_restored_store_is_not_read_before_a_process_has_connected(store, session, url, job):
+    run_job(store, job(id="a"))
+    session.execute("UPDATE origin SET system_identifier = 1")
+    for read in (store.ledger, store.ledger_end, lambda: store.ledger_tuples(None, 1), lambda: store.trim(now=NOW)):
+        with pytest.raises(SchemaMismatch, match=r"restored.*connect once"):
+            read()
+    holdfast.connect(url).close()
+    run_job(store, job(id="b"))
+    assert read_ids(store) == ["a", "b"]
+
+
+def test_a_copy_of_a_database_on_the_same_server_is_a_restored_store_too(server, job):
+    with holdfast.connect(server.create_database("original"), caller_clock=True) as store:
+        run_job(store, job(id="a"))
+    with psycopg.connect(server.url, autocommit=True) as session:
+        session.execute("CREATE DATABASE copied TEMPLATE original")
+    with holdfast.connect(server.url_of("copied"), caller_clock=True) as store:
+        run_job(store, job(id="b"))
+        assert read_ids(store) == ["a", "b"]
+
+
+def test_a_role_that_does_not_own_the_tables_is_told_what_to_do(store, session, url):
+    session.execute("UPDATE origin SET system_identifier = 1")
+    session.execute("CREATE ROLE restored_guest LOGIN")
+    try:
+        session.execute("GRANT USAGE ON SCHEMA holdfast TO restored_guest")
+        session.execute("GRANT SELECT ON ALL TABLES IN SCHEMA holdfast TO restored_guest")
+        with pytest.raises(SchemaMismatch, match=r"restored.*schema install"):
+            holdfast.connect(url.replace("postgres@", "restored_guest@"))
+    finally:
+        session.execute("DROP OWNED BY restored_guest")
+        session.execute("DROP ROLE restored_guest")

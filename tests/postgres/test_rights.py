@@ -1,0 +1,81 @@
+"""A role with the rights that docs/postgres.md lists can do everything but install and upgrade."""
+
+import re
+import secrets
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import holdfast
+from holdfast.errors import SchemaMismatch, StoreError
+from holdfast.model.settlement import Ack
+from holdfast.testing.drivers.conformance import CaseStatus, cases, run_cases
+from holdfast.testing.drivers.harness import UrlHarness
+
+PAGE = Path(__file__).parents[2] / "docs" / "postgres.md"
+GRANTS = re.compile(r"(?m)^    (GRANT .*;)$")
+
+
+@pytest.fixture
+def role(url):
+    """The URL of a role without any rights in a database that has a store."""
+    holdfast.connect(url).close()
+    name = f"role_{secrets.token_hex(4)}"
+    with psycopg.connect(url, autocommit=True) as session:
+        session.execute(f"CREATE ROLE {name} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE")
+        yield name, session
+        session.execute(f"DROP OWNED BY {name}")
+        session.execute(f"DROP ROLE {name}")
+
+
+def read_grants(role):
+    """Return the statements of the page, for a role."""
+    grants = [grant.replace("holdfast_worker", role) for grant in GRANTS.findall(PAGE.read_text(encoding="utf-8"))]
+    assert len(grants) >= 3, "wanted the GRANT statements on the page"
+    return grants
+
+
+def test_a_role_with_the_listed_rights_passes_the_conformance_suite(url, role):
+    name, session = role
+    for grant in read_grants(name):
+        session.execute(grant)
+    harness = UrlHarness(url.replace("postgres@", f"{name}@"))
+    results = list(run_cases(harness, cases()))
+    harness.close()
+    failed = [(result.case.name, result.reason) for result in results if result.status is CaseStatus.FAILED]
+    assert failed == []
+
+
+def run_job(url, record):
+    with holdfast.connect(url) as store:
+        store.enqueue([record])
+        [reservation] = store.reserve(["q"], limit=1, lease_for=60_000_000)
+        store.settle([Ack(reservation.lease)])
+        store.trim()
+
+
+def test_every_listed_right_is_needed(url, role, job):
+    """Without one of them, at least one call in the life of a job fails; with all of them, none does."""
+    name, session = role
+    grants = read_grants(name)
+    for grant in grants:
+        session.execute(grant)
+    run_job(url.replace("postgres@", f"{name}@"), job(domain="d", idempotency_key="k"))
+    session.execute(f"DROP OWNED BY {name}")
+    for missing in grants:
+        for grant in grants:
+            if grant != missing:
+                session.execute(grant)
+        with pytest.raises(StoreError):
+            run_job(url.replace("postgres@", f"{name}@"), job(domain="d", idempotency_key=missing))
+        session.execute(f"DROP OWNED BY {name}")
+
+
+def test_a_role_that_may_not_install_is_told_what_to_do(url, role):
+    name, session = role
+    for grant in read_grants(name):
+        session.execute(grant)
+    session.execute("UPDATE holdfast.functions SET revision = 0, checksum = 'older'")
+    with pytest.raises(SchemaMismatch, match=r"may not change it.*schema install"):
+        holdfast.connect(url.replace("postgres@", f"{name}@"))
