@@ -97,7 +97,7 @@ def test_python_code_in_a_thread_is_interrupted_and_its_process_is_not_killed(ap
 
     answers = [patient.enqueue(number) for number in range(2)]
     bad = [task.enqueue(None) for task in (loop, wait) for _ in range(2)]
-    assert drain(**FOUR_THREADS) == {"acked": 2, "dead": 4}
+    assert drain(**FOUR_THREADS, grace=timedelta(seconds=30)) == {"acked": 2, "dead": 4}
     assert {ended(app, one).last_error for one in bad} == {"timed out after 50ms"}
     assert len({app.client.result(answer.id) for answer in answers}) == 1
 
