@@ -42,7 +42,7 @@ class JoinedSqlite(EnqueueOnly):
 
 
 def _is_autocommit(connection: sqlite3.Connection) -> bool:
-    """Whether sqlite3 begins no transaction itself. Since Python 3.12 ``autocommit`` may replace ``isolation_level``."""
+    """Whether sqlite3 begins no transaction itself: ``autocommit`` (Python 3.12) may replace ``isolation_level``."""
     if getattr(connection, "autocommit", None) in (True, False):
         return bool(connection.autocommit)  # type: ignore[attr-defined]
     return connection.isolation_level is None
