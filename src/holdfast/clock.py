@@ -18,6 +18,8 @@ MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
+MAX_CLOCK_HOLD = HOUR  # a clock that steps back by more was wrong before: time follows it instead of standing still
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -25,22 +27,31 @@ class Clock(Protocol):
     """Where a driver reads the time."""
 
     def now(self) -> int:
-        """Return the present instant in microseconds; it never decreases."""
+        """Return the present instant in microseconds; it does not decrease by ``MAX_CLOCK_HOLD`` or less."""
         ...
 
 
 class SystemClock:
-    """The host's wall clock, which does not step back (law L1)."""
+    """The host's wall clock, which does not step back by an hour or less (law L1)."""
 
     def __init__(self) -> None:
         self._latest = 0
         self._lock = threading.Lock()
 
     def now(self) -> int:
-        """Return the wall clock's instant, or the latest one returned so far if the wall clock is behind it."""
+        """Return the wall clock's instant, or the latest one returned so far if that is a little later."""
         with self._lock:
-            self._latest = max(self._latest, time.time_ns() // 1000)
+            self._latest = hold(time.time_ns() // 1000, self._latest)
             return self._latest
+
+
+def hold(now: int, latest: int) -> int:
+    """Return the instant that decides: ``latest`` while the clock is behind it by ``MAX_CLOCK_HOLD`` or less.
+
+    While time stands still no lease expires and no retry becomes due. That is right for a correction of the clock, and
+    wrong for a clock that had been a year ahead.
+    """
+    return latest if 0 < latest - now <= MAX_CLOCK_HOLD else now
 
 
 def wall_clock() -> int:

@@ -6,7 +6,8 @@ import sqlite3
 from contextlib import closing
 
 import holdfast
-from holdfast.clock import DAY, HOUR, ManualClock, SystemClock
+from holdfast import Client, JobRequest
+from holdfast.clock import DAY, HOUR, MINUTE, ManualClock, SystemClock
 from holdfast.drivers.contract import Change
 from holdfast.model import bounds
 
@@ -138,3 +139,20 @@ def test_the_password_of_the_listen_url_is_masked(run):
     for arguments in ((), ("--json",)):
         shown = run("doctor", "--url", url, *arguments, code=1)
         assert "s3cret" not in shown.out + shown.err
+
+
+def test_rows_of_a_clock_that_was_far_ahead_are_reported_and_repaired(run, url):
+    now = SystemClock().now()
+    with holdfast.connect(url, clock=ManualClock(now + 365 * DAY)) as store:
+        Client(store).enqueue(JobRequest(type="t"))
+        assert len(store.reserve(["default"], limit=1, lease_for=MINUTE)) == 1
+    shown = run("doctor", "--json", code=1).json
+    [check] = [check for check in shown["checks"] if check["name"] == "future"]
+    assert "1 leases, jobs and rates were recorded while the clock was far ahead" in check["text"]
+    repaired = run("doctor", "--repair-clock", "--json")
+    assert "moved 1 rows" in repaired.err
+    assert "future" not in [check["name"] for check in repaired.json["checks"]]
+
+
+def test_a_store_that_does_not_record_the_clock_refuses_the_repair(run):
+    assert "only a SQLite store" in run("doctor", "--url", "memory://", "--repair-clock", code=2).err

@@ -7,10 +7,12 @@ import pytest
 
 import holdfast
 import holdfast.driver
-from holdfast.clock import HOUR, SECOND, ManualClock
+from holdfast.clock import DAY, HOUR, SECOND, ManualClock
 from holdfast.errors import CallerClockRefused, StoreClosed
-from holdfast.model.settlement import Ack
+from holdfast.model.settlement import Ack, Retry
 from tests.sqlite.conftest import NOW
+
+YEAR = 365 * DAY
 
 
 def test_a_process_with_a_slow_clock_does_not_grant_shorter_leases(path, job):
@@ -38,6 +40,63 @@ def test_time_stands_still_while_the_clock_is_behind(path, job):
     assert extended.expires_at == reservation.lease.expires_at
     assert store.settle([Ack(extended)]) == [None]
     assert store.ledger().items[0].ended_at == NOW
+    store.close()
+
+
+def test_a_lease_granted_a_year_ahead_does_not_stop_the_time_of_the_store(path, job):
+    clock = ManualClock(NOW + YEAR)
+    store = holdfast.connect(f"sqlite:///{path}", clock=clock)
+    store.enqueue([job(), job(max_crashes=None)])
+    [ahead] = store.reserve(["q"], limit=1, lease_for=10 * SECOND)
+    clock.advance(-YEAR)
+    store.enqueue([job(id="later", priority=9)])
+    [one] = store.reserve(["q"], limit=1, lease_for=10 * SECOND)
+    assert (one.job.id, one.lease.expires_at) == ("later", NOW + 10 * SECOND)
+    assert store.settle([Retry(one.lease, delay=2 * SECOND)]) == [None]
+    clock.advance(2 * SECOND)
+    [again] = store.reserve(["q"], limit=1, lease_for=10 * SECOND)
+    assert again.job.id == "later"
+    clock.advance(10 * SECOND)
+    assert store.reap() == 1  # a lease of the right time expires; the lease of the future is still valid
+    assert store.settle([Ack(ahead.lease)]) == [None]
+    store.close()
+
+
+def test_a_step_back_of_at_most_an_hour_is_held(path, job):
+    clock = ManualClock(NOW)
+    store = holdfast.connect(f"sqlite:///{path}", clock=clock)
+    store.enqueue([job()])
+    assert len(store.reserve(["q"], limit=1, lease_for=SECOND)) == 1
+    clock.advance(-HOUR)
+    store.enqueue([job(id="held")])
+    assert store.inspect("held").available_at == NOW
+    clock.advance(-1)
+    store.enqueue([job(id="followed")])
+    assert store.inspect("followed").available_at == NOW - HOUR - 1
+    store.close()
+
+
+def test_repair_clock_moves_the_rows_of_a_wrong_clock_to_the_right_time(path, job):
+    """The worker of the lease has died: its job must not wait for a year. Neither must jobs that were enqueued then."""
+    clock = ManualClock(NOW)
+    store = holdfast.connect(f"sqlite:///{path}", clock=clock)
+    store.configure("q", holdfast.QueueSettings(rate=1, burst=9))
+    store.enqueue([job(id="scheduled", run_at=NOW + 2 * YEAR), job(id="later", run_at=NOW + DAY, priority=1)])
+    clock.advance(YEAR)
+    store.enqueue([job(id="leased", priority=9), job(id="retried", priority=8), job(id="new")])
+    _, retried = store.reserve(["q"], limit=2, lease_for=10 * SECOND)
+    assert store.settle([Retry(retried.lease, delay=2 * SECOND)]) == [None]
+    clock.advance(-YEAR)
+    assert store.reserve(["q"], limit=9, lease_for=SECOND) == []
+    assert store.count_future_rows() == 4  # three jobs and the rate bucket
+    assert store.repair_clock() == 4
+    assert (store.count_future_rows(), store.repair_clock()) == (0, 0)
+    assert {one.job.id for one in store.reserve(["q"], limit=9, lease_for=HOUR)} == {"retried", "new"}
+    assert store.inspect("leased").expires_at == NOW + 10 * SECOND
+    clock.advance(10 * SECOND)
+    assert [one.job.id for one in store.reserve(["q"], limit=9, lease_for=HOUR)] == ["leased"]
+    assert store.inspect("scheduled").available_at == NOW + 2 * YEAR
+    assert store.inspect("later").available_at == NOW + DAY
     store.close()
 
 

@@ -39,6 +39,15 @@ def test_the_system_clock_is_held_when_the_host_steps_back(monkeypatch):
     assert [clock.now() for _ in range(4)] == [5_000, 5_000, 5_000, 6_000]
 
 
+def test_the_system_clock_follows_a_host_that_steps_back_by_more_than_an_hour(monkeypatch):
+    """The clock was a year ahead, and was corrected: a running process must not stay in the future."""
+    hour = 3_600_000_000
+    instants = iter([(9 * hour) * 1000, (8 * hour) * 1000, (8 * hour - 1) * 1000, (8 * hour) * 1000])
+    monkeypatch.setattr(time, "time_ns", lambda: next(instants))
+    clock = SystemClock()
+    assert [clock.now() for _ in range(4)] == [9 * hour, 9 * hour, 8 * hour - 1, 8 * hour]
+
+
 def test_the_system_clock_never_goes_back_between_threads():
     clock = SystemClock()
     seen: list[list[int]] = [[] for _ in range(4)]

@@ -50,14 +50,17 @@ class Check:
 
 @click.command(cls=Command)
 @click.option("--json", "as_json", is_flag=True, help="JSON: ok, checks, settings.")
+@click.option("--repair-clock", is_flag=True, help="First move what a wrong clock recorded in the future to now.")
 @pass_session
-def doctor(session: Session, *, as_json: bool) -> None:
+def doctor(session: Session, *, as_json: bool, repair_clock: bool) -> None:
     """Check the store and the settings.
 
     Exits 1 if a check fails. Creates no store. To read the store's clock and to test that the store is writable, one
     small row is written to the registry and removed.
     """
     output = session.output
+    if repair_clock:
+        _repair_clock(session)
     checks = list(_checks(session))
     settings = _settings(session.settings)
     wrong = [check for check in checks if check.health is Health.WRONG]
@@ -81,6 +84,13 @@ def doctor(session: Session, *, as_json: bool) -> None:
         )
     if wrong:
         raise CommandFailed(ExitCode.FAILED, f"wrong: {', '.join(check.name for check in wrong)}")
+
+
+def _repair_clock(session: Session) -> None:
+    repair = getattr(session.store(), "repair_clock", None)
+    if repair is None:
+        raise CommandFailed(ExitCode.USAGE, "--repair-clock: only a SQLite store records the clock of its host")
+    session.output.print_note(f"moved {repair()} rows from the future to now")
 
 
 def _settings(settings: Settings) -> list[dict[str, Any]]:
@@ -117,6 +127,7 @@ def _checks(session: Session) -> Iterator[Check]:
     store_checks = {
         "driver": _check_driver,
         "clock": _check_clock,
+        "future": _check_future,
         "disk": _check_disk,
         "rows": _check_vacuum,
         "jobs": _check_jobs,
@@ -173,6 +184,15 @@ def _check_clock(session: Session, store: Store) -> Iterator[Check]:
         health = Health.WRONG if difference >= WRONG_CLOCK_DIFFERENCE else Health.NOTE
     text = f"the store's clock is {duration.format_rounded(difference)} {side} this host's"
     yield Check(name="clock", health=health, text=text)
+
+
+def _check_future(_: Session, store: Store) -> Iterator[Check]:
+    """For a store that records the clock of its host: whether that clock was far ahead."""
+    count_rows = getattr(store, "count_future_rows", None)
+    rows = 0 if count_rows is None else count_rows()
+    if rows:
+        text = f"{rows} leases, jobs and rates were recorded while the clock was far ahead: run `holdfast doctor"
+        yield Check(name="future", health=Health.WRONG, text=f"{text} --repair-clock`")
 
 
 def _check_disk(_: Session, store: Store) -> Iterator[Check]:

@@ -22,7 +22,7 @@ from holdfast.drivers.contract import (
     QueueCounts,
     Trimmed,
 )
-from holdfast.drivers.sqlite import admin, enqueue, ledger, registry, reserve, settle
+from holdfast.drivers.sqlite import admin, clock_repair, enqueue, ledger, registry, reserve, settle
 from holdfast.drivers.sqlite.database import Database, Options
 from holdfast.drivers.sqlite.joined import JoinedSqlite
 from holdfast.drivers.sqlite.transaction import Transaction
@@ -86,6 +86,14 @@ class SqliteDriver:
     def check_free_space(self) -> None:
         """See ``Database.check_free_space``."""
         self._database.check_free_space()
+
+    def count_future_rows(self) -> int:
+        """See ``clock_repair.count_future_rows``."""
+        return self._read(clock_repair.count_future_rows)
+
+    def repair_clock(self) -> int:
+        """See ``clock_repair.repair``."""
+        return self._write(clock_repair.repair)
 
     # Driver -----------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from holdfast.clock import hold
 from holdfast.drivers.sqlite.statements import sql
 
 Parameters = Mapping[str, object] | tuple[object, ...]
@@ -21,8 +22,8 @@ class Transaction:
     ) -> None:
         """Begin a verb. The connection is inside a transaction.
 
-        ``now`` is the caller's instant if there is one. Otherwise it is the host's clock, but never earlier than the
-        latest instant at which any process has granted a lease in this space (L1).
+        ``now`` is the caller's instant if there is one. Otherwise it is the host's clock, held at the latest instant at
+        which any process has granted a lease in this space (L1). See ``hold`` for a clock that is far behind it.
         """
         self._connection = connection
         self.space = space
@@ -30,7 +31,7 @@ class Transaction:
         self.counter, self.clock, self.ledger_trimmed = row or (0, 0, 0)
         self._counted = False
         if caller_now is None:
-            self.now = self.clock = max(host_now, self.clock)
+            self.now = self.clock = hold(host_now, self.clock)
         else:
             self.now = caller_now
 

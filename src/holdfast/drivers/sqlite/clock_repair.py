@@ -1,0 +1,27 @@
+"""Repair after the host's clock was far ahead: move what the store recorded then to the right time.
+
+Without it, a lease of a worker that died then ends when the clock has caught up, and so does the delay of a job.
+"""
+
+from __future__ import annotations
+
+from holdfast.clock import MAX_CLOCK_HOLD
+from holdfast.drivers.sqlite.transaction import Transaction
+
+
+def count_future_rows(tx: Transaction) -> int:
+    """Return how many live jobs and rate buckets have an instant of the store's clock that is far in the future."""
+    return int(tx.run("clock/count_future", _parameters(tx)).fetchone()[0])
+
+
+def repair(tx: Transaction) -> int:
+    """Move leases, delays and rate buckets from the future to now; return how many rows were changed.
+
+    A lease keeps its length, so that a worker that still runs the job loses nothing.
+    """
+    statements = ("clock/move_leases", "clock/move_ready", "clock/move_buckets")
+    return sum(tx.run(name, _parameters(tx, now=tx.now)).rowcount for name in statements)
+
+
+def _parameters(tx: Transaction, **more: int) -> dict[str, object]:
+    return {"space": tx.space, "limit": tx.now + MAX_CLOCK_HOLD, **more}

@@ -1,0 +1,4 @@
+-- Count the jobs and rate buckets with an instant of the store's clock that is later than :limit. Reads every live job.
+SELECT (SELECT count(*) FROM holdfast_jobs
+         WHERE space = :space AND (reserved_at > :limit OR enqueued_at > :limit OR failed_at > :limit))
+     + (SELECT count(*) FROM holdfast_settings WHERE space = :space AND level_at > :limit)
