@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
+from itertools import pairwise
 
 import click
 
@@ -15,11 +16,13 @@ from holdfast.cli.output import Column, escape_control_characters
 from holdfast.cli.parameters import DURATION
 from holdfast.cli.session import Session, pass_session
 from holdfast.clock import monotonic, to_datetime
-from holdfast.drivers.contract import Store
+from holdfast.drivers.contract import LedgerScan, Store
+from holdfast.errors import LedgerTrimmed
 from holdfast.model import bounds
 from holdfast.model.ledger import Ending, LedgerRow
 
 PAGE_SIZE = 1_000
+MAX_MARKED_ROWS = 1_000_000  # split into ranges by one call
 POLL_INTERVAL_SECONDS = 0.25
 
 RowFilter = Callable[[LedgerRow], bool]
@@ -61,8 +64,9 @@ def ledger(
 ) -> None:
     """Show how leases and jobs ended.
 
-    Without --after or --oldest, the whole ledger is read to find the last rows. The cursor advances over every row that
-    was read, also over rows that the filters hide. With --follow, --limit applies only to the rows that already exist.
+    Without --after or --oldest, the last rows are shown, and a filter reads back as far as it must. The cursor advances
+    over every row that was read, also over rows that the filters hide. With --follow, --limit applies only to the rows
+    that already exist.
     """
     if after is not None and oldest:
         raise click.UsageError("wanted either --after or --oldest, got both")
@@ -79,7 +83,7 @@ def ledger(
         )
 
     if after is None and not oldest:
-        rows, cursor = _last_rows(store, limit, matches)
+        rows, cursor = last_rows(store, limit, matches)
     else:
         rows, cursor = _first_rows(store, after, limit, matches)
     _print_rows(session, rows, cursor, as_json=as_json, follow=follow)
@@ -87,17 +91,48 @@ def ledger(
         _follow(session, store, cursor, matches, length, as_json=as_json)
 
 
-def _last_rows(store: Store, limit: int, matches: RowFilter) -> tuple[list[LedgerRow], str]:
-    """The last matching rows. All rows are read, because a ledger can only be read forwards."""
-    last: deque[LedgerRow] = deque(maxlen=limit)
-    cursor: str | None = None
+def last_rows(store: Store, limit: int, matches: RowFilter) -> tuple[list[LedgerRow], str]:
+    """Return the last matching rows, and the cursor of the end.
+
+    A ledger can only be read forwards. If the store can split it into ranges, the last range is read, and earlier ones
+    until there are enough rows. Otherwise all rows are read.
+    """
+    starts = _range_starts(store) if isinstance(store, LedgerScan) else [None]
+    rows, cursor = _read_to_end(store, starts[-1], limit, matches)
+    for start, end in reversed(list(pairwise(starts))):
+        if len(rows) >= limit:
+            break
+        try:
+            page = store.ledger(start, PAGE_SIZE)
+        except LedgerTrimmed:
+            break
+        if page.cursor != end:  # rows of the oldest range were trimmed meanwhile
+            break
+        rows = [*(row for row in page if matches(row)), *rows]
+    return rows[-limit:], cursor
+
+
+def _range_starts(store: LedgerScan) -> list[str | None]:
+    """Return the cursors at which ranges of PAGE_SIZE rows begin; the last range has fewer."""
+    starts: list[str | None] = [None]
     while True:
-        page = store.ledger(cursor, bounds.MAX_BATCH_ITEMS)
+        marks = store.ledger_marks(starts[-1], every=PAGE_SIZE, most=MAX_MARKED_ROWS)
+        full = [cursor for cursor, rows in marks if rows == PAGE_SIZE]
+        starts += full
+        if len(full) * PAGE_SIZE < MAX_MARKED_ROWS:
+            return starts
+
+
+def _read_to_end(store: Store, after: str | None, limit: int, matches: RowFilter) -> tuple[list[LedgerRow], str]:
+    """Return the last matching rows after a cursor, and the cursor of the end."""
+    last: deque[LedgerRow] = deque(maxlen=limit)
+    while True:
+        page = store.ledger(after, bounds.MAX_BATCH_ITEMS)
         assert page.cursor is not None
-        cursor = page.cursor
+        after = page.cursor
         last.extend(row for row in page if matches(row))
         if not page.items:
-            return list(last), cursor
+            return list(last), after
 
 
 def _first_rows(store: Store, after: str | None, limit: int, matches: RowFilter) -> tuple[list[LedgerRow], str]:

@@ -121,15 +121,21 @@ def trim(space: Space, *, ended_for: int, ledger_for: int, limit: int, now: int)
     for job_id in jobs:
         del space.rows[job_id]
     ledger = space.ledger.trim(now - ledger_for, limit)
-    # While the row of the job exists, the job may be requeued, and then its key is valid again.
-    keys = [place for place, key in space.keys.items() if is_expired(key.until, now) and key.job_id not in space.rows][
-        :limit
-    ]
+    keys = [
+        place
+        for place, key in space.keys.items()
+        if is_expired(key.until, now) and not _may_need_key(space.rows.get(key.job_id))
+    ][:limit]
     for place in keys:
         del space.keys[place]
     registry = space.registry.trim(now, limit)
     removed = (len(jobs), ledger, len(keys), registry)
     return Trimmed(jobs=len(jobs), ledger=ledger, dedupe=len(keys), registry=registry, more=limit in removed)
+
+
+def _may_need_key(row: Row | None) -> bool:
+    """Whether the job is open, or may be requeued: then its key is valid again. A done job is never requeued."""
+    return row is not None and row.job.state is not State.DONE
 
 
 def _may_be_trimmed(row: Row, before: int) -> bool:

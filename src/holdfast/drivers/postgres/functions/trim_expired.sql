@@ -49,12 +49,14 @@ BEGIN
     ON CONFLICT (space) DO UPDATE SET trimmed_xid = excluded.trimmed_xid, trimmed_seq = excluded.trimmed_seq;
   END IF;
 
+  -- The key of a dead or cancelled job stays: the job may be requeued. The key of a done job goes with its window. If
+  -- it stayed with its job, every trim would read it again.
   DELETE FROM dedupe AS d
    WHERE d.ctid = ANY (ARRAY(
      SELECT o.ctid FROM dedupe AS o
       WHERE o.space = _space AND o.until > 0 AND o.until <= _now
         AND NOT EXISTS (SELECT FROM jobs AS j WHERE j.space = o.space AND j.id = o.job_id OFFSET 0)
-        AND NOT EXISTS (SELECT FROM ended AS e WHERE e.space = o.space AND e.id = o.job_id OFFSET 0)
+        AND coalesce((SELECT e.state FROM ended AS e WHERE e.space = o.space AND e.id = o.job_id), 'done') = 'done'
       ORDER BY o.until LIMIT _limit FOR UPDATE SKIP LOCKED));
   GET DIAGNOSTICS dedupe = ROW_COUNT;
 

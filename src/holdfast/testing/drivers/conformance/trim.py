@@ -196,12 +196,23 @@ def keys_are_removed_when_their_window_is_over(h: Harness) -> None:
 
 
 @case("L12", needs={Feature.IDEMPOTENCY})
+def the_key_of_a_done_job_is_removed_with_its_window_although_the_job_is_kept(h: Harness) -> None:
+    """A done job is never requeued: a key that is kept with it would be read again by every trim."""
+    reservation = h.reserve_new_job(idempotency_key="k")
+    h.must_settle(Ack(reservation.lease))
+    h.advance(DAY)
+    trimmed = _trim(h)
+    assert_equal((trimmed.jobs, trimmed.dedupe), (0, 1), "jobs and keys trimmed")
+    assert_equal(_trim(h).dedupe, 0, "keys trimmed again")
+
+
+@case("L12", needs={Feature.IDEMPOTENCY})
 def a_requeued_job_has_its_key_again_after_a_trim(h: Harness) -> None:
-    """A trim keeps the key as long as the job exists, so no other job can have taken the key."""
+    """A trim keeps the key as long as the job may be requeued, so no other job can have taken the key."""
     reservation = h.reserve_new_job(idempotency_key="k", payload=b"1")
     h.must_settle(Fail(reservation.lease, reason="broken"))
     h.advance(2 * DAY)
-    assert_equal(_trim(h).dedupe, 0, "keys trimmed while the job exists")
+    assert_equal(_trim(h).dedupe, 0, "keys trimmed while the job can be requeued")
     assert_equal(h.store.requeue([reservation.job.id], now=h.now_or_none), [True], "requeued")
     again = h.enqueue(h.job(idempotency_key="k", payload=b"1"))
     assert_equal(again, [Enqueued(id=reservation.job.id, existed=True)], "the answer")

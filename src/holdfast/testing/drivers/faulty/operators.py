@@ -84,6 +84,20 @@ class TrimRemovesDeadLetters(FaultyDriver):
         return replace(trimmed, jobs=trimmed.jobs + len(old_rows))
 
 
+class TrimKeepsKeysOfDoneJobs(FaultyDriver):
+    """A trim keeps the key of a done job as long as the job, and reads it every time."""
+
+    def trim(self, **options: Any) -> Trimmed:
+        """Put the keys of jobs that exist back."""
+        with self._lock:
+            before = dict(self._space.keys)
+            trimmed = super().trim(**options)
+            kept = {place: key for place, key in before.items() if key.job_id in self._space.rows}
+            returned = len(kept.keys() - self._space.keys.keys())
+            self._space.keys.update(kept)
+        return replace(trimmed, dedupe=trimmed.dedupe - returned)
+
+
 FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     CancelEndsRunningJob,
     CancelRequestNotStored,
@@ -91,4 +105,5 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     AnyOpenIgnoresRunningJobs,
     ScheduledCountedAsReady,
     TrimRemovesDeadLetters,
+    TrimKeepsKeysOfDoneJobs,
 )

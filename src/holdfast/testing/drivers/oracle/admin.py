@@ -55,8 +55,9 @@ def trim(state: OracleState, *, ended_for: int, ledger_for: int, now: int) -> Tr
     rows = len([row for row in state.ledger if now - row.ended_at >= ledger_for])
     del state.ledger[:rows]  # rows are in the order of time, so the old rows are the first
     state.trimmed_rows += rows
+    requeueable = {job.record.id for job in state.jobs.values() if job.state is not State.DONE}
     keys = [
-        name for name, key in state.keys.items() if not state.is_key_taken(key, now) and key.job_id not in state.jobs
+        name for name, key in state.keys.items() if not state.is_key_taken(key, now) and key.job_id not in requeueable
     ]
     for name in keys:
         del state.keys[name]
