@@ -1,8 +1,10 @@
 """A child process has its own connections and the standard streams, and no descriptor of the worker or of the store."""
 
+import sqlite3
 import subprocess
 import sys
 import textwrap
+from contextlib import closing
 
 from holdfast import JobRequest
 
@@ -52,3 +54,34 @@ def test_a_handler_sees_no_descriptor_of_the_worker_or_of_the_store(app, tmp_pat
     for found in results:
         own = [target.partition(":")[0] for target in found if target != str(kept)]
         assert own == ["pipe", "socket", "socket"], found
+
+
+WRITING_PROGRAM = """
+    import contextlib, os, sys
+    from datetime import timedelta
+    from holdfast.app import Holdfast
+    from holdfast.model.retry import Fixed
+
+    app = Holdfast(sys.argv[1])
+    app.handler("fine")(lambda payload: None)
+
+    @app.handler("hostile")
+    def hostile(payload):
+        for number in range(3, 256):
+            with contextlib.suppress(OSError):
+                os.write(number, b"\\xff" * 512)
+
+    app.driver.counts()
+    app.worker(processes=2, until_drained=True, retry=Fixed(timedelta(milliseconds=1))).run()
+"""
+
+
+def test_a_handler_that_writes_to_every_descriptor_harms_only_itself(app):
+    app.client.enqueue([JobRequest(type="fine") for _ in range(100)])
+    hostile = app.client.enqueue(JobRequest(type="hostile"))
+    app.client.enqueue([JobRequest(type="fine") for _ in range(100)])
+    subprocess.run([sys.executable, "-c", textwrap.dedent(WRITING_PROGRAM), app.url], check=True, timeout=60)
+    assert app.client.get(hostile.id).dead_reason == "poison"
+    assert {count.type: count.done for count in app.driver.counts()} == {"fine": 200, "hostile": 0}
+    with closing(sqlite3.connect(app.url.removeprefix("sqlite:///"))) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
