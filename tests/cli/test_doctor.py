@@ -117,7 +117,7 @@ def test_a_newer_store_is_refused(run, url, folder, store):
     with closing(sqlite3.connect(folder / "jobs.db")) as connection, connection:
         connection.execute("INSERT INTO holdfast_migrations VALUES (99, 'later', 'x', 0)")
     for command in (["schema", "check"], ["schema", "upgrade"], ["job", "list"]):
-        assert "a newer Holdfast made it" in run(*command, code=3).err
+        assert "a newer Holdfast created it" in run(*command, code=3).err
 
 
 def test_the_printed_statements_create_the_tables(run, url):

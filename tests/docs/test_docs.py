@@ -166,9 +166,9 @@ def test_the_page_has_the_numbers_of_the_worker():
     page = " ".join((DOCS / "worker.md").read_text(encoding="utf-8").split())
     seconds = WorkerOptions().lease.total_seconds() / 3
     assert f"every third of the lease ({seconds:.0f} s)" in page
-    delay, batch = settler.MAX_DELAY_SECONDS * 1000, settler.MAX_BATCH
+    delay, batch = settler.MAX_DELAY_SECONDS * 1000, settler.MAX_BATCH_SETTLEMENTS
     assert f"for at most {delay:.0f} ms, and a batch has at most {batch}." in page
-    assert f"reserves nothing while {settler.MAX_UNSETTLED} settlements wait." in page
+    assert f"reserves nothing while {settler.MAX_UNSETTLED_RUNS} settlements wait." in page
     child, parent = dispatch.PREFETCH_SECONDS * 1000, dispatch.BUFFER_SECONDS * 1000
     assert f"up to {child:.0f} ms of short jobs (at most {dispatch.MAX_PREFETCH_JOBS}) wait in a child" in page
     assert f"and up to {parent:.0f} ms (at most {dispatch.MAX_BUFFERED_JOBS}) in the parent" in page

@@ -137,7 +137,9 @@ def test_a_slow_settle_limits_how_many_jobs_are_reserved(app, drain, monkeypatch
     for start in range(0, 12_000, 1000):
         app.client.enqueue([quick.request(start + number) for number in range(1000)])
     assert drain(processes=2) == {"acked": 12_000}
-    assert most <= settler.MAX_UNSETTLED + dispatch.MAX_BUFFERED_JOBS + 2 * (dispatch.MAX_PREFETCH_JOBS + 1) < 12_000
+    assert (
+        most <= settler.MAX_UNSETTLED_RUNS + dispatch.MAX_BUFFERED_JOBS + 2 * (dispatch.MAX_PREFETCH_JOBS + 1) < 12_000
+    )
 
 
 def test_a_heartbeat_for_more_leases_than_one_call_takes_makes_several_calls(app, monkeypatch):

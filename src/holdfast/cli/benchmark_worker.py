@@ -1,6 +1,6 @@
 """The worker process of ``holdfast bench``: ``python -m holdfast.cli.benchmark_worker``.
 
-The order comes from stdin and not from the command line, because a URL may contain a password.
+The parameters come from stdin and not from the command line, because a URL may contain a password.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class FailureGroup:
 
 
 def filter_from(options: dict[str, Any]) -> JobFilter:
-    """The filter for dead letters that the options ask for."""
+    """The filter for dead letters from the options."""
     return filters.from_options(states=(State.DEAD,), options=options)
 
 

@@ -154,7 +154,7 @@ class Output:
         return self._clock.now()
 
     def age(self, instant: int | None) -> str:
-        """How long ago an instant was, or in how long it will be."""
+        """The time since an instant, or until it."""
         if instant is None:
             return ""
         age = self.now() - instant

@@ -38,7 +38,7 @@ class CommandFailed(Exception):
 
 
 class Session:
-    """One run of the command. A store is opened only when a command asks for it."""
+    """One run of the command. A store is opened only when a command needs it."""
 
     def __init__(self) -> None:
         self.given: dict[str, str] = {}  # the settings that stand on the command line
@@ -54,7 +54,7 @@ class Session:
 
     @property
     def url(self) -> str:
-        """The store's URL; without one, the command fails with the ways to give it."""
+        """The store's URL. Without one, the command fails and prints how to set it."""
         if self.settings.url is None:
             raise CommandFailed(
                 ExitCode.USAGE,

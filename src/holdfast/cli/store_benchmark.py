@@ -30,7 +30,7 @@ from holdfast.model.ledger import Ending
 from holdfast.model.settlement import Ack
 
 PAYLOAD = b'{"customer": 48151623, "action": "refresh", "note": "a payload of a usual size, some hundred bytes long"}'
-BATCH = 1000  # jobs in one transaction
+BATCH_JOBS = 1000  # jobs in one transaction
 PAUSE_SECONDS = (0.03, 0.09)  # between two latency samples, so that the worker is idle again
 SAMPLES = 100
 WORKER_TIMEOUT_SECONDS = 30.0  # for a worker to start, or to exit
@@ -79,7 +79,7 @@ class StoreBenchmark:
         """Fill a queue in batches."""
         began = monotonic()
         enqueued = self._fill(queue)
-        return Throughput(kind="enqueue", size=BATCH, jobs=enqueued, seconds=monotonic() - began)
+        return Throughput(kind="enqueue", size=BATCH_JOBS, jobs=enqueued, seconds=monotonic() - began)
 
     def measure_loop(self, batch_size: int) -> Throughput:
         """Reserve and ack batches with the driver alone, in this process."""
@@ -137,7 +137,7 @@ class StoreBenchmark:
         while self._store.reap(worker=WORKER_NAME):
             pass
         removed = 0
-        while jobs := self._store.find(JobFilter(), limit=BATCH).items:
+        while jobs := self._store.find(JobFilter(), limit=BATCH_JOBS).items:
             self._store.cancel([job.id for job in jobs if job.state is State.READY])
             purged = sum(self._store.purge([job.id for job in jobs]))
             removed += purged
@@ -152,7 +152,7 @@ class StoreBenchmark:
     def _fill(self, queue: str) -> int:
         began, enqueued = monotonic(), 0
         while enqueued < self._jobs and monotonic() - began < self._max_seconds:
-            size = min(BATCH, self._jobs - enqueued)
+            size = min(BATCH_JOBS, self._jobs - enqueued)
             self._store.enqueue([_job(NOOP_TYPE, queue) for _ in range(size)])
             enqueued += size
         return enqueued

@@ -59,7 +59,7 @@ def check_not_newer(applied: Mapping[int, str], known: Sequence[Migration]) -> N
     if got > newest:
         raise SchemaMismatch(
             f"wanted a schema of at most version {newest}, got version {got}: "
-            "a newer Holdfast made it; upgrade this one"
+            "a newer Holdfast created it; upgrade this one"
         )
 
 

@@ -182,7 +182,7 @@ class Validation:
             bounds.check_text("key", key)
 
     def check_write(self, changes: Sequence[Change]) -> None:
-        """Check the batch. Each ``Change`` checked its own values when it was made."""
+        """Check the batch. Each ``Change`` checked its own values when it was created."""
         bounds.check_batch("changes", len(changes))
         self._all("change", changes, Change)
 

@@ -22,7 +22,7 @@ from holdfast.worker.outcome import (
     BadPayload,
     Failed,
     Outcome,
-    RetryAsked,
+    RetryRequested,
     Snoozed,
     Succeeded,
     UnknownType,
@@ -85,7 +85,7 @@ def attempt(
 
 def _read(handler: Handler, resources: Resources, message: PayloadMessage, add_note: AddNote) -> tuple[object, Context]:
     """Return the arguments of the handler."""
-    assert isinstance(message, JobMessage), message  # ``Catalogue.payload_only_types`` says which handlers need no more
+    assert isinstance(message, JobMessage), message  # other handlers are in ``Catalogue.payload_only_types``
     job = read_job(message)
     context = Context(job, checkpoint=message.checkpoint, resources=resources, add_note=add_note)
     return handler.decode(job.payload), context
@@ -123,7 +123,7 @@ def _read_answer(answer: object, strict: bool) -> Outcome:  # noqa: FBT001 - cal
             return _SUCCEEDED_WITHOUT_RESULT
         case Retry():
             after = bounds.check_optional_integer("after", answer.after, most=bounds.MAX_DURATION)
-            return RetryAsked(after=after, error=plain_text(answer.reason))
+            return RetryRequested(after=after, error=plain_text(answer.reason))
         case Snooze():
             delay = bounds.check_integer("delay", answer.delay, most=bounds.MAX_DURATION)
             budget = bounds.check_integer("budget", answer.budget, most=bounds.MAX_DURATION)
@@ -192,7 +192,7 @@ def _call_by_halves(
 ) -> list[object]:
     """Call the handler for all jobs. If it raises, call it for each half, and so on, until the bad job is alone.
 
-    ``Retry`` and ``Snooze`` hold for all jobs of the call. A job that was done when the handler raised is done again,
+    ``Retry`` and ``Snooze`` apply to all jobs of the call. Work that was done before the handler raised is done again,
     which every job must tolerate.
     """
     try:

@@ -29,7 +29,7 @@ class Handler:
     wants_context: bool
     is_async: bool
     payload_type: object = None  # None: the plain JSON value
-    chunk: int | None = None  # the function takes a list of up to so many payloads, and returns a result for each
+    chunk: int | None = None  # the function takes a list of at most ``chunk`` payloads, and returns a result for each
     timeout: timedelta | None = None
     cpu: timedelta | None = None
     retry: RetryPolicy | None = None
@@ -64,7 +64,7 @@ def make_handler(
     chunk: int | None = None,
     strict_result: bool = False,
 ) -> Handler:
-    """Make a handler of ``fn(payload)``, ``fn(payload, ctx)``, either of them async, or a class with ``handle(ctx)``.
+    """Return the handler for ``fn(payload)`` or ``fn(payload, ctx)``, also async, or for a class with ``handle(ctx)``.
 
     With ``chunk``, for ``fn(payloads)`` or ``fn(payloads, contexts)`` with up to ``chunk`` jobs at a time.
     """
@@ -185,7 +185,7 @@ class Catalogue:
 
 @dataclass(slots=True)
 class Resources:
-    """The resources that handlers share in one process: each is made at its first use, and closed with the process."""
+    """The resources that handlers share in one process: created at their first use, closed when the process ends."""
 
     factories: dict[str, Callable[[], Any]]
     _resources: dict[str, Any] = field(default_factory=dict)

@@ -47,7 +47,7 @@ from holdfast.worker.running import StopReason
 log = logging.getLogger("holdfast.worker")
 
 INTERRUPT_SIGNAL = getattr(signal, "SIGUSR1", signal.SIGTERM)  # a system without SIGUSR1 can import this, but not work
-WORK_POLL_SECONDS = 0.001  # how often new work, and a stop, is looked for between two jobs while others are queued
+WORK_POLL_SECONDS = 0.001  # shortest time between two polls for new messages while jobs are queued
 CHUNK_STOP_REASONS = (
     StopReason.TIMEOUT,
     StopReason.CPU,
@@ -68,7 +68,7 @@ def child_main(catalogue: Catalogue, limits: Limits, recycle: RecycleLimits, *, 
         if concurrency == 1:
             Child(catalogue, work, interrupts, reports, recycle).run()
         else:
-            from holdfast.worker.threaded_child import ThreadedChild  # noqa: PLC0415 - it is a Child itself
+            from holdfast.worker.threaded_child import ThreadedChild  # noqa: PLC0415 - threaded_child imports this module
 
             ThreadedChild(catalogue, work, interrupts, reports, recycle, concurrency=concurrency).run()
 
@@ -91,7 +91,7 @@ class InterruptibleRun:
         self.context = context
 
     def mark_stopped(self, reason: str) -> None:
-        """Remember why the run is interrupted, and tell its handler through the context."""
+        """Store why the run is interrupted, and set ``cancelled`` of its context."""
         self.stop_reason = reason
         if self.context is not None:
             self.context.cancelled = True
@@ -120,7 +120,7 @@ class Child:
         self._finished = 0
         self._unsent: list[ChildMessage] = []
         self._is_sending = False  # the main thread sends a report
-        self._interruption_is_due = False  # it came in the middle of a report, and is raised after the report
+        self._interruption_is_due = False  # it arrived while a report was being sent, and is raised after the report
         self._work_unpacker = protocol.Unpacker(protocol.decode_worker_messages)
         self._interrupt_unpacker = protocol.Unpacker(protocol.decode_worker_messages)
         self._queued: deque[RunJob] = deque()
@@ -161,7 +161,7 @@ class Child:
             raise self._work_unpacker.error
 
     def _poll(self, now: float) -> None:
-        """Take new messages without waiting. While jobs are queued, not after each job: each poll is a system call."""
+        """Receive new messages without waiting; while jobs are queued, only every ``WORK_POLL_SECONDS``."""
         if not self._queued or now - self._polled_at >= WORK_POLL_SECONDS:
             self._polled_at = now
             self._receive_all()
@@ -185,7 +185,7 @@ class Child:
         if self._recycle.is_reached(self._finished):
             self._is_stopping = True  # the queued jobs are returned
         self._poll(monotonic())
-        if not self._queued or self._is_stopping:  # else it is sent together with the start of the next job
+        if not self._queued or self._is_stopping:  # otherwise the end is sent together with the start of the next job
             self._send()
 
     def _run_one(self, work: RunJob, run_coroutine: RunCoroutine) -> EndMessage:
@@ -240,7 +240,7 @@ class Child:
         return others
 
     def _run_chunk(self, works: list[RunJob]) -> list[EndMessage]:
-        """Run a chunk of jobs as ``_run_one`` runs one: it starts, ends and is interrupted as one."""
+        """Run a chunk of jobs in one call. The jobs of a chunk start, end and are interrupted together."""
         interruptible = {work.run: InterruptibleRun(threading.get_ident()) for work in works}
         self._interruptible.update(interruptible)
         members = [self._chunk_member(work, interruptible[work.run]) for work in works]
@@ -280,7 +280,7 @@ class Child:
         self._interruptible.pop(run, None)
 
     def _on_signal(self, _number: int, _frame: types.FrameType | None) -> None:
-        """Read the interrupt socket: the signal says that there is something to read."""
+        """Read the interrupt socket: the worker sends the signal after it has written a message there."""
         with contextlib.suppress(BlockingIOError, ConnectionResetError):
             for message in self._interrupt_unpacker.feed(self._interrupts.recv(protocol.READ_BYTES)):
                 if isinstance(message, InterruptRun):
@@ -299,7 +299,7 @@ class Child:
             self._send(*(RunReturned(self._queued.popleft().run) for _ in range(len(self._queued))))
 
     def _interrupt(self, message: InterruptRun) -> None:
-        """Raise ``Interruption`` if the message is about the present run; if a report is being sent, after it."""
+        """Raise ``Interruption`` if this run is running now; while a report is being sent, after the report."""
         run = self._interruptible.pop(message.run, None)  # once: a handler that cleans up is not interrupted again
         if run is None:
             return
@@ -352,7 +352,7 @@ def _may_share_call(work: RunJob) -> bool:
 
 
 def _flush_output() -> None:
-    """Write what the handler has printed: its process may be killed later."""
+    """Flush the output of the handler now, because its process may be killed later."""
     for stream in (sys.stdout, sys.stderr):
         try:  # noqa: SIM105 - a context manager for each of two streams after each job would cost more than the flush
             stream.flush()

@@ -26,7 +26,9 @@ log = logging.getLogger("holdfast.worker")
 PING_SECONDS = 1.0  # between two pings of the fork servers
 MAX_UNANSWERED_PINGS = 5  # then a fork server is killed and replaced
 EXIT_SECONDS = 2.0  # for a process to end after SIGKILL; one that does not is reported
-RESTART_DELAY_SECONDS = 1.0  # before a child is replaced that exited younger than this, without having run a job
+RESTART_DELAY_SECONDS = (
+    1.0  # pause before replacing a child that exited within this time after its start and has run no job
+)
 
 OnMessage = Callable[[ChildHandle, ChildMessage, float], None]  # a message of a child, and when it was read
 OnExit = Callable[[ChildHandle, int], None]  # a child that has exited, after its last message; and its exit code
@@ -74,7 +76,7 @@ class ChildProcesses:
         return [key.data for key, _ in self._selector.select(timeout)]
 
     def pause(self, seconds: float) -> None:
-        """Wait for ``wake`` only, and let the events of the children pile up."""
+        """Wait for ``wake`` only; the events of the children are read later."""
         self._wake_selector.select(seconds)
 
     def wake(self) -> None:

@@ -16,14 +16,14 @@ from holdfast.worker.outcome import plain_text
 
 
 class Control(Exception):
-    """The base of these values. Durations are checked when the value is made, and kept as microseconds.
+    """The base of these values. Durations are checked when the value is created, and stored as microseconds.
 
     A reason may be any value, for example an exception: its text is kept.
     """
 
 
 class Retry(Control):
-    """The attempt failed and is counted. Try again ``after`` this time; None asks the retry policy."""
+    """The attempt failed and is counted. Try again ``after`` this time; None uses the delay of the retry policy."""
 
     def __init__(self, after: timedelta | None = None, reason: object = "") -> None:
         super().__init__(after, reason)  # the arguments that pickle calls it with

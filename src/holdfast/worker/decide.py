@@ -5,7 +5,7 @@
 | ``Succeeded`` | ack | counted | done |
 | ``Failed``, ``TimedOut``, ``OutOfCpu`` | retry, after the policy's delay | counted | ready; dead if none is left |
 | ``Crashed`` | the same, marked as a crash | counted | the same; dead after ``max_crashes`` in a row |
-| ``RetryAsked`` | retry, after the requested delay | counted | the same |
+| ``RetryRequested`` | retry, after the requested delay | counted | the same |
 | ``Unrecovered``, ``BadPayload`` | fail | counted | dead |
 | ``Cancelled`` | fail | counted | cancelled, because the store knows the request |
 | ``Snoozed``, ``Interrupted``, ``UnknownType`` | release | refunded | ready; dead if the budget is spent |
@@ -32,7 +32,7 @@ from holdfast.worker.outcome import (
     Interrupted,
     Outcome,
     OutOfCpu,
-    RetryAsked,
+    RetryRequested,
     Snoozed,
     Succeeded,
     TimedOut,
@@ -48,7 +48,7 @@ UNKNOWN_TYPE_DELAY = 10 * SECOND  # long enough not to spin, short enough for th
 UNKNOWN_TYPE_BUDGET = HOUR
 INTERRUPTED_BUDGET = 30 * DAY  # the time under a lease counts, and a job of many hours may see many deploys
 
-_Failure: TypeAlias = Failed | TimedOut | OutOfCpu | Crashed | RetryAsked
+_Failure: TypeAlias = Failed | TimedOut | OutOfCpu | Crashed | RetryRequested
 
 
 def decide(
@@ -64,7 +64,7 @@ def decide(
     match outcome:
         case Succeeded():
             return ack(lease, outcome, started_at)
-        case Failed() | TimedOut() | OutOfCpu() | Crashed() | RetryAsked():
+        case Failed() | TimedOut() | OutOfCpu() | Crashed() | RetryRequested():
             delay = _delay(job, outcome, policy, random)
             error, detail = _describe(outcome)
             error = f"{error}\n{delay.policy_error}" if delay.policy_error else error
@@ -97,7 +97,7 @@ def _describe(outcome: _Failure) -> tuple[str, str]:
             return f"used up its {duration.format_exact(to_timedelta(outcome.limit))} of processor time", "out of cpu"
         case Crashed():
             return f"the process that ran it ended: {outcome.how}", "crashed"
-        case RetryAsked():
+        case RetryRequested():
             return outcome.error, "retry asked for"
         case _:
             assert_never(outcome)
@@ -110,7 +110,7 @@ class _Delay(NamedTuple):
 
 def _delay(job: JobRecord, outcome: _Failure, policy: RetryPolicy, random: float) -> _Delay:
     """Return the delay of the next attempt. A policy is user code: if it fails, the default policy is used."""
-    if isinstance(outcome, RetryAsked) and outcome.after is not None:
+    if isinstance(outcome, RetryRequested) and outcome.after is not None:
         return _Delay(outcome.after)
     if job.attempts >= job.max_attempts:  # there is no next attempt
         return _Delay(0)

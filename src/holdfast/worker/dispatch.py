@@ -1,6 +1,6 @@
 """Decisions of the pool, without I/O: how many jobs to reserve and prefetch, and which child gets which run.
 
-All of them follow from one estimate, the seconds that a job takes lately. Long jobs are reserved when a child can start
+All decisions use one estimate: how many seconds recent jobs took. Long jobs are reserved when a child can start
 them. Short jobs are reserved and sent by the hundred, because a round trip would cost more than the job.
 """
 
@@ -19,13 +19,13 @@ MAX_BUFFERED_JOBS = 3000  # jobs that may wait in the worker, in front of all ch
 BUFFER_SECONDS = 0.100  # work that may wait in the worker: long jobs are left for other workers
 MAX_RESERVE_JOBS = 1000  # jobs that are reserved by one call
 SLOW_START_GROWTH = 4  # held jobs for each finished one, until the buffers are full: the first estimates are rough
-SHORT_JOBS = 500  # jobs that fit into BUFFER_SECONDS, from which on the jobs are called short
+MIN_SHORT_JOBS = 500  # jobs are short if at least this many fit into BUFFER_SECONDS
 SOON_SECONDS = 0.050  # a job is expected to end soon if jobs take less than this
 UNKNOWN_JOB_SECONDS = 1.0  # the estimate until the first job has ended
 MIN_JOB_SECONDS = 1e-6
 STUCK_SECONDS = 0.5  # after this long, the jobs behind a long one are taken back from its child
 EVENT_PAUSE_SECONDS = 0.004  # how long the pool reads no events while very many short jobs run
-EVENT_PAUSE_MIN_JOBS = 128  # jobs under way from which on that pause pays
+EVENT_PAUSE_MIN_JOBS = 128  # with fewer jobs in the pool, the pause gains nothing
 EVENT_PAUSE_MIN_CHILD_JOBS = 384  # jobs that keep a child busy for longer than the pause
 
 
@@ -106,7 +106,7 @@ def reserve_limit(seconds: float, size: PoolSize, *, busy: int, finished: int) -
 
 def are_short(seconds: float, size: PoolSize) -> bool:
     """Whether jobs are short: all slots together finish hundreds of them within ``BUFFER_SECONDS``."""
-    return size.slots * int(BUFFER_SECONDS / seconds) >= SHORT_JOBS
+    return size.slots * int(BUFFER_SECONDS / seconds) >= MIN_SHORT_JOBS
 
 
 # Which child gets which run ---------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ def _completes_chunk(run: Run, runs: Mapping[int, Run], taken: list[Run]) -> boo
 
 
 def is_stuck(runs: Mapping[int, Run], size: PoolSize, *, recalled_at: float, now: float) -> bool:
-    """Whether runs wait in a child behind long ones, and were not asked for by the pool since ``STUCK_SECONDS``."""
+    """Whether runs wait in a child behind long ones, and the pool has not recalled them within ``STUCK_SECONDS``."""
     return (
         len(runs) > size.startable
         and running_seconds(runs, size, now) > STUCK_SECONDS
@@ -163,7 +163,7 @@ def is_stuck(runs: Mapping[int, Run], size: PoolSize, *, recalled_at: float, now
 def can_pause_events(seconds: float, *, busy: int, pending: int, child_runs: Iterable[int]) -> bool:
     """Whether the pool may read no events for ``EVENT_PAUSE_SECONDS``, without a child becoming idle.
 
-    To wake up for every one of very many short jobs would cost more than the jobs. ``child_runs`` are the numbers of
+    Waking up for each of very many short jobs would cost more than the jobs. ``child_runs`` are the numbers of
     runs in each child.
     """
     if seconds >= EVENT_PAUSE_SECONDS or busy < EVENT_PAUSE_MIN_JOBS:

@@ -18,7 +18,7 @@ class LocalLoop:
         self._runner: asyncio.Runner | None = None
 
     def run(self, coroutine: Coroutine[Any, Any, object]) -> object:
-        """Run the coroutine to its end. An interruption closes the loop: no task goes on in the next attempt."""
+        """Run the coroutine to its end. An interruption closes the loop, so no task continues in the next attempt."""
         if self._runner is None:
             self._runner = asyncio.Runner()
         try:

@@ -115,7 +115,7 @@ class ForkServer:
         return self._control.fileno()
 
     def request_child(self) -> None:
-        """Ask for a new child. ``read_event`` returns ``ChildStarted`` later."""
+        """Request a new child. ``read_event`` returns ``ChildStarted`` later."""
         self._send(Command(Action.FORK_CHILD))
 
     def request_spare(self) -> None:

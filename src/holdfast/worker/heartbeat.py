@@ -15,7 +15,7 @@ from holdfast.worker.running import Run
 
 log = logging.getLogger("holdfast.worker")
 
-RETRY_SECONDS = 0.2  # after a heartbeat that the store could not take; less if the lease is short
+RETRY_SECONDS = 0.2  # pause after a heartbeat that failed in the store; shorter if the lease is short
 
 
 class Heartbeat:
@@ -49,7 +49,7 @@ class Heartbeat:
             self._leases.update((run, run.reservation.lease) for run in runs)
 
     def remove(self, runs: Iterable[Run]) -> list[Lease]:
-        """Stop extending these runs, and return their latest leases, lost ones too. Waits for an extend under way."""
+        """Stop extending these runs, and return their latest leases, also lost ones. Waits for a running extend."""
         with self._extending, self._guard:
             return [self._leases.pop(run, run.reservation.lease) for run in runs]
 

@@ -1,4 +1,4 @@
-"""The upkeep of the store that every worker does beside its jobs: reap expired leases, trim old rows."""
+"""Maintenance of the store, which every worker does besides its jobs: reap expired leases, trim old rows."""
 
 from __future__ import annotations
 

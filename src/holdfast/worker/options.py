@@ -1,4 +1,4 @@
-"""The options of a worker, checked when they are made, and the same as keyword arguments."""
+"""The options of a worker, checked when they are created, and the same as keyword arguments."""
 
 from __future__ import annotations
 

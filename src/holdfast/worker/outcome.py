@@ -1,4 +1,4 @@
-"""The outcome of one attempt, as a value. ``decide`` makes a settlement of it.
+"""The outcome of one attempt, as a value. ``decide`` turns it into a settlement.
 
 Durations are integer microseconds and errors are texts: an outcome may come from another process.
 """
@@ -43,7 +43,7 @@ _SucceededDraft = mutable_twin(Succeeded)
 
 
 def succeeded(result: bytes) -> Succeeded:
-    """Return ``Succeeded(result=result)``, made in a quarter of the time."""
+    """Return ``Succeeded(result=result)``, built in a quarter of the time."""
     if len(result) > bounds.MAX_STORED_PAYLOAD_BYTES:
         return Succeeded(result=result)  # raises
     outcome = _SucceededDraft()
@@ -71,8 +71,8 @@ class Unrecovered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetryAsked:
-    """The handler asks for another attempt ``after`` this time; None asks the retry policy."""
+class RetryRequested:
+    """The handler requested another attempt ``after`` this time; None uses the delay of the retry policy."""
 
     after: int | None = None
     error: str = ""
@@ -123,7 +123,7 @@ class Crashed:
 
     @classmethod
     def from_exit(cls, code: int) -> Crashed:
-        """Make it from an exit code as in ``subprocess``: a negative number is a signal."""
+        """Return the outcome for an exit code as in ``subprocess``: a negative number is a signal."""
         if code >= 0:
             return cls(how=f"exit code {code}")
         try:
@@ -148,7 +148,7 @@ Outcome: TypeAlias = (
     Succeeded
     | Failed
     | Unrecovered
-    | RetryAsked
+    | RetryRequested
     | Snoozed
     | Cancelled
     | Interrupted
@@ -211,7 +211,7 @@ def _related(error: BaseException) -> Iterator[tuple[str, BaseException]]:
 
 
 def _message(error: BaseException) -> str:
-    """Return class and message. ``traceback`` makes it, because the ``__str__`` of an exception may raise."""
+    """Return class and message. ``traceback`` formats it, because the ``__str__`` of an exception may raise."""
     return bounds.truncate_text("".join(traceback.format_exception_only(error)).strip(), MAX_MESSAGE_CHARACTERS)
 
 

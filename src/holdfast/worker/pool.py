@@ -49,7 +49,7 @@ OnEnd = Callable[[list[EndedRun], bool], None]  # the runs that ended together, 
 
 
 class ChildPool:
-    """Runs in child processes. Any thread may call the public methods."""
+    """The child processes of a worker and the runs in them. Any thread may call the public methods."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class ChildPool:
         self._payload_only_types = catalogue.payload_only_types
         self._grace_seconds = grace_seconds
         self._on_end: OnEnd = lambda _ended, _more_soon: None
-        self._pending: deque[Run] = deque()  # runs that no child has got yet
+        self._pending: deque[Run] = deque()  # runs that were not sent to a child yet
         self._job_seconds: float | None = None  # estimate; None until the first job has ended
         self._finished = 0  # runs that ended by themselves
         self._lock = threading.RLock()
@@ -120,10 +120,10 @@ class ChildPool:
             if len(runs) < dispatch.EVENT_PAUSE_MIN_JOBS:
                 self._dispatch()  # a few jobs start now, and do not wait for the pool's thread
                 return
-        self._children.wake()  # many take a while to send: meanwhile the caller may reserve the next ones
+        self._children.wake()  # sending many takes time: the caller reserves the next jobs meanwhile
 
     def interrupt(self, run: Run, reason: StopReason) -> None:
-        """Ask one run to stop. ``on_end`` tells when it has stopped."""
+        """Request that one run stops. ``on_end`` is called when it has stopped."""
         with self._lock:
             if run in self._pending:
                 self._pending.remove(run)
@@ -133,14 +133,14 @@ class ChildPool:
         self._children.wake()
 
     def interrupt_all(self, reason: StopReason) -> None:
-        """Ask every run in a child to stop."""
+        """Request that every run in a child stops."""
         with self._lock:
             for run in [run for child in self._children for run in child.runs.values()]:
                 self._stop_run(run, reason)
         self._children.wake()
 
     def take_back(self, *, waited_seconds: float = 0.0) -> list[Run]:
-        """Remove and return the runs that no child has got, if the first has waited that long: to be released."""
+        """Remove and return the runs that were not sent to a child, if the first has waited ``waited_seconds``."""
         with self._lock:
             if waited_seconds and (not self._pending or monotonic() - self._pending[0].submitted_at < waited_seconds):
                 return []

@@ -1,7 +1,7 @@
 """Messages between the worker and its child processes: lists in MessagePack, each list in one frame; never pickle.
 
-A message list is encoded and decoded by one call. With very short jobs that is where the time goes, so most messages
-travel in lists of hundreds.
+A message list is encoded and decoded by one call. With very short jobs most of the time is spent there, so most
+messages are sent in lists of hundreds.
 
 A handler can write to the pipe of its child, so the worker trusts nothing that it reads there. A frame begins with a
 constant: bytes that do not belong into the pipe are noticed at the next frame, and not taken for the length of a frame
@@ -25,7 +25,7 @@ from holdfast.worker.outcome import (
     BadPayload,
     Failed,
     Outcome,
-    RetryAsked,
+    RetryRequested,
     Snoozed,
     Succeeded,
     UnknownType,
@@ -102,7 +102,7 @@ class RunSucceeded(msgspec.Struct, array_like=True, tag=7):
 
 
 class RunEnded(msgspec.Struct, array_like=True, tag=8):
-    """This run ended in another way. ``kind`` names the outcome that the worker makes of it."""
+    """This run ended in another way. ``kind`` names the outcome."""
 
     run: int
     kind: str
@@ -201,7 +201,7 @@ INTERRUPTED = "interrupted"  # the kind of a run that was stopped; its reason sa
 
 
 def end_message(run: int, outcome: Outcome) -> RunSucceeded | RunEnded:
-    """Return the message for an outcome that a handler can bring about."""
+    """Return the message for an outcome of a handler."""
     match outcome:
         case Succeeded():
             if outcome.detail:
@@ -211,7 +211,7 @@ def end_message(run: int, outcome: Outcome) -> RunSucceeded | RunEnded:
             return RunEnded(run, kind="failed", error=outcome.error, reason=outcome.kind)
         case Unrecovered():
             return RunEnded(run, kind="unrecoverable", error=outcome.error, reason=outcome.reason)
-        case RetryAsked():
+        case RetryRequested():
             return RunEnded(run, kind="retry", error=outcome.error, after=outcome.after)
         case Snoozed():
             return RunEnded(run, kind="snooze", after=outcome.delay, budget=outcome.budget, reason=outcome.reason)
@@ -233,7 +233,7 @@ def read_outcome(message: RunSucceeded | RunEnded) -> Outcome:
         case "unrecoverable":
             return Unrecovered(reason=message.reason, error=message.error)
         case "retry":
-            return RetryAsked(after=message.after, error=message.error)
+            return RetryRequested(after=message.after, error=message.error)
         case "snooze":
             return Snoozed(delay=message.after or 0, budget=message.budget, reason=message.reason)
         case "bad payload":

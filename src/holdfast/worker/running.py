@@ -39,7 +39,7 @@ class Run:
     started_at: int | None = field(default=None, init=False)  # the child's wall clock, for the ledger
     cpu_seconds_before: float = field(default=0.0, init=False)  # processor time of the child when the handler began
     note: Note | None = field(default=None, init=False)  # progress and checkpoint that no heartbeat has sent yet
-    stop_reason: StopReason | None = field(default=None, init=False)  # set once the run was asked to stop
+    stop_reason: StopReason | None = field(default=None, init=False)  # set once a stop was requested
     kill_at: float | None = field(default=None, init=False)  # monotonic seconds: when its child is killed
     lease_deadline: float = field(default=math.inf, init=False)  # by ``boot_time``: when the attempt is interrupted
     lease_kill_at: float = field(default=math.inf, init=False)  # by ``boot_time``: when its child is killed

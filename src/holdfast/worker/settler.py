@@ -1,4 +1,4 @@
-"""The settler: one thread that settles ended attempts in batches. An ended attempt waits for its batch for a moment."""
+"""The settler: one thread that settles ended attempts in batches. An ended attempt waits a short time for others."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from holdfast.worker.running import Run
 
 log = logging.getLogger("holdfast.worker")
 
-MAX_BATCH = 1000  # settlements in one call
-MAX_UNSETTLED = 4 * MAX_BATCH  # ended attempts that may wait before the worker reserves no more
-MAX_DELAY_SECONDS = 0.050  # that an ended attempt waits for others
-RETRY_SECONDS = 0.1  # after a batch that the store could not take
+MAX_BATCH_SETTLEMENTS = 1000  # in one call
+MAX_UNSETTLED_RUNS = 4 * MAX_BATCH_SETTLEMENTS  # the worker reserves nothing while more ended attempts wait
+MAX_DELAY_SECONDS = 0.050  # longest time that an ended attempt waits for others
+RETRY_SECONDS = 0.1  # pause after the store failed to settle a batch
 
 SettlementOf = Callable[[Run, Outcome, Lease], Settlement]
 OnSettled = Callable[[Sequence[Run], Sequence[Settlement], Sequence[LeaseError | StoreError | None]], None]
 
 
 class Settler:
-    """Settles ended attempts. The settlement of an attempt is made from its latest lease."""
+    """Settles ended attempts. The settlement of an attempt uses its latest lease."""
 
     def __init__(
         self,
@@ -63,16 +63,16 @@ class Settler:
                 self._waiting_since = monotonic()
             self._waiting += ended
             self._is_urgent = self._is_urgent or not more_soon
-            if is_first or self._is_urgent or len(self._waiting) >= MAX_BATCH:
+            if is_first or self._is_urgent or len(self._waiting) >= MAX_BATCH_SETTLEMENTS:
                 self._changed.notify_all()
 
     def wait_until_idle(self, timeout: float) -> bool:
-        """Wait until every added run is settled, at most ``timeout`` seconds; return whether that is so."""
+        """Wait until every added run is settled, at most ``timeout`` seconds; return whether all are settled."""
         return self._wait(0, timeout)
 
     def wait_for_capacity(self, timeout: float) -> bool:
-        """Wait until at most ``MAX_UNSETTLED`` runs are not settled: a slow store sets the pace of the worker."""
-        return self._wait(MAX_UNSETTLED, timeout)
+        """Wait until at most ``MAX_UNSETTLED_RUNS`` runs are not settled: a slow store sets the pace of the worker."""
+        return self._wait(MAX_UNSETTLED_RUNS, timeout)
 
     def _wait(self, most: int, timeout: float) -> bool:
         with self._changed:
@@ -103,12 +103,17 @@ class Settler:
         with self._changed:
             while not self._waiting and not self._is_stopping:
                 self._changed.wait()
-            while self._waiting and len(self._waiting) < MAX_BATCH and not self._is_urgent and not self._is_stopping:
+            while (
+                self._waiting
+                and len(self._waiting) < MAX_BATCH_SETTLEMENTS
+                and not self._is_urgent
+                and not self._is_stopping
+            ):
                 left = self._waiting_since + MAX_DELAY_SECONDS - monotonic()
                 if left <= 0:
                     break
                 self._changed.wait(left)
-            batch, self._waiting = self._waiting[:MAX_BATCH], self._waiting[MAX_BATCH:]
+            batch, self._waiting = self._waiting[:MAX_BATCH_SETTLEMENTS], self._waiting[MAX_BATCH_SETTLEMENTS:]
             self._waiting_since = monotonic()  # the rest was added a moment ago, when the batch was full already
             self._settling = len(batch)
             self._is_urgent = self._is_urgent and bool(self._waiting)
@@ -138,9 +143,9 @@ class Settler:
 
 def send_last_notes(driver: Driver, runs: list[Run], leases: list[Lease], lease_for: int) -> None:
     """Send the notes that no heartbeat has sent yet: a checkpoint must not be lost with the lease."""
-    noted = [(run, lease, run.note) for run, lease in zip(runs, leases, strict=True) if run.note is not None]
-    if noted:
-        notes = {run.reservation.job.id: note for run, _, note in noted if note is not None}
-        driver.extend([lease for _, lease, _ in noted], lease_for=lease_for, notes=notes)
-        for run, _, _ in noted:
+    with_notes = [(run, lease, run.note) for run, lease in zip(runs, leases, strict=True) if run.note is not None]
+    if with_notes:
+        notes = {run.reservation.job.id: note for run, _, note in with_notes if note is not None}
+        driver.extend([lease for _, lease, _ in with_notes], lease_for=lease_for, notes=notes)
+        for run, _, _ in with_notes:
             run.note = None

@@ -77,7 +77,7 @@ def settled_statuses(
 def status_of(job: JobRecord, settlement: Settlement, refused: Exception | None) -> Status:
     """Return the status of an attempt from its settlement and the store's answer to it.
 
-    The rules are those that stores apply (``after_settlement``). The settlement's lease says whether a cancel was
+    The rules are those that stores apply (``after_settlement``). The settlement's lease shows whether a cancel was
     requested, as of the last heartbeat. Only the store knows for how long a job has been released in all: a release
     that exceeds its budget is dead in the store, and ``released`` here.
     """

@@ -46,8 +46,10 @@ from holdfast.worker.status import Settled, Tally, WorkerResult, settled_statuse
 
 log = logging.getLogger("holdfast.worker")
 
-POLL_SECONDS = 0.25  # after which an idle worker reserves again, also without a hint of the store
-DRAIN_POLL_SECONDS = 0.02  # the same at first, doubled each time, while it waits for jobs that others run
+POLL_SECONDS = 0.25  # an idle worker reserves again after this time, even if the store sends no hint
+DRAIN_POLL_SECONDS = (
+    0.02  # with until_drained: the first pause, doubled up to POLL_SECONDS while other workers run jobs
+)
 STOP_SECONDS = 10.0  # that a stopping worker waits for a call that the store does not answer
 RELEASE_AFTER_SECONDS = 1.0  # a reserved job that no child could start is released for other workers
 
@@ -64,7 +66,7 @@ class Worker:
         source: JobSource | None = None,
         on_settled: Callable[[Sequence[Settled]], None] | None = None,
     ) -> None:
-        """``source`` replaces the queues of the store for ``run``; only reserving goes to it.
+        """``run`` reserves jobs from ``source`` instead of the store's queues. Everything else uses ``driver``.
 
         ``on_settled`` is called with every ended attempt, in batches, in a thread of the worker.
         """
@@ -78,12 +80,12 @@ class Worker:
         self._lease_for = from_timedelta(self.options.lease)
         self._source = source
         self._on_settled = on_settled
-        self._pool: ChildPool | None = None  # made by ``prepare``
+        self._pool: ChildPool | None = None  # created by ``prepare``
         self._is_holding = threading.Event()
         self._stop = threading.Event()
         self._stop_at_once = threading.Event()
         self._numbers = itertools.count(1)
-        self._reserved = 0  # jobs that ``run`` has reserved so far
+        self._reserved_count = 0  # jobs that ``run`` has reserved so far
         self._random = random.Random()  # noqa: S311 - jitter
         self._resources = Resources(self.catalogue.resources)  # of ``process_once``
 
@@ -100,8 +102,9 @@ class Worker:
     ) -> Handler:
         """Run jobs of this type with ``fn(payload)``, ``fn(payload, ctx)``, or a class with ``handle(ctx)``.
 
-        With ``chunk``, with ``fn(payloads)`` or ``fn(payloads, contexts)`` for up to ``chunk`` jobs at a time. With
-        ``strict_result``, a result that cannot be stored makes a dead letter; else the job is done without its result.
+        With ``chunk`` the function is ``fn(payloads)`` or ``fn(payloads, contexts)``, for at most ``chunk`` jobs at a
+        time. With ``strict_result``, a result that cannot be stored makes a dead letter; otherwise the job is done
+        without its result.
         """
         handler = make_handler(
             type_, function, timeout=timeout, cpu=cpu, retry=retry, chunk=chunk, strict_result=strict_result
@@ -125,7 +128,7 @@ class Worker:
     @property
     def held(self) -> int:
         """How many jobs ``run`` has reserved and not yet settled."""
-        return max(0, self._reserved - self.tally.statuses.total())
+        return max(0, self._reserved_count - self.tally.statuses.total())
 
     # One job in this process ------------------------------------------------------------------------------------
 
@@ -166,7 +169,9 @@ class Worker:
         self.catalogue.check_chunks(concurrency=self.options.concurrency)
         gap = self.driver.capabilities.gaps.get(Feature.PROCESSES)
         if gap is not None:
-            reason = f"{gap}, and handlers run in others: what they enqueue would be lost; use process_once"
+            reason = (
+                f"{gap}, but handlers run in child processes: jobs that they enqueue would be lost; use process_once"
+            )
             raise Unsupported(self.driver.capabilities.driver, "a worker", reason)
         self._pool = ChildPool(
             self.catalogue,
@@ -184,7 +189,7 @@ class Worker:
         until_drained: bool | None = None,
         max_jobs: int | None = None,
     ) -> Counter[str]:
-        """Run jobs until stopped, drained, or done with ``max_jobs``; return how many attempts ended with which status.
+        """Run jobs until stopped, drained, or after ``max_jobs`` jobs; return the number of attempts per status.
 
         ``until_drained`` and ``max_jobs`` replace the options of the same names; None keeps them. Setting the event
         ``stop`` has the effect of calling ``stop()``.
@@ -265,7 +270,7 @@ class Worker:
         return self._stop.is_set() or stop.is_set()
 
     def _release_unstarted(self, pool: ChildPool, settler: Settler, *, waited_seconds: float = 0.0) -> None:
-        """Release the jobs that no child has got."""
+        """Release the jobs that were not sent to a child yet."""
         runs = pool.take_back(waited_seconds=waited_seconds)
         if runs:
             settler.add([(run, Interrupted()) for run in runs], more_soon=False)
@@ -277,7 +282,7 @@ class Worker:
         limit = 0 if self._is_holding.is_set() else pool.reserve_limit()
         max_jobs = self._run_options.max_jobs
         if max_jobs is not None:
-            limit = min(limit, max_jobs - self._reserved)
+            limit = min(limit, max_jobs - self._reserved_count)
         return min(limit, bounds.MAX_BATCH_ITEMS)
 
     def _reserve(self, source: JobSource, pool: ChildPool, heartbeat: Heartbeat, limit: int) -> int:
@@ -287,7 +292,7 @@ class Worker:
         runs = [self._make_run(reservation) for reservation in reservations]
         for run in runs:
             run.set_lease(began, lease_seconds)
-        self._reserved += len(runs)
+        self._reserved_count += len(runs)
         heartbeat.add(runs)
         pool.submit(runs)
         return len(runs)
@@ -310,7 +315,7 @@ class Worker:
 
     def _has_reserved_max_jobs(self) -> bool:
         max_jobs = self._run_options.max_jobs
-        return max_jobs is not None and self._reserved >= max_jobs
+        return max_jobs is not None and self._reserved_count >= max_jobs
 
     def _is_drained(self, source: JobSource, pool: ChildPool, settler: Settler) -> bool:
         """Whether nothing runs here, and the source has no open job."""

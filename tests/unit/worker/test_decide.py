@@ -31,7 +31,7 @@ from holdfast.worker.outcome import (
     Interrupted,
     Outcome,
     OutOfCpu,
-    RetryAsked,
+    RetryRequested,
     Snoozed,
     Succeeded,
     TimedOut,
@@ -89,11 +89,11 @@ EXPECTED: list[tuple[Outcome, Settlement]] = [
         ),
     ),
     (
-        RetryAsked(error="later"),
+        RetryRequested(error="later"),
         Retry(LEASE, delay=7 * SECOND, error="later", started_at=5, detail="retry asked for"),
     ),
     (
-        RetryAsked(after=0, error="now"),
+        RetryRequested(after=0, error="now"),
         Retry(LEASE, delay=0, error="now", started_at=5, detail="retry asked for"),
     ),
     (
@@ -149,7 +149,13 @@ def settle(store: Store, reservation: Reservation, outcome: Outcome, policy=POLI
     return record
 
 
-FAILURES = [Failed(error="e"), TimedOut(after=1), OutOfCpu(limit=1), Crashed(how="exit code 1"), RetryAsked(error="e")]
+FAILURES = [
+    Failed(error="e"),
+    TimedOut(after=1),
+    OutOfCpu(limit=1),
+    Crashed(how="exit code 1"),
+    RetryRequested(error="e"),
+]
 
 
 @pytest.mark.parametrize("outcome", FAILURES, ids=lambda outcome: type(outcome).__name__)
@@ -159,7 +165,9 @@ def test_a_failure_waits_for_its_delay_while_attempts_are_left(store: Store, clo
     assert record.last_error
 
 
-@pytest.mark.parametrize("outcome", [*FAILURES, RetryAsked(after=SECOND)], ids=lambda outcome: type(outcome).__name__)
+@pytest.mark.parametrize(
+    "outcome", [*FAILURES, RetryRequested(after=SECOND)], ids=lambda outcome: type(outcome).__name__
+)
 def test_the_failure_of_the_last_attempt_makes_a_dead_letter(store: Store, outcome: Outcome):
     record = settle(store, enqueue_and_reserve(store, max_attempts=1), outcome)
     assert (record.state, record.dead_reason) == (State.DEAD, "attempts exhausted")

@@ -18,7 +18,7 @@ from holdfast.drivers.contract import Store
 from holdfast.model.job import JobRecord, State
 from holdfast.throttle import Throttle
 
-BATCH = 500  # letters in one transaction
+BATCH_LETTERS = 500  # in one transaction
 MAX_PREVIEW_GROUPS = 5
 
 Action = Callable[[Store, Sequence[str]], list[bool]]
@@ -134,7 +134,7 @@ def _act_in_batches(
 ) -> int:
     """Act on the ids in batches, at the given rate; return how many were changed."""
     throttle = Throttle(rate)
-    size = throttle.batch_size(BATCH)
+    size = throttle.batch_size(BATCH_LETTERS)
     done = 0
     with session.output.progress_bar(verb, len(ids)) as update:
         for start in range(0, len(ids), size):

@@ -23,7 +23,7 @@ from holdfast.model.lease import Enqueued
 from holdfast.model.request import JobRequest
 from holdfast.wire.codec import JSON
 
-CHUNK = 1_000  # jobs in one transaction, and in one step of the progress bar
+BATCH_JOBS = 1_000  # jobs in one transaction, and in one step of the progress bar
 _FIELDS = tuple(field.name for field in fields(JobRequest))
 
 
@@ -113,7 +113,7 @@ def _enqueue_file(session: Session, name: str, defaults: dict[str, Any], *, as_j
     with session.output.progress_bar("enqueue", total, shown=not as_json) as update:
         while True:
             try:
-                chunk = list(islice(requests, CHUNK))
+                chunk = list(islice(requests, BATCH_JOBS))
                 answers = client.enqueue(chunk, on_conflict="return")
             except (HoldfastError, click.ClickException) as error:
                 if not stored + existed:

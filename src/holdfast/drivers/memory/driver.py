@@ -56,7 +56,7 @@ class MemoryDriver:
         durability=Durability.MEMORY,
         gaps={
             Feature.OFFSETS: "domains run in order of arrival",
-            Feature.HALT: "a domain goes on when its head fails for good",
+            Feature.HALT: "a domain continues when its head fails for good",
             Feature.JOINED: "there is no transaction to join",
             Feature.PROCESSES: "the store lives in one process",
             Feature.MACHINES: "the store lives in one process",

@@ -1,4 +1,4 @@
-"""Looking at jobs, acting on them by id, settings and retention: one statement or one call of a function each."""
+"""Reading jobs, changing them by id, settings and retention: one statement or one function call each."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _NULL = struct.pack(">i", -1)
 
 
 class Array(bytes):
-    """A packed column; its class says of which type."""
+    """A packed column; its class is its type."""
 
     __slots__ = ()
     element_oid: ClassVar[int]

@@ -26,7 +26,9 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 FIRST_RETRY_SECONDS = 0.02  # before a call is repeated; doubled up to MAX_RETRY_SECONDS
 MAX_RETRY_SECONDS = 0.5
-_of_parent_process: list[Connection] = []  # kept open: closing them in a forked child would end the parent's sessions
+_of_parent_process: list[
+    Connection
+] = []  # never closed: closing them in a forked child would end the parent's sessions
 
 
 class OwnConnection(psycopg.Connection[tuple[Any, ...]]):

@@ -82,7 +82,7 @@ class Database:
         """Run a statement that reads a page in the order of an index, and make the planner use that index.
 
         Without statistics the planner expects few matching rows and sorts them: for every page it would read and sort
-        all rows behind the page.
+        all rows after the page.
         """
 
         def run(connection: Connection) -> list[Row]:

@@ -49,7 +49,7 @@ CAPABILITIES = Capabilities(
     durability=Durability.FSYNC,  # with the usual settings of a server; the real ones are read when a store is opened
     gaps={
         Feature.OFFSETS: "domains run in order of arrival",
-        Feature.HALT: "a domain goes on when its head fails for good",
+        Feature.HALT: "a domain continues when its head fails for good",
     },
 )
 

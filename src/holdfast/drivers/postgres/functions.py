@@ -144,7 +144,7 @@ def install_functions(connection: Connection, installed: FunctionSet) -> None:
 
 
 def _replace(connection: Connection, file: FunctionFile) -> None:
-    """Replace one function in place; if its signature differs, create it anew and drop the old one.
+    """Replace one function in place; if its signature differs, create a new one and drop the old one.
 
     In place is better: calls that run at the same time never see a function disappear.
     """

@@ -1,7 +1,8 @@
 """Reading the ledger. A cursor is ``<xid>-<seq>``: the transaction and the number of the last row that was read.
 
 Rows are ordered by their transactions. A row is returned only when every older transaction has ended (it is below the
-*horizon*), so that no row can appear behind a reader. The horizon is read first and the rows under a later snapshot.
+*horizon*), so that no row can appear before a reader's position. The horizon is read first, the rows under a later
+snapshot.
 Scans read how far the ledger was trimmed once more afterwards, to know whether rows were removed meanwhile.
 """
 
@@ -104,7 +105,7 @@ def marks(database: Database, after: str | None, *, every: int, most: int) -> li
 def _wait_for_horizon(database: Database, read: Callable[[], tuple[T, bool]]) -> T:
     """Return what ``read`` returns once older transactions hold nothing back, or after HORIZON_TIMEOUT_SECONDS.
 
-    ``read`` returns its result and whether rows are held back behind it.
+    ``read`` returns its result and whether a running transaction still hides later rows.
     """
     deadline = monotonic() + HORIZON_TIMEOUT_SECONDS
     while True:
@@ -115,7 +116,7 @@ def _wait_for_horizon(database: Database, read: Callable[[], tuple[T, bool]]) ->
 
 
 def _read_limits(database: Database, after: str | None) -> tuple[_Limits, Position]:
-    """Return the limits of the ledger, and the position behind which to read."""
+    """Return the limits of the ledger, and the position after which to read."""
     [row] = database.query("ledger/limits", {})
     limits = _Limits(*row)
     position = None if after is None else _parse(after)

@@ -1,6 +1,6 @@
 """Installing a store: migrations of the tables, each once and in order, then the functions (see ``functions``).
 
-A migration only adds to the tables. Its first line says which code may still use the tables after it: ``-- oldest: 3``
+A migration only adds to the tables. Its first line names the oldest code that can still use them: ``-- oldest: 3``
 is the number of that code's newest migration, 1 if the line is missing. So an older Holdfast works on newer tables
 until a migration says that it cannot.
 """
@@ -84,7 +84,7 @@ def read_installation(connection: Connection, schema: str) -> Installation:
     if found.oldest > newest:
         raise SchemaMismatch(
             f"wanted a schema that code of version {newest} may use, got version {found.version}, which needs "
-            f"{found.oldest}: a newer Holdfast made it; upgrade this one"
+            f"{found.oldest}: a newer Holdfast created it; upgrade this one"
         )
     check_checksums(checksums, migrations())
     check_revision(found.functions)

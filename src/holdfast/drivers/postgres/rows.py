@@ -12,7 +12,7 @@ from holdfast.model.lease import Reservation, make_reservation
 
 INSPECTION_COLUMNS = 11  # of admin/inspect.sql, in front of the job
 NO_VALUE = "?"  # no id or token is this
-POSITION_COLUMNS = 6  # of read_ledger, behind the ledger row: its position and the facts that judge the cursor
+POSITION_COLUMNS = 6  # of read_ledger, after the ledger row: its position and the values to check the cursor against
 
 read_job = job_reader()
 read_inspected_job = job_reader(before=INSPECTION_COLUMNS)

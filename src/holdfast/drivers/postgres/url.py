@@ -49,14 +49,14 @@ def read_url(url: SplitResult) -> Options:
 
 def _read_conninfo(url: str) -> str:
     try:
-        given = conninfo_to_dict(url)
+        parameters = conninfo_to_dict(url)
         defaults: dict[str, str | int] = {
             "connect_timeout": 10,
             "application_name": "holdfast",
             "keepalives_idle": 30,
             "tcp_user_timeout": 30_000,
         }
-        return make_conninfo(url, **{key: value for key, value in defaults.items() if key not in given})
+        return make_conninfo(url, **{key: value for key, value in defaults.items() if key not in parameters})
     except psycopg.Error:
         # libpq's message about a URL that it cannot read may repeat any part of the URL.
         raise ConnectError(

@@ -19,8 +19,8 @@ from holdfast.clock import monotonic
 
 POLL_SECONDS = 0.002  # between two polls for a commit; one poll takes a few microseconds
 IDLE_POLL_SECONDS = 0.050  # the same while inotify reports nothing
-BURST_SECONDS, BURST_POLL_SECONDS = 0.005, 0.000_3  # for this long after a report, polls come this fast
-ACTIVE_SECONDS = 1.0  # for this long after a report, polls come every POLL_SECONDS
+BURST_SECONDS, BURST_POLL_SECONDS = 0.005, 0.000_3  # for BURST_SECONDS after a report, a poll every BURST_POLL_SECONDS
+ACTIVE_SECONDS = 1.0  # for this long after a report, a poll every POLL_SECONDS
 
 IN_MODIFY = 0x2
 READ_BYTES = 1 << 16  # enough for all events that are waiting
@@ -30,7 +30,7 @@ class CommitWatch(Protocol):
     """How one thread waits for commits of other processes."""
 
     def wait(self, timeout: float) -> None:
-        """Block until there may be a commit, for a time that is not longer than ``timeout`` seconds."""
+        """Block until there may be a commit, at most ``timeout`` seconds."""
 
 
 class PollingWatch:

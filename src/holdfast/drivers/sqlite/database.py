@@ -50,7 +50,7 @@ class Database:
             )
         if not path.parent.is_dir():
             raise StoreUnavailable(
-                f"wanted a folder at {path.parent} to put {path.name} into, there is none: make it first"
+                f"wanted a folder at {path.parent} to put {path.name} into, there is none: create it first"
             )
         self.path = path
         self.options = options
@@ -81,7 +81,7 @@ class Database:
             raise StoreClosed
 
     def _ensure_own_process(self) -> None:
-        """Raise ``StoreClosed`` if the database is closed, and start anew in a forked child."""
+        """Raise ``StoreClosed`` if the database is closed, and create new connections in a forked child."""
         self.check_open()
         if os.getpid() != self._pid:
             # SQLite forbids using a connection after a fork; even closing it would drop the locks of the parent.
@@ -94,8 +94,8 @@ class Database:
         """Run ``work`` in a write transaction and return once it is durable.
 
         Writes wait in a queue for one lock. The thread that gets the lock runs all queued writes in one transaction,
-        each in its own savepoint, and commits once: under load many writes share an fsync, and a single write waits
-        for nobody. A write that raises rolls back only its own savepoint.
+        each in its own savepoint, and commits once: under load many writes share an fsync, and a single write does not
+        wait for others. A write that raises rolls back only its own savepoint.
         """
         self._ensure_own_process()
         write: _Write[Any] = _Write(work)
@@ -111,12 +111,12 @@ class Database:
         group: list[_Write[Any]] = []
         while self._queue and len(group) < MAX_GROUP_WRITES:
             group.append(self._queue.popleft())
-        committing = False
+        reached_commit = False
         try:
             connection = self._begin()
             for write in group:
                 self._run_one(connection, write, alone=len(group) == 1)
-            committing = True
+            reached_commit = True
             if connection.in_transaction:
                 connection.execute("COMMIT")
         except StoreError as error:
@@ -128,7 +128,7 @@ class Database:
         except BaseException:
             # An interrupt of this thread must end only its own write. The writes of other threads were either committed
             # just now, or return to the front of the queue for the next thread.
-            committed = committing and self._writer is not None and not self._writer.in_transaction
+            committed = reached_commit and self._writer is not None and not self._writer.in_transaction
             if committed:
                 _finish(group, None)
             else:
@@ -162,9 +162,9 @@ class Database:
         return self._writer
 
     def _retry_while_busy(self, connection: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
-        """Run a statement that needs a lock, again and again while another process holds the lock.
+        """Run a statement that needs a lock; repeat it while another process holds the lock.
 
-        The busy handler of SQLite waits in growing steps of up to 100 ms, so that some of many processes starve, and
+        The busy handler of SQLite waits in growing steps of up to 100 ms, so some of many processes starve, and
         it does not wait at all if two processes would wait for each other. Short random pauses are fairer. After
         ``busy_for`` seconds this raises ``StoreBusy``, and nothing has changed.
         """
@@ -188,7 +188,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Open a connection whose statements all see the same commit. It never waits for a writer, and none for it."""
+        """Open a connection whose statements all see the same commit. It never waits for a writer, nor does a writer wait."""
         self._ensure_own_process()
         try:
             connection = self._readers.pop()
@@ -214,7 +214,7 @@ class Database:
             return int(version)
 
     def wait_for_commit(self, timeout: float) -> None:
-        """Block until there may be a commit of any process, for a time that is not longer than ``timeout`` seconds."""
+        """Block until there may be a new commit of any process, at most ``timeout`` seconds."""
         watch: CommitWatch | None = getattr(self._watches, "watch", None)
         if watch is None:
             self.version()  # opens the file, so that its log exists

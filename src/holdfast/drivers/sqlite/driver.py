@@ -66,7 +66,7 @@ class SqliteDriver:
             durability=Durability.FSYNC if database.options.synchronous == "FULL" else Durability.PROCESS,
             gaps={
                 Feature.OFFSETS: "domains run in order of arrival",
-                Feature.HALT: "a domain goes on when its head fails for good",
+                Feature.HALT: "a domain continues when its head fails for good",
                 Feature.MACHINES: "the file is on one machine",
             },
         )

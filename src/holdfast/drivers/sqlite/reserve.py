@@ -92,8 +92,8 @@ def _lease(tx: Transaction, rows: list[tuple[Lane, Row]], expires_at: int, worke
         "worker": worker,
     }
     tx.run("reserve/lease", parameters)
-    noted = [row[ID] for _, row in rows if row[NOTED]]
-    checkpoints = _read_checkpoints(tx, noted) if noted else {}
+    noted_ids = [row[ID] for _, row in rows if row[NOTED]]
+    checkpoints = _read_checkpoints(tx, noted_ids) if noted_ids else {}
     fences = range(first, first + len(rows))
     return [
         read_reservation(

@@ -1,4 +1,4 @@
--- Store new jobs in the order given. Return rows only for jobs whose id or idempotency key exists (law L12).
+-- Store new jobs in the order of the arrays. Return rows only for jobs whose id or idempotency key exists (law L12).
 --
 -- Every id is named once in a call. Each column of a job is one array, named after the column. `conflict` is true if
 -- the payload differs from the stored one.

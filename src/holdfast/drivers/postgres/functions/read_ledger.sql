@@ -1,4 +1,4 @@
--- Return a page of the ledger behind a position (NULL: from the oldest row). Every row ends with the facts that
+-- Return a page of the ledger after a position (NULL: from the oldest row). Every row ends with the values to check
 -- judge the position: how far the ledger was trimmed, the next transaction number, and whether rows are held back by
 -- a running transaction. An empty page is one row with these facts and NULLs.
 --

@@ -1,6 +1,6 @@
--- Make dead or cancelled jobs ready again, in the order given, behind the jobs that are ready now. Return their ids.
+-- Make dead or cancelled jobs ready again, in the order of the arrays, after the jobs that are ready now. Return their ids.
 --
--- Locks: the rows of the jobs in ended, sorted by id. The turn of a domain is given by the next reserve (arrivals). Index: the
+-- Locks: the rows of the jobs in ended, sorted by id. The next reserve assigns the turn of a domain (arrivals). Index: the
 -- primary key of ended. Shape: see README.md, Stable plans.
 CREATE OR REPLACE FUNCTION requeue(_space text, _caller_now bigint, _ids text[]) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE

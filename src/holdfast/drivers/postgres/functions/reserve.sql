@@ -7,7 +7,7 @@
 -- Shape: the lanes are found by skipping from one to the next in jobs_lane; only lanes whose head is due are read
 -- further. So a scheduled backlog or a type that is not requested costs one probe per lane. Where several lanes of
 -- one priority compete, a first read without locks counts how many of the next jobs are in each lane, and then each
--- lane gives that many. One query over all lanes with ORDER BY would sort the whole backlog.
+-- that many are taken from each lane. One query over all lanes with ORDER BY would sort the whole backlog.
 CREATE OR REPLACE FUNCTION reserve(
   _space text, _queues text[], _types text[], _limit integer, _lease_for bigint, _worker text, _token_bytes bytea,
   _caller_now bigint
@@ -30,7 +30,7 @@ DECLARE
   _last integer;
   _lane integer;
   _share integer;
-  _shares integer[];      -- how many jobs each lane of the current priority gives
+  _shares integer[];      -- how many jobs are taken from each lane of the current priority
   _depth integer;         -- how many jobs of each lane are read to compute the shares
   _taken tid[] := '{}';
   _missing integer;
@@ -137,7 +137,7 @@ BEGIN
     ELSIF _first = _last THEN
       _shares := ARRAY[_missing];
     ELSE
-      -- Among many lanes, few give many jobs: read a few jobs of each lane, and more while one may have more.
+      -- Of many lanes, few have many jobs: read a few jobs of each lane, and more while one may have more.
       _depth := greatest(4, 4 * _missing / (_last - _first + 1));
       LOOP
         _depth := least(_depth, _missing);

@@ -4,7 +4,7 @@
 -- Locks: the removed rows (SKIP LOCKED), and an advisory lock for the ledger of the space. Index: ended_trim, the
 -- primary keys of ledger, notes, jobs and ended, dedupe_expiry, registry_expiry.
 -- Shape: the ledger is trimmed from its front, up to the first row that is too young, and only below the horizon: a
--- row that commits later is never behind the trimmed position. enable_sort is off in addition to the common
+-- row that commits later is never before the trimmed position. enable_sort is off in addition to the common
 -- settings: the oldest rows are the first entries of an index, and no plan may read and sort everything to find
 -- them.
 CREATE OR REPLACE FUNCTION trim_expired(

@@ -1,4 +1,4 @@
--- Return the instant that judges a call: the server's clock, or the caller's where one is given (law L1).
+-- Return the instant that decides about a call: the caller's if it is set, else the server's clock (law L1).
 --
 -- Locks: none. Index: none.
 -- Shape: a SQL expression, so that the planner inlines it into queries. clock_timestamp() moves on inside a

@@ -1,4 +1,4 @@
--- The facts that judge a reader's position: the horizon, how far the ledger was trimmed, the next transaction
+-- The values that a reader's position is checked against: the horizon, how far the ledger was trimmed, the next transaction
 -- number, and whether rows are held back by a running transaction (the last row is at or above the horizon). Run it
 -- before the statement that reads rows (see functions/internal/ledger_horizon.sql). Index: the primary key of
 -- ledger.

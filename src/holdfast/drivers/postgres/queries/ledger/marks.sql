@@ -1,4 +1,4 @@
--- The position of every n-th row of the ledger behind a position, up to a number of marks. Index: the primary key.
+-- The position of every n-th row of the ledger after a position, up to a number of marks. Index: the primary key.
 -- Shape: a row that OFFSET skips costs one step in the index; numbering rows by a window function costs five times
 -- that.
 WITH RECURSIVE mark (xid, seq, number) AS (

@@ -1,4 +1,4 @@
--- The number of ledger rows behind a position, up to a maximum, and the position of the last of them. Index: the
+-- The number of ledger rows after a position, up to a maximum, and the position of the last of them. Index: the
 -- primary key.
 SELECT count(*) OVER (), l.xid::text::bigint, l.seq
   FROM (SELECT xid, seq

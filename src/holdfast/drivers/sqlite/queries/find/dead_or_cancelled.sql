@@ -1,4 +1,4 @@
--- A page of dead or cancelled jobs, ordered by id. Index: holdfast_ended_when: they are few beside the done jobs.
+-- A page of dead or cancelled jobs, ordered by id. Index: holdfast_ended_when: they are few compared to the done jobs.
 SELECT {job_columns}
   FROM holdfast_ended INDEXED BY holdfast_ended_when
  WHERE space = :space AND state = :state AND id > :after AND (:reason IS NULL OR dead_reason = :reason)

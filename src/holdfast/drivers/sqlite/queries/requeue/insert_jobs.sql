@@ -1,4 +1,4 @@
--- Copy ended jobs back to the table of live jobs, in the order given. Each gets a new seq, so it is the last of its
+-- Copy ended jobs back to the table of live jobs, in the order of :jobs. Each gets a new seq, so it is the last of its
 -- lane and of its domain. Index: the primary key.
 INSERT INTO holdfast_jobs
   (space, {fixed_columns}, turn, available_at, enqueued_at, noted, last_verb, last_token, last_error, failed_at)
