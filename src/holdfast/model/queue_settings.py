@@ -86,7 +86,8 @@ class QueueSettings:
         opens_at = now if self.paused_until is None else max(now, self.paused_until)
         if self.rate is not None and bucket is not None and self._level(bucket, opens_at) < LEVEL_PER_JOB:
             missing = LEVEL_PER_JOB - bucket.level
-            opens_at = bucket.at + math.ceil((missing - ROUNDING_TOLERANCE) / self.rate)
+            opens_in = min((missing - ROUNDING_TOLERANCE) / self.rate, float(bounds.MAX_INSTANT))
+            opens_at = bucket.at + math.ceil(opens_in)
             if self._level(bucket, opens_at) < LEVEL_PER_JOB:  # the division was rounded down
                 opens_at += 1
         return opens_at

@@ -134,6 +134,12 @@ def test_a_queue_opens_exactly_when_the_pause_and_the_rate_allow_a_job(rate, lev
     assert opens_at == NOW or allowed(settings, bucket=bucket, now=opens_at - 1) == 0
 
 
+@pytest.mark.parametrize("rate", [5e-324, 1e-300, 1e-9])
+def test_a_tiny_rate_opens_far_in_the_future(rate):
+    settings = QueueSettings(rate=rate, burst=1)
+    assert settings.opens_at(Bucket(0, NOW), NOW) > NOW + 30 * 365 * 86_400 * SECOND
+
+
 def test_an_open_queue_opens_now():
     for settings in (
         QueueSettings(),

@@ -82,6 +82,16 @@ def wait_returns_when_the_rate_of_a_queue_allows_the_next_job(h: Harness) -> Non
     assert monotonic() - began < LONG_SECONDS / 2, "wanted the wait to end when the rate allowed the second job"
 
 
+@case("L3", needs={Feature.LIMITS})
+def wait_for_a_queue_with_a_tiny_rate_returns_after_its_timeout(h: Harness) -> None:
+    store = h.open_with_store_clock()
+    store.configure(QUEUE, QueueSettings(rate=1e-300, burst=1))
+    store.enqueue([h.job(), h.job()])
+    assert_equal(len(store.reserve([QUEUE], limit=2, lease_for=LEASE)), 1, "jobs reserved")
+    assert_equal(store.reserve([QUEUE], limit=2, lease_for=LEASE), [], "jobs reserved right after")
+    store.wait([QUEUE], timeout=SHORT_SECONDS)
+
+
 @case("L3")
 def wait_reserves_nothing(h: Harness) -> None:
     store, job = h.open_with_store_clock(), h.job()

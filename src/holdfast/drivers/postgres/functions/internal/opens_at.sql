@@ -2,7 +2,8 @@
 -- as QueueSettings.opens_at in model/queue_settings.py.
 --
 -- Locks: none. Index: none.
+-- Shape: the time is cut at 1e16, longer than any instant: at a tiny rate it does not fit into a bigint.
 CREATE OR REPLACE FUNCTION opens_at(s settings) RETURNS bigint LANGUAGE sql IMMUTABLE
 RETURN greatest(s.paused_until,
                 CASE WHEN s.level < 1000000
-                     THEN s.level_at + ceil((1000000 - s.level - 0.001) / s.rate)::bigint END);
+                     THEN s.level_at + ceil(least(1e16, (1000000 - s.level - 0.001) / s.rate))::bigint END);
