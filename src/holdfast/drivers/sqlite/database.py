@@ -188,7 +188,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Open a connection whose statements all see the same commit. Readers and writers do not wait for each other."""
+        """Open a connection whose statements all see the same commit. It waits for no writer, and none waits for it."""
         self._ensure_own_process()
         try:
             connection = self._readers.pop()
