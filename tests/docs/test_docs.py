@@ -17,9 +17,10 @@ from holdfast.model import bounds, duration
 from holdfast.model.job import JobRecord, State
 from holdfast.model.request import JobRequest
 from holdfast.wire.envelope import _Envelope, _Identity, _Status, from_envelope, identity_bytes, to_envelope
-from holdfast.worker import dispatch, heartbeat, settler
+from holdfast.worker import heartbeat, settler
 from holdfast.worker.limits import Limits
 from holdfast.worker.options import WorkerOptions
+from holdfast.worker.processes import dispatch
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -16,7 +16,7 @@ from holdfast.model.retry import Custom, Fixed
 from holdfast.worker.control import Retry, Snooze, Unrecoverable
 from holdfast.worker.heartbeat import Heartbeat
 from holdfast.worker.options import WorkerOptions
-from holdfast.worker.running import Run
+from holdfast.worker.processes.running import Run
 from tests.worker.conftest import ended
 
 

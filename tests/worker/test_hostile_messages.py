@@ -15,8 +15,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.worker import protocol
 from holdfast.worker.control import Retry, Snooze, Unrecoverable
+from holdfast.worker.processes import protocol
 from tests.worker.conftest import ended
 
 pytestmark = pytest.mark.timeout(120)

@@ -23,12 +23,13 @@ from holdfast.model.ledger import Ending
 from holdfast.model.request import META_RETRY
 from holdfast.model.retry import Fixed
 from holdfast.model.settlement import Ack, Fail
-from holdfast.worker import dispatch, settler
+from holdfast.worker import settler
 from holdfast.worker.heartbeat import Heartbeat
 from holdfast.worker.limits import Limits
 from holdfast.worker.options import WorkerOptions
-from holdfast.worker.pool import ChildPool
-from holdfast.worker.running import Run
+from holdfast.worker.processes import dispatch
+from holdfast.worker.processes.pool import ChildPool
+from holdfast.worker.processes.running import Run
 from tests.worker import hostile_handlers
 from tests.worker.conftest import QUICK, ended
 

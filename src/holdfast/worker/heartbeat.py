@@ -11,7 +11,7 @@ from holdfast.drivers.contract import Driver
 from holdfast.errors import LeaseError, StoreError
 from holdfast.model import bounds
 from holdfast.model.lease import Lease, Note
-from holdfast.worker.running import Run
+from holdfast.worker.processes.running import Run
 
 log = logging.getLogger("holdfast.worker")
 

@@ -13,7 +13,7 @@ from holdfast.model.lease import Lease
 from holdfast.model.settlement import Settlement
 from holdfast.worker.heartbeat import Heartbeat
 from holdfast.worker.outcome import Outcome
-from holdfast.worker.running import Run
+from holdfast.worker.processes.running import Run
 
 log = logging.getLogger("holdfast.worker")
 

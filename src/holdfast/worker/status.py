@@ -24,7 +24,7 @@ from holdfast.model.job import JobRecord, State
 from holdfast.model.settlement import Ack, Fail, Release, Settlement
 from holdfast.model.transition import HeldJob, after_settlement
 from holdfast.worker.decide import BAD_PAYLOAD
-from holdfast.worker.running import Run
+from holdfast.worker.processes.running import Run
 
 Status: TypeAlias = Literal["acked", "retried", "released", "rejected", "dead", "cancelled", "lost"]
 

@@ -27,7 +27,6 @@ from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.model.retry import RetryPolicy
 from holdfast.model.settlement import Settlement
 from holdfast.wire.job_message import job_message
-from holdfast.worker import dispatch
 from holdfast.worker.attempt import attempt, may_share_call
 from holdfast.worker.catalogue import Catalogue, Handler, Resources, make_handler
 from holdfast.worker.decide import ack, decide
@@ -38,9 +37,10 @@ from holdfast.worker.limits import RecycleLimits
 from holdfast.worker.maintenance import Maintenance
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.outcome import Interrupted, Outcome, Succeeded
-from holdfast.worker.pool import ChildPool
+from holdfast.worker.processes import dispatch
+from holdfast.worker.processes.pool import ChildPool
+from holdfast.worker.processes.running import Run, StopReason
 from holdfast.worker.retry_policy import policy_of
-from holdfast.worker.running import Run, StopReason
 from holdfast.worker.settler import Settler, send_last_notes
 from holdfast.worker.status import Settled, Tally, WorkerResult, settled_statuses, status_of
 

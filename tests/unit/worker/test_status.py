@@ -13,7 +13,7 @@ from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease
 from holdfast.model.settlement import Ack, Fail, Release, Retry
 from holdfast.worker.decide import BAD_PAYLOAD
-from holdfast.worker.running import Run
+from holdfast.worker.processes.running import Run
 from holdfast.worker.status import settled_statuses, status_of
 
 SETTLEMENTS = [

@@ -12,8 +12,8 @@ import signal
 import threading
 from collections.abc import Sequence
 
-from holdfast.worker import protocol
-from holdfast.worker.protocol import ChildMessage
+from holdfast.worker.processes import protocol
+from holdfast.worker.processes.protocol import ChildMessage
 
 ATOMIC_BYTES = select.PIPE_BUF  # the kernel writes so many at once, or none
 

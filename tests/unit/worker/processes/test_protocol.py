@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease, Reservation
 from holdfast.wire.job_message import job_message, payload_message
-from holdfast.worker import protocol
 from holdfast.worker.outcome import (
     BadPayload,
     Cancelled,
@@ -23,6 +22,7 @@ from holdfast.worker.outcome import (
     UnknownType,
     Unrecovered,
 )
+from holdfast.worker.processes import protocol
 
 JOB = JobRecord(id="j", type="t", queue="q", payload=b'{"a":1}', created_at=7, attempts=1, meta={"m": 1})
 RESERVATION = Reservation(job=JOB, lease=Lease(job_id="j", token="7.secret", fence=7, expires_at=9))

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from holdfast.worker import protocol
-from holdfast.worker.forkserver import ChildStarted
-from holdfast.worker.protocol import ChildMessage, ProtocolError, WorkerMessage
-from holdfast.worker.running import Run
+from holdfast.worker.processes import protocol
+from holdfast.worker.processes.forkserver import ChildStarted
+from holdfast.worker.processes.protocol import ChildMessage, ProtocolError, WorkerMessage
+from holdfast.worker.processes.running import Run
 
 MAX_READS = 24  # of one event: more than a pipe holds, so that the rest of a child that has exited is read at once
 

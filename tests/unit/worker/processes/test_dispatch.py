@@ -8,9 +8,9 @@ import pytest
 
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease, Reservation
-from holdfast.worker import dispatch
-from holdfast.worker.dispatch import PoolSize
-from holdfast.worker.running import Run
+from holdfast.worker.processes import dispatch
+from holdfast.worker.processes.dispatch import PoolSize
+from holdfast.worker.processes.running import Run
 
 ONE = PoolSize(processes=1, concurrency=1, chunk=1)
 TWO = PoolSize(processes=2, concurrency=1, chunk=1)

@@ -21,15 +21,15 @@ from functools import partial
 
 from holdfast.clock import boot_time, monotonic, wall_clock
 from holdfast.wire.job_message import JobMessage
-from holdfast.worker import protocol
 from holdfast.worker.attempt import ChunkMember, attempt, attempt_chunk, may_share_call
 from holdfast.worker.catalogue import Catalogue, Resources
 from holdfast.worker.context import Context
 from holdfast.worker.event_loop import LocalLoop, RunCoroutine
-from holdfast.worker.forkserver_process import ChildMain
 from holdfast.worker.limits import Limits, RecycleLimits
 from holdfast.worker.outcome import class_name, error_text
-from holdfast.worker.protocol import (
+from holdfast.worker.processes import protocol
+from holdfast.worker.processes.forkserver_process import ChildMain
+from holdfast.worker.processes.protocol import (
     ChildMessage,
     InterruptRun,
     ReturnQueued,
@@ -41,8 +41,8 @@ from holdfast.worker.protocol import (
     RunSucceeded,
     Stop,
 )
-from holdfast.worker.report_pipe import ReportPipe
-from holdfast.worker.running import StopReason
+from holdfast.worker.processes.report_pipe import ReportPipe
+from holdfast.worker.processes.running import StopReason
 
 log = logging.getLogger("holdfast.worker")
 
@@ -68,7 +68,7 @@ def child_main(catalogue: Catalogue, limits: Limits, recycle: RecycleLimits, *, 
         if concurrency == 1:
             Child(catalogue, work, interrupts, reports, recycle).run()
         else:
-            from holdfast.worker.threaded_child import ThreadedChild  # noqa: PLC0415 - threaded_child imports this module
+            from holdfast.worker.processes.threaded_child import ThreadedChild  # noqa: PLC0415 - threaded_child imports this module
 
             ThreadedChild(catalogue, work, interrupts, reports, recycle, concurrency=concurrency).run()
 

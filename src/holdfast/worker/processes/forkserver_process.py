@@ -18,8 +18,8 @@ from typing import assert_never
 
 import msgspec
 
-from holdfast.worker.process_handle import open_process
-from holdfast.worker.process_tree import kill_group, kill_tree
+from holdfast.worker.processes.process_handle import open_process
+from holdfast.worker.processes.process_tree import kill_group, kill_tree
 
 TERMINATING_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 PR_SET_PDEATHSIG = 1  # of Linux: choose the signal that a process gets when its parent exits

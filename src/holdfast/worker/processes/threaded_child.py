@@ -20,10 +20,10 @@ from typing import Any
 
 from holdfast.clock import boot_time
 from holdfast.worker.catalogue import Catalogue
-from holdfast.worker.child import Child, Interruption
 from holdfast.worker.event_loop import SharedLoop
 from holdfast.worker.limits import RecycleLimits
-from holdfast.worker.protocol import ChildMessage, InterruptRun, RunJob, RunReturned
+from holdfast.worker.processes.child import Child, Interruption
+from holdfast.worker.processes.protocol import ChildMessage, InterruptRun, RunJob, RunReturned
 
 _raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
 

@@ -33,8 +33,16 @@ from typing import NamedTuple, assert_never
 
 import msgspec
 
-from holdfast.worker.forkserver_process import READ_BYTES, Action, ChildMain, Command, Event, flush_output, serve
-from holdfast.worker.process_handle import ProcessHandle, open_process
+from holdfast.worker.processes.forkserver_process import (
+    READ_BYTES,
+    Action,
+    ChildMain,
+    Command,
+    Event,
+    flush_output,
+    serve,
+)
+from holdfast.worker.processes.process_handle import ProcessHandle, open_process
 
 log = logging.getLogger("holdfast.worker")
 

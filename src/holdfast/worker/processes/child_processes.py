@@ -14,12 +14,12 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 
 from holdfast.clock import monotonic
-from holdfast.worker import protocol
-from holdfast.worker.child import INTERRUPT_SIGNAL
-from holdfast.worker.child_handle import ChildHandle
-from holdfast.worker.forkserver import Answered, ChildExited, ChildStarted, ForkServer
-from holdfast.worker.forkserver_process import ChildMain
-from holdfast.worker.protocol import ChildMessage, ProtocolError, Stop, WorkerMessage
+from holdfast.worker.processes import protocol
+from holdfast.worker.processes.child import INTERRUPT_SIGNAL
+from holdfast.worker.processes.child_handle import ChildHandle
+from holdfast.worker.processes.forkserver import Answered, ChildExited, ChildStarted, ForkServer
+from holdfast.worker.processes.forkserver_process import ChildMain
+from holdfast.worker.processes.protocol import ChildMessage, ProtocolError, Stop, WorkerMessage
 
 log = logging.getLogger("holdfast.worker")
 

@@ -15,15 +15,15 @@ from typing import TypeAlias
 
 from holdfast.clock import boot_time, monotonic, processor_time
 from holdfast.wire.job_message import job_message, payload_message
-from holdfast.worker import dispatch, protocol
 from holdfast.worker.catalogue import Catalogue
-from holdfast.worker.child import child_main
-from holdfast.worker.child_handle import ChildHandle
-from holdfast.worker.child_processes import ChildProcesses
-from holdfast.worker.dispatch import PoolSize
 from holdfast.worker.limits import Limits, RecycleLimits
 from holdfast.worker.outcome import Crashed, Interrupted, Outcome
-from holdfast.worker.protocol import (
+from holdfast.worker.processes import dispatch, protocol
+from holdfast.worker.processes.child import child_main
+from holdfast.worker.processes.child_handle import ChildHandle
+from holdfast.worker.processes.child_processes import ChildProcesses
+from holdfast.worker.processes.dispatch import PoolSize
+from holdfast.worker.processes.protocol import (
     ChildMessage,
     InterruptRun,
     ProtocolError,
@@ -35,7 +35,7 @@ from holdfast.worker.protocol import (
     RunStarted,
     RunSucceeded,
 )
-from holdfast.worker.running import Run, StopReason
+from holdfast.worker.processes.running import Run, StopReason
 
 log = logging.getLogger("holdfast.worker")
 

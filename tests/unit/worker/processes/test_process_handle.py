@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from holdfast.worker.process_handle import ProcessHandle, open_process
+from holdfast.worker.processes.process_handle import ProcessHandle, open_process
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a worker needs fork and signals")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from holdfast.worker.running import Run
+from holdfast.worker.processes.running import Run
 
 MAX_PREFETCH_JOBS = 768  # jobs that may wait inside a child behind the running ones
 PREFETCH_SECONDS = 0.010  # work that may wait inside a child: keeps it busy, and no job waits long behind another
