@@ -38,6 +38,7 @@ def test_every_setting_is_shown_with_its_origin(run, filled, folder, monkeypatch
     assert origins["space"] == "--space"
     assert origins["queue"] == str(folder / "holdfast.toml")
     assert origins["max_attempts"] == "default"
+    assert run("doctor").out.splitlines()[-8].split() == ["SETTING", "VALUE", "FROM"]
     values = {one["name"]: one["value"] for one in result.json["settings"]}
     assert (values["keep_ended"], values["timeout"], values["queue"]) == ("7d", None, "mail")
     assert health(result)["environment"] == "note"

@@ -79,7 +79,7 @@ def doctor(session: Session, *, as_json: bool, repair_clock: bool) -> None:
         )
         output.print_line()
         output.print_table(
-            [Column(title="SPARK_SETTING"), Column(title="VALUE", wrap=True), Column(title="FROM", wrap=True)],
+            [Column(title="SETTING"), Column(title="VALUE", wrap=True), Column(title="FROM", wrap=True)],
             [(one["name"], "none" if one["value"] is None else one["value"], one["from"]) for one in settings],
         )
     if wrong:

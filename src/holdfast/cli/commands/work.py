@@ -75,9 +75,11 @@ def work(
     worker = app.worker(options)
     if not as_json:
         names = ", ".join(worker.queues)
+        types = len(app.catalogue.types)
+        noun = "job type" if types == 1 else "job types"
         session.output.print_line(
             f"{worker.name}: {options.processes * concurrency} jobs at a time from {names}; "
-            f"lease {duration.format_exact(lease)}; {len(app.catalogue.types)} job types"
+            f"lease {duration.format_exact(lease)}; {types} {noun}"
         )
     try:
         counts = worker.run(early_signals.stop_requested)
