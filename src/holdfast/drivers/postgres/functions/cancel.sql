@@ -1,26 +1,28 @@
 -- Cancel ready jobs at once and flag the ones in flight. Return the state of each known job afterwards.
 --
 -- Locks: the rows of the jobs, sorted by id, then the domains of the cancelled ones. Index: the primary keys of jobs
--- and ended. Shape: see README.md, Stable plans.
+-- and ended. Shape: see README.md, Stable plans. Only the rows that the first statement locked are changed: a job that
+-- another session requeues meanwhile would be locked out of order, and two cancels would wait for each other.
 CREATE OR REPLACE FUNCTION cancel(_space text, _caller_now bigint, _ids text[]) RETURNS TABLE (id text, state text)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
   _now bigint;
+  _locked text[];
   _transitions transition[];
 BEGIN
-  PERFORM FROM jobs AS j WHERE j.space = _space AND j.id = ANY (_ids) ORDER BY j.id FOR UPDATE;
+  _locked := ARRAY(SELECT j.id FROM jobs AS j WHERE j.space = _space AND j.id = ANY (_ids) ORDER BY j.id FOR UPDATE);
   _now := effective_now(_caller_now);
 
   UPDATE jobs AS j SET cancel_requested = true
-   WHERE j.space = _space AND j.id = ANY (_ids) AND j.token IS NOT NULL AND NOT j.cancel_requested;
+   WHERE j.space = _space AND j.id = ANY (_locked) AND j.token IS NOT NULL AND NOT j.cancel_requested;
 
   SELECT array_agg(ROW(a.item, j.ctid, NULL, NULL, 'cancelled', 'cancelled', j.attempts, j.crashes, j.run_at,
                        j.available_at, j.last_error, j.failed_at, j.released_for, NULL, NULL, NULL, '', '')::transition)
     INTO _transitions
     FROM (SELECT _space AS space, u.* FROM unnest(_ids) WITH ORDINALITY AS u (id, item) OFFSET 0) AS a
     JOIN jobs AS j ON j.space = ANY (ARRAY[a.space]) AND j.id = ANY (ARRAY[a.id])
-   WHERE j.state = 'ready';
+   WHERE j.state = 'ready' AND a.id IN (SELECT unnest(_locked));
   IF _transitions IS NOT NULL THEN
     PERFORM apply_transitions(_space, _now, _transitions);
   END IF;
