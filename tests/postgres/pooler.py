@@ -16,7 +16,7 @@ NO_ENCRYPTION = (80877103, 80877104)  # SSLRequest, GSSENCRequest
 
 
 class Pooler:
-    """Keeps sessions open and runs each transaction of a client in a random one."""
+    """Keeps sessions open and runs each transaction of a client in another one than its last."""
 
     def __init__(self, port: int, *, sessions: int = 8) -> None:
         self._target = port
@@ -51,16 +51,18 @@ class Pooler:
                 if struct.unpack(">i", startup[4:8])[0] not in NO_ENCRYPTION:
                     break
                 client.sendall(b"N")
-            self._return_session(startup, self._session(startup))
+            session = self._session(startup)
+            self._return_session(startup, session)
             client.sendall(self._greetings[startup])
             while data := client.recv(1 << 16):
                 if data[:1] == b"X":
                     return
                 with self._limit:
-                    self._transaction(client, startup, data)
+                    session = self._session(startup, unlike=session)
+                    self._transaction(client, session, data)
+                    self._return_session(startup, session)
 
-    def _transaction(self, client: socket.socket, startup: bytes, data: bytes) -> None:
-        session = self._session(startup)
+    def _transaction(self, client: socket.socket, session: socket.socket, data: bytes) -> None:
         self.transactions += 1
         session.sendall(data)
         replies = _ReplyReader()
@@ -75,13 +77,15 @@ class Pooler:
                     client.sendall(data)
                 else:
                     session.sendall(data)
-        self._return_session(startup, session)
 
-    def _session(self, startup: bytes) -> socket.socket:
+    def _session(self, startup: bytes, *, unlike: socket.socket | None = None) -> socket.socket:
+        """Take a free session at random, never ``unlike``: the one that ran the client's last transaction."""
         with self._guard:
             free = self._free.setdefault(startup, [])
-            if len(free) > 1:  # never the session that was returned last
-                return free.pop(self._random.randrange(len(free) - 1))
+            if choices := [session for session in free if session is not unlike]:
+                session = self._random.choice(choices)
+                free.remove(session)
+                return session
         session = socket.create_connection(("127.0.0.1", self._target))
         session.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         session.sendall(startup)
