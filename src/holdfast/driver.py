@@ -31,6 +31,7 @@ from holdfast.drivers.settle_one import ack, fail, release, retry
 from holdfast.drivers.url_options import read_options
 from holdfast.drivers.validation import Validation
 from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS, Column, Kind
+from holdfast.model.isolation import Isolation, is_isolated
 from holdfast.model.job import JobRecord, State
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation, is_expired, make_tokens, token_bytes
@@ -40,7 +41,16 @@ from holdfast.model.order import Capacity, Lane, Limit, pick
 from holdfast.model.queue_settings import Bucket, QueueSettings
 from holdfast.model.registry import Change, Entry
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
-from holdfast.model.transition import HeldJob, Transition, after_expiry, after_settlement, is_repeat, refusal
+from holdfast.model.transition import (
+    HeldJob,
+    Transition,
+    after_expiry,
+    after_settlement,
+    expiry_verb,
+    has_counted_crash,
+    is_repeat,
+    refusal,
+)
 from holdfast.wire.envelope import from_envelope, identity_bytes, to_envelope
 
 __all__ = [
@@ -70,6 +80,7 @@ __all__ = [
     "Feature",
     "HeldJob",
     "Inspection",
+    "Isolation",
     "JobBatch",
     "JobFilter",
     "JobRecord",
@@ -100,11 +111,14 @@ __all__ = [
     "ack",
     "after_expiry",
     "after_settlement",
+    "expiry_verb",
     "fail",
     "forget_reader",
     "from_envelope",
+    "has_counted_crash",
     "identity_bytes",
     "is_expired",
+    "is_isolated",
     "is_repeat",
     "make_tokens",
     "pick",

@@ -21,6 +21,7 @@ from holdfast.clock import DAY
 from holdfast.errors import LeaseError
 from holdfast.model import bounds
 from holdfast.model.filters import JobFilter
+from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation
 from holdfast.model.ledger import LedgerRow
@@ -129,6 +130,9 @@ class Driver(Protocol):
         lease_for: int,
         worker: str = "",
         types: Collection[str] | None = None,
+        max_bytes: int | None = None,
+        isolation: Isolation = Isolation.SHARE,
+        prefetch: bool = False,
         now: int | None = None,
     ) -> list[Reservation]:
         """Lease up to ``limit`` due jobs of these queues, and of these types if given, for ``lease_for``.
@@ -142,6 +146,11 @@ class Driver(Protocol):
 
         Never returns a job that has a valid lease, nor a job of a domain in which another job is in flight or comes
         first (L11).
+
+        With ``max_bytes``, stops before the job whose payload would make all payloads larger than that; the first job
+        is returned whatever its size. ``isolation`` says what happens with jobs that must run alone. With ``prefetch``
+        the caller begins the jobs later, when it has a free place: an expired lease counts nothing, unless a note of
+        ``extend`` said that the job had started. An isolated job that is returned alone is never prefetched (L7).
         """
         ...
 
@@ -182,6 +191,15 @@ class Driver(Protocol):
         """End up to ``limit`` expired leases, oldest first, in these queues or in all; return how many.
 
         With ``worker``, end the leases of that worker, expired or not: the caller knows that the worker is dead.
+        """
+        ...
+
+    def report_outage(self, leases: Sequence[Lease], *, now: int | None = None) -> list[bool]:
+        """Report leases that expired while the caller could not reach the store. It has stopped their attempts (L7).
+
+        An expired lease ends as by ``reap``, and the attempt counts, but no crash is counted. If it was reaped already,
+        the crash is taken back, unless the job has ended. Returns True for these leases. Any other lease, and a lease
+        that was reported before, changes nothing and gives False.
         """
         ...
 
@@ -372,9 +390,9 @@ class LeasedEnqueue(Protocol):
     ) -> tuple[list[Enqueued], list[Reservation]]:
         """Enqueue the jobs and lease all of them, or none of them, in one transaction.
 
-        Returns the answers of ``enqueue`` and the reservations. No job is leased if one of them existed, has a domain
-        or a ``run_at``, or is in a queue with a pause or a limit, or if the driver cannot lease this batch quickly.
-        Jobs that are not leased are ready, as after ``enqueue``.
+        Returns the answers of ``enqueue`` and the reservations, which count as prefetched. No job is leased if one of
+        them existed, has a domain, a ``run_at`` or only one attempt, or is in a queue with a pause or a limit, or if
+        the driver cannot lease this batch quickly. Jobs that are not leased are ready, as after ``enqueue``.
         """
         ...
 

@@ -12,6 +12,7 @@ from holdfast.clock import DAY
 from holdfast.drivers.contract import Capabilities, Feature, Registry
 from holdfast.errors import CallerClockRefused, InvalidInput, Unsupported
 from holdfast.model import bounds, ledger_reader
+from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, check_new
 from holdfast.model.job_batch import JobBatch, representatives
 from holdfast.model.lease import Lease
@@ -74,9 +75,18 @@ class Validation:
         lease_for: int,
         worker: str,
         types: Collection[str] | None,
+        *,
+        max_bytes: int | None,
+        isolation: Isolation,
+        prefetch: bool,
     ) -> list[str]:
         """Return the queues, each once."""
         bounds.check_integer("limit", limit, least=1, most=bounds.MAX_BATCH_ITEMS)
+        bounds.check_optional_integer("max_bytes", max_bytes, least=1)
+        if not isinstance(isolation, Isolation):
+            raise InvalidInput("isolation", wanted="an Isolation", got=isolation)
+        if not isinstance(prefetch, bool):
+            raise InvalidInput("prefetch", wanted="True or False", got=prefetch)
         self.check_lease(lease_for, worker)
         if types is not None:
             self._names("type", types)
@@ -87,10 +97,14 @@ class Validation:
         bounds.check_integer("lease_for", lease_for, least=1, most=bounds.MAX_DURATION)
         bounds.check_text("worker", worker, empty=True)
 
-    def check_extend(self, leases: Sequence[Lease], lease_for: int) -> None:
-        """Check the leases and the duration of their extension."""
+    def check_leases(self, leases: Sequence[Lease]) -> None:
+        """Check a list of leases."""
         bounds.check_batch("leases", len(leases))
         self._all("lease", leases, Lease)
+
+    def check_extend(self, leases: Sequence[Lease], lease_for: int) -> None:
+        """Check the leases and the duration of their extension."""
+        self.check_leases(leases)
         bounds.check_integer("lease_for", lease_for, least=1, most=bounds.MAX_DURATION)
 
     def check_settle(self, settlements: Sequence[Settlement]) -> None:

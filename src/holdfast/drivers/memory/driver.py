@@ -23,12 +23,13 @@ from holdfast.drivers.contract import (
 )
 from holdfast.drivers.memory import admin, reserve
 from holdfast.drivers.memory.enqueue import enqueue_leased, enqueue_one
-from holdfast.drivers.memory.settle import extend_one, reap, settle_one
+from holdfast.drivers.memory.settle import extend_one, reap, report_outage_of_one, settle_one
 from holdfast.drivers.memory.space import Space
 from holdfast.drivers.url_options import read_options
 from holdfast.drivers.validation import Validation
 from holdfast.errors import LeaseError, StoreClosed, Unsupported
 from holdfast.model import bounds
+from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation
 from holdfast.model.ledger import LedgerRow
@@ -130,14 +131,30 @@ class MemoryDriver:
         lease_for: int,
         worker: str = "",
         types: Collection[str] | None = None,
+        max_bytes: int | None = None,
+        isolation: Isolation = Isolation.SHARE,
+        prefetch: bool = False,
         now: int | None = None,
     ) -> list[Reservation]:
         """See ``Driver.reserve``."""
-        names = self._validation.check_reserve(queues, limit, lease_for, worker, types)
+        names = self._validation.check_reserve(
+            queues, limit, lease_for, worker, types, max_bytes=max_bytes, isolation=isolation, prefetch=prefetch
+        )
         with self._lock:
             space, at = self._open(now)
             self._last_reserve.changes, self._last_reserve.instant = self._store.changes, at
-            return reserve.reserve(space, names, limit=limit, lease_for=lease_for, worker=worker, types=types, now=at)
+            return reserve.reserve(
+                space,
+                names,
+                limit=limit,
+                lease_for=lease_for,
+                worker=worker,
+                types=types,
+                now=at,
+                max_bytes=max_bytes,
+                isolation=isolation,
+                prefetch=prefetch,
+            )
 
     def extend(
         self,
@@ -180,6 +197,15 @@ class MemoryDriver:
             count = reap(space, names, worker=worker, limit=limit, now=at)
             self._wake_waiters()
             return count
+
+    def report_outage(self, leases: Sequence[Lease], *, now: int | None = None) -> list[bool]:
+        """See ``Driver.report_outage``."""
+        self._validation.check_leases(leases)
+        with self._lock:
+            space, at = self._open(now)
+            answers = [report_outage_of_one(space, lease, at) for lease in leases]
+            self._wake_waiters()
+            return answers
 
     def wait(self, queues: Sequence[str], *, timeout: float) -> None:
         """See ``Driver.wait``. Returns at a change since this thread's last reserve, and at the next due instant."""

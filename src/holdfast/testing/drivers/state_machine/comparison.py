@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from holdfast.clock import SECOND
 from holdfast.drivers.contract import Store, Trimmed
@@ -88,14 +88,16 @@ class ComparedStore:
         lease_for: int,
         worker: str,
         types: Collection[str] | None,
+        **rules: Any,
     ) -> list[LeasePair]:
-        """Compare jobs, order, attempts and expiries; fences must grow (L4)."""
-        now = self.now
-        wanted = self.oracle.reserve(queues, limit=limit, lease_for=lease_for, worker=worker, types=types, now=now)
-        got = self.store.reserve(queues, limit=limit, lease_for=lease_for, worker=worker, types=types, now=now)
+        """Compare jobs, order, attempts and expiries; fences must grow (L4). ``rules`` are other options of reserve."""
+        rules |= {"limit": limit, "lease_for": lease_for, "worker": worker, "types": types, "now": self.now}
+        wanted = self.oracle.reserve(queues, **rules)
+        got = self.store.reserve(queues, **rules)
         assert_same("reserve: ids in order", [r.job.id for r in wanted], [r.job.id for r in got])
         assert_same("reserve: jobs", [r.job for r in wanted], [r.job for r in got])
         assert_same("reserve: checkpoints", [r.checkpoint for r in wanted], [r.checkpoint for r in got])
+        assert_same("reserve: isolated", [r.isolated for r in wanted], [r.isolated for r in got])
         highest_fence = max(self._fences, default=0)
         pairs = [LeasePair(w.lease, g.lease) for w, g in zip(wanted, got, strict=True)]
         for pair in pairs:
@@ -124,6 +126,12 @@ class ComparedStore:
         wanted = self.oracle.settle([make(pair.oracle, Side.ORACLE) for pair, make in calls], now=self.now)
         got = self.store.settle([make(pair.store, Side.STORE) for pair, make in calls], now=self.now)
         assert_same("settle", [_comparable_answer(a) for a in wanted], [_comparable_answer(a) for a in got])
+
+    def report_outage(self, pairs: Sequence[LeasePair]) -> None:
+        """Compare which leases had expired."""
+        wanted = self.oracle.report_outage([pair.oracle for pair in pairs], now=self.now)
+        got = self.store.report_outage([pair.store for pair in pairs], now=self.now)
+        assert_same("report_outage", wanted, got)
 
     def reap(self, queues: Sequence[str] | None, *, worker: str | None, limit: int) -> None:
         """Compare how many leases ended."""
