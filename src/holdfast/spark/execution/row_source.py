@@ -23,7 +23,7 @@ from holdfast.spark.execution.run_spec import RunSpec, send_stop
 from holdfast.spark.execution.slot import Slot, slot_names
 from holdfast.spark.store_access import open_store
 from holdfast.worker.interpreter import tuned_interpreter
-from holdfast.worker.job_source import StoreJobSource
+from holdfast.worker.job_source import Demand, StoreJobSource
 
 REPORT_DDL = "conflict string, id string"  # a key with two payloads, or one of the sampled ids
 SAMPLE_INTERVAL_JOBS = 1000  # one id of this many is reported, to split the read of the outcomes
@@ -97,17 +97,19 @@ class RowSource:
         self._sampled_ids: list[str] = []
         self._conflict: str | None = None
 
-    def reserve(self, limit: int, *, short_jobs: bool) -> list[Reservation]:
+    def reserve(self, demand: Demand) -> list[Reservation]:
         """See ``JobSource.reserve``. Jobs in the store go before new rows: retries, and jobs that were stored ahead."""
         if self._conflict is not None:
             return []
-        store_ahead = self._speed_is_known and not short_jobs
+        store_ahead = self._speed_is_known and not demand.short_jobs
         if self._has_rows and store_ahead:
             self._store_rows(AHEAD_BATCH_JOBS, leased=False)
-        reservations = self._stored_jobs.reserve(limit)
-        if self._has_rows and not store_ahead and len(reservations) < limit:
+        reservations = self._stored_jobs.reserve(demand)
+        runs_alone = any(reservation.isolated for reservation in reservations)
+        if self._has_rows and not store_ahead and not runs_alone and len(reservations) < demand.limit:
             try:
-                reservations += self._store_rows(SHORT_BATCH_JOBS if short_jobs else limit, leased=True)
+                count = SHORT_BATCH_JOBS if demand.short_jobs else demand.limit
+                reservations += self._store_rows(count, leased=True)
             except StoreError:
                 if not reservations:  # else this worker holds their leases, and the next call stores the rows
                     raise
