@@ -26,6 +26,7 @@ from tests.soak.poison import run_poison
 from tests.soak.random_kills import run_random_kills
 from tests.soak.rolling_restarts import run_rolling_restarts
 from tests.soak.server_crashes import run_server_crashes
+from tests.soak.worker_killer import run_worker_killers
 from tests.sqlite.test_processes import run_on_file
 
 
@@ -75,6 +76,7 @@ SOAKS: dict[str, Soak] = {
     "kills": lambda folder, scale: run_random_kills(folder, workers=6, jobs=int(20_000 * scale), seconds=120 * scale),
     "poison": lambda folder, scale: run_poison(folder, jobs=int(1000 * scale)),
     "hostile-handlers": lambda folder, scale: run_hostile_handlers(folder, rounds=int(500 * scale)),
+    "worker-killer": lambda folder, scale: run_worker_killers(folder, runs=max(2, int(50 * scale))),
     "restarts": lambda folder, scale: run_rolling_restarts(folder, count=int(50 * scale)),
     "history": lambda folder, scale: run_history_kills(folder, kills=max(1, int(20 * scale))),
     "pg-crashes": lambda _, scale: postgres.run_crashes(scale),

@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,10 @@ from holdfast.driver import Reservation, Settlement, Store
 QUEUE = "soak"
 SLEEP = "sleep"  # a job that sleeps for the seconds in its payload
 SEGFAULT = "segfault"
+KILL = "kill"  # a job that ends every process of its worker: its payload says how
+KILL_BY_SIGNAL = "signal"
+KILL_BY_MEMORY = "memory"  # it takes memory until somebody kills the worker
+HOARD_BYTES = 400 << 20
 
 
 class ActionLog:
@@ -71,7 +75,17 @@ class LoggedStore:
 
 def make_app(url: str, folder: Path) -> Holdfast:
     app = Holdfast(driver=LoggedStore(holdfast.connect(url), ActionLog(folder, "settled")))  # type: ignore[arg-type]
-    runs = ActionLog(folder, "runs")
+    make_handlers(app, folder)
+    return app
+
+
+def _kill_group() -> None:
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def make_handlers(app: Holdfast, folder: Path, *, kill: Callable[[], None] = _kill_group) -> None:
+    """Register the handlers. ``kill`` ends the worker that runs the handler."""
+    kill_worker, runs = kill, ActionLog(folder, "runs")
 
     @app.handler(SLEEP, queue=QUEUE)
     def sleep(payload: float, ctx: Context) -> None:
@@ -86,7 +100,14 @@ def make_app(url: str, folder: Path) -> Holdfast:
         faulthandler.disable()
         os.kill(os.getpid(), signal.SIGSEGV)
 
-    return app
+    @app.handler(KILL, queue=QUEUE)
+    def _kill(how: str, ctx: Context) -> None:
+        runs.write(f"began {ctx.job.id} {ctx.fence}")
+        if how == KILL_BY_MEMORY:
+            hoard = bytearray(HOARD_BYTES)
+            hoard[::4096] = b"1" * len(hoard[::4096])  # every page is in memory
+            time.sleep(60)
+        kill_worker()
 
 
 def make_hostile_app(url: str, _folder: Path) -> Holdfast:

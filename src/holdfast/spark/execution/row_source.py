@@ -7,10 +7,12 @@ them.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from uuid_utils import uuid7
 
 from holdfast.clock import SystemClock, from_timedelta
@@ -29,6 +31,7 @@ REPORT_DDL = "conflict string, id string"  # a key with two payloads, or one of 
 SAMPLE_INTERVAL_JOBS = 1000  # one id of this many is reported, to split the read of the outcomes
 SHORT_BATCH_JOBS = 4000  # stored with leases: jobs of less than about 0.2 ms, so less than a second of work
 AHEAD_BATCH_JOBS = 1000  # stored without leases: longer jobs
+MAX_BATCH_BYTES = 16 << 20  # of the payloads in one batch, unless one alone has more
 
 
 def run_rows(batches: Iterator[pa.RecordBatch], spec: RunSpec, template: JobRecord) -> Iterator[pa.RecordBatch]:
@@ -64,11 +67,20 @@ class RowJobs:
             self._batch = next(self._batches, None)
             if self._batch is None:
                 return None
+        count = _fitting(self._batch.slice(0, count))
         part, self._batch = self._batch.slice(0, count), self._batch.slice(count)
         rows = zip(part.column(0).to_pylist(), part.column(1).cast(pa.binary()).to_pylist(), strict=True)
         keys, payloads = zip(*dict.fromkeys(rows), strict=True)  # equal rows are one job
         template = replace(self._template, created_at=self._clock.now())
         return JobBatch(template, [str(uuid7()) for _ in keys], payloads, keys)
+
+
+def _fitting(part: pa.RecordBatch) -> int:
+    """Return how many rows of (key, payload) make one batch."""
+    if part.nbytes <= MAX_BATCH_BYTES:
+        return part.num_rows
+    totals = pc.cumulative_sum(pc.binary_length(part.column(1)).cast(pa.int64())).to_pylist()
+    return max(1, bisect_right(totals, MAX_BATCH_BYTES))
 
 
 class RowSource:
