@@ -1,10 +1,15 @@
 """The query plans: each statement uses its index, and no statement scans a table that grows."""
 
 import re
+import tracemalloc
 
 import pytest
 
+import holdfast
+from holdfast.clock import SECOND
 from holdfast.drivers.sqlite.statements import _STATEMENTS, sql
+from holdfast.model.isolation import Isolation
+from tests.sqlite.conftest import NOW
 
 SEARCHED_INDEXES = {  # statement -> the indexes that its plan must search
     "ack/insert_valid": {"holdfast_jobs_id"},
@@ -14,6 +19,8 @@ SEARCHED_INDEXES = {  # statement -> the indexes that its plan must search
     "reap/find_of_worker": {"holdfast_jobs_leased"},
     "reap/find_queues": {"holdfast_jobs_leased"},
     "reserve/due": {"holdfast_jobs_lane"},
+    "reserve/due_sizes": {"holdfast_jobs_lane"},
+    "reserve/payloads": {"INTEGER PRIMARY KEY"},
     "reserve/find_lanes": {"holdfast_jobs_lane", "PRIMARY KEY"},
     "reserve/find_lanes_of_types": {"holdfast_jobs_lane", "PRIMARY KEY"},
     "wait/lane_heads": {"holdfast_jobs_lane", "PRIMARY KEY"},
@@ -35,6 +42,7 @@ SEARCHED_INDEXES = {  # statement -> the indexes that its plan must search
 }
 WITHOUT_SORT = {
     "reserve/due",
+    "reserve/due_sizes",
     "reap/find_expired",
     "reap/find_of_worker",
     "find/live",
@@ -46,7 +54,7 @@ WITHOUT_SORT = {
 }
 SCANS_ALLOWED = {"admin/counts", "enqueue/dedupe_windows"}  # a person waits for the first; the second has few rows
 SMALL_TABLE_SCAN = re.compile(
-    r"SCAN (holdfast_acking|holdfast_settling|a|s|queues|types|given|taken|json_each|CONSTANT)\b"
+    r"SCAN (holdfast_acking|holdfast_settling|a|s|queues|types|given|taken|kinds|json_each|CONSTANT)\b"
 )
 
 
@@ -80,6 +88,51 @@ def test_a_statement_uses_its_index(plan, name):
 def test_no_statement_scans_a_table_that_grows(plan, name):
     scans = [line for line in plan(name) if line.startswith("SCAN") and not SMALL_TABLE_SCAN.match(line)]
     assert name in SCANS_ALLOWED or scans == []
+
+
+LANE_PROBES = ["reserve/find_lanes", "reserve/find_lanes_of_types", "reserve/due", "reserve/due_sizes"]
+
+
+@pytest.mark.parametrize("name", LANE_PROBES)
+def test_isolated_jobs_are_told_apart_by_the_index_and_not_by_a_filter(plan, name):
+    wanted = "(space=? AND queue=? AND type=? AND priority=? AND isolated=? AND available_at<?)"
+    assert [line for line in plan(name) if "holdfast_jobs_lane" in line and line.endswith(wanted)]
+
+
+@pytest.mark.parametrize("isolation", Isolation)
+def test_a_backlog_of_isolated_jobs_costs_no_more_than_a_few(path, job, isolation):
+    assert _reserve_steps(path, job, isolation, backlog=3000) == _reserve_steps(path, job, isolation, backlog=30)
+
+
+def _reserve_steps(path, job, isolation: Isolation, backlog: int) -> int:
+    """Return how many steps SQLite's machine takes to reserve ten jobs while isolated jobs come first."""
+    store = holdfast.connect(f"sqlite:///{path}-{backlog}", caller_clock=True)
+    store.enqueue([job(max_attempts=1) for _ in range(backlog)], now=NOW)
+    store.enqueue([job() for _ in range(20)], now=NOW + 1)
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    store._database.write(lambda connection: connection.set_progress_handler(count, 1))
+    store.reserve(["q"], limit=10, lease_for=SECOND, isolation=isolation, now=NOW + 2)
+    store.close()
+    assert steps
+    return steps
+
+
+def test_a_payload_that_does_not_fit_the_budget_is_not_read(store, job):
+    size = 1_000_000
+    store.enqueue([job(), *(job(type=f"t{number}", payload=b"1" * size) for number in range(3))], now=NOW)
+    tracemalloc.start()
+    try:
+        reservations = store.reserve(["q"], limit=10, lease_for=SECOND, max_bytes=100, now=NOW)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(reservations) == 1
+    assert peak < size
 
 
 def test_every_statement_is_used():

@@ -30,6 +30,7 @@ from holdfast.drivers.url_options import read_options
 from holdfast.drivers.validation import Validation
 from holdfast.errors import ConnectError, InvalidInput, LeaseError
 from holdfast.model import bounds
+from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation
 from holdfast.model.ledger import LedgerRow
@@ -129,17 +130,32 @@ class SqliteDriver:
         lease_for: int,
         worker: str = "",
         types: Collection[str] | None = None,
+        max_bytes: int | None = None,
+        isolation: Isolation = Isolation.SHARE,
+        prefetch: bool = False,
         now: int | None = None,
     ) -> list[Reservation]:
         """See ``Driver.reserve``."""
-        names = self._validation.check_reserve(queues, limit, lease_for, worker, types)
+        names = self._validation.check_reserve(
+            queues, limit, lease_for, worker, types, max_bytes=max_bytes, isolation=isolation, prefetch=prefetch
+        )
         last = self._last_reserve
         if hasattr(last, "version"):  # only threads that wait need the version
             last.version = self._database.version()
         last.instant, reservations = self._write(
             lambda tx: (
                 tx.now,
-                reserve.reserve(tx, names, limit=limit, lease_for=lease_for, worker=worker, types=types),
+                reserve.reserve(
+                    tx,
+                    names,
+                    limit=limit,
+                    lease_for=lease_for,
+                    worker=worker,
+                    types=types,
+                    max_bytes=max_bytes,
+                    isolation=isolation,
+                    prefetch=prefetch,
+                ),
             ),
             now,
         )
@@ -173,6 +189,11 @@ class SqliteDriver:
         """See ``Driver.reap``."""
         names = self._validation.check_reap(queues, worker, limit)
         return self._write(lambda tx: settle.reap(tx, names, worker=worker, limit=limit), now)
+
+    def report_outage(self, leases: Sequence[Lease], *, now: int | None = None) -> list[bool]:
+        """See ``Driver.report_outage``."""
+        self._validation.check_leases(leases)
+        return self._write(lambda tx: settle.report_outage(tx, leases), now)
 
     def wait(self, queues: Sequence[str], *, timeout: float) -> None:
         """See ``Driver.wait``. Commits of any process wake it, see ``commit_watch``.
