@@ -79,7 +79,7 @@ def run_worker_killers(folder: Path, *, runs: int) -> str:
             killed.append(run(run_folder, url, seed=seed))
     deaths, suspects = sum(one.deaths for one in killed), sum(one.suspects for one in killed)
     return (
-        f"{runs} runs of one job that ends its worker, among 2,300 healthy jobs: only that job is dead, after 3 crashes; "
+        f"{runs} runs of a job that ends its worker, among 2,300 healthy jobs: only that job is dead, after 3 crashes; "
         f"{deaths} workers died, {suspects:,} leases expired before their jobs had begun"
     )
 
@@ -90,7 +90,7 @@ def run_slot_killer(folder: Path, url: str, *, seed: int, short: int = 2000, lon
     app = Holdfast(url)
     records, killer_id = make_jobs(random.Random(seed), short=short, long=long, how=how)
     app.driver.enqueue(records)
-    make_handlers(app, folder, kill=_kill_slot)
+    make_handlers(app, folder)
     spark = session("local[2,8]")
     stop = threading.Event()
     watcher = threading.Thread(target=_kill_large_slots, args=(stop,))
@@ -108,19 +108,18 @@ def run_slot_killer(folder: Path, url: str, *, seed: int, short: int = 2000, lon
     return Killed(deaths, suspects)
 
 
-def _kill_slot() -> None:
-    """End the Python process of the Spark task: a handler runs in a child of the fork server, which is its child."""
-    os.kill(_parent_of(os.getppid()), signal.SIGKILL)
-    time.sleep(60)
-
-
 def _kill_large_slots(stop: threading.Event) -> None:
     while not stop.wait(0.02):
-        for pid in descendants(os.getpid()):
+        _kill_worker_above_limit(os.getpid())
+
+
+def _kill_worker_above_limit(ancestor: int) -> None:
+    """If a child takes too much memory, kill its worker, the parent of its fork server, as a container does."""
+    with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+        for pid in descendants(ancestor):
             if "python" in _command(pid) and _resident_bytes(pid) > MEMORY_LIMIT_BYTES:
-                with contextlib.suppress(ProcessLookupError, FileNotFoundError):
-                    os.kill(_parent_of(_parent_of(pid)), signal.SIGKILL)
-                    os.kill(pid, signal.SIGKILL)
+                os.kill(_parent_of(_parent_of(pid)), signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
 
 
 def _parent_of(pid: int) -> int:
@@ -156,22 +155,9 @@ def _wait_within_memory(worker: WorkerProcess, deadline: float) -> int:
     """Wait for the exit of a worker. Kill all its processes if one takes too much memory, as a container does."""
     while (code := worker.process.poll()) is None:
         assert time.monotonic() < deadline, worker.errors()
-        if any(_resident_bytes(pid) > MEMORY_LIMIT_BYTES for pid in _group_of(worker.pid)):
-            worker.signal(signal.SIGKILL, whole_group=True)
+        _kill_worker_above_limit(worker.pid)
         time.sleep(0.01)
     return code
-
-
-def _group_of(leader: int) -> list[int]:
-    pids = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                if os.getpgid(int(entry.name)) == leader:
-                    pids.append(int(entry.name))
-            except ProcessLookupError:
-                continue
-    return pids
 
 
 def _resident_bytes(pid: int) -> int:

@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -79,13 +79,9 @@ def make_app(url: str, folder: Path) -> Holdfast:
     return app
 
 
-def _kill_group() -> None:
-    os.killpg(os.getpgrp(), signal.SIGKILL)
-
-
-def make_handlers(app: Holdfast, folder: Path, *, kill: Callable[[], None] = _kill_group) -> None:
-    """Register the handlers. ``kill`` ends the worker that runs the handler."""
-    kill_worker, runs = kill, ActionLog(folder, "runs")
+def make_handlers(app: Holdfast, folder: Path) -> None:
+    """Register the handlers."""
+    runs = ActionLog(folder, "runs")
 
     @app.handler(SLEEP, queue=QUEUE)
     def sleep(payload: float, ctx: Context) -> None:
@@ -101,13 +97,16 @@ def make_handlers(app: Holdfast, folder: Path, *, kill: Callable[[], None] = _ki
         os.kill(os.getpid(), signal.SIGSEGV)
 
     @app.handler(KILL, queue=QUEUE)
-    def _kill(how: str, ctx: Context) -> None:
+    def kill(how: str, ctx: Context) -> None:
         runs.write(f"began {ctx.job.id} {ctx.fence}")
         if how == KILL_BY_MEMORY:
             hoard = bytearray(HOARD_BYTES)
             hoard[::4096] = b"1" * len(hoard[::4096])  # every page is in memory
-            time.sleep(60)
-        kill_worker()
+        else:  # this process is a child of the fork server, which is a child of the worker
+            forkserver = os.getppid()
+            worker = int(Path(f"/proc/{forkserver}/stat").read_text().rpartition(")")[2].split()[1])
+            os.kill(worker, signal.SIGKILL)
+        time.sleep(60)
 
 
 def make_hostile_app(url: str, _folder: Path) -> Holdfast:

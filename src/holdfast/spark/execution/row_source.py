@@ -80,7 +80,8 @@ def _fitting(part: pa.RecordBatch) -> int:
     if part.nbytes <= MAX_BATCH_BYTES:
         return part.num_rows
     totals = pc.cumulative_sum(pc.binary_length(part.column(1)).cast(pa.int64())).to_pylist()
-    return max(1, bisect_right(totals, MAX_BATCH_BYTES))
+    fitting: int = bisect_right(totals, MAX_BATCH_BYTES)
+    return max(1, fitting)
 
 
 class RowSource:
