@@ -29,6 +29,12 @@ def reserve_some(store, job, count=4):
     return [one.lease for one in store.reserve(["q"], limit=count, lease_for=30 * SECOND, now=NOW)]
 
 
+def reserve_and_reap(store, job):
+    leases = reserve_some(store, job)
+    store.reap(now=LATER)
+    return leases
+
+
 def one_settlement_of_each_verb(store, job):
     first, second, third, fourth = reserve_some(store, job)
     write = Change(kind="kind", key="k", value=b"1", version=0)
@@ -62,6 +68,8 @@ CALLS = {
     "settle acks": (reserve_some, lambda s, x: s.settle([Ack(lease) for lease in x], now=NOW + 1)),
     "settle": (one_settlement_of_each_verb, lambda s, x: s.settle(x, now=NOW + 1)),
     "reap": (reserve_some, lambda s, _: s.reap(now=LATER)),
+    "report_outage": (reserve_some, lambda s, x: s.report_outage(x, now=LATER)),
+    "report_outage after a reap": (reserve_and_reap, lambda s, x: s.report_outage(x, now=LATER)),
     "cancel": (lambda s, j: s.enqueue([j(id="c")], now=NOW), lambda s, _: s.cancel(["c", "unknown"], now=NOW + 1)),
     "requeue": (make_dead_jobs, lambda s, x: s.requeue(x, now=NOW + 1)),
     "purge": (make_dead_jobs, lambda s, x: s.purge(x, now=NOW + 1)),
@@ -72,7 +80,10 @@ CALLS = {
     ),
     "trim": (make_dead_jobs, lambda s, _: s.trim(ledger_for=DAY, now=NOW + 2 * DAY)),
 }
-REPEATED_BY_THE_DRIVER = set(CALLS) - {"requeue", "purge", "write"}  # the others would answer differently
+# The others would answer differently.
+REPEATED_BY_THE_DRIVER = set(CALLS) - {
+    *("requeue", "purge", "write", "report_outage", "report_outage after a reap"),
+}
 
 
 @pytest.fixture

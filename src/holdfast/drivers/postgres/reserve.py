@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from holdfast.drivers.postgres.arrays import pack_texts
 from holdfast.drivers.postgres.database import Database
 from holdfast.drivers.postgres.rows import read_reservation
+from holdfast.model.isolation import Isolation
 from holdfast.model.lease import Reservation, token_bytes
 
 
@@ -19,6 +20,9 @@ def reserve(
     lease_for: int,
     worker: str,
     types: Collection[str] | None,
+    max_bytes: int | None,
+    isolation: Isolation,
+    prefetch: bool,
 ) -> list[Reservation]:
     """See ``Driver.reserve``. Not repeated when the reply is lost: leases that it may have granted expire."""
     rows = database.call(
@@ -29,6 +33,9 @@ def reserve(
         lease_for,
         worker,
         token_bytes(limit),
+        max_bytes,
+        isolation.value,
+        prefetch,
         caller_now,
         is_repeatable=False,
     )
