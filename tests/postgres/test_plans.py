@@ -151,6 +151,7 @@ def count_pages(
         _, pages["cancel", k] = explained.call("cancel", "main", NOW, ids)
         later = NOW + 2 * MINUTE
         _, pages["report_outage", k] = explained.call("report_outage", "main", later, ids, tokens)
+        _, pages["release_lost", k] = explained.call("release_lost", "main", NOW, queues, "w", b"\0" * 16 * k)
         _, pages["reap", k] = explained.call("reap", "main", None, None, k, later)
         _, pages["next_due", k] = explained.call("next_due", "main", queues, NOW)
         new = [_record(n) for n in range(k)]

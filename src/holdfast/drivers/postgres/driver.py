@@ -28,6 +28,7 @@ from holdfast.drivers.postgres.database import Database
 from holdfast.drivers.postgres.errors import translate_error
 from holdfast.drivers.postgres.joined import DatabaseIdentity, JoinedPostgres, read_transaction
 from holdfast.drivers.postgres.listen import Listener
+from holdfast.drivers.postgres.lost_answers import LostAnswers
 from holdfast.drivers.postgres.migrations import install
 from holdfast.drivers.postgres.statements import Statements
 from holdfast.drivers.postgres.url import LISTEN_OFF, read_url
@@ -69,6 +70,7 @@ class PostgresDriver:
         self._database = database
         self._listener = listener
         self._waiter = Waiter(database, listener)
+        self._lost_answers = LostAnswers()
         self._caller_clock = caller_clock
         self._identity: DatabaseIdentity | None = None
         self.capabilities = replace(CAPABILITIES, durability=durability)
@@ -151,6 +153,7 @@ class PostgresDriver:
         )
         reservations = reserve.reserve(
             self._database,
+            self._lost_answers,
             names,
             self._validation.caller_now(now),
             limit=limit,
