@@ -19,6 +19,7 @@ from holdfast.drivers.postgres.arrays import pack_blobs, pack_integers, pack_tex
 from holdfast.drivers.postgres.enqueue import pack_jobs
 from holdfast.drivers.postgres.functions import INTERNAL, load_functions
 from holdfast.drivers.postgres.settle import pack_acks, pack_settlements
+from holdfast.model.isolation import Isolation
 from holdfast.model.job import State
 from holdfast.model.settlement import Ack, Retry
 from holdfast.testing.servers.postgres import PostgresServer
@@ -119,8 +120,24 @@ def count_pages(
     types, queues = pack_texts(["t"]), pack_texts(["q", "other"])
     pages = {}
     for k in sizes:
-        for some_types, verb in ((types, "reserve"), (None, "reserve of any type")):
-            arguments = ("main", queues, some_types, k, MINUTE, "w", b"\0" * 16 * k, NOW)
+        for some_types, isolation, max_bytes, verb in (
+            (types, Isolation.SHARE, None, "reserve"),
+            (None, Isolation.SHARE, None, "reserve of any type"),
+            (types, Isolation.ALONE, 1 << 20, "reserve of jobs that may share"),
+        ):
+            arguments = (
+                "main",
+                queues,
+                some_types,
+                k,
+                MINUTE,
+                "w",
+                b"\0" * 16 * k,
+                max_bytes,
+                isolation.value,
+                True,
+                NOW,
+            )
             rows, pages[verb, k] = explained.call("reserve", *arguments)
             assert len(rows) == (k if full else 0)
         leases = reserve_leases(store, k)
@@ -132,7 +149,10 @@ def count_pages(
         tokens = pack_texts([one.lease.token for one in settlements])
         _, pages["extend", k] = explained.call("extend", "main", NOW, MINUTE, ids, tokens, None, None, None)
         _, pages["cancel", k] = explained.call("cancel", "main", NOW, ids)
-        _, pages["reap", k] = explained.call("reap", "main", None, None, k, NOW + 2 * MINUTE)
+        later = NOW + 2 * MINUTE
+        _, pages["report_outage", k] = explained.call("report_outage", "main", later, ids, tokens)
+        _, pages["release_lost", k] = explained.call("release_lost", "main", NOW, queues, "w", b"\0" * 16 * k)
+        _, pages["reap", k] = explained.call("reap", "main", None, None, k, later)
         _, pages["next_due", k] = explained.call("next_due", "main", queues, NOW)
         new = [_record(n) for n in range(k)]
         _, pages["enqueue", k] = explained.call("enqueue", "main", NOW, "c", True, 1, *pack_jobs(new))
@@ -147,7 +167,7 @@ def count_pages(
         _, pages["purge", k] = explained.call("purge", "main", NOW, pack_texts([f"ended-{n}" for n in range(1, k + 1)]))
         _, pages["trim_expired", k] = explained.call("trim_expired", "main", NOW, 1, 1, k)
         ended_ids = pack_texts(ended)
-        lanes = pack_texts(["q"]), pack_texts(["t"]), pack_integers([0]), None
+        lanes = pack_texts(["q"]), pack_texts(["t"]), pack_integers([0]), pack_integers([25]), None
         for verb, *arguments in (
             ("requeue", NOW, ended_ids),
             ("prepare_copy", NOW, "c", True, 1, *lanes),

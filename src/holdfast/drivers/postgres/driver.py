@@ -28,6 +28,7 @@ from holdfast.drivers.postgres.database import Database
 from holdfast.drivers.postgres.errors import translate_error
 from holdfast.drivers.postgres.joined import DatabaseIdentity, JoinedPostgres, read_transaction
 from holdfast.drivers.postgres.listen import Listener
+from holdfast.drivers.postgres.lost_answers import LostAnswers
 from holdfast.drivers.postgres.migrations import install
 from holdfast.drivers.postgres.statements import Statements
 from holdfast.drivers.postgres.url import LISTEN_OFF, read_url
@@ -35,6 +36,7 @@ from holdfast.drivers.postgres.wait import Waiter
 from holdfast.drivers.validation import Validation
 from holdfast.errors import LeaseError, StoreUnavailable
 from holdfast.model import bounds
+from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation
 from holdfast.model.ledger import LedgerRow
@@ -68,6 +70,7 @@ class PostgresDriver:
         self._database = database
         self._listener = listener
         self._waiter = Waiter(database, listener)
+        self._lost_answers = LostAnswers()
         self._caller_clock = caller_clock
         self._identity: DatabaseIdentity | None = None
         self.capabilities = replace(CAPABILITIES, durability=durability)
@@ -139,13 +142,27 @@ class PostgresDriver:
         lease_for: int,
         worker: str = "",
         types: Collection[str] | None = None,
+        max_bytes: int | None = None,
+        isolation: Isolation = Isolation.SHARE,
+        prefetch: bool = False,
         now: int | None = None,
     ) -> list[Reservation]:
         """See ``Driver.reserve``."""
-        names = self._validation.check_reserve(queues, limit, lease_for, worker, types)
-        caller_now = self._validation.caller_now(now)
+        names = self._validation.check_reserve(
+            queues, limit, lease_for, worker, types, max_bytes=max_bytes, isolation=isolation, prefetch=prefetch
+        )
         reservations = reserve.reserve(
-            self._database, names, caller_now, limit=limit, lease_for=lease_for, worker=worker, types=types
+            self._database,
+            self._lost_answers,
+            names,
+            self._validation.caller_now(now),
+            limit=limit,
+            lease_for=lease_for,
+            worker=worker,
+            types=types,
+            max_bytes=max_bytes,
+            isolation=isolation,
+            prefetch=prefetch,
         )
         if reservations:
             self._waiter.note_reservation()
@@ -184,6 +201,11 @@ class PostgresDriver:
         """See ``Driver.reap``."""
         names = self._validation.check_reap(queues, worker, limit)
         return reserve.reap(self._database, names, self._validation.caller_now(now), worker=worker, limit=limit)
+
+    def report_outage(self, leases: Sequence[Lease], *, now: int | None = None) -> list[bool]:
+        """See ``Driver.report_outage``."""
+        self._validation.check_leases(leases)
+        return settle.report_outage(self._database, leases, self._validation.caller_now(now))
 
     def wait(self, queues: Sequence[str], *, timeout: float) -> None:
         """See ``Driver.wait``."""

@@ -18,7 +18,8 @@ BEGIN
    WHERE j.space = _space AND j.id = ANY (_locked) AND j.token IS NOT NULL AND NOT j.cancel_requested;
 
   SELECT array_agg(ROW(a.item, j.ctid, NULL, NULL, 'cancelled', 'cancelled', j.attempts, j.crashes, j.run_at,
-                       j.available_at, j.last_error, j.failed_at, j.released_for, NULL, NULL, NULL, '', '')::transition)
+                       j.available_at, j.last_error, j.failed_at, j.released_for, NULL, NULL, NULL, '', '',
+                       false)::transition)
     INTO _transitions
     FROM (SELECT _space AS space, u.* FROM unnest(_ids) WITH ORDINALITY AS u (id, item) OFFSET 0) AS a
     JOIN jobs AS j ON j.space = ANY (ARRAY[a.space]) AND j.id = ANY (ARRAY[a.id])
