@@ -21,6 +21,7 @@ from holdfast.testing.drivers.state_machine import run_state_machine
 from tests.soak import postgres
 from tests.soak.history_kills import run_history_kills
 from tests.soak.hostile_handlers import run_hostile_handlers
+from tests.soak.large_payloads import run_large_payloads
 from tests.soak.planted_violations import run_planted_violations
 from tests.soak.poison import run_poison
 from tests.soak.random_kills import run_random_kills
@@ -77,6 +78,9 @@ SOAKS: dict[str, Soak] = {
     "poison": lambda folder, scale: run_poison(folder, jobs=int(1000 * scale)),
     "hostile-handlers": lambda folder, scale: run_hostile_handlers(folder, rounds=int(500 * scale)),
     "worker-killer": lambda folder, scale: run_worker_killers(folder, runs=max(2, int(50 * scale))),
+    "large-payloads": lambda folder, scale: run_large_payloads(
+        folder, f"sqlite:///{folder}/jobs.db", jobs=int(10_000 * scale), most_bytes=600 << 20
+    ),
     "restarts": lambda folder, scale: run_rolling_restarts(folder, count=int(50 * scale)),
     "history": lambda folder, scale: run_history_kills(folder, kills=max(1, int(20 * scale))),
     "pg-crashes": lambda _, scale: postgres.run_crashes(scale),

@@ -117,7 +117,7 @@ def _kill_worker_above_limit(ancestor: int) -> None:
     """If a child takes too much memory, kill its worker, the parent of its fork server, as a container does."""
     with contextlib.suppress(ProcessLookupError, FileNotFoundError):
         for pid in descendants(ancestor):
-            if "python" in _command(pid) and _resident_bytes(pid) > MEMORY_LIMIT_BYTES:
+            if "python" in _command(pid) and resident_bytes(pid) > MEMORY_LIMIT_BYTES:
                 os.kill(_parent_of(_parent_of(pid)), signal.SIGKILL)
                 os.kill(pid, signal.SIGKILL)
 
@@ -160,7 +160,8 @@ def _wait_within_memory(worker: WorkerProcess, deadline: float) -> int:
     return code
 
 
-def _resident_bytes(pid: int) -> int:
+def resident_bytes(pid: int) -> int:
+    """The memory of a process; 0 if it has ended."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
     except (FileNotFoundError, ProcessLookupError):

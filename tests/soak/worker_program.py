@@ -25,6 +25,7 @@ from holdfast.driver import Reservation, Settlement, Store
 QUEUE = "soak"
 SLEEP = "sleep"  # a job that sleeps for the seconds in its payload
 SEGFAULT = "segfault"
+IGNORE = "ignore"  # a job that does nothing with any payload
 KILL = "kill"  # a job that ends every process of its worker: its payload says how
 KILL_BY_SIGNAL = "signal"
 KILL_BY_MEMORY = "memory"  # it takes memory until somebody kills the worker
@@ -95,6 +96,10 @@ def make_handlers(app: Holdfast, folder: Path) -> None:
         runs.write(f"began {ctx.job.id} {ctx.fence}")
         faulthandler.disable()
         os.kill(os.getpid(), signal.SIGSEGV)
+
+    @app.handler(IGNORE, queue=QUEUE)
+    def ignore(_payload: object) -> None:
+        pass
 
     @app.handler(KILL, queue=QUEUE)
     def kill(how: str, ctx: Context) -> None:

@@ -78,7 +78,7 @@ class RowJobs:
 def _fitting(part: pa.RecordBatch) -> int:
     """Return how many rows of (key, payload) make one batch."""
     if part.nbytes <= MAX_BATCH_BYTES:
-        return part.num_rows
+        return len(part)
     totals = pc.cumulative_sum(pc.binary_length(part.column(1)).cast(pa.int64())).to_pylist()
     fitting: int = bisect_right(totals, MAX_BATCH_BYTES)
     return max(1, fitting)
