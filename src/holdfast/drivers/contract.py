@@ -332,6 +332,10 @@ class Admin(Protocol):
         Jobs stay for ``ended_for`` after their end, at least a day (L6), and ledger rows for ``ledger_for``. Dead
         letters stay until ``purge``. Rows that a registered reader has not read stay until it has read them, or until
         its registration expires (see ``model.ledger_reader``). Removes at most ``limit`` rows of each kind.
+
+        A key is removed when its window has ended and its job is done or removed. If the job ends after the window, the
+        key may stay for another hour, or for as long as the window had been over by then: it blocks no other job, and
+        trim does not read the keys of all open and dead jobs again and again.
         """
         ...
 

@@ -226,6 +226,20 @@ def the_key_of_a_job_that_has_not_ended_is_never_trimmed(h: Harness) -> None:
     assert_equal(h.enqueue(h.job(idempotency_key="k")), [Enqueued(id=job.id, existed=True)], "the answer")
 
 
+@case("L12", needs={Feature.IDEMPOTENCY})
+def the_key_of_a_job_that_ends_after_the_window_is_removed_later(h: Harness) -> None:
+    """A store may look at such a key in increasing intervals, but must not forget it."""
+    reservation = h.reserve_new_job(lease_for=10 * DAY, idempotency_key="k")
+    h.advance(2 * DAY)
+    assert_equal(_trim(h).dedupe, 0, "keys trimmed while the job is in flight")
+    h.must_settle(Ack(reservation.lease))
+    removed = 0
+    for _ in range(2):
+        h.advance(DAY)
+        removed += _trim(h).dedupe
+    assert_equal(removed, 1, "keys trimmed when the window had been over for two and for three days")
+
+
 @case("L12", needs={Feature.IDEMPOTENCY, Feature.LIMITS})
 def a_key_is_kept_within_its_window_after_its_job_was_trimmed(h: Harness) -> None:
     h.store.configure(QUEUE, QueueSettings(dedupe_window=30 * DAY))
