@@ -30,7 +30,7 @@ BEGIN
     RETURNING e.id, e.noted
   ), notes_removed AS (
     DELETE FROM notes AS n USING removed AS r
-     WHERE r.noted AND (n.space, n.job_id) >= (_space, r.id) AND (n.space, n.job_id) <= (_space, r.id)
+     WHERE r.noted AND n.space = ANY (ARRAY[_space]) AND n.job_id = r.id
   )
   SELECT count(*) INTO jobs FROM removed;
 
