@@ -23,6 +23,7 @@ from holdfast.drivers.sqlite.settle import StoredJob, find_jobs
 from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.model.job import JobRecord, State
 from holdfast.model.queue_settings import QueueSettings
+from holdfast.model.retention import Retention
 
 _FIND = {
     State.READY: "find/live",
@@ -142,11 +143,11 @@ def settings(tx: Transaction, queue: str, type_: str | None) -> QueueSettings:
     return QueueSettings() if row is None else read_settings(row)
 
 
-def trim(tx: Transaction, *, ended_for: int, ledger_for: int, limit: int) -> Trimmed:
+def trim(tx: Transaction, keep: Retention, *, limit: int) -> Trimmed:
     """See ``Admin.trim``."""
     parameters = {"space": tx.space, "now": tx.now, "limit": limit}
-    jobs = _trim_ended(tx, tx.now - ended_for, limit)
-    ledger_rows = ledger.trim(tx, tx.now - ledger_for, limit)
+    jobs = _trim_ended(tx, tx.now - keep.ended_for, limit)
+    ledger_rows = ledger.trim(tx, tx.now - keep.ledger_for, limit)
     dedupe, looked_at = _trim_keys(tx, limit)
     registry = tx.run("trim/registry", parameters).rowcount
     return Trimmed(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from holdfast.clock import DAY, SECOND
 from holdfast.drivers.contract import Feature, QueueSettings, Trimmed
 from holdfast.errors import InvalidInput, JobNotInflight, LedgerTrimmed
-from holdfast.model import ledger_reader
+from holdfast.model import ledger_reader, retention
 from holdfast.model.job import State
 from holdfast.model.lease import Enqueued
 from holdfast.model.registry import Change
+from holdfast.model.retention import Retention, store_retention
 from holdfast.model.settlement import Ack, Fail
 from holdfast.testing.drivers.conformance.assertions import assert_answers, assert_equal, assert_raises
 from holdfast.testing.drivers.conformance.case import case
@@ -182,6 +183,36 @@ def the_slowest_registered_reader_counts_until_its_registration_expires(h: Harne
         (1, 1, 1),
         "jobs, rows and registrations trimmed when it has expired",
     )
+
+
+@case("L13", needs={Feature.REGISTRY, Feature.LEDGER})
+def a_trim_without_durations_follows_the_retention_of_the_store(h: Harness) -> None:
+    """So that two workers with different settings cannot disagree."""
+    _finish_job(h)
+    h.store.write([store_retention(Retention(ended_for=40 * DAY, ledger_for=50 * DAY))], now=h.now_or_none)
+    for days, removed in ((39, (0, 0)), (1, (1, 0)), (9, (0, 0)), (1, (0, 1))):
+        h.advance(days * DAY)
+        trimmed = h.store.trim(now=h.now_or_none)
+        assert_equal((trimmed.jobs, trimmed.ledger), removed, f"jobs and rows trimmed {days} days later")
+
+
+@case("L13", needs={Feature.REGISTRY, Feature.LEDGER})
+def a_duration_of_a_trim_replaces_the_retention_of_the_store(h: Harness) -> None:
+    _finish_job(h)
+    h.store.write([store_retention(Retention(ended_for=40 * DAY, ledger_for=50 * DAY))], now=h.now_or_none)
+    h.advance(2 * DAY)
+    for options, removed in (({"ended_for": 2 * DAY}, (1, 0)), ({"ledger_for": 2 * DAY}, (0, 1))):
+        trimmed = h.store.trim(**options, now=h.now_or_none)
+        assert_equal((trimmed.jobs, trimmed.ledger), removed, f"jobs and rows trimmed with {options}")
+
+
+@case("L13", needs={Feature.REGISTRY})
+def an_unreadable_retention_removes_nothing(h: Harness) -> None:
+    _finish_job(h)
+    h.store.write([Change(kind=retention.KIND, key=retention.KEY, value=b"30 days")], now=h.now_or_none)
+    h.advance(400 * DAY)
+    with assert_raises(InvalidInput, "a trim with an unreadable retention"):
+        h.store.trim(now=h.now_or_none)
 
 
 @case("L12", needs={Feature.IDEMPOTENCY})
