@@ -257,8 +257,8 @@ class Holdfast:
         return replace(
             options,
             queues=options.queues or tuple(self.queues) or None,
-            keep_ended=options.keep_ended or self.settings.keep_ended,
-            keep_ledger=options.keep_ledger or self.settings.keep_ledger,
+            keep_ended=options.keep_ended or self.settings.chosen_keep_ended,
+            keep_ledger=options.keep_ledger or self.settings.chosen_keep_ledger,
         )
 
     def close(self) -> None:

@@ -40,6 +40,7 @@ from holdfast.model.ledger_reader import forget_reader, register_reader
 from holdfast.model.order import Capacity, Lane, Limit, pick
 from holdfast.model.queue_settings import Bucket, QueueSettings
 from holdfast.model.registry import Change, Entry
+from holdfast.model.retention import Retention, store_retention
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
 from holdfast.model.transition import (
     HeldJob,
@@ -100,6 +101,7 @@ __all__ = [
     "Registry",
     "Release",
     "Reservation",
+    "Retention",
     "Retry",
     "Settlement",
     "State",
@@ -127,6 +129,7 @@ __all__ = [
     "register_reader",
     "release",
     "retry",
+    "store_retention",
     "to_envelope",
     "token_bytes",
 ]

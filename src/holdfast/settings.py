@@ -21,13 +21,14 @@ from holdfast.errors import InvalidInput
 from holdfast.model import bounds, duration
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
 from holdfast.model.request import DEFAULT_QUEUE
+from holdfast.model.retention import Retention
 
 FILE_NAME = "holdfast.toml"
 PREFIX = "HOLDFAST_"
 CONFIG = f"{PREFIX}CONFIG"  # names the settings file
 DEFAULT_ORIGIN = "default"
-DEFAULT_KEEP_ENDED = timedelta(days=7)
-DEFAULT_KEEP_LEDGER = timedelta(days=30)
+DEFAULT_KEEP_ENDED = to_timedelta(Retention().ended_for)
+DEFAULT_KEEP_LEDGER = to_timedelta(Retention().ledger_for)
 
 MASK = "***"
 _SECRET_NAME = re.compile(r"(?i)pass|pwd|secret|token|key|sig|credential")
@@ -45,13 +46,24 @@ class Settings:
     queue: str = DEFAULT_QUEUE  # for jobs that name none
     max_attempts: int = DEFAULT_MAX_ATTEMPTS  # for jobs that set none
     timeout: timedelta | None = None  # of one attempt, for jobs that set none
-    keep_ended: timedelta = DEFAULT_KEEP_ENDED  # how long `trim` keeps done and cancelled jobs
+    # How long done and cancelled jobs, and ledger rows, are kept: in a store that has no retention yet.
+    keep_ended: timedelta = DEFAULT_KEEP_ENDED
     keep_ledger: timedelta = DEFAULT_KEEP_LEDGER
     origins: Mapping[str, str] = field(default_factory=dict)
 
     def origin(self, name: str) -> str:
         """Return where a value came from: a file, a variable, an argument, or ``default``."""
         return self.origins.get(name, DEFAULT_ORIGIN)
+
+    @property
+    def chosen_keep_ended(self) -> timedelta | None:
+        """``keep_ended`` if someone chose it; None if it is the default."""
+        return None if self.origin("keep_ended") == DEFAULT_ORIGIN else self.keep_ended
+
+    @property
+    def chosen_keep_ledger(self) -> timedelta | None:
+        """``keep_ledger`` if someone chose it; None if it is the default."""
+        return None if self.origin("keep_ledger") == DEFAULT_ORIGIN else self.keep_ledger
 
 
 class _Setting(NamedTuple):

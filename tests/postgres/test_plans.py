@@ -12,7 +12,7 @@ import pytest
 
 import holdfast
 import holdfast.driver
-from holdfast.clock import MINUTE
+from holdfast.clock import DAY, MINUTE
 from holdfast.drivers.contract import JobFilter
 from holdfast.drivers.postgres import arrays
 from holdfast.drivers.postgres.arrays import pack_blobs, pack_integers, pack_texts
@@ -331,3 +331,22 @@ def test_an_enqueue_reads_the_heads_of_its_lanes_and_not_every_ready_job(url):
 
         wait_until(lambda: read()[0] >= count // each)
         assert read()[1] <= count // each
+
+
+def test_a_trim_does_not_read_the_keys_again_that_must_stay(url):
+    """Keys of open and dead jobs whose window has ended: a trim looks at each of them once, and then rarely."""
+    count = 5000
+    with holdfast.connect(f"{url}?listen=off", caller_clock=True) as store:
+        for start in range(0, count, 1000):
+            store.enqueue([_record(start + n, domain=None) for n in range(1000)], now=NOW)
+        explained, later = ExplainedSession(url), NOW + 2 * DAY
+        arguments = ("trim_expired", "main", later, DAY, DAY, 1000)
+        _, first = explained.call(*arguments)
+        assert first > count  # the call was rolled back
+        assert store.trim(limit=1000, now=later).dedupe == 0
+        _, second = explained.call(*arguments)
+        explained.connection.close()
+        assert second < first / 20
+        assert store.cancel([f"new-{n}" for n in range(count)], now=later) == [State.CANCELLED] * count
+        trimmed = store.trim(ended_for=DAY, limit=10_000, now=later + DAY)
+        assert (trimmed.jobs, trimmed.dedupe) == (count, count)

@@ -24,6 +24,7 @@ from tests.soak.hostile_handlers import run_hostile_handlers
 from tests.soak.large_payloads import run_large_payloads
 from tests.soak.planted_violations import run_planted_violations
 from tests.soak.poison import run_poison
+from tests.soak.postgres_versions import run_versions
 from tests.soak.random_kills import run_random_kills
 from tests.soak.rolling_restarts import run_rolling_restarts
 from tests.soak.server_crashes import run_server_crashes
@@ -90,6 +91,7 @@ SOAKS: dict[str, Soak] = {
     "pg-processes": lambda _, scale: postgres.run_competing_processes(scale),
     "pg-simulation": lambda _, scale: postgres.run_simulation(scale),
     "pg-verbs": lambda _, scale: postgres.run_random_verbs(scale),
+    "pg-versions": lambda folder, _: run_versions(folder),
     "audit": lambda folder, scale: run_planted_violations(folder, rows=int(10_000_000 * scale)),
 }
 

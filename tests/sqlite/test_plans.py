@@ -6,10 +6,13 @@ import tracemalloc
 import pytest
 
 import holdfast
-from holdfast.clock import SECOND
+from holdfast.clock import DAY, SECOND
 from holdfast.drivers.sqlite.statements import _STATEMENTS, sql
 from holdfast.model.isolation import Isolation
+from holdfast.model.job import State
 from tests.sqlite.conftest import NOW
+
+STEPS_BETWEEN_SAMPLES = 100
 
 SEARCHED_INDEXES = {  # statement -> the indexes that its plan must search
     "ack/insert_valid": {"holdfast_jobs_id"},
@@ -33,7 +36,9 @@ SEARCHED_INDEXES = {  # statement -> the indexes that its plan must search
     "find/done": {"holdfast_ended_id"},
     "find/dead_or_cancelled": {"holdfast_ended_when"},
     "trim/find_ended": {"holdfast_ended_when"},
-    "trim/dedupe": {"holdfast_dedupe_until", "holdfast_jobs_id", "holdfast_ended_id"},
+    "trim/find_keys": {"holdfast_dedupe_expiry", "holdfast_jobs_id", "holdfast_ended_id"},
+    "trim/delete_key": {"PRIMARY KEY"},
+    "trim/postpone_key": {"PRIMARY KEY"},
     "ledger/page": {"PRIMARY KEY"},
     "ledger/mark": {"PRIMARY KEY"},
     "ledger/rest": {"PRIMARY KEY"},
@@ -48,6 +53,7 @@ WITHOUT_SORT = {
     "find/live",
     "find/done",
     "trim/find_ended",
+    "trim/find_keys",
     "ledger/page",
     "ledger/mark",
     "registry/scan",
@@ -133,6 +139,31 @@ def test_a_payload_that_does_not_fit_the_budget_is_not_read(store, job):
         tracemalloc.stop()
     assert len(reservations) == 1
     assert peak < size
+
+
+def count_steps(store, call) -> int:
+    """Return about how many instructions of SQLite's machine a call takes."""
+    steps = [0]
+
+    def step():
+        steps[0] += STEPS_BETWEEN_SAMPLES
+
+    store._database.write(lambda connection: connection.set_progress_handler(step, STEPS_BETWEEN_SAMPLES))
+    call()
+    store._database.write(lambda connection: connection.set_progress_handler(None, 0))
+    return steps[0]
+
+
+def test_a_trim_does_not_read_the_keys_again_that_must_stay(store, job):
+    """Keys of open and dead jobs whose window has ended: a trim looks at each of them once, and then rarely."""
+    store.enqueue([job(idempotency_key=f"key-{n}") for n in range(5000)], now=NOW)
+    later = NOW + 2 * DAY
+    first = count_steps(store, lambda: store.trim(now=later))
+    second = count_steps(store, lambda: store.trim(now=later))
+    assert second < first / 20
+    assert store.cancel([f"job-{n:06}" for n in range(5000)], now=later) == [State.CANCELLED] * 5000
+    trimmed = store.trim(ended_for=DAY, now=later + DAY)
+    assert (trimmed.jobs, trimmed.dedupe) == (5000, 5000)
 
 
 def test_every_statement_is_used():

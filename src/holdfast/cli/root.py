@@ -19,6 +19,7 @@ from holdfast.cli.commands.maintenance import reap, trim
 from holdfast.cli.commands.queue import queue
 from holdfast.cli.commands.replay import replay
 from holdfast.cli.commands.report import report
+from holdfast.cli.commands.retention import retention
 from holdfast.cli.commands.schema import schema
 from holdfast.cli.commands.spark import spark
 from holdfast.cli.commands.work import work
@@ -47,6 +48,7 @@ for command in (
     ledger,
     reap,
     trim,
+    retention,
     doctor,
     schema,
     conform,

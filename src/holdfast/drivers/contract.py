@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
-from holdfast.clock import DAY
 from holdfast.errors import LeaseError
 from holdfast.model import bounds
 from holdfast.model.filters import JobFilter
@@ -340,16 +339,22 @@ class Admin(Protocol):
     def trim(
         self,
         *,
-        ended_for: int = 7 * DAY,
-        ledger_for: int = 30 * DAY,
+        ended_for: int | None = None,
+        ledger_for: int | None = None,
         limit: int = bounds.MAX_BATCH_ITEMS,
         now: int | None = None,
     ) -> Trimmed:
         """Remove old rows: done and cancelled jobs, ledger rows, idempotency keys and registry entries.
 
-        Jobs stay for ``ended_for`` after their end, at least a day (L6), and ledger rows for ``ledger_for``. Dead
-        letters stay until ``purge``. Rows that a registered reader has not read stay until it has read them, or until
-        its registration expires (see ``model.ledger_reader``). Removes at most ``limit`` rows of each kind.
+        Jobs stay for ``ended_for`` after their end, at least a day (L6), and ledger rows for ``ledger_for``. Without a
+        value, the retention that the space stores decides (see ``model.retention``), and without one the defaults, 7
+        and 30 days. Dead letters stay until ``purge``. Rows that a registered reader has not read stay until it has
+        read them, or until its registration expires (see ``model.ledger_reader``). Removes at most ``limit`` rows of
+        each kind.
+
+        A key is removed when its window has ended and its job is done or removed. If the job ends after the window, the
+        key may stay for another hour, or for as long as the window had been over by then: it blocks no other job, and
+        trim does not read the keys of all open and dead jobs again and again.
         """
         ...
 

@@ -9,7 +9,7 @@ from typing import NoReturn, Self
 from urllib.parse import SplitResult
 from weakref import WeakValueDictionary
 
-from holdfast.clock import DAY, SECOND, Clock, SystemClock, monotonic
+from holdfast.clock import SECOND, Clock, SystemClock, monotonic
 from holdfast.drivers.contract import (
     REAP_LIMIT,
     Capabilities,
@@ -322,17 +322,17 @@ class MemoryDriver:
     def trim(
         self,
         *,
-        ended_for: int = 7 * DAY,
-        ledger_for: int = 30 * DAY,
+        ended_for: int | None = None,
+        ledger_for: int | None = None,
         limit: int = bounds.MAX_BATCH_ITEMS,
         now: int | None = None,
     ) -> Trimmed:
         """See ``Admin.trim``."""
         self._validation.check_trim(ended_for, ledger_for, limit)
-        ended_for, ledger_for = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
+        keep = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
         with self._lock:
             space, at = self._open(now)
-            return admin.trim(space, ended_for=ended_for, ledger_for=ledger_for, limit=limit, now=at)
+            return admin.trim(space, keep, limit=limit, now=at)
 
     # Registry ---------------------------------------------------------------------------------------------------
 

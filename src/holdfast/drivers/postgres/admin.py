@@ -23,6 +23,7 @@ from holdfast.model.columns import JOB_COLUMNS, names_of
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Note
 from holdfast.model.queue_settings import QueueSettings
+from holdfast.model.retention import Retention
 
 _JOB_FIELDS = names_of(JOB_COLUMNS)
 
@@ -165,9 +166,9 @@ def settings(database: Database, queue: str, type_: str | None) -> QueueSettings
     return read_settings(rows[0]) if rows else QueueSettings()
 
 
-def trim(database: Database, caller_now: int | None, *, ended_for: int, ledger_for: int, limit: int) -> Trimmed:
+def trim(database: Database, caller_now: int | None, keep: Retention, *, limit: int) -> Trimmed:
     """See ``Admin.trim``."""
-    [removed] = database.call("trim_expired", caller_now, ended_for, ledger_for, limit)
+    [removed] = database.call("trim_expired", caller_now, keep.ended_for, keep.ledger_for, limit)
     jobs, ledger, dedupe, registry = removed
     return Trimmed(jobs=jobs, ledger=ledger, dedupe=dedupe, registry=registry, more=limit in removed)
 

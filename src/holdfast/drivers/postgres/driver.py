@@ -9,7 +9,7 @@ from urllib.parse import SplitResult
 
 import psycopg
 
-from holdfast.clock import DAY, Clock
+from holdfast.clock import Clock
 from holdfast.drivers.contract import (
     REAP_LIMIT,
     Capabilities,
@@ -296,16 +296,16 @@ class PostgresDriver:
     def trim(
         self,
         *,
-        ended_for: int = 7 * DAY,
-        ledger_for: int = 30 * DAY,
+        ended_for: int | None = None,
+        ledger_for: int | None = None,
         limit: int = bounds.MAX_BATCH_ITEMS,
         now: int | None = None,
     ) -> Trimmed:
         """See ``Admin.trim``."""
         self._validation.check_trim(ended_for, ledger_for, limit)
-        ended_for, ledger_for = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
+        keep = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
         caller_now = self._validation.caller_now(now)
-        return admin.trim(self._database, caller_now, ended_for=ended_for, ledger_for=ledger_for, limit=limit)
+        return admin.trim(self._database, caller_now, keep, limit=limit)
 
     def table_health(self) -> TableHealth:
         """Return the state of the hot tables, for ``holdfast doctor``."""

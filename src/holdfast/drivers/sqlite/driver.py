@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 from urllib.parse import SplitResult, unquote
 
-from holdfast.clock import DAY, SECOND, Clock, SystemClock, monotonic
+from holdfast.clock import SECOND, Clock, SystemClock, monotonic
 from holdfast.drivers.contract import (
     REAP_LIMIT,
     Capabilities,
@@ -288,15 +288,15 @@ class SqliteDriver:
     def trim(
         self,
         *,
-        ended_for: int = 7 * DAY,
-        ledger_for: int = 30 * DAY,
+        ended_for: int | None = None,
+        ledger_for: int | None = None,
         limit: int = bounds.MAX_BATCH_ITEMS,
         now: int | None = None,
     ) -> Trimmed:
         """See ``Admin.trim``."""
         self._validation.check_trim(ended_for, ledger_for, limit)
-        ended_for, ledger_for = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
-        return self._write(lambda tx: admin.trim(tx, ended_for=ended_for, ledger_for=ledger_for, limit=limit), now)
+        keep = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
+        return self._write(lambda tx: admin.trim(tx, keep, limit=limit), now)
 
     # Ledger -----------------------------------------------------------------------------------------------------
 
