@@ -19,7 +19,7 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.clock import SECOND, boot_time, from_timedelta, monotonic
-from holdfast.drivers.contract import Feature, Store
+from holdfast.drivers.contract import CancelWait, Feature, Store
 from holdfast.errors import InvalidInput, LeaseError, StoreError, Unsupported
 from holdfast.model import bounds
 from holdfast.model.lease import Lease, Reservation
@@ -28,6 +28,7 @@ from holdfast.model.retry import RetryPolicy
 from holdfast.model.settlement import Settlement
 from holdfast.wire.job_message import job_message
 from holdfast.worker.attempt import attempt, may_share_call
+from holdfast.worker.cancel_watch import CancelWatch
 from holdfast.worker.catalogue import Catalogue, Handler, Resources, make_handler
 from holdfast.worker.decide import ack, decide
 from holdfast.worker.heartbeat import Heartbeat
@@ -221,8 +222,11 @@ class Worker:
             settlement_of=self._settlement_of,
             on_settled=self._count_settled,
         )
+        cancel_watch = CancelWatch(self.driver, heartbeat) if isinstance(self.driver, CancelWait) else None
         heartbeat.start()
         settler.start()
+        if cancel_watch is not None:
+            cancel_watch.start()
         pool.start(lambda ended, more_soon: settler.add(ended, more_soon=more_soon))
         log.info("worker.started", extra={"worker": self.name, "queues": self.queues})
         try:
@@ -231,6 +235,8 @@ class Worker:
                 self._finish(pool, settler, stop)
         finally:
             pool.close()
+            if cancel_watch is not None:
+                cancel_watch.stop(STOP_SECONDS)
             settler.stop(STOP_SECONDS)
             heartbeat.stop(STOP_SECONDS)
         log.info("worker.stopped", extra={"worker": self.name, **self.tally.statuses})
