@@ -11,6 +11,7 @@ raises or returns.
 from holdfast.clock import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND, Clock, ManualClock, SystemClock
 from holdfast.drivers.contract import (
     Admin,
+    CancelWait,
     Capabilities,
     Driver,
     Durability,
@@ -66,6 +67,7 @@ __all__ = [
     "Ack",
     "Admin",
     "Bucket",
+    "CancelWait",
     "Capabilities",
     "Capacity",
     "Change",

@@ -31,6 +31,7 @@ SEARCHED_INDEXES = {  # statement -> the indexes that its plan must search
     "enqueue/find_ids": {"holdfast_jobs_id", "holdfast_ended_id"},
     "enqueue/find_keys": {"PRIMARY KEY", "holdfast_jobs_id"},
     "domains/pass_turn": {"holdfast_jobs_domain"},
+    "cancel/is_requested": {"holdfast_jobs_id"},
     "admin/get": {"holdfast_jobs_id", "holdfast_ended_id"},
     "find/live": {"holdfast_jobs_id"},
     "find/done": {"holdfast_ended_id"},

@@ -402,6 +402,18 @@ class LeasedEnqueue(Protocol):
         ...
 
 
+@runtime_checkable
+class CancelWait(Protocol):
+    """Optional: learn of a cancel request at once. Without it, a worker learns of one from its next ``extend``."""
+
+    def wait_for_cancel(self, job_ids: Collection[str], *, timeout: float) -> bool:
+        """Block until a cancel is requested for one of these jobs in flight, for at most ``timeout`` seconds.
+
+        Returns whether there is such a request, also one from before the call. A hint: ``extend`` decides.
+        """
+        ...
+
+
 class Registry(Protocol):
     """Small entries that are not jobs, at most 64 KiB each, written by compare-and-set. The only other storage."""
 

@@ -129,11 +129,15 @@ class Validation:
 
     def check_wait(self, queues: Sequence[str], timeout: float) -> list[str]:
         """Return the queues, each once."""
-        if not isinstance(timeout, int | float) or not 0 <= timeout <= MAX_WAIT_SECONDS:
-            raise InvalidInput("timeout", wanted=f"seconds from 0 to {MAX_WAIT_SECONDS}", got=timeout)
+        self._check_timeout(timeout)
         return self._names("queue", queues)
 
-    def check_ids(self, job_ids: Sequence[str]) -> None:
+    def check_wait_for_cancel(self, job_ids: Collection[str], timeout: float) -> None:
+        """Check a list of job ids, and for how long to wait."""
+        self._check_timeout(timeout)
+        self.check_ids(job_ids)
+
+    def check_ids(self, job_ids: Collection[str]) -> None:
         """Check a list of job ids."""
         self._not_text("job_ids", job_ids)
         bounds.check_batch("job_ids", len(job_ids))
@@ -213,7 +217,12 @@ class Validation:
         self.check_page(limit)
 
     @staticmethod
-    def _not_text(field: str, values: Sequence[str]) -> None:
+    def _check_timeout(timeout: float) -> None:
+        if not isinstance(timeout, int | float) or not 0 <= timeout <= MAX_WAIT_SECONDS:
+            raise InvalidInput("timeout", wanted=f"seconds from 0 to {MAX_WAIT_SECONDS}", got=timeout)
+
+    @staticmethod
+    def _not_text(field: str, values: Collection[str]) -> None:
         """Refuse a single text: a text is a sequence of texts too, but never the one that the caller meant."""
         if isinstance(values, str):
             raise InvalidInput(field, wanted="a list", got=values)

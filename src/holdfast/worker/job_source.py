@@ -31,7 +31,7 @@ class Demand:
 
 
 class JobSource(Protocol):
-    """Jobs for one worker. All methods are called from the thread of ``Worker.run``, one call at a time.
+    """Jobs for one worker. ``Worker.run`` calls all methods in one thread of its own, and none after it has returned.
 
     A method that raises ``StoreError`` is called again after a pause; the source must not lose a job by it.
     """

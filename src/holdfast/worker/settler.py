@@ -23,6 +23,7 @@ MAX_BATCH_BYTES = 16 << 20  # of the results in one call, unless one alone has m
 MAX_UNREPORTED_LEASES = 10_000  # leases that expired while the store was out of reach; more are not kept
 MAX_UNSETTLED_RUNS = 4 * MAX_BATCH_SETTLEMENTS  # the worker reserves nothing while more ended attempts wait
 MAX_DELAY_SECONDS = 0.050  # longest time that an ended attempt waits for others
+STOP_POLL_SECONDS = 0.25  # between two looks at the time that is left
 RETRY_SECONDS = 0.1  # pause after the store failed to settle a batch
 
 SettlementOf = Callable[[Run, Outcome, Lease], Settlement]
@@ -100,15 +101,22 @@ class Settler:
                 self._unreported = [*leases, *self._unreported][:MAX_UNREPORTED_LEASES]
             raise
 
-    def stop(self, timeout: float) -> None:
-        """Settle all added runs, and end the thread. If the store does not answer in time, their leases will expire."""
+    def stop(self, seconds_left: Callable[[], float]) -> None:
+        """Settle all added runs, and end the thread. If the store does not answer in time, their leases will expire.
+
+        ``seconds_left`` is called again and again: the time may become shorter meanwhile.
+        """
+        began = monotonic()
         with self._changed:
             self._is_stopping = True
             self._changed.notify_all()
-        self._thread.join(timeout)
+        while self._thread.is_alive() and (left := seconds_left()) > 0:
+            self._thread.join(min(left, STOP_POLL_SECONDS))
         if self._thread.is_alive():
-            unsettled = len(self._waiting) + self._settling
-            log.error("settle.failed", extra={"count": unsettled, "error": f"no answer of the store in {timeout:g} s"})
+            unsettled, seconds = len(self._waiting) + self._settling, monotonic() - began
+            log.error(
+                "settle.failed", extra={"count": unsettled, "error": f"no answer of the store in {seconds:.1f} s"}
+            )
 
     def _settle_until_stopped(self) -> None:
         while batch := self._next_batch():

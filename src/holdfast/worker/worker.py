@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import os
 import random
 import secrets
@@ -19,7 +20,7 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.clock import SECOND, boot_time, from_timedelta, monotonic
-from holdfast.drivers.contract import Feature, Store
+from holdfast.drivers.contract import CancelWait, Feature, Store
 from holdfast.errors import InvalidInput, LeaseError, StoreError, Unsupported
 from holdfast.model import bounds
 from holdfast.model.lease import Lease, Reservation
@@ -28,6 +29,8 @@ from holdfast.model.retry import RetryPolicy
 from holdfast.model.settlement import Settlement
 from holdfast.wire.job_message import job_message
 from holdfast.worker.attempt import attempt, may_share_call
+from holdfast.worker.background_call import BackgroundCall
+from holdfast.worker.cancel_watch import CancelWatch
 from holdfast.worker.catalogue import Catalogue, Handler, Resources, make_handler
 from holdfast.worker.decide import ack, decide
 from holdfast.worker.heartbeat import Heartbeat
@@ -51,7 +54,8 @@ POLL_SECONDS = 0.25  # an idle worker reserves again after this time, even if th
 DRAIN_POLL_SECONDS = (
     0.02  # with until_drained: the first pause, doubled up to POLL_SECONDS while other workers run jobs
 )
-STOP_SECONDS = 10.0  # that a stopping worker waits for a call that the store does not answer
+STOP_SECONDS = 10.0  # the longest wait of a worker that ends for a store that does not answer
+MIN_SETTLE_SECONDS = 2.0  # that a stopped worker waits for its last settlements, also after drain and grace
 RELEASE_AFTER_SECONDS = 1.0  # a reserved job that no child could start is released for other workers
 
 
@@ -85,6 +89,7 @@ class Worker:
         self._is_holding = threading.Event()
         self._stop = threading.Event()
         self._stop_at_once = threading.Event()
+        self._stop_deadline = math.inf  # monotonic seconds: when the drain and the grace time of a stop end
         self._numbers = itertools.count(1)
         self._reserved_count = 0  # jobs that ``run`` has reserved so far
         self._reserved_bytes = 0  # of their payloads
@@ -229,18 +234,30 @@ class Worker:
             settlement_of=self._settlement_of,
             on_settled=self._count_settled,
         )
+        cancel_watch = CancelWatch(self.driver, heartbeat) if isinstance(self.driver, CancelWait) else None
         heartbeat.start()
         settler.start()
+        if cancel_watch is not None:
+            cancel_watch.start()
         pool.start(lambda ended, more_soon: settler.add(ended, more_soon=more_soon))
         log.info("worker.started", extra={"worker": self.name, "queues": self.queues})
         try:
             with tuned_interpreter():
-                self._work(self._source or self._store_source(self.queues), pool, heartbeat, settler, stop)
-                self._finish(pool, settler, stop)
+                source = self._source or self._store_source(self.queues)
+                # In another thread: this one has to handle signals, also while the store does not answer.
+                reserving = BackgroundCall(
+                    lambda: self._work(source, pool, heartbeat, settler, stop), name="holdfast-reserve"
+                )
+                while not reserving.wait(POLL_SECONDS) and not self._is_stopping(stop):
+                    pass
+                self._finish(pool, settler, stop, reserving)
         finally:
             pool.close()
-            settler.stop(STOP_SECONDS)
-            heartbeat.stop(STOP_SECONDS)
+            seconds_left = self._time_to_settle(stop)
+            settler.stop(seconds_left)
+            heartbeat.stop(seconds_left())
+            if cancel_watch is not None:
+                cancel_watch.stop(seconds_left())
         log.info("worker.stopped", extra={"worker": self.name, **self.tally.statuses})
 
     def _work(
@@ -362,20 +379,51 @@ class Worker:
             return False
         return source.is_drained()
 
-    def _finish(self, pool: ChildPool, settler: Settler, stop: threading.Event) -> None:
-        """Wait for the running jobs; once the worker is stopped, only for the drain time, then interrupt them."""
+    def _finish(self, pool: ChildPool, settler: Settler, stop: threading.Event, reserving: BackgroundCall) -> None:
+        """Wait for the running jobs; once the worker is stopped, only for the drain time, then interrupt them.
+
+        A reserve that the store does not answer is left behind. The leases that it may still get expire.
+        """
         while pool.busy() and not self._is_stopping(stop):
             with pool.changed:
                 pool.changed.wait(POLL_SECONDS)
-        self._release_unstarted(pool, settler)
-        deadline = None if self.options.drain is None else monotonic() + self.options.drain.total_seconds()
-        while pool.busy() and not self._stop_at_once.is_set():
+        stopped_at = monotonic()
+        drain = self.options.drain
+        deadline = None if drain is None else stopped_at + drain.total_seconds()
+        if deadline is not None:
+            self._stop_deadline = deadline + self.options.grace.total_seconds()
+        while not self._stop_at_once.is_set():
+            self._release_unstarted(pool, settler)
             left = POLL_SECONDS if deadline is None else min(POLL_SECONDS, deadline - monotonic())
             if left <= 0:
                 break
-            with pool.changed:
-                pool.changed.wait(left)
+            if pool.busy():
+                with pool.changed:
+                    pool.changed.wait(left)
+            elif reserving.has_ended or monotonic() - stopped_at > STOP_SECONDS:
+                break
+            else:
+                reserving.wait(left)
+        if self._source is not None:  # the caller's code must not go on after ``run``
+            reserving.wait()
+        self._release_unstarted(pool, settler)
         pool.interrupt_all(StopReason.SHUTDOWN)
+
+    def _time_to_settle(self, stop: threading.Event) -> Callable[[], float]:
+        """Return a function that says how many seconds are left for the last settlements. All jobs have ended.
+
+        A stop bounds them by drain and grace, also a stop that comes now; a second stop shortens them once more.
+        """
+        began = monotonic()
+
+        def seconds_left() -> float:
+            until = began + STOP_SECONDS
+            if self._is_stopping(stop):
+                drained_at = began if self._stop_at_once.is_set() else self._stop_deadline
+                until = max(began + MIN_SETTLE_SECONDS, min(until, drained_at))
+            return max(0.0, until - monotonic())
+
+        return seconds_left
 
     # Ended attempts ---------------------------------------------------------------------------------------------
 

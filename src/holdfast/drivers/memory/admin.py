@@ -104,6 +104,12 @@ def cancel_one(space: Space, job_id: str, now: int) -> State | None:
     return row.job.state
 
 
+def is_cancel_requested(space: Space, job_ids: Collection[str]) -> bool:
+    """Whether a cancel was requested for one of these jobs, and the job is in flight."""
+    rows = (space.rows.get(job_id) for job_id in job_ids)
+    return any(row is not None and row.cancel_requested and row.job.state is State.INFLIGHT for row in rows)
+
+
 def purge_one(space: Space, job_id: str, now: int) -> bool:
     """Remove an ended job; return whether it was one."""
     row = space.rows.get(job_id)

@@ -222,6 +222,12 @@ class MemoryDriver:
                 if not self._lock.wait(left if instant is None else min(left, (instant - now) / SECOND)):
                     return
 
+    def wait_for_cancel(self, job_ids: Collection[str], *, timeout: float) -> bool:
+        """See ``CancelWait.wait_for_cancel``. A cancel wakes it."""
+        self._validation.check_wait_for_cancel(job_ids, timeout)
+        with self._lock:
+            return self._lock.wait_for(lambda: admin.is_cancel_requested(self._open_space(), job_ids), timeout)
+
     def space(self, name: str) -> MemoryDriver:
         """See ``Driver.space``."""
         return type(self)(caller_clock=self._caller_clock, space=name, store=self._store)

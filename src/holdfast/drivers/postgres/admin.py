@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import NamedTuple
 
@@ -150,8 +150,15 @@ def _call_by_ids(database: Database, function: str, job_ids: Sequence[str], call
 
 def cancel(database: Database, job_ids: Sequence[str], caller_now: int | None) -> list[State | None]:
     """See ``Admin.cancel``."""
-    states: dict[str, str] = dict(database.call("cancel", caller_now, pack_texts(list(dict.fromkeys(job_ids)))))
+    ids = pack_texts(list(dict.fromkeys(job_ids)))
+    states: dict[str, str] = dict(database.call("cancel", caller_now, ids, database.channel))
     return [State(states[job_id]) if job_id in states else None for job_id in job_ids]
+
+
+def is_cancel_requested(database: Database, job_ids: Collection[str]) -> bool:
+    """Whether a cancel was requested for one of these jobs, and the job is in flight."""
+    [(is_requested,)] = database.query_page("admin/is_cancel_requested", {"ids": list(job_ids)})
+    return bool(is_requested)
 
 
 def configure(database: Database, queue: str, type_: str | None, settings: QueueSettings) -> None:

@@ -23,6 +23,7 @@ from holdfast.drivers.contract import (
 )
 from holdfast.drivers.postgres import admin, enqueue, ledger, registry, reserve, settle
 from holdfast.drivers.postgres.admin import TableHealth
+from holdfast.drivers.postgres.cancel_wait import CancelWaiter
 from holdfast.drivers.postgres.connections import Connection, ConnectionPool
 from holdfast.drivers.postgres.database import Database
 from holdfast.drivers.postgres.errors import translate_error
@@ -71,6 +72,7 @@ class PostgresDriver:
         self._listener = listener
         self._waiter = Waiter(database, listener)
         self._lost_answers = LostAnswers()
+        self._cancel_waiter = CancelWaiter(database, listener)
         self._caller_clock = caller_clock
         self._identity: DatabaseIdentity | None = None
         self.capabilities = replace(CAPABILITIES, durability=durability)
@@ -211,6 +213,11 @@ class PostgresDriver:
         """See ``Driver.wait``."""
         self._waiter.wait(self._validation.check_wait(queues, timeout), timeout)
 
+    def wait_for_cancel(self, job_ids: Collection[str], *, timeout: float) -> bool:
+        """See ``CancelWait.wait_for_cancel``."""
+        self._validation.check_wait_for_cancel(job_ids, timeout)
+        return self._cancel_waiter.wait(job_ids, timeout)
+
     def space(self, name: str) -> PostgresDriver:
         """See ``Driver.space``."""
         return PostgresDriver(
@@ -276,7 +283,10 @@ class PostgresDriver:
     def cancel(self, job_ids: Sequence[str], *, now: int | None = None) -> list[State | None]:
         """See ``Admin.cancel``."""
         self._validation.check_ids(job_ids)
-        return admin.cancel(self._database, job_ids, self._validation.caller_now(now))
+        states = admin.cancel(self._database, job_ids, self._validation.caller_now(now))
+        if State.INFLIGHT in states:
+            self._cancel_waiter.notify_own_threads()
+        return states
 
     def purge(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
         """See ``Admin.purge``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from itertools import islice
 
@@ -110,6 +110,11 @@ def cancel(tx: Transaction, job_ids: Sequence[str]) -> list[State | None]:
         pass_turns(tx, {(job.queue, job.domain) for job in ready.values()})
     states = {job_id: State.CANCELLED if job_id in ready else State(job.held.state) for job_id, job in jobs.items()}
     return [states.get(job_id) for job_id in job_ids]
+
+
+def is_cancel_requested(tx: Transaction, job_ids: Collection[str]) -> bool:
+    """Whether a cancel was requested for one of these jobs, and the job is in flight."""
+    return bool(tx.run("cancel/is_requested", {"space": tx.space, "ids": to_json(job_ids)}).fetchone()[0])
 
 
 def _find_in_states(tx: Transaction, job_ids: Sequence[str], states: tuple[State, ...]) -> dict[str, StoredJob]:

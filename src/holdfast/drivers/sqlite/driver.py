@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -39,6 +40,7 @@ from holdfast.model.registry import Change, Entry
 from holdfast.model.settlement import Settlement
 
 MAX_BUSY_SECONDS = 86_400
+CANCEL_POLL_SECONDS = 0.1  # between two looks for a cancel: a busy store commits more often
 
 T = TypeVar("T")
 
@@ -220,6 +222,21 @@ class SqliteDriver:
             if due_in is not None and due_in <= 0:
                 return
             due_at = deadline if due_in is None else monotonic() + due_in / SECOND
+
+    def wait_for_cancel(self, job_ids: Collection[str], *, timeout: float) -> bool:
+        """See ``CancelWait.wait_for_cancel``. Looks for commits of any process, and reads the jobs after a commit."""
+        self._validation.check_wait_for_cancel(job_ids, timeout)
+        deadline = monotonic() + timeout
+        looked_at_version = None
+        while True:
+            version = self._database.version()
+            if version != looked_at_version and self._read(lambda tx: admin.is_cancel_requested(tx, job_ids)):
+                return True
+            looked_at_version = version
+            left = deadline - monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(left, CANCEL_POLL_SECONDS))
 
     def space(self, name: str) -> SqliteDriver:
         """See ``Driver.space``."""

@@ -12,6 +12,7 @@ from holdfast.testing.drivers.conformance import (
     ack_writes,
     attempts,
     cancel,
+    cancel_wait,
     capabilities,
     clock,
     configure,
@@ -75,6 +76,7 @@ _TOPICS: tuple[ModuleType, ...] = (
     ack_writes,
     spaces,
     wait,
+    cancel_wait,
     threads,
     processes,
 )
