@@ -1,20 +1,20 @@
 """The batch readers of jobs and of the ledger.
 
-Spark creates a reader, pushes filters into it and calls ``partitions`` on the Spark driver, once for each read. The
-reader and its partitions are pickled; ``read`` runs on executors, once for each try of each Spark task.
+Spark creates a reader and calls its ``partitions`` on the Spark driver, at the first use of a frame. All later queries
+of the frame use the same reader and partitions: neither may depend on the query. Both are pickled; ``read`` runs on
+executors, once for each try of each Spark task.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from holdfast.clock import SystemClock
 from holdfast.drivers.contract import LedgerScan, Store
 from holdfast.spark.datasource import jobs_table, ledger_table
-from holdfast.spark.datasource.filter_pushdown import FilterPushdown
 from holdfast.spark.datasource.options import SourceOptions, StoreLocation
 from holdfast.spark.store_access import open_store
 
@@ -28,26 +28,21 @@ class JobsPartition(InputPartition):
 
 
 class JobsReader(DataSourceReader):
-    """Reads jobs in any state. The store applies the filters that it knows."""
+    """Reads the jobs that match the filter of the options."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._pushdown = FilterPushdown()
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Return the filters that Spark must apply itself."""
-        return list(self._pushdown.push(filters))
 
     def partitions(self) -> list[JobsPartition]:
         """Return ranges of ids, one for each Spark task."""
-        store, selection = _open(self._options.store), self._pushdown.selection
-        ranges = jobs_table.split_ids(store, selection, most=self._options.partitions, now=SystemClock().now())
+        store, options = _open(self._options.store), self._options
+        ranges = jobs_table.split_ids(store, options.where, most=options.partitions, now=SystemClock().now())
         return [JobsPartition(ids) for ids in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the jobs of one range."""
         assert isinstance(partition, JobsPartition)
-        return jobs_table.read(_open(self._options.store), self._pushdown.selection, partition.ids)
+        return jobs_table.read(_open(self._options.store), self._options.where, partition.ids)
 
 
 class LedgerPartition(InputPartition):
