@@ -156,6 +156,16 @@ def test_the_ledger_is_read_in_order_by_many_readers(spark, store, url, monkeypa
     assert [job_id for page in pages for job_id in page] == [row.job_id for row in every_ending(store)]
 
 
+def test_a_frame_that_is_read_again_sees_what_is_there_then(spark, any_app):
+    store, url = any_app.driver, any_app.url
+    jobs, ledger = read(spark, url), read(spark, url, "ledger")
+    assert (jobs.count(), ledger.count()) == (0, 0)
+    for number in range(1, 3):
+        end_some(store, 3)
+        assert (jobs.count(), ledger.count()) == (3 * number, 3 * number)
+    assert [row["job_id"] for row in ledger.collect()] == [row.job_id for row in every_ending(store)]
+
+
 def schema(arrow):
     return StructType([StructField(name, StringType()) for name in arrow.names])
 

@@ -8,6 +8,7 @@ executors, once for each try of each Spark task.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -54,20 +55,24 @@ class LedgerPartition(InputPartition):
 
 
 class LedgerReader(DataSourceReader):
-    """Reads the ledger from its oldest row to the row that is the last one when the read is planned."""
+    """Reads the ledger from its oldest row to the row that is the last one when the last range is read."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
     def partitions(self) -> list[LedgerPartition]:
-        """Return ranges, if the store finds split points without reading the rows; else one range."""
+        """Return ranges, if the store finds split points without reading the rows; else one range.
+
+        The last range has no end: a later query of the frame, which uses the same partitions, must see new rows.
+        """
         store = _open(self._options.store)
         start = ledger_table.ledger_start(store)
         if not isinstance(store, LedgerScan):
             return [LedgerPartition(start)]
         points = ledger_table.split_points(store, start.after)
         ranges = ledger_table.split_ledger(start, points, self._options.partitions)
-        return [LedgerPartition(each) for each in ranges or [ledger_table.LedgerRange(after=start.after, rows=0)]]
+        *closed, last = ranges or [start]
+        return [LedgerPartition(each) for each in (*closed, replace(last, rows=None))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the rows of one range, in order."""
