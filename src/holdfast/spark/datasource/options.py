@@ -17,7 +17,7 @@ from holdfast.model import bounds, duration
 from holdfast.spark.datasource.job_filter import FILTER_OPTIONS, parse_job_filter
 
 SPARK_OPTIONS: Final = frozenset({"checkpointlocation", "queryname"})  # Spark passes its own options to every source
-STORE_OPTIONS: Final = ("url", "space")
+STORE_OPTIONS: Final = ("url", "store", "space")
 FAIL: Final = "fail"
 
 SINK_OPTIONS: Final = (
@@ -35,9 +35,9 @@ _COLUMN_OR_CONSTANT_FIELDS: Final = ("priority", "max_attempts", "delay", "timeo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreLocation:
-    """A store and a space. Resolved on the Spark driver and pickled: executors read no settings."""
+    """A store and a space. Chosen on the Spark driver and pickled; executors resolve the name of a store."""
 
-    url: str
+    url: str  # store:NAME for a store that is given by its name: then no URL is in the pickled work
     space: str
 
     def __repr__(self) -> str:
@@ -139,13 +139,15 @@ def _check_known(what: str, spark_options: Mapping[str, str], known: Sequence[st
 def _store_location(options: Mapping[str, str]) -> tuple[StoreLocation, settings.Settings]:
     """Return the store, and the settings of the Spark driver's machine, which are the defaults."""
     defaults = settings.read()
-    url = options.get("url") or defaults.url
+    if options.get("url") and options.get("store"):
+        raise InvalidInput("option store", wanted="either a url or a store", got="both")
+    url = settings.named_store_url(options["store"]) if options.get("store") else options.get("url")
+    url = url or defaults.store_url
     if not url:
         wanted = "a store URL such as sqlite:////var/lib/jobs.db, here or in HOLDFAST_URL of the Spark driver"
-        raise InvalidInput("option url", wanted=wanted, got="none")
-    return StoreLocation(
-        url=url, space=bounds.check_name("option space", options.get("space", defaults.space))
-    ), defaults
+        raise InvalidInput("option url", wanted=f"{wanted}, or the option store", got="none")
+    space = options["space"] if "space" in options else defaults.space_of(url)
+    return StoreLocation(url=url, space=bounds.check_name("option space", space)), defaults
 
 
 # The fields of a job: a column, or one value for all rows -----------------------------------------------------------
