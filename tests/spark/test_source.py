@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql.types import StringType, StructField, StructType
 
 import holdfast
@@ -264,7 +265,7 @@ def test_rows_of_a_transaction_that_commits_late_are_not_skipped(spark, postgres
         ({"partitions": "0"}, "option partitions: wanted a whole number from 1"),
         (
             {"max_rows": "5"},
-            "option max_rows: wanted an option of the source jobs: url, space, table, path, partitions",
+            "option max_rows: wanted an option of the source jobs: url, store, space, table, path",
         ),
         ({"url": "memory://"}, "memory driver does not offer Spark"),
     ],
@@ -278,6 +279,33 @@ def test_a_read_with_an_invalid_option_is_refused(url, options, message):
 def test_a_stream_of_jobs_is_refused(url):
     with pytest.raises(HoldfastError, match="option table: wanted ledger, got jobs"):
         HoldfastSource({"url": url}).streamReader(schema(jobs_table.SCHEMA))
+
+
+@pytest.fixture
+def catalog(spark):
+    """Removes the tables that a test creates."""
+    yield
+    for name in ("made_jobs", "made_ledger", "made_again"):
+        spark.sql(f"drop table if exists {name}")
+
+
+def test_a_table_of_the_catalog_is_read_with_its_options(spark, store, url, catalog):
+    end_some(store, 4, bad=1)
+    spark.sql(f"create table made_jobs using holdfast options (url '{url}', state 'done')")
+    spark.sql(f"create table made_ledger using holdfast options (url '{url}', table 'ledger')")
+    assert spark.sql("select (select count(*) from made_jobs), (select count(*) from made_ledger)").first() == (3, 4)
+    assert spark.table("made_jobs").dtypes == read(spark, url).dtypes
+    with pytest.raises(AnalysisException, match="option sate: wanted an option of the source jobs"):
+        spark.sql(f"create table made_again using holdfast options (url '{url}', sate 'done')")
+    with pytest.raises(AnalysisException, match="got no options, as in CREATE TABLE"):
+        spark.sql(f"create table made_again using holdfast options (url '{url}', type 't') as select 1 as id")
+
+
+def test_a_table_with_a_password_in_its_url_is_refused(spark, catalog):
+    with pytest.raises(AnalysisException, match="wanted the option store with the name of a store") as refusal:
+        spark.sql("create table made_jobs using holdfast options (url 'postgresql://me:s3cret@nowhere/db')")
+    assert "s3cret" not in str(refusal.value)
+    assert not spark.catalog.tableExists("made_jobs")
 
 
 def test_no_plan_shows_the_url(spark, store, url, capsys):
