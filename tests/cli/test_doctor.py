@@ -40,7 +40,7 @@ def test_every_setting_is_shown_with_its_origin(run, filled, folder, monkeypatch
     assert origins["space"] == "--space"
     assert origins["queue"] == str(folder / "holdfast.toml")
     assert origins["max_attempts"] == "default"
-    assert run("doctor").out.splitlines()[-8].split() == ["SETTING", "VALUE", "FROM"]
+    assert run("doctor").out.splitlines()[-9].split() == ["SETTING", "VALUE", "FROM"]
     values = {one["name"]: one["value"] for one in result.json["settings"]}
     assert (values["keep_ended"], values["timeout"], values["queue"]) == ("7d", None, "mail")
     assert health(result)["environment"] == "note"
@@ -57,7 +57,7 @@ def test_a_missing_store_is_wrong_and_is_not_created(run, url, folder):
 def test_a_missing_url_is_wrong_and_the_settings_are_still_shown(run):
     result = run("doctor", "--json", code=1)
     assert health(result) == {"store": "wrong"}
-    assert len(result.json["settings"]) == 7
+    assert len(result.json["settings"]) == 8
 
 
 def test_a_password_is_never_shown(run, url):

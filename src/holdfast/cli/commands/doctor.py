@@ -96,27 +96,32 @@ def _repair_clock(session: Session) -> None:
 
 
 def _settings(settings: Settings) -> list[dict[str, Any]]:
+    values = {name: getattr(settings, name) for name in NAMES}
+    for name, store in settings.stores.items():
+        values[f"stores.{name}.url"] = store.url
+        if store.space is not None:
+            values[f"stores.{name}.space"] = store.space
     return [
-        {"name": name, "value": _display_value(name, getattr(settings, name)), "from": settings.origin(name)}
-        for name in NAMES
+        {"name": name, "value": _display_value(name, value), "from": settings.origin(name)}
+        for name, value in values.items()
     ]
 
 
 def _display_value(name: str, value: object) -> object:
     if isinstance(value, timedelta):
         return duration.format_exact(value)
-    return mask_secrets(value) if name == "url" and isinstance(value, str) else value
+    return mask_secrets(value) if name.endswith("url") and isinstance(value, str) else value
 
 
 def _checks(session: Session) -> Iterator[Check]:
     """Every check in order; if the store cannot be opened, the checks of the store are skipped."""
     for variable in unknown_variables():
         yield Check(name="environment", health=Health.NOTE, text=f"{variable} is not a setting of Holdfast")
-    url = session.settings.url
-    if url is None:
+    if session.settings.store_url is None:
         yield Check(name="store", health=Health.WRONG, text="no URL: --url, HOLDFAST_URL or url in holdfast.toml")
         return
     try:
+        url = session.url
         yield from _check_schema(url)
         began = monotonic()
         store = session.store()
