@@ -11,6 +11,7 @@ raises or returns.
 from holdfast.clock import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND, Clock, ManualClock, SystemClock
 from holdfast.drivers.contract import (
     Admin,
+    AuditScan,
     Capabilities,
     Driver,
     Durability,
@@ -54,6 +55,7 @@ __all__ = [
     "SECOND",
     "Ack",
     "Admin",
+    "AuditScan",
     "Bucket",
     "Capabilities",
     "Capacity",
