@@ -12,6 +12,8 @@ from holdfast.model.job import JobRecord
 from holdfast.model.settlement import Ack
 from holdfast.spark import History, sync
 from holdfast.spark.history import manifest
+from holdfast.spark.history.file_audit import check_commits
+from holdfast.spark.history.folder import Folder
 from holdfast.spark.history.manifest import CommitMark
 
 
@@ -142,28 +144,26 @@ def remove_an_old_commit(folder):
 @pytest.mark.parametrize("damage", [edit_an_old_commit, remove_an_old_commit])
 def test_a_commit_that_later_commits_name_is_checked(spark, folder, damage):
     number, problem = damage(folder)
-    certificate = History(spark, str(folder)).audit()
-    assert [each.facts for each in certificate.violations] == [{"commit": number, "problem": problem}]
-    assert not certificate.holds
+    found = check_commits(Folder(spark, str(folder)), History(spark, str(folder)).head, [])
+    assert [each.facts for each in found] == [{"commit": number, "problem": problem}]
 
 
-@pytest.mark.parametrize("from_store", [True, False])
-def test_a_removed_tail_is_found_with_the_store_or_a_kept_certificate(spark, written, store, from_store, tmp_path):
+def test_a_removed_tail_is_found_with_the_store_or_a_kept_certificate(spark, written, store, tmp_path):
     kept = History(spark, str(written)).head.mark
     hidden = Path(shutil.move(commit_file(written, 2), tmp_path / "newest"))
     try:
-        history = History(spark, str(written))
-        certificate = history.audit(store=store) if from_store else history.audit(kept=kept)
+        certificate = History(spark, str(written)).audit(store=store, kept=kept)
     finally:
         shutil.move(hidden, commit_file(written, 2))
-    [violation] = certificate.violations
-    assert violation.facts == {"commit": 2, "problem": "removed: the newest commit is 1", "hash": kept.hash}
+    facts = {"commit": 2, "problem": "removed: the newest commit is 1", "hash": kept.hash}
+    assert [each.facts for each in certificate.violations] == [facts, facts]
     assert not certificate.holds
 
 
-def test_a_history_that_grew_still_has_its_kept_commit(spark, written, store, folder):
+def test_a_history_that_grew_still_has_its_kept_commit(spark, written, store):
     first = CommitMark(number=1, hash=manifest.hash_commit(commit_file(written, 1).read_text()))
-    assert History(spark, str(written)).audit(kept=first, store=store).holds
+    history = History(spark, str(written))
+    assert history.audit(kept=first, store=store).holds
     replaced = CommitMark(number=1, hash="0" * 64)
-    [violation] = History(spark, str(written)).audit(kept=replaced).violations
+    [violation] = check_commits(Folder(spark, str(written)), history.head, [replaced])
     assert violation.facts["problem"] == "replaced by another"

@@ -84,9 +84,13 @@ def test_a_trimmed_ledger_a_purge_and_a_new_job_with_an_old_id_hold(spark, store
     end(store, Ack, now=later)
     assert store.purge(["purged"], now=later) == [True]
     enqueue(store, "purged", now=later + MINUTE)
+    jobs = [JobRecord(id=name, type="t", queue="q", payload=b"", created_at=later, domain="d") for name in "ba"]
+    store.enqueue(jobs, now=later)
+    for _ in jobs:
+        end(store, Ack, now=later)
     certificate = audit_store(store, spark=spark)
     assert certificate.holds, certificate.violations
-    assert certificate.rows == 4
+    assert certificate.rows == 6
 
 
 def test_spaces_are_audited_one_by_one(spark, store):
@@ -105,7 +109,6 @@ def test_swapped_jobs_of_one_domain_are_found(spark, store, tmp_path):
     store.enqueue(jobs, now=NOW)
     for _ in jobs:
         end(store, Ack, now=NOW)
-    assert audit_store(store, spark=spark).holds
     change_ledger(tmp_path, "UPDATE holdfast_ledger SET job_id = CASE job_id WHEN 'a' THEN 'b' ELSE 'a' END")
     certificate = audit_store(store, spark=spark)
     assert [(each.check, each.job_id) for each in certificate.violations] == [("domain_order", "b")]
