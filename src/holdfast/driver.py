@@ -11,6 +11,7 @@ raises or returns.
 from holdfast.clock import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND, Clock, ManualClock, SystemClock
 from holdfast.drivers.contract import (
     Admin,
+    AuditScan,
     CancelWait,
     Capabilities,
     Driver,
@@ -66,6 +67,7 @@ __all__ = [
     "SECOND",
     "Ack",
     "Admin",
+    "AuditScan",
     "Bucket",
     "CancelWait",
     "Capabilities",

@@ -31,6 +31,7 @@ from holdfast.model.settlement import Settlement
 __all__ = [
     "REAP_LIMIT",
     "Admin",
+    "AuditScan",
     "Capabilities",
     "Change",
     "Driver",
@@ -383,6 +384,27 @@ class JobScan(Protocol):
         self, where: JobFilter, names: Sequence[str], *, limit: int, after: str | None = None
     ) -> tuple[Sequence[Sequence[object]], str | None]:
         """Return a page as columns, one per name of a ``JobRecord`` field, and its cursor."""
+        ...
+
+
+@runtime_checkable
+class AuditScan(Protocol):
+    """Optional: what an audit needs beside the ledger and the jobs. Without it, an audit checks less."""
+
+    @property
+    def has_serial_arrivals(self) -> bool:
+        """Whether of two calls of enqueue one always commits before the other reads the clock."""
+        ...
+
+    def arrivals(self, job_ids: Sequence[str]) -> dict[str, int]:
+        """Return the places of these jobs in the order of arrival (L11); a requeued job arrives again.
+
+        Ids without a job are left out. Compare the numbers only between jobs of one call of enqueue.
+        """
+        ...
+
+    def ledger_is_whole(self) -> bool:
+        """Whether the ledger still has its first row: ``trim`` never removed one."""
         ...
 
 

@@ -251,6 +251,23 @@ class MemoryDriver:
             row = self._open_space().rows.get(job_id)
             return None if row is None else row.job
 
+    @property
+    def has_serial_arrivals(self) -> bool:
+        """See ``AuditScan.has_serial_arrivals``."""
+        return True
+
+    def arrivals(self, job_ids: Sequence[str]) -> dict[str, int]:
+        """See ``AuditScan.arrivals``."""
+        self._validation.check_ids(job_ids)
+        with self._lock:
+            rows = self._open_space().rows
+            return {job_id: rows[job_id].seq for job_id in job_ids if job_id in rows}
+
+    def ledger_is_whole(self) -> bool:
+        """See ``AuditScan.ledger_is_whole``."""
+        with self._lock:
+            return self._open_space().ledger.trimmed == 0
+
     def inspect(self, job_id: str) -> Inspection | None:
         """See ``Admin.inspect``."""
         bounds.check_name("id", job_id)

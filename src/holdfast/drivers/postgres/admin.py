@@ -120,6 +120,12 @@ def _has_nul(value: object) -> bool:
     return isinstance(value, str) and "\0" in value
 
 
+def arrivals(database: Database, job_ids: Sequence[str]) -> dict[str, int]:
+    """See ``AuditScan.arrivals``."""
+    ids = [job_id for job_id in job_ids if not _has_nul(job_id)]
+    return dict(database.query("admin/arrivals", {"ids": ids}))
+
+
 def any_open(database: Database, queues: Sequence[str], types: Sequence[str]) -> bool:
     """See ``Admin.any_open``."""
     [(is_open,)] = database.query_page("admin/any_open", {"queues": list(queues), "types": list(types)})

@@ -275,6 +275,20 @@ class PostgresDriver:
         self._validation.check_counts(queues)
         return admin.counts(self._database, queues, self._validation.caller_now(now))
 
+    @property
+    def has_serial_arrivals(self) -> bool:
+        """See ``AuditScan.has_serial_arrivals``. Transactions that enqueue run concurrently."""
+        return False
+
+    def arrivals(self, job_ids: Sequence[str]) -> dict[str, int]:
+        """See ``AuditScan.arrivals``."""
+        self._validation.check_ids(job_ids)
+        return admin.arrivals(self._database, job_ids)
+
+    def ledger_is_whole(self) -> bool:
+        """See ``AuditScan.ledger_is_whole``."""
+        return ledger.is_whole(self._database)
+
     def requeue(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
         """See ``Admin.requeue``."""
         self._validation.check_ids(job_ids)

@@ -60,6 +60,11 @@ def find(tx: Transaction, where: JobFilter, *, limit: int, after: str | None) ->
     return Page(jobs, jobs[-1].id if len(rows) > limit else None)
 
 
+def arrivals(tx: Transaction, job_ids: Sequence[str]) -> dict[str, int]:
+    """See ``AuditScan.arrivals``."""
+    return {job_id: job.seq for job_id, job in find_jobs(tx, job_ids).items()}
+
+
 def any_open(tx: Transaction, queues: Sequence[str], types: Sequence[str]) -> bool:
     """See ``Admin.any_open``."""
     parameters = {"space": tx.space, "queues": to_json(queues), "types": to_json(types)}

@@ -277,6 +277,20 @@ class SqliteDriver:
         self._validation.check_counts(queues)
         return self._read(lambda tx: admin.counts(tx, queues), now)
 
+    @property
+    def has_serial_arrivals(self) -> bool:
+        """See ``AuditScan.has_serial_arrivals``."""
+        return True
+
+    def arrivals(self, job_ids: Sequence[str]) -> dict[str, int]:
+        """See ``AuditScan.arrivals``."""
+        self._validation.check_ids(job_ids)
+        return self._read(lambda tx: admin.arrivals(tx, job_ids))
+
+    def ledger_is_whole(self) -> bool:
+        """See ``AuditScan.ledger_is_whole``."""
+        return self._read(lambda tx: tx.ledger_trimmed == 0)
+
     def requeue(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
         """See ``Admin.requeue``."""
         self._validation.check_ids(job_ids)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.clock import DAY, SECOND
-from holdfast.drivers.contract import Feature, QueueSettings, Trimmed
+from holdfast.drivers.contract import AuditScan, Feature, QueueSettings, Trimmed
 from holdfast.errors import InvalidInput, JobNotInflight, LedgerTrimmed
 from holdfast.model import ledger_reader, retention
 from holdfast.model.job import State
@@ -13,7 +13,7 @@ from holdfast.model.retention import Retention, store_retention
 from holdfast.model.settlement import Ack, Fail
 from holdfast.testing.drivers.conformance.assertions import assert_answers, assert_equal, assert_raises
 from holdfast.testing.drivers.conformance.case import case
-from holdfast.testing.drivers.harness import QUEUE, Harness
+from holdfast.testing.drivers.harness import QUEUE, CaseSkipped, Harness
 
 
 def _finish_job(h: Harness) -> str:
@@ -108,6 +108,18 @@ def ledger_rows_are_removed_when_they_are_old_enough(h: Harness) -> None:
     h.advance(DAY - SECOND)
     assert_equal(_trim(h, ledger_for=DAY).ledger, 1, "rows trimmed")
     assert_equal([row.job_id for row in h.ledger()], [young], "the rows kept")
+
+
+@case("L13", needs={Feature.LEDGER})
+def a_ledger_is_whole_until_its_first_row_is_removed(h: Harness) -> None:
+    store = h.store
+    if not isinstance(store, AuditScan):
+        raise CaseSkipped("this driver does not say whether its ledger is whole")
+    _finish_job(h)
+    assert_equal((store.ledger_is_whole(), _trim(h).ledger), (True, 0), "whole before a trim, and rows trimmed")
+    assert_equal((_trim(h).ledger, store.ledger_is_whole()), (0, True), "rows trimmed, and whole after that")
+    h.advance(DAY)
+    assert_equal((_trim(h, ledger_for=DAY).ledger, store.ledger_is_whole()), (1, False), "rows trimmed, and whole")
 
 
 @case("L13", needs={Feature.LEDGER})

@@ -72,6 +72,14 @@ class LedgerEndHasNoCursor(FaultyDriver):
         return page if page.items else replace(page, cursor=None)
 
 
+class TrimmedLedgerIsWhole(FaultyDriver):
+    """A ledger without its first row claims to be whole: an audit would report rows that were trimmed as lost."""
+
+    def ledger_is_whole(self) -> bool:
+        """Return True, also after a trim."""
+        return True
+
+
 class TrimmedRowsSkipped(FaultyDriver):
     """A reader whose next rows were trimmed gets later rows, not an error."""
 
@@ -119,6 +127,7 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     LedgerHasOldState,
     LedgerCursorSkipsRow,
     LedgerEndHasNoCursor,
+    TrimmedLedgerIsWhole,
     TrimmedRowsSkipped,
     TrimIgnoresReaders,
     TrimIgnoresStoredRetention,
