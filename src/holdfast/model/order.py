@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, repeat
 from typing import NamedTuple, TypeVar
 
 from holdfast.model.isolation import Isolation
@@ -95,7 +95,8 @@ def pick(
             total_bytes += size_of(job)
             if picks and total_bytes > max_bytes:
                 break
-        capacity.take(lane)
+        if capacity.limits:
+            capacity.take(lane)
         picks.append((lane, job))
         if ends_here or len(picks) == limit:
             break
@@ -113,7 +114,7 @@ def _merge(lanes: list[tuple[Lane, Iterator[DueJob]]], capacity: Capacity) -> It
     """Return the jobs of lanes of one priority in order."""
     if len(lanes) == 1 and not capacity.limits:
         [(lane, jobs)] = lanes
-        yield from ((lane, job) for job in jobs)
+        yield from zip(repeat(lane), jobs)
         return
     heads = [(job[0], job[1], index, job) for index, (_, jobs) in enumerate(lanes) if (job := next(jobs, None))]
     heapq.heapify(heads)
