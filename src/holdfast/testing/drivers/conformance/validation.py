@@ -129,7 +129,7 @@ def reserve_refuses_invalid_limits(h: Harness) -> None:
 @case("L3", "L7")
 def reserve_refuses_invalid_byte_budgets_isolations_and_prefetches(h: Harness) -> None:
     h.enqueue_job()
-    invalid_options = [{"max_bytes": value} for value in (0, -1, True, 1.0)]
+    invalid_options: list[dict[str, Any]] = [{"max_bytes": value} for value in (0, -1, True, 1.0)]
     invalid_options += [{"isolation": value} for value in ("alone", None, 1)]
     invalid_options += [{"prefetch": value} for value in (None, 1, "yes")]
     for invalid in invalid_options:
