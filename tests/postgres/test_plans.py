@@ -5,6 +5,7 @@ one batch is the plan for every batch. Plans are checked with empty tables witho
 statistics, and with full tables after ANALYZE.
 """
 
+import random
 import re
 
 import psycopg
@@ -248,6 +249,53 @@ def test_plans_made_for_empty_tables_are_good_for_full_ones(url, vacuumed):
     assert {(verb, k): count for (verb, k), count in pages.items() if count > 400 + 60 * k} == {}
     removed = [int(count) for count in re.findall(r"Rows Removed by [A-Za-z ]*Filter: (\d+)", session.all_plans)]
     assert max(removed, default=0) <= 1000
+
+
+INSERT_ISOLATED = f"""
+INSERT INTO jobs (space, id, queue, type, priority, available_at, enqueued_at, created_at, max_attempts, payload)
+SELECT 'main', 'isolated-' || n, 'q', 't', 0, {NOW - 10**6} + n, 0, 0, 1, '{{}}' FROM generate_series(1, 100000) AS n
+"""
+
+
+@pytest.mark.parametrize("analyzed", [False, True])
+def test_isolated_jobs_are_not_read_one_by_one(url, analyzed):
+    """In front of a job that may share an answer are 100,000 that may not."""
+    with holdfast.connect(f"{url}?listen=off", caller_clock=True) as store:
+        store.enqueue([_record(n, domain=None, idempotency_key=None) for n in range(3)], now=NOW)
+    with psycopg.connect(url, autocommit=True, options="-c search_path=holdfast") as session:
+        session.execute("ALTER TABLE jobs SET (autovacuum_enabled = off)")
+        session.execute(INSERT_ISOLATED)
+        if analyzed:
+            session.execute("ANALYZE jobs")
+    explained = ExplainedSession(url)
+    queues = pack_texts(["q"])
+    for isolation, ids in (
+        (Isolation.SKIP, ["new-0", "new-1"]),
+        (Isolation.STOP, []),
+        (Isolation.ALONE, ["isolated-1"]),
+        (Isolation.SHARE, ["isolated-1", "isolated-2"]),
+    ):
+        for types in (None, pack_texts(["t"])):
+            arguments = ("main", queues, types, 2, MINUTE, "w", b"\0" * 32, 1 << 20, isolation.value, True, NOW)
+            rows, pages = explained.call("reserve", *arguments)
+            assert [row[5] for row in rows] == ids
+            assert 0 < pages < 200, (isolation, pages)
+            removed = re.findall(r"Rows Removed by [A-Za-z ]*Filter: (\d+)", "\n".join(explained.plans))
+            assert max(map(int, removed), default=0) < 10
+    explained.connection.close()
+
+
+def test_a_payload_that_does_not_fit_the_byte_budget_is_not_read(url):
+    payload = random.Random(1).randbytes(300_000)  # 38 pages, stored out of line
+    with holdfast.connect(f"{url}?listen=off", caller_clock=True) as store:
+        store.enqueue([_record(n, domain=None, idempotency_key=None, payload=payload) for n in range(10)], now=NOW)
+    explained = ExplainedSession(url)
+    for max_bytes, count in ((1, 1), (900_000, 3)):
+        arguments = ("main", pack_texts(["q"]), None, 10, MINUTE, "w", b"\0" * 160, max_bytes, "share", False, NOW)
+        rows, pages = explained.call("reserve", *arguments)
+        assert len(rows) == count
+        assert 0 < pages < 200  # to compare the sizes by reading ten payloads takes 400
+    explained.connection.close()
 
 
 def test_keys_of_a_batch_are_not_compared_with_every_stored_key_without_statistics(url):
