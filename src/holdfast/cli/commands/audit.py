@@ -87,7 +87,7 @@ def _show(session: Session, certificate: Certificate, seconds: float) -> None:
     from holdfast.spark.history.certificate import CHECKS  # noqa: PLC0415 - needs an extra that may not be installed
 
     output, commit = session.output, certificate.commit
-    output.print_line("CERTIFICATE" if certificate.holds else f"NO CERTIFICATE: {certificate.verdict}")
+    output.print_line("CERTIFICATE" if certificate.holds else "NO CERTIFICATE")
     output.print_fields(
         [
             ("commit", "-" if commit is None else f"{commit.number}  {commit.hash}"),
