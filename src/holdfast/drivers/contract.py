@@ -28,6 +28,7 @@ from holdfast.model.registry import Change, Entry
 from holdfast.model.settlement import Settlement
 
 __all__ = [
+    "FIND_LIMIT",
     "REAP_LIMIT",
     "Admin",
     "Capabilities",
@@ -49,6 +50,7 @@ __all__ = [
 ]
 
 REAP_LIMIT = 1000  # leases: the most that one call ends, so that no single call ends all leases of an outage
+FIND_LIMIT = 10_000  # rows: about the most of each state that one call of ``find`` reads to find matching ones
 
 T = TypeVar("T")
 
@@ -267,7 +269,11 @@ class Admin(Protocol):
         ...
 
     def find(self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None) -> Page[JobRecord]:
-        """Return a page of the jobs that match, ordered by id. ``after=page.cursor`` asks for the next page."""
+        """Return a page of the jobs that match, ordered by id. ``after=page.cursor`` asks for the next page.
+
+        One call reads a bounded number of rows (``FIND_LIMIT``). So a page may have fewer jobs than ``limit``, even
+        none, and still have a cursor. Only a cursor of None says that no more jobs match.
+        """
         ...
 
     def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:

@@ -14,7 +14,9 @@ from holdfast.drivers.postgres.connections import Connection, ConnectionPool, Ow
 from holdfast.drivers.postgres.statements import Statements
 
 T = TypeVar("T")
+Execute = Callable[[str, Mapping[str, object]], list[Row]]  # runs a statement with its named parameters
 
+_ONE_SNAPSHOT = b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 _INDEX_ORDER = b"SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off"
 
 
@@ -84,11 +86,15 @@ class Database:
         Without statistics the planner expects few matching rows and sorts them: for every page it would read and sort
         all rows after the page.
         """
+        return self.run_in_index_order(lambda execute: execute(statement, parameters))
 
-        def run(connection: Connection) -> list[Row]:
+    def run_in_index_order(self, work: Callable[[Execute], T]) -> T:
+        """Run statements that only read, with the settings of ``run_page`` and all on one snapshot."""
+
+        def run(connection: Connection) -> T:
             with connection.transaction():
-                connection.execute(_INDEX_ORDER)
-                return self._execute(connection, statement, parameters)
+                connection.execute(b"; ".join((_ONE_SNAPSHOT, _INDEX_ORDER)))
+                return work(lambda statement, parameters: self._execute(connection, statement, parameters))
 
         return self.run(run, is_repeatable=True)
 

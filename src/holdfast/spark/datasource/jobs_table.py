@@ -75,8 +75,11 @@ def split_ids(store: Store, selection: JobSelection, *, most: int, now: int) -> 
     states = selection.where.states or tuple(State)
     total = sum(getattr(count, state) for count in store.counts(queues) for state in states)
     parts = min(most, -(-total // (PAGES_PER_PARTITION * PAGE_JOBS)))
-    oldest = store.find(selection.where, limit=1).items if parts > 1 else []
-    start = _milliseconds_of(oldest[0].id) if oldest else None
+    if parts <= 1:
+        return everything
+    page = store.find(selection.where, limit=1)
+    oldest = page.items[0].id if page.items else page.cursor  # a page without jobs has passed rows that do not match
+    start = None if oldest is None else _milliseconds_of(oldest)
     if start is None or now // 1000 <= start:
         return everything
     step = (now // 1000 - start) / parts
