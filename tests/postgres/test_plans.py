@@ -53,12 +53,15 @@ SELECT n, 'main', 'ended-' || n, 'q', 't', 0, 'done', 0, 0, n, 0, 1, 25, 0, fals
 """
 
 
-def insert_dead(count: int) -> str:
+def insert_letters(count: int, state: State = State.DEAD) -> str:
+    """Ended jobs with sorted ids; the last one has the name "last"."""
     return f"""
 INSERT INTO ended (seq, space, id, queue, type, priority, state, available_at, enqueued_at, ended_at, created_at,
-                   attempts, max_attempts, crashes, cancel_requested, noted, last_error, payload, dead_reason, dead_at)
-SELECT n, 'main', 'dead-' || lpad(n::text, 8, '0'), 'q', 't', 0, 'dead', 0, 0, n, 0, 1, 25, 0, false, false,
-       'ValueError: bad value ' || n, '{{}}', 'unrecoverable', n
+                   attempts, max_attempts, crashes, cancel_requested, noted, last_error, payload, dead_reason, dead_at,
+                   name)
+SELECT n, 'main', '{state}-' || lpad(n::text, 8, '0'), 'q', 't', 0, '{state}', 0, 0, n, 0, 1, 25, 0, false, false,
+       'ValueError: bad value ' || n, '{{}}', CASE '{state}' WHEN 'dead' THEN 'unrecoverable' END,
+       CASE '{state}' WHEN 'dead' THEN n END, CASE n WHEN {count} THEN 'last' END
   FROM generate_series(1, {count}) AS n
 """
 
@@ -345,12 +348,11 @@ def test_a_trim_does_not_read_the_keys_again_that_must_stay(url):
 @pytest.mark.parametrize("state", [State.DONE, State.DEAD])
 def test_one_page_reads_a_bounded_number_of_rows(url, state):
     """However many rows do not match; the pages that follow find the jobs that match."""
-    count, where = 5 * FIND_LIMIT, JobFilter(states=(state,), name="one")
+    count, where = 5 * FIND_LIMIT, JobFilter(states=(state,), name="last")
     holdfast.connect(url).close()
     with psycopg.connect(url, autocommit=True, options="-c search_path=holdfast") as session:
         session.execute("ALTER TABLE ended SET (autovacuum_enabled = off)")
-        session.execute(insert_dead(count) if state is State.DEAD else INSERT_ENDED.replace("200000", str(count)))
-        session.execute("UPDATE ended SET name = 'one' WHERE id = (SELECT max(id) FROM ended)")
+        session.execute(insert_letters(count, state))
 
         def fetched() -> int:
             counted = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables WHERE relname = 'ended'"
@@ -374,3 +376,24 @@ def test_one_page_reads_a_bounded_number_of_rows(url, state):
                 if after is None:
                     break
             assert (found, after) == (1, None)
+
+
+def test_counts_without_done_jobs_does_not_read_them(url):
+    holdfast.connect(url).close()
+    with psycopg.connect(url, autocommit=True, options="-c search_path=holdfast") as session:
+        session.execute("ALTER TABLE ended SET (autovacuum_enabled = off)")
+        session.execute(INSERT_ENDED.replace("200000", "20000"))
+        session.execute(insert_letters(10))
+
+        def fetched() -> int:
+            counted = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables WHERE relname = 'ended'"
+            row = session.execute(counted).fetchone()
+            assert row is not None
+            return int(row[0])
+
+        before = fetched()
+        with holdfast.connect(f"{url}?listen=off") as store:  # a session reports its statistics when it ends
+            [row] = store.counts(states=set(State) - {State.DONE})
+        assert (row.done, row.dead) == (0, 10)
+        wait_until(lambda: fetched() > before)
+        assert fetched() - before < 100

@@ -280,8 +280,18 @@ class Admin(Protocol):
         """Whether a job of these types is ready, scheduled or in flight in these queues. Does not count jobs."""
         ...
 
-    def counts(self, queues: Sequence[str] | None = None, *, now: int | None = None) -> list[QueueCounts]:
-        """Return one row per queue and type that has jobs, ordered by both. Reads every job."""
+    def counts(
+        self,
+        queues: Sequence[str] | None = None,
+        *,
+        states: Collection[State] | None = None,
+        now: int | None = None,
+    ) -> list[QueueCounts]:
+        """Return one row per queue and type that has jobs, ordered by both.
+
+        With ``states`` only jobs in these states are counted and read; the other numbers are 0. ``ready`` jobs include
+        the scheduled ones. Done jobs are most of the jobs of a store: leave them out of a call that is repeated.
+        """
         ...
 
     def requeue(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:

@@ -12,7 +12,7 @@ from typing import get_args
 from holdfast.drivers.contract import Capabilities, Feature, Registry
 from holdfast.errors import CallerClockRefused, InvalidInput, Unsupported
 from holdfast.model import bounds, ledger_reader, retention
-from holdfast.model.job import JobRecord, check_new
+from holdfast.model.job import JobRecord, State, check_new
 from holdfast.model.job_batch import JobBatch, representatives
 from holdfast.model.lease import Lease
 from holdfast.model.queue_settings import OnExhausted, QueueSettings
@@ -148,10 +148,17 @@ class Validation:
         """Return the queues and the types, each once."""
         return self._names("queue", queues), self._names("type", types)
 
-    def check_counts(self, queues: Sequence[str] | None) -> None:
-        """Check the queues to count; None means all queues."""
+    def check_counts(self, queues: Sequence[str] | None, states: Collection[State] | None) -> frozenset[State]:
+        """Check the queues to count, None means all queues; return the states to count, None means all states."""
         if queues is not None:
             self._names("queue", queues)
+        if states is None:
+            return frozenset(State)
+        self._not_text("states", states)
+        for state in states:
+            if state not in frozenset(State):
+                raise InvalidInput("states", wanted=f"some of {', '.join(State)}", got=state)
+        return frozenset(State(state) for state in states)
 
     def check_trim(self, ended_for: int | None, ledger_for: int | None, limit: int) -> None:
         """Check the retention of a call: each value, or None for the one of the store."""
@@ -199,7 +206,7 @@ class Validation:
         self.check_page(limit)
 
     @staticmethod
-    def _not_text(field: str, values: Sequence[str]) -> None:
+    def _not_text(field: str, values: Collection[str]) -> None:
         """Refuse a single text: a text is a sequence of texts too, but never the one that the caller meant."""
         if isinstance(values, str):
             raise InvalidInput(field, wanted="a list", got=values)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from holdfast.drivers.packing import (
     unpack_meta,
 )
 from holdfast.drivers.postgres.arrays import pack_texts
-from holdfast.drivers.postgres.database import Database, Execute
+from holdfast.drivers.postgres.database import INDEX_ORDER, Database, Execute
 from holdfast.drivers.postgres.rows import INSPECTION_COLUMNS, NO_VALUE, read_inspected_job, read_job
 from holdfast.errors import InvalidInput
 from holdfast.model.columns import JOB_COLUMNS, names_of
@@ -150,10 +150,25 @@ def any_open(database: Database, queues: Sequence[str], types: Sequence[str]) ->
     return bool(is_open)
 
 
-def counts(database: Database, queues: Sequence[str] | None, caller_now: int | None) -> list[QueueCounts]:
-    """See ``Admin.counts``."""
-    parameters = {"queues": None if queues is None else list(queues), "now": caller_now}
-    return tally_counts(database.query("admin/counts", parameters))
+def counts(
+    database: Database, queues: Sequence[str] | None, states: Collection[State], caller_now: int | None
+) -> list[QueueCounts]:
+    """See ``Admin.counts``. All statements share a snapshot, so that no job is counted in two states."""
+    names = [str(state) for state in states]
+    parameters = {"queues": None if queues is None else list(queues), "states": names, "now": caller_now}
+
+    def read(execute: Execute) -> list[Row]:
+        rows: list[Row] = []
+        if not {State.READY, State.INFLIGHT}.isdisjoint(states):
+            rows += execute(database.statements.query("admin/count_open"), parameters)
+        if State.DONE in states:
+            rows += execute(database.statements.query("admin/count_done"), parameters)
+        if not {State.DEAD, State.CANCELLED}.isdisjoint(states):
+            execute(INDEX_ORDER, {})
+            rows += execute(database.statements.query("admin/count_dead_or_cancelled"), parameters)
+        return rows
+
+    return tally_counts(database.run_in_snapshot(read))
 
 
 def requeue(database: Database, job_ids: Sequence[str], caller_now: int | None) -> list[bool]:

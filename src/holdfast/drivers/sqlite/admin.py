@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from itertools import islice
 from typing import Any
@@ -34,6 +34,13 @@ _FIND = {  # state -> the page of its jobs, and the id up to which one call read
     State.DONE: ("find/done", "find/end_done"),
     State.DEAD: ("find/dead_or_cancelled", "find/end_dead_or_cancelled"),
     State.CANCELLED: ("find/dead_or_cancelled", "find/end_dead_or_cancelled"),
+}
+_COUNT = {
+    State.READY: "admin/count_open",
+    State.INFLIGHT: "admin/count_open",
+    State.DONE: "admin/count_done",
+    State.DEAD: "admin/count_dead_or_cancelled",
+    State.CANCELLED: "admin/count_dead_or_cancelled",
 }
 _NO_END = b""  # SQLite sorts every blob behind every text
 
@@ -78,9 +85,11 @@ def any_open(tx: Transaction, queues: Sequence[str], types: Sequence[str]) -> bo
     return bool(tx.run("admin/any_open", parameters).fetchone()[0])
 
 
-def counts(tx: Transaction, queues: Sequence[str] | None) -> list[QueueCounts]:
+def counts(tx: Transaction, queues: Sequence[str] | None, states: Collection[State]) -> list[QueueCounts]:
     """See ``Admin.counts``."""
-    rows = tx.run("admin/counts", {"space": tx.space, "now": tx.now})
+    rows: list[tuple[str, str, str, int]] = []
+    for statement in sorted({_COUNT[state] for state in states}):
+        rows += tx.run(statement, {"space": tx.space, "now": tx.now, "states": to_json(sorted(states))})
     return tally_counts(row for row in rows if queues is None or row[0] in queues)
 
 

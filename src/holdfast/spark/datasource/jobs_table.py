@@ -73,7 +73,8 @@ def split_ids(store: Store, selection: JobSelection, *, most: int, now: int) -> 
         return everything
     queues = None if selection.where.queue is None else [selection.where.queue]
     states = selection.where.states or tuple(State)
-    total = sum(getattr(count, state) for count in store.counts(queues) for state in states)
+    counts = store.counts(queues, states=states)
+    total = sum(getattr(count, state) for count in counts for state in states)
     parts = min(most, -(-total // (PAGES_PER_PARTITION * PAGE_JOBS)))
     if parts <= 1:
         return everything
