@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.comparison import Comparison
 from benchmarks.generated_history import generate_history
 from holdfast.spark import session
-from holdfast.spark.history.audit import audit
+from holdfast.spark.history.audit import Scope, audit
 
 SMALL_ROWS = 1_000_000  # of the ledger
 GROWTH = 10
@@ -47,23 +47,23 @@ def _compare_growth(spark: SparkSession, folder: Path) -> Comparison:
     )
 
 
-History = tuple[DataFrame, DataFrame, DataFrame, int]
+History = tuple[DataFrame, DataFrame, DataFrame, Scope]
 
 
 def write_history(spark: SparkSession, folder: Path, rows: int) -> History:
     """Write a generated history to Parquet and return the frames that read it."""
-    *frames, snapshot = generate_history(spark, rows)
+    *frames, scope = generate_history(spark, rows)
     for name, frame in zip(("leases", "jobs", "waiting"), frames, strict=True):
         frame.write.parquet(str(folder / name))
     leases, jobs, waiting = (spark.read.parquet(str(folder / name)) for name in ("leases", "jobs", "waiting"))
-    return leases, jobs, waiting, snapshot
+    return leases, jobs, waiting, scope
 
 
 def time_audit(history: History) -> float:
     """Audit a history, which must hold; return the seconds."""
-    *frames, snapshot = history
+    *frames, scope = history
     started = time.perf_counter()
-    certificate = audit(*frames, snapshot=snapshot)
+    certificate = audit(*frames, scope=scope)
     seconds = time.perf_counter() - started
     assert certificate.holds, certificate.violations
     return seconds

@@ -31,7 +31,7 @@ except ImportError as missing:
 
 from holdfast import Context, Fixed, Holdfast, Unrecoverable, WorkerOptions
 from holdfast.spark import Progress
-from holdfast.spark.history.audit import CHECKS
+from holdfast.spark.history.certificate import CHECKS
 
 DEFAULT_FOLDER = Path(__file__).parents[1] / "build" / "demo"
 LEASE = timedelta(seconds=5)  # short, so that the lost leases expire while you watch
@@ -209,8 +209,8 @@ class Demo:
         with self.output.spinner("checking every lease"):
             page, certificate = history.page("Holdfast demo")
         (self.folder / "report.html").write_text(page, encoding="utf-8")
-        for check, description in CHECKS.items():
-            self.output.check(description, holds=not certificate.violation_counts[check])
+        for check, count in certificate.violation_counts.items():
+            self.output.check(CHECKS[check], holds=not count)
         self.facts |= {
             "leases": certificate.leases,
             "letters": {row.reason: row.dead for row in letters},

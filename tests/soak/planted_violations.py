@@ -1,56 +1,37 @@
-"""One violation of each kind among millions of correct rows: the audit reports exactly these violations."""
+"""Violations of every kind among millions of correct rows: the audit reports exactly these violations."""
 
 from __future__ import annotations
 
-from collections import Counter
+import time
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
-from benchmarks.generated_history import generate_history
 from holdfast.spark import session
-from holdfast.spark.history.audit import CHECKS, Certificate, audit
-from tests.spark.test_audit import GUILTY, PLANTED, PLANTED_JOBS, frames, job
+from holdfast.spark.history.audit import audit
+from tests.spark import planted_violations as planted
 
-# Planted jobs that have not ended. They are in the store, so that only the planted violation is wrong with them.
-WAITING = ("p1", "p3", "p6", "p7", "p9")
-
-
-def audit_planted(
-    spark: SparkSession, rows: int, folder: Path | None = None
-) -> tuple[Certificate, dict[str, set[str]]]:
-    """Audit a generated history with the planted rows in its middle; return the certificate and the expected jobs."""
-    *generated, snapshot = generate_history(spark, rows)
-    planted = [row for violating_rows, _ in PLANTED.values() for row in violating_rows]
-    waiting = [job(name, "ready") for name in WAITING]
-    violating = frames(spark, planted, PLANTED_JOBS, waiting, position=snapshot // 2)
-    combined = [one.unionByName(other) for one, other in zip(generated, violating, strict=True)]
-    if folder is not None:
-        for place, frame in enumerate(combined):
-            frame.write.parquet(f"{folder}/{place}")
-        combined = [spark.read.parquet(f"{folder}/{place}") for place in range(len(combined))]
-    expected: dict[str, set[str]] = {check: set() for check in CHECKS}
-    for name, (violating_rows, checks) in PLANTED.items():
-        for check in checks.split():
-            expected[check].add(GUILTY.get(name) or violating_rows[0].job_id)
-    return audit(*combined, snapshot=snapshot + len(planted)), expected
-
-
-def check_certificate(certificate: Certificate, expected: dict[str, set[str]]) -> None:
-    """Check that the certificate reports every planted violation and no other."""
-    reported: dict[str, set[str]] = {check: set() for check in CHECKS}
-    for violation in certificate.violations:
-        reported[violation.check].add(violation.job_id)
-    assert reported == expected, (reported, expected)
-    assert Counter(certificate.violation_counts) == Counter({check: len(jobs) for check, jobs in expected.items()})
+SMALL_SHARE = 10  # the time is compared with that of a history of a tenth of the rows
+MAX_GROWTH = 12
 
 
 def run_planted_violations(folder: Path, rows: int) -> str:
-    """Audit from Parquet in a new Spark session."""
+    """Audit from Parquet in a new Spark session, and compare the time with that of a tenth of the rows."""
     spark = session("local[2,4]")
+    seconds: list[float] = []
     try:
-        certificate, expected = audit_planted(spark, rows, folder)
+        for count in (rows // SMALL_SHARE, rows):
+            frames, scope = planted.plant(spark, count)
+            for place, frame in enumerate(frames):
+                frame.write.parquet(f"{folder}/{count}/{place}")
+            stored = [spark.read.parquet(f"{folder}/{count}/{place}") for place in range(len(frames))]
+            started = time.monotonic()
+            certificate = audit(*stored, scope=scope)
+            seconds.append(time.monotonic() - started)
+            planted.check_certificate(certificate)
     finally:
         spark.stop()
-    check_certificate(certificate, expected)
-    return f"one violation of each of {len(expected)} kinds in {certificate.rows:,} ledger rows: all found, no others"
+    small, large = seconds
+    assert large <= MAX_GROWTH * small, f"{large:.1f} s for {rows:,} rows, {small:.1f} s for a tenth of them"
+    return (
+        f"{len(planted.PLANTED)} planted violations in {certificate.rows:,} ledger rows: all found, no others; "
+        f"{large:.1f} s, {large / small:.1f} times as long as a tenth of the rows"
+    )

@@ -16,7 +16,9 @@ import venv
 from pathlib import Path
 
 import holdfast
+from holdfast.spark.java import java_home
 from holdfast.spark.session import JAVA_OPTIONS
+from holdfast.testing.servers.spark_process import spark_home
 from tests.interrupts import default_interrupt
 
 PROGRAMS = Path(__file__).with_name("programs")
@@ -60,6 +62,32 @@ def environment(**more):
     return inherited | {"PYTHONWARNINGS": "ignore"} | more
 
 
+def spark_submit(*arguments):
+    """Run ``spark-submit`` to its end, and return what it printed."""
+    command = [spark_home() / "bin" / "spark-submit", *map(str, arguments)]
+    home = java_home()
+    run = subprocess.run(
+        command,
+        env=environment(**({"JAVA_HOME": home} if home else {})),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+    )
+    assert run.returncode == 0, run.stdout
+    return run.stdout
+
+
+def wait_until(condition):
+    """Wait until a condition is true."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 class Program:
     """A Python process, killed at the end of the ``with`` block so that it frees its part of the cluster."""
 
@@ -94,8 +122,8 @@ class Program:
         """Wait until a condition is true while the program runs, and return its value."""
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while not (value := condition()):
-            assert self._process.poll() is None, self._error_output()
-            assert time.monotonic() < deadline, self._error_output()
+            assert self._process.poll() is None, self.error_output()
+            assert time.monotonic() < deadline, self.error_output()
             time.sleep(0.05)
         return value
 
@@ -103,10 +131,11 @@ class Program:
         """Return the standard output, after the program has exited with this code."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(TIMEOUT_SECONDS)
-        assert self._process.poll() == code, self._error_output()
+        assert self._process.poll() == code, self.error_output()
         self._out.seek(0)
         return self._out.read()
 
-    def _error_output(self):
+    def error_output(self):
+        """Return the end of what the program has written to stderr."""
         self._err.seek(0)
         return self._err.read()[-6000:]

@@ -3,14 +3,16 @@
 import json
 import os
 import signal
+import sys
 
 import pytest
 
 import holdfast
 from holdfast.spark import audit_store
+from holdfast.spark.execution.run_spec import RUN_KIND
 from holdfast.testing.servers.spark_cluster import SparkCluster
 from holdfast.testing.servers.spark_process import children
-from tests.spark.clusters import PROGRAMS, Program, packed_environment, settings
+from tests.spark.clusters import PROGRAMS, Program, packed_environment, settings, spark_submit, wait_until
 
 ROOT = PROGRAMS.parents[2]
 PASSWORD = "hunter2-of-the-store"
@@ -78,6 +80,19 @@ def test_no_law_is_broken_when_an_executor_and_a_python_worker_are_killed(cluste
     assert sum(tally.values()) == certificate.leases
 
 
+def test_spark_submit_kill_drains_the_slots(cluster, store, tmp_path):
+    finish = tmp_path / "finish"
+    holdfast.Client(store).enqueue(holdfast.JobRequest(type="wait", queue="killed"))
+    conf = settings(**{"spark.pyspark.python": sys.executable, "spark.pyspark.driver.python": sys.executable})
+    driver = cluster.submit("--master", cluster.master, *conf, PROGRAMS / "killed.py", store.address, finish)
+    wait_until(lambda: count(store, "inflight"))
+    spark_submit("--master", cluster.rest_master, "--kill", driver)
+    wait_until(lambda: store.scan(RUN_KIND, limit=1))
+    finish.touch()
+    wait_until(lambda: not cluster.state()["activedrivers"])
+    assert (count(store, "done"), count(store, "ready", "inflight", "dead")) == (1, 0)
+
+
 def test_the_result_of_a_run_survives_the_loss_of_an_executor(cluster, store, tmp_path):
     command = (PROGRAMS / "lost_executor.py", cluster.master, store.address, tmp_path)
     with Program(*command, folder=ROOT, PYTHONPATH=f"{ROOT / 'src'}:{ROOT}") as program:
@@ -140,6 +155,22 @@ def test_no_page_and_no_log_of_spark_shows_the_password_of_a_store(speculated):
     assert any("spark.executorEnv.SHOP_URL" in text for text in texts.values())  # the setting is listed, and redacted
     assert any("SparkListenerSQLExecutionStart" in text for text in texts.values())
     assert [name for name, text in texts.items() if PASSWORD in text] == []
+
+
+def test_a_store_is_used_by_its_name_on_a_cluster_and_its_password_is_in_no_log(cluster, postgres_database, tmp_path):
+    """The settings file, which the Spark driver and the executors read, is the only place with the password."""
+    url = postgres_database().replace("//postgres@", f"//postgres:{PASSWORD}@")
+    file = tmp_path / "settings.toml"
+    file.write_text(f'[stores.shop]\nurl = "{url}"\nspace = "tenant"\n', encoding="utf-8")
+    command = (PROGRAMS / "named_store.py", cluster.master, tmp_path)
+    variables = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "HOLDFAST_CONFIG": str(file)}
+    with Program(*command, folder=ROOT, **variables) as program:
+        assert json.loads(program.output()) == {"saved": 5, "drained": 5, "run": [3, 0], "table": 8, "ledger": 8}
+        printed = program.error_output()
+    shown = [place for place in (tmp_path / "shown").rglob("*") if place.is_file()]
+    texts = {place.name: place.read_text(errors="replace") for place in shown}
+    assert any("SparkListenerSQLExecutionStart" in text and "CreateTable" in text for text in texts.values())
+    assert [name for name, text in {**texts, "stderr": printed}.items() if PASSWORD in text] == []
 
 
 def test_the_cluster_example_runs_and_leaves_no_files(tmp_path):

@@ -121,10 +121,10 @@ def test_of_two_concurrent_syncs_one_adds_nothing(spark, store, clock, folder, m
     work(store, clock)
     commit = sync_module.commit
 
-    def slow(place, state):
+    def slow(place, before, state):
         monkeypatch.setattr(sync_module, "commit", commit)
         sync(store, folder, spark=spark)
-        commit(place, state)
+        return commit(place, before, state)
 
     monkeypatch.setattr(sync_module, "commit", slow)
     with pytest.raises(HistoryConflict, match="commit 1 "):
@@ -234,7 +234,7 @@ def test_a_sync_of_another_space_a_trimmed_ledger_and_a_newer_format_are_refused
     with pytest.raises(LedgerTrimmed):
         sync(store, folder, spark=spark)
     place = Folder(spark, folder)
-    manifest.commit(place, manifest.Commit(number=9, format=99))
+    manifest.commit(place, manifest.newest(place), manifest.Commit(format=99))
     with pytest.raises(InvalidInput, match="newer Holdfast"):
         History(spark, folder)
 

@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.drivers.contract import JobFilter, Page
 from holdfast.drivers.memory import MemoryDriver
-from holdfast.model.job import JobRecord
-from holdfast.model.settlement import Ack
+from holdfast.model.job import JobRecord, State
+from holdfast.model.settlement import Ack, Fail
 from holdfast.spark.history import store_reader
 
 
@@ -52,6 +52,30 @@ def test_each_wanted_job_is_returned_once_and_purged_jobs_are_left_out(share):
         store, dice.sample([*dict.fromkeys(wanted), *purged], k=len(dict.fromkeys(wanted)) + 3)
     )
     assert [job.id for job in records] == sorted(dict.fromkeys(wanted))
+
+
+class RequeueingDriver(MemoryDriver):
+    """A job is requeued and runs again after its ledger row was read, and before its record is."""
+
+    moves = 1
+
+    def get(self, job_id: str) -> JobRecord | None:
+        if self.moves:
+            self.moves -= 1
+            assert self.requeue([job_id]) == [True]
+            self.settle([Ack(held.lease) for held in self.reserve(["q"], limit=1, lease_for=10**6)])
+        return super().get(job_id)
+
+
+def test_a_job_that_changes_while_it_is_read_is_as_the_last_row_left_it():
+    store = RequeueingDriver()
+    store.enqueue([JobRecord(id="a", type="t", queue="q", payload=b"", created_at=1)])
+    store.settle([Fail(held.lease, reason="x") for held in store.reserve(["q"], limit=1, lease_for=10**6)])
+    [chunk] = store_reader.read_chunks(store, None)
+    assert [str(row.ending) for row in chunk.rows] == ["failed", "requeued", "acked"]
+    assert [(job.id, job.state) for job in chunk.records] == [("a", State.DONE)]
+    [rest] = store_reader.read_chunks(store, chunk.cursor)
+    assert (rest.rows, rest.records) == ([], [])
 
 
 def test_without_ids_the_store_is_not_called():

@@ -51,7 +51,7 @@ def test_sigterm_stops_a_worker_that_waits_for_a_long_job_behind_quick_ones(app)
 
 
 def test_a_retry_that_becomes_due_while_a_long_job_runs_does_not_wait_for_its_end(app, drain):
-    @app.handler("long", max_attempts=1)
+    @app.handler("long")
     def long(_payload):
         deadline = time.monotonic() + 20
         while sum(count.done for count in app.driver.counts()) < 300:

@@ -53,7 +53,9 @@ class Root(Group):
             return ExitCode.OK
         except Exception as error:  # noqa: BLE001 - the outermost handler; --debug shows the traceback
             return _report(session, error)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
+            if str(error):  # Spark slots say how far they got
+                sys.stderr.write(f"holdfast: {error}\n")
             return ExitCode.INTERRUPTED
         finally:
             session.close()
@@ -67,6 +69,7 @@ def _shared_options() -> list[click.Parameter]:
     stored: dict[str, Any] = {"expose_value": False, "callback": _store_option}
     return [
         click.Option(["--url"], metavar="URL", help="The store, e.g. sqlite:///jobs.db.", **stored),
+        click.Option(["--store"], metavar="NAME", help="The store by its name in the settings.", **stored),
         click.Option(["--space"], metavar="NAME", help="The space (tenant) in the store.", **stored),
         click.Option(
             ["--config"],

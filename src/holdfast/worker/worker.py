@@ -35,7 +35,8 @@ from holdfast.worker.catalogue import Catalogue, Handler, Resources, make_handle
 from holdfast.worker.decide import ack, decide
 from holdfast.worker.heartbeat import Heartbeat
 from holdfast.worker.interpreter import gc_frozen, tuned_interpreter
-from holdfast.worker.job_source import JobSource, StoreJobSource
+from holdfast.worker.isolation import RoomMaker
+from holdfast.worker.job_source import Demand, JobSource, StoreJobSource
 from holdfast.worker.limits import RecycleLimits
 from holdfast.worker.maintenance import Maintenance
 from holdfast.worker.options import WorkerOptions
@@ -91,6 +92,10 @@ class Worker:
         self._stop_deadline = math.inf  # monotonic seconds: when the drain and the grace time of a stop end
         self._numbers = itertools.count(1)
         self._reserved_count = 0  # jobs that ``run`` has reserved so far
+        self._reserved_bytes = 0  # of their payloads
+        self._settled_bytes = 0  # of those that are settled; written by the settler's thread only
+        self._runs_isolated = False  # the last job that was reserved runs alone
+        self._room_maker = RoomMaker()
         self._random = random.Random()  # noqa: S311 - jitter
         self._resources = Resources(self.catalogue.resources)  # of ``process_once``
 
@@ -135,12 +140,15 @@ class Worker:
         """How many jobs ``run`` has reserved and not yet settled."""
         return max(0, self._reserved_count - self.tally.statuses.total())
 
+    def _held_bytes(self) -> int:
+        return self._reserved_bytes - self._settled_bytes
+
     # One job in this process ------------------------------------------------------------------------------------
 
     def process_once(self, queue: str | None = None) -> WorkerResult:
         """Run one due job in this process. For tests and scripts: a handler that hangs cannot be interrupted."""
         self.catalogue.check_chunks(concurrency=1)
-        reservations = self._store_source(self.queues if queue is None else [queue]).reserve(1)
+        reservations = self._store_source(self.queues if queue is None else [queue]).reserve(Demand(limit=1))
         if not reservations:
             return WorkerResult(status="empty")
         [reservation] = reservations
@@ -266,23 +274,34 @@ class Worker:
                 self._release_unstarted(pool, settler, waited_seconds=RELEASE_AFTER_SECONDS)
                 if not settler.wait_for_capacity(POLL_SECONDS):
                     continue
+                settler.report_outages()
                 limit = self._reserve_limit(pool)
                 reserved = self._reserve(source, pool, heartbeat, limit) if limit > 0 else 0
                 if self._has_reserved_max_jobs():
                     return
                 if limit <= 0:
-                    with pool.changed:
-                        pool.changed.wait(POLL_SECONDS)
+                    self._wait_for_end(pool, settler, POLL_SECONDS)
                 elif reserved:
                     drain_poll = DRAIN_POLL_SECONDS
                 else:
                     if options.until_drained and self._is_drained(source, pool, settler):
                         return
+                    if self.held and (pool.ends_soon() or not pool.busy()):  # an isolated job may wait for them
+                        self._wait_for_end(pool, settler, dispatch.SOON_SECONDS)
+                        continue
                     source.wait(drain_poll if options.until_drained else POLL_SECONDS)
                     drain_poll = min(2 * drain_poll, POLL_SECONDS)
             except StoreError as error:
                 log.warning("store.failed", extra={"error": str(error)})
                 self._stop.wait(POLL_SECONDS)
+
+    def _wait_for_end(self, pool: ChildPool, settler: Settler, seconds: float) -> None:
+        """Wait until a run ends; once all have ended, until they are settled."""
+        with pool.changed:
+            if pool.busy():
+                pool.changed.wait(seconds)
+                return
+        settler.wait_until_idle(seconds)
 
     def _is_stopping(self, stop: threading.Event) -> bool:
         return self._stop.is_set() or stop.is_set()
@@ -297,7 +316,11 @@ class Worker:
         return StoreJobSource(self.driver, queues, self.catalogue.types, lease_for=self._lease_for, worker=self.name)
 
     def _reserve_limit(self, pool: ChildPool) -> int:
-        limit = 0 if self._is_holding.is_set() else pool.reserve_limit()
+        if self._is_holding.is_set() or (self._runs_isolated and self.held):
+            return 0
+        limit = pool.reserve_limit()
+        if self._held_bytes() >= dispatch.MAX_HELD_BYTES:
+            limit = min(limit, pool.free_places(), 1)
         max_jobs = self._run_options.max_jobs
         if max_jobs is not None:
             limit = min(limit, max_jobs - self._reserved_count)
@@ -306,7 +329,18 @@ class Worker:
     def _reserve(self, source: JobSource, pool: ChildPool, heartbeat: Heartbeat, limit: int) -> int:
         """Reserve jobs and submit them to the pool; return how many."""
         began, lease_seconds = boot_time(), self._lease_for / SECOND
-        reservations = source.reserve(limit, short_jobs=pool.runs_short_jobs())
+        isolation = self._room_maker.choose(holds_leases=self.held > 0, now=monotonic())
+        demand = Demand(
+            limit=limit,
+            max_bytes=max(1, dispatch.MAX_HELD_BYTES - self._held_bytes()),
+            prefetch=limit > pool.free_places(),
+            isolation=isolation,
+            short_jobs=pool.runs_short_jobs(),
+        )
+        reservations = source.reserve(demand)
+        self._room_maker.add_answer(isolation, is_empty=not reservations, now=monotonic())
+        self._runs_isolated = len(reservations) == 1 and reservations[0].isolated
+        self._reserved_bytes += sum(len(reservation.job.payload) for reservation in reservations)
         runs = [self._make_run(reservation) for reservation in reservations]
         for run in runs:
             run.set_lease(began, lease_seconds)
@@ -324,7 +358,8 @@ class Worker:
         if handler is not None:
             if job.timeout is None and handler.timeout is not None:
                 run.timeout = from_timedelta(handler.timeout)
-            if handler.chunk is not None and may_share_call(job.attempts, job.crashes):
+            may_share = may_share_call(job.attempts, job.crashes) and not reservation.isolated
+            if handler.chunk is not None and may_share:
                 run.chunk = handler.chunk
             cpu = handler.cpu or cpu
         if cpu is not None:
@@ -411,6 +446,7 @@ class Worker:
     ) -> None:
         statuses = settled_statuses(runs, settlements, refusals)
         self.tally.count(statuses)
+        self._settled_bytes += sum(len(run.reservation.job.payload) for run in runs)
         if self._on_settled is not None:
             self._on_settled(list(map(Settled, runs, settlements, refusals, statuses)))
         for run, settlement, refused in zip(runs, settlements, refusals, strict=True):

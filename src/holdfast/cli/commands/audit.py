@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from holdfast.cli import json_values
 from holdfast.cli.command import Command
@@ -14,24 +17,46 @@ from holdfast.cli.spark_access import load_spark, master_option, open_history
 from holdfast.clock import monotonic
 
 if TYPE_CHECKING:
-    from holdfast.spark.history.audit import Certificate
+    from holdfast.spark.history.certificate import Certificate
+    from holdfast.spark.history.manifest import CommitMark
 
 
 @click.command("audit", cls=Command)
 @click.option(
     "--history", "folder", metavar="DIR", help="A folder of `history sync`; by default the store's own ledger."
 )
+@click.option(
+    "--kept",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="With --history: the JSON of an earlier audit, whose commit the history must still have.",
+)
+@click.option(
+    "--with-store", is_flag=True, help="With --history: compare it with the last sync that the store remembers."
+)
 @master_option
 @click.option("--json", "as_json", is_flag=True, help="JSON: the certificate, and every violation with its facts.")
 @pass_session
-def audit(session: Session, *, folder: str | None, master: str | None, as_json: bool) -> None:
-    """Check with Spark that no law was broken.
+def audit(
+    session: Session,
+    *,
+    folder: str | None,
+    kept: Path | None,
+    with_store: bool,
+    master: str | None,
+    as_json: bool,
+) -> None:
+    """Check with Spark that no law was broken, and that nothing is missing.
 
-    Exits 0 if every check holds, 1 if a check fails.
+    Exits 0 if every check holds, 1 if a check fails or there is no ledger row to check.
     """
     began = monotonic()
+    if folder is None and (kept is not None or with_store):
+        raise CommandFailed(ExitCode.USAGE, "--kept and --with-store need --history")
     if folder is not None:
-        certificate = open_history(folder, master).audit()
+        mark = None if kept is None else _read_mark(kept)
+        store = session.store() if with_store else None
+        certificate = open_history(folder, master).audit(kept=mark, store=store)
     else:
         store = session.store()
         spark = load_spark()
@@ -43,17 +68,33 @@ def audit(session: Session, *, folder: str | None, master: str | None, as_json: 
     else:
         _show(session, certificate, monotonic() - began)
     if not certificate.holds:
-        raise CommandFailed(ExitCode.FAILED, f"{sum(certificate.violation_counts.values())} violations")
+        raise CommandFailed(ExitCode.FAILED, certificate.verdict)
+
+
+def _read_mark(path: Path) -> CommitMark:
+    """Return the commit of the certificate in a file."""
+    from holdfast.spark.history.manifest import CommitMark  # noqa: PLC0415 - needs an extra that may not be installed
+
+    try:
+        return msgspec.convert(msgspec.json.decode(path.read_bytes())["commit"], CommitMark)
+    except (msgspec.MsgspecError, KeyError, TypeError) as error:
+        raise CommandFailed(
+            ExitCode.USAGE, f"--kept: wanted the output of `holdfast audit --history DIR --json`, got {path} ({error})"
+        ) from error
 
 
 def _show(session: Session, certificate: Certificate, seconds: float) -> None:
-    from holdfast.spark.history.audit import CHECKS  # noqa: PLC0415 - needs an extra that may not be installed
+    from holdfast.spark.history.certificate import CHECKS  # noqa: PLC0415 - needs an extra that may not be installed
 
-    output = session.output
+    output, commit = session.output, certificate.commit
     output.print_line("CERTIFICATE" if certificate.holds else "NO CERTIFICATE")
     output.print_fields(
         [
-            ("ledger rows", f"{certificate.rows:,}"),
+            ("commit", "-" if commit is None else f"{commit.number}  {commit.hash}"),
+            (
+                "ledger rows",
+                f"{certificate.rows:,}  positions {certificate.first_position:,} to {certificate.position:,}",
+            ),
             ("leases", f"{certificate.leases:,}"),
             ("jobs", f"{certificate.jobs:,}  " + ", ".join(f"{n:,} {name}" for name, n in certificate.states.items())),
             ("domains", f"{certificate.domains:,}"),
@@ -72,7 +113,7 @@ def _show(session: Session, certificate: Certificate, seconds: float) -> None:
         output.print_line()
         output.print_table(
             [Column(title="VIOLATION"), Column(title="JOB"), Column(title="EVIDENCE", wrap=True)],
-            [(each.check, each.job_id, _describe(each.facts)) for each in certificate.violations],
+            [(each.check, each.job_id or "-", _describe(each.facts)) for each in certificate.violations],
         )
 
 
@@ -90,6 +131,9 @@ def _to_json(facts: Any) -> dict[str, Any]:
 def _document(certificate: Certificate) -> dict[str, Any]:
     return {
         "holds": certificate.holds,
+        "commit": None if certificate.commit is None else asdict(certificate.commit),
+        "first_position": certificate.first_position,
+        "position": certificate.position,
         "rows": certificate.rows,
         "leases": certificate.leases,
         "jobs": certificate.jobs,

@@ -49,5 +49,5 @@ def report(
     if as_json:
         session.output.print_json({"out": str(out), "bytes": len(data), "holds": certificate.holds})
     else:
-        verdict = "every law held" if certificate.holds else f"{sum(certificate.violation_counts.values())} violations"
-        session.output.print_line(f"{out}: {certificate.jobs:,} jobs, {verdict}")
+        verdict = certificate.verdict
+        session.output.print_line(f"{out}: {certificate.jobs:,} jobs, {verdict[0].lower()}{verdict[1:]}")

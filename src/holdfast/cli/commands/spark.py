@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 
 import click
@@ -11,6 +12,7 @@ from holdfast.cli.command import Command
 from holdfast.cli.parameters import DURATION, SPARK_SETTING
 from holdfast.cli.session import Session, pass_session
 from holdfast.cli.spark_access import load_spark, master_option
+from holdfast.settings import CONFIG
 from holdfast.worker.options import WorkerOptions
 
 
@@ -43,9 +45,12 @@ def work(
     """Run the jobs of an app's queues on Spark.
 
     Every slot is a Spark task that reserves, runs and settles its own jobs. If a Spark task is killed or retried, no
-    job is lost. After Ctrl-C, running jobs may still finish within the drain time.
+    job is lost. After SIGINT (Ctrl-C) or SIGTERM, running jobs may still finish within the drain time. A second signal
+    does not wait.
     """
     engine = load_spark()
+    if session.config is not None:
+        os.environ[CONFIG] = str(session.config.absolute())  # executors of this machine inherit it
     app = load_app(app_path, session)
     options = WorkerOptions(queues=tuple(dict.fromkeys(queues)) or None, lease=lease, drain=drain, grace=grace)
     try:

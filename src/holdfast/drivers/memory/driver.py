@@ -9,7 +9,7 @@ from typing import NoReturn, Self
 from urllib.parse import SplitResult
 from weakref import WeakValueDictionary
 
-from holdfast.clock import DAY, SECOND, Clock, SystemClock, monotonic
+from holdfast.clock import SECOND, Clock, SystemClock, monotonic
 from holdfast.drivers.contract import (
     REAP_LIMIT,
     Capabilities,
@@ -23,12 +23,13 @@ from holdfast.drivers.contract import (
 )
 from holdfast.drivers.memory import admin, reserve
 from holdfast.drivers.memory.enqueue import enqueue_leased, enqueue_one
-from holdfast.drivers.memory.settle import extend_one, reap, settle_one
+from holdfast.drivers.memory.settle import extend_one, reap, report_outage_of_one, settle_one
 from holdfast.drivers.memory.space import Space
 from holdfast.drivers.url_options import read_options
 from holdfast.drivers.validation import Validation
 from holdfast.errors import LeaseError, StoreClosed, Unsupported
 from holdfast.model import bounds
+from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation
 from holdfast.model.ledger import LedgerRow
@@ -130,14 +131,30 @@ class MemoryDriver:
         lease_for: int,
         worker: str = "",
         types: Collection[str] | None = None,
+        max_bytes: int | None = None,
+        isolation: Isolation = Isolation.SHARE,
+        prefetch: bool = False,
         now: int | None = None,
     ) -> list[Reservation]:
         """See ``Driver.reserve``."""
-        names = self._validation.check_reserve(queues, limit, lease_for, worker, types)
+        names = self._validation.check_reserve(
+            queues, limit, lease_for, worker, types, max_bytes=max_bytes, isolation=isolation, prefetch=prefetch
+        )
         with self._lock:
             space, at = self._open(now)
             self._last_reserve.changes, self._last_reserve.instant = self._store.changes, at
-            return reserve.reserve(space, names, limit=limit, lease_for=lease_for, worker=worker, types=types, now=at)
+            return reserve.reserve(
+                space,
+                names,
+                limit=limit,
+                lease_for=lease_for,
+                worker=worker,
+                types=types,
+                now=at,
+                max_bytes=max_bytes,
+                isolation=isolation,
+                prefetch=prefetch,
+            )
 
     def extend(
         self,
@@ -180,6 +197,15 @@ class MemoryDriver:
             count = reap(space, names, worker=worker, limit=limit, now=at)
             self._wake_waiters()
             return count
+
+    def report_outage(self, leases: Sequence[Lease], *, now: int | None = None) -> list[bool]:
+        """See ``Driver.report_outage``."""
+        self._validation.check_leases(leases)
+        with self._lock:
+            space, at = self._open(now)
+            answers = [report_outage_of_one(space, lease, at) for lease in leases]
+            self._wake_waiters()
+            return answers
 
     def wait(self, queues: Sequence[str], *, timeout: float) -> None:
         """See ``Driver.wait``. Returns at a change since this thread's last reserve, and at the next due instant."""
@@ -224,6 +250,23 @@ class MemoryDriver:
         with self._lock:
             row = self._open_space().rows.get(job_id)
             return None if row is None else row.job
+
+    @property
+    def has_serial_arrivals(self) -> bool:
+        """See ``AuditScan.has_serial_arrivals``."""
+        return True
+
+    def arrivals(self, job_ids: Sequence[str]) -> dict[str, int]:
+        """See ``AuditScan.arrivals``."""
+        self._validation.check_ids(job_ids)
+        with self._lock:
+            rows = self._open_space().rows
+            return {job_id: rows[job_id].seq for job_id in job_ids if job_id in rows}
+
+    def ledger_is_whole(self) -> bool:
+        """See ``AuditScan.ledger_is_whole``."""
+        with self._lock:
+            return self._open_space().ledger.trimmed == 0
 
     def inspect(self, job_id: str) -> Inspection | None:
         """See ``Admin.inspect``."""
@@ -302,17 +345,17 @@ class MemoryDriver:
     def trim(
         self,
         *,
-        ended_for: int = 7 * DAY,
-        ledger_for: int = 30 * DAY,
+        ended_for: int | None = None,
+        ledger_for: int | None = None,
         limit: int = bounds.MAX_BATCH_ITEMS,
         now: int | None = None,
     ) -> Trimmed:
         """See ``Admin.trim``."""
         self._validation.check_trim(ended_for, ledger_for, limit)
-        ended_for, ledger_for = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
+        keep = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
         with self._lock:
             space, at = self._open(now)
-            return admin.trim(space, ended_for=ended_for, ledger_for=ledger_for, limit=limit, now=at)
+            return admin.trim(space, keep, limit=limit, now=at)
 
     # Registry ---------------------------------------------------------------------------------------------------
 

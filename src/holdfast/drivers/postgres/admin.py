@@ -23,6 +23,7 @@ from holdfast.model.columns import JOB_COLUMNS, names_of
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Note
 from holdfast.model.queue_settings import QueueSettings
+from holdfast.model.retention import Retention
 
 _JOB_FIELDS = names_of(JOB_COLUMNS)
 
@@ -119,6 +120,12 @@ def _has_nul(value: object) -> bool:
     return isinstance(value, str) and "\0" in value
 
 
+def arrivals(database: Database, job_ids: Sequence[str]) -> dict[str, int]:
+    """See ``AuditScan.arrivals``."""
+    ids = [job_id for job_id in job_ids if not _has_nul(job_id)]
+    return dict(database.query("admin/arrivals", {"ids": ids}))
+
+
 def any_open(database: Database, queues: Sequence[str], types: Sequence[str]) -> bool:
     """See ``Admin.any_open``."""
     [(is_open,)] = database.query_page("admin/any_open", {"queues": list(queues), "types": list(types)})
@@ -172,9 +179,9 @@ def settings(database: Database, queue: str, type_: str | None) -> QueueSettings
     return read_settings(rows[0]) if rows else QueueSettings()
 
 
-def trim(database: Database, caller_now: int | None, *, ended_for: int, ledger_for: int, limit: int) -> Trimmed:
+def trim(database: Database, caller_now: int | None, keep: Retention, *, limit: int) -> Trimmed:
     """See ``Admin.trim``."""
-    [removed] = database.call("trim_expired", caller_now, ended_for, ledger_for, limit)
+    [removed] = database.call("trim_expired", caller_now, keep.ended_for, keep.ledger_for, limit)
     jobs, ledger, dedupe, registry = removed
     return Trimmed(jobs=jobs, ledger=ledger, dedupe=dedupe, registry=registry, more=limit in removed)
 

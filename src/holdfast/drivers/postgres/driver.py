@@ -9,7 +9,7 @@ from urllib.parse import SplitResult
 
 import psycopg
 
-from holdfast.clock import DAY, Clock
+from holdfast.clock import Clock
 from holdfast.drivers.contract import (
     REAP_LIMIT,
     Capabilities,
@@ -29,6 +29,7 @@ from holdfast.drivers.postgres.database import Database
 from holdfast.drivers.postgres.errors import translate_error
 from holdfast.drivers.postgres.joined import DatabaseIdentity, JoinedPostgres, read_transaction
 from holdfast.drivers.postgres.listen import Listener
+from holdfast.drivers.postgres.lost_answers import LostAnswers
 from holdfast.drivers.postgres.migrations import install
 from holdfast.drivers.postgres.statements import Statements
 from holdfast.drivers.postgres.url import LISTEN_OFF, read_url
@@ -36,6 +37,7 @@ from holdfast.drivers.postgres.wait import Waiter
 from holdfast.drivers.validation import Validation
 from holdfast.errors import LeaseError, StoreUnavailable
 from holdfast.model import bounds
+from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation
 from holdfast.model.ledger import LedgerRow
@@ -69,6 +71,7 @@ class PostgresDriver:
         self._database = database
         self._listener = listener
         self._waiter = Waiter(database, listener)
+        self._lost_answers = LostAnswers()
         self._cancel_waiter = CancelWaiter(database, listener)
         self._caller_clock = caller_clock
         self._identity: DatabaseIdentity | None = None
@@ -141,13 +144,27 @@ class PostgresDriver:
         lease_for: int,
         worker: str = "",
         types: Collection[str] | None = None,
+        max_bytes: int | None = None,
+        isolation: Isolation = Isolation.SHARE,
+        prefetch: bool = False,
         now: int | None = None,
     ) -> list[Reservation]:
         """See ``Driver.reserve``."""
-        names = self._validation.check_reserve(queues, limit, lease_for, worker, types)
-        caller_now = self._validation.caller_now(now)
+        names = self._validation.check_reserve(
+            queues, limit, lease_for, worker, types, max_bytes=max_bytes, isolation=isolation, prefetch=prefetch
+        )
         reservations = reserve.reserve(
-            self._database, names, caller_now, limit=limit, lease_for=lease_for, worker=worker, types=types
+            self._database,
+            self._lost_answers,
+            names,
+            self._validation.caller_now(now),
+            limit=limit,
+            lease_for=lease_for,
+            worker=worker,
+            types=types,
+            max_bytes=max_bytes,
+            isolation=isolation,
+            prefetch=prefetch,
         )
         if reservations:
             self._waiter.note_reservation()
@@ -186,6 +203,11 @@ class PostgresDriver:
         """See ``Driver.reap``."""
         names = self._validation.check_reap(queues, worker, limit)
         return reserve.reap(self._database, names, self._validation.caller_now(now), worker=worker, limit=limit)
+
+    def report_outage(self, leases: Sequence[Lease], *, now: int | None = None) -> list[bool]:
+        """See ``Driver.report_outage``."""
+        self._validation.check_leases(leases)
+        return settle.report_outage(self._database, leases, self._validation.caller_now(now))
 
     def wait(self, queues: Sequence[str], *, timeout: float) -> None:
         """See ``Driver.wait``."""
@@ -253,6 +275,20 @@ class PostgresDriver:
         self._validation.check_counts(queues)
         return admin.counts(self._database, queues, self._validation.caller_now(now))
 
+    @property
+    def has_serial_arrivals(self) -> bool:
+        """See ``AuditScan.has_serial_arrivals``. Transactions that enqueue run concurrently."""
+        return False
+
+    def arrivals(self, job_ids: Sequence[str]) -> dict[str, int]:
+        """See ``AuditScan.arrivals``."""
+        self._validation.check_ids(job_ids)
+        return admin.arrivals(self._database, job_ids)
+
+    def ledger_is_whole(self) -> bool:
+        """See ``AuditScan.ledger_is_whole``."""
+        return ledger.is_whole(self._database)
+
     def requeue(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
         """See ``Admin.requeue``."""
         self._validation.check_ids(job_ids)
@@ -284,16 +320,16 @@ class PostgresDriver:
     def trim(
         self,
         *,
-        ended_for: int = 7 * DAY,
-        ledger_for: int = 30 * DAY,
+        ended_for: int | None = None,
+        ledger_for: int | None = None,
         limit: int = bounds.MAX_BATCH_ITEMS,
         now: int | None = None,
     ) -> Trimmed:
         """See ``Admin.trim``."""
         self._validation.check_trim(ended_for, ledger_for, limit)
-        ended_for, ledger_for = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
+        keep = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
         caller_now = self._validation.caller_now(now)
-        return admin.trim(self._database, caller_now, ended_for=ended_for, ledger_for=ledger_for, limit=limit)
+        return admin.trim(self._database, caller_now, keep, limit=limit)
 
     def table_health(self) -> TableHealth:
         """Return the state of the hot tables, for ``holdfast doctor``."""

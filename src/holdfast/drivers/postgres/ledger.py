@@ -102,6 +102,12 @@ def marks(database: Database, after: str | None, *, every: int, most: int) -> li
     return found
 
 
+def is_whole(database: Database) -> bool:
+    """See ``AuditScan.ledger_is_whole``."""
+    limits, _ = _read_limits(database, None)
+    return (limits.trimmed_xid, limits.trimmed_seq) == (0, 0)
+
+
 def _wait_for_horizon(database: Database, read: Callable[[], tuple[T, bool]]) -> T:
     """Return what ``read`` returns once older transactions hold nothing back, or after HORIZON_TIMEOUT_SECONDS.
 

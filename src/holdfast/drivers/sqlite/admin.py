@@ -23,6 +23,7 @@ from holdfast.drivers.sqlite.settle import StoredJob, find_jobs
 from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.model.job import JobRecord, State
 from holdfast.model.queue_settings import QueueSettings
+from holdfast.model.retention import Retention
 
 _FIND = {
     State.READY: "find/live",
@@ -57,6 +58,11 @@ def find(tx: Transaction, where: JobFilter, *, limit: int, after: str | None) ->
     rows = list(islice(heapq.merge(*pages, key=lambda row: row[0]), limit + 1))
     jobs = [read_job(row) for row in rows[:limit]]
     return Page(jobs, jobs[-1].id if len(rows) > limit else None)
+
+
+def arrivals(tx: Transaction, job_ids: Sequence[str]) -> dict[str, int]:
+    """See ``AuditScan.arrivals``."""
+    return {job_id: job.seq for job_id, job in find_jobs(tx, job_ids).items()}
 
 
 def any_open(tx: Transaction, queues: Sequence[str], types: Sequence[str]) -> bool:
@@ -147,19 +153,19 @@ def settings(tx: Transaction, queue: str, type_: str | None) -> QueueSettings:
     return QueueSettings() if row is None else read_settings(row)
 
 
-def trim(tx: Transaction, *, ended_for: int, ledger_for: int, limit: int) -> Trimmed:
+def trim(tx: Transaction, keep: Retention, *, limit: int) -> Trimmed:
     """See ``Admin.trim``."""
     parameters = {"space": tx.space, "now": tx.now, "limit": limit}
-    jobs = _trim_ended(tx, tx.now - ended_for, limit)
-    ledger_rows = ledger.trim(tx, tx.now - ledger_for, limit)
-    dedupe = tx.run("trim/dedupe", parameters).rowcount
+    jobs = _trim_ended(tx, tx.now - keep.ended_for, limit)
+    ledger_rows = ledger.trim(tx, tx.now - keep.ledger_for, limit)
+    dedupe, looked_at = _trim_keys(tx, limit)
     registry = tx.run("trim/registry", parameters).rowcount
     return Trimmed(
         jobs=jobs,
         ledger=ledger_rows,
         dedupe=dedupe,
         registry=registry,
-        more=limit in (jobs, ledger_rows, dedupe, registry),
+        more=limit in (jobs, ledger_rows, looked_at, registry),
     )
 
 
@@ -172,3 +178,14 @@ def _trim_ended(tx: Transaction, before: int, limit: int) -> int:
     tx.run("ended/delete_notes", jobs)
     tx.run("ended/delete", jobs)
     return len(seqs)
+
+
+def _trim_keys(tx: Transaction, limit: int) -> tuple[int, int]:
+    """Remove or postpone the keys that are due, at most ``limit``; return how many were removed and looked at."""
+    due = tx.run("trim/find_keys", {"space": tx.space, "now": tx.now, "limit": limit}).fetchall()
+    for queue, key, stays in due:
+        if stays:
+            tx.run("trim/postpone_key", {"space": tx.space, "queue": queue, "key": key, "now": tx.now})
+    removed = [(tx.space, queue, key) for queue, key, stays in due if not stays]
+    tx.run_many("trim/delete_key", removed)
+    return len(removed), len(due)

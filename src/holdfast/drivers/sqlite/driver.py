@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 from urllib.parse import SplitResult, unquote
 
-from holdfast.clock import DAY, SECOND, Clock, SystemClock, monotonic
+from holdfast.clock import SECOND, Clock, SystemClock, monotonic
 from holdfast.drivers.contract import (
     REAP_LIMIT,
     Capabilities,
@@ -31,6 +31,7 @@ from holdfast.drivers.url_options import read_options
 from holdfast.drivers.validation import Validation
 from holdfast.errors import ConnectError, InvalidInput, LeaseError
 from holdfast.model import bounds
+from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation
 from holdfast.model.ledger import LedgerRow
@@ -131,17 +132,32 @@ class SqliteDriver:
         lease_for: int,
         worker: str = "",
         types: Collection[str] | None = None,
+        max_bytes: int | None = None,
+        isolation: Isolation = Isolation.SHARE,
+        prefetch: bool = False,
         now: int | None = None,
     ) -> list[Reservation]:
         """See ``Driver.reserve``."""
-        names = self._validation.check_reserve(queues, limit, lease_for, worker, types)
+        names = self._validation.check_reserve(
+            queues, limit, lease_for, worker, types, max_bytes=max_bytes, isolation=isolation, prefetch=prefetch
+        )
         last = self._last_reserve
         if hasattr(last, "version"):  # only threads that wait need the version
             last.version = self._database.version()
         last.instant, reservations = self._write(
             lambda tx: (
                 tx.now,
-                reserve.reserve(tx, names, limit=limit, lease_for=lease_for, worker=worker, types=types),
+                reserve.reserve(
+                    tx,
+                    names,
+                    limit=limit,
+                    lease_for=lease_for,
+                    worker=worker,
+                    types=types,
+                    max_bytes=max_bytes,
+                    isolation=isolation,
+                    prefetch=prefetch,
+                ),
             ),
             now,
         )
@@ -175,6 +191,11 @@ class SqliteDriver:
         """See ``Driver.reap``."""
         names = self._validation.check_reap(queues, worker, limit)
         return self._write(lambda tx: settle.reap(tx, names, worker=worker, limit=limit), now)
+
+    def report_outage(self, leases: Sequence[Lease], *, now: int | None = None) -> list[bool]:
+        """See ``Driver.report_outage``."""
+        self._validation.check_leases(leases)
+        return self._write(lambda tx: settle.report_outage(tx, leases), now)
 
     def wait(self, queues: Sequence[str], *, timeout: float) -> None:
         """See ``Driver.wait``. Commits of any process wake it, see ``commit_watch``.
@@ -256,6 +277,20 @@ class SqliteDriver:
         self._validation.check_counts(queues)
         return self._read(lambda tx: admin.counts(tx, queues), now)
 
+    @property
+    def has_serial_arrivals(self) -> bool:
+        """See ``AuditScan.has_serial_arrivals``."""
+        return True
+
+    def arrivals(self, job_ids: Sequence[str]) -> dict[str, int]:
+        """See ``AuditScan.arrivals``."""
+        self._validation.check_ids(job_ids)
+        return self._read(lambda tx: admin.arrivals(tx, job_ids))
+
+    def ledger_is_whole(self) -> bool:
+        """See ``AuditScan.ledger_is_whole``."""
+        return self._read(lambda tx: tx.ledger_trimmed == 0)
+
     def requeue(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
         """See ``Admin.requeue``."""
         self._validation.check_ids(job_ids)
@@ -284,15 +319,15 @@ class SqliteDriver:
     def trim(
         self,
         *,
-        ended_for: int = 7 * DAY,
-        ledger_for: int = 30 * DAY,
+        ended_for: int | None = None,
+        ledger_for: int | None = None,
         limit: int = bounds.MAX_BATCH_ITEMS,
         now: int | None = None,
     ) -> Trimmed:
         """See ``Admin.trim``."""
         self._validation.check_trim(ended_for, ledger_for, limit)
-        ended_for, ledger_for = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
-        return self._write(lambda tx: admin.trim(tx, ended_for=ended_for, ledger_for=ledger_for, limit=limit), now)
+        keep = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
+        return self._write(lambda tx: admin.trim(tx, keep, limit=limit), now)
 
     # Ledger -----------------------------------------------------------------------------------------------------
 

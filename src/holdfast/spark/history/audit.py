@@ -1,85 +1,69 @@
-"""Check the laws on a whole history: find every row that must not exist. Runs on the Spark driver.
+"""Check the laws on a whole history: find every row that must not exist, and every row that is missing.
 
 One pass checks all laws of jobs: one shuffle brings the record and the rows of a job together, and all windows share
-one sort. Domains and keys have separate passes, over the rows that have one. One Spark job counts all violations; their
-evidence is fetched only if there are any.
+one sort. Domains and keys have separate passes, over the rows that have one; positions have a pass without a shuffle.
+One Spark job counts all violations; their evidence is fetched only if there are any. Runs on the Spark driver.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, Row
 
+from holdfast.spark.history import position_audit
+from holdfast.spark.history.certificate import (
+    CHECKS,
+    DOMAIN_CHECKS,
+    FILE_CHECKS,
+    JOB_CHECKS,
+    KEY_CHECKS,
+    MAX_EVIDENCE,
+    Certificate,
+    Violation,
+)
 from holdfast.spark.statements import query
 
-MAX_EVIDENCE = 10  # violations of one check that the certificate shows
-ARRIVAL_SLACK_SECONDS = 1  # jobs of a domain that arrived within this time may run in either order
-
-# The name of a check is a column of its query; the certificate shows the text if there is no violation.
-JOB_CHECKS: Mapping[str, str] = {
-    "overlap": "no two leases of a job were valid at the same time",
-    "fence_fell": "the fences of every job only grew",
-    "ended_twice": "no lease ended twice",
-    "acked_twice": "no job was acked twice",
-    "after_end": "no job ran after its end",
-    "max_attempts": "no job ran more often than it may",
-    "attempts": "every attempt was counted",
-    "states": "every ending left the state that belongs to it",
-    "accepted_twice": "no id was accepted twice",
-    "lost": "every job seen is done, dead, cancelled or waiting",
-}
-DOMAIN_CHECKS: Mapping[str, str] = {
-    "domain_overlap": "every domain ran one job at a time",
-    "domain_order": "every domain kept its order",
-}
-KEY_CHECKS: Mapping[str, str] = {"dedupe": "no idempotency key belonged to two jobs at a time"}
-CHECKS: Mapping[str, str] = {**JOB_CHECKS, **DOMAIN_CHECKS, **KEY_CHECKS}
+CONCURRENT_ARRIVAL_SECONDS = 1  # two calls of enqueue within this time may commit in either order
 
 STATES = ("done", "dead", "cancelled", "waiting", "purged")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Violation:
-    """One row that breaks a law, and the facts that prove it."""
-
-    check: str
-    job_id: str
-    facts: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Certificate:
-    """What was checked, and the violations of each check."""
-
-    rows: int
-    leases: int
-    jobs: int
-    domains: int
-    keys: int
-    states: Mapping[str, int]  # jobs by state; "waiting" is ready or in flight
-    first: int | None  # the first and the last instant, in microseconds
-    last: int | None
-    violation_counts: Mapping[str, int]  # by check, in the order of CHECKS
-    violations: Sequence[Violation]  # at most MAX_EVIDENCE of each check
-
-    @property
-    def holds(self) -> bool:
-        """Whether no check found a violation."""
-        return not any(self.violation_counts.values())
-
-
-def audit(leases: DataFrame, jobs: DataFrame, waiting: DataFrame, *, snapshot: int | None) -> Certificate:
-    """Check a history: its ledger rows, all jobs that were ever read, and the jobs that waited at the last sync.
+class Scope:
+    """What the tables of a history must contain, by its commits.
 
     ``snapshot`` is the number of ledger rows that had been read before the waiting jobs were read. With None no job can
     be reported as lost.
     """
-    passes = _make_passes(leases, jobs, waiting, snapshot)
+
+    position: int  # every position from ``first_position`` up to here, exclusive, has one ledger row
+    first_position: int = 0
+    rows_before: int = 0  # ledger rows that are left of earlier positions
+    jobs: int  # rows of the table
+    waiting: int
+    snapshot: int | None
+    since: int | None = None  # instant: ledger rows that ended before it may be missing
+    serial_arrivals: bool = True  # whether the store enqueued one call at a time
+
+
+def audit(leases: DataFrame, jobs: DataFrame, waiting: DataFrame, *, scope: Scope) -> Certificate:
+    """Check a history: its ledger rows, all jobs that were ever read, and the jobs that waited at the last sync."""
+    passes = _make_passes(leases, jobs, waiting, scope)
+    buckets = position_audit.count_rows(leases, scope.first_position, scope.position)
     totals = _count(*passes)
-    violation_counts = {check: int(totals[check] or 0) for check in CHECKS}
+    positions = position_audit.find_violations(
+        leases, buckets.collect(), scope.first_position, scope.position, rows_before=scope.rows_before
+    )
+    differing = {
+        table: (wanted, totals[f"{table}_rows"])
+        for table, wanted in (("jobs", scope.jobs), ("waiting", scope.waiting))
+        if totals[f"{table}_rows"] != wanted
+    }
+    violation_counts = {check: int(totals[check] or 0) for check in (*JOB_CHECKS, *DOMAIN_CHECKS, *KEY_CHECKS)}
+    found = {**positions.counts, "table_rows": len(differing), **violation_counts}
     return Certificate(
         rows=totals["rows"],
         leases=totals["leases"],
@@ -89,24 +73,37 @@ def audit(leases: DataFrame, jobs: DataFrame, waiting: DataFrame, *, snapshot: i
         states={state: totals[f"is_{state}"] for state in STATES if totals[f"is_{state}"]},
         first=totals["first"],
         last=totals["last"],
-        violation_counts=violation_counts,
-        violations=_read_evidence(passes, violation_counts),
+        first_position=scope.first_position,
+        position=scope.position,
+        violation_counts={check: found[check] for check in CHECKS if check not in FILE_CHECKS},
+        violations=[
+            *positions.violations,
+            *(
+                Violation(check="table_rows", facts={"table": table, "wanted": wanted, "got": got})
+                for table, (wanted, got) in differing.items()
+            ),
+            *_read_evidence(passes, violation_counts),
+        ],
     )
 
 
 Passes = tuple[DataFrame, DataFrame, DataFrame]  # over jobs, domains, keys
 
 
-def _make_passes(leases: DataFrame, jobs: DataFrame, waiting: DataFrame, snapshot: int | None) -> Passes:
+def _make_passes(leases: DataFrame, jobs: DataFrame, waiting: DataFrame, scope: Scope) -> Passes:
     spark = leases.sparkSession
     job_rows = query(spark, "audit_rows", leases=leases, jobs=jobs, waiting=waiting)
-    literal = "NULL" if snapshot is None else f"{snapshot:d}L"
-    checked_rows = query(spark, "audit_jobs", job_rows=job_rows, snapshot=literal)
+    literals = {
+        "snapshot": "NULL" if scope.snapshot is None else f"{scope.snapshot:d}L",
+        "since": "CAST(NULL AS TIMESTAMP)" if scope.since is None else f"timestamp_micros({scope.since:d})",
+    }
+    checked_rows = query(spark, "audit_jobs", job_rows=job_rows, **literals)
     # A second pass over the jobs with a domain, which are usually few: all rows of a job have its domain, or none.
-    domain_rows = query(spark, "audit_jobs", job_rows=job_rows.where("domain IS NOT NULL"), snapshot=literal)
+    domain_rows = query(spark, "audit_jobs", job_rows=job_rows.where("domain IS NOT NULL"), **literals)
+    slack = 0 if scope.serial_arrivals else CONCURRENT_ARRIVAL_SECONDS
     return (
         checked_rows,
-        query(spark, "audit_domains", checked_rows=domain_rows, slack=f"{ARRIVAL_SLACK_SECONDS:d}"),
+        query(spark, "audit_domains", checked_rows=domain_rows, slack=f"{slack:d}"),
         query(spark, "audit_keys", leases=leases, jobs=jobs, waiting=waiting),
     )
 
@@ -117,12 +114,13 @@ def _count(by_job: DataFrame, by_domain: DataFrame, by_key: DataFrame) -> Row:
     def violations(checks: Mapping[str, str]) -> list[str]:
         return [f"count_if({check}) AS {check}" for check in checks]
 
-    state_of_job = "CASE WHEN ending = 'purged' THEN 'purged' WHEN ends THEN state ELSE 'waiting' END"
     jobs = by_job.selectExpr(
         "count_if(is_row) AS rows",
         "count_if(is_lease) AS leases",
         "count_if(is_last) AS jobs",
-        *(f"count_if(is_last AND {state_of_job} = '{state}') AS is_{state}" for state in STATES),
+        "count_if(NOT is_row AND NOT waits) AS jobs_rows",
+        "count_if(NOT is_row AND waits) AS waiting_rows",
+        *(f"count_if(is_last AND job_state = '{state}') AS is_{state}" for state in STATES),
         "unix_micros(min(coalesce(reserved_at, ended_at))) AS first",
         "unix_micros(max(ended_at)) AS last",
         *violations(JOB_CHECKS),
@@ -141,12 +139,13 @@ _FACTS = {
     "acked_twice": ("fence", "ended_at", "last_ended_at"),
     "after_end": ("fence", "ending", "reserved_at", "ended_at", "last_state", "last_ended_at"),
     "max_attempts": ("fence", "attempt", "runs", "allowed"),
-    "attempts": ("fence", "attempt", "last_attempt", "last_ending"),
-    "states": ("fence", "ending", "state"),
+    "attempts": ("fence", "attempt", "attempts_before", "last_ending"),
+    "states": ("fence", "ending", "state", "last_state"),
     "accepted_twice": ("enqueued_at", "last_state", "last_ended_at"),
-    "lost": ("ending", "state", "ended_at"),
+    "records": ("record_state", "record_attempts", "ending", "state", "attempt", "ended_at"),
+    "lost": ("ending", "state", "ended_at", "record_state"),
     "domain_overlap": ("domain", "reserved_at", "domain_held_until", "last_job"),
-    "domain_order": ("domain", "reserved_at", "last_job", "last_turn_until"),
+    "domain_order": ("domain", "reserved_at", "last_job", "last_turn_until", "place", "last_place"),
     "dedupe": ("queue", "key", "enqueued_at", "last_job"),
 }
 

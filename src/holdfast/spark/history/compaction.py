@@ -7,16 +7,16 @@ time ranges. Every compaction writes both summaries again, from the rows that ar
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.clock import HOUR, SystemClock, from_timedelta, to_datetime
+from holdfast.clock import HOUR, SystemClock, from_datetime, from_timedelta, to_datetime
 from holdfast.spark.history.folder import Folder
 from holdfast.spark.history.manifest import Commit, Part, commit
 from holdfast.spark.history.reader import History
-from holdfast.spark.history.tables import SCHEMAS, VERSIONED_TABLES, newest_versions, read_parts, write_frame
+from holdfast.spark.history.tables import SCHEMAS, VERSIONED_TABLES, DayRows, newest_versions, read_parts, write_frame
 
 UNUSED_PART_AGE = 24 * HOUR  # an older part that no commit names is removed: no sync takes that long
 
@@ -42,8 +42,7 @@ def compact(folder: str, *, spark: SparkSession, keep: timedelta | None = None) 
     keep_from = "" if keep is None else str(to_datetime(now - from_timedelta(keep)).date())
     first_day = max(keep_from, before.complete_from)
     if before.number != before.summarised or first_day != before.complete_from:
-        after = _next_commit(history, spark, place, first_day)
-        commit(place, after)
+        after = commit(place, history.head, _next_commit(history, spark, place, first_day)).commit
     return CompactionResult(
         before=len(before.parts),
         after=len(after.parts),
@@ -64,8 +63,19 @@ def _next_commit(history: History, spark: SparkSession, place: Folder, first_day
         kept_parts = [part for part in state.parts_of(table) if not _is_forgotten(part, first_day)]
         parts += _compact_table(spark, place, table, kept_parts)
     parts += _write_summaries(history, place, first_day)
-    number = state.number + 1
-    return msgspec.structs.replace(state, number=number, parts=tuple(parts), complete_from=first_day, summarised=number)
+    forgotten = [part for part in state.parts_of("leases") if _is_forgotten(part, first_day)]
+    return msgspec.structs.replace(
+        state,
+        parts=tuple(parts),
+        complete_from=first_day,
+        first_position=max([state.first_position, *((part.last_position or 0) + 1 for part in forgotten)]),
+        since=max(state.since or 0, _start_of(first_day)) if forgotten else state.since,
+        summarised=state.number + 1,
+    )
+
+
+def _start_of(day: str) -> int:
+    return from_datetime(datetime.fromisoformat(day).replace(tzinfo=UTC))
 
 
 def _write_summaries(history: History, place: Folder, first_day: str) -> list[Part]:
@@ -73,9 +83,9 @@ def _write_summaries(history: History, place: Folder, first_day: str) -> list[Pa
     parts: list[Part] = []
     for table, frame in (("health", history.health), ("failures", history.failures_from(first_day))):
         rows = frame.repartition("day").cache()  # one file for each day
-        rows_by_day = _count_by_day(rows)
-        if rows_by_day:
-            parts += write_frame(place, table, rows.select(*SCHEMAS[table].names), rows_by_day)
+        days = _count_by_day(rows)
+        if days:
+            parts += write_frame(place, table, rows.select(*SCHEMAS[table].names), days)
         rows.unpersist()
     return parts
 
@@ -89,17 +99,20 @@ def _compact_table(spark: SparkSession, place: Folder, table: str, parts: list[P
     if not old_parts:
         return parts
     frame = read_parts(spark, place, table, old_parts)
-    rows_by_day = {day: sum(part.rows for part in day_parts) for day, day_parts in split_days.items()}
+    days = {
+        day: DayRows(sum(part.rows for part in day_parts), max((part.last_position or 0) for part in day_parts))
+        for day, day_parts in split_days.items()
+    }
     if table in VERSIONED_TABLES:
         frame = newest_versions(frame, SCHEMAS[table]).cache()
-        rows_by_day = _count_by_day(frame)
-    new_parts = write_frame(place, table, frame.repartition("day").sortWithinPartitions("day", "position"), rows_by_day)
+        days = _count_by_day(frame)
+    new_parts = write_frame(place, table, frame.repartition("day").sortWithinPartitions("day", "position"), days)
     frame.unpersist()
     return [part for part in parts if part not in old_parts] + new_parts
 
 
-def _count_by_day(frame: DataFrame) -> dict[str, int]:
-    return {str(row["day"]): row["count"] for row in frame.groupBy("day").count().collect()}
+def _count_by_day(frame: DataFrame) -> dict[str, DayRows]:
+    return {str(row["day"]): DayRows(row["count"]) for row in frame.groupBy("day").count().collect()}
 
 
 def _remove_unused(place: Folder, used: set[str], now: int) -> int:

@@ -9,6 +9,8 @@ from uuid_utils import uuid7
 
 from holdfast.errors import Unsupported
 
+CHECKSUM_FILES = "org.apache.hadoop.fs.ChecksumFileSystem"  # local disks: a read fails if the ".crc" beside differs
+
 
 class Folder:
     """The files of one folder. Paths are relative to the folder."""
@@ -19,10 +21,13 @@ class Folder:
             raise Unsupported("Spark Connect", "histories", "its clients have no filesystem; use a classic session")
         self._hadoop = jvm.org.apache.hadoop.fs
         self._io = jvm.org.apache.commons.io.IOUtils
+        self._digests = jvm.org.apache.commons.codec.digest.DigestUtils
         session: Any = spark
         conf = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - the only way to a filesystem
         path = self._hadoop.Path(root)
         self._files = path.getFileSystem(conf)
+        has_checksums = jvm.java.lang.Class.forName(CHECKSUM_FILES).isInstance(self._files)
+        self._raw_files = self._files.getRawFileSystem() if has_checksums else self._files
         path = self._files.makeQualified(path)
         self._context = self._hadoop.FileContext.getFileContext(path.toUri(), conf)
         self._no_options = session._sc._gateway.new_array(self._hadoop.Options.Rename, 0)  # noqa: SLF001
@@ -46,6 +51,18 @@ class Folder:
         stream = self._files.open(self._path(path))
         try:
             return str(self._io.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def size(self, path: str) -> int:
+        """Return the bytes of a file."""
+        return int(self._files.getFileStatus(self._path(path)).getLen())
+
+    def checksum(self, path: str) -> str:
+        """Return the SHA-256 of a file's bytes, in hexadecimal, also if Hadoop's own checksum differs."""
+        stream = self._raw_files.open(self._path(path))
+        try:
+            return str(self._digests.sha256Hex(stream))
         finally:
             stream.close()
 

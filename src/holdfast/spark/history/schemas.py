@@ -1,12 +1,13 @@
 """The schemas of a history's stored tables, and ledger rows and jobs as Arrow tables. Runs on the Spark driver.
 
-A schema only gains columns, at its end and nullable. Files are read by column name with the reader's schema, so an old
-file has nulls in a new column, and an old reader ignores a new column.
+A schema only gains columns, before ``day`` and nullable. Files are read by column name with the reader's schema, so an
+old file has nulls in a new column, and an old reader ignores a new column. ``day`` is last: Spark puts columns that
+folders are named after there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from operator import attrgetter
 
 import msgspec
@@ -28,7 +29,8 @@ LEASES = pa.schema([POSITION, *ledger_fields(), DAY_FIELD])
 
 # A job as it was when ``position`` rows of the ledger had been read. Without payload and result: more people read a
 # history than a store, and the two are the largest columns. ``error`` is normalised, ``fingerprint`` is that of
-# ``holdfast dead groups``; both are set for dead letters only. ``day`` is the day of ``created_at``.
+# ``holdfast dead groups``; both are set for dead letters only. ``day`` is the day of ``created_at``. ``arrival`` is the
+# place of a job with a domain in the order of arrival; see ``AuditScan.arrivals``.
 _JOB_COLUMNS = (
     *("type", "queue", "name", "priority", "domain", "offset", "idempotency_key", "attempts", "max_attempts"),
     *("max_crashes", "created_at", "run_at", "state", "dead_at", "dead_reason"),
@@ -39,6 +41,7 @@ JOBS = pa.schema(
         *job_fields(*_JOB_COLUMNS),
         pa.field("error", pa.string()),
         pa.field("fingerprint", pa.string()),
+        pa.field("arrival", pa.int64()),
         DAY_FIELD,
     ]
 )
@@ -90,17 +93,17 @@ def leases_table(rows: Iterable[LedgerRow], *, position: int) -> pa.Table:
     )
 
 
-def jobs_table(jobs: Iterable[JobRecord], *, position: int) -> pa.Table:
-    """Return jobs as they are after ``position`` rows of the ledger have been read."""
-    return _table(JOBS, [_job_row(job, position) for job in jobs])
+def jobs_table(jobs: Iterable[JobRecord], *, position: int, arrivals: Mapping[str, int] | None = None) -> pa.Table:
+    """Return jobs as they are after ``position`` rows of the ledger have been read, with their ``arrivals`` by id."""
+    return _table(JOBS, [_job_row(job, position, (arrivals or {}).get(job.id)) for job in jobs])
 
 
-def _job_row(job: JobRecord, position: int) -> tuple[object, ...]:
+def _job_row(job: JobRecord, position: int, arrival: int | None) -> tuple[object, ...]:
     error = hashed = None
     if job.state is State.DEAD:
         error = normalise(job.last_error)
         hashed = fingerprint(type=job.type, reason=job.dead_reason, error=job.last_error)
-    return position, job.id, *_job_columns(job), error, hashed, job.created_at // DAY
+    return position, job.id, *_job_columns(job), error, hashed, arrival, job.created_at // DAY
 
 
 def payloads_table(jobs: Iterable[JobRecord], *, position: int) -> pa.Table:

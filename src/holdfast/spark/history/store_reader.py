@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 
-from holdfast.drivers.contract import JobFilter, Store
+from holdfast.clock import SystemClock
+from holdfast.drivers.contract import AuditScan, JobFilter, Store
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
 from holdfast.model.ledger import LedgerRow
@@ -15,6 +16,8 @@ from holdfast.model.ledger import LedgerRow
 PAGE_ROWS = bounds.MAX_BATCH_ITEMS
 CHUNK_ROWS = 200_000  # ledger rows that are in memory at a time
 FIRST_PAGE_JOBS = 100  # ended jobs
+
+MAX_REREADS = 10  # of jobs that changed while they were read; more often changes no job that people requeue
 
 _ENDED = JobFilter(states=(State.DONE, State.DEAD, State.CANCELLED))
 _WAITING = JobFilter(states=(State.READY, State.INFLIGHT))
@@ -27,6 +30,7 @@ class Chunk:
     rows: list[LedgerRow]
     records: list[JobRecord]
     cursor: str | None
+    arrivals: Mapping[str, int] = field(default_factory=dict)  # of the jobs with a domain, by id
     waiting: list[JobRecord] | None = None
     snapshot: int | None = None  # rows of all chunks that were read before the waiting jobs
 
@@ -36,14 +40,14 @@ def read_chunks(store: Store, after: str | None, *, size: int = CHUNK_ROWS) -> I
 
     The ledger is read to its end, then the waiting jobs, then the ledger to its end again. So a job that ended before
     it could be read as waiting has its ending in these rows. A job of earlier rows that neither waits nor has an ending
-    in these rows is lost.
+    in these rows is lost. The ended jobs of the last chunk are as its rows left them.
     """
     reader = _LedgerReader(store, after, size)
     yield from reader.read_to_end()
     snapshot = reader.rows_read
     waiting = _read_waiting(store)
     yield from reader.read_to_end()
-    yield reader.take_chunk(waiting, snapshot)
+    yield reader.take_last_chunk(waiting, snapshot)
 
 
 class _LedgerReader:
@@ -66,13 +70,62 @@ class _LedgerReader:
             if len(page.items) < PAGE_ROWS:
                 return
 
-    def take_chunk(self, waiting: list[JobRecord] | None = None, snapshot: int | None = None) -> Chunk:
-        """Return the rows that were read and not returned yet."""
+    def take_chunk(self) -> Chunk:
+        """Return the rows that were read and not returned yet, and the jobs that ended in them."""
         rows, self._rows = self._rows, []
-        states = {row.job_id: row.state for row in rows}  # the last state of each job
-        ended = [job_id for job_id, state in states.items() if state is not None and state.has_ended]
-        records = _read_ended(self._store, ended)
-        return Chunk(rows=rows, records=records, cursor=self._cursor, waiting=waiting, snapshot=snapshot)
+        records = _read_ended(self._store, _ended_ids(rows))
+        return Chunk(rows=rows, records=records, cursor=self._cursor, arrivals=_read_arrivals(self._store, records))
+
+    def take_last_chunk(self, waiting: list[JobRecord], snapshot: int) -> Chunk:
+        """Return the remaining rows, the jobs that ended in them, and the waiting jobs.
+
+        If rows that were written meanwhile change a job that was read, these rows are added and the job is read again.
+        """
+        records: dict[str, JobRecord] = {}
+        arrivals: dict[str, int] = {}
+        changed: set[str] | None = None  # None: all jobs
+        for _ in range(MAX_REREADS):
+            ended = _ended_ids(self._rows)
+            read = _read_ended(self._store, ended if changed is None else [*changed.intersection(ended)])
+            records.update((job.id, job) for job in read)
+            arrivals.update(_read_arrivals(self._store, read))
+            page = self._store.ledger(self._cursor, PAGE_ROWS)
+            changed = {row.job_id for row in page.items}
+            if changed.isdisjoint(records):
+                break
+            for job_id in changed:
+                records.pop(job_id, None)
+            self._rows += page.items
+            self._cursor = page.cursor
+        return Chunk(
+            rows=self._rows,
+            records=list(records.values()),
+            cursor=self._cursor,
+            arrivals={**_read_arrivals(self._store, waiting), **arrivals},
+            waiting=waiting,
+            snapshot=snapshot,
+        )
+
+
+def _ended_ids(rows: Iterable[LedgerRow]) -> list[str]:
+    """Return the jobs that have ended after these rows."""
+    states = {row.job_id: row.state for row in rows}  # the last state of each job
+    return [job_id for job_id, state in states.items() if state is not None and state.has_ended]
+
+
+def _read_arrivals(store: Store, jobs: Iterable[JobRecord]) -> dict[str, int]:
+    if not isinstance(store, AuditScan):
+        return {}
+    arrivals: dict[str, int] = {}
+    ids = [job.id for job in jobs if job.domain is not None]
+    for start in range(0, len(ids), PAGE_ROWS):
+        arrivals.update(store.arrivals(ids[start : start + PAGE_ROWS]))
+    return arrivals
+
+
+def read_all_ended(store: Store) -> Iterator[list[JobRecord]]:
+    """Return every ended job of the store, page by page."""
+    yield from _pages(store, _ENDED)
 
 
 def _read_ended(store: Store, ids: Sequence[str]) -> list[JobRecord]:
@@ -103,11 +156,24 @@ def _read_ended(store: Store, ids: Sequence[str]) -> list[JobRecord]:
 
 
 def _read_waiting(store: Store) -> list[JobRecord]:
-    records: list[JobRecord] = []
+    return [job for page in _pages(store, _WAITING) for job in page]
+
+
+def _pages(store: Store, where: JobFilter) -> Iterator[list[JobRecord]]:
     after: str | None = None
     while True:
-        page = store.find(_WAITING, limit=PAGE_ROWS, after=after)
-        records += page.items
+        page = store.find(where, limit=PAGE_ROWS, after=after)
+        yield page.items
         after = page.cursor
         if after is None:
-            return records
+            return
+
+
+def first_certain_instant(store: Store, first: LedgerRow | None) -> int | None:
+    """Return the instant before which the ledger may lack rows; None if it has its first row.
+
+    ``first`` is the oldest row that is left: rows that were removed ended before it.
+    """
+    if isinstance(store, AuditScan) and store.ledger_is_whole():
+        return None
+    return SystemClock().now() if first is None else first.ended_at

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from holdfast.clock import HOUR, from_timedelta
-from holdfast.drivers.contract import Feature, Store
+from holdfast.drivers.contract import AuditScan, Feature, Store
 from holdfast.errors import InvalidInput
 from holdfast.model import ledger_reader
 from holdfast.model.job import JobRecord
 from holdfast.spark.history.folder import Folder
-from holdfast.spark.history.manifest import Commit, Part, commit, newest
+from holdfast.spark.history.manifest import Commit, Head, Part, commit, newest
+from holdfast.spark.history.marks import reader_name, register_mark
 from holdfast.spark.history.schemas import jobs_table, leases_table, payloads_table
-from holdfast.spark.history.store_reader import CHUNK_ROWS, Chunk, read_chunks
+from holdfast.spark.history.store_reader import CHUNK_ROWS, Chunk, first_certain_instant, read_chunks
 from holdfast.spark.history.tables import read_parts, write_rows
 
 DEFAULT_HOLD = timedelta(days=30)  # how long trimming the store waits for the next sync
@@ -58,21 +59,24 @@ def sync(
     Trimming the store waits for the next sync, at most ``hold``; with None it does not wait.
     """
     place = Folder(spark, folder)
-    before = state = newest(place)
+    head = newest(place)
+    before = state = head.commit
     if state.number and state.space != space:
         raise InvalidInput("space", wanted=f"{state.space!r}, whose history this is", got=repr(space))
     start = state.position
     jobs = waiting = 0
     for chunk in read_chunks(store, state.cursor, size=size):
+        if not state.number:
+            state = _begin(store, chunk, space)
         added = _write_parts(spark, place, state, chunk, start, payloads=payloads)
         if not added and not chunk.rows and not state.parts_of("waiting") and state.number:
-            _hold_trimming(store, place, state, hold)
+            _register(store, place, head, hold)
             break  # nothing is new
-        state = _next_commit(state, added, chunk, start, space)
-        commit(place, state)
-        _hold_trimming(store, place, state, hold)
+        head = commit(place, head, _next_commit(state, added, chunk, start))
+        state = head.commit
+        _register(store, place, head, hold)
         jobs += sum(part.rows for part in added if part.table == "jobs")
-        waiting = sum(part.rows for part in state.parts_of("waiting"))
+        waiting = state.rows_of("waiting")
         if on_progress is not None:
             on_progress(state.position - start)
     return SyncResult(
@@ -84,6 +88,15 @@ def sync(
     )
 
 
+def _begin(store: Store, chunk: Chunk, space: str) -> Commit:
+    """Return the state of a new history, before its first commit."""
+    return Commit(
+        space=space,
+        since=first_certain_instant(store, chunk.rows[0] if chunk.rows else None),
+        serial_arrivals=isinstance(store, AuditScan) and store.has_serial_arrivals,
+    )
+
+
 def _write_parts(
     spark: SparkSession, place: Folder, state: Commit, chunk: Chunk, start: int, *, payloads: bool
 ) -> list[Part]:
@@ -92,26 +105,28 @@ def _write_parts(
     new_waiting: list[JobRecord] = []
     if chunk.waiting is not None:
         assert chunk.snapshot is not None
-        added += write_rows(spark, place, "waiting", jobs_table(chunk.waiting, position=snapshot))
+        added += write_rows(
+            spark, place, "waiting", jobs_table(chunk.waiting, position=snapshot, arrivals=chunk.arrivals)
+        )
         # A job that waits for the first time is also written to the table jobs: the next sync replaces the table
         # waiting, and a job that vanishes from the store must stay in the history.
         known = read_parts(spark, place, "waiting", state.parts_of("waiting")).select("job_id").toArrow().column(0)
         known_ids = frozenset(known.to_pylist())
         new_waiting = [job for job in chunk.waiting if job.id not in known_ids]
-    tables = {"jobs": jobs_table, "payloads": payloads_table} if payloads else {"jobs": jobs_table}
+    tables: dict[str, Callable[..., pa.Table]] = {"jobs": partial(jobs_table, arrivals=chunk.arrivals)}
+    if payloads:
+        tables["payloads"] = payloads_table
     for name, to_table in tables.items():
         rows = [to_table(chunk.records, position=position), to_table(new_waiting, position=snapshot)]
         added += write_rows(spark, place, name, pa.concat_tables(rows))
     return added
 
 
-def _next_commit(state: Commit, added: list[Part], chunk: Chunk, start: int, space: str) -> Commit:
+def _next_commit(state: Commit, added: list[Part], chunk: Chunk, start: int) -> Commit:
     has_waiting = chunk.waiting is not None
     kept_parts = [part for part in state.parts if not (has_waiting and part.table == "waiting")]
     return msgspec.structs.replace(
         state,
-        number=state.number + 1,
-        space=space,
         cursor=chunk.cursor,
         position=state.position + len(chunk.rows),
         read_until=chunk.rows[-1].ended_at - MAX_COMMIT_DELAY if chunk.rows else state.read_until,
@@ -120,13 +135,18 @@ def _next_commit(state: Commit, added: list[Part], chunk: Chunk, start: int, spa
     )
 
 
-def _hold_trimming(store: Store, place: Folder, state: Commit, hold: timedelta | None) -> None:
-    """Register in the store how far this history has read; with ``hold`` None remove the registration."""
-    if not store.capabilities.has(Feature.REGISTRY) or state.read_until is None:
+def _register(store: Store, place: Folder, head: Head, hold: timedelta | None) -> None:
+    """Register in the store the newest commit, and how far this history has read: trimming waits for it.
+
+    With ``hold`` None, trimming does not wait.
+    """
+    if not store.capabilities.has(Feature.REGISTRY) or head.commit.read_until is None:
         return
-    name = f"history:{hashlib.blake2b(place.root.encode(), digest_size=8).hexdigest()}"
+    name = reader_name(place)
+    changes = [register_mark(place, head.mark)]
     if hold is None:
-        store.write([ledger_reader.forget_reader(name)])
+        changes.append(ledger_reader.forget_reader(name))
     else:
-        until = max(state.read_until, 0)
-        store.write([ledger_reader.register_reader(name, read_until=until, wait_for=from_timedelta(hold))])
+        until = max(head.commit.read_until, 0)
+        changes.append(ledger_reader.register_reader(name, read_until=until, wait_for=from_timedelta(hold)))
+    store.write(changes)

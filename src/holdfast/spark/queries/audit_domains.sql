@@ -1,7 +1,20 @@
 -- Purpose: every lease in a domain, checked against the earlier leases of that domain.
--- Input: {checked_rows}, the result of audit_jobs.sql; {slack}, the seconds by which clocks of producers may differ.
--- Shape: one shuffle by (queue, domain); both windows share one sort.
-WITH seen AS (
+-- Input: {checked_rows}, the result of audit_jobs.sql; {slack}, the seconds by which calls of enqueue may commit in another
+-- order than that of their instants: 0 if the store enqueues one call at a time.
+-- Shape: the rows come partitioned by job; then one shuffle by (queue, domain), and one sort for each of two window orders.
+WITH lives AS (
+  SELECT *, max(CASE WHEN opens THEN position END) OVER (PARTITION BY spread, job_id) AS last_life
+    FROM {checked_rows}
+   WHERE is_row
+),
+leases AS (
+  SELECT *,
+         -- The record of a job has the place of its last life in the order of arrival.
+         CASE WHEN last_life IS NULL OR (position >= last_life AND read_at > last_life) THEN arrival END AS place
+    FROM lives
+   WHERE is_lease AND domain IS NOT NULL
+),
+seen AS (
   SELECT *,
          lag(job_id) OVER in_order AS last_job,
          lag(turn_until) OVER in_order AS last_turn_until,
@@ -9,18 +22,20 @@ WITH seen AS (
          lag(reserved_at) OVER in_order AS last_reserved_at,
          row_number() OVER in_order = 1 AS is_first,
          max(ended_at) OVER earlier AS domain_held_until,
-         max(arrived_at) OVER earlier AS last_arrived_at
-    FROM {checked_rows}
-   WHERE is_lease AND domain IS NOT NULL
+         max(arrived_at) OVER earlier AS last_arrived_at,
+         max(place) OVER same_call AS last_place
+    FROM leases
   WINDOW in_order AS (PARTITION BY queue, domain ORDER BY position),
-         earlier AS (PARTITION BY queue, domain ORDER BY position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+         earlier AS (PARTITION BY queue, domain ORDER BY position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING),
+         same_call AS (PARTITION BY queue, domain, arrived_at ORDER BY position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 )
-SELECT job_id, position, queue, domain, reserved_at, is_first, last_job, last_turn_until, domain_held_until,
+SELECT job_id, position, queue, domain, reserved_at, is_first, last_job, last_turn_until, domain_held_until, place, last_place,
        coalesce(reserved_at < domain_held_until, false) AS domain_overlap,
-       -- Another job runs only after the turn of the last one has ended, and no job runs after a job that arrived
-       -- later. The clocks of producers may differ from the order of their commits, so "later" means by more than the slack.
+       -- Another job runs only after the turn of the last one has ended. No job runs after a job that arrived later: of
+       -- the jobs of one call, their places say which did; otherwise the instants of the calls.
        coalesce(job_id <> last_job AND coalesce(last_turn_until > reserved_at, true), false)
          OR CASE WHEN offset IS NULL OR last_offset IS NULL
-                 THEN coalesce(arrived_at + INTERVAL {slack} SECOND < last_arrived_at, false)
+                 THEN coalesce(place < last_place, false)
+                      OR coalesce(arrived_at + INTERVAL {slack} SECOND < last_arrived_at, false)
                  ELSE offset < last_offset AND arrived_at < last_reserved_at END AS domain_order
   FROM seen

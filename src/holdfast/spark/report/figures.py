@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from holdfast.clock import DAY, HOUR, MINUTE, SECOND
-from holdfast.spark.history.audit import Certificate
+from holdfast.spark.history.certificate import Certificate
 from holdfast.spark.statements import query
 
 MAX_STEPS = 120  # of time, in one plot

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.clock import to_datetime
-from holdfast.spark.history.audit import CHECKS
+from holdfast.spark.history.certificate import CHECKS
 from holdfast.spark.report.figures import MAX_TABLE_ROWS, Figures
 from holdfast.spark.report.panels import headline_numbers, panels, time_range, verdict
 from holdfast.spark.report.plots import legend
@@ -41,10 +41,10 @@ def _audit_card(figures: Figures) -> str:
     certificate = figures.certificate
     headline = f'<p class="verdict {"good" if certificate.holds else "bad"}">{verdict(figures)}</p>'
     checks = (
-        f"<li>{escape(text)}</li>"
-        if not certificate.violation_counts[check]
-        else f'<li class="bad">{escape(text)}: <b>{certificate.violation_counts[check]:,}</b> against it</li>'
-        for check, text in CHECKS.items()
+        f"<li>{escape(CHECKS[check])}</li>"
+        if not count
+        else f'<li class="bad">{escape(CHECKS[check])}: <b>{count:,}</b> against it</li>'
+        for check, count in certificate.violation_counts.items()
     )
     scope = (
         f"{certificate.rows:,} ledger rows, {certificate.leases:,} leases, {certificate.jobs:,} jobs, "

@@ -31,8 +31,7 @@ def time_range(figures: Figures) -> str:
 
 def verdict(figures: Figures) -> str:
     """Return the result of the audit in a few words."""
-    count = sum(figures.certificate.violation_counts.values())
-    return "✓ Every law held" if figures.certificate.holds else f"✗ {count:,} violation{'s' * (count != 1)}"
+    return f"{'✓' if figures.certificate.holds else '✗'} {figures.certificate.verdict}"
 
 
 def headline_numbers(figures: Figures) -> list[tuple[str, str]]:

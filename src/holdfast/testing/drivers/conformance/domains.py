@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import Feature
+from holdfast.drivers.contract import AuditScan, Feature
 from holdfast.model.job import State
 from holdfast.model.settlement import Ack, Fail, Release, Retry
 from holdfast.testing.drivers.conformance.assertions import assert_equal
 from holdfast.testing.drivers.conformance.case import case
-from holdfast.testing.drivers.harness import LEASE, Harness
+from holdfast.testing.drivers.harness import LEASE, CaseSkipped, Harness
 
 DOMAINS = {Feature.DOMAINS}
 
@@ -51,6 +51,31 @@ def a_domain_runs_in_the_order_of_arrival(h: Harness) -> None:
         ran += [reservation.job.id for reservation in reservations]
         h.must_settle(*[Ack(reservation.lease) for reservation in reservations])
     assert_equal(ran, jobs, "the order")
+
+
+def _arrivals(h: Harness, *job_ids: str) -> list[int]:
+    """Return the places of these jobs in the order of arrival."""
+    store = h.store
+    if not isinstance(store, AuditScan):
+        raise CaseSkipped("this driver does not say in which order jobs arrived")
+    places = store.arrivals([*job_ids, "unknown"])
+    assert_equal(set(places), set(job_ids), "the jobs")
+    return [places[job_id] for job_id in job_ids]
+
+
+@case("L11", needs=DOMAINS)
+def arrivals_are_the_order_in_which_a_domain_runs(h: Harness) -> None:
+    jobs = h.job_batch([b"1"] * 3, domain="d")
+    h.store.enqueue(jobs, now=h.now_or_none)
+    first, second, third = jobs.ids
+    reservation = h.reserve_one()
+    assert_equal(reservation.job.id, first, "the head")
+    assert_equal(_arrivals(h, *jobs.ids), sorted(_arrivals(h, *jobs.ids)), "the places")
+    h.must_settle(Fail(reservation.lease, reason="bad"))
+    assert_equal(_arrivals(h, first, second, third), sorted(_arrivals(h, *jobs.ids)), "the places after an end")
+    assert_equal(h.requeue(first), [True], "requeued")
+    places = _arrivals(h, second, third, first)
+    assert_equal(places, sorted(places), "the places after a requeue")
 
 
 @case("L11", needs=DOMAINS | {Feature.PRIORITIES, Feature.SCHEDULING})

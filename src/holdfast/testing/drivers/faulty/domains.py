@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from holdfast.drivers.memory.rows import Row
@@ -117,6 +118,15 @@ class DomainsSharedByQueues(FaultyDriver):
     space_type = _DomainsSharedByQueuesSpace
 
 
+class RequeuedKeepsArrival(FaultyDriver):
+    """A requeued job reports the place of its first arrival, although its domain runs it last."""
+
+    def arrivals(self, job_ids: Sequence[str]) -> dict[str, int]:
+        """Return places by id: ids grow with the time of the first enqueue."""
+        found = super().arrivals(job_ids)
+        return {job_id: place for place, job_id in enumerate(sorted(found))}
+
+
 FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     DomainsIgnored,
     DeadHeadKeepsTurn,
@@ -124,4 +134,5 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     TurnNeverPassed,
     HeadInBackoffLosesTurn,
     DomainsSharedByQueues,
+    RequeuedKeepsArrival,
 )

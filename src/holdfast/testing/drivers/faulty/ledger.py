@@ -1,7 +1,5 @@
 """Faulty drivers: the ledger and its retention."""
 
-# ruff: noqa: ARG002 - an override keeps the arguments that it does not use
-
 from __future__ import annotations
 
 from dataclasses import replace
@@ -12,6 +10,7 @@ from holdfast.drivers.validation import Validation
 from holdfast.errors import LedgerTrimmed
 from holdfast.model.job import State
 from holdfast.model.ledger import Ending, LedgerRow
+from holdfast.model.retention import KEY, KIND, Retention, read_retention
 from holdfast.testing.drivers.faulty.faulty_driver import FaultyDriver, FaultySpace
 
 
@@ -73,6 +72,14 @@ class LedgerEndHasNoCursor(FaultyDriver):
         return page if page.items else replace(page, cursor=None)
 
 
+class TrimmedLedgerIsWhole(FaultyDriver):
+    """A ledger without its first row claims to be whole: an audit would report rows that were trimmed as lost."""
+
+    def ledger_is_whole(self) -> bool:
+        """Return True, also after a trim."""
+        return True
+
+
 class TrimmedRowsSkipped(FaultyDriver):
     """A reader whose next rows were trimmed gets later rows, not an error."""
 
@@ -85,8 +92,12 @@ class TrimmedRowsSkipped(FaultyDriver):
 
 
 class _IgnoresReaders(Validation):
-    def retention(self, registry: Registry, *, ended_for: int, ledger_for: int, now: int | None) -> tuple[int, int]:
-        return ended_for, ledger_for
+    def retention(
+        self, registry: Registry, *, ended_for: int | None, ledger_for: int | None, now: int | None
+    ) -> Retention:
+        [entry] = registry.read(KIND, [KEY], now=now)
+        stored = read_retention(entry) or Retention()
+        return Retention(ended_for=ended_for or stored.ended_for, ledger_for=ledger_for or stored.ledger_for)
 
 
 class TrimIgnoresReaders(FaultyDriver):
@@ -95,12 +106,29 @@ class TrimIgnoresReaders(FaultyDriver):
     validation = _IgnoresReaders
 
 
+class _IgnoresStoredRetention(Validation):
+    def retention(
+        self, registry: Registry, *, ended_for: int | None, ledger_for: int | None, now: int | None
+    ) -> Retention:
+        default = Retention()
+        kept = {"ended_for": ended_for or default.ended_for, "ledger_for": ledger_for or default.ledger_for}
+        return super().retention(registry, **kept, now=now)
+
+
+class TrimIgnoresStoredRetention(FaultyDriver):
+    """A trim without durations follows the defaults, not the retention that the space stores."""
+
+    validation = _IgnoresStoredRetention
+
+
 FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     LedgerOmitsExpiry,
     LedgerOmitsOperators,
     LedgerHasOldState,
     LedgerCursorSkipsRow,
     LedgerEndHasNoCursor,
+    TrimmedLedgerIsWhole,
     TrimmedRowsSkipped,
     TrimIgnoresReaders,
+    TrimIgnoresStoredRetention,
 )
