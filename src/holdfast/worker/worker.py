@@ -193,6 +193,7 @@ class Worker:
             grace_seconds=self.options.grace.total_seconds(),
             limits=self.options.limits,
             recycle=RecycleLimits(jobs=self.options.recycle_after, memory=self.options.recycle_above),
+            keep_processes=self.options.keep_processes,
         )
 
     def run(
