@@ -19,6 +19,7 @@ from holdfast.errors import InvalidInput, StoreError
 from holdfast.model import bounds
 from holdfast.spark.compat import cancel, cores, tag
 from holdfast.spark.execution.bar import Bar, choose_bar
+from holdfast.spark.execution.failures import to_failure
 from holdfast.spark.execution.held_rows import hold
 from holdfast.spark.execution.ledger_outcomes import has_repeated_slots, outcomes_from_ledger
 from holdfast.spark.execution.outcomes import DDL
@@ -149,7 +150,7 @@ class _SlotRun(Generic[T]):
             self._stop(thread)
             raise
         if self._error is not None:
-            raise self._error
+            raise to_failure(self._error)
         [result] = self._results
         return result
 
