@@ -6,8 +6,10 @@ import pytest
 from pyspark.errors import PythonException
 
 from holdfast.errors import SparkTaskFailed
+from holdfast.spark import run, run_queue
 from holdfast.spark.execution.failures import to_failure
 from tests.spark.clusters import PROGRAMS, Program
+from tests.spark.conftest import OPTIONS
 
 ROOT = PROGRAMS.parents[2]
 
@@ -36,3 +38,16 @@ def test_the_reason_is_what_comes_after_the_traceback():
     assert failure.reason == "ValueError: two lines"
     other = KeyError("other")
     assert to_failure(other) is other
+
+
+def test_spark_jobs_are_named_after_the_run_and_its_queue(spark, app):
+    app.handler("t", queue="orders")(len).enqueue([1])
+    run_queue(app, spark=spark, slots=1, options=OPTIONS)
+    run(spark.range(1), lambda row: row["id"], key="id", url=app.url, run="named", slots=1, options=OPTIONS)
+    spark.range(1).count()
+    jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
+    jobs = sorted((jobs.apply(number) for number in range(jobs.size())), key=lambda job: job.jobId())
+    names = [job.description().get() if job.description().isDefined() else "" for job in jobs]
+    assert any(name.startswith("holdfast orders (") for name in names)
+    assert any(name.startswith("holdfast run:named") for name in names)
+    assert "holdfast" not in names[-1]

@@ -17,7 +17,7 @@ from holdfast.app import Holdfast
 from holdfast.drivers.contract import Store
 from holdfast.errors import InvalidInput, StoreError
 from holdfast.model import bounds
-from holdfast.spark.compat import cancel, cores, tag
+from holdfast.spark.compat import cancel, cores, describe, tag
 from holdfast.spark.execution.bar import Bar, choose_bar
 from holdfast.spark.execution.failures import to_failure
 from holdfast.spark.execution.held_rows import hold
@@ -157,6 +157,7 @@ class _SlotRun(Generic[T]):
     def _run(self, frame: DataFrame) -> None:
         try:
             tag(self._spark, self._spec.run)
+            describe(self._spark, f"holdfast {', '.join(self._spec.options.queues or ())} ({self._spec.run})")
             self._results.append(self._compute(frame))
         except BaseException as error:  # noqa: BLE001 - raised again by watch()
             self._error = error
