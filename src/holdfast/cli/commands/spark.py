@@ -56,7 +56,7 @@ def work(
     try:
         rows = engine.run_queue(
             app,
-            spark=engine.session(master, **dict(conf)),
+            spark=engine.session(master, debug=session.debug, **dict(conf)),
             slots=slots,
             options=options,
             stop_after=stop_after,

@@ -23,6 +23,7 @@ from holdfast.model.lease import Enqueued
 from holdfast.spark.datasource.bad_rows import BadRowsFile
 from holdfast.spark.datasource.options import FAIL, SinkOptions
 from holdfast.spark.datasource.row_to_job import RowConverter
+from holdfast.spark.datasource.short_errors import short_errors
 from holdfast.spark.store_access import open_store
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"  # properties of the tasks of a micro-batch
@@ -45,6 +46,7 @@ class JobWriter(DataSourceArrowWriter):
         self._names = tuple(names)
         self._run = run
 
+    @short_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> PartitionCounts:
         """Store the jobs of one partition."""
         return write(iterator, self._options, self._names, self._run)
@@ -57,6 +59,7 @@ class JobStreamWriter(DataSourceStreamArrowWriter):
         self._options = options
         self._names = tuple(names)
 
+    @short_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> PartitionCounts:
         """Store the jobs of one partition of one micro-batch."""
         context = _task_context()

@@ -19,8 +19,9 @@ from holdfast.clock import monotonic
 from holdfast.drivers.contract import Store
 from holdfast.errors import InvalidInput, StoreError
 from holdfast.model import bounds
-from holdfast.spark.compat import cancel, cores, tag
+from holdfast.spark.compat import cancel, cores, describe, tag
 from holdfast.spark.execution.bar import Bar, choose_bar
+from holdfast.spark.execution.failures import to_failure
 from holdfast.spark.execution.held_rows import hold
 from holdfast.spark.execution.jvm_shutdown import before_shutdown
 from holdfast.spark.execution.ledger_outcomes import has_repeated_slots, outcomes_from_ledger
@@ -175,7 +176,7 @@ class _SlotRun(Generic[T]):
         if self.signals.count and (not self._results or self.signals.is_jvm_ending):
             raise self.stopped() from None
         if self._error is not None:
-            raise self._error
+            raise to_failure(self._error)
         [result] = self._results
         return result
 
@@ -193,6 +194,7 @@ class _SlotRun(Generic[T]):
     def _run(self, frame: DataFrame) -> None:
         try:
             tag(self._spark, self._spec.run)
+            describe(self._spark, f"holdfast {', '.join(self._spec.options.queues or ())} ({self._spec.run})")
             self._results.append(self._compute(frame))
         except BaseException as error:  # noqa: BLE001 - raised again by watch()
             self._error = error
