@@ -19,7 +19,7 @@ UPDATE holdfast.jobs
   FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now) AS clock
  WHERE ctid = ANY (ARRAY(SELECT ctid FROM holdfast.jobs
                           WHERE space = 'main' AND queue = '{QUEUE}' AND type = '{TYPE}' AND priority = 0
-                            AND state = 'ready' AND turn
+                            AND NOT isolated AND state = 'ready' AND turn
                             AND available_at <= (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
                           ORDER BY available_at, seq LIMIT %s FOR UPDATE SKIP LOCKED))
 RETURNING id, type, queue, priority, payload, run_at, timeout, created_at, attempts, max_attempts, crashes,

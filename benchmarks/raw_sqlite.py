@@ -22,7 +22,7 @@ UPDATE holdfast_jobs
        expires_at = ?1 + 60000000, reserved_at = ?1, worker = 'raw'
  WHERE seq IN (SELECT seq FROM holdfast_jobs INDEXED BY holdfast_jobs_lane
                 WHERE space = 'main' AND queue = '{QUEUE}' AND type = '{TYPE}' AND priority = 0
-                  AND state = 'ready' AND turn = 1 AND available_at <= ?1
+                  AND isolated = 0 AND state = 'ready' AND turn = 1 AND available_at <= ?1
                 ORDER BY available_at, seq LIMIT ?2)
 RETURNING seq, id, type, queue, priority, payload, run_at, timeout, created_at, attempts, max_attempts, crashes,
           max_crashes, idempotency_key, domain, "offset", name, meta, webhook, signature, requested_run_at, last_error,

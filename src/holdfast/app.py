@@ -120,14 +120,19 @@ class Holdfast:
         self,
         url: str | None = None,
         *,
+        store: str | None = None,
         driver: Store | None = None,
         space: str | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Without a URL and a driver the store is that of the settings; without a space, their space is used."""
-        if url is not None and driver is not None:
-            raise InvalidInput("app", wanted="a store URL or a driver", got="both")
-        self._url = url
+        """Open a store by its URL, by its name in the settings, or use a driver. Without all three, see the settings.
+
+        Without a space, that of the named store or of the settings is used.
+        """
+        given = [what for what, value in (("url", url), ("store", store), ("driver", driver)) if value is not None]
+        if len(given) > 1:
+            raise InvalidInput("app", wanted="one of url, store and driver", got=" and ".join(given))
+        self._url = url if store is None else settings.named_store_url(store)
         self._space = space
         self._has_driver = driver is not None
         self._settings: Settings | None = None
@@ -151,13 +156,18 @@ class Holdfast:
 
     @property
     def url(self) -> str | None:
-        """The URL of the store: the argument, else that of the settings; None with a driver, or without both."""
-        return self._url if self._url is not None or self._has_driver else self.settings.url
+        """The URL of the store: the argument, else that of the settings; None with a driver, or without both.
+
+        A store that is given by its name has the URL ``store:NAME``: another process resolves it with its own settings.
+        """
+        return self._url if self._url is not None or self._has_driver else self.settings.store_url
 
     @property
     def space(self) -> str:
-        """The space: the argument, else that of the settings."""
-        return self.settings.space if self._space is None else self._space
+        """The space: the argument, else that of the named store, else that of the settings."""
+        if self._space is not None:
+            return self._space
+        return self.settings.space if self.url is None else self.settings.space_of(self.url)
 
     @property
     def driver(self) -> Store:
@@ -168,8 +178,10 @@ class Holdfast:
             url = self.url
             if url is None:
                 ways = f"Holdfast(url), {settings.PREFIX}URL, or url in {settings.FILE_NAME}"
-                raise InvalidInput("url", wanted=f"a store URL: {ways}", got="none")
-            self._driver = connect(url, space=self.space, clock=self._clock)
+                raise InvalidInput("url", wanted=f"a store: {ways}, or the name of a store", got="none")
+            is_named = settings.store_name_of(url) is not None
+            address = self.settings.resolve_url(url) if is_named else url
+            self._driver = connect(address, space=self.space, clock=self._clock)
         return self._driver
 
     @property
@@ -257,8 +269,8 @@ class Holdfast:
         return replace(
             options,
             queues=options.queues or tuple(self.queues) or None,
-            keep_ended=options.keep_ended or self.settings.keep_ended,
-            keep_ledger=options.keep_ledger or self.settings.keep_ledger,
+            keep_ended=options.keep_ended or self.settings.chosen_keep_ended,
+            keep_ledger=options.keep_ledger or self.settings.chosen_keep_ledger,
         )
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from holdfast.clock import Clock
     from holdfast.drivers.contract import Store
 
+STORE_SCHEME = "store"  # store:NAME is the store of that name in the settings
 ENTRY_POINT_GROUP = "holdfast.drivers"  # of drivers in other packages: scheme = "package.module:open_url"
 
 OpenUrl: TypeAlias = "Callable[..., Store]"  # open_url(url: SplitResult, *, space, caller_clock, clock) -> Store
@@ -35,15 +36,24 @@ _BUILT_IN = {
 }
 
 
-def connect(url: str, *, space: str = "main", caller_clock: bool = False, clock: Clock | None = None) -> Store:
+def connect(url: str, *, space: str | None = None, caller_clock: bool = False, clock: Clock | None = None) -> Store:
     """Return the store: driver, admin and registry in one. Creates or upgrades its tables where that is safe.
 
+    ``store:NAME`` opens the store of that name in the settings of this process, in the space that they give it. Without
+    a space it is ``main``.
     With ``caller_clock``, every call may pass its own ``now``, for tests and simulations; otherwise ``now`` is refused.
     ``clock`` replaces the host's clock in stores that read it (memory and SQLite).
     Raises ``ConnectError`` with what to write or install, ``SchemaMismatch`` if this version cannot use the tables.
     """
     parts = urlsplit(url)
-    return _opener(url, parts.scheme)(parts, space=space, caller_clock=caller_clock, clock=clock)
+    if parts.scheme == STORE_SCHEME:
+        from holdfast import settings  # noqa: PLC0415 - only named stores need it
+
+        known = settings.read()
+        space = space or known.space_of(url)
+        url = known.resolve_url(url)
+        parts = urlsplit(url)
+    return _opener(url, parts.scheme)(parts, space=space or "main", caller_clock=caller_clock, clock=clock)
 
 
 def package_of(scheme: str) -> str | None:
@@ -53,9 +63,12 @@ def package_of(scheme: str) -> str | None:
 
 
 def is_store(place: str) -> bool:
-    """Whether a driver is known for this URL. Otherwise the text names a folder, such as ``hdfs://...``."""
+    """Whether a text is the URL of a store: a driver is known for it, or it names a store of the settings.
+
+    Otherwise the text names a folder, such as ``hdfs://...``.
+    """
     scheme = urlsplit(place).scheme
-    if scheme in _BUILT_IN:
+    if scheme in _BUILT_IN or scheme == STORE_SCHEME:
         return True
     from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import, and built-in drivers do not need it
 

@@ -12,6 +12,7 @@ from holdfast.clock import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND, 
 from holdfast.drivers.contract import (
     Admin,
     AuditScan,
+    CancelWait,
     Capabilities,
     Driver,
     Durability,
@@ -32,6 +33,7 @@ from holdfast.drivers.settle_one import ack, fail, release, retry
 from holdfast.drivers.url_options import read_options
 from holdfast.drivers.validation import Validation
 from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS, Column, Kind
+from holdfast.model.isolation import Isolation, is_isolated
 from holdfast.model.job import JobRecord, State
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation, is_expired, make_tokens, token_bytes
@@ -40,8 +42,18 @@ from holdfast.model.ledger_reader import forget_reader, register_reader
 from holdfast.model.order import Capacity, Lane, Limit, pick
 from holdfast.model.queue_settings import Bucket, QueueSettings
 from holdfast.model.registry import Change, Entry
+from holdfast.model.retention import Retention, store_retention
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
-from holdfast.model.transition import HeldJob, Transition, after_expiry, after_settlement, is_repeat, refusal
+from holdfast.model.transition import (
+    HeldJob,
+    Transition,
+    after_expiry,
+    after_settlement,
+    expiry_verb,
+    has_counted_crash,
+    is_repeat,
+    refusal,
+)
 from holdfast.wire.envelope import from_envelope, identity_bytes, to_envelope
 
 __all__ = [
@@ -57,6 +69,7 @@ __all__ = [
     "Admin",
     "AuditScan",
     "Bucket",
+    "CancelWait",
     "Capabilities",
     "Capacity",
     "Change",
@@ -72,6 +85,7 @@ __all__ = [
     "Feature",
     "HeldJob",
     "Inspection",
+    "Isolation",
     "JobBatch",
     "JobFilter",
     "JobRecord",
@@ -91,6 +105,7 @@ __all__ = [
     "Registry",
     "Release",
     "Reservation",
+    "Retention",
     "Retry",
     "Settlement",
     "State",
@@ -102,11 +117,14 @@ __all__ = [
     "ack",
     "after_expiry",
     "after_settlement",
+    "expiry_verb",
     "fail",
     "forget_reader",
     "from_envelope",
+    "has_counted_crash",
     "identity_bytes",
     "is_expired",
+    "is_isolated",
     "is_repeat",
     "make_tokens",
     "pick",
@@ -115,6 +133,7 @@ __all__ = [
     "register_reader",
     "release",
     "retry",
+    "store_retention",
     "to_envelope",
     "token_bytes",
 ]

@@ -2,6 +2,10 @@
 
 They are read once, where a program starts. Every value keeps its origin. An unknown key or a wrong type is an error
 that says what was wanted, what was got, and where.
+
+A store can have a name, so that no URL has to be in code, in commands or in plans of Spark: ``store:prod`` is the URL
+of the store that ``[stores.prod]`` of the file or ``HOLDFAST_STORES_PROD_URL`` describes. Each process resolves the
+name with its own settings.
 """
 
 from __future__ import annotations
@@ -21,19 +25,35 @@ from holdfast.errors import InvalidInput
 from holdfast.model import bounds, duration
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
 from holdfast.model.request import DEFAULT_QUEUE
+from holdfast.model.retention import Retention
 
 FILE_NAME = "holdfast.toml"
 PREFIX = "HOLDFAST_"
 CONFIG = f"{PREFIX}CONFIG"  # names the settings file
+STORES_PREFIX = f"{PREFIX}STORES_"
+STORE_SCHEME = "store"  # of the URL of a named store
 DEFAULT_ORIGIN = "default"
-DEFAULT_KEEP_ENDED = timedelta(days=7)
-DEFAULT_KEEP_LEDGER = timedelta(days=30)
+DEFAULT_KEEP_ENDED = to_timedelta(Retention().ended_for)
+DEFAULT_KEEP_LEDGER = to_timedelta(Retention().ledger_for)
 
 MASK = "***"
 _SECRET_NAME = re.compile(r"(?i)pass|pwd|secret|token|key|sig|credential")
 _SCHEME = re.compile(r"(?i)[a-z][a-z0-9+.-]*://")
 _PLAIN = re.compile(r"[\w./ -]*")  # a path, or a name
 _PLAIN_USER = re.compile(r"[\w.%+-]*")
+_STORE_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")  # in a variable it has capital letters
+_STORE_VARIABLE = re.compile(rf"{STORES_PREFIX}([A-Z][A-Z0-9_]{{0,63}})_(URL|SPACE)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedStore:
+    """A store that the settings describe."""
+
+    url: str
+    space: str | None = None  # None: the setting ``space``
+
+    def __repr__(self) -> str:
+        return f"NamedStore({mask_secrets(self.url)!r}, {self.space!r})"  # the URL may contain a password
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,17 +61,71 @@ class Settings:
     """The settings in force. ``origin`` returns where a value came from."""
 
     url: str | None = None  # the store
+    store: str | None = None  # the name of the store, if it is not given by ``url``
     space: str = "main"
     queue: str = DEFAULT_QUEUE  # for jobs that name none
     max_attempts: int = DEFAULT_MAX_ATTEMPTS  # for jobs that set none
     timeout: timedelta | None = None  # of one attempt, for jobs that set none
-    keep_ended: timedelta = DEFAULT_KEEP_ENDED  # how long `trim` keeps done and cancelled jobs
+    # How long done and cancelled jobs, and ledger rows, are kept: in a store that has no retention yet.
+    keep_ended: timedelta = DEFAULT_KEEP_ENDED
     keep_ledger: timedelta = DEFAULT_KEEP_LEDGER
+    stores: Mapping[str, NamedStore] = field(default_factory=dict)  # by name
     origins: Mapping[str, str] = field(default_factory=dict)
 
     def origin(self, name: str) -> str:
         """Return where a value came from: a file, a variable, an argument, or ``default``."""
         return self.origins.get(name, DEFAULT_ORIGIN)
+
+    @property
+    def chosen_keep_ended(self) -> timedelta | None:
+        """``keep_ended`` if someone chose it; None if it is the default."""
+        return None if self.origin("keep_ended") == DEFAULT_ORIGIN else self.keep_ended
+
+    @property
+    def chosen_keep_ledger(self) -> timedelta | None:
+        """``keep_ledger`` if someone chose it; None if it is the default."""
+        return None if self.origin("keep_ledger") == DEFAULT_ORIGIN else self.keep_ledger
+
+    @property
+    def store_url(self) -> str | None:
+        """The URL of the store; ``store:NAME`` if it is given by its name."""
+        return self.url if self.store is None else named_store_url(self.store)
+
+    def resolve_url(self, url: str) -> str:
+        """Return the URL that a driver opens: that of the named store for ``store:NAME``. Raises ``InvalidInput``."""
+        return url if (name := store_name_of(url)) is None else self._find_store(name).url
+
+    def space_of(self, url: str) -> str:
+        """Return the space for a URL: that of an argument, else that of the named store, else the setting ``space``."""
+        name = store_name_of(url)
+        if name is None or self.origin("space").startswith("--"):
+            return self.space
+        return self._find_store(name).space or self.space
+
+    def _find_store(self, name: str) -> NamedStore:
+        found = self.stores.get(name)
+        if found is None:
+            ways = f"url in [stores.{name}] of {FILE_NAME}, or {STORES_PREFIX}{name.upper()}_URL, on this machine"
+            got = f"none; known are {', '.join(self.stores)}" if self.stores else "none"
+            raise InvalidInput(f"store {name}", wanted=ways, got=got)
+        return found
+
+
+def named_store_url(name: str) -> str:
+    """Return the URL of a named store. The store need not be known here: another process may open it."""
+    return f"{STORE_SCHEME}:{_check_store_name('store', name)}"
+
+
+def store_name_of(url: str) -> str | None:
+    """Return the name in ``store:NAME``; None for every other URL."""
+    scheme, colon, name = url.partition(":")
+    return _check_store_name("store", name) if colon and scheme == STORE_SCHEME else None
+
+
+def _check_store_name(field_name: str, name: str) -> str:
+    if not _STORE_NAME.fullmatch(name):
+        raise InvalidInput(field_name, wanted="a name of small letters, digits and underscores", got=name)
+    return name
 
 
 class _Setting(NamedTuple):
@@ -84,6 +158,7 @@ def _at_least(least: int) -> Callable[[str, str], timedelta]:
 
 _SETTINGS: dict[str, _Setting] = {
     "url": _Setting(str, _url),
+    "store": _Setting(str, _check_store_name),
     "space": _Setting(str, bounds.check_name),
     "queue": _Setting(str, bounds.check_name),
     "max_attempts": _Setting(int, lambda name, value: bounds.check_integer(name, value, least=1), _integer_or_text),
@@ -113,25 +188,50 @@ def read(
     path = named or _find_upwards(folder or Path.cwd())
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
+    stores: dict[str, dict[str, str]] = {}
     if path is not None:
-        for name, value in _read_file(path).items():
-            values[name], origins[name] = value, str(path)
-    for name, setting in _SETTINGS.items():
-        variable = PREFIX + name.upper()
-        if environ.get(variable):  # an empty variable counts as unset
-            values[name], origins[name] = setting.check(variable, setting.from_text(environ[variable])), variable
-    for name, text in (given or {}).items():
-        argument = f"--{name.replace('_', '-')}"
-        values[name], origins[name] = _SETTINGS[name].check(argument, _SETTINGS[name].from_text(text)), argument
-    return Settings(**values, origins=origins)
+        in_file = _read_file(path)
+        stores = in_file.pop("stores", {})
+        origins |= {f"stores.{name}.{key}": str(path) for name, store in stores.items() for key in store}
+        _override(values, origins, in_file, dict.fromkeys(in_file, str(path)))
+    variables = {name: PREFIX + name.upper() for name in _SETTINGS if environ.get(PREFIX + name.upper())}
+    _override(values, origins, _parse_texts(variables, environ), variables)
+    for (name, key), variable in _store_variables(environ).items():
+        stores.setdefault(name, {})[key] = _check_store_value(variable, key, environ[variable])
+        origins[f"stores.{name}.{key}"] = variable
+    arguments = {name: f"--{name.replace('_', '-')}" for name in given or {}}
+    texts = {arguments[name]: text for name, text in (given or {}).items()}
+    _override(values, origins, _parse_texts(arguments, texts), arguments)
+    return Settings(**values, stores=_named_stores(stores), origins=origins)
+
+
+def _parse_texts(names: Mapping[str, str], texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of settings whose texts are known by another name: that of a variable or of an argument."""
+    return {
+        name: _SETTINGS[name].check(other, _SETTINGS[name].from_text(texts[other])) for name, other in names.items()
+    }
+
+
+def _override(
+    values: dict[str, Any], origins: dict[str, str], later: Mapping[str, Any], later_origins: Mapping[str, str]
+) -> None:
+    """Add the values of a later source. ``url`` and ``store`` replace each other: both say which store is used."""
+    if "url" in later and "store" in later:
+        names = f"{later_origins['url']}, {later_origins['store']}"
+        raise InvalidInput("store", wanted="either a url or a store", got=f"both, from {names}")
+    if "url" in later or "store" in later:
+        for name in ("url", "store"):
+            values.pop(name, None)
+            origins.pop(name, None)
+    values.update(later)
+    origins.update(later_origins)
 
 
 def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
     """Return the ``HOLDFAST_*`` variables that name no setting: worth a warning, not an error."""
-    known = {CONFIG, *(PREFIX + name.upper() for name in _SETTINGS)}
-    return sorted(
-        name for name in (os.environ if environ is None else environ) if name.startswith(PREFIX) and name not in known
-    )
+    environ = os.environ if environ is None else environ
+    known = {CONFIG, *(PREFIX + name.upper() for name in _SETTINGS), *_store_variables(environ, empty=True).values()}
+    return sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
 
 
 def mask_secrets(url: str) -> str:
@@ -143,7 +243,7 @@ def mask_secrets(url: str) -> str:
     """
     scheme = _SCHEME.match(url)
     if scheme is None:
-        return url if _PLAIN.fullmatch(url) else MASK
+        return url if _PLAIN.fullmatch(url.removeprefix(f"{STORE_SCHEME}:")) else MASK
     user, at, rest = url[scheme.end() :].rpartition("@")
     name, colon, _ = user.partition(":")
     shown_user = f"{name if _PLAIN_USER.fullmatch(name) else ''}:{MASK}" if colon else user
@@ -172,6 +272,34 @@ def _mask_item(item: str) -> str:
     return f"{name}={MASK}" if equals and may_be_secret else item
 
 
+# Named stores -----------------------------------------------------------------------------------------------
+
+
+def _store_variables(environ: Mapping[str, str], *, empty: bool = False) -> dict[tuple[str, str], str]:
+    """Return the variables that describe stores, by the name of the store and the key; empty ones only if asked."""
+    found = {}
+    for variable, text in environ.items():
+        parts = _STORE_VARIABLE.fullmatch(variable)
+        if parts is not None and (text or empty):
+            found[parts[1].lower(), parts[2].lower()] = variable
+    return found
+
+
+def _check_store_value(where: str, key: str, value: str) -> str:
+    if key == "space":
+        return bounds.check_name(where, value)
+    if store_name_of(_url(where, value)) is not None:
+        raise InvalidInput(where, wanted="a store URL such as sqlite:///jobs.db", got=f"the name of a store, {value}")
+    return value
+
+
+def _named_stores(stores: Mapping[str, Mapping[str, str]]) -> dict[str, NamedStore]:
+    for name, store in stores.items():
+        if "url" not in store:
+            raise InvalidInput(f"stores.{name}", wanted=f"a url, or {STORES_PREFIX}{name.upper()}_URL", got="none")
+    return {name: NamedStore(**store) for name, store in stores.items()}
+
+
 # The file ---------------------------------------------------------------------------------------------------
 
 
@@ -180,25 +308,46 @@ def _find_upwards(folder: Path) -> Path | None:
     return next((file for file in candidates if file.is_file()), None)
 
 
-def _read_file(file: Path) -> dict[str, object]:
+def _read_file(file: Path) -> dict[str, Any]:
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidInput(str(file), wanted="a settings file that can be read", got=error.strerror or error) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(str(file), wanted="TOML in UTF-8", got=str(error)) from error
-    values: dict[str, object] = {}
+    values: dict[str, Any] = {}
     for name, value in table.items():
         where = f"{name} in {file}"
+        if name == "stores":
+            values[name] = _read_stores(value, file)
+            continue
         setting = _SETTINGS.get(name)
         if setting is None:
-            raise InvalidInput(where, wanted=f"one of the settings {', '.join(_SETTINGS)}", got=f"the unknown {name!r}")
+            known = ", ".join((*_SETTINGS, "stores"))
+            raise InvalidInput(where, wanted=f"one of the settings {known}", got=f"the unknown {name!r}")
         if type(value) is not setting.toml_type:
             raise InvalidInput(where, wanted=_TYPE_NAMES[setting.toml_type], got=f"{value!r} ({type(value).__name__})")
         values[name] = setting.check(where, value)
     if isinstance(values.get("url"), str):
         values["url"] = _resolve_sqlite_path(str(values["url"]), file.absolute().parent)
     return values
+
+
+def _read_stores(table: object, file: Path) -> dict[str, dict[str, str]]:
+    """Return the tables ``[stores.NAME]``. A store without a URL is allowed: a variable may have it."""
+    stores: dict[str, dict[str, str]] = {}
+    for name, store in table.items() if isinstance(table, dict) else [("NAME", table)]:
+        where = f"stores.{name} in {file}"
+        if not isinstance(store, dict) or not store.keys() <= {"url", "space"}:
+            got = f"the key {min(store.keys() - {'url', 'space'})}" if isinstance(store, dict) else "no table"
+            raise InvalidInput(where, wanted="a table with url and space", got=got)
+        stores[_check_store_name(where, name)] = {}
+        for key, value in store.items():
+            if type(value) is not str:
+                raise InvalidInput(f"{key} of {where}", wanted="text", got=f"a {type(value).__name__}")
+            text = _check_store_value(f"{key} of {where}", key, value)
+            stores[name][key] = _resolve_sqlite_path(text, file.absolute().parent) if key == "url" else text
+    return stores
 
 
 def _resolve_sqlite_path(url: str, folder: Path) -> str:

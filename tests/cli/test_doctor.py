@@ -9,6 +9,8 @@ import holdfast
 from holdfast import Client, JobRequest
 from holdfast.clock import DAY, HOUR, MINUTE, ManualClock, SystemClock
 from holdfast.drivers.contract import Change
+from holdfast.drivers.migrations import newest_version
+from holdfast.drivers.sqlite import migrations
 from holdfast.model import bounds
 
 
@@ -38,7 +40,7 @@ def test_every_setting_is_shown_with_its_origin(run, filled, folder, monkeypatch
     assert origins["space"] == "--space"
     assert origins["queue"] == str(folder / "holdfast.toml")
     assert origins["max_attempts"] == "default"
-    assert run("doctor").out.splitlines()[-8].split() == ["SETTING", "VALUE", "FROM"]
+    assert run("doctor").out.splitlines()[-9].split() == ["SETTING", "VALUE", "FROM"]
     values = {one["name"]: one["value"] for one in result.json["settings"]}
     assert (values["keep_ended"], values["timeout"], values["queue"]) == ("7d", None, "mail")
     assert health(result)["environment"] == "note"
@@ -55,7 +57,7 @@ def test_a_missing_store_is_wrong_and_is_not_created(run, url, folder):
 def test_a_missing_url_is_wrong_and_the_settings_are_still_shown(run):
     result = run("doctor", "--json", code=1)
     assert health(result) == {"store": "wrong"}
-    assert len(result.json["settings"]) == 7
+    assert len(result.json["settings"]) == 8
 
 
 def test_a_password_is_never_shown(run, url):
@@ -107,11 +109,12 @@ def test_install_check_and_upgrade_report_the_schema_version(run, url, folder):
     assert "no tables: run `holdfast schema install`" in run("schema", "check", code=1).err
     assert "to upgrade" in run("schema", "upgrade", code=4).err
     assert list(folder.iterdir()) == []
-    assert run("schema", "install").out == "version 1, new\n"
-    assert run("schema", "install").out == "version 1 already, nothing to do\n"
-    assert run("schema", "upgrade").out == "version 1 already, nothing to do\n"
-    assert run("schema", "check").out == "version 1, up to date\n"
-    assert run("schema", "check", "--json").json == {"applied": 1, "newest": 1, "current": True}
+    newest = newest_version(migrations.load())
+    assert run("schema", "install").out == f"version {newest}, new\n"
+    assert run("schema", "install").out == f"version {newest} already, nothing to do\n"
+    assert run("schema", "upgrade").out == f"version {newest} already, nothing to do\n"
+    assert run("schema", "check").out == f"version {newest}, up to date\n"
+    assert run("schema", "check", "--json").json == {"applied": newest, "newest": newest, "current": True}
 
 
 def test_a_newer_store_is_refused(run, url, folder, store):

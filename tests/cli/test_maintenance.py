@@ -52,6 +52,36 @@ def test_trim_keeps_ended_jobs_for_a_day(run, url, store):
     assert "wanted a length such as" in run("trim", "--keep-ledger", "soon", code=2).err
 
 
+def test_the_retention_is_shown_and_set(run, url, store, folder):
+    assert run("retention").out == "done and cancelled jobs 7d, ledger rows 30d; not stored: from the settings\n"
+    assert run("retention", "--keep-ledger", "90d").out == "done and cancelled jobs 7d, ledger rows 90d\n"
+    assert run("retention", "--keep-ended", "2d", "--json").json == {
+        "keep_ended": 2 * 86_400,
+        "keep_ledger": 90 * 86_400,
+        "stored": True,
+    }
+    assert "wanted a whole number from" in run("retention", "--keep-ended", "1h", code=2).err
+    assert run("retention").out == "done and cancelled jobs 2d, ledger rows 90d\n"
+    assert "(stored)" in run("doctor").out
+
+
+def test_the_stored_retention_overrides_the_settings(run, url, folder):
+    clock = ManualClock(SystemClock().now() - 10 * DAY)
+    with holdfast.connect(url, clock=clock) as store:
+        Client(store, clock=clock).enqueue(JobRequest(type="t"))
+        [done] = store.reserve(["default"], limit=1, lease_for=MINUTE)
+        holdfast.driver.ack(store, done.lease)
+    (folder / "holdfast.toml").write_text('keep_ledger = "5d"\n', encoding="utf-8")
+    [check] = [one for one in run("doctor", "--json").json["checks"] if one["name"] == "retention"]
+    assert (check["health"], "ledger rows 5d (from the settings" in check["text"]) == ("ok", True)
+    run("retention", "--keep-ended", "20d", "--keep-ledger", "20d")
+    assert run("trim", "--json").json == {"jobs": 0, "ledger": 0, "dedupe": 0, "registry": 0}
+    [check] = [one for one in run("doctor", "--json").json["checks"] if one["name"] == "retention"]
+    assert check["health"] == "note"
+    assert "ledger rows 20d (stored); the settings want done and cancelled jobs 7d, ledger rows 5d" in check["text"]
+    assert run("trim", "--keep-ended", "5d", "--json").json["jobs"] == 1
+
+
 # The ledger -------------------------------------------------------------------------------------------------
 
 

@@ -56,17 +56,21 @@ def test_work_prints_the_number_of_jobs_per_outcome(folder):
 APP_OF_THE_SETTINGS = "from holdfast import Holdfast\napp = Holdfast()\napp.handler('t')(lambda payload: payload)\n"
 
 
-@pytest.mark.parametrize("source", ["file", "variable"])
+@pytest.mark.parametrize("source", ["file", "variable", "name"])
 def test_work_uses_the_store_of_the_settings(folder, monkeypatch, source):
     (folder / "mine.py").write_text(APP_OF_THE_SETTINGS)
     if source == "file":
         (folder / "holdfast.toml").write_text('url = "sqlite:///other.db"\nspace = "tenant"\n', encoding="utf-8")
+    elif source == "name":
+        text = 'url = "sqlite:///jobs.db"\n[stores.other]\nurl = "sqlite:///other.db"\nspace = "tenant"\n'
+        (folder / "holdfast.toml").write_text(text, encoding="utf-8")
     else:
         monkeypatch.setenv("HOLDFAST_URL", "sqlite:///other.db")
         monkeypatch.setenv("HOLDFAST_SPACE", "tenant")
+    chosen = ["--store", "other"] if source == "name" else []
     with holdfast.connect(f"sqlite:///{folder}/other.db", space="tenant") as store:
         holdfast.Client(store).enqueue(holdfast.JobRequest(type="t", payload=1))
-    command = [*HOLDFAST, "work", "mine:app", "--until-drained", "--processes", "1"]
+    command = [*HOLDFAST, "work", "mine:app", "--until-drained", "--processes", "1", *chosen]
     worked = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "1 acked" in worked.stdout
 

@@ -184,7 +184,7 @@ def test_the_tables_of_spark_options_match_the_code():
 
     assert [row[0].strip("`") for row in table("spark.md", "option of the sink")] == list(options.SINK_OPTIONS)
     assert [row[0].strip("`") for row in table("spark.md", "option of a source")] == [
-        name for name in options.STREAM_OPTIONS if name != "path"
+        name for name in dict.fromkeys((*options.SOURCE_OPTIONS["jobs"], *options.STREAM_OPTIONS)) if name != "path"
     ]
 
 

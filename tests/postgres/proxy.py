@@ -15,11 +15,18 @@ class LosingProxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self._must_lose = threading.Event()
+        self._clients: list[socket.socket] = []
         self.lost = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
     def lose_next(self) -> None:
         self._must_lose.set()
+
+    def cut(self) -> None:
+        """End the connections of the clients. The server goes on with what it does, and notices nothing meanwhile."""
+        for client in self._clients:
+            with contextlib.suppress(OSError):
+                client.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self._listener.close()
@@ -30,6 +37,7 @@ class LosingProxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
+            self._clients.append(client)
             server = socket.create_connection(("127.0.0.1", self._target))
             threading.Thread(target=self._forward, args=(client, server), daemon=True).start()
             threading.Thread(target=self._back, args=(server, client), daemon=True).start()

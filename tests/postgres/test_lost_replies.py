@@ -1,18 +1,24 @@
 """A call that is repeated because its reply was lost leaves the same state as one call."""
 
+import threading
 from dataclasses import replace
 
+import psycopg
 import pytest
 
 import holdfast
 from holdfast.clock import DAY, SECOND
 from holdfast.drivers.contract import Change, QueueSettings
+from holdfast.drivers.postgres import lost_answers
 from holdfast.errors import StoreUnavailable
+from holdfast.model.job import State
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Note
+from holdfast.model.ledger import Ending
 from holdfast.model.settlement import Ack, Fail, Release, Retry
 from tests.postgres.conftest import NOW
 from tests.postgres.proxy import LosingProxy
+from tests.postgres.test_wait import wait_until
 
 LATER = NOW + 60 * SECOND
 
@@ -27,6 +33,12 @@ def state_of(store):
 def reserve_some(store, job, count=4):
     store.enqueue([job(id=f"held-{number}") for number in range(count)], now=NOW)
     return [one.lease for one in store.reserve(["q"], limit=count, lease_for=30 * SECOND, now=NOW)]
+
+
+def reserve_and_reap(store, job):
+    leases = reserve_some(store, job)
+    store.reap(now=LATER)
+    return leases
 
 
 def one_settlement_of_each_verb(store, job):
@@ -62,6 +74,8 @@ CALLS = {
     "settle acks": (reserve_some, lambda s, x: s.settle([Ack(lease) for lease in x], now=NOW + 1)),
     "settle": (one_settlement_of_each_verb, lambda s, x: s.settle(x, now=NOW + 1)),
     "reap": (reserve_some, lambda s, _: s.reap(now=LATER)),
+    "report_outage": (reserve_some, lambda s, x: s.report_outage(x, now=LATER)),
+    "report_outage after a reap": (reserve_and_reap, lambda s, x: s.report_outage(x, now=LATER)),
     "cancel": (lambda s, j: s.enqueue([j(id="c")], now=NOW), lambda s, _: s.cancel(["c", "unknown"], now=NOW + 1)),
     "requeue": (make_dead_jobs, lambda s, x: s.requeue(x, now=NOW + 1)),
     "purge": (make_dead_jobs, lambda s, x: s.purge(x, now=NOW + 1)),
@@ -72,7 +86,8 @@ CALLS = {
     ),
     "trim": (make_dead_jobs, lambda s, _: s.trim(ledger_for=DAY, now=NOW + 2 * DAY)),
 }
-REPEATED_BY_THE_DRIVER = set(CALLS) - {"requeue", "purge", "write"}  # the others would answer differently
+ANSWERED_ONCE = {"requeue", "purge", "write", "report_outage", "report_outage after a reap"}
+REPEATED_BY_THE_DRIVER = set(CALLS) - ANSWERED_ONCE  # the others would answer differently
 
 
 @pytest.fixture
@@ -114,15 +129,85 @@ def test_the_state_is_the_same_as_without_a_loss(proxied, job, verb, repeated_by
     reference.close()
 
 
-def test_a_reserve_whose_reply_was_lost_is_not_repeated(proxied, job):
-    """Nobody knows the leases that it granted, and they expire. A repeated call would lease more jobs."""
-    _, through, proxy = proxied
-    store = holdfast.connect(through, caller_clock=True)
-    store.enqueue([job() for _ in range(3)], now=NOW)
+def lose_a_reserve(store, proxy, **options):
+    """Reserve two jobs and lose the answer; assert that the store has leased them."""
     proxy.lose_next()
     with pytest.raises(StoreUnavailable):
-        store.reserve(["q"], limit=2, lease_for=10, now=NOW)
+        store.reserve(["q"], limit=2, lease_for=10, worker="w", now=NOW, **options)
     assert store.counts(now=NOW)[0].inflight == 2
-    assert len(store.reserve(["q"], limit=9, lease_for=10, now=NOW)) == 1
-    assert len(store.reserve(["q"], limit=9, lease_for=10, now=NOW + 10)) == 3
+
+
+@pytest.mark.parametrize("max_attempts", [1, 25])
+@pytest.mark.parametrize("prefetch", [False, True])
+def test_a_reserve_whose_reply_was_lost_is_not_repeated_and_its_leases_are_released_by_the_next(
+    proxied, job, max_attempts, prefetch
+):
+    """Nobody knows the leases that it granted. If they expired, a job on its last attempt would be dead."""
+    _, through, proxy = proxied
+    store = holdfast.connect(through, caller_clock=True)
+    jobs = [job(max_attempts=max_attempts) for _ in range(3)]
+    store.enqueue(jobs, now=NOW)
+    lose_a_reserve(store, proxy, prefetch=prefetch)
+    again = store.reserve(["q"], limit=9, lease_for=10, worker="w", now=NOW + 10)
+    assert [one.job for one in again] == [replace(one, state=State.INFLIGHT, attempts=1) for one in jobs]
+    assert {one.isolated for one in again} == {max_attempts == 1}
+    rows = [(row.job_id, row.ending, row.attempt, row.state, row.detail) for row in store.ledger().items]
+    assert rows == [(one.id, Ending.RELEASED, 1, State.READY, "answer lost") for one in jobs[:2]]
+    store.close()
+
+
+def test_a_job_whose_cancel_was_requested_under_a_lost_lease_is_cancelled(proxied, job):
+    _, through, proxy = proxied
+    store = holdfast.connect(through, caller_clock=True)
+    first, second = job(domain="d"), job(domain="d")
+    store.enqueue([first, second, job()], now=NOW)
+    lose_a_reserve(store, proxy)
+    store.cancel([first.id], now=NOW)
+    [reserved, _] = store.reserve(["q"], limit=9, lease_for=10, worker="w", now=NOW)
+    assert reserved.job.id == second.id
+    assert (store.get(first.id).state, store.get(first.id).attempts) == (State.CANCELLED, 0)
+    store.close()
+
+
+def test_only_the_leases_of_the_lost_answer_are_released(proxied, job):
+    _, through, proxy = proxied
+    store = holdfast.connect(through, caller_clock=True)
+    store.enqueue([job() for _ in range(5)], now=NOW)
+    held = store.reserve(["q"], limit=2, lease_for=10, worker="w", now=NOW)
+    proxy.lose_next()
+    with pytest.raises(StoreUnavailable):
+        store.reserve(["q"], limit=2, lease_for=10, worker="w", now=NOW)
+    assert len(store.reserve(["q"], limit=9, lease_for=10, worker="w", now=NOW)) == 3
+    assert store.settle([Ack(one.lease) for one in held], now=NOW) == [None, None]
+    store.close()
+
+
+def test_the_leases_of_a_reserve_that_the_server_carries_out_later_are_released_too(proxied, job, monkeypatch):
+    """The server may notice the lost connection late: the first reserve after the loss finds no leases yet."""
+    monkeypatch.setattr(lost_answers, "MAX_SERVER_SECONDS", 600.0)
+    direct, through, proxy = proxied
+    store = holdfast.connect(f"{through}&patience=0", caller_clock=True)
+    store.enqueue([job(max_attempts=1) for _ in range(2)], now=NOW)
+    store.configure("q", QueueSettings(max_inflight=9))
+    errors = []
+
+    def reserve():
+        try:
+            store.reserve(["q"], limit=2, lease_for=10, worker="w", now=NOW)
+        except StoreUnavailable as error:
+            errors.append(error)
+
+    with psycopg.connect(direct, options="-c search_path=holdfast") as blocker:
+        blocker.execute("SELECT FROM settings FOR UPDATE")
+        waiting = threading.Thread(target=reserve)
+        waiting.start()
+        with psycopg.connect(direct, autocommit=True) as session:
+            blocked = "SELECT FROM pg_locks WHERE NOT granted"
+            wait_until(lambda: session.execute(blocked).rowcount == 1)
+        proxy.cut()
+        waiting.join()
+        assert store.reserve(["other"], limit=1, lease_for=10, worker="w", now=NOW) == []
+    assert len(errors) == 1
+    wait_until(lambda: store.counts(now=NOW)[0].inflight == 2)
+    assert len(store.reserve(["q"], limit=2, lease_for=10, worker="w", now=NOW + 10)) == 2
     store.close()

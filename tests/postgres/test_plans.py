@@ -5,6 +5,7 @@ one batch is the plan for every batch. Plans are checked with empty tables witho
 statistics, and with full tables after ANALYZE.
 """
 
+import random
 import re
 
 import psycopg
@@ -12,13 +13,14 @@ import pytest
 
 import holdfast
 import holdfast.driver
-from holdfast.clock import MINUTE
+from holdfast.clock import DAY, MINUTE
 from holdfast.drivers.contract import JobFilter
 from holdfast.drivers.postgres import arrays
 from holdfast.drivers.postgres.arrays import pack_blobs, pack_integers, pack_texts
 from holdfast.drivers.postgres.enqueue import pack_jobs
 from holdfast.drivers.postgres.functions import INTERNAL, load_functions
 from holdfast.drivers.postgres.settle import pack_acks, pack_settlements
+from holdfast.model.isolation import Isolation
 from holdfast.model.job import State
 from holdfast.model.settlement import Ack, Retry
 from holdfast.testing.servers.postgres import PostgresServer
@@ -119,8 +121,24 @@ def count_pages(
     types, queues = pack_texts(["t"]), pack_texts(["q", "other"])
     pages = {}
     for k in sizes:
-        for some_types, verb in ((types, "reserve"), (None, "reserve of any type")):
-            arguments = ("main", queues, some_types, k, MINUTE, "w", b"\0" * 16 * k, NOW)
+        for some_types, isolation, max_bytes, verb in (
+            (types, Isolation.SHARE, None, "reserve"),
+            (None, Isolation.SHARE, None, "reserve of any type"),
+            (types, Isolation.ALONE, 1 << 20, "reserve of jobs that may share"),
+        ):
+            arguments = (
+                "main",
+                queues,
+                some_types,
+                k,
+                MINUTE,
+                "w",
+                b"\0" * 16 * k,
+                max_bytes,
+                isolation.value,
+                True,
+                NOW,
+            )
             rows, pages[verb, k] = explained.call("reserve", *arguments)
             assert len(rows) == (k if full else 0)
         leases = reserve_leases(store, k)
@@ -132,7 +150,10 @@ def count_pages(
         tokens = pack_texts([one.lease.token for one in settlements])
         _, pages["extend", k] = explained.call("extend", "main", NOW, MINUTE, ids, tokens, None, None, None)
         _, pages["cancel", k] = explained.call("cancel", "main", NOW, ids)
-        _, pages["reap", k] = explained.call("reap", "main", None, None, k, NOW + 2 * MINUTE)
+        later = NOW + 2 * MINUTE
+        _, pages["report_outage", k] = explained.call("report_outage", "main", later, ids, tokens)
+        _, pages["release_lost", k] = explained.call("release_lost", "main", NOW, queues, "w", b"\0" * 16 * k)
+        _, pages["reap", k] = explained.call("reap", "main", None, None, k, later)
         _, pages["next_due", k] = explained.call("next_due", "main", queues, NOW)
         new = [_record(n) for n in range(k)]
         _, pages["enqueue", k] = explained.call("enqueue", "main", NOW, "c", True, 1, *pack_jobs(new))
@@ -147,7 +168,7 @@ def count_pages(
         _, pages["purge", k] = explained.call("purge", "main", NOW, pack_texts([f"ended-{n}" for n in range(1, k + 1)]))
         _, pages["trim_expired", k] = explained.call("trim_expired", "main", NOW, 1, 1, k)
         ended_ids = pack_texts(ended)
-        lanes = pack_texts(["q"]), pack_texts(["t"]), pack_integers([0]), None
+        lanes = pack_texts(["q"]), pack_texts(["t"]), pack_integers([0]), pack_integers([25]), None
         for verb, *arguments in (
             ("requeue", NOW, ended_ids),
             ("prepare_copy", NOW, "c", True, 1, *lanes),
@@ -228,6 +249,53 @@ def test_plans_made_for_empty_tables_are_good_for_full_ones(url, vacuumed):
     assert {(verb, k): count for (verb, k), count in pages.items() if count > 400 + 60 * k} == {}
     removed = [int(count) for count in re.findall(r"Rows Removed by [A-Za-z ]*Filter: (\d+)", session.all_plans)]
     assert max(removed, default=0) <= 1000
+
+
+INSERT_ISOLATED = f"""
+INSERT INTO jobs (space, id, queue, type, priority, available_at, enqueued_at, created_at, max_attempts, payload)
+SELECT 'main', 'isolated-' || n, 'q', 't', 0, {NOW - 10**6} + n, 0, 0, 1, '{{}}' FROM generate_series(1, 100000) AS n
+"""
+
+
+@pytest.mark.parametrize("analyzed", [False, True])
+def test_isolated_jobs_are_not_read_one_by_one(url, analyzed):
+    """In front of a job that may share an answer are 100,000 that may not."""
+    with holdfast.connect(f"{url}?listen=off", caller_clock=True) as store:
+        store.enqueue([_record(n, domain=None, idempotency_key=None) for n in range(3)], now=NOW)
+    with psycopg.connect(url, autocommit=True, options="-c search_path=holdfast") as session:
+        session.execute("ALTER TABLE jobs SET (autovacuum_enabled = off)")
+        session.execute(INSERT_ISOLATED)
+        if analyzed:
+            session.execute("ANALYZE jobs")
+    explained = ExplainedSession(url)
+    queues = pack_texts(["q"])
+    for isolation, ids in (
+        (Isolation.SKIP, ["new-0", "new-1"]),
+        (Isolation.STOP, []),
+        (Isolation.ALONE, ["isolated-1"]),
+        (Isolation.SHARE, ["isolated-1", "isolated-2"]),
+    ):
+        for types in (None, pack_texts(["t"])):
+            arguments = ("main", queues, types, 2, MINUTE, "w", b"\0" * 32, 1 << 20, isolation.value, True, NOW)
+            rows, pages = explained.call("reserve", *arguments)
+            assert [row[5] for row in rows] == ids
+            assert 0 < pages < 200, (isolation, pages)
+            removed = re.findall(r"Rows Removed by [A-Za-z ]*Filter: (\d+)", "\n".join(explained.plans))
+            assert max(map(int, removed), default=0) < 10
+    explained.connection.close()
+
+
+def test_a_payload_that_does_not_fit_the_byte_budget_is_not_read(url):
+    payload = random.Random(1).randbytes(300_000)  # 38 pages, stored out of line
+    with holdfast.connect(f"{url}?listen=off", caller_clock=True) as store:
+        store.enqueue([_record(n, domain=None, idempotency_key=None, payload=payload) for n in range(10)], now=NOW)
+    explained = ExplainedSession(url)
+    for max_bytes, count in ((1, 1), (900_000, 3)):
+        arguments = ("main", pack_texts(["q"]), None, 10, MINUTE, "w", b"\0" * 160, max_bytes, "share", False, NOW)
+        rows, pages = explained.call("reserve", *arguments)
+        assert len(rows) == count
+        assert 0 < pages < 200  # to compare the sizes by reading ten payloads takes 400
+    explained.connection.close()
 
 
 def test_keys_of_a_batch_are_not_compared_with_every_stored_key_without_statistics(url):
@@ -311,3 +379,22 @@ def test_an_enqueue_reads_the_heads_of_its_lanes_and_not_every_ready_job(url):
 
         wait_until(lambda: read()[0] >= count // each)
         assert read()[1] <= count // each
+
+
+def test_a_trim_does_not_read_the_keys_again_that_must_stay(url):
+    """Keys of open and dead jobs whose window has ended: a trim looks at each of them once, and then rarely."""
+    count = 5000
+    with holdfast.connect(f"{url}?listen=off", caller_clock=True) as store:
+        for start in range(0, count, 1000):
+            store.enqueue([_record(start + n, domain=None) for n in range(1000)], now=NOW)
+        explained, later = ExplainedSession(url), NOW + 2 * DAY
+        arguments = ("trim_expired", "main", later, DAY, DAY, 1000)
+        _, first = explained.call(*arguments)
+        assert first > count  # the call was rolled back
+        assert store.trim(limit=1000, now=later).dedupe == 0
+        _, second = explained.call(*arguments)
+        explained.connection.close()
+        assert second < first / 20
+        assert store.cancel([f"new-{n}" for n in range(count)], now=later) == [State.CANCELLED] * count
+        trimmed = store.trim(ended_for=DAY, limit=10_000, now=later + DAY)
+        assert (trimmed.jobs, trimmed.dedupe) == (count, count)

@@ -8,7 +8,7 @@ import pytest
 
 import holdfast
 from holdfast.clock import MINUTE
-from holdfast.drivers.postgres import listen, wait
+from holdfast.drivers.postgres import admin, listen, wait
 
 LONG = 20.0
 
@@ -77,6 +77,43 @@ def test_only_the_first_job_of_an_empty_lane_notifies(url, job):
         notifications = [notify.payload for notify in connection.notifies(timeout=1, stop_after=3)]
     store.close()
     assert notifications == ["main", "main"]
+
+
+@pytest.mark.parametrize("poll", [False, True])
+def test_a_cancel_of_another_process_ends_a_wait_for_cancel(url, job, request, poll):
+    """By a notification, also while polling is off; and by polling, also while there is no listener."""
+    if not poll:
+        request.getfixturevalue("without_polling")
+    store, other = holdfast.connect(f"{url}?listen=off" if poll else url), holdfast.connect(url)
+    other.enqueue([job()])
+    [reservation] = store.reserve(["q"], limit=1, lease_for=MINUTE)
+    job_ids = [reservation.job.id]
+    assert not store.wait_for_cancel(job_ids, timeout=0.001)
+    wait_until(lambda: poll or store._listener.is_alive)
+    cancelling = threading.Timer(0.1, other.cancel, [job_ids])
+    began = time.monotonic()
+    cancelling.start()
+    assert store.wait_for_cancel(job_ids, timeout=LONG)
+    assert time.monotonic() - began < LONG / 2
+    cancelling.join()
+    store.close()
+    other.close()
+
+
+def test_a_thread_that_waits_for_cancels_again_and_again_reads_the_jobs_once(url, job, without_polling, monkeypatch):
+    store = holdfast.connect(url)
+    store.enqueue([job(), job()])
+    first, second = (one.job.id for one in store.reserve(["q"], limit=2, lease_for=MINUTE))
+    store.wait_for_cancel([first, second], timeout=0.001)
+    wait_until(lambda: store._listener.is_alive)
+    looks, look = [], admin.is_cancel_requested
+    monkeypatch.setattr(admin, "is_cancel_requested", lambda *arguments: looks.append(arguments) or look(*arguments))
+    for _ in range(20):
+        assert not store.wait_for_cancel([second], timeout=0.001)
+    assert not looks
+    store.cancel([second])
+    assert store.wait_for_cancel([second], timeout=LONG)
+    store.close()
 
 
 def test_a_listener_reconnects_after_its_session_was_terminated(url, job, monkeypatch):

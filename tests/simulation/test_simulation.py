@@ -8,7 +8,7 @@ from holdfast.connect import connect
 from holdfast.testing.drivers.faulty.domains import TurnNeverPassed
 from holdfast.testing.drivers.simulation import simulate
 from holdfast.testing.drivers.simulation.__main__ import main
-from tests.simulation.faulty_drivers import CAUGHT_BY_RANDOM_CALLS
+from tests.simulation.faulty_drivers import CAUGHT_BY_THE_SIMULATION
 
 
 @pytest.mark.parametrize("first", range(0, 400, 100))
@@ -49,10 +49,11 @@ def test_the_traces_contain_every_kind_of_event():
     words = {word for seed in range(50) for line in simulate(seed).trace for word in line.split()}
     endings = {"acked", "retried", "failed", "released", "expired", "cancelled", "requeued", "purged"}
     refusals = {"JobNotInflight", "LeaseMismatch", "LeaseExpired"}
-    assert endings | refusals | {"extend", "pause", "trim", "reap", "stale"} <= words
+    isolation = {"share", "alone", "stop", "skip", "prefetch", "started", "outage"}
+    assert endings | refusals | isolation | {"extend", "pause", "trim", "reap", "stale"} <= words
 
 
-@pytest.mark.parametrize("driver", CAUGHT_BY_RANDOM_CALLS, ids=lambda driver: driver.__name__)
+@pytest.mark.parametrize("driver", CAUGHT_BY_THE_SIMULATION, ids=lambda driver: driver.__name__)
 def test_a_faulty_driver_is_caught_by_the_simulation(driver):
     assert any(simulate(seed, open_store=lambda: driver(caller_clock=True)).failure for seed in range(60))
 

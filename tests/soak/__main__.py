@@ -21,11 +21,14 @@ from holdfast.testing.drivers.state_machine import run_state_machine
 from tests.soak import postgres
 from tests.soak.history_kills import run_history_kills
 from tests.soak.hostile_handlers import run_hostile_handlers
+from tests.soak.large_payloads import run_large_payloads
 from tests.soak.planted_violations import run_planted_violations
 from tests.soak.poison import run_poison
+from tests.soak.postgres_versions import run_versions
 from tests.soak.random_kills import run_random_kills
 from tests.soak.rolling_restarts import run_rolling_restarts
 from tests.soak.server_crashes import run_server_crashes
+from tests.soak.worker_killer import run_worker_killers
 from tests.sqlite.test_processes import run_on_file
 
 
@@ -75,6 +78,10 @@ SOAKS: dict[str, Soak] = {
     "kills": lambda folder, scale: run_random_kills(folder, workers=6, jobs=int(20_000 * scale), seconds=120 * scale),
     "poison": lambda folder, scale: run_poison(folder, jobs=int(1000 * scale)),
     "hostile-handlers": lambda folder, scale: run_hostile_handlers(folder, rounds=int(500 * scale)),
+    "worker-killer": lambda folder, scale: run_worker_killers(folder, runs=max(2, int(50 * scale))),
+    "large-payloads": lambda folder, scale: run_large_payloads(
+        folder, f"sqlite:///{folder}/jobs.db", jobs=int(10_000 * scale), most_bytes=600 << 20
+    ),
     "restarts": lambda folder, scale: run_rolling_restarts(folder, count=int(50 * scale)),
     "history": lambda folder, scale: run_history_kills(folder, kills=max(1, int(20 * scale))),
     "pg-crashes": lambda _, scale: postgres.run_crashes(scale),
@@ -84,6 +91,7 @@ SOAKS: dict[str, Soak] = {
     "pg-processes": lambda _, scale: postgres.run_competing_processes(scale),
     "pg-simulation": lambda _, scale: postgres.run_simulation(scale),
     "pg-verbs": lambda _, scale: postgres.run_random_verbs(scale),
+    "pg-versions": lambda folder, _: run_versions(folder),
     "audit": lambda folder, scale: run_planted_violations(folder, rows=int(10_000_000 * scale)),
 }
 

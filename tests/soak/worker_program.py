@@ -25,6 +25,11 @@ from holdfast.driver import Reservation, Settlement, Store
 QUEUE = "soak"
 SLEEP = "sleep"  # a job that sleeps for the seconds in its payload
 SEGFAULT = "segfault"
+IGNORE = "ignore"  # a job that does nothing with any payload
+KILL = "kill"  # a job that ends every process of its worker: its payload says how
+KILL_BY_SIGNAL = "signal"
+KILL_BY_MEMORY = "memory"  # it takes memory until somebody kills the worker
+HOARD_BYTES = 400 << 20
 
 
 class ActionLog:
@@ -71,6 +76,12 @@ class LoggedStore:
 
 def make_app(url: str, folder: Path) -> Holdfast:
     app = Holdfast(driver=LoggedStore(holdfast.connect(url), ActionLog(folder, "settled")))  # type: ignore[arg-type]
+    make_handlers(app, folder)
+    return app
+
+
+def make_handlers(app: Holdfast, folder: Path) -> None:
+    """Register the handlers."""
     runs = ActionLog(folder, "runs")
 
     @app.handler(SLEEP, queue=QUEUE)
@@ -86,7 +97,21 @@ def make_app(url: str, folder: Path) -> Holdfast:
         faulthandler.disable()
         os.kill(os.getpid(), signal.SIGSEGV)
 
-    return app
+    @app.handler(IGNORE, queue=QUEUE)
+    def ignore(_payload: object) -> None:
+        pass
+
+    @app.handler(KILL, queue=QUEUE)
+    def kill(how: str, ctx: Context) -> None:
+        runs.write(f"began {ctx.job.id} {ctx.fence}")
+        if how == KILL_BY_MEMORY:
+            hoard = bytearray(HOARD_BYTES)
+            hoard[::4096] = b"1" * len(hoard[::4096])  # every page is in memory
+        else:  # this process is a child of the fork server, which is a child of the worker
+            forkserver = os.getppid()
+            worker = int(Path(f"/proc/{forkserver}/stat").read_text().rpartition(")")[2].split()[1])
+            os.kill(worker, signal.SIGKILL)
+        time.sleep(60)
 
 
 def make_hostile_app(url: str, _folder: Path) -> Holdfast:

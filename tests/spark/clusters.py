@@ -94,8 +94,8 @@ class Program:
         """Wait until a condition is true while the program runs, and return its value."""
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while not (value := condition()):
-            assert self._process.poll() is None, self._error_output()
-            assert time.monotonic() < deadline, self._error_output()
+            assert self._process.poll() is None, self.error_output()
+            assert time.monotonic() < deadline, self.error_output()
             time.sleep(0.05)
         return value
 
@@ -103,10 +103,11 @@ class Program:
         """Return the standard output, after the program has exited with this code."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(TIMEOUT_SECONDS)
-        assert self._process.poll() == code, self._error_output()
+        assert self._process.poll() == code, self.error_output()
         self._out.seek(0)
         return self._out.read()
 
-    def _error_output(self):
+    def error_output(self):
+        """Return the end of what the program has written to stderr."""
         self._err.seek(0)
         return self._err.read()[-6000:]

@@ -21,8 +21,8 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session")
-def spark():
-    local = session("local[2,4]")
+def spark(tmp_path_factory):
+    local = session("local[2,4]", spark_sql_warehouse_dir=tmp_path_factory.mktemp("warehouse"))
     yield local
     local.stop()
 

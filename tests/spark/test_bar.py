@@ -28,6 +28,7 @@ HALF = Progress(
     slots=(SlotStatus({}, held=100), SlotStatus({})),
     settled=Counter(),
     elapsed=4.0,
+    left=2.0,
 )
 END = Progress(
     ready=0, inflight=0, done=1950, dead=50, rate=350.0, slots=(SlotStatus({}),), settled=Counter(), elapsed=8.0

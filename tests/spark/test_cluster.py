@@ -142,6 +142,22 @@ def test_no_page_and_no_log_of_spark_shows_the_password_of_a_store(speculated):
     assert [name for name, text in texts.items() if PASSWORD in text] == []
 
 
+def test_a_store_is_used_by_its_name_on_a_cluster_and_its_password_is_in_no_log(cluster, postgres_database, tmp_path):
+    """The settings file, which the Spark driver and the executors read, is the only place with the password."""
+    url = postgres_database().replace("//postgres@", f"//postgres:{PASSWORD}@")
+    file = tmp_path / "settings.toml"
+    file.write_text(f'[stores.shop]\nurl = "{url}"\nspace = "tenant"\n', encoding="utf-8")
+    command = (PROGRAMS / "named_store.py", cluster.master, tmp_path)
+    variables = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "HOLDFAST_CONFIG": str(file)}
+    with Program(*command, folder=ROOT, **variables) as program:
+        assert json.loads(program.output()) == {"saved": 5, "drained": 5, "run": [3, 0], "table": 8, "ledger": 8}
+        printed = program.error_output()
+    shown = [place for place in (tmp_path / "shown").rglob("*") if place.is_file()]
+    texts = {place.name: place.read_text(errors="replace") for place in shown}
+    assert any("SparkListenerSQLExecutionStart" in text and "CreateTable" in text for text in texts.values())
+    assert [name for name, text in {**texts, "stderr": printed}.items() if PASSWORD in text] == []
+
+
 def test_the_cluster_example_runs_and_leaves_no_files(tmp_path):
     script = ROOT / "examples" / "standalone_cluster.py"
     with Program("-W", "error", script, folder=tmp_path, TMPDIR=str(tmp_path)) as example:

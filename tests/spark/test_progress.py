@@ -101,3 +101,32 @@ def test_cancelled_jobs_are_not_dead(store, monitor):
     store.cancel([job.id for job in store.find(limit=4).items])
     seen = monitor.read(final=True)
     assert (seen.dead, seen.cancelled, seen.ready) == (1, 4, 4)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time that the monitor reads: a list with one number of seconds."""
+    now = [1000.0]
+    monkeypatch.setattr(progress, "monotonic", lambda: now[0])
+    return now
+
+
+def test_no_time_is_estimated_before_enough_jobs_have_ended(store, clock, monitor):
+    """The first jobs end long after the start: Spark starts executors, and slots import the handlers."""
+    with_rows = ProgressMonitor(store, monitor._spec, rows=10_000)
+    seen = {}
+    for second, acked in [(0, 0), (20, 1), (20.5, 3), (21, 40), (22, 140), (24, 340), (26, 540)]:
+        clock[0] = 1000.0 + second
+        report(store, 0, settled={"acked": acked})
+        seen[second] = with_rows.read().left
+    assert [second for second, left in seen.items() if left is not None] == [24, 26]
+    assert seen[26] == pytest.approx((10_000 - 540) / 100, rel=0.1)
+
+
+def test_the_time_of_slow_jobs_is_estimated_from_all_of_them(store, clock, monitor):
+    with_rows = ProgressMonitor(store, monitor._spec, rows=100)
+    for minute in range(12):
+        clock[0] = 1000.0 + 60 * minute
+        report(store, 0, settled={"acked": minute})
+        seen = with_rows.read()
+    assert seen.left == pytest.approx(89 * 60, rel=0.1)

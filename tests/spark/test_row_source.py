@@ -11,6 +11,7 @@ from holdfast.model.job import JobRecord, State
 from holdfast.model.settlement import Ack
 from holdfast.spark.execution.row_source import AHEAD_BATCH_JOBS, SHORT_BATCH_JOBS, RowJobs, RowSource
 from holdfast.spark.execution.run_spec import is_stopped
+from holdfast.worker.job_source import Demand
 
 TEMPLATE = JobRecord(id="-", type="t", queue="q", payload=b"", created_at=1)
 COUNT = 3 * SHORT_BATCH_JOBS
@@ -38,7 +39,7 @@ def row_source(store, *keys):
 
 
 def reserve(source, limit):
-    return source.reserve(limit, short_jobs=limit == 1000)
+    return source.reserve(Demand(limit=limit, short_jobs=limit == 1000))
 
 
 def states(store):

@@ -6,21 +6,24 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
-from pyspark.sql import datasource as ds
+from pyspark.errors import AnalysisException
 from pyspark.sql.types import StringType, StructField, StructType
 
 import holdfast
 from holdfast.client import Client
+from holdfast.clock import DAY, from_datetime
 from holdfast.drivers.contract import JobFilter
 from holdfast.errors import HoldfastError, LedgerTrimmed
 from holdfast.model.job import State
 from holdfast.model.request import JobRequest
 from holdfast.model.settlement import Ack, Fail
+from holdfast.spark import session
 from holdfast.spark.datasource import jobs_table, ledger_table
-from holdfast.spark.datasource.filter_pushdown import FilterPushdown, JobSelection
 from holdfast.spark.datasource.format import HoldfastSource
+from holdfast.spark.datasource.job_filter import FILTER_OPTIONS, parse_job_filter
 
 MINUTE = 60_000_000
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 @pytest.fixture
@@ -69,35 +72,74 @@ def test_jobs_in_all_states_are_read_with_their_columns(spark, store, url):
     assert row["run_at"].replace(tzinfo=UTC) == datetime.fromtimestamp(job.run_at / 1e6, UTC)
 
 
-def test_filters_return_the_same_jobs_with_and_without_pushdown(spark, store, url):
+@pytest.fixture(params=["true", "false"])
+def pushdown(request, spark):
+    """The session's own setting of Spark's filter pushdown for Python sources."""
+    spark.conf.set(PUSHDOWN, request.param)
+    yield request.param
+    spark.conf.unset(PUSHDOWN)
+
+
+def test_a_frame_gives_the_same_jobs_in_every_query(spark, store, url, pushdown):
+    """A filter of one query, or of one branch of a query, changes no other: Spark shares the reader of a frame."""
     end_some(store, 6, bad=2)
     end_some(store, 3, queue="other")
-    frame = read(spark, url).where("state in ('dead', 'done') and queue = 'q' and dead_reason = 'bad' and attempts = 1")
-    frame = frame.where("created_at > timestamp'2020-01-01'")
-    assert frame.count() == 2
-    assert read(spark, url).where("state = 'dead' and state = 'done'").count() == 0
-    job_id = store.find().items[0].id
-    assert [row["id"] for row in read(spark, url).where(f"id = '{job_id}' and queue = 'q'").collect()] == [job_id]
+    jobs = read(spark, url)
+    assert [jobs.count(), jobs.where("queue = 'nope'").count(), jobs.count()] == [9, 0, 9]
+    q, other = jobs.where("queue = 'q'"), jobs.where("queue = 'other'")
+    assert q.union(other).groupBy("queue").count().collect() == [("q", 6), ("other", 3)]
+    joined = jobs.where("state = 'dead'").alias("a").crossJoin(jobs.where("queue = 'other'").alias("b"))
+    assert joined.select("a.id", "b.id").distinct().count() == 6
+    jobs.createOrReplaceTempView("holdfast_jobs")
+    counts = spark.sql(
+        "select (select count(*) from holdfast_jobs where state = 'dead'),"
+        " (select count(*) from holdfast_jobs where queue = 'other'), (select count(*) from holdfast_jobs)"
+    )
+    assert counts.first() == (2, 3, 9)
 
 
-def test_pushed_filters_are_not_returned_to_spark():
-    pushdown = FilterPushdown()
-    dated = ds.LessThan(("created_at",), datetime(2020, 1, 1, tzinfo=UTC))
-    left = [ds.EqualTo(("attempts",), 1), dated, ds.EqualTo(("queue",), "b"), ds.Not(ds.EqualTo(("type",), "t"))]
-    pushed = [ds.EqualTo(("queue",), "a"), ds.In(("state",), ("dead", "no such")), ds.IsNotNull(("queue",))]
-    assert list(pushdown.push([*pushed, *left])) == left
-    assert pushdown.selection.where.queue == "a"
-    assert pushdown.selection.where.states == (State.DEAD,)
-    assert pushdown.selection.where.created_before == 1_577_836_800_000_001
+def test_a_session_keeps_its_own_settings(spark, pushdown):
+    before = spark.conf.getAll
+    assert session(spark) is spark
+    assert spark.conf.getAll == before
+    assert before[PUSHDOWN] == pushdown
+
+
+def test_the_store_applies_the_filters_of_the_options(spark, store, url):
+    end_some(store, 6, bad=2)
+    end_some(store, 3, queue="other")
+    now = datetime.now(UTC).isoformat()
+    assert read(spark, url, state="dead, done", queue="q", reason="bad", until=now).count() == 2
+    both = read(spark, url, queue="q").union(read(spark, url, queue="other"))
+    assert both.groupBy("queue").count().collect() == [("q", 6), ("other", 3)]
+    assert read(spark, url, since=now).count() == 0
+
+
+def test_every_filter_option_is_one_field_of_the_filter():
+    since = datetime(2026, 11, 15, tzinfo=UTC)
+    options = {"queue": "q", "state": "done,dead", "type": "t", "domain": "d", "name": "n", "key": "k", "reason": "r"}
+    options |= {"since": since.isoformat(), "until": "2026-11-16T01:00:00+01:00"}
+    assert set(options) == set(FILTER_OPTIONS)
+    assert parse_job_filter(options) == JobFilter(
+        states=(State.DONE, State.DEAD),
+        queue="q",
+        type="t",
+        domain="d",
+        name="n",
+        idempotency_key="k",
+        reason="r",
+        created_from=from_datetime(since),
+        created_before=from_datetime(since) + DAY,
+    )
 
 
 def test_ranges_of_ids_cover_each_job_once(store, monkeypatch):
     Client(store).enqueue([JobRequest(type="t", payload=number) for number in range(100)])
     monkeypatch.setattr(jobs_table, "PAGE_JOBS", 3)
     newest = int(store.find().items[-1].id.replace("-", "")[:12], 16)
-    ranges = jobs_table.split_ids(store, JobSelection(), most=7, now=(newest + 1) * 1000)
+    ranges = jobs_table.split_ids(store, JobFilter(), most=7, now=(newest + 1) * 1000)
     assert len(ranges) == 7
-    pages = [batch["id"].to_pylist() for ids in ranges for batch in jobs_table.read(store, JobSelection(), ids)]
+    pages = [batch["id"].to_pylist() for ids in ranges for batch in jobs_table.read(store, JobFilter(), ids)]
     assert [job_id for page in pages for job_id in page] == [job.id for job in store.find().items]
 
 
@@ -113,6 +155,16 @@ def test_the_ledger_is_read_in_order_by_many_readers(spark, store, url, monkeypa
     assert [each.rows for each in ranges] == [56, 56, 56, 32]
     pages = [batch["job_id"].to_pylist() for each in ranges for batch in ledger_table.read(store, each)]
     assert [job_id for page in pages for job_id in page] == [row.job_id for row in every_ending(store)]
+
+
+def test_a_frame_that_is_read_again_sees_what_is_there_then(spark, any_app):
+    store, url = any_app.driver, any_app.url
+    jobs, ledger = read(spark, url), read(spark, url, "ledger")
+    assert (jobs.count(), ledger.count()) == (0, 0)
+    for number in range(1, 3):
+        end_some(store, 3)
+        assert (jobs.count(), ledger.count()) == (3 * number, 3 * number)
+    assert [row["job_id"] for row in ledger.collect()] == [row.job_id for row in every_ending(store)]
 
 
 def schema(arrow):
@@ -207,8 +259,14 @@ def test_rows_of_a_transaction_that_commits_late_are_not_skipped(spark, postgres
     ("options", "message"),
     [
         ({"table": "job"}, "option table: wanted jobs or ledger, got job"),
+        ({"state": "dead,lost"}, "option state: wanted states, separated by commas: ready, .*, got lost"),
+        ({"since": "2026-11-15"}, "option since: wanted an instant such as .*, got 2026-11-15"),
+        ({"table": "ledger", "queue": "q"}, "option queue: wanted an option of the source ledger: url, "),
         ({"partitions": "0"}, "option partitions: wanted a whole number from 1"),
-        ({"max_rows": "5"}, "option max_rows: wanted an option of the source: url, space, table, path, partitions"),
+        (
+            {"max_rows": "5"},
+            "option max_rows: wanted an option of the source jobs: url, store, space, table, path",
+        ),
         ({"url": "memory://"}, "memory driver does not offer Spark"),
     ],
 )
@@ -221,6 +279,33 @@ def test_a_read_with_an_invalid_option_is_refused(url, options, message):
 def test_a_stream_of_jobs_is_refused(url):
     with pytest.raises(HoldfastError, match="option table: wanted ledger, got jobs"):
         HoldfastSource({"url": url}).streamReader(schema(jobs_table.SCHEMA))
+
+
+@pytest.fixture
+def catalog(spark):
+    """Removes the tables that a test creates."""
+    yield
+    for name in ("made_jobs", "made_ledger", "made_again"):
+        spark.sql(f"drop table if exists {name}")
+
+
+def test_a_table_of_the_catalog_is_read_with_its_options(spark, store, url, catalog):
+    end_some(store, 4, bad=1)
+    spark.sql(f"create table made_jobs using holdfast options (url '{url}', state 'done')")
+    spark.sql(f"create table made_ledger using holdfast options (url '{url}', table 'ledger')")
+    assert spark.sql("select (select count(*) from made_jobs), (select count(*) from made_ledger)").first() == (3, 4)
+    assert spark.table("made_jobs").dtypes == read(spark, url).dtypes
+    with pytest.raises(AnalysisException, match="option sate: wanted an option of the source jobs"):
+        spark.sql(f"create table made_again using holdfast options (url '{url}', sate 'done')")
+    with pytest.raises(AnalysisException, match="got no options, as in CREATE TABLE"):
+        spark.sql(f"create table made_again using holdfast options (url '{url}', type 't') as select 1 as id")
+
+
+def test_a_table_with_a_password_in_its_url_is_refused(spark, catalog):
+    with pytest.raises(AnalysisException, match="wanted the option store with the name of a store") as refusal:
+        spark.sql("create table made_jobs using holdfast options (url 'postgresql://me:s3cret@nowhere/db')")
+    assert "s3cret" not in str(refusal.value)
+    assert not spark.catalog.tableExists("made_jobs")
 
 
 def test_no_plan_shows_the_url(spark, store, url, capsys):

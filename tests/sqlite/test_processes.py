@@ -9,12 +9,14 @@ import sys
 import threading
 import time
 from collections import Counter
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 import holdfast
+import holdfast.errors
 from holdfast.clock import SECOND
 from holdfast.model.ledger import Ending
 from holdfast.model.settlement import Ack
@@ -160,3 +162,30 @@ def test_a_forked_child_opens_its_own_connections(path, job):
     assert store.settle([Ack(mine.lease)]) == [None]
     assert store.counts()[0].done == 2
     store.close()
+
+
+def test_a_store_is_closed_while_a_write_waits_for_the_lock_of_another_process(path, job):
+    store = holdfast.connect(f"sqlite:///{path}?busy_for=60")
+    errors = []
+
+    def write():
+        try:
+            store.enqueue([job()])
+        except holdfast.HoldfastError as error:
+            errors.append(error)
+
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        thread = threading.Thread(target=write)
+        thread.start()
+        deadline = time.monotonic() + 30
+        while not store._database._write_lock.locked():
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        began = time.monotonic()
+        store.close()
+        thread.join(30)
+        assert time.monotonic() - began < 30
+    assert [type(error) for error in errors] == [holdfast.errors.StoreClosed]
+    with holdfast.connect(f"sqlite:///{path}") as again:
+        assert again.counts() == []

@@ -11,10 +11,12 @@ from dataclasses import replace
 import pytest
 
 import holdfast
-from holdfast.drivers.sqlite.migrations import load
+from holdfast.clock import SECOND
+from holdfast.drivers.sqlite.migrations import load, migrate
 from holdfast.drivers.statements import ENDED_ONLY
 from holdfast.errors import ConnectError, InvalidInput, SchemaMismatch, StoreBusy
 from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS, names_of
+from tests.sqlite.conftest import NOW
 
 OPEN = "import holdfast, sys; holdfast.connect(sys.argv[1]).close()"
 
@@ -61,6 +63,23 @@ def test_a_script_that_changed_after_it_was_applied_is_refused(store, path):
     connection.close()
     with pytest.raises(SchemaMismatch, match=r"001_init.*another checksum"):
         holdfast.connect(f"sqlite:///{path}")
+
+
+def test_a_store_of_the_first_version_is_upgraded_with_its_jobs(path, job):
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        migrate(connection, load()[:1], NOW)
+        for id_, crashes, attempts in [("fresh", 0, 0), ("crashed", 1, 1), ("on its last attempt", 0, 2)]:
+            connection.execute(
+                "INSERT INTO holdfast_jobs (space, id, queue, type, priority, available_at, enqueued_at, attempts, "
+                "max_attempts, crashes, created_at, payload) VALUES ('main', ?, 'q', 't', 0, ?, ?, ?, 3, ?, ?, x'31')",
+                (id_, NOW, NOW, attempts, crashes, NOW),
+            )
+        connection.execute("INSERT INTO holdfast_lanes VALUES ('main', 'q', 't', 0)")
+    with holdfast.connect(f"sqlite:///{path}", caller_clock=True) as store:
+        store.enqueue([job(id="new")], now=NOW)
+        reservations = store.reserve(["q"], limit=10, lease_for=SECOND, now=NOW)
+    isolated = {reservation.job.id: reservation.isolated for reservation in reservations}
+    assert isolated == {"fresh": False, "crashed": True, "on its last attempt": True, "new": False}
 
 
 def test_a_store_of_a_newer_version_is_refused_with_what_to_do(store, path):

@@ -158,3 +158,52 @@ def test_the_password_of_a_nested_url_does_not_survive(password):
     nested = quote(f"postgresql://me:{SECRET}{password}@h/db", safe="")
     assert SECRET not in mask_secrets(f"postgresql://me@h/db?listen={nested}")
     assert SECRET not in mask_secrets(f"postgresql://me@h/db?listen={quote(nested, safe='')}")
+
+
+# Named stores -----------------------------------------------------------------------------------------------
+
+
+def test_a_store_is_named_in_the_file_and_its_url_may_be_a_variable(tmp_path):
+    text = '[stores.prod]\nspace = "shop"\n[stores.test_1]\nurl = "sqlite:///test.db"\n'
+    (tmp_path / "holdfast.toml").write_text(text, encoding="utf-8")
+    environ = {"HOLDFAST_STORES_PROD_URL": "postgresql://me:s3cret@h/db", "HOLDFAST_STORE": "prod"}
+    settings = read(folder=tmp_path, environ=environ)
+    assert (settings.store_url, settings.resolve_url("store:prod")) == ("store:prod", "postgresql://me:s3cret@h/db")
+    assert settings.resolve_url("store:test_1") == f"sqlite:///{tmp_path}/test.db"
+    assert settings.resolve_url("memory://") == "memory://"
+    assert [settings.space_of(url) for url in ("store:prod", "store:test_1", "memory://")] == ["shop", "main", "main"]
+    assert settings.origin("stores.prod.url") == "HOLDFAST_STORES_PROD_URL"
+    assert "s3cret" not in repr(settings)
+    assert unknown_variables({**environ, "HOLDFAST_STORES_PROD_UR": ""}) == ["HOLDFAST_STORES_PROD_UR"]
+
+
+def test_the_last_of_url_and_store_is_used(tmp_path):
+    (tmp_path / "holdfast.toml").write_text('store = "a"\n[stores.a]\nurl = "memory://a"\n', encoding="utf-8")
+    assert read(folder=tmp_path, environ={}).store_url == "store:a"
+    assert read(folder=tmp_path, environ={"HOLDFAST_URL": "memory://b"}).store_url == "memory://b"
+    assert read({"store": "a"}, folder=tmp_path, environ={"HOLDFAST_URL": "memory://b"}).store_url == "store:a"
+    assert read({"space": "c"}, folder=tmp_path, environ={}).space_of("store:a") == "c"
+
+
+@pytest.mark.parametrize(
+    ("text", "environ", "message"),
+    [
+        ("", {"HOLDFAST_STORE": "prod", "HOLDFAST_URL": "memory://"}, "wanted either a url or a store, got both"),
+        ("[stores.prod]\nspace = 's'", {}, "stores.prod: wanted a url, or HOLDFAST_STORES_PROD_URL, got none"),
+        ("[stores.prod]\nurl = 'store:test'", {}, "wanted a store URL such as sqlite:///jobs.db, got the name"),
+        ("[stores.Prod]\nurl = 'memory://'", {}, "wanted a name of small letters, digits and underscores, got Prod"),
+        ("[stores.prod]\nuri = 'memory://'", {}, "wanted a table with url and space, got the key uri"),
+        ("[stores.prod]\nurl = 5", {}, "wanted text, got a int"),
+        ("stores = 'memory://me:s3cret@h'", {}, "wanted a table with url and space, got no table"),
+    ],
+)
+def test_a_wrong_store_is_named(tmp_path, text, environ, message):
+    (tmp_path / "holdfast.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidInput, match="wanted") as caught:
+        read(folder=tmp_path, environ=environ)
+    assert message in str(caught.value)
+
+
+def test_an_unknown_store_is_an_error_that_says_where_it_is_looked_for(tmp_path):
+    with pytest.raises(InvalidInput, match=r"store prod: wanted url in \[stores.prod\] of holdfast.toml, or"):
+        read(folder=tmp_path, environ={}).resolve_url("store:prod")

@@ -73,8 +73,8 @@ def test_each_job_of_a_chunk_has_its_own_outcome(app, drain, calls):
     assert sorted(calls()[1:]) == [[2], [3], [4]]  # a second attempt runs alone
 
 
-def test_a_job_that_raises_fails_no_other_job_of_its_chunk_even_on_the_last_attempt(app, drain, calls):
-    @app.handler("fragile", chunk=16, max_attempts=1)
+def test_a_job_that_raises_fails_no_other_job_of_its_chunk_and_has_its_last_attempt_alone(app, drain, calls):
+    @app.handler("fragile", chunk=16, max_attempts=2)
     def fragile(payloads):
         calls.note(payloads)
         if 11 in payloads:
@@ -83,8 +83,8 @@ def test_a_job_that_raises_fails_no_other_job_of_its_chunk_even_on_the_last_atte
 
     for number in range(16):
         fragile.enqueue(number)
-    assert drain(processes=1) == {"acked": 15, "dead": 1}
-    assert len(calls()) == 9  # 16, two of 8, of 4, of 2, of 1
+    assert drain(processes=1) == {"acked": 15, "retried": 1, "dead": 1}
+    assert sorted(len(payloads) for payloads in calls()) == [1, 1, 1, 2, 2, 4, 4, 8, 8, 16]
 
 
 def test_snooze_holds_for_all_jobs_of_a_chunk(app, calls):

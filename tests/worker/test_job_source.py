@@ -1,5 +1,7 @@
 """A worker whose jobs come from another source than the queues of its store."""
 
+from dataclasses import replace
+
 from holdfast.errors import StoreBusy
 from holdfast.worker.job_source import StoreJobSource
 from holdfast.worker.options import WorkerOptions
@@ -15,12 +17,13 @@ class RecordingSource:
         self._batch = batch
         self._is_failing = True
 
-    def reserve(self, limit, *, short_jobs):
+    def reserve(self, demand):
         if self._is_failing:
             self._is_failing = False
             raise StoreBusy(1.0)
-        reservations = self._source.reserve(self._batch if short_jobs else limit)
-        self.calls.append((limit, short_jobs, len(reservations)))
+        limit = self._batch if demand.short_jobs else demand.limit
+        reservations = self._source.reserve(replace(demand, limit=limit))
+        self.calls.append((demand.limit, demand.short_jobs, len(reservations)))
         return reservations
 
     def wait(self, timeout):

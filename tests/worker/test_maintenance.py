@@ -1,9 +1,18 @@
-"""A failure of the upkeep is logged with its reason, and ends no worker."""
+"""Workers maintain the store by its own retention. A failure is logged with its reason, and ends no worker."""
 
 import logging
+from datetime import timedelta
 
-from holdfast.model import ledger_reader
+import pytest
+
+import holdfast
+from holdfast import Client, JobRequest
+from holdfast.clock import DAY, ManualClock
+from holdfast.driver import ack
+from holdfast.model import ledger_reader, retention
 from holdfast.model.registry import Change
+from holdfast.model.retention import Retention, read_retention, store_retention
+from holdfast.worker.maintenance import Maintenance
 
 
 def test_an_unreadable_ledger_reader_does_not_end_the_worker(app, drain, monkeypatch, caplog):
@@ -17,3 +26,57 @@ def test_an_unreadable_ledger_reader_does_not_end_the_worker(app, drain, monkeyp
     assert failures
     assert failures[0].task == "trim"
     assert "history" in failures[0].error
+
+
+@pytest.fixture
+def trims_at_once(monkeypatch):
+    monkeypatch.setattr("holdfast.worker.maintenance.TRIM_INTERVAL_SECONDS", 0.0)
+
+
+def stored(app) -> Retention | None:
+    return read_retention(app.driver.read(retention.KIND, [retention.KEY])[0])
+
+
+def differing(caplog) -> list[tuple[dict, dict]]:
+    return [(record.settings, record.store) for record in caplog.records if record.message == "retention.differs"]
+
+
+def test_of_two_workers_with_different_settings_the_first_decides_and_the_other_says_so(
+    app, drain, trims_at_once, caplog
+):
+    """Both trim by the retention that the store has; the settings of the second have no effect."""
+    handler = app.handler("one")(lambda _payload: None)
+    for keep_ledger in (timedelta(days=365), timedelta(days=1), timedelta(days=365)):
+        handler.enqueue(1)
+        with caplog.at_level(logging.WARNING, logger="holdfast.worker"):
+            assert drain(keep_ledger=keep_ledger) == {"acked": 1}
+        assert stored(app) == Retention(ledger_for=365 * DAY)
+    kept = {"ended_for": 7 * DAY, "ledger_for": 365 * DAY}
+    assert differing(caplog) == [({**kept, "ledger_for": DAY}, kept)]
+
+
+def test_two_running_workers_never_trim_by_different_retentions(tmp_path, trims_at_once, caplog):
+    clock = ManualClock()
+    with holdfast.connect(f"sqlite:///{tmp_path}/jobs.db", clock=clock) as store:
+        Client(store, clock=clock).enqueue(JobRequest(type="one"))
+        [reservation] = store.reserve(["default"], limit=1, lease_for=DAY)
+        ack(store, reservation.lease)
+        clock.advance(40 * DAY)
+        long, short = (
+            Maintenance(store, keep_ended=timedelta(days=days), keep_ledger=timedelta(days=days)) for days in (90, 1)
+        )
+        with caplog.at_level(logging.WARNING, logger="holdfast.worker"):
+            for worker in (long, short, long, short):
+                worker.run_due()
+        assert len(store.ledger().items) == 1
+        assert store.get(reservation.job.id) is not None
+        assert len(differing(caplog)) == 1
+        store.write([store_retention(Retention(ended_for=DAY, ledger_for=DAY))])
+        long.run_due()
+        assert store.ledger().items == []
+
+
+def test_a_worker_without_settings_stores_no_retention(app, drain, trims_at_once):
+    app.handler("one")(lambda _payload: None).enqueue(1)
+    assert drain() == {"acked": 1}
+    assert stored(app) is None

@@ -63,7 +63,7 @@ def print_counts(session: Session, counts: Mapping[str, int], *, as_json: bool) 
 
 
 def load_app(path: str, session: Session) -> Holdfast:
-    """Import the app and apply the settings, ``--url`` and ``--space``. Modules in the working directory are found."""
+    """Import the app and apply the settings and the options. Modules in the working directory are found."""
     module, colon, name = path.partition(":")
     if not (module and colon and name):
         raise CommandFailed(ExitCode.USAGE, f"wanted MODULE:APP such as tasks:app, got {path}")
@@ -79,10 +79,10 @@ def load_app(path: str, session: Session) -> Holdfast:
         raise CommandFailed(ExitCode.NOT_FOUND, f"{module} has no {name}") from error
     if not isinstance(app, Holdfast):
         raise CommandFailed(ExitCode.USAGE, f"wanted a Holdfast app in {path}, got {type(app).__name__}")
-    app.use_settings(session.settings, url=session.given.get("url"), space=session.given.get("space"))
-    unused = session.settings.url
+    app.use_settings(session.settings, url=session.given_url, space=session.given.get("space"))
+    unused = session.settings.store_url
     if unused is not None and app.url != unused:
-        origin = session.settings.origin("url")
+        origin = session.settings.origin("url" if session.settings.store is None else "store")
         session.output.print_note(f"{path} names its own store; {mask_secrets(unused)} from {origin} is not used")
     if not app.catalogue.types:
         raise CommandFailed(ExitCode.USAGE, f'{path} has no handlers: decorate a function with @{name}.handler("type")')

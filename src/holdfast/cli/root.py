@@ -19,6 +19,7 @@ from holdfast.cli.commands.maintenance import reap, trim
 from holdfast.cli.commands.queue import queue
 from holdfast.cli.commands.replay import replay
 from holdfast.cli.commands.report import report
+from holdfast.cli.commands.retention import retention
 from holdfast.cli.commands.schema import schema
 from holdfast.cli.commands.spark import spark
 from holdfast.cli.commands.work import work
@@ -29,7 +30,8 @@ from holdfast.cli.commands.work import work
 def root() -> None:
     """A lease-based job queue: enqueue, run and inspect jobs, and maintain their store.
 
-    The store is given by --url, HOLDFAST_URL, or url in a holdfast.toml in this folder or above it.
+    The store is given by --url, HOLDFAST_URL, or url in a holdfast.toml in this folder or above it; or by its name
+    there, with --store.
 
     \b
     Exit codes: 0 success, 1 failure, 2 bad usage, 3 store unavailable,
@@ -47,6 +49,7 @@ for command in (
     ledger,
     reap,
     trim,
+    retention,
     doctor,
     schema,
     conform,

@@ -54,13 +54,29 @@ class Session:
 
     @property
     def url(self) -> str:
-        """The store's URL. Without one, the command fails and prints how to set it."""
-        if self.settings.url is None:
+        """The URL that a driver opens. Without one, the command fails and prints how to set it."""
+        url = self.settings.store_url
+        if url is None:
             raise CommandFailed(
                 ExitCode.USAGE,
                 f"no store: give --url sqlite:///jobs.db, set HOLDFAST_URL, or write url into {FILE_NAME}",
             )
-        return self.settings.url
+        return self.settings.resolve_url(url)
+
+    def use_url(self, url: str) -> None:
+        """Use the store of an argument of the command, instead of --url and --store. Before the first use."""
+        self.given.pop("store", None)
+        self.given["url"] = url
+
+    @property
+    def given_url(self) -> str | None:
+        """The store of the command line: a URL, or ``store:NAME``; None without --url and --store."""
+        return self.settings.store_url if {"url", "store"} & self.given.keys() else None
+
+    @property
+    def space(self) -> str:
+        """The space: that of the command line, else that of the named store, else that of the settings."""
+        return self.settings.space_of(self.settings.store_url or "")
 
     def store(self, *, create: bool = False) -> Store:
         """Open the store in the chosen space. A store without tables is an error unless ``create`` is true."""
@@ -70,7 +86,7 @@ class Session:
                 raise StoreUnavailable(
                     f"no store at {mask_secrets(self.url)} yet: enqueue a job, or run `holdfast schema install`"
                 )
-        store = connect(self.url, space=self.settings.space)
+        store = connect(self.url, space=self.space)
         self._stores.append(store)
         return store
 
@@ -80,10 +96,10 @@ class Session:
             self._stores.pop().close()
 
     def without_secrets(self, text: str) -> str:
-        """Return a message in which the password of the store's URL is masked."""
+        """Return a message in which the passwords of all stores' URLs are masked."""
         urls = {self.given.get("url", ""), os.environ.get("HOLDFAST_URL", "")}
         if "settings" in self.__dict__:
-            urls.add(self.settings.url or "")
+            urls |= {self.settings.url or "", *(store.url for store in self.settings.stores.values())}
         for url in sorted(urls - {""}, key=len, reverse=True):
             text = text.replace(url, mask_secrets(url))
         return text

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
-from holdfast.clock import DAY
 from holdfast.errors import LeaseError
 from holdfast.model import bounds
 from holdfast.model.filters import JobFilter
+from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation
 from holdfast.model.ledger import LedgerRow
@@ -130,6 +130,9 @@ class Driver(Protocol):
         lease_for: int,
         worker: str = "",
         types: Collection[str] | None = None,
+        max_bytes: int | None = None,
+        isolation: Isolation = Isolation.SHARE,
+        prefetch: bool = False,
         now: int | None = None,
     ) -> list[Reservation]:
         """Lease up to ``limit`` due jobs of these queues, and of these types if given, for ``lease_for``.
@@ -143,6 +146,11 @@ class Driver(Protocol):
 
         Never returns a job that has a valid lease, nor a job of a domain in which another job is in flight or comes
         first (L11).
+
+        With ``max_bytes``, stops before the job whose payload would make all payloads larger than that; the first job
+        is returned whatever its size. ``isolation`` says what happens with jobs that must run alone. With ``prefetch``
+        the caller begins the jobs later, when it has a free place: an expired lease counts nothing, unless a note of
+        ``extend`` said that the job had started. An isolated job that is returned alone is never prefetched (L7).
         """
         ...
 
@@ -183,6 +191,15 @@ class Driver(Protocol):
         """End up to ``limit`` expired leases, oldest first, in these queues or in all; return how many.
 
         With ``worker``, end the leases of that worker, expired or not: the caller knows that the worker is dead.
+        """
+        ...
+
+    def report_outage(self, leases: Sequence[Lease], *, now: int | None = None) -> list[bool]:
+        """Report leases that expired while the caller could not reach the store. It has stopped their attempts (L7).
+
+        An expired lease ends as by ``reap``, and the attempt counts, but no crash is counted. If it was reaped already,
+        the crash is taken back, unless the job has ended. Returns True for these leases. Any other lease, and a lease
+        that was reported before, changes nothing and gives False.
         """
         ...
 
@@ -323,16 +340,22 @@ class Admin(Protocol):
     def trim(
         self,
         *,
-        ended_for: int = 7 * DAY,
-        ledger_for: int = 30 * DAY,
+        ended_for: int | None = None,
+        ledger_for: int | None = None,
         limit: int = bounds.MAX_BATCH_ITEMS,
         now: int | None = None,
     ) -> Trimmed:
         """Remove old rows: done and cancelled jobs, ledger rows, idempotency keys and registry entries.
 
-        Jobs stay for ``ended_for`` after their end, at least a day (L6), and ledger rows for ``ledger_for``. Dead
-        letters stay until ``purge``. Rows that a registered reader has not read stay until it has read them, or until
-        its registration expires (see ``model.ledger_reader``). Removes at most ``limit`` rows of each kind.
+        Jobs stay for ``ended_for`` after their end, at least a day (L6), and ledger rows for ``ledger_for``. Without a
+        value, the retention that the space stores decides (see ``model.retention``), and without one the defaults, 7
+        and 30 days. Dead letters stay until ``purge``. Rows that a registered reader has not read stay until it has
+        read them, or until its registration expires (see ``model.ledger_reader``). Removes at most ``limit`` rows of
+        each kind.
+
+        A key is removed when its window has ended and its job is done or removed. If the job ends after the window, the
+        key may stay for another hour, or for as long as the window had been over by then: it blocks no other job, and
+        trim does not read the keys of all open and dead jobs again and again.
         """
         ...
 
@@ -394,9 +417,21 @@ class LeasedEnqueue(Protocol):
     ) -> tuple[list[Enqueued], list[Reservation]]:
         """Enqueue the jobs and lease all of them, or none of them, in one transaction.
 
-        Returns the answers of ``enqueue`` and the reservations. No job is leased if one of them existed, has a domain
-        or a ``run_at``, or is in a queue with a pause or a limit, or if the driver cannot lease this batch quickly.
-        Jobs that are not leased are ready, as after ``enqueue``.
+        Returns the answers of ``enqueue`` and the reservations, which count as prefetched. No job is leased if one of
+        them existed, has a domain, a ``run_at`` or only one attempt, or is in a queue with a pause or a limit, or if
+        the driver cannot lease this batch quickly. Jobs that are not leased are ready, as after ``enqueue``.
+        """
+        ...
+
+
+@runtime_checkable
+class CancelWait(Protocol):
+    """Optional: learn of a cancel request at once. Without it, a worker learns of one from its next ``extend``."""
+
+    def wait_for_cancel(self, job_ids: Collection[str], *, timeout: float) -> bool:
+        """Block until a cancel is requested for one of these jobs in flight, for at most ``timeout`` seconds.
+
+        Returns whether there is such a request, also one from before the call. A hint: ``extend`` decides.
         """
         ...
 

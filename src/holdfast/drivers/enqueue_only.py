@@ -28,7 +28,7 @@ class EnqueueOnly:
             "use the driver itself for the rest",
         )
 
-    reserve = extend = settle = reap = wait = space = joined = _refuse
+    reserve = extend = settle = reap = report_outage = wait = space = joined = _refuse
 
     def close(self) -> None:
         """Do nothing: the connection belongs to the caller."""

@@ -6,17 +6,19 @@ A driver holds one ``Validation`` and calls it first in each verb, so that no un
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import get_args
 
-from holdfast.clock import DAY
 from holdfast.drivers.contract import Capabilities, Feature, Registry
 from holdfast.errors import CallerClockRefused, InvalidInput, Unsupported
-from holdfast.model import bounds, ledger_reader
+from holdfast.model import bounds, ledger_reader, retention
+from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, check_new
 from holdfast.model.job_batch import JobBatch, representatives
 from holdfast.model.lease import Lease
 from holdfast.model.queue_settings import OnExhausted, QueueSettings
 from holdfast.model.registry import Change
+from holdfast.model.retention import Retention
 from holdfast.model.settlement import Settlement
 from holdfast.wire.codec import JSON
 
@@ -74,9 +76,18 @@ class Validation:
         lease_for: int,
         worker: str,
         types: Collection[str] | None,
+        *,
+        max_bytes: int | None,
+        isolation: Isolation,
+        prefetch: bool,
     ) -> list[str]:
         """Return the queues, each once."""
         bounds.check_integer("limit", limit, least=1, most=bounds.MAX_BATCH_ITEMS)
+        bounds.check_optional_integer("max_bytes", max_bytes, least=1)
+        if not isinstance(isolation, Isolation):
+            raise InvalidInput("isolation", wanted="an Isolation", got=isolation)
+        if not isinstance(prefetch, bool):
+            raise InvalidInput("prefetch", wanted="True or False", got=prefetch)
         self.check_lease(lease_for, worker)
         if types is not None:
             self._names("type", types)
@@ -87,10 +98,14 @@ class Validation:
         bounds.check_integer("lease_for", lease_for, least=1, most=bounds.MAX_DURATION)
         bounds.check_text("worker", worker, empty=True)
 
-    def check_extend(self, leases: Sequence[Lease], lease_for: int) -> None:
-        """Check the leases and the duration of their extension."""
+    def check_leases(self, leases: Sequence[Lease]) -> None:
+        """Check a list of leases."""
         bounds.check_batch("leases", len(leases))
         self._all("lease", leases, Lease)
+
+    def check_extend(self, leases: Sequence[Lease], lease_for: int) -> None:
+        """Check the leases and the duration of their extension."""
+        self.check_leases(leases)
         bounds.check_integer("lease_for", lease_for, least=1, most=bounds.MAX_DURATION)
 
     def check_settle(self, settlements: Sequence[Settlement]) -> None:
@@ -114,11 +129,15 @@ class Validation:
 
     def check_wait(self, queues: Sequence[str], timeout: float) -> list[str]:
         """Return the queues, each once."""
-        if not isinstance(timeout, int | float) or not 0 <= timeout <= MAX_WAIT_SECONDS:
-            raise InvalidInput("timeout", wanted=f"seconds from 0 to {MAX_WAIT_SECONDS}", got=timeout)
+        self._check_timeout(timeout)
         return self._names("queue", queues)
 
-    def check_ids(self, job_ids: Sequence[str]) -> None:
+    def check_wait_for_cancel(self, job_ids: Collection[str], timeout: float) -> None:
+        """Check a list of job ids, and for how long to wait."""
+        self._check_timeout(timeout)
+        self.check_ids(job_ids)
+
+    def check_ids(self, job_ids: Collection[str]) -> None:
         """Check a list of job ids."""
         self._not_text("job_ids", job_ids)
         bounds.check_batch("job_ids", len(job_ids))
@@ -152,26 +171,30 @@ class Validation:
         if queues is not None:
             self._names("queue", queues)
 
-    def check_trim(self, ended_for: int, ledger_for: int, limit: int) -> None:
-        """Check the retention. Ended jobs stay for at least a day, because they answer repeated settlements (L6)."""
-        bounds.check_integer("ended_for", ended_for, least=DAY, most=bounds.MAX_DURATION)
-        bounds.check_integer("ledger_for", ledger_for, least=1, most=bounds.MAX_DURATION)
+    def check_trim(self, ended_for: int | None, ledger_for: int | None, limit: int) -> None:
+        """Check the retention of a call: each value, or None for the one of the store."""
+        Retention(**_given(ended_for=ended_for, ledger_for=ledger_for))
         bounds.check_integer("limit", limit, least=1, most=bounds.MAX_BATCH_ITEMS)
 
-    def retention(self, registry: Registry, *, ended_for: int, ledger_for: int, now: int | None) -> tuple[int, int]:
-        """Return how long ended jobs and ledger rows stay: as requested, or until every registered reader read them.
+    def retention(
+        self, registry: Registry, *, ended_for: int | None, ledger_for: int | None, now: int | None
+    ) -> Retention:
+        """Return how long rows stay: as the call says, else as the store says; and until every reader has read them.
 
         Called before the transaction that removes rows. A reader that registers in between begins at the oldest row
         that is left (L13).
         """
+        called_for = _given(ended_for=ended_for, ledger_for=ledger_for)
         if not self._capabilities.has(Feature.REGISTRY):
-            return ended_for, ledger_for
+            return Retention(**called_for)
+        [stored] = registry.read(retention.KIND, [retention.KEY], now=now)
+        keep = replace(retention.read_retention(stored) or Retention(), **called_for)
         readers = registry.scan(ledger_reader.KIND, limit=ledger_reader.MAX_READERS, now=now)
         read_until = ledger_reader.read_until(readers)
         if read_until is None:
-            return ended_for, ledger_for
+            return keep
         unread_for = min(self.now(now) - read_until + 1, bounds.MAX_DURATION)
-        return max(ended_for, unread_for), max(ledger_for, unread_for)
+        return Retention(ended_for=max(keep.ended_for, unread_for), ledger_for=max(keep.ledger_for, unread_for))
 
     def check_read(self, kind: str, keys: Sequence[str]) -> None:
         """Check a kind and a list of keys."""
@@ -194,7 +217,12 @@ class Validation:
         self.check_page(limit)
 
     @staticmethod
-    def _not_text(field: str, values: Sequence[str]) -> None:
+    def _check_timeout(timeout: float) -> None:
+        if not isinstance(timeout, int | float) or not 0 <= timeout <= MAX_WAIT_SECONDS:
+            raise InvalidInput("timeout", wanted=f"seconds from 0 to {MAX_WAIT_SECONDS}", got=timeout)
+
+    @staticmethod
+    def _not_text(field: str, values: Collection[str]) -> None:
         """Refuse a single text: a text is a sequence of texts too, but never the one that the caller meant."""
         if isinstance(values, str):
             raise InvalidInput(field, wanted="a list", got=values)
@@ -211,6 +239,11 @@ class Validation:
             raise InvalidInput(f"{field}s", wanted=f"a list with at least one {field}", got=names)
         bounds.check_batch(f"{field}s", len(names))
         return list(dict.fromkeys(bounds.check_name(field, value) for value in names))
+
+
+def _given(**values: int | None) -> dict[str, int]:
+    """Return the values that are not None."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _check_meta(meta: object) -> None:

@@ -14,6 +14,7 @@ from typing import overload
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.model.fast_construction import compile_packer, compile_reader
+from holdfast.model.isolation import is_isolated
 from holdfast.model.job import JobRecord, State, check_new
 from holdfast.model.lease import Reservation, make_reservation
 
@@ -81,8 +82,13 @@ def representatives(jobs: Sequence[JobRecord]) -> Sequence[JobRecord]:
 
 
 def must_wait(jobs: Sequence[JobRecord]) -> bool:
-    """Whether one of the jobs cannot be leased while it is stored: it has a domain or a ``run_at``."""
-    return any(job.domain is not None or job.run_at is not None for job in representatives(jobs))
+    """Whether one of the jobs cannot be leased while it is stored: it has a domain, a ``run_at`` or one attempt."""
+    return any(
+        job.domain is not None
+        or job.run_at is not None
+        or is_isolated(suspect=False, crashes=job.crashes, attempts=job.attempts, max_attempts=job.max_attempts)
+        for job in representatives(jobs)
+    )
 
 
 def lease_batch(

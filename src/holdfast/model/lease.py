@@ -27,11 +27,15 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """A job and the lease under which the caller owns it, with the checkpoint of an earlier attempt."""
+    """A job and the lease under which the caller owns it, with the checkpoint of an earlier attempt.
+
+    An ``isolated`` job runs alone: see ``model.isolation``.
+    """
 
     job: JobRecord
     lease: Lease
     checkpoint: bytes | None = None
+    isolated: bool = False
 
 
 _MutableLease = mutable_twin(Lease)
@@ -39,7 +43,13 @@ _MutableReservation = mutable_twin(Reservation)
 
 
 def make_reservation(
-    job: JobRecord, token: str, fence: int, expires_at: int, checkpoint: bytes | None = None
+    job: JobRecord,
+    token: str,
+    fence: int,
+    expires_at: int,
+    checkpoint: bytes | None = None,
+    *,
+    isolated: bool = False,
 ) -> Reservation:
     """Return a job in flight with a new lease; fast, see ``fast_construction``."""
     lease = _MutableLease()
@@ -48,6 +58,7 @@ def make_reservation(
     lease.__class__ = Lease
     reservation = _MutableReservation()
     reservation.job, reservation.lease, reservation.checkpoint = job, lease, checkpoint
+    reservation.isolated = isolated
     reservation.__class__ = Reservation
     return cast("Reservation", reservation)
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import groupby, islice
+from itertools import groupby, repeat
 from typing import NamedTuple, TypeVar
 
+from holdfast.model.isolation import Isolation
 from holdfast.model.queue_settings import Bucket, QueueSettings
 
 SettingsKey = tuple[str, str | None]  # a queue, or a type in a queue
 
 
 class Lane(NamedTuple):
-    """Jobs of one queue, type and priority. A store keeps each lane sorted by (available_at, seq)."""
+    """Jobs of one queue, type and priority, isolated or not. A store keeps a lane sorted by (available_at, seq)."""
 
     queue: str
     type: str
     priority: int
+    isolated: bool = False
 
 
 @dataclass(slots=True)
@@ -67,40 +69,64 @@ DueJob = TypeVar("DueJob", bound=tuple[int, int] | tuple[object, ...])  # begins
 
 
 def pick(
-    lanes: Iterable[tuple[Lane, Iterator[DueJob]]], *, limit: int, capacity: Capacity
+    lanes: Iterable[tuple[Lane, Iterator[DueJob]]],
+    *,
+    limit: int,
+    capacity: Capacity,
+    isolation: Isolation = Isolation.SHARE,
+    max_bytes: int | None = None,
+    size_of: Callable[[DueJob], int] = lambda _: 0,
 ) -> list[tuple[Lane, DueJob]]:
     """Return the first ``limit`` jobs over all lanes, by (priority desc, available_at, seq), within the capacity.
 
-    Each lane is an iterator over its due jobs in order. A lane is read only after all lanes of higher priorities are
-    empty, and from each lane at most one job is read that is not returned.
+    With ``max_bytes``, stops before the job whose payload, of ``size_of(job)`` bytes, does not fit; the first job fits
+    always. Each lane is an iterator over its due jobs in order. A lane is read only after all lanes of higher
+    priorities are empty, and from each lane at most one job is read that is not returned.
     """
+    if isolation is Isolation.SKIP:
+        lanes = (item for item in lanes if not item[0].isolated)
     picks: list[tuple[Lane, DueJob]] = []
-    by_priority = sorted(lanes, key=lambda item: -item[0].priority)
-    for _, group in groupby(by_priority, key=lambda item: item[0].priority):
-        if len(picks) < limit:
-            picks += _merge(list(group), limit - len(picks), capacity)
+    total_bytes = 0
+    for lane, job in _in_order(lanes, capacity):
+        ends_here = lane.isolated and isolation is not Isolation.SHARE
+        if ends_here and (picks or isolation is Isolation.STOP):
+            break
+        if max_bytes is not None:
+            total_bytes += size_of(job)
+            if picks and total_bytes > max_bytes:
+                break
+        if capacity.limits:
+            capacity.take(lane)
+        picks.append((lane, job))
+        if ends_here or len(picks) == limit:
+            break
     return picks
 
 
-def _merge(lanes: list[tuple[Lane, Iterator[DueJob]]], limit: int, capacity: Capacity) -> list[tuple[Lane, DueJob]]:
-    """Return the first jobs over lanes of one priority."""
+def _in_order(lanes: Iterable[tuple[Lane, Iterator[DueJob]]], capacity: Capacity) -> Iterator[tuple[Lane, DueJob]]:
+    """Return the jobs of all lanes in order. A lane ends when there is no capacity for its next job."""
+    by_priority = sorted(lanes, key=lambda item: -item[0].priority)
+    for _, group in groupby(by_priority, key=lambda item: item[0].priority):
+        yield from _merge(list(group), capacity)
+
+
+def _merge(lanes: list[tuple[Lane, Iterator[DueJob]]], capacity: Capacity) -> Iterator[tuple[Lane, DueJob]]:
+    """Return the jobs of lanes of one priority in order."""
     if len(lanes) == 1 and not capacity.limits:
         [(lane, jobs)] = lanes
-        return [(lane, job) for job in islice(jobs, limit)]
+        yield from zip(repeat(lane), jobs)
+        return
     heads = [(job[0], job[1], index, job) for index, (_, jobs) in enumerate(lanes) if (job := next(jobs, None))]
     heapq.heapify(heads)
-    picks: list[tuple[Lane, DueJob]] = []
-    while heads and len(picks) < limit:
+    while heads:
         _, _, index, job = heads[0]
         lane, jobs = lanes[index]
         if not capacity.allows(lane):
             heapq.heappop(heads)
             continue
-        capacity.take(lane)
-        picks.append((lane, job))
+        yield lane, job
         next_job = next(jobs, None)
         if next_job is None:
             heapq.heappop(heads)
         else:
             heapq.heapreplace(heads, (next_job[0], next_job[1], index, next_job))
-    return picks

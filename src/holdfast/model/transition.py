@@ -16,7 +16,12 @@ POISON = "poison"
 ATTEMPTS_EXHAUSTED = "attempts exhausted"
 RELEASED_TOO_LONG = "released too long"
 
-EXPIRED_VERB = "expired"  # the last verb of a reaped job: no settlement has it, so none is a repeat of a reap
+NOT_BEGUN = "not begun"  # the detail of an expiry that costs nothing
+OUTAGE = "outage of the store"  # the detail of an expiry that is not a crash
+
+# The last verb of a job whose lease expired. No settlement has one of these, so none is a repeat of a reap.
+EXPIRED_VERB = "expired"  # a crash was counted
+UNCOUNTED_VERB = "expired uncounted"  # no crash was counted, or it was taken back
 
 
 class HeldJob(NamedTuple):
@@ -38,6 +43,9 @@ class HeldJob(NamedTuple):
     last_token: str | None
     last_error: str
     failed_at: int | None
+    started_at: int | None = None
+    prefetched: bool = False
+    suspect: bool = False
 
 
 class Transition(NamedTuple):
@@ -57,6 +65,7 @@ class Transition(NamedTuple):
     result: bytes | None = None
     detail: str = ""
     error: str = ""  # of this attempt, for the ledger
+    suspect: bool = False
 
 
 def refusal(held: HeldJob | None, lease: Lease, now: int) -> LeaseError | None:
@@ -183,6 +192,7 @@ def _released(held: HeldJob, release: Release, now: int) -> Transition:
         dead_reason=RELEASED_TOO_LONG if over_budget else None,
         dead_at=now if over_budget else None,
         detail=release.detail,
+        suspect=held.suspect,
     )
 
 
@@ -205,19 +215,27 @@ def _cancelled(held: HeldJob, settlement: Retry | Fail | Release, now: int) -> T
     )
 
 
-def after_expiry(held: HeldJob, now: int) -> Transition:
-    """Return the transition of a job whose lease expired: ready at once, dead or cancelled. The attempt counts (L7).
+def has_begun(held: HeldJob) -> bool:
+    """Whether the attempt of a leased job counts as begun: it was not prefetched, or a note said when it started."""
+    return not held.prefetched or held.started_at is not None
 
-    If the worker is known to be dead, ``now`` may be earlier than ``expires_at``: then the lease ends now.
+
+def after_expiry(held: HeldJob, now: int, *, in_outage: bool = False) -> Transition:
+    """Return the transition of a job whose lease expired: ready at once, dead or cancelled (L7).
+
+    If the job had begun, the attempt and a crash are counted; after an outage of the store the attempt only. If it had
+    not begun, nothing is counted and the job is a suspect. If the worker is known to be dead, ``now`` may be earlier
+    than ``expires_at``: then the lease ends now.
     """
     assert held.expires_at is not None
-    crashes = _count_crash(held)
-    reason = None if held.cancel_requested else _dead_reason(held, crashes, when_exhausted=LEASE_EXPIRED)
+    begun = has_begun(held)
+    crashes = _count_crash(held) if begun and not in_outage else held.crashes
+    reason = _dead_reason(held, crashes, when_exhausted=LEASE_EXPIRED) if begun and not held.cancel_requested else None
     state = State.DEAD if reason else State.CANCELLED if held.cancel_requested else State.READY
     return Transition(
         ending=Ending.CANCELLED if state is State.CANCELLED else Ending.EXPIRED,
         state=state,
-        attempts=held.attempts,
+        attempts=held.attempts if begun else held.attempts - 1,
         crashes=crashes,
         run_at=None if state is State.READY else held.run_at,
         available_at=min(held.expires_at, now) if state is State.READY else held.available_at,
@@ -225,5 +243,22 @@ def after_expiry(held: HeldJob, now: int) -> Transition:
         failed_at=held.failed_at,
         dead_reason=reason,
         dead_at=now if state is State.DEAD else None,
-        detail=LEASE_EXPIRED if state is State.CANCELLED else "",
+        detail=LEASE_EXPIRED if state is State.CANCELLED else _expiry_detail(begun=begun, in_outage=in_outage),
+        suspect=not begun,
     )
+
+
+def _expiry_detail(*, begun: bool, in_outage: bool) -> str:
+    if not begun:
+        return NOT_BEGUN
+    return OUTAGE if in_outage else ""
+
+
+def expiry_verb(held: HeldJob, *, in_outage: bool = False) -> str:
+    """Return the last verb of a job whose lease expired: whether a crash was counted."""
+    return EXPIRED_VERB if has_begun(held) and not in_outage else UNCOUNTED_VERB
+
+
+def has_counted_crash(held: HeldJob, lease: Lease) -> bool:
+    """Whether the last lease of a job that has not ended was this one, and its expiry was counted as a crash."""
+    return held.last_verb == EXPIRED_VERB and held.last_token == lease.token and not State(held.state).has_ended

@@ -15,8 +15,7 @@ from pyspark.sql import SparkSession
 from holdfast.spark.java import java_home
 from holdfast.spark.store_access import on_one_machine
 
-LOCAL_MASTER = "local[*,4]"  # four attempts of a Spark task, as on a cluster: plain local mode has one
-PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+LOCAL_MASTER = "local[*,8]"  # attempts of a Spark task: a job that kills its slot does so up to four times (ADR 0031)
 PYTHON = "spark.pyspark.python"
 LOG4J = Path(__file__).with_name("log4j2.properties")
 
@@ -79,7 +78,6 @@ def register_format(spark: SparkSession) -> SparkSession:
     except ImportError:
         return spark
     spark.dataSource.register(HoldfastSource if on_one_machine(spark) else ClusterSource)
-    spark.conf.set(PUSHDOWN, "true")  # without it Spark refuses a reader that has pushFilters
     return spark
 
 

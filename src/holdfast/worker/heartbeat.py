@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 
-from holdfast.clock import SECOND, boot_time
+from holdfast.clock import SECOND, boot_time, monotonic
 from holdfast.drivers.contract import Driver
 from holdfast.errors import LeaseError, StoreError
 from holdfast.model import bounds
@@ -37,6 +37,7 @@ class Heartbeat:
         self._extending = threading.Lock()  # held during an extend: no lease is settled while it is being extended
         self._guard = threading.Lock()  # of _leases
         self._stop = threading.Event()
+        self._is_due = threading.Event()  # the thread extends now, and does not wait for its interval
         self._thread = threading.Thread(target=self._beat_until_stopped, name="holdfast-heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -53,16 +54,36 @@ class Heartbeat:
         with self._extending, self._guard:
             return [self._leases.pop(run, run.reservation.lease) for run in runs]
 
+    def running_jobs(self, *, longer_than_seconds: float) -> list[str]:
+        """Return the ids of the jobs whose handlers have been running for this long, and were not asked to stop."""
+        before = monotonic() - longer_than_seconds
+        with self._guard:
+            runs = list(self._leases)
+        return [
+            run.reservation.job.id
+            for run in runs
+            if run.began_at is not None and run.began_at <= before and run.stop_reason is None
+        ]
+
+    def beat_now(self) -> None:
+        """Extend all leases now, in the thread: the answers say which jobs have to be cancelled."""
+        self._is_due.set()
+
     def stop(self, timeout: float | None = None) -> None:
         """End the thread. After ``timeout`` seconds it is left behind, in a call that the store does not answer."""
         self._stop.set()
+        self._is_due.set()
         self._thread.join(timeout)
 
     def _beat_until_stopped(self) -> None:
         interval = self._lease_for / SECOND / 3
         retry_after = min(RETRY_SECONDS, interval / 5)
         pause = interval
-        while not self._stop.wait(pause):
+        while True:
+            self._is_due.wait(pause)
+            self._is_due.clear()
+            if self._stop.is_set():
+                return
             try:
                 self.beat()
                 pause = interval

@@ -7,25 +7,41 @@ maintenance always go to the driver.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from holdfast.drivers.contract import Store
+from holdfast.model.isolation import Isolation
 from holdfast.model.lease import Reservation
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What a worker can take now.
+
+    ``short_jobs`` is its estimate that it finishes at least 500 jobs within 100 ms. It is False until the first job has
+    ended.
+    """
+
+    limit: int  # jobs that the worker can start or buffer
+    max_bytes: int | None = None  # of their payloads
+    prefetch: bool = False  # some of them begin later, when others have ended
+    isolation: Isolation = Isolation.ALONE
+    short_jobs: bool = False
+
+
 class JobSource(Protocol):
-    """Jobs for one worker. All methods are called from the thread of ``Worker.run``, one call at a time.
+    """Jobs for one worker. ``Worker.run`` calls all methods in one thread of its own, and none after it has returned.
 
     A method that raises ``StoreError`` is called again after a pause; the source must not lose a job by it.
     """
 
-    def reserve(self, limit: int, *, short_jobs: bool) -> list[Reservation]:
+    def reserve(self, demand: Demand) -> list[Reservation]:
         """Return jobs that are leased to this worker; an empty list if there are none now.
 
-        ``limit`` is the number of jobs that the worker can start or buffer now. ``short_jobs`` is the worker's estimate
-        that it finishes at least 500 jobs within 100 ms: then the source may return more than ``limit`` jobs, up to
-        about a second of work, because one large batch costs less than many small ones. Without ``short_jobs`` it
-        returns at most ``limit`` jobs. The estimate is False until the first job has ended.
+        Returns at most ``demand.limit`` jobs. Only if jobs are short it may return more, up to about a second of work,
+        because one large batch costs less than many small ones. An isolated job is returned alone, and only as
+        ``demand.isolation`` allows.
         """
         ...
 
@@ -50,10 +66,17 @@ class StoreJobSource:
         self._lease_for = lease_for
         self._worker = worker
 
-    def reserve(self, limit: int, *, short_jobs: bool = False) -> list[Reservation]:  # noqa: ARG002 - never more than limit
+    def reserve(self, demand: Demand) -> list[Reservation]:
         """See ``JobSource.reserve``."""
         return self._driver.reserve(
-            self._queues, limit=limit, lease_for=self._lease_for, worker=self._worker, types=self._types
+            self._queues,
+            limit=demand.limit,
+            lease_for=self._lease_for,
+            worker=self._worker,
+            types=self._types,
+            max_bytes=demand.max_bytes,
+            isolation=demand.isolation,
+            prefetch=demand.prefetch,
         )
 
     def wait(self, timeout: float) -> None:

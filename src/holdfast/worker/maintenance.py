@@ -6,11 +6,13 @@ import logging
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import timedelta
 
-from holdfast.clock import from_timedelta, monotonic
-from holdfast.drivers.contract import Store
-from holdfast.settings import DEFAULT_KEEP_ENDED, DEFAULT_KEEP_LEDGER
+from holdfast.clock import monotonic
+from holdfast.drivers.contract import Feature, Store, Trimmed
+from holdfast.model import retention
+from holdfast.model.retention import Retention, choose_retention, read_retention, store_retention
 
 log = logging.getLogger("holdfast.worker")
 
@@ -20,12 +22,15 @@ TRIM_LIMIT_ROWS = 1000  # of each kind in one call: retention never delays a res
 
 
 class Maintenance:
-    """Reaps and trims at intervals that differ between workers, so that they do not all do it at once."""
+    """Reaps and trims at intervals that differ between workers, so that they do not all do it at once.
+
+    The store has one retention, which every trim follows. The one of the settings is stored if the store has none.
+    """
 
     def __init__(self, driver: Store, *, keep_ended: timedelta | None, keep_ledger: timedelta | None) -> None:
         self._driver = driver
-        self._keep_ended = from_timedelta(keep_ended or DEFAULT_KEEP_ENDED)
-        self._keep_ledger = from_timedelta(keep_ledger or DEFAULT_KEEP_LEDGER)
+        self._wanted = choose_retention(keep_ended, keep_ledger)
+        self._is_proposed = self._wanted is None or not driver.capabilities.has(Feature.REGISTRY)
         self._random = random.Random()  # noqa: S311 - jitter
         self._reap_at = self._after_about(REAP_INTERVAL_SECONDS)
         self._trim_at = self._after_about(TRIM_INTERVAL_SECONDS)
@@ -39,9 +44,25 @@ class Maintenance:
         if monotonic() >= self._trim_at:
             self._trim_at = self._after_about(TRIM_INTERVAL_SECONDS)
             with _logged("trim"):
-                keep = {"ended_for": self._keep_ended, "ledger_for": self._keep_ledger}
-                if self._driver.trim(**keep, limit=TRIM_LIMIT_ROWS).more:
+                self._propose_retention()
+                if self._trim().more:
                     self._trim_at = monotonic()
+
+    def _propose_retention(self) -> None:
+        """Store the retention of the settings if the store has none; log once if the store has another one."""
+        if self._is_proposed or self._wanted is None:
+            return
+        self._driver.write([store_retention(self._wanted, version=0)])
+        [entry] = self._driver.read(retention.KIND, [retention.KEY])
+        stored = read_retention(entry)
+        self._is_proposed = True
+        if stored is not None and stored != self._wanted:
+            log.warning("retention.differs", extra={"settings": asdict(self._wanted), "store": asdict(stored)})
+
+    def _trim(self) -> Trimmed:
+        if self._driver.capabilities.has(Feature.REGISTRY):
+            return self._driver.trim(limit=TRIM_LIMIT_ROWS)
+        return self._driver.trim(**asdict(self._wanted or Retention()), limit=TRIM_LIMIT_ROWS)
 
     def _after_about(self, seconds: float) -> float:
         return monotonic() + self._random.uniform(0.5, 1.5) * seconds

@@ -30,8 +30,8 @@ class WorkerOptions:
     limits: Limits = field(default_factory=Limits)  # of each child process
     recycle_after: int | None = None  # jobs after which a child process is replaced
     recycle_above: int | None = None  # bytes of resident memory above which a child process is replaced
-    # Done and cancelled jobs; dead letters stay until they are purged. None: the settings of the app; without an app,
-    # the defaults of the settings.
+    # Done and cancelled jobs; dead letters stay until they are purged. Stored as the retention of the store if it has
+    # none; otherwise the store decides. None: the settings of the app.
     keep_ended: timedelta | None = None
     keep_ledger: timedelta | None = None
     name: str = ""  # "": host, process id and a random suffix

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 from holdfast.clock import SECOND, monotonic
 from holdfast.drivers.contract import Driver
 from holdfast.errors import LeaseError, StoreError
 from holdfast.model.lease import Lease
-from holdfast.model.settlement import Settlement
+from holdfast.model.settlement import Retry, Settlement
 from holdfast.worker.heartbeat import Heartbeat
 from holdfast.worker.outcome import Outcome
 from holdfast.worker.processes.running import Run
@@ -18,8 +19,11 @@ from holdfast.worker.processes.running import Run
 log = logging.getLogger("holdfast.worker")
 
 MAX_BATCH_SETTLEMENTS = 1000  # in one call
+MAX_BATCH_BYTES = 16 << 20  # of the results in one call, unless one alone has more
+MAX_UNREPORTED_LEASES = 10_000  # leases that expired while the store was out of reach; more are not kept
 MAX_UNSETTLED_RUNS = 4 * MAX_BATCH_SETTLEMENTS  # the worker reserves nothing while more ended attempts wait
 MAX_DELAY_SECONDS = 0.050  # longest time that an ended attempt waits for others
+STOP_POLL_SECONDS = 0.25  # between two looks at the time that is left
 RETRY_SECONDS = 0.1  # pause after the store failed to settle a batch
 
 SettlementOf = Callable[[Run, Outcome, Lease], Settlement]
@@ -47,6 +51,8 @@ class Settler:
         self._waiting: list[tuple[Run, Outcome]] = []
         self._waiting_since = 0.0  # monotonic seconds: when the oldest of them was added
         self._settling = 0  # attempts in the batch that is being settled
+        self._is_store_out = False  # the last call to the store failed
+        self._unreported: list[Lease] = []  # of attempts that could not be settled
         self._changed = threading.Condition()
         self._is_stopping = False
         self._thread = threading.Thread(target=self._settle_until_stopped, name="holdfast-settler", daemon=True)
@@ -76,17 +82,41 @@ class Settler:
 
     def _wait(self, most: int, timeout: float) -> bool:
         with self._changed:
-            return self._changed.wait_for(lambda: len(self._waiting) + self._settling <= most, timeout)
+            return self._changed.wait_for(
+                lambda: len(self._waiting) + self._settling <= most and not self._is_store_out, timeout
+            )
 
-    def stop(self, timeout: float) -> None:
-        """Settle all added runs, and end the thread. If the store does not answer in time, their leases will expire."""
+    def report_outages(self) -> None:
+        """Tell the store which leases ended although this worker lived: no crash is counted for them (L7).
+
+        Call it before a reserve, which ends expired leases and counts their crashes.
+        """
+        with self._changed:
+            leases, self._unreported = self._unreported, []
+        try:
+            if leases:
+                self._driver.report_outage(leases)
+        except StoreError:
+            with self._changed:
+                self._unreported = [*leases, *self._unreported][:MAX_UNREPORTED_LEASES]
+            raise
+
+    def stop(self, seconds_left: Callable[[], float]) -> None:
+        """Settle all added runs, and end the thread. If the store does not answer in time, their leases will expire.
+
+        ``seconds_left`` is called again and again: the time may become shorter meanwhile.
+        """
+        began = monotonic()
         with self._changed:
             self._is_stopping = True
             self._changed.notify_all()
-        self._thread.join(timeout)
+        while self._thread.is_alive() and (left := seconds_left()) > 0:
+            self._thread.join(min(left, STOP_POLL_SECONDS))
         if self._thread.is_alive():
-            unsettled = len(self._waiting) + self._settling
-            log.error("settle.failed", extra={"count": unsettled, "error": f"no answer of the store in {timeout:g} s"})
+            unsettled, seconds = len(self._waiting) + self._settling, monotonic() - began
+            log.error(
+                "settle.failed", extra={"count": unsettled, "error": f"no answer of the store in {seconds:.1f} s"}
+            )
 
     def _settle_until_stopped(self) -> None:
         while batch := self._next_batch():
@@ -97,6 +127,8 @@ class Settler:
             with self._changed:
                 self._settling = 0
                 self._changed.notify_all()
+        with suppress(StoreError):
+            self.report_outages()
 
     def _next_batch(self) -> list[tuple[Run, Outcome]]:
         """Wait until a batch is full or its first run has waited long enough, and return it; empty at the end."""
@@ -113,7 +145,8 @@ class Settler:
                 if left <= 0:
                     break
                 self._changed.wait(left)
-            batch, self._waiting = self._waiting[:MAX_BATCH_SETTLEMENTS], self._waiting[MAX_BATCH_SETTLEMENTS:]
+            count = _batch_size(self._waiting)
+            batch, self._waiting = self._waiting[:count], self._waiting[count:]
             self._waiting_since = monotonic()  # the rest was added a moment ago, when the batch was full already
             self._settling = len(batch)
             self._is_urgent = self._is_urgent and bool(self._waiting)
@@ -132,13 +165,39 @@ class Settler:
                 send_last_notes(self._driver, runs, leases, self._lease_for)
                 answers: Sequence[LeaseError | StoreError | None] = self._driver.settle(settlements)
             except StoreError as error:
+                self._is_store_out = True
                 if monotonic() < deadline:
                     threading.Event().wait(RETRY_SECONDS)
                     continue
                 log.error("settle.failed", extra={"count": len(batch), "error": str(error)})  # noqa: TRY400
                 answers = [error] * len(batch)
+            self._is_store_out = False
+            self._keep_unreported(settlements, answers)
             self._on_settled(runs, settlements, answers)
             return
+
+    def _keep_unreported(
+        self, settlements: Sequence[Settlement], answers: Sequence[LeaseError | StoreError | None]
+    ) -> None:
+        """Keep the leases that could not be settled, except those of jobs that did crash."""
+        leases = [
+            settlement.lease
+            for settlement, answer in zip(settlements, answers, strict=True)
+            if answer is not None and not (isinstance(settlement, Retry) and settlement.crashed)
+        ]
+        if leases:
+            with self._changed:
+                self._unreported = [*self._unreported, *leases][:MAX_UNREPORTED_LEASES]
+
+
+def _batch_size(ended: Sequence[tuple[Run, Outcome]]) -> int:
+    """Return how many of these runs make one batch."""
+    total = 0
+    for count, (_, outcome) in enumerate(ended[:MAX_BATCH_SETTLEMENTS]):
+        total += len(getattr(outcome, "result", None) or b"")
+        if total > MAX_BATCH_BYTES and count:
+            return count
+    return min(len(ended), MAX_BATCH_SETTLEMENTS)
 
 
 def send_last_notes(driver: Driver, runs: list[Run], leases: list[Lease], lease_for: int) -> None:

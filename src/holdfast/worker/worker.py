@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import os
 import random
 import secrets
@@ -19,7 +20,7 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.clock import SECOND, boot_time, from_timedelta, monotonic
-from holdfast.drivers.contract import Feature, Store
+from holdfast.drivers.contract import CancelWait, Feature, Store
 from holdfast.errors import InvalidInput, LeaseError, StoreError, Unsupported
 from holdfast.model import bounds
 from holdfast.model.lease import Lease, Reservation
@@ -28,11 +29,14 @@ from holdfast.model.retry import RetryPolicy
 from holdfast.model.settlement import Settlement
 from holdfast.wire.job_message import job_message
 from holdfast.worker.attempt import attempt, may_share_call
+from holdfast.worker.background_call import BackgroundCall
+from holdfast.worker.cancel_watch import CancelWatch
 from holdfast.worker.catalogue import Catalogue, Handler, Resources, make_handler
 from holdfast.worker.decide import ack, decide
 from holdfast.worker.heartbeat import Heartbeat
 from holdfast.worker.interpreter import gc_frozen, tuned_interpreter
-from holdfast.worker.job_source import JobSource, StoreJobSource
+from holdfast.worker.isolation import RoomMaker
+from holdfast.worker.job_source import Demand, JobSource, StoreJobSource
 from holdfast.worker.limits import RecycleLimits
 from holdfast.worker.maintenance import Maintenance
 from holdfast.worker.options import WorkerOptions
@@ -50,7 +54,8 @@ POLL_SECONDS = 0.25  # an idle worker reserves again after this time, even if th
 DRAIN_POLL_SECONDS = (
     0.02  # with until_drained: the first pause, doubled up to POLL_SECONDS while other workers run jobs
 )
-STOP_SECONDS = 10.0  # that a stopping worker waits for a call that the store does not answer
+STOP_SECONDS = 10.0  # the longest wait of a worker that ends for a store that does not answer
+MIN_SETTLE_SECONDS = 2.0  # that a stopped worker waits for its last settlements, also after drain and grace
 RELEASE_AFTER_SECONDS = 1.0  # a reserved job that no child could start is released for other workers
 
 
@@ -84,8 +89,13 @@ class Worker:
         self._is_holding = threading.Event()
         self._stop = threading.Event()
         self._stop_at_once = threading.Event()
+        self._stop_deadline = math.inf  # monotonic seconds: when the drain and the grace time of a stop end
         self._numbers = itertools.count(1)
         self._reserved_count = 0  # jobs that ``run`` has reserved so far
+        self._reserved_bytes = 0  # of their payloads
+        self._settled_bytes = 0  # of those that are settled; written by the settler's thread only
+        self._runs_isolated = False  # the last job that was reserved runs alone
+        self._room_maker = RoomMaker()
         self._random = random.Random()  # noqa: S311 - jitter
         self._resources = Resources(self.catalogue.resources)  # of ``process_once``
 
@@ -130,12 +140,15 @@ class Worker:
         """How many jobs ``run`` has reserved and not yet settled."""
         return max(0, self._reserved_count - self.tally.statuses.total())
 
+    def _held_bytes(self) -> int:
+        return self._reserved_bytes - self._settled_bytes
+
     # One job in this process ------------------------------------------------------------------------------------
 
     def process_once(self, queue: str | None = None) -> WorkerResult:
         """Run one due job in this process. For tests and scripts: a handler that hangs cannot be interrupted."""
         self.catalogue.check_chunks(concurrency=1)
-        reservations = self._store_source(self.queues if queue is None else [queue]).reserve(1)
+        reservations = self._store_source(self.queues if queue is None else [queue]).reserve(Demand(limit=1))
         if not reservations:
             return WorkerResult(status="empty")
         [reservation] = reservations
@@ -221,18 +234,30 @@ class Worker:
             settlement_of=self._settlement_of,
             on_settled=self._count_settled,
         )
+        cancel_watch = CancelWatch(self.driver, heartbeat) if isinstance(self.driver, CancelWait) else None
         heartbeat.start()
         settler.start()
+        if cancel_watch is not None:
+            cancel_watch.start()
         pool.start(lambda ended, more_soon: settler.add(ended, more_soon=more_soon))
         log.info("worker.started", extra={"worker": self.name, "queues": self.queues})
         try:
             with tuned_interpreter():
-                self._work(self._source or self._store_source(self.queues), pool, heartbeat, settler, stop)
-                self._finish(pool, settler, stop)
+                source = self._source or self._store_source(self.queues)
+                # In another thread: this one has to handle signals, also while the store does not answer.
+                reserving = BackgroundCall(
+                    lambda: self._work(source, pool, heartbeat, settler, stop), name="holdfast-reserve"
+                )
+                while not reserving.wait(POLL_SECONDS) and not self._is_stopping(stop):
+                    pass
+                self._finish(pool, settler, stop, reserving)
         finally:
             pool.close()
-            settler.stop(STOP_SECONDS)
-            heartbeat.stop(STOP_SECONDS)
+            seconds_left = self._time_to_settle(stop)
+            settler.stop(seconds_left)
+            heartbeat.stop(seconds_left())
+            if cancel_watch is not None:
+                cancel_watch.stop(seconds_left())
         log.info("worker.stopped", extra={"worker": self.name, **self.tally.statuses})
 
     def _work(
@@ -248,23 +273,34 @@ class Worker:
                 self._release_unstarted(pool, settler, waited_seconds=RELEASE_AFTER_SECONDS)
                 if not settler.wait_for_capacity(POLL_SECONDS):
                     continue
+                settler.report_outages()
                 limit = self._reserve_limit(pool)
                 reserved = self._reserve(source, pool, heartbeat, limit) if limit > 0 else 0
                 if self._has_reserved_max_jobs():
                     return
                 if limit <= 0:
-                    with pool.changed:
-                        pool.changed.wait(POLL_SECONDS)
+                    self._wait_for_end(pool, settler, POLL_SECONDS)
                 elif reserved:
                     drain_poll = DRAIN_POLL_SECONDS
                 else:
                     if options.until_drained and self._is_drained(source, pool, settler):
                         return
+                    if self.held and (pool.ends_soon() or not pool.busy()):  # an isolated job may wait for them
+                        self._wait_for_end(pool, settler, dispatch.SOON_SECONDS)
+                        continue
                     source.wait(drain_poll if options.until_drained else POLL_SECONDS)
                     drain_poll = min(2 * drain_poll, POLL_SECONDS)
             except StoreError as error:
                 log.warning("store.failed", extra={"error": str(error)})
                 self._stop.wait(POLL_SECONDS)
+
+    def _wait_for_end(self, pool: ChildPool, settler: Settler, seconds: float) -> None:
+        """Wait until a run ends; once all have ended, until they are settled."""
+        with pool.changed:
+            if pool.busy():
+                pool.changed.wait(seconds)
+                return
+        settler.wait_until_idle(seconds)
 
     def _is_stopping(self, stop: threading.Event) -> bool:
         return self._stop.is_set() or stop.is_set()
@@ -279,7 +315,11 @@ class Worker:
         return StoreJobSource(self.driver, queues, self.catalogue.types, lease_for=self._lease_for, worker=self.name)
 
     def _reserve_limit(self, pool: ChildPool) -> int:
-        limit = 0 if self._is_holding.is_set() else pool.reserve_limit()
+        if self._is_holding.is_set() or (self._runs_isolated and self.held):
+            return 0
+        limit = pool.reserve_limit()
+        if self._held_bytes() >= dispatch.MAX_HELD_BYTES:
+            limit = min(limit, pool.free_places(), 1)
         max_jobs = self._run_options.max_jobs
         if max_jobs is not None:
             limit = min(limit, max_jobs - self._reserved_count)
@@ -288,7 +328,18 @@ class Worker:
     def _reserve(self, source: JobSource, pool: ChildPool, heartbeat: Heartbeat, limit: int) -> int:
         """Reserve jobs and submit them to the pool; return how many."""
         began, lease_seconds = boot_time(), self._lease_for / SECOND
-        reservations = source.reserve(limit, short_jobs=pool.runs_short_jobs())
+        isolation = self._room_maker.choose(holds_leases=self.held > 0, now=monotonic())
+        demand = Demand(
+            limit=limit,
+            max_bytes=max(1, dispatch.MAX_HELD_BYTES - self._held_bytes()),
+            prefetch=limit > pool.free_places(),
+            isolation=isolation,
+            short_jobs=pool.runs_short_jobs(),
+        )
+        reservations = source.reserve(demand)
+        self._room_maker.add_answer(isolation, is_empty=not reservations, now=monotonic())
+        self._runs_isolated = len(reservations) == 1 and reservations[0].isolated
+        self._reserved_bytes += sum(len(reservation.job.payload) for reservation in reservations)
         runs = [self._make_run(reservation) for reservation in reservations]
         for run in runs:
             run.set_lease(began, lease_seconds)
@@ -306,7 +357,8 @@ class Worker:
         if handler is not None:
             if job.timeout is None and handler.timeout is not None:
                 run.timeout = from_timedelta(handler.timeout)
-            if handler.chunk is not None and may_share_call(job.attempts, job.crashes):
+            may_share = may_share_call(job.attempts, job.crashes) and not reservation.isolated
+            if handler.chunk is not None and may_share:
                 run.chunk = handler.chunk
             cpu = handler.cpu or cpu
         if cpu is not None:
@@ -327,20 +379,51 @@ class Worker:
             return False
         return source.is_drained()
 
-    def _finish(self, pool: ChildPool, settler: Settler, stop: threading.Event) -> None:
-        """Wait for the running jobs; once the worker is stopped, only for the drain time, then interrupt them."""
+    def _finish(self, pool: ChildPool, settler: Settler, stop: threading.Event, reserving: BackgroundCall) -> None:
+        """Wait for the running jobs; once the worker is stopped, only for the drain time, then interrupt them.
+
+        A reserve that the store does not answer is left behind. The leases that it may still get expire.
+        """
         while pool.busy() and not self._is_stopping(stop):
             with pool.changed:
                 pool.changed.wait(POLL_SECONDS)
-        self._release_unstarted(pool, settler)
-        deadline = None if self.options.drain is None else monotonic() + self.options.drain.total_seconds()
-        while pool.busy() and not self._stop_at_once.is_set():
+        stopped_at = monotonic()
+        drain = self.options.drain
+        deadline = None if drain is None else stopped_at + drain.total_seconds()
+        if deadline is not None:
+            self._stop_deadline = deadline + self.options.grace.total_seconds()
+        while not self._stop_at_once.is_set():
+            self._release_unstarted(pool, settler)
             left = POLL_SECONDS if deadline is None else min(POLL_SECONDS, deadline - monotonic())
             if left <= 0:
                 break
-            with pool.changed:
-                pool.changed.wait(left)
+            if pool.busy():
+                with pool.changed:
+                    pool.changed.wait(left)
+            elif reserving.has_ended or monotonic() - stopped_at > STOP_SECONDS:
+                break
+            else:
+                reserving.wait(left)
+        if self._source is not None:  # the caller's code must not go on after ``run``
+            reserving.wait()
+        self._release_unstarted(pool, settler)
         pool.interrupt_all(StopReason.SHUTDOWN)
+
+    def _time_to_settle(self, stop: threading.Event) -> Callable[[], float]:
+        """Return a function that says how many seconds are left for the last settlements. All jobs have ended.
+
+        A stop bounds them by drain and grace, also a stop that comes now; a second stop shortens them once more.
+        """
+        began = monotonic()
+
+        def seconds_left() -> float:
+            until = began + STOP_SECONDS
+            if self._is_stopping(stop):
+                drained_at = began if self._stop_at_once.is_set() else self._stop_deadline
+                until = max(began + MIN_SETTLE_SECONDS, min(until, drained_at))
+            return max(0.0, until - monotonic())
+
+        return seconds_left
 
     # Ended attempts ---------------------------------------------------------------------------------------------
 
@@ -362,6 +445,7 @@ class Worker:
     ) -> None:
         statuses = settled_statuses(runs, settlements, refusals)
         self.tally.count(statuses)
+        self._settled_bytes += sum(len(run.reservation.job.payload) for run in runs)
         if self._on_settled is not None:
             self._on_settled(list(map(Settled, runs, settlements, refusals, statuses)))
         for run, settlement, refused in zip(runs, settlements, refusals, strict=True):

@@ -22,8 +22,7 @@ def test_a_worker_takes_options_or_keywords_or_both():
     app = Holdfast("memory://")
     app.handler("t", queue="mail")(lambda payload: payload)
     lease = timedelta(seconds=3)
-    kept = {"keep_ended": timedelta(days=7), "keep_ledger": timedelta(days=30)}  # the defaults of the settings
-    expected = WorkerOptions(queues=("mail",), processes=2, concurrency=4, lease=lease, **kept)
+    expected = WorkerOptions(queues=("mail",), processes=2, concurrency=4, lease=lease)
     assert app.worker(processes=2, concurrency=4, lease=lease).options == expected
     assert app.worker(WorkerOptions(processes=2, concurrency=4, lease=lease)).options == expected
     assert app.worker(WorkerOptions(processes=7, concurrency=4, lease=lease), processes=2).options == expected

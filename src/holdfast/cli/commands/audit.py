@@ -48,7 +48,8 @@ def audit(
 ) -> None:
     """Check with Spark that no law was broken.
 
-    Of a history, also that no row and no file is missing or was changed. Exits 0 if every check holds, 1 if a check fails or there is no ledger row to check.
+    Of a history, also that no row and no file is missing or was changed. Exits
+    0 if every check holds, 1 if a check fails or there is no ledger row.
     """
     began = monotonic()
     if folder is None and (kept is not None or with_store):

@@ -42,9 +42,9 @@ MIN_LENGTH = timedelta(seconds=1)
 def bench(session: Session, *, jobs: int, processes: int | None, length: timedelta, as_json: bool) -> None:
     """Measure a store: the driver, and a worker.
 
-    The store is a temporary SQLite file, whatever holdfast.toml and HOLDFAST_URL say. With --url it is the given store,
-    in a new space bench-... whose jobs and ledger are removed at the end. Other jobs are not touched, but they share
-    the machine.
+    The store is a temporary SQLite file, whatever holdfast.toml and HOLDFAST_URL say. With --url or --store it is that
+    store, in a new space bench-... whose jobs and ledger are removed at the end. Other jobs are not touched, but they
+    share the machine.
     """
     if "space" in session.given:
         raise click.UsageError("--space: bench always creates its own space")
@@ -55,7 +55,7 @@ def bench(session: Session, *, jobs: int, processes: int | None, length: timedel
     processes = processes or os.cpu_count() or 1
     space = f"bench-{secrets.token_hex(4)}"
     with ExitStack() as stack:
-        given = session.given.get("url")
+        given = session.url if session.given_url else None
         url = given or stack.enter_context(_temporary_store())
         store = stack.enter_context(connect(url, space=space))
         _check_features(store)

@@ -25,12 +25,12 @@ def conform(session: Session, store_url: str, laws: tuple[str, ...], text: str, 
     from holdfast.testing.drivers.conformance.__main__ import main  # noqa: PLC0415
     from holdfast.testing.drivers.conformance.case import LAWS  # noqa: PLC0415
 
-    session.given["url"] = store_url
+    session.use_url(store_url)
     for law in laws:
         if law not in LAWS:
             raise click.UsageError(f"--law: wanted one of {', '.join(LAWS)}, got {law}")
-    connect(store_url).close()  # report a store that cannot be opened as an error, not as failed cases
+    connect(session.url).close()  # report a store that cannot be opened as an error, not as failed cases
     options = [option for law in laws for option in ("--law", law)]
-    code = main([store_url, *options, "-k", text, *(["--json"] if as_json else [])])
+    code = main([session.url, *options, "-k", text, *(["--json"] if as_json else [])])
     if code:
         raise CommandFailed(ExitCode(code))

@@ -15,12 +15,14 @@ import click
 from holdfast.cli import schema_access
 from holdfast.cli.command import Command
 from holdfast.cli.commands.queue import COUNTED_STATES, is_paused, sum_by_queue
+from holdfast.cli.commands.retention import describe, settings_retention, stored_retention
 from holdfast.cli.output import Column
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.clock import MILLISECOND, MINUTE, SECOND, monotonic
 from holdfast.drivers.contract import Change, Durability, Feature, Store
 from holdfast.errors import HoldfastError, StoreFull
 from holdfast.model import duration
+from holdfast.model.retention import Retention
 from holdfast.settings import NAMES, Settings, mask_secrets, unknown_variables
 
 PROBE_KIND, PROBE_KEY = "doctor", "clock"  # a registry row that is written and removed
@@ -94,27 +96,32 @@ def _repair_clock(session: Session) -> None:
 
 
 def _settings(settings: Settings) -> list[dict[str, Any]]:
+    values = {name: getattr(settings, name) for name in NAMES}
+    for name, store in settings.stores.items():
+        values[f"stores.{name}.url"] = store.url
+        if store.space is not None:
+            values[f"stores.{name}.space"] = store.space
     return [
-        {"name": name, "value": _display_value(name, getattr(settings, name)), "from": settings.origin(name)}
-        for name in NAMES
+        {"name": name, "value": _display_value(name, value), "from": settings.origin(name)}
+        for name, value in values.items()
     ]
 
 
 def _display_value(name: str, value: object) -> object:
     if isinstance(value, timedelta):
         return duration.format_exact(value)
-    return mask_secrets(value) if name == "url" and isinstance(value, str) else value
+    return mask_secrets(value) if name.endswith("url") and isinstance(value, str) else value
 
 
 def _checks(session: Session) -> Iterator[Check]:
     """Every check in order; if the store cannot be opened, the checks of the store are skipped."""
     for variable in unknown_variables():
         yield Check(name="environment", health=Health.NOTE, text=f"{variable} is not a setting of Holdfast")
-    url = session.settings.url
-    if url is None:
+    if session.settings.store_url is None:
         yield Check(name="store", health=Health.WRONG, text="no URL: --url, HOLDFAST_URL or url in holdfast.toml")
         return
     try:
+        url = session.url
         yield from _check_schema(url)
         began = monotonic()
         store = session.store()
@@ -129,6 +136,7 @@ def _checks(session: Session) -> Iterator[Check]:
         "clock": _check_clock,
         "future": _check_future,
         "disk": _check_disk,
+        "retention": _check_retention,
         "rows": _check_vacuum,
         "jobs": _check_jobs,
     }
@@ -208,6 +216,20 @@ def _check_disk(_: Session, store: Store) -> Iterator[Check]:
         health = Health.WRONG
     text = f"{free >> 20} MiB free, the store takes {size / (1 << 20):.1f} MiB"
     yield Check(name="disk", health=health, text=text + ("" if health is Health.OK else ": new jobs are refused"))
+
+
+def _check_retention(session: Session, store: Store) -> Iterator[Check]:
+    """What the store keeps, and whether the settings want something else."""
+    stored, wanted = stored_retention(store), settings_retention(session.settings)
+    kept = describe(stored or wanted or Retention())
+    if stored is None:
+        origin = "the default" if wanted is None else "from the settings; the first worker that trims stores it"
+        yield Check(name="retention", health=Health.OK, text=f"{kept} ({origin})")
+    elif wanted is None or wanted == stored:
+        yield Check(name="retention", health=Health.OK, text=f"{kept} (stored)")
+    else:
+        text = f"{kept} (stored); the settings want {describe(wanted)}: `holdfast retention` changes what is stored"
+        yield Check(name="retention", health=Health.NOTE, text=text)
 
 
 def _check_vacuum(_: Session, store: Store) -> Iterator[Check]:

@@ -56,7 +56,7 @@ def sync(
             store,
             folder,
             spark=spark.session(master),
-            space=session.settings.space,
+            space=session.space,
             payloads=payloads,
             hold=hold or None,
             on_progress=update,

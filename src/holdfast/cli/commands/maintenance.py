@@ -8,10 +8,12 @@ from datetime import timedelta
 import click
 
 from holdfast.cli.command import Command
+from holdfast.cli.commands.retention import settings_retention, stored_retention
 from holdfast.cli.parameters import DURATION
 from holdfast.cli.session import Session, pass_session
 from holdfast.clock import from_timedelta
 from holdfast.drivers.contract import REAP_LIMIT, Trimmed
+from holdfast.model.retention import Retention
 
 
 @click.command(cls=Command)
@@ -45,17 +47,18 @@ def reap(session: Session, queues: tuple[str, ...], worker: str | None, *, as_js
 @click.option("--json", "as_json", is_flag=True, help="JSON: how many rows of each kind were removed.")
 @pass_session
 def trim(session: Session, keep_ended: timedelta | None, keep_ledger: timedelta | None, *, as_json: bool) -> None:
-    """Remove old rows from one space.
+    """Remove old rows from one space, by its retention (see `retention`) or by the options.
 
     Removes done and cancelled jobs, ledger rows, idempotency keys and expired registry rows; never dead letters.
     """
-    store, settings = session.store(), session.settings
+    store = session.store()
+    kept = stored_retention(store) or settings_retention(session.settings) or Retention()
     total = Trimmed(more=True)
     with session.output.progress_bar("trim", None) as update:
         while total.more:
             removed = store.trim(
-                ended_for=from_timedelta(settings.keep_ended if keep_ended is None else keep_ended),
-                ledger_for=from_timedelta(settings.keep_ledger if keep_ledger is None else keep_ledger),
+                ended_for=kept.ended_for if keep_ended is None else from_timedelta(keep_ended),
+                ledger_for=kept.ledger_for if keep_ledger is None else from_timedelta(keep_ledger),
             )
             total = replace(
                 removed,

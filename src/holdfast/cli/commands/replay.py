@@ -59,7 +59,7 @@ def replay(
     if not is_store(source):
         open_history(source, master)
     if target is not None or is_store(source):
-        session.given["url"] = target or source
+        session.use_url(target or source)
     store = session.store(create=target is not None)
     spark = load_spark()
     from holdfast.spark.replay.replay import Replay  # noqa: PLC0415 - needs an extra that may not be installed
@@ -68,7 +68,7 @@ def replay(
         source,
         where,
         to=store,
-        space=session.settings.space,
+        space=session.space,
         queue=queue,
         replay_id=replay_id,
         spark=spark.session(master),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 
 import click
@@ -11,6 +12,7 @@ from holdfast.cli.command import Command
 from holdfast.cli.parameters import DURATION, SPARK_SETTING
 from holdfast.cli.session import Session, pass_session
 from holdfast.cli.spark_access import load_spark, master_option
+from holdfast.settings import CONFIG
 from holdfast.worker.options import WorkerOptions
 
 
@@ -46,6 +48,8 @@ def work(
     job is lost. After Ctrl-C, running jobs may still finish within the drain time.
     """
     engine = load_spark()
+    if session.config is not None:
+        os.environ[CONFIG] = str(session.config.absolute())  # executors of this machine inherit it
     app = load_app(app_path, session)
     options = WorkerOptions(queues=tuple(dict.fromkeys(queues)) or None, lease=lease, drain=drain, grace=grace)
     try:

@@ -10,6 +10,7 @@ from holdfast.drivers.memory.rows import Row
 from holdfast.drivers.memory.space import Space
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import is_expired
+from holdfast.model.retention import Retention
 
 # Reading jobs -----------------------------------------------------------------------------------------------------
 
@@ -103,6 +104,12 @@ def cancel_one(space: Space, job_id: str, now: int) -> State | None:
     return row.job.state
 
 
+def is_cancel_requested(space: Space, job_ids: Collection[str]) -> bool:
+    """Whether a cancel was requested for one of these jobs, and the job is in flight."""
+    rows = (space.rows.get(job_id) for job_id in job_ids)
+    return any(row is not None and row.cancel_requested and row.job.state is State.INFLIGHT for row in rows)
+
+
 def purge_one(space: Space, job_id: str, now: int) -> bool:
     """Remove an ended job; return whether it was one."""
     row = space.rows.get(job_id)
@@ -115,12 +122,12 @@ def purge_one(space: Space, job_id: str, now: int) -> bool:
 # Retention --------------------------------------------------------------------------------------------------------
 
 
-def trim(space: Space, *, ended_for: int, ledger_for: int, limit: int, now: int) -> Trimmed:
+def trim(space: Space, keep: Retention, *, limit: int, now: int) -> Trimmed:
     """See ``Admin.trim``."""
-    jobs = [row.job.id for row in space.rows.values() if _may_be_trimmed(row, now - ended_for)][:limit]
+    jobs = [row.job.id for row in space.rows.values() if _may_be_trimmed(row, now - keep.ended_for)][:limit]
     for job_id in jobs:
         del space.rows[job_id]
-    ledger = space.ledger.trim(now - ledger_for, limit)
+    ledger = space.ledger.trim(now - keep.ledger_for, limit)
     keys = [
         place
         for place, key in space.keys.items()

@@ -9,7 +9,7 @@ from typing import NoReturn, Self
 from urllib.parse import SplitResult
 from weakref import WeakValueDictionary
 
-from holdfast.clock import DAY, SECOND, Clock, SystemClock, monotonic
+from holdfast.clock import SECOND, Clock, SystemClock, monotonic
 from holdfast.drivers.contract import (
     REAP_LIMIT,
     Capabilities,
@@ -23,12 +23,13 @@ from holdfast.drivers.contract import (
 )
 from holdfast.drivers.memory import admin, reserve
 from holdfast.drivers.memory.enqueue import enqueue_leased, enqueue_one
-from holdfast.drivers.memory.settle import extend_one, reap, settle_one
+from holdfast.drivers.memory.settle import extend_one, reap, report_outage_of_one, settle_one
 from holdfast.drivers.memory.space import Space
 from holdfast.drivers.url_options import read_options
 from holdfast.drivers.validation import Validation
 from holdfast.errors import LeaseError, StoreClosed, Unsupported
 from holdfast.model import bounds
+from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation
 from holdfast.model.ledger import LedgerRow
@@ -130,14 +131,30 @@ class MemoryDriver:
         lease_for: int,
         worker: str = "",
         types: Collection[str] | None = None,
+        max_bytes: int | None = None,
+        isolation: Isolation = Isolation.SHARE,
+        prefetch: bool = False,
         now: int | None = None,
     ) -> list[Reservation]:
         """See ``Driver.reserve``."""
-        names = self._validation.check_reserve(queues, limit, lease_for, worker, types)
+        names = self._validation.check_reserve(
+            queues, limit, lease_for, worker, types, max_bytes=max_bytes, isolation=isolation, prefetch=prefetch
+        )
         with self._lock:
             space, at = self._open(now)
             self._last_reserve.changes, self._last_reserve.instant = self._store.changes, at
-            return reserve.reserve(space, names, limit=limit, lease_for=lease_for, worker=worker, types=types, now=at)
+            return reserve.reserve(
+                space,
+                names,
+                limit=limit,
+                lease_for=lease_for,
+                worker=worker,
+                types=types,
+                now=at,
+                max_bytes=max_bytes,
+                isolation=isolation,
+                prefetch=prefetch,
+            )
 
     def extend(
         self,
@@ -181,6 +198,15 @@ class MemoryDriver:
             self._wake_waiters()
             return count
 
+    def report_outage(self, leases: Sequence[Lease], *, now: int | None = None) -> list[bool]:
+        """See ``Driver.report_outage``."""
+        self._validation.check_leases(leases)
+        with self._lock:
+            space, at = self._open(now)
+            answers = [report_outage_of_one(space, lease, at) for lease in leases]
+            self._wake_waiters()
+            return answers
+
     def wait(self, queues: Sequence[str], *, timeout: float) -> None:
         """See ``Driver.wait``. Returns at a change since this thread's last reserve, and at the next due instant."""
         names = self._validation.check_wait(queues, timeout)
@@ -195,6 +221,12 @@ class MemoryDriver:
                     return
                 if not self._lock.wait(left if instant is None else min(left, (instant - now) / SECOND)):
                     return
+
+    def wait_for_cancel(self, job_ids: Collection[str], *, timeout: float) -> bool:
+        """See ``CancelWait.wait_for_cancel``. A cancel wakes it."""
+        self._validation.check_wait_for_cancel(job_ids, timeout)
+        with self._lock:
+            return self._lock.wait_for(lambda: admin.is_cancel_requested(self._open_space(), job_ids), timeout)
 
     def space(self, name: str) -> MemoryDriver:
         """See ``Driver.space``."""
@@ -313,17 +345,17 @@ class MemoryDriver:
     def trim(
         self,
         *,
-        ended_for: int = 7 * DAY,
-        ledger_for: int = 30 * DAY,
+        ended_for: int | None = None,
+        ledger_for: int | None = None,
         limit: int = bounds.MAX_BATCH_ITEMS,
         now: int | None = None,
     ) -> Trimmed:
         """See ``Admin.trim``."""
         self._validation.check_trim(ended_for, ledger_for, limit)
-        ended_for, ledger_for = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
+        keep = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
         with self._lock:
             space, at = self._open(now)
-            return admin.trim(space, ended_for=ended_for, ledger_for=ledger_for, limit=limit, now=at)
+            return admin.trim(space, keep, limit=limit, now=at)
 
     # Registry ---------------------------------------------------------------------------------------------------
 

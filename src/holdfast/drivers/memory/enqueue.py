@@ -36,4 +36,4 @@ def enqueue_leased(
     if any(answer.existed for answer in answers) or must_wait(jobs) or space.is_limited(queues, now):
         return answers, []
     rows = [space.rows[job.id] for job in jobs]
-    return answers, lease_rows(space, rows, expires_at=now + lease_for, worker=worker, now=now)
+    return answers, lease_rows(space, rows, expires_at=now + lease_for, worker=worker, now=now, prefetched=True)

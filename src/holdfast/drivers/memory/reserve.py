@@ -8,6 +8,7 @@ from holdfast.drivers.contract import REAP_LIMIT
 from holdfast.drivers.memory.rows import Row
 from holdfast.drivers.memory.settle import end_leases
 from holdfast.drivers.memory.space import Space
+from holdfast.model.isolation import Isolation
 from holdfast.model.lease import Lease, Reservation, make_tokens, token_bytes
 from holdfast.model.order import pick
 
@@ -21,14 +22,27 @@ def reserve(
     worker: str,
     types: Collection[str] | None,
     now: int,
+    max_bytes: int | None = None,
+    isolation: Isolation = Isolation.SHARE,
+    prefetch: bool = False,
 ) -> list[Reservation]:
     """See ``Driver.reserve``."""
     end_leases(space, space.expired(queues, now)[:REAP_LIMIT], now)
-    rows = pick_rows(space, queues, types, limit, now)
-    return lease_rows(space, rows, expires_at=now + lease_for, worker=worker, now=now)
+    rows = pick_rows(space, queues, types, limit, now, max_bytes=max_bytes, isolation=isolation)
+    prefetched = is_prefetched(rows, isolation, prefetch=prefetch)
+    return lease_rows(space, rows, expires_at=now + lease_for, worker=worker, now=now, prefetched=prefetched)
 
 
-def pick_rows(space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int) -> list[Row]:
+def pick_rows(
+    space: Space,
+    queues: list[str],
+    types: Collection[str] | None,
+    limit: int,
+    now: int,
+    *,
+    max_bytes: int | None = None,
+    isolation: Isolation = Isolation.SHARE,
+) -> list[Row]:
     """Return the first due rows over all lanes of these queues and types, within the capacity (L10)."""
     capacity = space.capacity(queues, now)
     lanes = [
@@ -36,22 +50,37 @@ def pick_rows(space: Space, queues: list[str], types: Collection[str] | None, li
         for lane in space.lanes
         if lane.queue in queues and (types is None or lane.type in types)
     ]
-    picked = pick(lanes, limit=limit, capacity=capacity)
+    picked = pick(
+        lanes,
+        limit=limit,
+        capacity=capacity,
+        isolation=isolation,
+        max_bytes=max_bytes,
+        size_of=lambda position: len(space.rows[position[2]].job.payload),
+    )
     for key, limits in capacity.limits.items():
         space.buckets[key] = limits.bucket_after(now)
     return [space.rows[job_id] for _, (_, _, job_id) in picked]
 
 
-def lease_rows(space: Space, rows: Sequence[Row], *, expires_at: int, worker: str, now: int) -> list[Reservation]:
+def is_prefetched(rows: Sequence[Row], isolation: Isolation, *, prefetch: bool) -> bool:
+    """Whether the leases of these rows count as prefetched: never that of an isolated job that is returned alone."""
+    return prefetch and (isolation is Isolation.SHARE or not any(row.isolated for row in rows))
+
+
+def lease_rows(
+    space: Space, rows: Sequence[Row], *, expires_at: int, worker: str, now: int, prefetched: bool = False
+) -> list[Reservation]:
     """Lease ready rows, each with the next fence and a new token (L4)."""
     first = space.next_numbers(len(rows))
     fences = range(first, first + len(rows))
     reservations = []
     for row, fence, token in zip(rows, fences, make_tokens(fences, token_bytes(len(rows))), strict=True):
         lease = Lease(job_id=row.job.id, token=token, fence=fence, expires_at=expires_at)
-        space.lease(row, lease, worker, now)
+        isolated = row.isolated
+        space.lease(row, lease, worker, now, prefetched=prefetched)
         checkpoint = None if row.note is None else row.note.checkpoint
-        reservations.append(Reservation(job=row.job, lease=lease, checkpoint=checkpoint))
+        reservations.append(Reservation(job=row.job, lease=lease, checkpoint=checkpoint, isolated=isolated))
     return reservations
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from holdfast.model.isolation import is_isolated
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Note
 from holdfast.model.order import Lane
@@ -30,11 +31,21 @@ class Row:
     last_token: str | None = None
     ended_at: int | None = None
     note: Note | None = None
+    prefetched: bool = False
+    suspect: bool = False
 
     @property
     def lane(self) -> Lane:
         """The lane that holds the job while it is ready and has the turn of its domain."""
-        return Lane(self.job.queue, self.job.type, self.job.priority)
+        return Lane(self.job.queue, self.job.type, self.job.priority, self.isolated)
+
+    @property
+    def isolated(self) -> bool:
+        """Whether the job, while it is ready, must run alone."""
+        job = self.job
+        return is_isolated(
+            suspect=self.suspect, crashes=job.crashes, attempts=job.attempts, max_attempts=job.max_attempts
+        )
 
     @property
     def held(self) -> HeldJob:
@@ -57,12 +68,15 @@ class Row:
             last_token=self.last_token,
             last_error=job.last_error,
             failed_at=job.failed_at,
+            started_at=self.started_at,
+            prefetched=self.prefetched,
+            suspect=self.suspect,
         )
 
     def clear_lease(self) -> None:
         """Remove everything that belongs to a lease."""
         self.token = self.fence = self.expires_at = self.reserved_at = self.started_at = None
-        self.worker = ""
+        self.worker, self.prefetched = "", False
 
 
 @dataclass(slots=True)

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 from holdfast.drivers.memory.rows import Row
 from holdfast.drivers.memory.space import Space
-from holdfast.errors import JobNotInflight, LeaseError, WriteRefused
+from holdfast.errors import JobNotInflight, LeaseError, LeaseExpired, WriteRefused
 from holdfast.model import transition
 from holdfast.model.lease import Lease, Note
 from holdfast.model.settlement import Ack, Settlement
-from holdfast.model.transition import EXPIRED_VERB
 
 
 def extend_one(space: Space, lease: Lease, note: Note | None, *, expires_at: int, now: int) -> Lease | LeaseError:
@@ -58,7 +57,22 @@ def reap(space: Space, queues: list[str] | None, *, worker: str | None, limit: i
     return len(rows[:limit])
 
 
-def end_leases(space: Space, rows: Sequence[Row], now: int) -> None:
+def end_leases(space: Space, rows: Sequence[Row], now: int, *, in_outage: bool = False) -> None:
     """End leases as expired."""
     for row in rows:
-        space.end(row, transition.after_expiry(row.held, now), EXPIRED_VERB, now)
+        verb = transition.expiry_verb(row.held, in_outage=in_outage)
+        space.end(row, transition.after_expiry(row.held, now, in_outage=in_outage), verb, now)
+
+
+def report_outage_of_one(space: Space, lease: Lease, now: int) -> bool:
+    """End an expired lease without a crash, or take back the crash that its expiry counted; return whether either."""
+    row = space.rows.get(lease.job_id)
+    if row is None:
+        return False
+    if isinstance(space.refusal(lease, now), LeaseExpired):
+        end_leases(space, [row], now, in_outage=True)
+        return True
+    if transition.has_counted_crash(row.held, lease):
+        space.take_crash_back(row)
+        return True
+    return False

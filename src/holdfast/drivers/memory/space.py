@@ -19,7 +19,7 @@ from holdfast.model.lease import Lease, Note, is_expired
 from holdfast.model.ledger import Ending, LedgerRow
 from holdfast.model.order import Capacity, Lane, Limit, SettingsKey
 from holdfast.model.queue_settings import Bucket, QueueSettings
-from holdfast.model.transition import Transition, refusal
+from holdfast.model.transition import UNCOUNTED_VERB, Transition, refusal
 
 Position = tuple[int, int, str]  # (available_at or expires_at, seq, job id)
 
@@ -94,12 +94,12 @@ class Space:
 
     # Leases -----------------------------------------------------------------------------------------------------
 
-    def lease(self, row: Row, lease: Lease, worker: str, now: int) -> None:
+    def lease(self, row: Row, lease: Lease, worker: str, now: int, *, prefetched: bool) -> None:
         """Move a ready job in flight; its attempt is counted here (L7)."""
         self._leave_lane(row)
         row.job = replace(row.job, state=State.INFLIGHT, attempts=row.job.attempts + 1)
         row.token, row.fence, row.expires_at = lease.token, lease.fence, lease.expires_at
-        row.worker, row.reserved_at, row.started_at = worker, now, None
+        row.worker, row.reserved_at, row.started_at, row.prefetched = worker, now, None, prefetched
         insort(self.leases[row.job.queue], (lease.expires_at, row.seq, row.job.id))
 
     def refusal(self, lease: Lease, now: int) -> LeaseError | None:
@@ -165,12 +165,23 @@ class Space:
             result=transition.result,
         )
         row.available_at, row.released_for = transition.available_at, transition.released_for
+        row.suspect = transition.suspect
         row.last_verb, row.last_token = verb, row.token
         row.clear_lease()
         if transition.state.has_ended:
             row.ended_at = now
             self._pass_turn(row)
         else:
+            self._enter_lane(row)
+
+    def take_crash_back(self, row: Row) -> None:
+        """Count one crash fewer: the store was out of reach when the last lease expired."""
+        is_ready = row.job.state is State.READY
+        if is_ready:
+            self._leave_lane(row)
+        row.job = replace(row.job, crashes=max(0, row.job.crashes - 1))
+        row.last_verb = UNCOUNTED_VERB
+        if is_ready:
             self._enter_lane(row)
 
     # Changes without a lease ------------------------------------------------------------------------------------

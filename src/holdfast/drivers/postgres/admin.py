@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from holdfast.model.columns import JOB_COLUMNS, names_of
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Note
 from holdfast.model.queue_settings import QueueSettings
+from holdfast.model.retention import Retention
 
 _JOB_FIELDS = names_of(JOB_COLUMNS)
 
@@ -155,8 +156,15 @@ def _call_by_ids(database: Database, function: str, job_ids: Sequence[str], call
 
 def cancel(database: Database, job_ids: Sequence[str], caller_now: int | None) -> list[State | None]:
     """See ``Admin.cancel``."""
-    states: dict[str, str] = dict(database.call("cancel", caller_now, pack_texts(list(dict.fromkeys(job_ids)))))
+    ids = pack_texts(list(dict.fromkeys(job_ids)))
+    states: dict[str, str] = dict(database.call("cancel", caller_now, ids, database.channel))
     return [State(states[job_id]) if job_id in states else None for job_id in job_ids]
+
+
+def is_cancel_requested(database: Database, job_ids: Collection[str]) -> bool:
+    """Whether a cancel was requested for one of these jobs, and the job is in flight."""
+    [(is_requested,)] = database.query_page("admin/is_cancel_requested", {"ids": list(job_ids)})
+    return bool(is_requested)
 
 
 def configure(database: Database, queue: str, type_: str | None, settings: QueueSettings) -> None:
@@ -171,9 +179,9 @@ def settings(database: Database, queue: str, type_: str | None) -> QueueSettings
     return read_settings(rows[0]) if rows else QueueSettings()
 
 
-def trim(database: Database, caller_now: int | None, *, ended_for: int, ledger_for: int, limit: int) -> Trimmed:
+def trim(database: Database, caller_now: int | None, keep: Retention, *, limit: int) -> Trimmed:
     """See ``Admin.trim``."""
-    [removed] = database.call("trim_expired", caller_now, ended_for, ledger_for, limit)
+    [removed] = database.call("trim_expired", caller_now, keep.ended_for, keep.ledger_for, limit)
     jobs, ledger, dedupe, registry = removed
     return Trimmed(jobs=jobs, ledger=ledger, dedupe=dedupe, registry=registry, more=limit in removed)
 

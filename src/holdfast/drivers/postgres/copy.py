@@ -23,7 +23,7 @@ from holdfast.model.queue_settings import QueueSettings
 
 MIN_COPY_JOBS = 500  # below, the additional round trips cost more than COPY saves
 DEFAULT_DEDUPE_WINDOW = QueueSettings().dedupe_window
-Lanes: TypeAlias = dict[tuple[str, str, int], int | None]
+Lanes: TypeAlias = dict[tuple[str, str, int, int], int | None]  # queue, type, priority and max_attempts
 
 
 def copy_jobs(
@@ -46,7 +46,7 @@ def copy_jobs(
             arguments = (caller_now, database.channel, owns_transaction, DEFAULT_DEDUPE_WINDOW, *_pack_lanes(lanes))
             [(now, windows)] = database.call_on(connection, "prepare_copy", *arguments)
             if copy_rows.KEY in columns:  # first: in a repeated batch it is the keys that exist
-                until = {queue: now + window for (queue, _, _), window in zip(lanes, windows, strict=True)}
+                until = {queue: now + window for (queue, *_), window in zip(lanes, windows, strict=True)}
                 _copy_keys(database, connection, jobs, until)
             _copy(database, connection, "jobs", columns, copy_rows.pack_jobs(database.space, jobs, columns, now))
             _finish(database, connection, jobs, domains)
@@ -122,7 +122,7 @@ def _lanes_of(jobs: Sequence[JobRecord]) -> Lanes:
     """Return the lanes, each with the instant at which its first job can run; None is at once."""
     first: Lanes = {}
     for job in jobs:
-        lane = job.queue, job.type, job.priority
+        lane = job.queue, job.type, job.priority, job.max_attempts
         earliest = first.get(lane, job.run_at)
         first[lane] = None if job.run_at is None or earliest is None else min(job.run_at, earliest)
     return first
@@ -130,8 +130,9 @@ def _lanes_of(jobs: Sequence[JobRecord]) -> Lanes:
 
 def _pack_lanes(lanes: Lanes) -> tuple[Array | None, ...]:
     return (
-        pack_texts([queue for queue, _, _ in lanes]),
-        pack_texts([type_ for _, type_, _ in lanes]),
-        pack_integers([priority for _, _, priority in lanes]),
+        pack_texts([queue for queue, _, _, _ in lanes]),
+        pack_texts([type_ for _, type_, _, _ in lanes]),
+        pack_integers([priority for _, _, priority, _ in lanes]),
+        pack_integers([max_attempts for _, _, _, max_attempts in lanes]),
         pack_bigints(list(lanes.values())),
     )

@@ -24,7 +24,7 @@ KEY = "idempotency_key"
 START = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
 END = struct.pack(">h", -1)
 KEY_COLUMNS = ("space", "queue", "until", "key", "job_id", "digest")
-LEASE_COLUMNS = ("state", "worker", "attempts", "reserved_at", "expires_at", "check_at", "fence", "token")
+LEASE_COLUMNS = ("state", "worker", "prefetched", "attempts", "reserved_at", "expires_at", "check_at", "fence", "token")
 
 Packer: TypeAlias = Callable[[JobRecord], bytes]
 PackedColumn: TypeAlias = Iterable[bytes]
@@ -34,6 +34,8 @@ _REQUIRED_COLUMNS = (
     *("id", "available_at", "created_at", "payload"),
 )
 _NULL = struct.pack(">i", -1)
+_TRUE = struct.pack(">ib", 1, 1)
+_FALSE = struct.pack(">ib", 1, 0)
 _pack_length = struct.Struct(">i").pack
 _pack_bigint = struct.Struct(">iq").pack
 _pack_integer = struct.Struct(">ii").pack
@@ -93,6 +95,7 @@ class NewLeases:
         shared = (
             _pack_text("inflight"),
             _pack_text(self.worker),
+            _TRUE,
             _pack_integer(4, self.attempt),
             _pack_bigint(8, self.now),
             expires_at,
@@ -210,7 +213,7 @@ def _pack_head(space: str, job: JobRecord, now: int) -> bytes:
             _pack_text(job.queue),
             _pack_text(job.type),
             _pack_integer(4, job.priority),
-            _pack_blob(b"\1" if job.domain is None else b"\0"),
+            _TRUE if job.domain is None else _FALSE,
             _pack_bigint(8, now),
             _pack_integer(4, job.max_attempts),
             _NULL if job.max_crashes is None else _pack_integer(4, job.max_crashes),

@@ -42,12 +42,13 @@ class Database:
         ``is_repeatable``: the call may be carried out twice, so it is repeated when its reply is lost.
         """
         return self.run(
-            lambda connection: self._call_once(connection, function, *arguments), is_repeatable=is_repeatable
+            lambda connection: self.call_once(connection, function, *arguments), is_repeatable=is_repeatable
         )
 
-    def _call_once(self, connection: Connection, function: str, *arguments: object) -> list[Row]:
-        """Call a function. A job that stands in ``jobs`` and in ``ended`` must not fail the batch that ends it (L5).
+    def call_once(self, connection: Connection, function: str, *arguments: object) -> list[Row]:
+        """Call a function on a connection of the pool, which is not inside a transaction.
 
+        A job that stands in ``jobs`` and in ``ended`` must not fail the batch that ends it (L5).
         Handled here and not by ``ON CONFLICT``, which makes every ack slower by an eighth.
         """
         try:

@@ -9,7 +9,7 @@ from urllib.parse import SplitResult
 
 import psycopg
 
-from holdfast.clock import DAY, Clock
+from holdfast.clock import Clock
 from holdfast.drivers.contract import (
     REAP_LIMIT,
     Capabilities,
@@ -23,11 +23,13 @@ from holdfast.drivers.contract import (
 )
 from holdfast.drivers.postgres import admin, enqueue, ledger, registry, reserve, settle
 from holdfast.drivers.postgres.admin import TableHealth
+from holdfast.drivers.postgres.cancel_wait import CancelWaiter
 from holdfast.drivers.postgres.connections import Connection, ConnectionPool
 from holdfast.drivers.postgres.database import Database
 from holdfast.drivers.postgres.errors import translate_error
 from holdfast.drivers.postgres.joined import DatabaseIdentity, JoinedPostgres, read_transaction
 from holdfast.drivers.postgres.listen import Listener
+from holdfast.drivers.postgres.lost_answers import LostAnswers
 from holdfast.drivers.postgres.migrations import install
 from holdfast.drivers.postgres.statements import Statements
 from holdfast.drivers.postgres.url import LISTEN_OFF, read_url
@@ -35,6 +37,7 @@ from holdfast.drivers.postgres.wait import Waiter
 from holdfast.drivers.validation import Validation
 from holdfast.errors import LeaseError, StoreUnavailable
 from holdfast.model import bounds
+from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation
 from holdfast.model.ledger import LedgerRow
@@ -68,6 +71,8 @@ class PostgresDriver:
         self._database = database
         self._listener = listener
         self._waiter = Waiter(database, listener)
+        self._lost_answers = LostAnswers()
+        self._cancel_waiter = CancelWaiter(database, listener)
         self._caller_clock = caller_clock
         self._identity: DatabaseIdentity | None = None
         self.capabilities = replace(CAPABILITIES, durability=durability)
@@ -139,13 +144,27 @@ class PostgresDriver:
         lease_for: int,
         worker: str = "",
         types: Collection[str] | None = None,
+        max_bytes: int | None = None,
+        isolation: Isolation = Isolation.SHARE,
+        prefetch: bool = False,
         now: int | None = None,
     ) -> list[Reservation]:
         """See ``Driver.reserve``."""
-        names = self._validation.check_reserve(queues, limit, lease_for, worker, types)
-        caller_now = self._validation.caller_now(now)
+        names = self._validation.check_reserve(
+            queues, limit, lease_for, worker, types, max_bytes=max_bytes, isolation=isolation, prefetch=prefetch
+        )
         reservations = reserve.reserve(
-            self._database, names, caller_now, limit=limit, lease_for=lease_for, worker=worker, types=types
+            self._database,
+            self._lost_answers,
+            names,
+            self._validation.caller_now(now),
+            limit=limit,
+            lease_for=lease_for,
+            worker=worker,
+            types=types,
+            max_bytes=max_bytes,
+            isolation=isolation,
+            prefetch=prefetch,
         )
         if reservations:
             self._waiter.note_reservation()
@@ -185,9 +204,19 @@ class PostgresDriver:
         names = self._validation.check_reap(queues, worker, limit)
         return reserve.reap(self._database, names, self._validation.caller_now(now), worker=worker, limit=limit)
 
+    def report_outage(self, leases: Sequence[Lease], *, now: int | None = None) -> list[bool]:
+        """See ``Driver.report_outage``."""
+        self._validation.check_leases(leases)
+        return settle.report_outage(self._database, leases, self._validation.caller_now(now))
+
     def wait(self, queues: Sequence[str], *, timeout: float) -> None:
         """See ``Driver.wait``."""
         self._waiter.wait(self._validation.check_wait(queues, timeout), timeout)
+
+    def wait_for_cancel(self, job_ids: Collection[str], *, timeout: float) -> bool:
+        """See ``CancelWait.wait_for_cancel``."""
+        self._validation.check_wait_for_cancel(job_ids, timeout)
+        return self._cancel_waiter.wait(job_ids, timeout)
 
     def space(self, name: str) -> PostgresDriver:
         """See ``Driver.space``."""
@@ -268,7 +297,10 @@ class PostgresDriver:
     def cancel(self, job_ids: Sequence[str], *, now: int | None = None) -> list[State | None]:
         """See ``Admin.cancel``."""
         self._validation.check_ids(job_ids)
-        return admin.cancel(self._database, job_ids, self._validation.caller_now(now))
+        states = admin.cancel(self._database, job_ids, self._validation.caller_now(now))
+        if State.INFLIGHT in states:
+            self._cancel_waiter.notify_own_threads()
+        return states
 
     def purge(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
         """See ``Admin.purge``."""
@@ -288,16 +320,16 @@ class PostgresDriver:
     def trim(
         self,
         *,
-        ended_for: int = 7 * DAY,
-        ledger_for: int = 30 * DAY,
+        ended_for: int | None = None,
+        ledger_for: int | None = None,
         limit: int = bounds.MAX_BATCH_ITEMS,
         now: int | None = None,
     ) -> Trimmed:
         """See ``Admin.trim``."""
         self._validation.check_trim(ended_for, ledger_for, limit)
-        ended_for, ledger_for = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
+        keep = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
         caller_now = self._validation.caller_now(now)
-        return admin.trim(self._database, caller_now, ended_for=ended_for, ledger_for=ledger_for, limit=limit)
+        return admin.trim(self._database, caller_now, keep, limit=limit)
 
     def table_health(self) -> TableHealth:
         """Return the state of the hot tables, for ``holdfast doctor``."""

@@ -1,4 +1,4 @@
-"""Notifications of new jobs: LISTEN on a direct connection, in a thread.
+"""Notifications of new jobs and of cancel requests: LISTEN on a direct connection, in a thread.
 
 A notification is only a hint; every waiting worker also polls. Some connections deliver no notifications: a connection
 that is dead, or one to a pooling proxy, which runs LISTEN in a session that it does not read. The listener detects this
@@ -27,12 +27,15 @@ ECHO = "echo "
 
 
 def channel_of(schema: str) -> str:
-    """Return the channel of a schema; the payload of a notification is the name of the space."""
+    """Return the channel of a schema. The payload of a notification is its topic.
+
+    The topic of new jobs is the name of their space. That of cancel requests is "cancel" and the name of the space.
+    """
     return f"holdfast_{hashlib.blake2b(schema.encode(), digest_size=8).hexdigest()}"
 
 
 class Listener:
-    """Counts the notifications of each space. The first wait starts its thread; closing the store stops it."""
+    """Counts the notifications of each topic. The first wait starts its thread; closing the store stops it."""
 
     def __init__(self, pool: ConnectionPool, conninfo: str | None, schema: str) -> None:
         self._pool = pool
@@ -58,19 +61,19 @@ class Listener:
                 self._thread = threading.Thread(target=self._run, name="holdfast-listen", daemon=True)
                 self._thread.start()
 
-    def count(self, space: str) -> int:
-        """Return how many notifications of a space were received so far."""
-        return self._counts[space]
+    def count(self, topic: str) -> int:
+        """Return how many notifications of a topic were received so far."""
+        return self._counts[topic]
 
-    def wait(self, space: str, seen: int, timeout: float) -> None:
-        """Block until the count of a space differs from ``seen``, at most ``timeout`` seconds."""
+    def wait(self, topic: str, seen: int, timeout: float) -> None:
+        """Block until the count of a topic differs from ``seen``, at most ``timeout`` seconds."""
         with self._notified:
-            self._notified.wait_for(lambda: self._stop.is_set() or self._counts[space] != seen, timeout)
+            self._notified.wait_for(lambda: self._stop.is_set() or self._counts[topic] != seen, timeout)
 
-    def notify(self, space: str) -> None:
-        """Wake the waiting threads of this process, for a notification or for an enqueue of this process."""
+    def notify(self, topic: str) -> None:
+        """Wake the waiting threads of this process, for a notification or for a call of this process."""
         with self._notified:
-            self._counts[space] += 1
+            self._counts[topic] += 1
             self._notified.notify_all()
 
     def stop(self) -> None:

@@ -1,17 +1,22 @@
-"""Reserve and reap: one call of a function each."""
+"""Reserve and reap: one call of a function each, and one more after a lost answer."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from holdfast.drivers.packing import Row
 from holdfast.drivers.postgres.arrays import pack_texts
+from holdfast.drivers.postgres.connections import Connection
 from holdfast.drivers.postgres.database import Database
+from holdfast.drivers.postgres.lost_answers import LostAnswers
 from holdfast.drivers.postgres.rows import read_reservation
+from holdfast.model.isolation import Isolation
 from holdfast.model.lease import Reservation, token_bytes
 
 
 def reserve(
     database: Database,
+    lost_answers: LostAnswers,
     queues: Sequence[str],
     caller_now: int | None,
     *,
@@ -19,20 +24,31 @@ def reserve(
     lease_for: int,
     worker: str,
     types: Collection[str] | None,
+    max_bytes: int | None,
+    isolation: Isolation,
+    prefetch: bool,
 ) -> list[Reservation]:
-    """See ``Driver.reserve``. Not repeated when the reply is lost: leases that it may have granted expire."""
-    rows = database.call(
-        "reserve",
-        pack_texts(queues),
+    """See ``Driver.reserve``. Not repeated when the answer is lost: the next call releases what this one has leased."""
+    lost_answers.release(database, caller_now)
+    names, random_bytes = pack_texts(queues), token_bytes(limit)
+    arguments = (
+        names,
         None if types is None else pack_texts(sorted(set(types))),
         limit,
         lease_for,
         worker,
-        token_bytes(limit),
+        random_bytes,
+        max_bytes,
+        isolation.value,
+        prefetch,
         caller_now,
-        is_repeatable=False,
     )
-    return [read_reservation(row) for row in rows]
+
+    def call(connection: Connection) -> list[Row]:
+        with lost_answers.watch(names, worker, random_bytes):
+            return database.call_once(connection, "reserve", *arguments)
+
+    return [read_reservation(row) for row in database.run(call, is_repeatable=False)]
 
 
 def reap(

@@ -20,15 +20,15 @@ read_ledger_row = ledger_row_reader(after=POSITION_COLUMNS)
 
 _read_leased_job = compile_reader(
     JobRecord,
-    ("_", "_", "_", "_", *names_of(STORED_COLUMNS)),
+    ("_", "_", "_", "_", "_", *names_of(STORED_COLUMNS)),
     constants={"state": State.INFLIGHT, **dict.fromkeys(ENDED_ONLY)},
     converters={"meta": unpack_meta},
 )
 
 
 def read_reservation(row: Row) -> Reservation:
-    """Return the leased job in a row of ``reserve``: token, fence, expires_at, checkpoint, and the job."""
-    return make_reservation(_read_leased_job(row), row[0], row[1], row[2], row[3])
+    """Return the leased job in a row of ``reserve``: token, fence, expires_at, checkpoint, isolated, and the job."""
+    return make_reservation(_read_leased_job(row), row[0], row[1], row[2], row[3], isolated=row[4])
 
 
 def make_searchable(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Settle and extend: batches as arrays, and the error for each refused item."""
+"""Settle, extend and report_outage: batches as arrays, and the answer for each item."""
 
 from __future__ import annotations
 
@@ -57,6 +57,12 @@ def extend(
         pack_blobs([note.checkpoint for note in notes_by_item]),
     )
     return [_extended_lease(lease, row) for lease, row in zip(leases, rows, strict=True)]
+
+
+def report_outage(database: Database, leases: Sequence[Lease], caller_now: int | None) -> list[bool]:
+    """See ``Driver.report_outage``. Not repeated when the answer is lost: the second answer would be False."""
+    [(answers,)] = database.call("report_outage", caller_now, *_pack_leases(leases), is_repeatable=False)
+    return list(answers)
 
 
 def are_plain_acks(settlements: Sequence[Settlement]) -> bool:

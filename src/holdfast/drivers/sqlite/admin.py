@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from itertools import islice
 
@@ -23,6 +23,7 @@ from holdfast.drivers.sqlite.settle import StoredJob, find_jobs
 from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.model.job import JobRecord, State
 from holdfast.model.queue_settings import QueueSettings
+from holdfast.model.retention import Retention
 
 _FIND = {
     State.READY: "find/live",
@@ -116,6 +117,11 @@ def cancel(tx: Transaction, job_ids: Sequence[str]) -> list[State | None]:
     return [states.get(job_id) for job_id in job_ids]
 
 
+def is_cancel_requested(tx: Transaction, job_ids: Collection[str]) -> bool:
+    """Whether a cancel was requested for one of these jobs, and the job is in flight."""
+    return bool(tx.run("cancel/is_requested", {"space": tx.space, "ids": to_json(job_ids)}).fetchone()[0])
+
+
 def _find_in_states(tx: Transaction, job_ids: Sequence[str], states: tuple[State, ...]) -> dict[str, StoredJob]:
     """Return the jobs that are in one of the states, each once, in the order of their ids in the call."""
     jobs = find_jobs(tx, job_ids)
@@ -147,19 +153,19 @@ def settings(tx: Transaction, queue: str, type_: str | None) -> QueueSettings:
     return QueueSettings() if row is None else read_settings(row)
 
 
-def trim(tx: Transaction, *, ended_for: int, ledger_for: int, limit: int) -> Trimmed:
+def trim(tx: Transaction, keep: Retention, *, limit: int) -> Trimmed:
     """See ``Admin.trim``."""
     parameters = {"space": tx.space, "now": tx.now, "limit": limit}
-    jobs = _trim_ended(tx, tx.now - ended_for, limit)
-    ledger_rows = ledger.trim(tx, tx.now - ledger_for, limit)
-    dedupe = tx.run("trim/dedupe", parameters).rowcount
+    jobs = _trim_ended(tx, tx.now - keep.ended_for, limit)
+    ledger_rows = ledger.trim(tx, tx.now - keep.ledger_for, limit)
+    dedupe, looked_at = _trim_keys(tx, limit)
     registry = tx.run("trim/registry", parameters).rowcount
     return Trimmed(
         jobs=jobs,
         ledger=ledger_rows,
         dedupe=dedupe,
         registry=registry,
-        more=limit in (jobs, ledger_rows, dedupe, registry),
+        more=limit in (jobs, ledger_rows, looked_at, registry),
     )
 
 
@@ -172,3 +178,14 @@ def _trim_ended(tx: Transaction, before: int, limit: int) -> int:
     tx.run("ended/delete_notes", jobs)
     tx.run("ended/delete", jobs)
     return len(seqs)
+
+
+def _trim_keys(tx: Transaction, limit: int) -> tuple[int, int]:
+    """Remove or postpone the keys that are due, at most ``limit``; return how many were removed and looked at."""
+    due = tx.run("trim/find_keys", {"space": tx.space, "now": tx.now, "limit": limit}).fetchall()
+    for queue, key, stays in due:
+        if stays:
+            tx.run("trim/postpone_key", {"space": tx.space, "queue": queue, "key": key, "now": tx.now})
+    removed = [(tx.space, queue, key) for queue, key, stays in due if not stays]
+    tx.run_many("trim/delete_key", removed)
+    return len(removed), len(due)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 from urllib.parse import SplitResult, unquote
 
-from holdfast.clock import DAY, SECOND, Clock, SystemClock, monotonic
+from holdfast.clock import SECOND, Clock, SystemClock, monotonic
 from holdfast.drivers.contract import (
     REAP_LIMIT,
     Capabilities,
@@ -30,6 +31,7 @@ from holdfast.drivers.url_options import read_options
 from holdfast.drivers.validation import Validation
 from holdfast.errors import ConnectError, InvalidInput, LeaseError
 from holdfast.model import bounds
+from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation
 from holdfast.model.ledger import LedgerRow
@@ -38,6 +40,7 @@ from holdfast.model.registry import Change, Entry
 from holdfast.model.settlement import Settlement
 
 MAX_BUSY_SECONDS = 86_400
+CANCEL_POLL_SECONDS = 0.1  # between two looks for a cancel: a busy store commits more often
 
 T = TypeVar("T")
 
@@ -129,17 +132,32 @@ class SqliteDriver:
         lease_for: int,
         worker: str = "",
         types: Collection[str] | None = None,
+        max_bytes: int | None = None,
+        isolation: Isolation = Isolation.SHARE,
+        prefetch: bool = False,
         now: int | None = None,
     ) -> list[Reservation]:
         """See ``Driver.reserve``."""
-        names = self._validation.check_reserve(queues, limit, lease_for, worker, types)
+        names = self._validation.check_reserve(
+            queues, limit, lease_for, worker, types, max_bytes=max_bytes, isolation=isolation, prefetch=prefetch
+        )
         last = self._last_reserve
         if hasattr(last, "version"):  # only threads that wait need the version
             last.version = self._database.version()
         last.instant, reservations = self._write(
             lambda tx: (
                 tx.now,
-                reserve.reserve(tx, names, limit=limit, lease_for=lease_for, worker=worker, types=types),
+                reserve.reserve(
+                    tx,
+                    names,
+                    limit=limit,
+                    lease_for=lease_for,
+                    worker=worker,
+                    types=types,
+                    max_bytes=max_bytes,
+                    isolation=isolation,
+                    prefetch=prefetch,
+                ),
             ),
             now,
         )
@@ -174,6 +192,11 @@ class SqliteDriver:
         names = self._validation.check_reap(queues, worker, limit)
         return self._write(lambda tx: settle.reap(tx, names, worker=worker, limit=limit), now)
 
+    def report_outage(self, leases: Sequence[Lease], *, now: int | None = None) -> list[bool]:
+        """See ``Driver.report_outage``."""
+        self._validation.check_leases(leases)
+        return self._write(lambda tx: settle.report_outage(tx, leases), now)
+
     def wait(self, queues: Sequence[str], *, timeout: float) -> None:
         """See ``Driver.wait``. Commits of any process wake it, see ``commit_watch``.
 
@@ -199,6 +222,21 @@ class SqliteDriver:
             if due_in is not None and due_in <= 0:
                 return
             due_at = deadline if due_in is None else monotonic() + due_in / SECOND
+
+    def wait_for_cancel(self, job_ids: Collection[str], *, timeout: float) -> bool:
+        """See ``CancelWait.wait_for_cancel``. Looks for commits of any process, and reads the jobs after a commit."""
+        self._validation.check_wait_for_cancel(job_ids, timeout)
+        deadline = monotonic() + timeout
+        looked_at_version = None
+        while True:
+            version = self._database.version()
+            if version != looked_at_version and self._read(lambda tx: admin.is_cancel_requested(tx, job_ids)):
+                return True
+            looked_at_version = version
+            left = deadline - monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(left, CANCEL_POLL_SECONDS))
 
     def space(self, name: str) -> SqliteDriver:
         """See ``Driver.space``."""
@@ -281,15 +319,15 @@ class SqliteDriver:
     def trim(
         self,
         *,
-        ended_for: int = 7 * DAY,
-        ledger_for: int = 30 * DAY,
+        ended_for: int | None = None,
+        ledger_for: int | None = None,
         limit: int = bounds.MAX_BATCH_ITEMS,
         now: int | None = None,
     ) -> Trimmed:
         """See ``Admin.trim``."""
         self._validation.check_trim(ended_for, ledger_for, limit)
-        ended_for, ledger_for = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
-        return self._write(lambda tx: admin.trim(tx, ended_for=ended_for, ledger_for=ledger_for, limit=limit), now)
+        keep = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
+        return self._write(lambda tx: admin.trim(tx, keep, limit=limit), now)
 
     # Ledger -----------------------------------------------------------------------------------------------------
 

@@ -9,9 +9,10 @@ from collections.abc import Collection, Iterator, Sequence
 
 from holdfast.drivers.contract import REAP_LIMIT
 from holdfast.drivers.packing import Row, read_settings, to_json
-from holdfast.drivers.sqlite.rows import ID, NOTED, SEQ, read_reservation
+from holdfast.drivers.sqlite.rows import ID, NOTED, PAYLOAD, SEQ, read_reservation
 from holdfast.drivers.sqlite.settle import reap
 from holdfast.drivers.sqlite.transaction import Transaction
+from holdfast.model.isolation import Isolation
 from holdfast.model.lease import Reservation, make_tokens, token_bytes
 from holdfast.model.order import Capacity, Lane, Limit, pick
 from holdfast.model.queue_settings import Bucket
@@ -25,16 +26,33 @@ def reserve(
     lease_for: int,
     worker: str,
     types: Collection[str] | None,
+    max_bytes: int | None,
+    isolation: Isolation,
+    prefetch: bool,
 ) -> list[Reservation]:
     """See ``Driver.reserve``."""
     reap(tx, queues, worker=None, limit=REAP_LIMIT)
     capacity = _read_capacity(tx, queues)
-    lanes = ((lane, _read_due(tx, lane, limit)) for lane in _find_lanes(tx, queues, types))
-    rows = pick(lanes, limit=limit, capacity=capacity)
+    due = "reserve/due" if max_bytes is None else "reserve/due_sizes"
+    lanes = (
+        (lane, _read_due(tx, due, lane, 1 if lane.isolated and isolation is not Isolation.SHARE else limit))
+        for lane in _find_lanes(tx, queues, types)
+    )
+    rows = pick(
+        lanes,
+        limit=limit,
+        capacity=capacity,
+        isolation=isolation,
+        max_bytes=max_bytes,
+        size_of=lambda row: row[PAYLOAD],
+    )
     if not rows:
         return []
+    if max_bytes is not None:
+        rows = _with_payloads(tx, rows)
     _spend(tx, capacity)
-    return _lease(tx, rows, tx.now + lease_for, worker)
+    is_alone = rows[0][0].isolated and isolation is not Isolation.SHARE
+    return _lease(tx, rows, tx.now + lease_for, worker, prefetched=prefetch and not is_alone)
 
 
 def _find_lanes(tx: Transaction, queues: Sequence[str], types: Collection[str] | None) -> Iterator[Lane]:
@@ -46,12 +64,23 @@ def _find_lanes(tx: Transaction, queues: Sequence[str], types: Collection[str] |
             rows = tx.run("reserve/find_lanes", parameters).fetchall()
         else:
             rows = tx.run("reserve/find_lanes_of_types", {**parameters, "types": type_list}).fetchall()
-        yield from (Lane(*row) for row in rows)
+        yield from (_read_lane(row) for row in rows)
 
 
-def _read_due(tx: Transaction, lane: Lane, limit: int) -> Iterator[Row]:
+def _read_lane(row: Row) -> Lane:
+    queue, type_, priority, isolated = row
+    return Lane(queue, type_, priority, bool(isolated))
+
+
+def _read_due(tx: Transaction, statement: str, lane: Lane, limit: int) -> Iterator[Row]:
     """Read the due jobs of a lane, row by row; a lane from which ``pick`` takes nothing is not read at all."""
-    yield from tx.run("reserve/due", (tx.space, lane.queue, lane.type, lane.priority, tx.now, limit))
+    yield from tx.run(statement, (tx.space, *lane, tx.now, limit))
+
+
+def _with_payloads(tx: Transaction, rows: list[tuple[Lane, Row]]) -> list[tuple[Lane, Row]]:
+    """Replace the sizes in rows of ``reserve/due_sizes.sql`` by the payloads."""
+    payloads: dict[int, bytes] = dict(tx.run("reserve/payloads", {"jobs": to_json(row[SEQ] for _, row in rows)}))
+    return [(lane, (*row[:PAYLOAD], payloads[row[SEQ]], *row[PAYLOAD + 1 :])) for lane, row in rows]
 
 
 def _read_capacity(tx: Transaction, queues: Sequence[str]) -> Capacity:
@@ -81,7 +110,9 @@ def _spend(tx: Transaction, capacity: Capacity) -> None:
         tx.run_many("reserve/spend", rows)
 
 
-def _lease(tx: Transaction, rows: list[tuple[Lane, Row]], expires_at: int, worker: str) -> list[Reservation]:
+def _lease(
+    tx: Transaction, rows: list[tuple[Lane, Row]], expires_at: int, worker: str, *, prefetched: bool
+) -> list[Reservation]:
     first, bits = tx.next_numbers(len(rows)), token_bytes(len(rows))
     parameters = {
         "jobs": to_json(row[SEQ] for _, row in rows),
@@ -90,6 +121,7 @@ def _lease(tx: Transaction, rows: list[tuple[Lane, Row]], expires_at: int, worke
         "expires_at": expires_at,
         "now": tx.now,
         "worker": worker,
+        "prefetched": prefetched,
     }
     tx.run("reserve/lease", parameters)
     noted_ids = [row[ID] for _, row in rows if row[NOTED]]
@@ -114,7 +146,7 @@ def time_until_due(tx: Transaction, queues: Sequence[str], after: int | None = N
     less means that this instant has passed. Only instants later than ``after`` count.
     """
     parameters = {"space": tx.space, "queues": to_json(queues)}
-    heads = [(Lane(*lane), head) for *lane, head in tx.run("wait/lane_heads", parameters) if head is not None]
+    heads = [(_read_lane(row[:-1]), row[-1]) for row in tx.run("wait/lane_heads", parameters) if row[-1] is not None]
     expiries = [expiry for (expiry,) in tx.run("wait/first_expiry", parameters) if expiry is not None]
     capacity = _read_capacity(tx, queues) if heads else Capacity()
     since = tx.now if after is None else min(after, tx.now)

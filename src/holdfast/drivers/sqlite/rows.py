@@ -10,7 +10,7 @@ from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Reservation, make_reservation
 from holdfast.model.order import Lane
 
-_LANE = Lane._fields
+_LANE = tuple(name for name in Lane._fields if name != "isolated")
 _STORED = tuple(name for name in names_of(JOB_COLUMNS) if name != "state" and name not in ENDED_ONLY)
 
 INSERT_COLUMNS = ("meta", *(name for name in _STORED if name != "meta"))
@@ -20,6 +20,7 @@ DUE_COLUMNS = tuple(name for name in _STORED if name not in _LANE)
 """The columns of a due job that ``reserve/due.sql`` reads; the lane is known."""
 
 SEQ, ID, NOTED = 1, 2, -1  # positions in a row of ``reserve/due.sql``
+PAYLOAD = 2 + DUE_COLUMNS.index("payload")
 
 read_job = job_reader()
 read_ledger_row = ledger_row_reader(after=1)  # the number of the row
@@ -58,4 +59,6 @@ def read_reservation(
     lane: Lane, row: Row, *, token: str, fence: int, expires_at: int, checkpoint: bytes | None
 ) -> Reservation:
     """Return the job in a row of ``reserve/due.sql`` with its new lease; the row has the attempt counted."""
-    return make_reservation(_read_due(row, *lane), token, fence, expires_at, checkpoint)
+    queue, type_, priority, isolated = lane
+    job = _read_due(row, queue, type_, priority)
+    return make_reservation(job, token, fence, expires_at, checkpoint, isolated=isolated)

@@ -1,4 +1,4 @@
-"""Everything that is done with a lease once it is granted: extend, settle, reap.
+"""Everything that is done with a lease once it is granted: extend, settle, reap, report an outage.
 
 ``model.transition`` decides, from narrow rows, what becomes of each job (plain acks: see ``ack``). A few statements
 apply the decisions to the whole batch, so that payloads never leave SQLite.
@@ -14,11 +14,11 @@ from holdfast.drivers.sqlite import registry
 from holdfast.drivers.sqlite.ack import settle_plain_acks
 from holdfast.drivers.sqlite.domains import pass_turns
 from holdfast.drivers.sqlite.transaction import Transaction
-from holdfast.errors import JobNotInflight, LeaseError, WriteRefused
+from holdfast.errors import JobNotInflight, LeaseError, LeaseExpired, WriteRefused
 from holdfast.model import transition
 from holdfast.model.lease import Lease, Note
 from holdfast.model.settlement import Ack, Settlement
-from holdfast.model.transition import EXPIRED_VERB, HeldJob, Transition
+from holdfast.model.transition import UNCOUNTED_VERB, HeldJob, Transition
 
 
 class StoredJob(NamedTuple):
@@ -135,12 +135,40 @@ def reap(tx: Transaction, queues: Iterable[str] | None, *, worker: str | None, l
     if not rows:
         return 0
     jobs = sorted((_read_job(row) for row in rows), key=lambda job: (job.held.expires_at, job.seq))[:limit]
-    ended = [
-        EndedLease(item, job, EXPIRED_VERB, None, transition.after_expiry(job.held, tx.now))
-        for item, job in enumerate(jobs, 1)
-    ]
+    ended = [_expire(item, job, tx.now) for item, job in enumerate(jobs, 1)]
     _apply_transitions(tx, ended, tx.ledger_end())
     return len(ended)
+
+
+def report_outage(tx: Transaction, leases: Sequence[Lease]) -> list[bool]:
+    """See ``Driver.report_outage``."""
+    jobs = find_jobs(tx, (lease.job_id for lease in leases))
+    ended: list[EndedLease] = []
+    with_crash: list[int] = []
+    answers: list[bool] = []
+    for item, lease in enumerate(leases, 1):
+        job = jobs.get(lease.job_id)
+        if job is not None and isinstance(transition.refusal(job.held, lease, tx.now), LeaseExpired):
+            end = _expire(item, job, tx.now, in_outage=True)
+            ended.append(end)
+            held = job.held._replace(state=end.transition.state, last_verb=end.verb, last_token=lease.token)
+        elif job is not None and transition.has_counted_crash(job.held, lease):
+            with_crash.append(job.seq)
+            held = job.held._replace(crashes=max(0, job.held.crashes - 1), last_verb=UNCOUNTED_VERB)
+        else:
+            answers.append(False)
+            continue
+        answers.append(True)
+        jobs[lease.job_id] = job._replace(held=held)  # a later item of this batch must see the change
+    if with_crash:  # first: a transition of the same job was decided with the crashes that this leaves
+        tx.run("outage/take_crashes_back", {"jobs": to_json(with_crash), "verb": UNCOUNTED_VERB})
+    _apply_transitions(tx, ended, tx.ledger_end())
+    return answers
+
+
+def _expire(item: int, job: StoredJob, now: int, *, in_outage: bool = False) -> EndedLease:
+    verb = transition.expiry_verb(job.held, in_outage=in_outage)
+    return EndedLease(item, job, verb, None, transition.after_expiry(job.held, now, in_outage=in_outage))
 
 
 def find_jobs(tx: Transaction, job_ids: Iterable[str]) -> dict[str, StoredJob]:

@@ -10,8 +10,13 @@ from holdfast.drivers.statements import COLUMN_LISTS, NULL, Expression, load_sta
 from holdfast.model.transition import HeldJob, Transition
 
 _PARAMETER = Expression("?")
-# A job that has ended has no lease, and its releases no longer count.
-_AFTER_END = {"token": NULL, "expires_at": NULL, "reserved_at": NULL, "released_for": Expression("0")}
+# A job that has ended has no lease, its releases no longer count, and it is no suspect.
+_AFTER_END = {
+    **dict.fromkeys(("token", "expires_at", "reserved_at", "started_at"), NULL),
+    **dict.fromkeys(("released_for", "prefetched", "suspect"), Expression("0")),
+}
+# The attempt is counted when the lease is granted.
+_DUE = [Expression("attempts + 1") if name == "attempts" else name for name in DUE_COLUMNS]
 
 
 def _parameters(columns: Sequence[str]) -> list[str]:
@@ -22,7 +27,8 @@ _STATEMENTS = load_statements(
     __package__,
     lists={
         **COLUMN_LISTS,
-        "due_columns": [Expression("attempts + 1") if name == "attempts" else name for name in DUE_COLUMNS],
+        "due_columns": _DUE,
+        "due_size_columns": [Expression("length(payload)") if name == "payload" else name for name in _DUE],
         "insert_columns": INSERT_COLUMNS,
         "insert_values": _parameters(INSERT_COLUMNS),
         "held_columns": HeldJob._fields,

@@ -14,7 +14,7 @@ from uuid_utils import uuid7
 
 from holdfast.drivers.contract import Feature, Store
 from holdfast.errors import InvalidInput, SparkUnavailable, Unsupported
-from holdfast.spark.datasource import jobs_table, ledger_table
+from holdfast.spark.datasource import catalog_table, jobs_table, ledger_table
 from holdfast.spark.datasource.bad_rows import resolve_folder
 from holdfast.spark.datasource.column_types import check_columns
 from holdfast.spark.datasource.options import FAIL, SinkOptions, StoreLocation, parse_sink, parse_source
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.spark.datasource.sink import JobStreamWriter, JobWriter
 
 FORMAT = "holdfast"
+SCHEMAS = {"jobs": jobs_table.SCHEMA, "ledger": ledger_table.SCHEMA}
 REQUIRED_FEATURES = {  # option: feature that the store must have for it
     "offset": Feature.OFFSETS,
     "domain": Feature.DOMAINS,
@@ -59,18 +60,21 @@ class HoldfastSource(DataSource):
             raise SparkUnavailable("wanted pyspark 4.1 or newer to write streams as Arrow, got an older one") from error
         return JobStreamWriter(self._sink_options(schema, overwrite=overwrite), schema.fieldNames())
 
-    def schema(self) -> str:
+    def schema(self) -> StructType | str:
         """Return the columns of the table that is read: ``jobs``, or ``ledger``."""
+        new_table = catalog_table.options_of_new_table(self.options)
+        if new_table is not None:
+            table = parse_source(new_table, stream=False).table
+            return catalog_table.store_options(SCHEMAS[table], new_table)
         table = str(self.options.get("table") or self.options.get("path") or "")
         return ledger_table.DDL if table == "ledger" else jobs_table.DDL  # reader() refuses any other table
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader for ``spark.read``."""
-        options = parse_source(self.options, stream=False)
-        is_jobs = options.table == "jobs"
-        _check_schema(schema, jobs_table.SCHEMA.names if is_jobs else ledger_table.SCHEMA.names)
+        options = parse_source({**catalog_table.stored_options(schema), **self.options}, stream=False)
+        _check_schema(schema, SCHEMAS[options.table].names)
         self._open(options.store)
-        return JobsReader(options) if is_jobs else LedgerReader(options)
+        return JobsReader(options) if options.table == "jobs" else LedgerReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return the reader for ``spark.readStream``."""
@@ -80,7 +84,7 @@ class HoldfastSource(DataSource):
             raise SparkUnavailable(
                 "wanted pyspark 4.2 or newer to read streams from an offset, got an older one"
             ) from error
-        options = parse_source(self.options, stream=True)
+        options = parse_source({**catalog_table.stored_options(schema), **self.options}, stream=True)
         _check_schema(schema, ledger_table.SCHEMA.names)
         self._open(options.store)
         return LedgerStreamReader(options)
@@ -94,6 +98,9 @@ class HoldfastSource(DataSource):
     def _sink_options(self, schema: StructType, *, overwrite: bool) -> SinkOptions:
         if overwrite:
             raise InvalidInput("mode", wanted="append: jobs are added, never replaced", got="overwrite")
+        if not self.options:  # Spark passes no options of a table: neither the type of the jobs nor their store
+            wanted = 'df.write.format("holdfast").options(...).save()'
+            raise InvalidInput("write", wanted=wanted, got="no options, as in CREATE TABLE ... AS SELECT and INSERT")
         options = parse_sink(self.options, schema.fieldNames())
         check_columns(schema, options)
         if options.bad_rows != FAIL:

@@ -10,11 +10,10 @@ from uuid import UUID
 import msgspec
 import pyarrow as pa
 
-from holdfast.drivers.contract import Store
+from holdfast.drivers.contract import JobFilter, Store
 from holdfast.model.columns import JOB_COLUMNS
 from holdfast.model.job import State
 from holdfast.spark.column_schemas import ddl, job_fields
-from holdfast.spark.datasource.filter_pushdown import JobSelection
 from holdfast.spark.job_pages import job_pages
 
 PAGE_JOBS = 5_000  # with their payloads
@@ -44,16 +43,9 @@ class IdRange:
     upto: str | None = None
 
 
-def read(store: Store, selection: JobSelection, ids: IdRange) -> Iterator[pa.RecordBatch]:
+def read(store: Store, where: JobFilter, ids: IdRange) -> Iterator[pa.RecordBatch]:
     """Return each job once. A page reads all states together, so a job that changes its state is not returned twice."""
-    if selection.is_empty:
-        return
-    if selection.ids is not None:
-        jobs = [job for job_id in selection.ids if (job := store.get(job_id)) is not None]
-        if jobs:
-            yield _batch([[getattr(job, name) for job in jobs] for name in SCHEMA.names])
-        return
-    for columns in job_pages(store, selection.where, SCHEMA.names, limit=PAGE_JOBS, after=ids.after, upto=ids.upto):
+    for columns in job_pages(store, where, SCHEMA.names, limit=PAGE_JOBS, after=ids.after, upto=ids.upto):
         yield _batch(columns)
 
 
@@ -63,19 +55,19 @@ def _batch(columns: list[Sequence[object]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-def split_ids(store: Store, selection: JobSelection, *, most: int, now: int) -> list[IdRange]:
+def split_ids(store: Store, where: JobFilter, *, most: int, now: int) -> list[IdRange]:
     """Return at most ``most`` ranges that cover all ids.
 
     An id begins with the time of its creation. Ranges of equal time are only an estimate of equal numbers of jobs.
     """
     everything = [IdRange()]
-    if most == 1 or selection.is_empty or selection.ids is not None:
+    if most == 1:
         return everything
-    queues = None if selection.where.queue is None else [selection.where.queue]
-    states = selection.where.states or tuple(State)
+    queues = None if where.queue is None else [where.queue]
+    states = where.states or tuple(State)
     total = sum(getattr(count, state) for count in store.counts(queues) for state in states)
     parts = min(most, -(-total // (PAGES_PER_PARTITION * PAGE_JOBS)))
-    oldest = store.find(selection.where, limit=1).items if parts > 1 else []
+    oldest = store.find(where, limit=1).items if parts > 1 else []
     start = _milliseconds_of(oldest[0].id) if oldest else None
     if start is None or now // 1000 <= start:
         return everything

@@ -31,7 +31,7 @@ _identity_columns = [SCHEMA.get_field_index(name) for name in ("job_id", "attemp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRange:
-    """``rows`` rows after a cursor (None: all rows).
+    """``rows`` rows after a cursor (None: all rows that exist when the range is read).
 
     A range whose cursor is None begins with the oldest row; ``first`` is the identity of that row, to detect a trim.
     """
@@ -54,7 +54,8 @@ def read(store: Store, ledger_range: LedgerRange) -> Iterator[pa.RecordBatch]:
     cursor, left = ledger_range.after, UNLIMITED if ledger_range.rows is None else ledger_range.rows
     first = ledger_range.first
     while left:
-        rows, cursor = _read_page(store, cursor, min(left, BATCH_ROWS))
+        limit = min(left, BATCH_ROWS)
+        rows, cursor = _read_page(store, cursor, limit)
         is_other_row = first and (not rows or row_identity(rows[0]) != first)
         if is_other_row or (not rows and ledger_range.rows is not None):
             raise LedgerTrimmed(str(ledger_range.after))
@@ -65,6 +66,8 @@ def read(store: Store, ledger_range: LedgerRange) -> Iterator[pa.RecordBatch]:
         columns = zip(*rows, strict=True)  # lazily: all columns together do not fit the processor's cache
         arrays = [pa.array(column, kind) for kind, column in zip(SCHEMA.types, columns, strict=False)]
         yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+        if ledger_range.rows is None and len(rows) < limit:
+            return  # the end: without this, a range could grow for as long as jobs end
 
 
 def _read_page(store: Store, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:

@@ -11,11 +11,13 @@ from typing import Final
 
 from holdfast import settings
 from holdfast.clock import from_timedelta
+from holdfast.drivers.contract import JobFilter
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds, duration
+from holdfast.spark.datasource.job_filter import FILTER_OPTIONS, parse_job_filter
 
 SPARK_OPTIONS: Final = frozenset({"checkpointlocation", "queryname"})  # Spark passes its own options to every source
-STORE_OPTIONS: Final = ("url", "space")
+STORE_OPTIONS: Final = ("url", "store", "space")
 FAIL: Final = "fail"
 
 SINK_OPTIONS: Final = (
@@ -23,8 +25,9 @@ SINK_OPTIONS: Final = (
     *("type", "queue", "type_column", "queue_column", "payload", "key", "run", "priority", "max_attempts"),
     *("run_at", "delay", "timeout", "domain", "offset", "name", "webhook", "meta", "bad_rows"),
 )
-SOURCE_OPTIONS: Final = (*STORE_OPTIONS, "table", "path", "partitions")
-STREAM_OPTIONS: Final = (*SOURCE_OPTIONS, "start", "max_rows")
+_TABLE_OPTIONS: Final = (*STORE_OPTIONS, "table", "path", "partitions")
+SOURCE_OPTIONS: Final = {"jobs": (*_TABLE_OPTIONS, *FILTER_OPTIONS), "ledger": _TABLE_OPTIONS}  # by table
+STREAM_OPTIONS: Final = (*_TABLE_OPTIONS, "start", "max_rows")
 
 _COLUMN_FIELDS: Final = ("run_at", "domain", "offset", "name", "webhook", "meta")
 _COLUMN_OR_CONSTANT_FIELDS: Final = ("priority", "max_attempts", "delay", "timeout")
@@ -32,9 +35,9 @@ _COLUMN_OR_CONSTANT_FIELDS: Final = ("priority", "max_attempts", "delay", "timeo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreLocation:
-    """A store and a space. Resolved on the Spark driver and pickled: executors read no settings."""
+    """A store and a space. Chosen on the Spark driver and pickled; executors resolve the name of a store."""
 
-    url: str
+    url: str  # store:NAME for a store that is given by its name: then no URL is in the pickled work
     space: str
 
     def __repr__(self) -> str:
@@ -64,6 +67,7 @@ class SourceOptions:
 
     store: StoreLocation
     table: str
+    where: JobFilter  # of the table jobs
     partitions: int
     start: str
     max_rows: int | None
@@ -104,18 +108,20 @@ def parse_sink(spark_options: Mapping[str, str], columns: Sequence[str]) -> Sink
 
 def parse_source(spark_options: Mapping[str, str], *, stream: bool) -> SourceOptions:
     """Return the options of a read. Raises ``InvalidInput``."""
-    if stream:
-        options = _check_known("ledger stream", spark_options, STREAM_OPTIONS)
-    else:
-        options = _check_known("source", spark_options, SOURCE_OPTIONS)
-    store, _ = _store_location(options)
-    table = options.get("table", options.get("path", "jobs"))
+    given = {name.lower(): value for name, value in spark_options.items()}
+    table = given.get("table", given.get("path", "jobs"))
     tables = ("ledger",) if stream else ("jobs", "ledger")
     if table not in tables:
         raise InvalidInput("option table", wanted=" or ".join(tables), got=table)
+    if stream:
+        options = _check_known("ledger stream", spark_options, STREAM_OPTIONS)
+    else:
+        options = _check_known(f"source {table}", spark_options, SOURCE_OPTIONS[table])
+    store, _ = _store_location(options)
     return SourceOptions(
         store=store,
         table=table,
+        where=JobFilter() if table == "ledger" else parse_job_filter(options),
         partitions=_integer("partitions", options.get("partitions", "16"), most=10_000),
         start=options.get("start", "oldest"),
         max_rows=_integer("max_rows", options["max_rows"], most=2**62) if "max_rows" in options else None,
@@ -133,13 +139,15 @@ def _check_known(what: str, spark_options: Mapping[str, str], known: Sequence[st
 def _store_location(options: Mapping[str, str]) -> tuple[StoreLocation, settings.Settings]:
     """Return the store, and the settings of the Spark driver's machine, which are the defaults."""
     defaults = settings.read()
-    url = options.get("url") or defaults.url
+    if options.get("url") and options.get("store"):
+        raise InvalidInput("option store", wanted="either a url or a store", got="both")
+    url = settings.named_store_url(options["store"]) if options.get("store") else options.get("url")
+    url = url or defaults.store_url
     if not url:
         wanted = "a store URL such as sqlite:////var/lib/jobs.db, here or in HOLDFAST_URL of the Spark driver"
-        raise InvalidInput("option url", wanted=wanted, got="none")
-    return StoreLocation(
-        url=url, space=bounds.check_name("option space", options.get("space", defaults.space))
-    ), defaults
+        raise InvalidInput("option url", wanted=f"{wanted}, or the option store", got="none")
+    space = options["space"] if "space" in options else defaults.space_of(url)
+    return StoreLocation(url=url, space=bounds.check_name("option space", space)), defaults
 
 
 # The fields of a job: a column, or one value for all rows -----------------------------------------------------------

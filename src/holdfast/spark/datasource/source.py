@@ -1,20 +1,21 @@
 """The batch readers of jobs and of the ledger.
 
-Spark creates a reader, pushes filters into it and calls ``partitions`` on the Spark driver, once for each read. The
-reader and its partitions are pickled; ``read`` runs on executors, once for each try of each Spark task.
+Spark creates a reader and calls its ``partitions`` on the Spark driver, at the first use of a frame. All later queries
+of the frame use the same reader and partitions: neither may depend on the query. Both are pickled; ``read`` runs on
+executors, once for each try of each Spark task.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from holdfast.clock import SystemClock
 from holdfast.drivers.contract import LedgerScan, Store
 from holdfast.spark.datasource import jobs_table, ledger_table
-from holdfast.spark.datasource.filter_pushdown import FilterPushdown
 from holdfast.spark.datasource.options import SourceOptions, StoreLocation
 from holdfast.spark.store_access import open_store
 
@@ -28,26 +29,21 @@ class JobsPartition(InputPartition):
 
 
 class JobsReader(DataSourceReader):
-    """Reads jobs in any state. The store applies the filters that it knows."""
+    """Reads the jobs that match the filter of the options."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._pushdown = FilterPushdown()
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Return the filters that Spark must apply itself."""
-        return list(self._pushdown.push(filters))
 
     def partitions(self) -> list[JobsPartition]:
         """Return ranges of ids, one for each Spark task."""
-        store, selection = _open(self._options.store), self._pushdown.selection
-        ranges = jobs_table.split_ids(store, selection, most=self._options.partitions, now=SystemClock().now())
+        store, options = _open(self._options.store), self._options
+        ranges = jobs_table.split_ids(store, options.where, most=options.partitions, now=SystemClock().now())
         return [JobsPartition(ids) for ids in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the jobs of one range."""
         assert isinstance(partition, JobsPartition)
-        return jobs_table.read(_open(self._options.store), self._pushdown.selection, partition.ids)
+        return jobs_table.read(_open(self._options.store), self._options.where, partition.ids)
 
 
 class LedgerPartition(InputPartition):
@@ -59,20 +55,24 @@ class LedgerPartition(InputPartition):
 
 
 class LedgerReader(DataSourceReader):
-    """Reads the ledger from its oldest row to the row that is the last one when the read is planned."""
+    """Reads the ledger from its oldest row to the row that is the last one when the last range is read."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
     def partitions(self) -> list[LedgerPartition]:
-        """Return ranges, if the store finds split points without reading the rows; else one range."""
+        """Return ranges, if the store finds split points without reading the rows; else one range.
+
+        The last range has no end: a later query of the frame, which uses the same partitions, must see new rows.
+        """
         store = _open(self._options.store)
         start = ledger_table.ledger_start(store)
         if not isinstance(store, LedgerScan):
             return [LedgerPartition(start)]
         points = ledger_table.split_points(store, start.after)
         ranges = ledger_table.split_ledger(start, points, self._options.partitions)
-        return [LedgerPartition(each) for each in ranges or [ledger_table.LedgerRange(after=start.after, rows=0)]]
+        *closed, last = ranges or [start]
+        return [LedgerPartition(each) for each in (*closed, replace(last, rows=None))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the rows of one range, in order."""

@@ -25,6 +25,7 @@ from holdfast.errors import InvalidInput, TooManyDead
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
 from holdfast.model.retry import RetryPolicy
+from holdfast.settings import named_store_url
 from holdfast.settings import read as settings
 from holdfast.spark.compat import cores
 from holdfast.spark.execution.engine import run_slots
@@ -48,6 +49,7 @@ def run(
     *,
     key: str | Sequence[str],
     url: str | None = None,
+    store: str | None = None,
     run: str | None = None,
     max_attempts: int = 3,
     timeout: timedelta | None = None,
@@ -69,15 +71,16 @@ def run(
     ``max_dead_ratio`` stops the run with ``TooManyDead`` once a larger share of the rows is dead. ``progress`` and
     ``on_progress`` are those of ``run_queue``.
 
+    The store is ``url``, or the store with the name ``store`` in the settings of the Spark driver and of the executors,
+    or the store of the settings.
+
     Executors hold the rows of the result, once for both frames. Spark frees them after ``ok``, ``dead`` and every frame
     derived from them are garbage-collected: one of the two frames is enough to hold all rows. On a cluster the rows
     survive the loss of one executor. Otherwise a call with the same ``run`` reads the outcomes again and runs no row
     twice.
     """
     spark = df.sparkSession
-    store_url = url or settings().url
-    if store_url is None:
-        raise InvalidInput("url", wanted="a store, as an argument or as HOLDFAST_URL", got="none")
+    store_url = _store_url(url, store)
     if max_dead_ratio is not None and not 0 <= max_dead_ratio <= 1:
         raise InvalidInput("max_dead_ratio", wanted="a share from 0 to 1", got=max_dead_ratio)
     key_columns = _key_columns(df, key)
@@ -97,12 +100,21 @@ def run(
                 progress=progress,
                 count_rows=rows.count,
             )
-            outcomes = read_row_outcomes(spark, store_url, queue, _sampled_ids(reports))
+            outcomes = read_row_outcomes(spark, store_url, app.space, queue, _sampled_ids(reports))
             return _split(hold(_join(rows, outcomes), measure_size=False))  # a join is estimated large
         finally:
             rows.unpersist()
     finally:
         app.close()
+
+
+def _store_url(url: str | None, store: str | None) -> str:
+    if url is not None and store is not None:
+        raise InvalidInput("store", wanted="either a url or a store", got="both")
+    store_url = (url if store is None else named_store_url(store)) or settings().store_url
+    if store_url is None:
+        raise InvalidInput("url", wanted="a store, as an argument or as HOLDFAST_URL", got="none")
+    return store_url
 
 
 def _key_columns(df: DataFrame, key: str | Sequence[str]) -> list[str]:

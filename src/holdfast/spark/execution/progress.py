@@ -12,6 +12,8 @@ from holdfast.spark.execution.run_spec import SLOT_STATUS_KIND, RunSpec, SlotSta
 
 COUNT_PAUSE_FACTOR = 20  # counting reads every job, so the next count waits 20 times as long as the last one took
 RATE_WINDOW_SECONDS = 5.0
+MIN_ESTIMATE_SECONDS = 3.0  # the time that is left is not estimated before jobs have ended for so long,
+MIN_ESTIMATE_JOBS = 10  # nor before so many jobs have ended in that time
 PAGE_ENTRIES = 100
 
 
@@ -31,6 +33,7 @@ class Progress:
     slots: tuple[SlotStatus, ...]  # the slots that are alive, ordered by name
     settled: Counter[str]  # attempts by status, as the slots report
     elapsed: float  # seconds
+    left: float | None = None  # seconds until the queues are empty; None until it can be estimated
 
     @property
     def ended(self) -> int:
@@ -46,11 +49,6 @@ class Progress:
     def busy(self) -> int:
         """Slots that hold jobs."""
         return sum(slot.held > 0 for slot in self.slots)
-
-    @property
-    def left(self) -> float | None:
-        """Seconds until the queues are empty at the current rate; None without a rate."""
-        return (self.ready + self.inflight) / self.rate if self.rate > 0 else None
 
 
 OnProgress = Callable[[Progress], None]
@@ -72,6 +70,7 @@ class ProgressMonitor:
         self._next_count_at = 0.0
         self._counts = self._counts_before = self._count()
         self._ended: deque[tuple[float, int]] = deque([(self._began, 0)])  # (when, jobs ended by then)
+        self._first_ended: tuple[float, int] | None = None  # the first of these that is not zero
 
     def read(self, *, final: bool = False) -> Progress:
         """Return the progress now. The final one is exact: the store counts again."""
@@ -90,8 +89,9 @@ class ProgressMonitor:
         waiting = max(0, counts.waiting - (ended - sum(counted)))
         inflight = min(counts.inflight, waiting)
         stored = waiting + ended + before.ended
+        ready = waiting - inflight + (0 if final else max(0, self._rows - stored))
         return Progress(
-            ready=waiting - inflight + (0 if final else max(0, self._rows - stored)),
+            ready=ready,
             inflight=inflight,
             done=done,
             dead=dead,
@@ -100,6 +100,7 @@ class ProgressMonitor:
             slots=tuple(status for status in statuses if status.alive),
             settled=settled,
             elapsed=monotonic() - self._began,
+            left=self._estimate_left(ready + inflight, ended),
         )
 
     def _count(self) -> _Counts:
@@ -124,6 +125,24 @@ class ProgressMonitor:
         since, ended_then = self._ended[0]
         self._ended.append((now, ended))
         return max(0, ended - ended_then) / (now - since) if now > since else 0.0
+
+    def _estimate_left(self, open_jobs: int, ended: int) -> float | None:
+        """Return the seconds until no job is open, at the rate since the first job ended.
+
+        The time before does not count: Spark starts executors, and slots import the handlers. If many jobs ended within
+        the last seconds, only these count, because the rate changes.
+        """
+        now = monotonic()
+        if self._first_ended is None:
+            self._first_ended = (now, ended) if ended else None
+            return None
+        since, ended_then = self._first_ended
+        recent_since, recent_ended_then = self._ended[0]
+        if recent_since >= since and ended - recent_ended_then >= MIN_ESTIMATE_JOBS:
+            since, ended_then = recent_since, recent_ended_then
+        if now - since < MIN_ESTIMATE_SECONDS or ended - ended_then < MIN_ESTIMATE_JOBS:
+            return None
+        return open_jobs * (now - since) / (ended - ended_then)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,22 +35,22 @@ SCHEMA = _STORED.set(_RESULT, pa.field("result", pa.string()))  # a result is JS
 ENDED = (State.DONE, State.DEAD, State.CANCELLED)
 
 
-def read_row_outcomes(spark: SparkSession, url: str, queue: str, ids: Sequence[str]) -> DataFrame:
+def read_row_outcomes(spark: SparkSession, url: str, space: str, queue: str, ids: Sequence[str]) -> DataFrame:
     """Return one row for each job of the queue that has ended. Runs on the Spark driver.
 
     ``ids`` are some of the job ids in order, among them the first and the last: they split the read.
     """
     parts = max(1, min(cores(spark), len(ids) - 1))
     limits = [ids[part * (len(ids) - 1) // parts] for part in range(parts + 1)] if ids else []
-    read = partial(_read_ranges, url=url, queue=queue, limits=limits)
+    read = partial(_read_ranges, url=url, space=space, queue=queue, limits=limits)
     return spark.range(0, max(0, len(limits) - 1), 1, parts).mapInArrow(read, ddl(SCHEMA))
 
 
 def _read_ranges(
-    batches: Iterator[pa.RecordBatch], *, url: str, queue: str, limits: Sequence[str]
+    batches: Iterator[pa.RecordBatch], *, url: str, space: str, queue: str, limits: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Body of the Spark task, on an executor. Its input are the numbers of the ranges to read."""
-    store, where = open_store(url, "main"), JobFilter(queue=queue, states=ENDED)
+    store, where = open_store(url, space), JobFilter(queue=queue, states=ENDED)
     for part in [number for batch in batches for number in batch.column(0).to_pylist()]:
         if part == 0:  # a range does not include its first id: the very first id is read separately
             first = store.get(limits[0])

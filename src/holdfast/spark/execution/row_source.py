@@ -7,10 +7,12 @@ them.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from uuid_utils import uuid7
 
 from holdfast.clock import SystemClock, from_timedelta
@@ -23,12 +25,13 @@ from holdfast.spark.execution.run_spec import RunSpec, send_stop
 from holdfast.spark.execution.slot import Slot, slot_names
 from holdfast.spark.store_access import open_store
 from holdfast.worker.interpreter import tuned_interpreter
-from holdfast.worker.job_source import StoreJobSource
+from holdfast.worker.job_source import Demand, StoreJobSource
 
 REPORT_DDL = "conflict string, id string"  # a key with two payloads, or one of the sampled ids
 SAMPLE_INTERVAL_JOBS = 1000  # one id of this many is reported, to split the read of the outcomes
 SHORT_BATCH_JOBS = 4000  # stored with leases: jobs of less than about 0.2 ms, so less than a second of work
 AHEAD_BATCH_JOBS = 1000  # stored without leases: longer jobs
+MAX_BATCH_BYTES = 16 << 20  # of the payloads in one batch, unless one alone has more
 
 
 def run_rows(batches: Iterator[pa.RecordBatch], spec: RunSpec, template: JobRecord) -> Iterator[pa.RecordBatch]:
@@ -64,11 +67,21 @@ class RowJobs:
             self._batch = next(self._batches, None)
             if self._batch is None:
                 return None
+        count = _fitting(self._batch.slice(0, count))
         part, self._batch = self._batch.slice(0, count), self._batch.slice(count)
         rows = zip(part.column(0).to_pylist(), part.column(1).cast(pa.binary()).to_pylist(), strict=True)
         keys, payloads = zip(*dict.fromkeys(rows), strict=True)  # equal rows are one job
         template = replace(self._template, created_at=self._clock.now())
         return JobBatch(template, [str(uuid7()) for _ in keys], payloads, keys)
+
+
+def _fitting(part: pa.RecordBatch) -> int:
+    """Return how many rows of (key, payload) make one batch."""
+    if part.nbytes <= MAX_BATCH_BYTES:
+        return len(part)
+    totals = pc.cumulative_sum(pc.binary_length(part.column(1)).cast(pa.int64())).to_pylist()
+    fitting: int = bisect_right(totals, MAX_BATCH_BYTES)
+    return max(1, fitting)
 
 
 class RowSource:
@@ -97,17 +110,19 @@ class RowSource:
         self._sampled_ids: list[str] = []
         self._conflict: str | None = None
 
-    def reserve(self, limit: int, *, short_jobs: bool) -> list[Reservation]:
+    def reserve(self, demand: Demand) -> list[Reservation]:
         """See ``JobSource.reserve``. Jobs in the store go before new rows: retries, and jobs that were stored ahead."""
         if self._conflict is not None:
             return []
-        store_ahead = self._speed_is_known and not short_jobs
+        store_ahead = self._speed_is_known and not demand.short_jobs
         if self._has_rows and store_ahead:
             self._store_rows(AHEAD_BATCH_JOBS, leased=False)
-        reservations = self._stored_jobs.reserve(limit)
-        if self._has_rows and not store_ahead and len(reservations) < limit:
+        reservations = self._stored_jobs.reserve(demand)
+        runs_alone = any(reservation.isolated for reservation in reservations)
+        if self._has_rows and not store_ahead and not runs_alone and len(reservations) < demand.limit:
             try:
-                reservations += self._store_rows(SHORT_BATCH_JOBS if short_jobs else limit, leased=True)
+                count = SHORT_BATCH_JOBS if demand.short_jobs else demand.limit
+                reservations += self._store_rows(count, leased=True)
             except StoreError:
                 if not reservations:  # else this worker holds their leases, and the next call stores the rows
                     raise

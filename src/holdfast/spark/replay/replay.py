@@ -204,7 +204,7 @@ class Replay:
 
 def _read_jobs(spark: SparkSession, source: str, space: str) -> DataFrame:
     if is_store(source):
-        reader = spark.read.format("holdfast").option("url", source).option("space", space)
+        reader = spark.read.format("holdfast").options(url=source, space=space, state="done,dead,cancelled")
         return jobs_of_store(reader.load("jobs"))
     history = History(spark, source)
     return jobs_of_history(history.jobs, history.payloads)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import secrets
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Self, TypeVar
@@ -191,11 +191,11 @@ class Harness(ABC):
         queues: Sequence[str] = (QUEUE,),
         lease_for: int = LEASE,
         worker: str = WORKER,
-        types: Collection[str] | None = None,
+        **options: Any,
     ) -> list[Reservation]:
         """Reserve now."""
         return self.store.reserve(
-            queues, limit=limit, lease_for=lease_for, worker=worker, types=types, now=self.now_or_none
+            queues, limit=limit, lease_for=lease_for, worker=worker, now=self.now_or_none, **options
         )
 
     def reserve_ids(self, limit: int = 1, **options: Any) -> list[str]:
@@ -239,6 +239,10 @@ class Harness(ABC):
     def reap(self, queues: Sequence[str] | None = None, *, worker: str | None = None, limit: int = REAP_LIMIT) -> int:
         """Reap now."""
         return self.store.reap(queues, worker=worker, limit=limit, now=self.now_or_none)
+
+    def report_outage(self, *leases: Lease) -> list[bool]:
+        """Report leases that expired while the store was out of reach."""
+        return self.store.report_outage(leases, now=self.now_or_none)
 
     def expire_leases(self, *, length: int = LEASE) -> int:
         """Advance the clock by the length of a lease and reap; return how many leases ended."""

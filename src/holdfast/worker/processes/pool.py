@@ -93,6 +93,11 @@ class ChildPool:
             seconds = self._current_job_seconds()
             return dispatch.reserve_limit(seconds, self._size, busy=self.busy(), finished=self._finished)
 
+    def free_places(self) -> int:
+        """Return how many more runs could begin now."""
+        with self._lock:
+            return max(0, self._size.processes * self._size.startable - self.busy())
+
     def runs_short_jobs(self) -> bool:
         """Whether jobs are short by the estimate of the pool. False until the first job has ended."""
         with self._lock:

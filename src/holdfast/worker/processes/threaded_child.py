@@ -1,6 +1,6 @@
 """A child process that runs several jobs at a time, each in a thread: for handlers that mostly wait.
 
-The main thread only receives messages, so that it can always handle signals. A handler in a thread is interrupted
+The main thread only receives messages: jobs, and requests to interrupt one. A handler in a thread is interrupted
 between two bytecodes, and an async handler at its next await. A handler in a C call is not interrupted; its process is
 killed after the grace time, and the other jobs of the process are released without a counted attempt.
 """
@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import select
+import signal
 import socket
 import threading
 from collections.abc import Coroutine
@@ -22,7 +24,7 @@ from holdfast.clock import boot_time
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.event_loop import SharedLoop
 from holdfast.worker.limits import RecycleLimits
-from holdfast.worker.processes.child import Child, Interruption
+from holdfast.worker.processes.child import INTERRUPT_SIGNAL, Child, Interruption
 from holdfast.worker.processes.protocol import ChildMessage, InterruptRun, RunJob, RunReturned
 
 _raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
@@ -42,6 +44,12 @@ class ThreadedChild(Child):
         concurrency: int,
     ) -> None:
         super().__init__(catalogue, work, interrupts, reports, recycle)
+        # The kernel may deliver a signal to any thread, and Python handles it in the main thread only once that thread
+        # wakes up. So the main thread waits for the interrupt socket itself, and the signal does nothing.
+        signal.signal(INTERRUPT_SIGNAL, lambda _number, _frame: None)
+        self._sockets = select.poll()
+        for each in (work, interrupts):
+            self._sockets.register(each, select.POLLIN)
         self._jobs: SimpleQueue[RunJob | None] = SimpleQueue()  # None ends one thread
         self._is_ending = False
         self._interrupt_lock = threading.RLock()  # held while an exception is set in a thread, or removed from it
@@ -67,6 +75,13 @@ class ThreadedChild(Child):
                 thread.join()
         finally:
             self._resources.close()
+
+    def _receive(self) -> bool:
+        """Wait for messages on both sockets, and handle those that have arrived; False when the worker is gone."""
+        ready = {descriptor for descriptor, _ in self._sockets.poll()}
+        if self._interrupts.fileno() in ready:
+            self._read_interrupts()
+        return super()._receive() if self._work.fileno() in ready else True
 
     def _return_jobs(self) -> None:
         while not self._jobs.empty():

@@ -20,9 +20,10 @@ NOW = 1000.0
 MANY = 10_000  # finished jobs: the slow start is over
 
 
-def make_run(number: int, *, type_: str = "t", crashes: int = 0, began_at: float | None = None) -> Run:
-    job = JobRecord(id=f"j{number}", type=type_, queue="q", payload=b"1", created_at=1, crashes=crashes)
-    run = Run(number, Reservation(job=job, lease=Lease(job_id=job.id, token="1.a", fence=1, expires_at=2)))
+def make_run(number: int, *, type_: str = "t", isolated: bool = False, began_at: float | None = None) -> Run:
+    job = JobRecord(id=f"j{number}", type=type_, queue="q", payload=b"1", created_at=1)
+    lease = Lease(job_id=job.id, token="1.a", fence=1, expires_at=2)
+    run = Run(number, Reservation(job=job, lease=lease, isolated=isolated))
     run.began_at = began_at
     return run
 
@@ -156,18 +157,18 @@ def test_a_run_that_is_alone_waits_for_an_idle_child_and_shares_it_with_no_other
 
 
 @pytest.mark.parametrize(
-    ("crashes", "cpu_limit", "size", "expected"),
+    ("isolated", "cpu_limit", "size", "expected"),
     [
-        (0, None, THREADS, False),
-        (1, None, ONE, True),
-        (0, 1000, ONE, False),
-        (0, 1000, THREADS, True),
+        (False, None, THREADS, False),
+        (True, None, ONE, True),
+        (False, 1000, ONE, False),
+        (False, 1000, THREADS, True),
     ],
 )
-def test_a_job_runs_alone_after_a_crash_or_if_its_processor_time_could_not_be_told_apart(
-    crashes, cpu_limit, size, expected
+def test_a_job_runs_alone_if_it_is_isolated_or_if_its_processor_time_could_not_be_told_apart(
+    isolated, cpu_limit, size, expected
 ):
-    run = make_run(1, crashes=crashes)
+    run = make_run(1, isolated=isolated)
     run.cpu_limit = cpu_limit
     assert dispatch.runs_alone(run, size) is expected
 

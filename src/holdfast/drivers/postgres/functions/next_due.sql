@@ -11,19 +11,20 @@ BEGIN
     RETURN 0;
   END IF;
   RETURN (
-    WITH RECURSIVE lanes (queue, type, priority, head) AS (
-      SELECT q.queue, h.type, h.priority, h.available_at
+    WITH RECURSIVE lanes (queue, type, priority, isolated, head) AS (
+      SELECT q.queue, h.type, h.priority, h.isolated, h.available_at
         FROM unnest(_queues) AS q (queue) CROSS JOIN LATERAL (
-          SELECT j.type, j.priority, j.available_at FROM jobs AS j
+          SELECT j.type, j.priority, j.isolated, j.available_at FROM jobs AS j
            WHERE j.space = _space AND j.queue = q.queue AND j.state = 'ready' AND j.turn
-           ORDER BY j.type, j.priority, j.available_at, j.seq LIMIT 1) AS h
+           ORDER BY j.type, j.priority, j.isolated, j.available_at, j.seq LIMIT 1) AS h
       UNION ALL
-      SELECT l.queue, h.type, h.priority, h.available_at
+      SELECT l.queue, h.type, h.priority, h.isolated, h.available_at
         FROM lanes AS l CROSS JOIN LATERAL (
-          SELECT j.type, j.priority, j.available_at FROM jobs AS j
-           WHERE j.space = _space AND j.queue = l.queue AND (j.type, j.priority) > (l.type, l.priority)
+          SELECT j.type, j.priority, j.isolated, j.available_at FROM jobs AS j
+           WHERE j.space = _space AND j.queue = l.queue
+             AND (j.type, j.priority, j.isolated) > (l.type, l.priority, l.isolated)
              AND j.state = 'ready' AND j.turn
-           ORDER BY j.type, j.priority, j.available_at, j.seq LIMIT 1) AS h
+           ORDER BY j.type, j.priority, j.isolated, j.available_at, j.seq LIMIT 1) AS h
     ), expiring (at) AS (
       SELECT first.check_at
         FROM unnest(_queues) AS q (queue) CROSS JOIN LATERAL (

@@ -11,7 +11,7 @@ BEGIN
     DELETE FROM ended AS e
      USING (SELECT _space AS space, u.* FROM unnest(_ids) WITH ORDINALITY AS u (id, item)
              ORDER BY u.id COLLATE "C" OFFSET 0) AS a
-     WHERE e.space = ANY (ARRAY[a.space]) AND e.id = ANY (ARRAY[a.id])
+     WHERE e.space = ANY (ARRAY[a.space]) AND e.id = a.id
     RETURNING e.*, a.item
   ), recorded AS (
     INSERT INTO ledger (space, job_id, type, queue, domain, "offset", attempt, worker, enqueued_at, available_at,
@@ -21,7 +21,7 @@ BEGIN
       FROM removed AS r ORDER BY r.item
   ), notes_removed AS (
     DELETE FROM notes AS n USING removed AS r
-     WHERE r.noted AND (n.space, n.job_id) >= (_space, r.id) AND (n.space, n.job_id) <= (_space, r.id)
+     WHERE r.noted AND n.space = ANY (ARRAY[_space]) AND n.job_id = r.id
   )
   SELECT array_agg(r.id) INTO _removed FROM removed AS r;
   RETURN coalesce(_removed, '{}');

@@ -8,5 +8,5 @@ CREATE OR REPLACE FUNCTION remove_repeated_endings(_space text) RETURNS void LAN
 BEGIN
   DELETE FROM ended AS e
    USING (SELECT j.space, j.id FROM jobs AS j WHERE j.space = _space ORDER BY j.id OFFSET 0) AS a
-   WHERE e.space = ANY (ARRAY[a.space]) AND e.id = ANY (ARRAY[a.id]);
+   WHERE e.space = ANY (ARRAY[a.space]) AND e.id = a.id;
 END $$;

@@ -11,7 +11,7 @@ BEGIN
     DELETE FROM ended AS e
      USING (SELECT _space AS space, u.* FROM unnest(_ids) WITH ORDINALITY AS u (id, item)
              ORDER BY u.id COLLATE "C" OFFSET 0) AS a
-     WHERE e.space = ANY (ARRAY[a.space]) AND e.id = ANY (ARRAY[a.id]) AND e.state IN ('dead', 'cancelled')
+     WHERE e.space = ANY (ARRAY[a.space]) AND e.id = a.id AND e.state IN ('dead', 'cancelled')
        AND NOT EXISTS (SELECT FROM jobs AS j WHERE j.space = _space AND j.id = e.id OFFSET 0)
     RETURNING e.*, a.item
   ), recorded AS (

@@ -1,5 +1,6 @@
 -- Remove what is older than its retention, oldest first, at most _limit rows of each table: done and cancelled jobs,
--- ledger rows, idempotency keys and registry entries. Return how many rows were removed from each.
+-- ledger rows, idempotency keys and registry entries. Return how many rows were removed from each. Of the keys whose
+-- window has ended, one call looks at ten times _limit at most.
 --
 -- Locks: the removed rows (SKIP LOCKED), and an advisory lock for the ledger of the space. Index: ended_trim, the
 -- primary keys of ledger, notes, jobs and ended, dedupe_expiry, registry_expiry.
@@ -17,6 +18,9 @@ DECLARE
   _horizon xid8;
   _xid xid8;
   _seq bigint;
+  _due tid[];
+  _asked integer;
+  _removed integer;
 BEGIN
   WITH removed AS (
     DELETE FROM ended AS e
@@ -26,7 +30,7 @@ BEGIN
     RETURNING e.id, e.noted
   ), notes_removed AS (
     DELETE FROM notes AS n USING removed AS r
-     WHERE r.noted AND (n.space, n.job_id) >= (_space, r.id) AND (n.space, n.job_id) <= (_space, r.id)
+     WHERE r.noted AND n.space = ANY (ARRAY[_space]) AND n.job_id = r.id
   )
   SELECT count(*) INTO jobs FROM removed;
 
@@ -49,16 +53,24 @@ BEGIN
     ON CONFLICT (space) DO UPDATE SET trimmed_xid = excluded.trimmed_xid, trimmed_seq = excluded.trimmed_seq;
   END IF;
 
-  -- The key of a dead or cancelled job stays: the job may be requeued. The key of a done job goes with its window. If
-  -- it stayed with its job, every trim would read it again.
-  DELETE FROM dedupe AS d
-   WHERE d.ctid = ANY (ARRAY(
-     SELECT o.ctid FROM dedupe AS o
-      WHERE o.space = _space AND o.until > 0 AND o.until <= _now
-        AND NOT EXISTS (SELECT FROM jobs AS j WHERE j.space = o.space AND j.id = o.job_id OFFSET 0)
-        AND coalesce((SELECT e.state FROM ended AS e WHERE e.space = o.space AND e.id = o.job_id), 'done') = 'done'
-      ORDER BY o.until LIMIT _limit FOR UPDATE SKIP LOCKED));
-  GET DIAGNOSTICS dedupe = ROW_COUNT;
+  -- The key of an open, dead or cancelled job stays: the job may run, or be requeued. The next look at that key is as far
+  -- in the future as the end of its window is in the past, at least an hour: so a key is read only a few times, however
+  -- long its job stays. The locks come first: the statements after them see the jobs of those who held the locks before.
+  dedupe := 0;
+  FOR _round IN 1 .. 10 LOOP
+    _asked := _limit - dedupe;
+    _due := ARRAY(SELECT o.ctid FROM dedupe AS o
+                   WHERE o.space = _space AND o.until > 0 AND greatest(o.until, o.check_at) <= _now
+                   ORDER BY greatest(o.until, o.check_at) LIMIT _asked FOR UPDATE SKIP LOCKED);
+    DELETE FROM dedupe AS d
+     WHERE d.ctid = ANY (_due)
+       AND NOT EXISTS (SELECT FROM jobs AS j WHERE j.space = d.space AND j.id = d.job_id OFFSET 0)
+       AND coalesce((SELECT e.state FROM ended AS e WHERE e.space = d.space AND e.id = d.job_id), 'done') = 'done';
+    GET DIAGNOSTICS _removed = ROW_COUNT;
+    UPDATE dedupe AS d SET check_at = _now + greatest(_now - d.until, 3600000000) WHERE d.ctid = ANY (_due);
+    dedupe := dedupe + _removed;
+    EXIT WHEN cardinality(_due) < _asked OR dedupe = _limit;
+  END LOOP;
 
   DELETE FROM registry AS r
    WHERE r.ctid = ANY (ARRAY(SELECT o.ctid FROM registry AS o WHERE o.space = _space AND o.expires_at <= _now

@@ -96,7 +96,7 @@ def a_job_whose_lease_made_at_enqueue_expires_is_reserved_by_others(h: Harness) 
     h.must_settle(*(Ack(reservation.lease) for reservation in reservations[1:]))
     h.advance(LEASE)
     again = h.reserve_one()
-    assert_equal((again.job.id, again.job.attempts), (reservations[0].job.id, 2), "the next attempt")
+    assert_equal((again.job.id, again.job.attempts), (reservations[0].job.id, 1), "the next attempt")
     [answer] = h.settle(Ack(reservations[0].lease))
     assert answer is not None, "wanted the first lease refused, got it accepted"
 
@@ -181,3 +181,19 @@ def a_batch_with_an_invalid_record_or_lease_is_refused(h: Harness) -> None:
         with assert_raises(InvalidInput):
             enqueue_leased(h, good, **options)
     assert_equal(h.store.find().items, [], "the stored jobs")
+
+
+@case("L7")
+def an_expired_lease_made_at_enqueue_costs_neither_attempt_nor_crash(h: Harness) -> None:
+    _, reservations = enqueue_leased(h, large_batch(h))
+    h.expire_leases()
+    job = h.get(reservations[0].job.id)
+    assert_equal((job.state, job.attempts, job.crashes), (State.READY, 0, 0), "state, attempts and crashes")
+
+
+@case("L7")
+def jobs_with_one_attempt_are_not_leased_at_enqueue(h: Harness) -> None:
+    jobs = large_batch(h, max_attempts=1)
+    answers, reservations = enqueue_leased(h, jobs)
+    assert_equal((len(answers), reservations), (LARGE_BATCH, []), "answers and leases")
+    assert_equal(h.state(jobs[0].id), State.READY, "the state")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from holdfast.clock import DAY, SECOND
 from holdfast.drivers.contract import AuditScan, Feature, QueueSettings, Trimmed
 from holdfast.errors import InvalidInput, JobNotInflight, LedgerTrimmed
-from holdfast.model import ledger_reader
+from holdfast.model import ledger_reader, retention
 from holdfast.model.job import State
 from holdfast.model.lease import Enqueued
 from holdfast.model.registry import Change
+from holdfast.model.retention import Retention, store_retention
 from holdfast.model.settlement import Ack, Fail
 from holdfast.testing.drivers.conformance.assertions import assert_answers, assert_equal, assert_raises
 from holdfast.testing.drivers.conformance.case import case
@@ -196,6 +197,36 @@ def the_slowest_registered_reader_counts_until_its_registration_expires(h: Harne
     )
 
 
+@case("L13", needs={Feature.REGISTRY, Feature.LEDGER})
+def a_trim_without_durations_follows_the_retention_of_the_store(h: Harness) -> None:
+    """So that two workers with different settings cannot disagree."""
+    _finish_job(h)
+    h.store.write([store_retention(Retention(ended_for=40 * DAY, ledger_for=50 * DAY))], now=h.now_or_none)
+    for days, removed in ((39, (0, 0)), (1, (1, 0)), (9, (0, 0)), (1, (0, 1))):
+        h.advance(days * DAY)
+        trimmed = h.store.trim(now=h.now_or_none)
+        assert_equal((trimmed.jobs, trimmed.ledger), removed, f"jobs and rows trimmed {days} days later")
+
+
+@case("L13", needs={Feature.REGISTRY, Feature.LEDGER})
+def a_duration_of_a_trim_replaces_the_retention_of_the_store(h: Harness) -> None:
+    _finish_job(h)
+    h.store.write([store_retention(Retention(ended_for=40 * DAY, ledger_for=50 * DAY))], now=h.now_or_none)
+    h.advance(2 * DAY)
+    for options, removed in (({"ended_for": 2 * DAY}, (1, 0)), ({"ledger_for": 2 * DAY}, (0, 1))):
+        trimmed = h.store.trim(**options, now=h.now_or_none)
+        assert_equal((trimmed.jobs, trimmed.ledger), removed, f"jobs and rows trimmed with {options}")
+
+
+@case("L13", needs={Feature.REGISTRY})
+def an_unreadable_retention_removes_nothing(h: Harness) -> None:
+    _finish_job(h)
+    h.store.write([Change(kind=retention.KIND, key=retention.KEY, value=b"30 days")], now=h.now_or_none)
+    h.advance(400 * DAY)
+    with assert_raises(InvalidInput, "a trim with an unreadable retention"):
+        h.store.trim(now=h.now_or_none)
+
+
 @case("L12", needs={Feature.IDEMPOTENCY})
 def keys_are_removed_when_their_window_is_over(h: Harness) -> None:
     reservation = h.reserve_new_job(idempotency_key="k")
@@ -236,6 +267,20 @@ def the_key_of_a_job_that_has_not_ended_is_never_trimmed(h: Harness) -> None:
     h.advance(100 * DAY)
     assert_equal(_trim(h).dedupe, 0, "keys trimmed")
     assert_equal(h.enqueue(h.job(idempotency_key="k")), [Enqueued(id=job.id, existed=True)], "the answer")
+
+
+@case("L12", needs={Feature.IDEMPOTENCY})
+def the_key_of_a_job_that_ends_after_the_window_is_removed_later(h: Harness) -> None:
+    """A store may look at such a key in increasing intervals, but must not forget it."""
+    reservation = h.reserve_new_job(lease_for=10 * DAY, idempotency_key="k")
+    h.advance(2 * DAY)
+    assert_equal(_trim(h).dedupe, 0, "keys trimmed while the job is in flight")
+    h.must_settle(Ack(reservation.lease))
+    removed = 0
+    for _ in range(2):
+        h.advance(DAY)
+        removed += _trim(h).dedupe
+    assert_equal(removed, 1, "keys trimmed when the window had been over for two and for three days")
 
 
 @case("L12", needs={Feature.IDEMPOTENCY, Feature.LIMITS})

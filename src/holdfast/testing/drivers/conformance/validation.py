@@ -126,6 +126,28 @@ def reserve_refuses_invalid_limits(h: Harness) -> None:
     assert_equal(len(h.reserve(bounds.MAX_BATCH_ITEMS)), 1, "jobs reserved with the largest limit")
 
 
+@case("L3", "L7")
+def reserve_refuses_invalid_byte_budgets_isolations_and_prefetches(h: Harness) -> None:
+    h.enqueue_job()
+    invalid_options: list[dict[str, Any]] = [{"max_bytes": value} for value in (0, -1, True, 1.0)]
+    invalid_options += [{"isolation": value} for value in ("alone", None, 1)]
+    invalid_options += [{"prefetch": value} for value in (None, 1, "yes")]
+    for invalid in invalid_options:
+        with assert_raises(InvalidInput, f"reserve({invalid})"):
+            h.reserve(**invalid)
+    assert_equal(len(h.reserve()), 1, "jobs left to reserve")
+
+
+@case("L7")
+def report_outage_refuses_what_is_no_lease(h: Harness) -> None:
+    reservation = h.reserve_new_job()
+    h.advance(LEASE)
+    for invalid in ("1.0", None, reservation):
+        with assert_raises(InvalidInput, f"report_outage({invalid!r})"):
+            h.report_outage(reservation.lease, invalid)  # type: ignore[arg-type]
+    assert_equal(h.state(reservation.job.id), State.INFLIGHT, "the state")
+
+
 @case("L3")
 def reserve_and_extend_refuse_invalid_lease_lengths(h: Harness) -> None:
     reservation = h.reserve_new_job()

@@ -18,9 +18,9 @@ from holdfast.testing.drivers.faulty.faulty_driver import FaultyDriver, FaultySp
 
 
 class _AttemptNotCountedSpace(FaultySpace):
-    def lease(self, row: Row, lease: Lease, worker: str, now: int) -> None:
+    def lease(self, row: Row, lease: Lease, worker: str, now: int, *, prefetched: bool) -> None:
         attempts = row.job.attempts
-        super().lease(row, lease, worker, now)
+        super().lease(row, lease, worker, now, prefetched=prefetched)
         row.job = replace(row.job, attempts=attempts)
 
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from holdfast.clock import Clock
 from holdfast.drivers.contract import REAP_LIMIT, Store
 from holdfast.drivers.memory.driver import MemoryDriver, MemoryStore
 from holdfast.drivers.memory.enqueue import enqueue_one
-from holdfast.drivers.memory.reserve import lease_rows, pick_rows
+from holdfast.drivers.memory.reserve import is_prefetched, lease_rows, pick_rows
 from holdfast.drivers.memory.rows import Row
 from holdfast.drivers.memory.settle import end_leases, extend_one, settle_one
 from holdfast.drivers.memory.space import Space
 from holdfast.drivers.validation import Validation
 from holdfast.errors import LeaseError
+from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation
 from holdfast.model.settlement import Settlement
@@ -67,16 +68,22 @@ class FaultyDriver(MemoryDriver):
         lease_for: int,
         worker: str = "",
         types: Collection[str] | None = None,
+        max_bytes: int | None = None,
+        isolation: Isolation = Isolation.SHARE,
+        prefetch: bool = False,
         now: int | None = None,
     ) -> list[Reservation]:
         """See ``Driver.reserve``."""
-        names = self._validation.check_reserve(queues, limit, lease_for, worker, types)
+        names = self._validation.check_reserve(
+            queues, limit, lease_for, worker, types, max_bytes=max_bytes, isolation=isolation, prefetch=prefetch
+        )
         with self._lock:
             space, at = self._open(now)
             self._last_reserve.changes, self._last_reserve.instant = self._store.changes, at
             end_leases(space, space.expired(names, at)[:REAP_LIMIT], at)
-            rows = self._pick(space, names, types, limit, at)
-            return lease_rows(space, rows, expires_at=at + lease_for, worker=worker, now=at)
+            rows = self._pick(space, names, types, limit, at, max_bytes=max_bytes, isolation=isolation)
+            prefetched = self._is_prefetched(rows, isolation, prefetch=prefetch)
+            return lease_rows(space, rows, expires_at=at + lease_for, worker=worker, now=at, prefetched=prefetched)
 
     def extend(
         self,
@@ -104,8 +111,13 @@ class FaultyDriver(MemoryDriver):
     def _enqueue(self, space: Space, job: JobRecord, now: int) -> Enqueued:
         return enqueue_one(space, job, now)
 
-    def _pick(self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int) -> list[Row]:
-        return pick_rows(space, queues, types, limit, now)
+    def _pick(
+        self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int, **rules: Any
+    ) -> list[Row]:
+        return pick_rows(space, queues, types, limit, now, **rules)
+
+    def _is_prefetched(self, rows: list[Row], isolation: Isolation, *, prefetch: bool) -> bool:
+        return is_prefetched(rows, isolation, prefetch=prefetch)
 
     def _extend(self, space: Space, lease: Lease, now: int, expires_at: int, note: Note | None) -> Lease | LeaseError:
         return extend_one(space, lease, note, expires_at=expires_at, now=now)

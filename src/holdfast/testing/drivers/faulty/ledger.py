@@ -1,7 +1,5 @@
 """Faulty drivers: the ledger and its retention."""
 
-# ruff: noqa: ARG002 - an override keeps the arguments that it does not use
-
 from __future__ import annotations
 
 from dataclasses import replace
@@ -12,6 +10,7 @@ from holdfast.drivers.validation import Validation
 from holdfast.errors import LedgerTrimmed
 from holdfast.model.job import State
 from holdfast.model.ledger import Ending, LedgerRow
+from holdfast.model.retention import KEY, KIND, Retention, read_retention
 from holdfast.testing.drivers.faulty.faulty_driver import FaultyDriver, FaultySpace
 
 
@@ -93,14 +92,33 @@ class TrimmedRowsSkipped(FaultyDriver):
 
 
 class _IgnoresReaders(Validation):
-    def retention(self, registry: Registry, *, ended_for: int, ledger_for: int, now: int | None) -> tuple[int, int]:
-        return ended_for, ledger_for
+    def retention(
+        self, registry: Registry, *, ended_for: int | None, ledger_for: int | None, now: int | None
+    ) -> Retention:
+        [entry] = registry.read(KIND, [KEY], now=now)
+        stored = read_retention(entry) or Retention()
+        return Retention(ended_for=ended_for or stored.ended_for, ledger_for=ledger_for or stored.ledger_for)
 
 
 class TrimIgnoresReaders(FaultyDriver):
     """A trim removes rows that a registered reader has not read."""
 
     validation = _IgnoresReaders
+
+
+class _IgnoresStoredRetention(Validation):
+    def retention(
+        self, registry: Registry, *, ended_for: int | None, ledger_for: int | None, now: int | None
+    ) -> Retention:
+        default = Retention()
+        kept = {"ended_for": ended_for or default.ended_for, "ledger_for": ledger_for or default.ledger_for}
+        return super().retention(registry, **kept, now=now)
+
+
+class TrimIgnoresStoredRetention(FaultyDriver):
+    """A trim without durations follows the defaults, not the retention that the space stores."""
+
+    validation = _IgnoresStoredRetention
 
 
 FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
@@ -112,4 +130,5 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     TrimmedLedgerIsWhole,
     TrimmedRowsSkipped,
     TrimIgnoresReaders,
+    TrimIgnoresStoredRetention,
 )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import Any
 
 from holdfast.drivers.memory.rows import Row
 from holdfast.drivers.memory.space import Space
@@ -17,16 +18,20 @@ from holdfast.testing.drivers.faulty.faulty_driver import FaultyDriver, FaultySp
 class RateBucketAlwaysFull(FaultyDriver):
     """Every reserve starts with a full rate bucket."""
 
-    def _pick(self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int) -> list[Row]:
+    def _pick(
+        self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int, **rules: Any
+    ) -> list[Row]:
         space.buckets.clear()
-        return super()._pick(space, queues, types, limit, now)
+        return super()._pick(space, queues, types, limit, now, **rules)
 
 
 class LateReserveLosesRate(FaultyDriver):
     """The time by which a reserve comes late is lost for the rate."""
 
-    def _pick(self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int) -> list[Row]:
-        rows = super()._pick(space, queues, types, limit, now)
+    def _pick(
+        self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int, **rules: Any
+    ) -> list[Row]:
+        rows = super()._pick(space, queues, types, limit, now, **rules)
         for key, bucket in space.buckets.items():
             burst = space.settings[key].burst
             if bucket is not None and burst is not None:
@@ -37,8 +42,10 @@ class LateReserveLosesRate(FaultyDriver):
 class EmptyReserveUsesRate(FaultyDriver):
     """A reserve that returns no job uses the rate."""
 
-    def _pick(self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int) -> list[Row]:
-        rows = super()._pick(space, queues, types, limit, now)
+    def _pick(
+        self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int, **rules: Any
+    ) -> list[Row]:
+        rows = super()._pick(space, queues, types, limit, now, **rules)
         for key, settings in space.settings.items():
             if not rows and key[0] in queues and settings.rate is not None:
                 space.buckets[key] = settings.bucket_after(1, space.buckets.get(key), now)

@@ -98,6 +98,24 @@ class TrimKeepsKeysOfDoneJobs(FaultyDriver):
         return replace(trimmed, dedupe=trimmed.dedupe - returned)
 
 
+class TrimForgetsKeptKeys(FaultyDriver):
+    """A trim never looks again at a key that an earlier trim has kept."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._kept: set[tuple[str, str]] = set()
+
+    def trim(self, **options: Any) -> Trimmed:
+        """Put the keys that an earlier trim has kept back."""
+        with self._lock:
+            before = dict(self._space.keys)
+            trimmed = super().trim(**options)
+            returned = {place: key for place, key in before.items() if place in self._kept - self._space.keys.keys()}
+            self._space.keys.update(returned)
+            self._kept = set(self._space.keys)
+        return replace(trimmed, dedupe=trimmed.dedupe - len(returned))
+
+
 FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     CancelEndsRunningJob,
     CancelRequestNotStored,
@@ -106,4 +124,5 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     ScheduledCountedAsReady,
     TrimRemovesDeadLetters,
     TrimKeepsKeysOfDoneJobs,
+    TrimForgetsKeptKeys,
 )

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 from holdfast.drivers.memory.rows import Row
 from holdfast.drivers.memory.space import Space
@@ -17,14 +18,16 @@ from holdfast.testing.drivers.faulty.faulty_driver import FaultyDriver, FaultySp
 class PriorityReversed(FaultyDriver):
     """Priority 0 is reserved first."""
 
-    def _pick(self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int) -> list[Row]:
+    def _pick(
+        self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int, **rules: Any
+    ) -> list[Row]:
         capacity = space.capacity(queues, now)
         lanes = [
             (lane._replace(priority=9 - lane.priority), space.due(lane, now))
             for lane in space.lanes
             if lane.queue in queues and (types is None or lane.type in types)
         ]
-        places = pick(lanes, limit=limit, capacity=capacity)
+        places = pick(lanes, limit=limit, capacity=capacity, isolation=rules["isolation"])
         for key, used in capacity.limits.items():
             space.buckets[key] = used.bucket_after(now)
         return [space.rows[job_id] for _, (_, _, job_id) in places]
@@ -33,28 +36,34 @@ class PriorityReversed(FaultyDriver):
 class QueuesInOrderOfCall(FaultyDriver):
     """Queues are emptied one after the other, in the order of the call."""
 
-    def _pick(self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int) -> list[Row]:
+    def _pick(
+        self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int, **rules: Any
+    ) -> list[Row]:
         rows: list[Row] = []
         for queue in queues:
             if len(rows) < limit:
-                rows += super()._pick(space, [queue], types, limit - len(rows), now)
+                rows += super()._pick(space, [queue], types, limit - len(rows), now, **rules)
         return rows
 
 
 class TypesFilteredAfterLimit(FaultyDriver):
     """Types are filtered after the limit: jobs of other types block the requested types."""
 
-    def _pick(self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int) -> list[Row]:
-        rows = super()._pick(space, queues, None, limit, now)
+    def _pick(
+        self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int, **rules: Any
+    ) -> list[Row]:
+        rows = super()._pick(space, queues, None, limit, now, **rules)
         return [row for row in rows if types is None or row.job.type in types]
 
 
 class ScheduleIgnored(FaultyDriver):
     """A scheduled job is reserved before it is due."""
 
-    def _pick(self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int) -> list[Row]:
-        due_rows = super()._pick(space, queues, types, limit, now)
-        return due_rows or super()._pick(space, queues, types, limit, 2 * now)
+    def _pick(
+        self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int, **rules: Any
+    ) -> list[Row]:
+        due_rows = super()._pick(space, queues, types, limit, now, **rules)
+        return due_rows or super()._pick(space, queues, types, limit, 2 * now, **rules)
 
 
 class RetryIgnoresDelay(FaultyDriver):

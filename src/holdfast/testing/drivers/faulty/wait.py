@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Collection, Sequence
 
 from holdfast.clock import monotonic
 from holdfast.testing.drivers.faulty.faulty_driver import FaultyDriver
@@ -33,4 +34,41 @@ class WaitIgnoresRates(WaitForgetsDueTimes):
             FaultyDriver.wait(self, queues, timeout=timeout)
 
 
-FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (WaitForgetsDueTimes, WaitIgnoresRates)
+class CancelDoesNotWake(FaultyDriver):
+    """A wait for a cancel looks for a request before it sleeps, and is not woken by a later one."""
+
+    def wait_for_cancel(self, job_ids: Collection[str], *, timeout: float) -> bool:
+        """Look twice: at the beginning and at the end."""
+        if super().wait_for_cancel(job_ids, timeout=0):
+            return True
+        threading.Event().wait(timeout)
+        return super().wait_for_cancel(job_ids, timeout=0)
+
+
+class EarlierCancelNotSeen(FaultyDriver):
+    """A wait for a cancel ends at a change of the store only: a request from before the call is not seen."""
+
+    def wait_for_cancel(self, job_ids: Collection[str], *, timeout: float) -> bool:
+        """Wait for a change before the first look."""
+        deadline = monotonic() + timeout
+        with self._lock:
+            seen = self._store.changes
+            self._lock.wait_for(lambda: self._store.changes != seen, timeout)
+        return super().wait_for_cancel(job_ids, timeout=max(0.0, deadline - monotonic()))
+
+
+class AnyCancelWakes(FaultyDriver):
+    """A wait for a cancel reports requests for any job, also for one that it was not asked about."""
+
+    def wait_for_cancel(self, job_ids: Collection[str], *, timeout: float) -> bool:
+        """Ask about all jobs."""
+        return super().wait_for_cancel([*job_ids, *self._space.rows], timeout=timeout)
+
+
+FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
+    WaitForgetsDueTimes,
+    WaitIgnoresRates,
+    CancelDoesNotWake,
+    EarlierCancelNotSeen,
+    AnyCancelWakes,
+)

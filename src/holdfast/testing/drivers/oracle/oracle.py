@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from holdfast.drivers.contract import QueueCounts, Trimmed
 from holdfast.errors import LeaseError
+from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation
 from holdfast.model.queue_settings import QueueSettings
@@ -14,7 +15,7 @@ from holdfast.model.settlement import Settlement
 from holdfast.testing.drivers.oracle import admin
 from holdfast.testing.drivers.oracle.enqueue import enqueue_one
 from holdfast.testing.drivers.oracle.extend import extend_one
-from holdfast.testing.drivers.oracle.reap import reap
+from holdfast.testing.drivers.oracle.reap import reap, report_outage_of_one
 from holdfast.testing.drivers.oracle.registry import apply_change, find_entry, has_expected_version
 from holdfast.testing.drivers.oracle.reserve import reserve
 from holdfast.testing.drivers.oracle.settle import settle_one
@@ -43,11 +44,25 @@ class Oracle:
         lease_for: int,
         worker: str = "",
         types: Collection[str] | None = None,
+        max_bytes: int | None = None,
+        isolation: Isolation = Isolation.SHARE,
+        prefetch: bool = False,
         now: int,
     ) -> list[Reservation]:
         """Reap, then lease the first jobs in order (L3)."""
         self.reap(queues, now=now)
-        return reserve(self.state, queues, limit=limit, lease_for=lease_for, worker=worker, types=types, now=now)
+        return reserve(
+            self.state,
+            queues,
+            limit=limit,
+            lease_for=lease_for,
+            worker=worker,
+            types=types,
+            max_bytes=max_bytes,
+            isolation=isolation,
+            prefetch=prefetch,
+            now=now,
+        )
 
     def extend(
         self, leases: Sequence[Lease], *, lease_for: int, notes: Mapping[str, Note] | None = None, now: int
@@ -65,6 +80,10 @@ class Oracle:
     ) -> int:
         """End expired leases, or all leases of a dead worker; return how many ended."""
         return reap(self.state, queues, worker=worker, limit=limit, now=now)
+
+    def report_outage(self, leases: Sequence[Lease], *, now: int) -> list[bool]:
+        """Return which leases had expired."""
+        return [report_outage_of_one(self.state, lease, now) for lease in leases]
 
     # Operators ------------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from holdfast.clock import SECOND
+from holdfast.model.isolation import Isolation
 from holdfast.model.job import State
 from holdfast.model.lease import Lease, Reservation
 from holdfast.model.queue_settings import QueueSettings
@@ -22,6 +23,9 @@ def reserve(
     lease_for: int,
     worker: str,
     types: Collection[str] | None,
+    max_bytes: int | None,
+    isolation: Isolation,
+    prefetch: bool,
     now: int,
 ) -> list[Reservation]:
     """Lease the first jobs in order that are due, have the turn of their domain and fit the limits (L3)."""
@@ -36,10 +40,28 @@ def reserve(
     ]
     candidates.sort(key=lambda job: (-job.record.priority, job.available_at, job.seq))  # L10
     reservations: list[Reservation] = []
+    size = 0
     for job in candidates:
-        if len(reservations) < limit and _has_capacity(state, job, now):
-            reservations.append(_lease(state, job, now + lease_for, worker, now))
+        if len(reservations) == limit or not _has_capacity(state, job, now):
+            continue
+        alone = isolation is not Isolation.SHARE and must_run_alone(job)
+        if alone and isolation is Isolation.SKIP:
+            continue
+        if alone and (reservations or isolation is Isolation.STOP):
+            break
+        size += len(job.record.payload)
+        if reservations and max_bytes is not None and size > max_bytes:
+            break
+        reservations.append(_lease(state, job, now + lease_for, worker, now, prefetch=prefetch and not alone))
+        if alone:
+            break
     return reservations
+
+
+def must_run_alone(job: OracleJob) -> bool:
+    """Whether a ready job is a suspect, has crashed, or has one attempt left (L7)."""
+    record = job.record
+    return job.is_suspect or record.crashes > 0 or record.max_attempts - record.attempts <= 1
 
 
 def _has_turn(state: OracleState, job: OracleJob) -> bool:
@@ -82,12 +104,15 @@ def _rate_level(state: OracleState, key: SettingsKey, settings: QueueSettings, n
     return level if level < burst + 1 else burst
 
 
-def _lease(state: OracleState, job: OracleJob, expires_at: int, worker: str, now: int) -> Reservation:
+def _lease(
+    state: OracleState, job: OracleJob, expires_at: int, worker: str, now: int, *, prefetch: bool
+) -> Reservation:
     for key, settings in _limits(state, job):
         if settings.rate is not None:
             state.rate_buckets[key] = (_rate_level(state, key, settings, now) - 1, now)
     fence = state.next_number()
     lease = Lease(job_id=job.record.id, token=f"{fence}.oracle", fence=fence, expires_at=expires_at)
+    isolated = must_run_alone(job)
     job.record = replace(job.record, state=State.INFLIGHT, attempts=job.record.attempts + 1)  # L7
-    job.lease, job.worker, job.reserved_at = lease, worker, now
-    return Reservation(job=job.record, lease=lease, checkpoint=job.checkpoint)
+    job.lease, job.worker, job.reserved_at, job.is_prefetched = lease, worker, now, prefetch
+    return Reservation(job=job.record, lease=lease, checkpoint=job.checkpoint, isolated=isolated)

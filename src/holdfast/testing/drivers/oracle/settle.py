@@ -66,6 +66,7 @@ def _retry(state: OracleState, job: OracleJob, retry: Retry, now: int) -> None:
         job.record = replace(job.record, run_at=run_at)
         job.available_at = now if run_at is None else run_at
         job.released_for = 0
+        job.is_suspect = False
 
 
 def _fail(state: OracleState, job: OracleJob, fail: Fail, now: int) -> None:

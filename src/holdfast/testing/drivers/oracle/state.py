@@ -33,6 +33,9 @@ class OracleJob:
     last_settlement: tuple[str, str] | None = None  # verb and token of the settlement that ended the last lease
     progress: bytes | None = None
     checkpoint: bytes | None = None
+    is_prefetched: bool = False
+    is_suspect: bool = False
+    counted_crash_of: str | None = None  # the token of the last lease, if its expiry counted a crash
 
     @property
     def state(self) -> State:
@@ -114,6 +117,7 @@ class OracleState:
         )
         if lease is not None:
             job.last_settlement = None if by is None else (by.verb, lease.token)
+            job.counted_crash_of = None
         job.lease, job.worker, job.reserved_at, job.started_at = None, "", None, None
         if state is not None:
             job.record = replace(record, state=state)

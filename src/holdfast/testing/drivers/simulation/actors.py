@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from holdfast.clock import MILLISECOND, MINUTE, SECOND
+from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
@@ -64,11 +65,15 @@ class Producer:
 
 
 class Worker:
-    """Reserves, extends and settles; dies, stalls, loses answers, and settles leases that have expired."""
+    """Reserves, extends and settles; dies, stalls, loses answers, and settles leases that have expired.
 
-    def __init__(self, name: str, queues: tuple[str, ...]) -> None:
+    A worker that holds leases takes no isolated job (L7), unless the worker shares: then it takes any job at any time.
+    """
+
+    def __init__(self, name: str, queues: tuple[str, ...], *, shares: bool = False) -> None:
         self.name = name
         self.queues = queues
+        self.shares = shares
         self.leases: list[Lease] = []
         self.unanswered: list[list[Settlement]] = []
         self.is_idle = False
@@ -86,7 +91,9 @@ class Worker:
             self._extend(environment)
         elif chance < 0.57:
             self._die(environment)
-        elif chance < 0.67:
+        elif chance < 0.62:
+            self._report_outage(environment)
+        elif chance < 0.69:
             pass  # a slow worker: its leases may expire before it settles them
         else:
             self._settle(environment)
@@ -98,21 +105,35 @@ class Worker:
             self.queues,
             limit=rng.pick((1, 2, 3)),
             lease_for=rng.between(MILLISECOND, 6 * SECOND),
+            isolation=self._isolation(environment),
             types=rng.pick((None, None, None, list(TYPES[:1]))),
+            prefetch=rng.chance(0.4),
         )
         self.is_idle = not reservations
         if rng.chance(0.05):  # the answer is lost: no worker knows these leases, so they must expire
             return
         self.leases += [reservation.lease for reservation in reservations]
 
+    def _isolation(self, environment: Environment) -> Isolation:
+        if self.shares:
+            return Isolation.SHARE
+        return environment.rng.pick((Isolation.STOP, Isolation.SKIP)) if self.leases else Isolation.ALONE
+
     def _extend(self, environment: Environment) -> None:
         index = environment.rng.below(len(self.leases))
         lease_for = environment.rng.between(MILLISECOND, 6 * SECOND)
-        lease = environment.extend(self.name, self.leases[index], lease_for)
+        has_started = environment.rng.chance(0.5)
+        lease = environment.extend(self.name, self.leases[index], lease_for, has_started=has_started)
         if lease is not None:
             self.leases[index] = lease
         elif environment.rng.chance(0.5):  # otherwise the worker ignores the refusal and settles later
             del self.leases[index]
+
+    def _report_outage(self, environment: Environment) -> None:
+        """Keep the leases that have not expired, and those that other workers have now."""
+        answers = environment.report_outage(self.name, self.leases)
+        environment.lost_leases += [lease for lease, answer in zip(self.leases, answers, strict=True) if answer]
+        self.leases = [lease for lease, answer in zip(self.leases, answers, strict=True) if not answer]
 
     def _die(self, environment: Environment) -> None:
         """A new process takes over the name; the old process may still be running."""
@@ -136,18 +157,20 @@ class Worker:
 
 
 class StaleWorker:
-    """A process that is believed dead: it extends and settles leases whose jobs other workers may have now."""
+    """A process that is believed dead: it extends, settles and reports leases whose jobs other workers may have now."""
 
     NAME = "stale"
 
     def act(self, environment: Environment) -> None:
-        """Extend or settle any lease that a worker has lost."""
+        """Extend, settle or report any lease that a worker has lost."""
         if not environment.lost_leases:
             return
         rng = environment.rng
         lease = rng.pick(environment.lost_leases)
         if rng.chance(0.2):
             environment.extend(self.NAME, lease, MINUTE)
+        elif rng.chance(0.2):
+            environment.report_outage(self.NAME, [lease, lease])
         else:
             environment.settle(self.NAME, [make_settlement(environment, lease)])
 
@@ -194,6 +217,6 @@ def make_settlement(environment: Environment, lease: Lease) -> Settlement:
 
 def make_actors(seed: int) -> list[Actor]:
     """Return the actors; an actor that is in the list several times acts more often."""
-    workers = [Worker("ada", QUEUES), Worker("bob", QUEUES), Worker("cyd", QUEUES[:1])]
+    workers = [Worker("ada", QUEUES), Worker("bob", QUEUES), Worker("cyd", QUEUES[:1], shares=True)]
     producers = [Producer(f"s{seed}a-"), Producer(f"s{seed}b-")]
     return [*workers, *workers, *workers, *producers, StaleWorker(), Operator()]

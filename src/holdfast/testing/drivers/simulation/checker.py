@@ -13,10 +13,12 @@ from types import NoneType
 from holdfast.clock import DAY
 from holdfast.drivers.contract import Store
 from holdfast.errors import JobNotInflight, LeaseError, LeaseExpired, LeaseMismatch
+from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Reservation
 from holdfast.model.ledger import Ending, LedgerRow
 from holdfast.model.settlement import Settlement
+from holdfast.testing.drivers.simulation.crash_accounting import count_ending, wrong_reservation
 from holdfast.testing.drivers.simulation.tracked import TrackedJob, TrackedLease
 
 _ENDINGS_OF_VERB = {
@@ -87,8 +89,14 @@ class LawChecker:
         reservations: Sequence[Reservation],
         rows: Sequence[LedgerRow],
         now: int,
+        *,
+        isolation: Isolation,
+        prefetch: bool,
     ) -> None:
-        """Each job is ready, due, first in its domain and has attempts left; its fence is the highest."""
+        """Each job is ready, due, first in its domain and has attempts left; its fence is the highest.
+
+        An isolated job is alone in its answer, and its worker holds no lease (L7).
+        """
         self.check_reap(rows, now, queues=queues)
         highest_before = self.highest_fence
         for reservation in reservations:
@@ -98,11 +106,17 @@ class LawChecker:
             if lease.expires_at <= now:
                 raise Violation(f"fence {lease.fence} was already expired when it was returned")
             tracked = self._known_job(job.id)
-            reason = self._reason_not_to_reserve(job, tracked, now)
+            is_shared = len(reservations) > 1
+            reason = self._reason_not_to_reserve(job, tracked, now) or wrong_reservation(
+                tracked, reservation, isolation, is_shared=is_shared
+            )
             if reason is not None:
                 raise Violation(f"{job.id} under fence {lease.fence} {reason}")
+            is_alone = tracked.must_run_alone and isolation is not Isolation.SHARE
             tracked.state = State.INFLIGHT
+            tracked.attempts += 1
             tracked.last_lease = TrackedLease(job, lease, worker, now, lease.expires_at)
+            tracked.last_lease.is_prefetched = prefetch and not is_alone
             self.leases.append(tracked.last_lease)
             self.running[lease.fence] = tracked.last_lease
             self.highest_fence = max(self.highest_fence, lease.fence)
@@ -120,7 +134,9 @@ class LawChecker:
             return f"was reserved before {head}, the head of its domain"
         return None
 
-    def check_extend(self, lease: Lease, answer: Lease | LeaseError, lease_for: int, now: int) -> None:
+    def check_extend(
+        self, lease: Lease, answer: Lease | LeaseError, lease_for: int, now: int, *, has_started: bool
+    ) -> None:
         """A valid lease is extended; any other lease is refused with the right error (L5)."""
         wanted = self._refusal(lease, now)
         if wanted is None:
@@ -131,6 +147,7 @@ class LawChecker:
             if values != (lease.token, now + lease_for, tracked.cancel_requested):
                 raise Violation(f"the lease {lease.fence} was extended at {now} to {answer}")
             tracked.expires_at = answer.expires_at
+            tracked.has_started = tracked.has_started or has_started
         elif type(answer) is not wanted:
             raise Violation(f"lease {lease.fence}: wanted {wanted.__name__}, got {answer!r}")
 
@@ -185,6 +202,27 @@ class LawChecker:
         if due_fences:
             raise Violation(f"the leases {due_fences} should have been reaped")
 
+    def check_outage(
+        self, leases: Sequence[Lease], answers: Sequence[bool], rows: Sequence[LedgerRow], now: int
+    ) -> None:
+        """Expired leases end without a crash, and a counted crash is taken back once; nothing else changes (L7)."""
+        rows_by_fence = {row.fence: row for row in rows}
+        for lease, answer in zip(leases, answers, strict=True):
+            tracked = self.jobs.get(lease.job_id)
+            is_expired = self._refusal(lease, now) is LeaseExpired
+            has_crash = tracked is not None and tracked.is_open and tracked.counted_crash == lease.fence
+            if answer is not (is_expired or has_crash):
+                raise Violation(f"the report of lease {lease.fence} was answered with {answer}")
+            if is_expired:
+                row = rows_by_fence.pop(lease.fence, None)
+                if row is None or row.ending not in {Ending.EXPIRED, Ending.CANCELLED}:
+                    raise Violation(f"the report of lease {lease.fence} wrote the ledger row {row}")
+                self._apply_row(row, now, in_outage=True)
+            elif tracked is not None and has_crash:
+                tracked.crashes, tracked.counted_crash = max(0, tracked.crashes - 1), None
+        if rows_by_fence:
+            raise Violation(f"the report of an outage wrote rows of other leases: {rows_by_fence}")
+
     def _refusal(self, lease: Lease, now: int) -> type[LeaseError] | None:
         """Return the error that L5 requires, or None for a valid lease; the order of the checks is that of L5."""
         tracked = self.jobs.get(lease.job_id)
@@ -232,25 +270,30 @@ class LawChecker:
 
     # Ledger rows ----------------------------------------------------------------------------------------------------
 
-    def _apply_row(self, row: LedgerRow, now: int) -> None:
+    def _apply_row(self, row: LedgerRow, now: int, *, in_outage: bool = False) -> None:
         """Check one new row, then update the job and the order of its domain (L11, L13)."""
         tracked = self._known_job(row.job_id)
         if row.ended_at != now:
             raise Violation(f"at {now} the ledger got {row}")
         if row.fence is not None:
-            self._end_lease(row)
+            lease = self._end_lease(row)
+            reason = count_ending(tracked, lease, row, in_outage=in_outage)
+            if reason is not None:
+                raise Violation(reason)
         elif row.ending is not Ending.PURGED and (row.ending is Ending.CANCELLED) != (tracked.state is State.READY):
             raise Violation(f"{row.job_id} was {tracked.state}, got {row}")
         tracked.state, tracked.ended_at = row.state, now
-        tracked.was_requeued = tracked.was_requeued or row.ending is Ending.REQUEUED
+        if row.ending is Ending.REQUEUED:
+            tracked.was_requeued = True
+            tracked.attempts, tracked.crashes, tracked.is_suspect = 0, 0, False
         order = self.domain_order.get((row.queue, row.domain or ""), [])
         if row.job_id in order and not tracked.is_open:
             order.remove(row.job_id)
         elif row.ending is Ending.REQUEUED and row.domain is not None:
             order.append(row.job_id)
 
-    def _end_lease(self, row: LedgerRow) -> None:
-        """Check that the lease had not ended before and that the row has its values."""
+    def _end_lease(self, row: LedgerRow) -> TrackedLease:
+        """Check that the lease had not ended before and that the row has its values; return the lease."""
         tracked = self.running.pop(row.fence or 0, None)
         if tracked is None:
             raise Violation(f"the lease of {row} had ended before")
@@ -261,6 +304,7 @@ class LawChecker:
         if row.ending is not Ending.ACKED and tracked.cancel_requested != (row.ending is Ending.CANCELLED):
             raise Violation(f"cancellation was {'' if tracked.cancel_requested else 'not '}requested, got {row}")
         tracked.row = row
+        return tracked
 
     def _known_job(self, job_id: str) -> TrackedJob:
         tracked = self.jobs.get(job_id)

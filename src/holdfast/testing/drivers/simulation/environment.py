@@ -8,8 +8,9 @@ from holdfast.clock import DAY, MINUTE, SECOND, ManualClock
 from holdfast.drivers.contract import Store
 from holdfast.errors import LeaseError
 from holdfast.model import bounds
+from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord
-from holdfast.model.lease import Lease, Reservation
+from holdfast.model.lease import Lease, Note, Reservation
 from holdfast.model.ledger import LedgerRow
 from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.settlement import Ack, Settlement
@@ -23,7 +24,8 @@ class Environment:
     """A store, a clock, a random source, a checker and the trace. Everything depends only on the seed.
 
     A line of the trace is ``seconds actor event``. Leases are named ``job#fence``, because tokens are random, and
-    ``/attempt`` follows in a reserve. ``>`` starts the ledger rows that the call before wrote.
+    ``/attempt`` follows in a reserve, with ``!`` if the job is isolated. ``>`` starts the ledger rows that the call
+    before wrote.
     """
 
     def __init__(self, store: Store, seed: int) -> None:
@@ -70,22 +72,35 @@ class Environment:
         *,
         limit: int,
         lease_for: int,
+        isolation: Isolation,
         types: list[str] | None = None,
+        prefetch: bool = False,
     ) -> list[Reservation]:
         """Reserve a batch."""
         reservations = self.store.reserve(
-            queues, limit=limit, lease_for=lease_for, worker=worker, types=types, now=self.now
+            queues,
+            limit=limit,
+            lease_for=lease_for,
+            worker=worker,
+            types=types,
+            isolation=isolation,
+            prefetch=prefetch,
+            now=self.now,
         )
-        text = " ".join(f"{r.job.id}#{r.lease.fence}/{r.job.attempts}" for r in reservations)
-        self._log(worker, f"reserve {text or 'nothing'}")
-        self.checker.check_reserve(worker, queues, reservations, self._new_rows(), self.now)
+        verb = f"reserve {isolation}{' prefetch' * prefetch}"
+        text = " ".join(f"{r.job.id}#{r.lease.fence}/{r.job.attempts}{'!' * r.isolated}" for r in reservations)
+        self._log(worker, f"{verb} {text or 'nothing'}")
+        self.checker.check_reserve(
+            worker, queues, reservations, self._new_rows(), self.now, isolation=isolation, prefetch=prefetch
+        )
         return reservations
 
-    def extend(self, worker: str, lease: Lease, lease_for: int) -> Lease | None:
-        """Extend a lease; return the new lease, or None if the lease is lost."""
-        [answer] = self.store.extend([lease], lease_for=lease_for, now=self.now)
-        self._log(worker, f"extend #{lease.fence} {_answer_text(answer)}")
-        self.checker.check_extend(lease, answer, lease_for, self.now)
+    def extend(self, worker: str, lease: Lease, lease_for: int, *, has_started: bool = False) -> Lease | None:
+        """Extend a lease, and note the start of the job; return the new lease, or None if the lease is lost."""
+        notes = {lease.job_id: Note(started_at=self.now)} if has_started else None
+        [answer] = self.store.extend([lease], lease_for=lease_for, notes=notes, now=self.now)
+        self._log(worker, f"extend #{lease.fence}{' started' * has_started} {_answer_text(answer)}")
+        self.checker.check_extend(lease, answer, lease_for, self.now, has_started=has_started)
         return answer if isinstance(answer, Lease) else None
 
     def settle(self, worker: str, settlements: Sequence[Settlement]) -> None:
@@ -100,6 +115,14 @@ class Environment:
         count = self.store.reap(queues, worker=worker, now=self.now)
         self._log("reap", f"{worker or 'expired'} {count}")
         self.checker.check_reap(self._new_rows(), self.now, queues=queues, worker=worker)
+
+    def report_outage(self, worker: str, leases: Sequence[Lease]) -> list[bool]:
+        """Report leases that may have expired while the worker could not reach the store."""
+        answers = self.store.report_outage(leases, now=self.now)
+        pairs = zip(leases, answers, strict=True)
+        self._log(worker, "outage " + " ".join(f"#{lease.fence}:{answer}" for lease, answer in pairs))
+        self.checker.check_outage(leases, answers, self._new_rows(), self.now)
+        return answers
 
     def cancel(self, job_ids: Sequence[str]) -> None:
         """Cancel jobs."""
@@ -136,10 +159,12 @@ class Environment:
         """Let one good worker finish all jobs, then check the final state."""
         for queue in QUEUES:
             self.pause(queue, 0)
-        # Each round ends at least one job of every domain; the first round also ends all expired leases.
+        # Each round ends at least one job; the first round also ends all expired leases.
         for _ in range(2 * len(self.job_ids) + 3):
             self.now = self.clock.advance(10 * MINUTE)
-            reservations = self.reserve("last", QUEUES, limit=bounds.MAX_BATCH_ITEMS, lease_for=MINUTE)
+            reservations = self.reserve(
+                "last", QUEUES, limit=bounds.MAX_BATCH_ITEMS, lease_for=MINUTE, isolation=Isolation.ALONE
+            )
             if not reservations:
                 break
             self.settle("last", [Ack(reservation.lease) for reservation in reservations])

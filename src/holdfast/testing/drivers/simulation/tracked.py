@@ -21,6 +21,13 @@ class TrackedLease:
     row: LedgerRow | None = None
     verb: str | None = None  # the verb of the settlement that ended the lease
     cancel_requested: bool = False
+    is_prefetched: bool = False
+    has_started: bool = False  # a note of extend said so
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the expiry of this lease counts as an attempt (L7)."""
+        return not self.is_prefetched or self.has_started
 
     @property
     def valid_until(self) -> int:
@@ -37,8 +44,23 @@ class TrackedJob:
     ended_at: int = 0
     last_lease: TrackedLease | None = None
     was_requeued: bool = False
+    attempts: int = 0
+    crashes: int = 0
+    is_suspect: bool = False
+    counted_crash: int | None = None  # the fence of the last lease, if its expiry counted a crash
 
     @property
     def is_open(self) -> bool:
         """Whether the job exists and has not ended."""
         return self.state is not None and not self.state.has_ended
+
+    @property
+    def must_run_alone(self) -> bool:
+        """Whether the job is isolated at its next reservation (L7)."""
+        return self.is_suspect or self.crashes > 0 or self.attempts + 1 >= self.record.max_attempts
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether an attempt that counts was the last one, by the limit of attempts or of crashes."""
+        max_crashes = self.record.max_crashes
+        return self.attempts >= self.record.max_attempts or (max_crashes is not None and self.crashes >= max_crashes)

@@ -53,6 +53,7 @@ from holdfast.testing.drivers.state_machine.strategies import (
     queue_settings,
     recent_index,
     recent_indexes,
+    reserve_rules,
     settlement_fields,
     verbs,
 )
@@ -161,14 +162,22 @@ class LeaseMachine(RuleBasedStateMachine):
         limit=st.sampled_from([5, 2, 1]),
         lease_for=st.sampled_from(LEASE_LENGTHS),
         types=st.sampled_from([None, None, None, TYPES[:1], TYPES[1:], TYPES]),
+        rules=reserve_rules,
         move=clock_moves,
     )
-    def reserve_batch(
-        self, queues: list[str], limit: int, lease_for: int, types: list[str] | None, move: ClockMove
+    def reserve_batch(  # noqa: PLR0917 - one argument per strategy
+        self, queues: list[str], limit: int, lease_for: int, types: list[str] | None, rules: Fields, move: ClockMove
     ) -> None:
         """Reserve several jobs of some queues and types."""
         self.move_clock(move)
-        self.compared.reserve(queues, limit=limit, lease_for=lease_for, worker=WORKERS[0], types=types)
+        self.compared.reserve(queues, limit=limit, lease_for=lease_for, worker=WORKERS[0], types=types, **rules)
+
+    @precondition(lambda self: self.compared.leases)
+    @rule(indexes=recent_indexes, move=clock_moves)
+    def report_outage(self, indexes: list[int], move: ClockMove) -> None:
+        """Report any leases as lost in an outage, expired or not."""
+        self.move_clock(move)
+        self.compared.report_outage([self.lease(index) for index in indexes])
 
     @precondition(lambda self: self.compared.leases)
     @rule(indexes=recent_indexes, lease_for=st.sampled_from(LEASE_LENGTHS), note=st.none() | notes, move=clock_moves)

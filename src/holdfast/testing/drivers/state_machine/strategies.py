@@ -11,6 +11,7 @@ from typing import TypeAlias
 from hypothesis import strategies as st
 
 from holdfast.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND
+from holdfast.model.isolation import Isolation
 from holdfast.model.lease import Note
 from holdfast.model.queue_settings import QueueSettings
 from holdfast.testing.drivers.state_machine.comparison import START
@@ -29,6 +30,14 @@ Fields: TypeAlias = dict[str, object]  # drawn fields of a record, a settlement 
 
 # An index that counts back from the latest item: mostly a recent item, sometimes one that ended long ago.
 recent_index = st.sampled_from([0, 0, 0, 1, 1, 2, 2, 3, 4, 5, 7, 10, 15, 25, 40, 70])
+reserve_rules = st.fixed_dictionaries(
+    {},
+    optional={
+        "isolation": st.sampled_from(Isolation),
+        "prefetch": st.booleans(),
+        "max_bytes": st.sampled_from([1, 4, 100]),
+    },
+)
 recent_indexes = st.lists(recent_index, min_size=1, max_size=4)
 # The clock mostly stands still; otherwise most leases would expire before they are used.
 _NEAR_A_DEADLINE: list[ClockMove] = [(index, offset) for index in (0, 0, 1, 2) for offset in (-1, 0, 1)]

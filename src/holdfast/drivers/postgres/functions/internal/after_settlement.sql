@@ -21,6 +21,7 @@ BEGIN
   t.released_for := 0;
   t.detail := _detail;
   t.error := '';
+  t.suspect := false;
 
   IF _verb = 'ack' THEN
     t.ending := 'acked';
@@ -74,6 +75,7 @@ BEGIN
 
   ELSE
     t.ending := 'released';
+    t.suspect := j.suspect;
     t.attempts := j.attempts - 1;
     t.released_for := j.released_for + _delay + greatest(0, _now - j.reserved_at);
     IF _delay > 0 THEN

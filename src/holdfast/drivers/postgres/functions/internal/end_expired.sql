@@ -57,7 +57,7 @@ BEGIN
   END IF;
 
   _transitions := ARRAY(
-    SELECT after_expiry(l.item::integer, l.job_ctid, j, _now)
+    SELECT after_expiry(l.item::integer, l.job_ctid, j, _now, false)
       FROM unnest(_leased[:_limit]) WITH ORDINALITY AS l (job_ctid, item) JOIN jobs AS j ON j.ctid = l.job_ctid
      ORDER BY l.item);
   SELECT e.queues, e.domains INTO queues, domains FROM end_leases(_space, _now, _transitions) AS e;

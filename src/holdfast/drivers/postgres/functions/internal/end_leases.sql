@@ -20,7 +20,7 @@ BEGIN
      SET state = 'ready', attempts = t.attempts, crashes = t.crashes, run_at = t.run_at, available_at = t.available_at,
          released_for = t.released_for, last_error = t.last_error, failed_at = t.failed_at, last_verb = t.verb,
          last_token = j.token, token = NULL, fence = NULL, expires_at = NULL, check_at = NULL, reserved_at = NULL,
-         started_at = NULL, worker = ''
+         started_at = NULL, worker = '', prefetched = false, suspect = t.suspect
     FROM unnest(_transitions) AS t WHERE j.ctid = t.job_ctid AND t.state = 'ready';
 
   WITH removed AS (

@@ -19,7 +19,7 @@ BEGIN
            coalesce(j.state, e.state), j.expires_at, _now, NULL::text, NULL::text
       FROM (SELECT _space AS space, u.* FROM unnest(_items, _ids, _tokens, _verbs) AS u (item, id, token, verb) OFFSET 0
            ) AS a
-      LEFT JOIN jobs AS j ON j.space = ANY (ARRAY[a.space]) AND j.id = ANY (ARRAY[a.id])
-      LEFT JOIN ended AS e ON e.space = ANY (ARRAY[a.space]) AND e.id = ANY (ARRAY[a.id]) AND j.id IS NULL) AS judged
+      LEFT JOIN jobs AS j ON j.space = ANY (ARRAY[a.space]) AND j.id = a.id
+      LEFT JOIN ended AS e ON e.space = ANY (ARRAY[a.space]) AND e.id = a.id AND j.id IS NULL) AS judged
    WHERE judged.code IS NOT NULL;
 END $$;

@@ -6,7 +6,7 @@ SELECT EXISTS (
    CROSS JOIN LATERAL (
     (SELECT 1 FROM holdfast.jobs AS j
       WHERE j.space = %(space)s AND j.queue = q.queue AND j.type = t.type AND j.state = 'ready' AND j.turn
-      ORDER BY j.priority, j.available_at, j.seq LIMIT 1)
+      ORDER BY j.priority, j.isolated, j.available_at, j.seq LIMIT 1)
     UNION ALL
     (SELECT 1 FROM holdfast.jobs AS j
       WHERE j.space = %(space)s AND j.queue = q.queue AND j.type = t.type AND j.state = 'inflight'

@@ -3,6 +3,7 @@
 UPDATE holdfast_jobs
    SET state = 'inflight', attempts = attempts + 1, fence = :first + taken.key,
        token = (:first + taken.key) || '.' || lower(hex(substr(:bits, taken.key * 16 + 1, 16))),
-       expires_at = :expires_at, reserved_at = :now, worker = :worker, started_at = NULL
+       expires_at = :expires_at, reserved_at = :now, worker = :worker, started_at = NULL,
+       prefetched = :prefetched
   FROM json_each(:jobs) AS taken
  WHERE holdfast_jobs.seq = taken.value

@@ -18,5 +18,6 @@ CREATE TEMP TABLE holdfast_settling (
   dead_at       INTEGER,
   result        BLOB,
   detail        TEXT    NOT NULL,
-  error         TEXT    NOT NULL DEFAULT ''
+  error         TEXT    NOT NULL DEFAULT '',
+  suspect       INTEGER NOT NULL
 )

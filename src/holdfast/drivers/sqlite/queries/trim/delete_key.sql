@@ -1,0 +1,2 @@
+-- Delete one idempotency key. Index: the primary key.
+DELETE FROM holdfast_dedupe WHERE space = ? AND queue = ? AND key = ?

@@ -1,0 +1,60 @@
+"""The options of the ``jobs`` source that filter at the store. Read on the Spark driver, once for each frame.
+
+Filters of Spark (``where``) are not pushed to the store: Spark keeps pushed filters in a reader that all queries of a
+frame share, so one query would get the filters of another (see ADR 0023).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+from holdfast.drivers.contract import JobFilter
+from holdfast.errors import InvalidInput
+from holdfast.model import bounds
+from holdfast.model.job import State
+
+FILTER_OPTIONS: Final = ("queue", "state", "type", "domain", "name", "key", "reason", "since", "until")
+INSTANT_WANTED: Final = "an instant such as 2026-11-15T20:30:00Z or 2026-11-15T21:30:00+01:00"
+
+
+def parse_job_filter(options: Mapping[str, str]) -> JobFilter:
+    """Return the filter that the options describe; a job must meet all of them. Raises ``InvalidInput``."""
+    return JobFilter(
+        states=_states(options["state"]) if "state" in options else None,
+        queue=_name(options, "queue"),
+        type=_name(options, "type"),
+        domain=_text(options, "domain"),
+        name=_text(options, "name"),
+        idempotency_key=_text(options, "key"),
+        reason=_text(options, "reason"),
+        created_from=_instant(options, "since"),
+        created_before=_instant(options, "until"),
+    )
+
+
+def _states(text: str) -> tuple[State, ...]:
+    names = [part.strip() for part in text.split(",")]
+    unknown = [name for name in names if name not in set(State)]
+    if unknown:
+        wanted = f"states, separated by commas: {', '.join(State)}"
+        raise InvalidInput("option state", wanted=wanted, got=unknown[0] or "nothing")
+    return tuple(state for state in State if state in names)
+
+
+def _name(options: Mapping[str, str], option: str) -> str | None:
+    return bounds.check_name(f"option {option}", options[option]) if option in options else None
+
+
+def _text(options: Mapping[str, str], option: str) -> str | None:
+    return bounds.check_text(f"option {option}", options[option]) if option in options else None
+
+
+def _instant(options: Mapping[str, str], option: str) -> int | None:
+    if option not in options:
+        return None
+    try:
+        return bounds.instant_from(f"option {option}", datetime.fromisoformat(options[option]))
+    except ValueError as error:
+        raise InvalidInput(f"option {option}", wanted=INSTANT_WANTED, got=options[option]) from error

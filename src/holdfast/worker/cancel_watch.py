@@ -1,0 +1,61 @@
+"""The cancel watch: one thread that learns of cancel requests before the next heartbeat.
+
+It waits for a request in the store (``CancelWait``), and then lets the heartbeat extend the leases: the answers say
+which jobs have to stop. Jobs that end within a second are not watched, so that short jobs pay nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from holdfast.drivers.contract import CancelWait
+from holdfast.errors import StoreError
+from holdfast.model import bounds
+from holdfast.worker.heartbeat import Heartbeat
+
+log = logging.getLogger("holdfast.worker")
+
+MIN_RUNNING_SECONDS = 1.0  # a job is watched after this time
+LOOK_SECONDS = 0.5  # between two looks at which jobs are running
+PAUSE_SECONDS = 1.0  # after a request or a failure: requests in quick succession cause one heartbeat in this time
+
+
+class CancelWatch:
+    """Requests a heartbeat when one of the running jobs has to be cancelled."""
+
+    def __init__(self, driver: CancelWait, heartbeat: Heartbeat) -> None:
+        self._driver = driver
+        self._heartbeat = heartbeat
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch_until_stopped, name="holdfast-cancel", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self, timeout: float) -> None:
+        """End the thread. After ``timeout`` seconds it is left behind, in a call that the store does not answer."""
+        self._stop.set()
+        self._thread.join(timeout)
+
+    def _watch_until_stopped(self) -> None:
+        while not self._stop.is_set():
+            pause = 0.0
+            job_ids = self._heartbeat.running_jobs(longer_than_seconds=MIN_RUNNING_SECONDS)[: bounds.MAX_BATCH_ITEMS]
+            if not job_ids:
+                pause = LOOK_SECONDS
+            elif self._is_cancel_requested(job_ids):
+                self._heartbeat.beat_now()
+                pause = PAUSE_SECONDS
+            self._stop.wait(pause)
+
+    def _is_cancel_requested(self, job_ids: list[str]) -> bool:
+        try:
+            return self._driver.wait_for_cancel(job_ids, timeout=LOOK_SECONDS)
+        except StoreError:  # the heartbeat reports it, too
+            self._stop.wait(PAUSE_SECONDS)
+        except Exception:  # a bug must not end this thread
+            log.exception("cancel_watch.failed")
+            self._stop.wait(PAUSE_SECONDS)
+        return False

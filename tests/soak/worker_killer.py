@@ -1,0 +1,168 @@
+"""One job that ends its whole worker, again and again, among healthy jobs: only this job becomes a dead letter (L7)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+import holdfast
+from holdfast import Holdfast, WorkerOptions
+from holdfast.driver import JobRecord, State, Store
+from holdfast.spark import run_queue, session
+from holdfast.testing.servers.postgres import PostgresServer
+from tests.soak.worker_group import WorkerProcess, count_unfinished, descendants, sleep_jobs, worker_group
+from tests.soak.worker_program import HOARD_BYTES, KILL, KILL_BY_MEMORY, KILL_BY_SIGNAL, QUEUE, make_handlers
+
+MEMORY_LIMIT_BYTES = HOARD_BYTES // 2  # of one process
+ONCE_EVERY = 10  # one job of this many may run only once
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class Killed(NamedTuple):
+    """What one run saw."""
+
+    deaths: int  # of workers
+    suspects: int  # leases that expired before their job had begun
+
+
+def make_jobs(generator: random.Random, *, short: int, long: int, how: str) -> tuple[list[JobRecord], str]:
+    """Return healthy jobs and one killer among them, and the id of the killer."""
+    records = sleep_jobs([0.0] * short + [0.001] * long)
+    generator.shuffle(records)
+    records = [replace(one, max_attempts=1) if not place % ONCE_EVERY else one for place, one in enumerate(records)]
+    place = generator.randrange(len(records))
+    records[place] = replace(records[place], type=KILL, payload=json.dumps(how).encode(), max_attempts=25)
+    return records, records[place].id
+
+
+def run_worker_killer(folder: Path, url: str, *, seed: int, short: int = 2000, long: int = 300) -> Killed:
+    """Start workers until every job has ended. A watcher kills a worker that takes too much memory."""
+    generator = random.Random(seed)
+    how = KILL_BY_MEMORY if seed % 2 else KILL_BY_SIGNAL
+    store = holdfast.connect(url)
+    records, killer_id = make_jobs(generator, short=short, long=long, how=how)
+    store.enqueue(records)
+    deaths = 0
+    deadline = time.monotonic() + 120 + (short + long) / 20
+    with worker_group(url, folder) as start:
+        while count_unfinished(store):
+            assert time.monotonic() < deadline, f"{store.counts()} after {deaths} deaths"
+            worker = start(processes=2, lease=1, until_drained=True)
+            code = _wait_within_memory(worker, deadline)
+            assert code in (0, -signal.SIGKILL), worker.errors()
+            deaths += code != 0
+    suspects = check_survivors(store, folder, records, killer_id)
+    store.close()
+    assert deaths in (3, 4), f"{deaths} deaths: three crashes are counted, and the first may come before the job begins"
+    return Killed(deaths, suspects)
+
+
+def run_worker_killers(folder: Path, *, runs: int) -> str:
+    """Half of the runs on SQLite, half on PostgreSQL; half of each by a signal, half by memory. A fifth on Spark."""
+    killed: list[Killed] = []
+    with PostgresServer() as server:
+        for seed in range(runs):
+            run_folder = folder / str(seed)
+            run_folder.mkdir()
+            url = f"sqlite:///{run_folder}/jobs.db" if seed % 4 < 2 else server.create_database(f"killer{seed}")
+            run = run_slot_killer if seed % 5 == 0 else run_worker_killer
+            killed.append(run(run_folder, url, seed=seed))
+    deaths, suspects = sum(one.deaths for one in killed), sum(one.suspects for one in killed)
+    return (
+        f"{runs} runs of a job that ends its worker, among 2,300 healthy jobs: only that job is dead, after 3 crashes; "
+        f"{deaths} workers died, {suspects:,} leases expired before their jobs had begun"
+    )
+
+
+def run_slot_killer(folder: Path, url: str, *, seed: int, short: int = 2000, long: int = 300) -> Killed:
+    """The same with the slots of a Spark job, whose Python processes the job ends."""
+    how = KILL_BY_MEMORY if seed % 2 else KILL_BY_SIGNAL
+    app = Holdfast(url)
+    records, killer_id = make_jobs(random.Random(seed), short=short, long=long, how=how)
+    app.driver.enqueue(records)
+    make_handlers(app, folder)
+    spark = session("local[2,8]")
+    stop = threading.Event()
+    watcher = threading.Thread(target=_kill_large_slots, args=(stop,))
+    watcher.start()
+    try:
+        run_queue(app, spark=spark, slots=2, options=WorkerOptions(queues=(QUEUE,), lease=timedelta(seconds=2)))
+    finally:
+        stop.set()
+        watcher.join()
+        spark.stop()
+    suspects = check_survivors(app.driver, folder, records, killer_id)
+    app.close()
+    deaths = sum(line.startswith(f"began {killer_id}") for line in _run_lines(folder))
+    assert deaths in (3, 4), deaths
+    return Killed(deaths, suspects)
+
+
+def _kill_large_slots(stop: threading.Event) -> None:
+    while not stop.wait(0.02):
+        _kill_worker_above_limit(os.getpid())
+
+
+def _kill_worker_above_limit(ancestor: int) -> None:
+    """If a child takes too much memory, kill its worker, the parent of its fork server, as a container does."""
+    with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+        for pid in descendants(ancestor):
+            if "python" in _command(pid) and resident_bytes(pid) > MEMORY_LIMIT_BYTES:
+                os.kill(_parent_of(_parent_of(pid)), signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
+
+
+def _parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def _run_lines(folder: Path) -> list[str]:
+    return [line for path in folder.glob("runs.*") for line in path.read_text().splitlines()]
+
+
+def check_survivors(store: Store, folder: Path, records: list[JobRecord], killer_id: str) -> int:
+    """Check that only the killer is dead, and that no job with one attempt ran twice; return the suspects."""
+    states = Counter(store.get(one.id).state for one in records if one.id != killer_id)
+    assert states == {State.DONE: len(records) - 1}, states
+    killer = store.get(killer_id)
+    assert (killer.state, killer.dead_reason, killer.crashes) == (State.DEAD, "poison", 3), killer
+    once = {one.id for one in records if one.max_attempts == 1}
+    runs = Counter(line.split()[1] for line in _run_lines(folder) if line.startswith("began"))
+    repeated = {job_id: count for job_id, count in runs.items() if job_id in once and count > 1}
+    assert not repeated, f"jobs with one attempt ran more than once: {repeated}"
+    rows = store.ledger(limit=10_000).items
+    return sum(row.detail == "not begun" for row in rows)
+
+
+def _wait_within_memory(worker: WorkerProcess, deadline: float) -> int:
+    """Wait for the exit of a worker. Kill all its processes if one takes too much memory, as a container does."""
+    while (code := worker.process.poll()) is None:
+        assert time.monotonic() < deadline, worker.errors()
+        _kill_worker_above_limit(worker.pid)
+        time.sleep(0.01)
+    return code
+
+
+def resident_bytes(pid: int) -> int:
+    """The memory of a process; 0 if it has ended."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
+    except (FileNotFoundError, ProcessLookupError):
+        return 0

@@ -1,0 +1,145 @@
+"""What a dying worker, and an outage of the store, cost the jobs that the worker held (L7)."""
+
+import sqlite3
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+
+from holdfast import JobRequest
+from holdfast.driver import State
+from holdfast.model.isolation import Isolation
+from holdfast.worker.isolation import FIRST_WAIT_SECONDS, SKIP_FACTOR, RoomMaker
+from tests.soak.worker_killer import run_worker_killer
+
+
+@pytest.mark.parametrize("seed", [1, 2], ids=["memory", "signal"])
+def test_only_the_job_that_kills_its_worker_dies(tmp_path, seed):
+    killed = run_worker_killer(tmp_path, f"sqlite:///{tmp_path}/jobs.db", seed=seed, short=300, long=60)
+    print(killed)
+
+
+def test_only_the_job_that_kills_its_worker_dies_on_postgres(tmp_path, postgres_database):
+    run_worker_killer(tmp_path, postgres_database(), seed=3, short=300, long=60)
+
+
+# Isolated jobs --------------------------------------------------------------------------------------------------
+
+
+def test_a_job_on_its_last_attempt_shares_the_worker_with_no_other(app, drain, tmp_path):
+    spans = tmp_path / "spans"
+
+    def span(payload):
+        began = time.monotonic()
+        time.sleep(0.02)
+        with spans.open("a") as file:
+            file.write(f"{payload} {began} {time.monotonic()}\n")
+
+    many = app.handler("many")(span)
+    once = app.handler("once", max_attempts=1)(span)
+    for number in range(40):
+        (once if number % 4 == 0 else many).enqueue("once" if number % 4 == 0 else "many")
+    assert drain(processes=2) == {"acked": 40}
+    lines = [line.split() for line in spans.read_text().splitlines()]
+    runs = sorted((float(began), float(ended), kind) for kind, began, ended in lines)
+    for began, ended, kind in runs:
+        beside = [run for run in runs if run != (began, ended, kind) and run[0] < ended and began < run[1]]
+        assert kind != "once" or beside == []
+
+
+def test_jobs_on_their_last_attempt_do_not_wait_for_a_poll_of_the_store(app, drain):
+    once = app.handler("once", max_attempts=1)(lambda payload: payload)
+    once.enqueue_many(range(100))
+    began = time.monotonic()
+    assert drain(processes=2) == {"acked": 100}
+    assert time.monotonic() - began < 100 * 0.25 / 2
+
+
+def test_a_long_job_does_not_keep_the_other_children_idle_while_an_isolated_job_waits(app, tmp_path):
+    """The worker waits a second to be alone, then it goes on without the isolated job."""
+    release = tmp_path / "release"
+
+    @app.handler("long")
+    def long(_payload):
+        deadline = time.monotonic() + 60
+        while not release.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+    once = app.handler("once", max_attempts=1)(lambda _payload: None)
+    short = app.handler("short")(lambda _payload: None)
+    worker = app.worker(queues=("default",), processes=2, until_drained=True)
+    first = long.enqueue(None)
+    thread = threading.Thread(target=worker.run)
+    worker.prepare()
+    thread.start()
+    _wait_for(lambda: app.client.get(first.id).state is State.INFLIGHT)
+    isolated = once.enqueue(None)
+    others = [short.enqueue(None) for _ in range(20)]
+    _wait_for(lambda: all(app.client.get(other.id).state is State.DONE for other in others))
+    assert app.client.get(isolated.id).state is State.READY
+    release.touch()
+    thread.join(60)
+    assert app.client.get(isolated.id).state is State.DONE
+
+
+def test_a_worker_spends_a_tenth_of_its_time_on_waiting_and_waits_longer_each_time():
+    room, now, waits = RoomMaker(), 0.0, []
+    skipped = waited = 0.0
+    while now < 1000:
+        isolation = room.choose(holds_leases=True, now=now)
+        room.add_answer(isolation, is_empty=isolation is Isolation.STOP, now=now)
+        waited += 0.1 * (isolation is Isolation.STOP)
+        skipped += 0.1 * (isolation is Isolation.SKIP)
+        waits.append(isolation)
+        now += 0.1
+    assert waited / (waited + skipped) < 0.25  # the last wait may be unfinished
+    assert skipped / waited > SKIP_FACTOR / 3
+    longest = max(len(part) for part in "".join("w" if one is Isolation.STOP else "s" for one in waits).split("s"))
+    assert longest * 0.1 > 16 * FIRST_WAIT_SECONDS
+
+
+def test_a_worker_that_holds_nothing_waits_for_nobody():
+    room = RoomMaker()
+    assert room.choose(holds_leases=False, now=0.0) is Isolation.ALONE
+    assert room.choose(holds_leases=True, now=0.0) is Isolation.STOP
+
+
+# Outages --------------------------------------------------------------------------------------------------------
+
+
+def test_three_outages_longer_than_a_lease_are_no_crash_of_a_long_job(app, tmp_path):
+    """Another process holds the write lock of the database, so that no lease can be extended."""
+
+    @app.handler("long")
+    def long(_payload, ctx):
+        if ctx.attempt < 4:
+            time.sleep(60)
+
+    answer = app.client.enqueue(JobRequest(type="long", payload=None))
+    worker = app.worker(queues=("default",), processes=1, lease=timedelta(seconds=1), until_drained=True)
+    worker.prepare()
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    for attempt in (1, 2, 3):
+        _wait_for(lambda attempt=attempt: _is_running(app, answer.id, attempt))
+        lock = sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)
+        lock.execute("BEGIN EXCLUSIVE")
+        time.sleep(2.5)
+        lock.execute("ROLLBACK")
+        lock.close()
+    thread.join(60)
+    job = app.client.get(answer.id)
+    assert (job.state, job.attempts, job.crashes) == (State.DONE, 4, 0)
+
+
+def _is_running(app, job_id, attempt):
+    job = app.client.get(job_id)
+    return job.state is State.INFLIGHT and job.attempts == attempt
+
+
+def _wait_for(condition, timeout=60):
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
