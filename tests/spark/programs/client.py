@@ -64,7 +64,7 @@ def through(spark, url):
         return row["id"] / 2
 
     ok, dead = run(spark.range(10), halve, key="id", url=url, slots=2, options=OPTIONS)
-    return [ok.count(), [row["reason"] for row in dead.collect()]]
+    return [ok.count(), [row["holdfast"]["reason"] for row in dead.collect()]]
 
 
 def stopped(spark, url):

@@ -21,12 +21,13 @@ from holdfast.spark.job_pages import job_pages
 from holdfast.spark.store_access import open_store
 
 COLUMNS = {  # of an outcome: the column of the job
-    "key": "idempotency_key",
-    "state": "state",
+    "job_key": "idempotency_key",
     "result": "result",
-    "reason": "dead_reason",
-    "error": "last_error",
     "attempts": "attempts",
+    "error": "last_error",
+    "reason": "dead_reason",
+    "state": "state",
+    "job_id": "id",
 }
 _JOB_COLUMNS = tuple(COLUMNS.values())
 _STORED = pa.schema([field.with_name(name) for name, field in zip(COLUMNS, job_fields(*_JOB_COLUMNS), strict=True)])
