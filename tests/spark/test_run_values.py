@@ -12,7 +12,7 @@ from pyspark.sql import types as t
 
 import holdfast
 from holdfast.spark import run
-from holdfast.spark.row_values import RowReader
+from holdfast.spark.row_values import make_row_reader
 from tests.spark.conftest import OPTIONS
 
 
@@ -216,7 +216,7 @@ def test_rows_of_random_schemas_reach_the_handler_unchanged(spark, url, time_zon
     ]
     df = spark.createDataFrame([[row[name] for name in schema.fieldNames()] for row in rows], schema)
     run(df, lambda _row: None, key="n", url=url, slots=1, options=OPTIONS)
-    read = RowReader(schema.fieldNames(), [field.dataType for field in schema])
+    read = make_row_reader(schema.fieldNames(), [field.dataType for field in schema])
     seen = {row["n"]: row for row in map(read, map(holdfast.wire.codec.JSON.decode, payloads(url)))}
     assert len(seen) == 20
     for row in rows:

@@ -146,24 +146,27 @@ def from_json(kind: t.DataType) -> Convert | None:
             return _SCALARS_FROM_JSON.get(type(kind).__name__)
 
 
-class RowReader:
-    """Turns the JSON object of a row into the row that a handler gets. Pickled, with the handler."""
+def make_row_reader(names: Sequence[str], kinds: Sequence[t.DataType]) -> Convert | None:
+    """Return the function from the JSON object of a row to the row that a handler gets; None if both are the same."""
+    schema = t.StructType([t.StructField(name, kind) for name, kind in zip(names, kinds, strict=True)])
+    return None if from_json(schema) is None else RowReader(schema.json())
 
-    def __init__(self, names: Sequence[str], kinds: Sequence[t.DataType]) -> None:
-        self._schema = t.StructType([t.StructField(name, kind) for name, kind in zip(names, kinds, strict=True)])
-        self._convert = from_json(self._schema)
+
+class RowReader:
+    """Reads the rows of one schema. Pickled, with the handler."""
+
+    def __init__(self, schema: str) -> None:
+        self._schema = schema
+        convert = from_json(t.StructType.fromJson(msgspec.json.decode(schema)))
+        assert convert is not None
+        self._convert = convert
 
     def __call__(self, row: object) -> object:
         """Return the row. Raises ``ValueError`` or ``TypeError`` for a payload that is not a row of the frame."""
-        return row if self._convert is None else self._convert(row)
+        return self._convert(row)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _make_reader, (self._schema.json(),)
-
-
-def _make_reader(schema: str) -> RowReader:
-    fields = t.StructType.fromJson(msgspec.json.decode(schema)).fields
-    return RowReader([field.name for field in fields], [field.dataType for field in fields])
+        return RowReader, (self._schema,)
 
 
 def _or_text(parse: Convert) -> Convert:
