@@ -20,14 +20,17 @@ from pyspark.sql import functions as f
 from uuid_utils import uuid7
 
 from holdfast.app import Holdfast, Task
-from holdfast.clock import SystemClock
-from holdfast.errors import InvalidInput, TooManyDead
+from holdfast.clock import DAY, SystemClock, from_timedelta
+from holdfast.drivers.contract import QueueCounts, Store
+from holdfast.errors import InvalidInput, OutcomesTrimmed, TooManyDead
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord
 from holdfast.model.retry import RetryPolicy
+from holdfast.settings import DEFAULT_KEEP_ENDED
 from holdfast.settings import read as settings
 from holdfast.spark.compat import cores
 from holdfast.spark.execution.engine import run_slots
+from holdfast.spark.execution.handler_version import begin_version, handler_version, mixed_versions
 from holdfast.spark.execution.progress import OnProgress, Progress
 from holdfast.spark.execution.row_handler import make_row_handler
 from holdfast.spark.execution.row_outcomes import read_row_outcomes
@@ -39,6 +42,7 @@ from holdfast.spark.execution.run_columns import (
     choose_outcome_columns,
     join_outcomes,
     keyed_rows,
+    newest_outcomes,
     read_columns,
     slot_rows,
 )
@@ -48,6 +52,7 @@ from holdfast.spark.store_access import check_reach
 from holdfast.worker.options import WorkerOptions
 
 TYPE = "spark.row"
+KEY_MARGIN = 30 * DAY  # from the storing of a row to its end: a key outlives the job of every row that takes no longer
 MIN_ENDED_FOR_RATIO = 100  # rows that must have ended before max_dead_ratio is checked
 
 
@@ -65,6 +70,7 @@ def run(
     max_dead_ratio: float | None = None,
     column: str | None = None,
     flatten: bool = False,
+    version: str | None = None,
     slots: int | None = None,
     options: WorkerOptions | None = None,
     on_progress: OnProgress | None = None,
@@ -82,8 +88,14 @@ def run(
     same key that differ in another column stop the run with ``InvalidInput``; other rows may have run by then. ``run``
     names the run: a call with the name of an earlier run continues that run; without a name every call is a new run.
     With ``chunk`` the handler takes a list of at most ``chunk`` rows, and returns a list of as many results or
-    exceptions. ``max_dead_ratio`` stops the run with ``TooManyDead`` once a larger share of the rows is dead.
-    ``progress`` and ``on_progress`` are those of ``run_queue``.
+    exceptions. ``max_dead_ratio`` stops the run with ``TooManyDead`` once a larger share of the rows is dead, over all
+    calls with this name; at least 100 rows must have ended. ``progress`` and ``on_progress`` are those of
+    ``run_queue``. ``version`` names the handler; without it, a hash of the handler's code does. If a run has results of
+    several versions, ``summary`` of the result says so.
+
+    A named run remembers its rows as long as the store keeps their jobs (``keep_ended``), and their keys for 30 days
+    more: a call in that time raises ``OutcomesTrimmed`` and runs no row twice. Both errors have the frames of the rows
+    that have ended, as ``result``.
 
     Executors hold the rows of the result, once for both frames. ``unpersist`` of the result frees them, and so does
     Spark after ``ok``, ``dead`` and every frame derived from them are garbage-collected: one of the two frames is
@@ -100,9 +112,23 @@ def run(
     outcome = choose_outcome_columns(columns.names, column, flatten=flatten)
     queue = bounds.check_name("run", f"run:{run or uuid7()}")
     app = _make_app(store_url, handler, queue, columns, timeout=timeout, retry=retry, chunk=chunk)
+    version = handler_version(handler, version)
+    worker_options = app.worker_options(replace(options or WorkerOptions(), queues=(queue,), max_jobs=None))
     try:
-        check_reach(app.driver, spark)
+        store = app.driver
+        check_reach(store, spark)
+        if run is not None:
+            remembered_for = _remember_keys(store, queue, worker_options)
+            begin_version(store, queue, version, ttl=remembered_for)
+        if max_dead_ratio is not None:
+            on_progress = _limit_dead(max_dead_ratio, on_progress, store.counts([queue]))
         rows = keyed_rows(df, columns).persist()  # the input is read once, and joined at the end
+
+        def read_result(ids: Sequence[str] | None) -> RunResult:
+            outcomes = read_row_outcomes(spark, store_url, queue, ids)
+            joined = join_outcomes(rows, outcomes if run is None else newest_outcomes(outcomes))
+            return hold_result(joined, columns, outcome, version, {} if run is None else mixed_versions(store, queue))
+
         try:
             check_keys(rows, df, columns)
             reports = run_slots(
@@ -110,13 +136,20 @@ def run(
                 spark,
                 partial(_slot_frame, rows, columns, slots or cores(spark), _template(queue, max_attempts)),
                 slots=slots,
-                options=replace(options or WorkerOptions(), queues=(queue,), max_jobs=None),
-                on_progress=on_progress if max_dead_ratio is None else _limit_dead(max_dead_ratio, on_progress),
+                options=worker_options,
+                on_progress=on_progress,
                 progress=progress,
                 count_rows=rows.count,
             )
-            outcomes = read_row_outcomes(spark, store_url, queue, _sampled_ids(reports))
-            return hold_result(join_outcomes(rows, outcomes), columns, outcome, {})
+            result = read_result(_sampled_ids(reports))
+            if result.summary.open:
+                trimmed = OutcomesTrimmed(run or queue, result.summary.open)
+                trimmed.result = result
+                raise trimmed
+            return result
+        except TooManyDead as error:
+            error.result = read_result(None)
+            raise
         finally:
             rows.unpersist()
     finally:
@@ -129,6 +162,19 @@ def _make_app(url: str, handler: Callable[..., Any], queue: str, columns: InputC
     app.catalogue.add(make_row_handler(TYPE, function, columns, **options))
     app.queues[queue] = None
     return app
+
+
+def _remember_keys(store: Store, queue: str, options: WorkerOptions) -> int:
+    """Remember the keys of a named run for longer than its jobs, and return for how long.
+
+    The store forgets a key after a day by default, and an ended job after ``keep_ended``. If the key goes first, the
+    row runs again. If the job goes first, the run has no outcome for the row, and says so.
+    """
+    window = from_timedelta(options.keep_ended or DEFAULT_KEEP_ENDED) + KEY_MARGIN
+    settings = store.settings(queue)
+    if settings.dedupe_window < window:
+        store.configure(queue, replace(settings, dedupe_window=window))
+    return window
 
 
 # Rows to jobs -----------------------------------------------------------------------------------------------
@@ -156,14 +202,20 @@ def _sampled_ids(reports: Sequence[Row]) -> list[str]:
     return sorted({row["id"] for row in reports if row["id"] is not None})
 
 
-def _limit_dead(max_ratio: float, on_progress: OnProgress | None) -> OnProgress:
-    """Return a callback that raises ``TooManyDead``. Cancelled rows count neither as dead nor as ended."""
+def _limit_dead(max_ratio: float, on_progress: OnProgress | None, before: Sequence[QueueCounts]) -> OnProgress:
+    """Return a callback that raises ``TooManyDead``. Cancelled rows count neither as dead nor as ended.
+
+    ``before`` are the counts of the run before this call: rows that are dead since an earlier call count as well.
+    """
+    dead_before = sum(row.dead for row in before)
+    ended_before = dead_before + sum(row.done for row in before)
 
     def check(progress: Progress) -> None:
         if on_progress is not None:
             on_progress(progress)
-        dead = progress.settled["dead"] + progress.settled["rejected"]
-        ended = dead + progress.settled["acked"]
+        dead_now = progress.settled["dead"] + progress.settled["rejected"]
+        dead = dead_before + dead_now
+        ended = ended_before + dead_now + progress.settled["acked"]
         if ended >= MIN_ENDED_FOR_RATIO and dead > max_ratio * ended:
             raise TooManyDead(dead, ended, max_ratio)
 

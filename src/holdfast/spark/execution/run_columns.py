@@ -96,6 +96,12 @@ def choose_outcome_columns(names: Sequence[str], column: str | None, *, flatten:
     return chosen
 
 
+def newest_outcomes(outcomes: DataFrame) -> DataFrame:
+    """Return one outcome for each key, of the newest job: a dead row may have run again after its key was forgotten."""
+    fields = ("job_id", *(name for name in OUTCOME_FIELDS if name != "job_id"))  # ids grow with time
+    return outcomes.groupBy("job_key").agg(f.max(f.struct(*fields)).alias(OUTCOME)).select("job_key", f"{OUTCOME}.*")
+
+
 def join_outcomes(rows: DataFrame, outcomes: DataFrame) -> DataFrame:
     """Return every row with the outcome of its job; null if the job has not ended, or is no longer kept.
 

@@ -62,20 +62,24 @@ class RunResult(_Frames):
 
 
 def hold_result(
-    joined: DataFrame, columns: InputColumns, outcome: OutcomeColumns, versions: Mapping[str, int]
+    joined: DataFrame, columns: InputColumns, outcome: OutcomeColumns, version: str, mix: Mapping[str, int]
 ) -> RunResult:
-    """Compute the rows with their outcomes, and return frames over them."""
+    """Compute the rows with their outcomes, and return frames over them.
+
+    ``mix`` are the versions of the handler if the run has several, else it is empty.
+    """
     rows = hold(joined, measure_size=False)  # a join is estimated large
     result = RunResult(*split_outcomes(rows, columns, outcome))
     result._rows = rows  # noqa: SLF001 - a tuple has no other constructor
-    result.summary = _summarise(rows, versions)
+    result.summary = _summarise(rows, version, mix)
     return result
 
 
-def _summarise(rows: DataFrame, versions: Mapping[str, int]) -> RunSummary:
+def _summarise(rows: DataFrame, version: str, mix: Mapping[str, int]) -> RunSummary:
     state = f.col(f"{OUTCOME}.state")
     counts = [f.count_if(state == str(each)) for each in (State.DONE, State.DEAD, State.CANCELLED)]
     found = rows.select(*counts, f.count_if(state.isNull())).first()
     assert found is not None
     done, dead, cancelled, open_ = found
+    versions = mix or {version: done}
     return RunSummary(done=done, dead=dead, cancelled=cancelled, open=open_, versions=versions)
