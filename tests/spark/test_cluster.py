@@ -74,7 +74,7 @@ def test_no_law_is_broken_when_an_executor_and_a_python_worker_are_killed(cluste
         os.kill(busy[0], signal.SIGKILL)
         tally = json.loads(work.output())
     assert (count(store, "done"), count(store, "dead")) == (294, 6)
-    assert (tally["acked"], tally["failed"], tally["expired"] > 0) == (294, 6, True)
+    assert (tally["acked"], tally["dead"], tally["expired"] > 0) == (294, 6, True)
     certificate = audit_store(store, spark=spark)
     assert certificate.holds, certificate.violations
     assert sum(tally.values()) == certificate.leases

@@ -91,8 +91,9 @@ BEGIN
     SELECT count(*) INTO _entered FROM entered;
 
     IF _entered < cardinality(_inserted) THEN
-      -- Take over the keys that are locked now, whose window has passed and whose job is not open. A later statement
-      -- than the wait for the lock: it sees the job that the previous holder of the lock has committed.
+      -- Take over the keys that are locked now, whose window has passed and whose job is not open, unless it is the
+      -- same id again, after a purge. A later statement than the wait for the lock: it sees the job that the previous
+      -- holder of the lock has committed.
       UPDATE dedupe AS d
          SET job_id = a.id, digest = a.digest,
              until = _now + coalesce((SELECT s.dedupe_window FROM settings AS s
@@ -103,7 +104,8 @@ BEGIN
                ORDER BY u.queue, u.key, u.item OFFSET 0) AS a
        WHERE d.space = ANY (ARRAY[a.space]) AND d.queue = a.queue AND d.key = a.key
          AND d.until <= _now
-         AND NOT EXISTS (SELECT FROM jobs AS j WHERE j.space = d.space AND j.id = d.job_id OFFSET 0);
+         AND (d.job_id = a.id
+              OR NOT EXISTS (SELECT FROM jobs AS j WHERE j.space = d.space AND j.id = d.job_id OFFSET 0));
     END IF;
 
     SELECT array_agg(a.id), array_agg(a.item), array_agg(d.job_id), array_agg(d.digest <> a.digest)

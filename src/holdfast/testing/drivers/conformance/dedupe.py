@@ -202,3 +202,16 @@ def a_repeated_key_does_not_disturb_the_running_job(h: Harness) -> None:
     h.enqueue(h.job(idempotency_key="k"))
     h.must_settle(Ack(reservation.lease))
     assert_equal(h.state(reservation.job.id), State.DONE, "the state")
+
+
+@case("L12", needs=KEYS)
+def a_purged_job_that_is_enqueued_again_takes_its_key_for_a_new_window(h: Harness) -> None:
+    job = h.job(idempotency_key="k")
+    h.enqueue(job)
+    h.must_settle(Fail(h.reserve_one().lease, reason="no"))
+    h.advance(2 * DAY)
+    h.purge(job.id)
+    assert_equal(h.enqueue(job), [Enqueued(id=job.id, existed=False)], "the answer after the purge")
+    h.must_settle(Fail(h.reserve_one().lease, reason="no"))
+    h.advance(MINUTE)
+    assert_equal(h.enqueue(h.job(idempotency_key="k")), [Enqueued(id=job.id, existed=True)], "within the new window")

@@ -286,6 +286,7 @@ class LawChecker:
         if row.ending is Ending.REQUEUED:
             tracked.was_requeued = True
             tracked.attempts, tracked.crashes, tracked.is_suspect = 0, 0, False
+            tracked.counted_crash = None
         order = self.domain_order.get((row.queue, row.domain or ""), [])
         if row.job_id in order and not tracked.is_open:
             order.remove(row.job_id)
