@@ -130,6 +130,18 @@ class EnqueueStoresPartOfBatch(FaultyDriver):
         return [answer for job in jobs for answer in super(EnqueueStoresPartOfBatch, self).enqueue([job], now=now)]
 
 
+class KeyKeepsItsOldWindow(FaultyDriver):
+    """A purged job that is enqueued again does not get a new window for its key."""
+
+    def _enqueue(self, space: Space, job: JobRecord, now: int) -> Enqueued:
+        place = (job.queue, job.idempotency_key or "")
+        known = space.keys.get(place)
+        answer = super()._enqueue(space, job, now)
+        if known is not None and known.job_id == job.id:
+            space.keys[place] = known
+        return answer
+
+
 class LeasedEnqueueLeasesKnownJobs(FaultyDriver):
     """A batch that is enqueued again gets leases of jobs that other workers may have."""
 
@@ -168,6 +180,7 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     KeyNeverForgotten,
     EnqueueOverwritesPayload,
     EnqueueStoresPartOfBatch,
+    KeyKeepsItsOldWindow,
     LeasedEnqueueLeasesKnownJobs,
     LeasedEnqueueIgnoresLimits,
 )
