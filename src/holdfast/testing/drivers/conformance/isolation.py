@@ -233,12 +233,25 @@ def an_isolated_job_of_a_paused_queue_stops_nobody(h: Harness) -> None:
     assert_equal(h.reserve_ids(10, queues=queues, isolation=Isolation.STOP), [other.id], "the answer")
 
 
-@case("L7", needs={Feature.DOMAINS})
+@case("L7", needs={Feature.DOMAINS, Feature.TYPES})
 def an_isolated_job_that_waits_for_its_domain_stops_nobody(h: Harness) -> None:
+    """One waits in the first lane of all, another one in a lane behind that of a job that can run."""
+    h.reserve_new_job(domain="d", type="b")
+    for type_ in ("a", "b"):
+        h.enqueue_job(domain="d", type=type_, max_attempts=1)
+    other = h.enqueue_job(type="b")
+    for types in (None, ["a", "b"]):
+        reserved = h.reserve(10, types=types, isolation=Isolation.STOP)
+        assert_equal([reservation.job.id for reservation in reserved], [other.id], f"the answer for the types {types}")
+        h.must_settle(*[Release(reservation.lease) for reservation in reserved])
+
+
+@case("L7", "L11", needs={Feature.DOMAINS})
+def an_isolated_job_that_waits_for_its_domain_is_not_returned_instead_of_one_behind_it(h: Harness) -> None:
     h.reserve_new_job(domain="d")
     h.enqueue_job(domain="d", max_attempts=1)
-    other = h.enqueue_job()
-    assert_equal(h.reserve_ids(10, isolation=Isolation.STOP), [other.id], "the answer")
+    isolated = h.enqueue_job(max_attempts=1)
+    assert_equal(h.reserve_ids(10, isolation=Isolation.ALONE), [isolated.id], "the answer")
 
 
 @case("L7")
