@@ -371,6 +371,16 @@ def a_dead_job_stays_dead_after_the_report_of_an_outage(h: Harness) -> None:
     assert_equal(h.get(reservation.job.id).dead_reason, transition.POISON, "the reason")
 
 
+@case("L7", "L9")
+def the_report_of_an_outage_does_not_change_a_job_that_was_requeued_since(h: Harness) -> None:
+    reservation = h.reserve_new_job(max_crashes=1)
+    h.expire_leases()
+    h.requeue(reservation.job.id)
+    requeued = h.get(reservation.job.id)
+    h.report_outage(reservation.lease)
+    assert_equal(h.get(reservation.job.id), requeued, "the job")
+
+
 @case("L7", needs={Feature.DOMAINS})
 def an_outage_that_ends_a_job_passes_the_turn_of_its_domain(h: Harness) -> None:
     reservation = h.reserve_new_job(domain="d", max_attempts=1)

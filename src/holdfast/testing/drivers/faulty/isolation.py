@@ -264,6 +264,19 @@ class OutageRevivesDead(FaultyDriver):
         ]
 
 
+class OutageOfAnEarlierLife(FaultyDriver):
+    """The report takes a crash back from a requeued job, which has none."""
+
+    def report_outage(self, leases: Sequence[Lease], *, now: int | None = None) -> list[bool]:
+        """Count one crash fewer than none."""
+        rows = [self._space.rows.get(lease.job_id) for lease in leases]
+        answers = super().report_outage(leases, now=now)
+        for lease, row in zip(leases, rows, strict=True):
+            if row is not None and row.last_token == lease.token and row.job.attempts == 0 and not row.suspect:
+                row.job = replace(row.job, crashes=-1)
+        return answers
+
+
 class LeasedEnqueueBegins(FaultyDriver):
     """Leases that enqueue grants count as begun."""
 
@@ -317,6 +330,7 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     OutageReportedTwice,
     OutageOfAnyLease,
     OutageRevivesDead,
+    OutageOfAnEarlierLife,
     LeasedEnqueueBegins,
     LeasedEnqueueLeasesLastAttempts,
 )
