@@ -24,6 +24,7 @@
     ├── LedgerTrimmed                  the ledger no longer has the rows after this cursor
     ├── HistoryConflict                another sync committed to this history first; nothing was added
     ├── ReplayConflict                 the same replay is running somewhere else
+    ├── SparkTaskFailed                a Spark task that runs jobs failed in all its tries
     ├── SparkUnavailable               no Spark, or no Java, can be started on this machine
     ├── TooManyDead                    a DataFrame's run was stopped: too many of its rows became dead letters
     └── Unsupported                    this driver does not offer it (see ``capabilities``)
@@ -237,6 +238,14 @@ class LedgerTrimmed(HoldfastError):
 
 class SparkUnavailable(HoldfastError):
     """No Spark, or no Java, can be started on this machine; the message says what to install."""
+
+
+class SparkTaskFailed(HoldfastError):
+    """A Spark task that runs jobs failed in all its tries. Leases of its slot expire, and its jobs run again."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"a Spark task failed: {reason}")
 
 
 class HistoryConflict(HoldfastError):

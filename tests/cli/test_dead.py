@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections import Counter
 
 import pytest
 
@@ -56,6 +58,19 @@ def test_groups_counts_letters_that_failed_for_the_same_reason(run, filled):
     assert lines[1].split()[:2] == [first["fingerprint"], "4"]
     assert "and 1 smaller groups" in run("dead", "groups", "--limit", "1").err
     assert run("dead", "groups", "--until", "1h").err == "no dead letter matches\n"
+
+
+def test_groups_reads_as_many_letters_as_it_may_and_says_how_to_go_on(run, filled):
+    every = {group["fingerprint"]: group["count"] for group in run("dead", "groups", "--json").json}
+    some: Counter[str] = Counter()
+    result = run("dead", "groups", "--most", "2", "--json")
+    while result.err:
+        assert "only the first 2 letters were read" in result.err
+        some.update({group["fingerprint"]: group["count"] for group in result.json})
+        [cursor] = re.findall(r"--after (\S+),", result.err)
+        result = run("dead", "groups", "--most", "2", "--after", cursor, "--json")
+    some.update({group["fingerprint"]: group["count"] for group in result.json})
+    assert some == every
 
 
 def test_show_prints_a_dead_letter_and_refuses_other_jobs(run, filled):

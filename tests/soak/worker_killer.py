@@ -20,7 +20,7 @@ from holdfast import Holdfast, WorkerOptions
 from holdfast.driver import JobRecord, State, Store
 from holdfast.spark import run_queue, session
 from holdfast.testing.servers.postgres import PostgresServer
-from tests.soak.worker_group import WorkerProcess, count_unfinished, descendants, sleep_jobs, worker_group
+from tests.soak.worker_group import WorkerProcess, count_unfinished, sleep_jobs, worker_group
 from tests.soak.worker_program import HOARD_BYTES, KILL, KILL_BY_MEMORY, KILL_BY_SIGNAL, QUEUE, make_handlers
 
 MEMORY_LIMIT_BYTES = HOARD_BYTES // 2  # of one process
@@ -109,21 +109,37 @@ def run_slot_killer(folder: Path, url: str, *, seed: int, short: int = 2000, lon
 
 
 def _kill_large_slots(stop: threading.Event) -> None:
-    while not stop.wait(0.02):
+    while not stop.wait(0.1):
         _kill_worker_above_limit(os.getpid())
 
 
 def _kill_worker_above_limit(ancestor: int) -> None:
     """If a child takes too much memory, kill its worker, the parent of its fork server, as a container does."""
-    with contextlib.suppress(ProcessLookupError, FileNotFoundError):
-        for pid in descendants(ancestor):
-            if "python" in _command(pid) and resident_bytes(pid) > MEMORY_LIMIT_BYTES:
-                os.kill(_parent_of(_parent_of(pid)), signal.SIGKILL)
-                os.kill(pid, signal.SIGKILL)
+    parents = _parents()
+    for pid in parents:
+        if "python" in _command(pid) and resident_bytes(pid) > MEMORY_LIMIT_BYTES:
+            worker = parents.get(parents[pid], 0)
+            if pid != ancestor and ancestor in _ancestors(pid, parents):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(worker, signal.SIGKILL)
+                    os.kill(pid, signal.SIGKILL)
 
 
-def _parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+def _parents() -> dict[int, int]:
+    """The parent of every process. A process that a thread of a Java machine started is no child of its main thread."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    return parents
+
+
+def _ancestors(pid: int, parents: dict[int, int]) -> set[int]:
+    found: set[int] = set()
+    while pid in parents and pid not in found:
+        found.add(pid)
+        pid = parents[pid]
+    return found
 
 
 def _command(pid: int) -> str:
@@ -156,7 +172,7 @@ def _wait_within_memory(worker: WorkerProcess, deadline: float) -> int:
     while (code := worker.process.poll()) is None:
         assert time.monotonic() < deadline, worker.errors()
         _kill_worker_above_limit(worker.pid)
-        time.sleep(0.01)
+        time.sleep(0.05)
     return code
 
 

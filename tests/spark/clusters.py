@@ -16,7 +16,9 @@ import venv
 from pathlib import Path
 
 import holdfast
+from holdfast.spark.java import java_home
 from holdfast.spark.session import JAVA_OPTIONS
+from holdfast.testing.servers.spark_process import spark_home
 from tests.interrupts import default_interrupt
 
 PROGRAMS = Path(__file__).with_name("programs")
@@ -58,6 +60,32 @@ def environment(**more):
     """Return the environment without the machine's Spark settings: an application sets its executors' Python."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     return inherited | {"PYTHONWARNINGS": "ignore"} | more
+
+
+def spark_submit(*arguments):
+    """Run ``spark-submit`` to its end, and return what it printed."""
+    command = [spark_home() / "bin" / "spark-submit", *map(str, arguments)]
+    home = java_home()
+    run = subprocess.run(
+        command,
+        env=environment(**({"JAVA_HOME": home} if home else {})),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+    )
+    assert run.returncode == 0, run.stdout
+    return run.stdout
+
+
+def wait_until(condition):
+    """Wait until a condition is true."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 class Program:

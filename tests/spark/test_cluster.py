@@ -3,14 +3,16 @@
 import json
 import os
 import signal
+import sys
 
 import pytest
 
 import holdfast
 from holdfast.spark import audit_store
+from holdfast.spark.execution.run_spec import RUN_KIND
 from holdfast.testing.servers.spark_cluster import SparkCluster
 from holdfast.testing.servers.spark_process import children
-from tests.spark.clusters import PROGRAMS, Program, packed_environment, settings
+from tests.spark.clusters import PROGRAMS, Program, packed_environment, settings, spark_submit, wait_until
 
 ROOT = PROGRAMS.parents[2]
 PASSWORD = "hunter2-of-the-store"
@@ -76,6 +78,19 @@ def test_no_law_is_broken_when_an_executor_and_a_python_worker_are_killed(cluste
     certificate = audit_store(store, spark=spark)
     assert certificate.holds, certificate.violations
     assert sum(tally.values()) == certificate.leases
+
+
+def test_spark_submit_kill_drains_the_slots(cluster, store, tmp_path):
+    finish = tmp_path / "finish"
+    holdfast.Client(store).enqueue(holdfast.JobRequest(type="wait", queue="killed"))
+    conf = settings(**{"spark.pyspark.python": sys.executable, "spark.pyspark.driver.python": sys.executable})
+    driver = cluster.submit("--master", cluster.master, *conf, PROGRAMS / "killed.py", store.address, finish)
+    wait_until(lambda: count(store, "inflight"))
+    spark_submit("--master", cluster.rest_master, "--kill", driver)
+    wait_until(lambda: store.scan(RUN_KIND, limit=1))
+    finish.touch()
+    wait_until(lambda: not cluster.state()["activedrivers"])
+    assert (count(store, "done"), count(store, "ready", "inflight", "dead")) == (1, 0)
 
 
 def test_the_result_of_a_run_survives_the_loss_of_an_executor(cluster, store, tmp_path):

@@ -12,6 +12,7 @@ from holdfast.model.job import JobRecord
 from holdfast.model.settlement import Ack
 from holdfast.spark import History, sync
 from holdfast.spark.history import manifest
+from holdfast.spark.history.certificate import Violation
 from holdfast.spark.history.file_audit import check_commits
 from holdfast.spark.history.folder import Folder
 from holdfast.spark.history.manifest import CommitMark
@@ -167,3 +168,18 @@ def test_a_history_that_grew_still_has_its_kept_commit(spark, written, store):
     replaced = CommitMark(number=1, hash="0" * 64)
     [violation] = check_commits(Folder(spark, str(written)), history.head, [replaced])
     assert violation.facts["problem"] == "replaced by another"
+
+
+def test_commits_that_a_sync_adds_and_removes_meanwhile_are_no_violation(spark, tmp_path):
+    place = Folder(spark, str(tmp_path / "busy"))
+    heads = [manifest.newest(place)]
+    for _ in range(2 * manifest.MAX_OLD_COMMITS):
+        heads.append(manifest.commit(place, heads[-1], manifest.Commit()))
+    opened = heads[manifest.MAX_OLD_COMMITS + 5]
+    assert check_commits(place, opened, [heads[1].mark, heads[-1].mark]) == [
+        Violation(
+            check="commits",
+            facts={"commit": 40, "problem": "removed: the newest commit is 25", "hash": heads[-1].hash},
+        )
+    ]
+    assert check_commits(place, heads[-1], [head.mark for head in heads[1:]]) == []

@@ -65,9 +65,16 @@ def test_a_store_becomes_a_history_a_certificate_and_a_page(run, url, tmp_path):
     added = json.loads(run("history", "sync", "--to", folder, "--url", url, "--json").stdout)
     assert (added["rows"], added["jobs"], added["waiting"]) == (4, 5, 1)
     assert "0 ledger rows" in run("history", "sync", "--to", folder, "--url", url).stdout
-    certificate = json.loads(run("audit", "--history", folder, "--json").stdout)
+    certificate = json.loads(run("audit", "--history", folder, "--with-store", "--url", url, "--json").stdout)
     assert certificate["holds"]
     assert certificate["states"] == {"dead": 1, "done": 3, "waiting": 1}
+    assert (certificate["first_position"], certificate["position"]) == (0, 4)
+    kept = tmp_path / "certificate.json"
+    kept.write_text(json.dumps({**certificate, "commit": {**certificate["commit"], "number": 9}}))
+    assert "removed: the newest commit is" in run("audit", "--history", folder, "--kept", kept, code=1).stdout
+    kept.write_text("{}")
+    assert "--kept: wanted the output of" in run("audit", "--history", folder, "--kept", kept, code=2).stderr
+    assert "need --history" in run("audit", "--with-store", "--url", url, code=2).stderr
     output = run("report", "--history", folder, "--out", out, "--title", "Mail & more").stdout
     assert "5 jobs, every law held" in output
     page = out.read_text(encoding="utf-8")
@@ -103,7 +110,7 @@ def test_a_broken_store_gets_no_certificate(run, url, tmp_path):
     assert ran.stdout.startswith("NO CERTIFICATE\n")
     assert re.search(r"\n +1  overlap ", ran.stdout)
     assert "reserved_at 20" in ran.stdout
-    assert "1 violations" in ran.stderr
+    assert "1 violation" in ran.stderr
 
 
 def test_plots_have_gaps_round_grid_lines_and_can_be_empty():

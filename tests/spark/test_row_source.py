@@ -10,7 +10,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.model.job import JobRecord, State
 from holdfast.model.settlement import Ack
 from holdfast.spark.execution.row_source import AHEAD_BATCH_JOBS, SHORT_BATCH_JOBS, RowJobs, RowSource
-from holdfast.spark.execution.run_spec import is_stopped
+from holdfast.spark.execution.run_spec import STOP, read_stop
 from holdfast.worker.job_source import Demand
 
 TEMPLATE = JobRecord(id="-", type="t", queue="q", payload=b"", created_at=1)
@@ -130,7 +130,7 @@ def test_a_key_of_two_different_rows_stops_the_run(store):
     rows = row_source(store, *range(600), 7)
     assert reserve(rows, 1000) == []
     assert rows.report().to_pylist()[0] == {"conflict": "7", "id": None}
-    assert is_stopped(store, "r")
+    assert read_stop(store, "r") == STOP
     assert reserve(rows, 1000) == []
     assert states(store) == (600, 0)
 

@@ -13,6 +13,8 @@ from holdfast.spark.datasource.format import HoldfastSource
 from holdfast.spark.datasource.options import parse_sink
 from holdfast.spark.datasource.row_to_job import RowConverter
 
+STREAM_TIMEOUT_SECONDS = 200  # for a stream that takes three seconds on an idle machine
+
 
 @pytest.fixture
 def url(tmp_path):
@@ -100,13 +102,23 @@ def test_rows_with_the_same_key_columns_are_one_job_in_all_saves(spark, url):
     assert sorted(job.idempotency_key for job in jobs(url)) == ['[0,"n"]', '[1,"n"]']
 
 
-def test_the_same_run_twice_adds_nothing(spark, url):
-    df = spark.range(0, 100, 1, 3).selectExpr("id % 7 as x")
+def test_the_same_run_twice_adds_nothing_also_with_other_partitions(spark, url):
+    df = spark.range(0, 100, 1, 3)
     save(df, url, run="nightly-1")
-    save(df, url, run="nightly-1")
+    save(df.repartition(5, "id"), url, run="nightly-1")
     assert len(jobs(url)) == 100
     save(df, url, run="nightly-2")
     assert len(jobs(url)) == 200
+
+
+@pytest.mark.parametrize("partitions", [1, 2], ids=["in one partition", "in two partitions"])
+def test_equal_rows_without_a_key_are_refused_in_a_run_that_can_be_repeated(spark, url, partitions):
+    df = spark.range(0, 2, 1, partitions).selectExpr("1 as x")
+    with pytest.raises(
+        Exception, match="key: wanted columns that tell all rows apart, got none, and rows that make equal jobs"
+    ):
+        save(df, url, run="nightly")
+    save(df.selectExpr("x", "spark_partition_id() + monotonically_increasing_id() as number"), url, run="nightly")
 
 
 def test_a_spark_task_that_is_killed_and_retried_adds_no_second_job(spark, url, tmp_path):
@@ -132,28 +144,60 @@ def test_a_spark_task_that_is_killed_and_retried_adds_no_second_job(spark, url, 
     assert len(jobs(url)) == 1000
 
 
-def test_a_micro_batch_that_is_replayed_adds_nothing(spark, url, tmp_path):
-    spark.range(0, 50, 1, 2).selectExpr("id % 5 as x").write.parquet(str(tmp_path / "in"))
+@pytest.fixture
+def stream(spark, url, tmp_path):
+    """Writes the new files of a folder as jobs, and returns how many rows were read."""
 
-    def run():
-        rows = spark.readStream.schema("x long").parquet(str(tmp_path / "in"))
+    def stream(**options):
+        rows = spark.readStream.schema("x long, y long").parquet(str(tmp_path / "in"))
         query = (
             rows.writeStream.format("holdfast")
-            .options(url=url, type="t")
+            .options(url=url, type="t", **options)
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination(60)
-        assert query.exception() is None
-        return query.lastProgress
+        assert query.awaitTermination(STREAM_TIMEOUT_SECONDS)
+        return query.lastProgress["numInputRows"]
 
-    run()
+    return stream
+
+
+def forget_commits(folder):
+    """Leave the checkpoint as after a crash of the Spark driver before it recorded the micro-batch."""
+    for commit in (folder / "checkpoint" / "commits").iterdir():
+        commit.unlink()
+
+
+def test_a_micro_batch_that_is_replayed_with_other_partitions_adds_nothing(spark, url, tmp_path, stream):
+    for start in (0, 25):  # two files
+        spark.range(start, start + 25, 1, 1).selectExpr("id as x", "1L as y").write.parquet(
+            str(tmp_path / "in"), mode="append"
+        )
+    assert stream() == 50
     assert len(jobs(url)) == 50
-    for commit in (tmp_path / "checkpoint" / "commits").iterdir():
-        commit.unlink()  # as after a crash of the Spark driver before it recorded the batch
-    assert run()["numInputRows"] == 50
+    forget_commits(tmp_path)
+    spark.conf.set("spark.sql.files.minPartitionNum", "1")  # both files in one partition
+    try:
+        assert stream() == 50
+    finally:
+        spark.conf.unset("spark.sql.files.minPartitionNum")
     assert len(jobs(url)) == 50
+
+
+def test_a_stream_takes_key_columns_as_a_save_does_and_refuses_equal_rows_without(spark, url, tmp_path, stream):
+    rows = "select id % 2 as x, if(id = 7, null, 1L) as y from range(0, 6, 1, 2)"
+    spark.sql(rows).write.parquet(str(tmp_path / "in"))
+    with pytest.raises(
+        Exception, match="key: wanted columns that tell all rows apart, got none, and rows that make equal jobs"
+    ):
+        stream()
+    assert jobs(url) == []  # the rows of each partition are compared before they are stored
+    assert stream(key="x, y") == 6
+    assert sorted(job.idempotency_key for job in jobs(url)) == ["[0,1]", "[1,1]"]
+    spark.sql(rows.replace("0, 6", "7, 8")).write.parquet(str(tmp_path / "in"), mode="append")
+    with pytest.raises(Exception, match="key y: wanted a value in every row, got null"):
+        stream(key="x, y")
 
 
 BAD = """select id, case id when 3 then 'not json' else '{}' end as body, if(id = 5, 10, 1) as urgent,
@@ -169,7 +213,7 @@ def test_a_bad_row_fails_the_write_with_its_reason(spark, url):
 def test_bad_rows_go_to_a_table_with_their_reasons_and_the_others_are_stored(spark, url, tmp_path):
     bad = str(tmp_path / "bad")
     for _ in range(2):  # the same run again: the same table
-        save(spark.sql(BAD), url, payload="body,number", meta="body", priority="urgent", bad_rows=bad, run="r")
+        save(spark.sql(BAD), url, payload="id,body,number", meta="body", priority="urgent", bad_rows=bad, run="r")
         assert len(jobs(url)) == 5
         rows = spark.read.parquet(bad).orderBy("id").collect()
         assert [(row["id"], row["holdfast_run"]) for row in rows] == [(3, "r"), (5, "r"), (6, "r")]

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from holdfast.clock import MINUTE
 from holdfast.drivers.contract import JobFilter, Page
 from holdfast.drivers.memory import MemoryDriver
 from holdfast.model.job import JobRecord, State
@@ -32,7 +33,7 @@ def store_with(ended: int) -> CountingDriver:
     store.enqueue(
         [JobRecord(id=f"{number:06}", type="t", queue="q", payload=b"", created_at=1) for number in range(ended)]
     )
-    store.settle([Ack(held.lease) for held in store.reserve(["q"], limit=ended, lease_for=10**6)])
+    store.settle([Ack(held.lease) for held in store.reserve(["q"], limit=ended, lease_for=MINUTE)])
     return store
 
 
@@ -63,14 +64,14 @@ class RequeueingDriver(MemoryDriver):
         if self.moves:
             self.moves -= 1
             assert self.requeue([job_id]) == [True]
-            self.settle([Ack(held.lease) for held in self.reserve(["q"], limit=1, lease_for=10**6)])
+            self.settle([Ack(held.lease) for held in self.reserve(["q"], limit=1, lease_for=MINUTE)])
         return super().get(job_id)
 
 
 def test_a_job_that_changes_while_it_is_read_is_as_the_last_row_left_it():
     store = RequeueingDriver()
     store.enqueue([JobRecord(id="a", type="t", queue="q", payload=b"", created_at=1)])
-    store.settle([Fail(held.lease, reason="x") for held in store.reserve(["q"], limit=1, lease_for=10**6)])
+    store.settle([Fail(held.lease, reason="x") for held in store.reserve(["q"], limit=1, lease_for=MINUTE)])
     [chunk] = store_reader.read_chunks(store, None)
     assert [str(row.ending) for row in chunk.rows] == ["failed", "requeued", "acked"]
     assert [(job.id, job.state) for job in chunk.records] == [("a", State.DONE)]

@@ -7,6 +7,7 @@ import pytest
 
 import holdfast
 from holdfast.clock import DAY, SECOND
+from holdfast.drivers.contract import FIND_LIMIT, JobFilter
 from holdfast.drivers.sqlite.statements import _STATEMENTS, sql
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import State
@@ -35,7 +36,13 @@ SEARCHED_INDEXES = {  # statement -> the indexes that its plan must search
     "admin/get": {"holdfast_jobs_id", "holdfast_ended_id"},
     "find/live": {"holdfast_jobs_id"},
     "find/done": {"holdfast_ended_id"},
-    "find/dead_or_cancelled": {"holdfast_ended_when"},
+    "find/dead_or_cancelled": {"holdfast_ended_few"},
+    "admin/count_open": {"holdfast_jobs_id"},
+    "admin/count_done": {"holdfast_ended_id"},
+    "admin/count_dead_or_cancelled": {"holdfast_ended_few"},
+    "find/end_live": {"COVERING INDEX holdfast_jobs_id"},
+    "find/end_done": {"COVERING INDEX holdfast_ended_id"},
+    "find/end_dead_or_cancelled": {"COVERING INDEX holdfast_ended_few"},
     "trim/find_ended": {"holdfast_ended_when"},
     "trim/find_keys": {"holdfast_dedupe_expiry", "holdfast_jobs_id", "holdfast_ended_id"},
     "trim/delete_key": {"PRIMARY KEY"},
@@ -53,13 +60,17 @@ WITHOUT_SORT = {
     "reap/find_of_worker",
     "find/live",
     "find/done",
+    "find/dead_or_cancelled",
+    "find/end_live",
+    "find/end_done",
+    "find/end_dead_or_cancelled",
     "trim/find_ended",
     "trim/find_keys",
     "ledger/page",
     "ledger/mark",
     "registry/scan",
 }
-SCANS_ALLOWED = {"admin/counts", "enqueue/dedupe_windows"}  # a person waits for the first; the second has few rows
+SCANS_ALLOWED = {"enqueue/dedupe_windows"}  # has few rows
 SMALL_TABLE_SCAN = re.compile(
     r"SCAN (holdfast_acking|holdfast_settling|a|s|queues|types|given|taken|kinds|json_each|CONSTANT)\b"
 )
@@ -149,9 +160,14 @@ def count_steps(store, call) -> int:
     def step():
         steps[0] += STEPS_BETWEEN_SAMPLES
 
-    store._database.write(lambda connection: connection.set_progress_handler(step, STEPS_BETWEEN_SAMPLES))
+    def install(handler):
+        store._database.write(lambda connection: connection.set_progress_handler(handler, STEPS_BETWEEN_SAMPLES))
+        with store._database.reading() as connection:  # the next read takes this connection too
+            connection.set_progress_handler(handler, STEPS_BETWEEN_SAMPLES)
+
+    install(step)
     call()
-    store._database.write(lambda connection: connection.set_progress_handler(None, 0))
+    install(None)
     return steps[0]
 
 
@@ -165,6 +181,63 @@ def test_a_trim_does_not_read_the_keys_again_that_must_stay(store, job):
     assert store.cancel([f"job-{n:06}" for n in range(5000)], now=later) == [State.CANCELLED] * 5000
     trimmed = store.trim(ended_for=DAY, now=later + DAY)
     assert (trimmed.jobs, trimmed.dedupe) == (5000, 5000)
+
+
+def insert_ended(store, count: int, state: State = State.DONE) -> None:
+    """Fill the table of ended jobs without running jobs."""
+    store._database.write(
+        lambda connection: connection.execute(
+            "INSERT INTO holdfast_ended (seq, space, id, queue, type, priority, state, available_at, enqueued_at, "
+            "ended_at, attempts, max_attempts, crashes, cancel_requested, noted, created_at, last_error, dead_reason, "
+            "dead_at, payload) "
+            "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?1) "
+            "SELECT n, 'main', format('ended-%08d', n), 'q', 't', 0, ?2, 0, 0, n, 1, 25, 0, 0, 0, 0, '', "
+            "iif(?2 = 'dead', 'why', NULL), iif(?2 = 'dead', n, NULL), x'' FROM n",
+            (count, state),
+        )
+    )
+
+
+def find_all(store, where, limit=1000):
+    """Return the pages of a list."""
+    pages = [store.find(where, limit=limit)]
+    while pages[-1].cursor is not None:
+        pages.append(store.find(where, limit=limit, after=pages[-1].cursor))
+    return pages
+
+
+@pytest.mark.parametrize("state", [State.DONE, State.DEAD])
+def test_one_page_reads_a_bounded_number_of_rows(store, state):
+    """However many rows do not match; the pages that follow find the jobs that match."""
+    count = 3 * FIND_LIMIT
+    insert_ended(store, count, state)
+    last = f"ended-{count:08}"
+    rename = "UPDATE holdfast_ended SET name = 'one' WHERE id = ?"
+    store._database.write(lambda connection: connection.execute(rename, (last,)))
+    where = JobFilter(states=(state,), name="one")
+    pages = find_all(store, where)
+    assert [[job.id for job in page] for page in pages] == [[], [], [last]]
+    steps = [
+        count_steps(store, lambda after=after: store.find(where, after=after)) for after in (None, pages[1].cursor)
+    ]
+    assert steps[0] < 3 * steps[1]  # the first page, with all rows after it, and the last page
+
+
+def test_a_page_of_dead_letters_reads_no_other_page(store):
+    insert_ended(store, 20_000, State.DEAD)
+    where = JobFilter(states=(State.DEAD,))
+    first, last = (
+        count_steps(store, lambda after=after: store.find(where, limit=500, after=after))
+        for after in (None, "ended-00019000")
+    )
+    assert first < 2 * last
+
+
+def test_counts_without_done_jobs_does_not_read_them(store):
+    insert_ended(store, 20_000)
+    every = count_steps(store, lambda: store.counts(now=NOW))
+    some = count_steps(store, lambda: store.counts(states=set(State) - {State.DONE}, now=NOW))
+    assert some < every / 20
 
 
 def test_every_statement_is_used():

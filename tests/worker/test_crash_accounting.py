@@ -9,15 +9,12 @@ import pytest
 
 from holdfast import JobRequest
 from holdfast.driver import State
-from holdfast.model.isolation import Isolation
-from holdfast.worker.isolation import FIRST_WAIT_SECONDS, SKIP_FACTOR, RoomMaker
 from tests.soak.worker_killer import run_worker_killer
 
 
 @pytest.mark.parametrize("seed", [1, 2], ids=["memory", "signal"])
 def test_only_the_job_that_kills_its_worker_dies(tmp_path, seed):
-    killed = run_worker_killer(tmp_path, f"sqlite:///{tmp_path}/jobs.db", seed=seed, short=300, long=60)
-    print(killed)
+    run_worker_killer(tmp_path, f"sqlite:///{tmp_path}/jobs.db", seed=seed, short=300, long=60)
 
 
 def test_only_the_job_that_kills_its_worker_dies_on_postgres(tmp_path, postgres_database):
@@ -81,28 +78,6 @@ def test_a_long_job_does_not_keep_the_other_children_idle_while_an_isolated_job_
     release.touch()
     thread.join(60)
     assert app.client.get(isolated.id).state is State.DONE
-
-
-def test_a_worker_spends_a_tenth_of_its_time_on_waiting_and_waits_longer_each_time():
-    room, now, waits = RoomMaker(), 0.0, []
-    skipped = waited = 0.0
-    while now < 1000:
-        isolation = room.choose(holds_leases=True, now=now)
-        room.add_answer(isolation, is_empty=isolation is Isolation.STOP, now=now)
-        waited += 0.1 * (isolation is Isolation.STOP)
-        skipped += 0.1 * (isolation is Isolation.SKIP)
-        waits.append(isolation)
-        now += 0.1
-    assert waited / (waited + skipped) < 0.25  # the last wait may be unfinished
-    assert skipped / waited > SKIP_FACTOR / 3
-    longest = max(len(part) for part in "".join("w" if one is Isolation.STOP else "s" for one in waits).split("s"))
-    assert longest * 0.1 > 16 * FIRST_WAIT_SECONDS
-
-
-def test_a_worker_that_holds_nothing_waits_for_nobody():
-    room = RoomMaker()
-    assert room.choose(holds_leases=False, now=0.0) is Isolation.ALONE
-    assert room.choose(holds_leases=True, now=0.0) is Isolation.STOP
 
 
 # Outages --------------------------------------------------------------------------------------------------------

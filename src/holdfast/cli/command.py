@@ -53,7 +53,9 @@ class Root(Group):
             return ExitCode.OK
         except Exception as error:  # noqa: BLE001 - the outermost handler; --debug shows the traceback
             return _report(session, error)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
+            if str(error):  # Spark slots say how far they got
+                sys.stderr.write(f"holdfast: {error}\n")
             return ExitCode.INTERRUPTED
         finally:
             session.close()

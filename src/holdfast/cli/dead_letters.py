@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from holdfast.cli import filters, json_values
 from holdfast.cli.output import Column, Output
-from holdfast.drivers.contract import JobFilter, Store
+from holdfast.drivers.contract import JobFilter, JobScan, Store
 from holdfast.model import bounds
-from holdfast.model.fingerprint import normalise
+from holdfast.model.fingerprint import fingerprint, normalise
 from holdfast.model.job import JobRecord, State
 
 NO_MATCH = "no dead letter matches"
+PAGE_LETTERS = 5000
 
 fingerprint_option = click.option("--fingerprint", metavar="HEX", help="In this group (see `dead groups`).")
 
@@ -77,15 +78,49 @@ def find_page(
             return letters, after
 
 
-def group_failures(letters: Iterable[JobRecord]) -> list[FailureGroup]:
+class _Failure(NamedTuple):
+    """What a group needs of a dead letter."""
+
+    id: str
+    type: str
+    dead_reason: str | None
+    last_error: str
+    dead_at: int | None
+    created_at: int
+
+
+def _read_failures(
+    store: Store, where: JobFilter, *, limit: int, after: str | None
+) -> tuple[list[_Failure], str | None]:
+    """A page of letters. Payloads are not read if the store can leave them out."""
+    if isinstance(store, JobScan):
+        columns, cursor = store.job_columns(where, _Failure._fields, limit=limit, after=after)
+        return [_Failure(*row) for row in zip(*columns, strict=True)], cursor
+    page = store.find(where, limit=limit, after=after)
+    return [_Failure(*(getattr(letter, name) for name in _Failure._fields)) for letter in page], page.cursor
+
+
+def read_groups(
+    store: Store, where: JobFilter, *, most: int, after: str | None
+) -> tuple[list[FailureGroup], str | None]:
+    """The groups of up to ``most`` letters, the largest first, and the cursor of the letters that were not read."""
+    failures: list[_Failure] = []
+    while True:
+        page, after = _read_failures(store, where, limit=min(most - len(failures), PAGE_LETTERS), after=after)
+        failures += page
+        if after is None or len(failures) == most:
+            return group_failures(failures), after
+
+
+def group_failures(letters: Iterable[JobRecord | _Failure]) -> list[FailureGroup]:
     """The groups, the largest first."""
     groups: dict[str, FailureGroup] = {}
     for letter in letters:
-        fingerprint = json_values.fingerprint_of(letter)
-        group = groups.get(fingerprint)
+        hashed = fingerprint(type=letter.type, reason=letter.dead_reason, error=letter.last_error)
+        group = groups.get(hashed)
         if group is None:
-            group = groups[fingerprint] = FailureGroup(
-                fingerprint=fingerprint,
+            group = groups[hashed] = FailureGroup(
+                fingerprint=hashed,
                 type=letter.type,
                 reason=normalise(letter.dead_reason or ""),
                 error=normalise(letter.last_error),

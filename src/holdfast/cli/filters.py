@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from holdfast.cli.parameters import PAST_INSTANT, add_options
-from holdfast.drivers.contract import JobFilter, Store
+from holdfast.drivers.contract import JobFilter, Page, Store
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
 
@@ -79,6 +79,17 @@ def from_options(*, states: tuple[State, ...] | None, options: dict[str, Any]) -
         created_from=options["since"],
         created_before=options["until"],
     )
+
+
+def find_page(store: Store, where: JobFilter, *, limit: int, after: str | None) -> Page[JobRecord]:
+    """``limit`` matching jobs, if there are so many. One call of a store reads a bounded number of rows only."""
+    jobs: list[JobRecord] = []
+    while True:
+        page = store.find(where, limit=limit - len(jobs), after=after)
+        jobs += page.items
+        after = page.cursor
+        if after is None or len(jobs) == limit:
+            return Page(jobs, after)
 
 
 def find_all(store: Store, where: JobFilter) -> Iterator[JobRecord]:

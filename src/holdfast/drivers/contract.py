@@ -29,6 +29,7 @@ from holdfast.model.registry import Change, Entry
 from holdfast.model.settlement import Settlement
 
 __all__ = [
+    "FIND_LIMIT",
     "REAP_LIMIT",
     "Admin",
     "AuditScan",
@@ -51,6 +52,7 @@ __all__ = [
 ]
 
 REAP_LIMIT = 1000  # leases: the most that one call ends, so that no single call ends all leases of an outage
+FIND_LIMIT = 10_000  # rows: about the most of each state that one call of ``find`` reads to find matching ones
 
 T = TypeVar("T")
 
@@ -286,15 +288,29 @@ class Admin(Protocol):
         ...
 
     def find(self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None) -> Page[JobRecord]:
-        """Return a page of the jobs that match, ordered by id. ``after=page.cursor`` asks for the next page."""
+        """Return a page of the jobs that match, ordered by id. ``after=page.cursor`` asks for the next page.
+
+        One call reads a bounded number of rows (``FIND_LIMIT``). So a page may have fewer jobs than ``limit``, even
+        none, and still have a cursor. Only a cursor of None says that no more jobs match.
+        """
         ...
 
     def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
         """Whether a job of these types is ready, scheduled or in flight in these queues. Does not count jobs."""
         ...
 
-    def counts(self, queues: Sequence[str] | None = None, *, now: int | None = None) -> list[QueueCounts]:
-        """Return one row per queue and type that has jobs, ordered by both. Reads every job."""
+    def counts(
+        self,
+        queues: Sequence[str] | None = None,
+        *,
+        states: Collection[State] | None = None,
+        now: int | None = None,
+    ) -> list[QueueCounts]:
+        """Return one row per queue and type that has jobs, ordered by both.
+
+        With ``states`` only jobs in these states are counted and read; the other numbers are 0. ``ready`` jobs include
+        the scheduled ones. Done jobs are most of the jobs of a store: leave them out of a call that is repeated.
+        """
         ...
 
     def requeue(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.drivers.contract import Inspection, QueueCounts
+from holdfast.drivers.contract import Inspection, JobFilter, QueueCounts
 from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS, names_of
 from holdfast.model.fast_construction import compile_reader
 from holdfast.model.job import JobRecord, State
@@ -131,6 +131,22 @@ def tally_counts(rows: Iterable[Sequence[Any]]) -> list[QueueCounts]:
     for queue, type_, word, count in rows:
         counted.setdefault((queue, type_), {})[word] = count
     return [QueueCounts(queue=queue, type=type_, **tally) for (queue, type_), tally in sorted(counted.items())]
+
+
+def states_of(where: JobFilter) -> set[State]:
+    """Return the states that a job of this filter can have: only a dead letter has a reason."""
+    states = set(State if where.states is None else where.states)
+    return states if where.reason is None else states & {State.DEAD}
+
+
+def reads_past_rows(where: JobFilter) -> bool:
+    """Whether ``find`` must read rows that do not match: an index has the ids of one state, but no other condition."""
+    states = states_of(where)
+    return (
+        where != JobFilter(states=where.states)
+        or (State.READY in states) != (State.INFLIGHT in states)
+        or (State.DONE in states and not states >= {State.DEAD, State.CANCELLED})
+    )
 
 
 def mark_first_occurrences(job_ids: Sequence[str], changed: Collection[str]) -> list[bool]:

@@ -13,7 +13,7 @@ from holdfast.drivers.contract import Capabilities, Feature, Registry
 from holdfast.errors import CallerClockRefused, InvalidInput, Unsupported
 from holdfast.model import bounds, ledger_reader, retention
 from holdfast.model.isolation import Isolation
-from holdfast.model.job import JobRecord, check_new
+from holdfast.model.job import JobRecord, State, check_new
 from holdfast.model.job_batch import JobBatch, representatives
 from holdfast.model.lease import Lease
 from holdfast.model.queue_settings import OnExhausted, QueueSettings
@@ -166,10 +166,17 @@ class Validation:
         """Return the queues and the types, each once."""
         return self._names("queue", queues), self._names("type", types)
 
-    def check_counts(self, queues: Sequence[str] | None) -> None:
-        """Check the queues to count; None means all queues."""
+    def check_counts(self, queues: Sequence[str] | None, states: Collection[State] | None) -> frozenset[State]:
+        """Check the queues to count, None means all queues; return the states to count, None means all states."""
         if queues is not None:
             self._names("queue", queues)
+        if states is None:
+            return frozenset(State)
+        self._not_text("states", states)
+        for state in states:
+            if state not in frozenset(State):
+                raise InvalidInput("states", wanted=f"some of {', '.join(State)}", got=state)
+        return frozenset(State(state) for state in states)
 
     def check_trim(self, ended_for: int | None, ledger_for: int | None, limit: int) -> None:
         """Check the retention of a call: each value, or None for the one of the store."""

@@ -260,5 +260,13 @@ def expiry_verb(held: HeldJob, *, in_outage: bool = False) -> str:
 
 
 def has_counted_crash(held: HeldJob, lease: Lease) -> bool:
-    """Whether the last lease of a job that has not ended was this one, and its expiry was counted as a crash."""
-    return held.last_verb == EXPIRED_VERB and held.last_token == lease.token and not State(held.state).has_ended
+    """Whether the last lease of a job that has not ended was this one, and its expiry is counted as a crash.
+
+    A requeued job keeps its last token, but its crashes were set to zero.
+    """
+    return (
+        held.crashes > 0
+        and held.last_verb == EXPIRED_VERB
+        and held.last_token == lease.token
+        and not State(held.state).has_ended
+    )

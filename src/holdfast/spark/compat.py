@@ -11,6 +11,7 @@ from pyspark.sql import functions as f
 
 from holdfast.spark.store_access import is_connect
 
+JOB_DESCRIPTION = "spark.job.description"  # a property of the calling thread
 PROBE_ROWS = 100_000  # enough that no partition of the probe is empty
 
 
@@ -20,6 +21,18 @@ def tag(spark: SparkSession, name: str) -> None:
         spark.addTag(name)
     else:
         spark.sparkContext.addJobTag(name)
+
+
+def describe(spark: SparkSession, text: str | None) -> str | None:
+    """Describe all Spark jobs that the calling thread starts from now on, for Spark's pages. Return what it was before.
+
+    A Connect client cannot describe Spark jobs.
+    """
+    if is_connect(spark):
+        return None
+    before: str | None = spark.sparkContext.getLocalProperty(JOB_DESCRIPTION)
+    spark.sparkContext.setLocalProperty(JOB_DESCRIPTION, text)  # type: ignore[arg-type] # None removes it
+    return before
 
 
 def cancel(spark: SparkSession, name: str) -> None:

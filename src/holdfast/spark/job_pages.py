@@ -23,7 +23,7 @@ def job_pages(
         inside = len(ids) if upto is None else bisect_right(ids, upto)
         if inside:
             yield [column[:inside] for column in columns[1:]]
-        if cursor is None or inside < len(ids):
+        if cursor is None or inside < len(ids) or (upto is not None and cursor >= upto):
             return
 
 

@@ -22,6 +22,8 @@ LOG4J = Path(__file__).with_name("log4j2.properties")
 # Only the fast compiler and the serial collector: a local Spark driver lives for minutes, and JIT warm-up is half of
 # its start time.
 JAVA_OPTIONS = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.configurationFile={LOG4J.as_uri()}"
+JAVA_OPTIONS_KEY = "spark.driver.extraJavaOptions"
+TRIES_OPTION = "-Dholdfast.spark.tries=NEUTRAL"  # read by the log configuration
 
 # Settings of every new session. By default Spark redacts settings by name; this pattern also redacts a URL with a
 # password, which is recognised by its value.
@@ -34,7 +36,7 @@ LOCAL_CONF = {
     "spark.app.name": "holdfast",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+    JAVA_OPTIONS_KEY: JAVA_OPTIONS,
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "8",
@@ -43,12 +45,13 @@ LOCAL_CONF = {
 }
 
 
-def session(master: str | SparkSession | None = None, **conf: Any) -> SparkSession:
+def session(master: str | SparkSession | None = None, *, debug: bool = False, **conf: Any) -> SparkSession:
     """Return a session with the format ``holdfast``: the session that is passed, else the active one, else a new one.
 
     A new session connects to ``master``, which may be ``sc://...`` for Spark Connect. Without ``master`` it uses the
     master that ``spark-submit``, ``SPARK_REMOTE`` or ``SPARK_MASTER`` names, else local mode. ``conf`` are settings of
-    Spark with ``_`` for ``.``, as in ``spark_sql_shuffle_partitions=4``. They apply to a new session only.
+    Spark with ``_`` for ``.``, as in ``spark_sql_shuffle_partitions=4``. They apply to a new session only. With
+    ``debug`` a new local session logs every try of a failed Spark task on stderr, with the trace of the JVM.
     """
     if master is not None and not isinstance(master, str):
         return register_format(master)
@@ -65,7 +68,10 @@ def session(master: str | SparkSession | None = None, **conf: Any) -> SparkSessi
             builder = builder.master(master)
         if PYTHON in settings:  # spark-submit reads the setting; a session that Python starts reads only the variable
             os.environ["PYSPARK_PYTHON"] = settings[PYTHON]
-        settings = {**_default_conf(master), **settings}
+        defaults = _default_conf(master)
+        if debug and JAVA_OPTIONS_KEY in defaults:
+            defaults = {**defaults, JAVA_OPTIONS_KEY: f"{JAVA_OPTIONS} {TRIES_OPTION}"}
+        settings = {**defaults, **settings}
     for key, value in settings.items():
         builder = builder.config(key, value)
     return register_format(builder.getOrCreate())

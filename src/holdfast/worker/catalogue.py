@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, get_args, get_type_hints
@@ -188,6 +188,7 @@ class Resources:
     """The resources that handlers share in one process: created at their first use, closed when the process ends."""
 
     factories: dict[str, Callable[[], Any]]
+    making: Callable[[], AbstractContextManager[None]] = nullcontext  # entered while a resource is created
     _resources: dict[str, Any] = field(default_factory=dict)
     _stack: ExitStack = field(default_factory=ExitStack)
     _lock: threading.RLock = field(default_factory=threading.RLock)  # reentrant: a factory may use another resource
@@ -201,11 +202,12 @@ class Resources:
             if name not in self.factories:
                 known = ", ".join(sorted(self.factories)) or "none"
                 raise InvalidInput("resource", wanted=f"one of: {known}", got=name)
-            resource = self.factories[name]()
-            if isinstance(resource, AbstractContextManager):
-                resource = self._stack.enter_context(resource)
-            elif callable(getattr(resource, "close", None)):
-                self._stack.callback(resource.close)
+            with self.making():
+                resource = self.factories[name]()
+                if isinstance(resource, AbstractContextManager):
+                    resource = self._stack.enter_context(resource)
+                elif callable(getattr(resource, "close", None)):
+                    self._stack.callback(resource.close)
             self._resources[name] = resource
         return self._resources[name]
 

@@ -30,6 +30,7 @@ class WorkerOptions:
     limits: Limits = field(default_factory=Limits)  # of each child process
     recycle_after: int | None = None  # jobs after which a child process is replaced
     recycle_above: int | None = None  # bytes of resident memory above which a child process is replaced
+    keep_processes: bool = False  # do not end the processes that an attempt leaves behind
     # Done and cancelled jobs; dead letters stay until they are purged. Stored as the retention of the store if it has
     # none; otherwise the store decides. None: the settings of the app.
     keep_ended: timedelta | None = None
@@ -73,6 +74,7 @@ class WorkerKeywords(TypedDict, total=False):
     limits: Limits
     recycle_after: int | None
     recycle_above: int | None
+    keep_processes: bool
     keep_ended: timedelta | None
     keep_ledger: timedelta | None
     name: str

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 import traceback
+import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias, cast
@@ -19,6 +20,7 @@ from holdfast.model.registry import Change
 MAX_MESSAGE_CHARACTERS = 1 << 10  # of the message of one exception
 MAX_NAME_CHARACTERS = 1 << 8  # of the name of a class
 MAX_FRAMES = 10  # from the end of a traceback, where the exception was raised
+CALLING_MODULES = ("holdfast.", "asyncio.", "concurrent.futures.")  # they call handlers, also asynchronous ones
 MAX_EXCEPTIONS = 8  # in one text: causes, and members of groups
 
 
@@ -216,4 +218,12 @@ def _message(error: BaseException) -> str:
 
 
 def _frames(error: BaseException) -> str:
-    return "".join(traceback.format_tb(error.__traceback__, limit=-MAX_FRAMES))
+    return "".join(traceback.format_tb(_first_user_frame(error.__traceback__), limit=-MAX_FRAMES))
+
+
+def _first_user_frame(frames: types.TracebackType | None) -> types.TracebackType | None:
+    """Return the traceback without the frames that call the handler; the whole traceback if it has no other frame."""
+    first = frames
+    while first is not None and str(first.tb_frame.f_globals.get("__name__")).startswith(CALLING_MODULES):
+        first = first.tb_next
+    return first or frames

@@ -34,8 +34,8 @@ from holdfast.worker.cancel_watch import CancelWatch
 from holdfast.worker.catalogue import Catalogue, Handler, Resources, make_handler
 from holdfast.worker.decide import ack, decide
 from holdfast.worker.heartbeat import Heartbeat
+from holdfast.worker.held_jobs import HeldJobs
 from holdfast.worker.interpreter import gc_frozen, tuned_interpreter
-from holdfast.worker.isolation import RoomMaker
 from holdfast.worker.job_source import Demand, JobSource, StoreJobSource
 from holdfast.worker.limits import RecycleLimits
 from holdfast.worker.maintenance import Maintenance
@@ -91,11 +91,7 @@ class Worker:
         self._stop_at_once = threading.Event()
         self._stop_deadline = math.inf  # monotonic seconds: when the drain and the grace time of a stop end
         self._numbers = itertools.count(1)
-        self._reserved_count = 0  # jobs that ``run`` has reserved so far
-        self._reserved_bytes = 0  # of their payloads
-        self._settled_bytes = 0  # of those that are settled; written by the settler's thread only
-        self._runs_isolated = False  # the last job that was reserved runs alone
-        self._room_maker = RoomMaker()
+        self._held_jobs = HeldJobs()
         self._random = random.Random()  # noqa: S311 - jitter
         self._resources = Resources(self.catalogue.resources)  # of ``process_once``
 
@@ -138,10 +134,7 @@ class Worker:
     @property
     def held(self) -> int:
         """How many jobs ``run`` has reserved and not yet settled."""
-        return max(0, self._reserved_count - self.tally.statuses.total())
-
-    def _held_bytes(self) -> int:
-        return self._reserved_bytes - self._settled_bytes
+        return self._held_jobs.count
 
     # One job in this process ------------------------------------------------------------------------------------
 
@@ -193,6 +186,7 @@ class Worker:
             grace_seconds=self.options.grace.total_seconds(),
             limits=self.options.limits,
             recycle=RecycleLimits(jobs=self.options.recycle_after, memory=self.options.recycle_above),
+            keep_processes=self.options.keep_processes,
         )
 
     def run(
@@ -315,35 +309,23 @@ class Worker:
         return StoreJobSource(self.driver, queues, self.catalogue.types, lease_for=self._lease_for, worker=self.name)
 
     def _reserve_limit(self, pool: ChildPool) -> int:
-        if self._is_holding.is_set() or (self._runs_isolated and self.held):
+        if self._is_holding.is_set():
             return 0
-        limit = pool.reserve_limit()
-        if self._held_bytes() >= dispatch.MAX_HELD_BYTES:
-            limit = min(limit, pool.free_places(), 1)
+        limit = self._held_jobs.limit(pool.reserve_limit(), pool.free_places())
         max_jobs = self._run_options.max_jobs
         if max_jobs is not None:
-            limit = min(limit, max_jobs - self._reserved_count)
+            limit = min(limit, max_jobs - self._held_jobs.reserved)
         return min(limit, bounds.MAX_BATCH_ITEMS)
 
     def _reserve(self, source: JobSource, pool: ChildPool, heartbeat: Heartbeat, limit: int) -> int:
         """Reserve jobs and submit them to the pool; return how many."""
         began, lease_seconds = boot_time(), self._lease_for / SECOND
-        isolation = self._room_maker.choose(holds_leases=self.held > 0, now=monotonic())
-        demand = Demand(
-            limit=limit,
-            max_bytes=max(1, dispatch.MAX_HELD_BYTES - self._held_bytes()),
-            prefetch=limit > pool.free_places(),
-            isolation=isolation,
-            short_jobs=pool.runs_short_jobs(),
-        )
+        demand = self._held_jobs.demand(limit, pool.free_places(), short_jobs=pool.runs_short_jobs())
         reservations = source.reserve(demand)
-        self._room_maker.add_answer(isolation, is_empty=not reservations, now=monotonic())
-        self._runs_isolated = len(reservations) == 1 and reservations[0].isolated
-        self._reserved_bytes += sum(len(reservation.job.payload) for reservation in reservations)
+        self._held_jobs.add(reservations, demand.isolation)
         runs = [self._make_run(reservation) for reservation in reservations]
         for run in runs:
             run.set_lease(began, lease_seconds)
-        self._reserved_count += len(runs)
         heartbeat.add(runs)
         pool.submit(runs)
         return len(runs)
@@ -367,7 +349,7 @@ class Worker:
 
     def _has_reserved_max_jobs(self) -> bool:
         max_jobs = self._run_options.max_jobs
-        return max_jobs is not None and self._reserved_count >= max_jobs
+        return max_jobs is not None and self._held_jobs.reserved >= max_jobs
 
     def _is_drained(self, source: JobSource, pool: ChildPool, settler: Settler) -> bool:
         """Whether nothing runs here, and the source has no open job."""
@@ -445,7 +427,7 @@ class Worker:
     ) -> None:
         statuses = settled_statuses(runs, settlements, refusals)
         self.tally.count(statuses)
-        self._settled_bytes += sum(len(run.reservation.job.payload) for run in runs)
+        self._held_jobs.remove([run.reservation for run in runs])
         if self._on_settled is not None:
             self._on_settled(list(map(Settled, runs, settlements, refusals, statuses)))
         for run, settlement, refused in zip(runs, settlements, refusals, strict=True):

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.app import Holdfast
 from holdfast.clock import DAY, HOUR, SECOND, ManualClock
 from holdfast.connect import connect
 from holdfast.drivers.contract import Store
@@ -275,6 +276,28 @@ def test_an_error_text_has_the_message_first_and_then_the_traceback():
     assert first == "ValueError: bad"
     assert "test_decide.py" in rest[0]
     assert "raise error from cause" in rest[1]
+
+
+def test_the_traceback_of_a_handler_begins_with_the_handler():
+    def handler(_):
+        raise ValueError("no order")
+
+    async def async_handler(payload):
+        handler(payload)
+
+    with connect("memory://") as store:
+        app = Holdfast(driver=store)
+        for function in (handler, async_handler):
+            app.handler(function.__name__, max_attempts=1)(function).enqueue()
+        worker = app.worker()
+        while worker.process_once().status != "empty":
+            pass
+        jobs = store.find().items
+    assert len(jobs) == 2
+    for job in jobs:
+        first, second, *_ = job.last_error.splitlines()
+        assert first == "ValueError: no order"
+        assert second.endswith(f"in {job.type}")
 
 
 def test_an_error_text_includes_causes_and_members_of_groups():

@@ -46,9 +46,10 @@ def audit(
     master: str | None,
     as_json: bool,
 ) -> None:
-    """Check with Spark that no law was broken, and that nothing is missing.
+    """Check with Spark that no law was broken.
 
-    Exits 0 if every check holds, 1 if a check fails or there is no ledger row to check.
+    Of a history, also that no row and no file is missing or was changed. Exits
+    0 if every check holds, 1 if a check fails or there is no ledger row.
     """
     began = monotonic()
     if folder is None and (kept is not None or with_store):
@@ -87,7 +88,7 @@ def _show(session: Session, certificate: Certificate, seconds: float) -> None:
     from holdfast.spark.history.certificate import CHECKS  # noqa: PLC0415 - needs an extra that may not be installed
 
     output, commit = session.output, certificate.commit
-    output.print_line("CERTIFICATE" if certificate.holds else f"NO CERTIFICATE: {certificate.verdict}")
+    output.print_line("CERTIFICATE" if certificate.holds else "NO CERTIFICATE")
     output.print_fields(
         [
             ("commit", "-" if commit is None else f"{commit.number}  {commit.hash}"),

@@ -63,17 +63,20 @@ def list_(
 @dead.command()
 @filters.dead_letter_options
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="The most groups to show.")
+@click.option("--most", type=click.IntRange(min=1), default=20_000, show_default=True, help="The most letters to read.")
+@click.option("--after", metavar="CURSOR", help="Only letters after the cursor that the last call printed.")
 @click.option("--json", "as_json", is_flag=True, help="JSON: a list of groups, the largest first.")
 @pass_session
-def groups(session: Session, /, limit: int, *, as_json: bool, **options: Any) -> None:
+def groups(session: Session, /, limit: int, most: int, after: str | None, *, as_json: bool, **options: Any) -> None:
     """Group dead letters by what went wrong.
 
     Two letters are in one group if they have the same type, and the same reason and error apart from numbers, ids,
-    addresses and quoted text.
+    addresses and quoted text. Letters are read in order of their ids, --most of them.
     """
     output = session.output
-    letters = filters.find_all(session.store(), dead_letters.filter_from(options))
-    found = dead_letters.group_failures(letters)
+    found, cursor = dead_letters.read_groups(session.store(), dead_letters.filter_from(options), most=most, after=after)
+    if cursor is not None:
+        output.print_note(f"only the first {most} letters were read; the rest: --after {cursor}, or a larger --most")
     if as_json:
         output.print_json([group.to_json() for group in found[:limit]])
         return

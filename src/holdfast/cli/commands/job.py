@@ -38,7 +38,7 @@ def list_(
 ) -> None:
     """List jobs that match every filter, in order of their ids."""
     where = filters.from_options(states=tuple(State(state) for state in states), options=options)
-    page = session.store().find(where, limit=limit, after=after)
+    page = filters.find_page(session.store(), where, limit=limit, after=after)
     _print_page(session.output, page, as_json=as_json)
 
 

@@ -47,9 +47,10 @@ def reap(session: Session, queues: tuple[str, ...], worker: str | None, *, as_js
 @click.option("--json", "as_json", is_flag=True, help="JSON: how many rows of each kind were removed.")
 @pass_session
 def trim(session: Session, keep_ended: timedelta | None, keep_ledger: timedelta | None, *, as_json: bool) -> None:
-    """Remove old rows from one space, by its retention (see `retention`) or by the options.
+    """Remove old rows from one space.
 
-    Removes done and cancelled jobs, ledger rows, idempotency keys and expired registry rows; never dead letters.
+    Its retention says how old (see `retention`), or the options. Removes done and cancelled jobs, ledger rows,
+    idempotency keys and expired registry rows; never dead letters.
     """
     store = session.store()
     kept = stored_retention(store) or settings_retention(session.settings) or Retention()

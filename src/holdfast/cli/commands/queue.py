@@ -18,11 +18,14 @@ from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.clock import from_datetime, from_timedelta, monotonic
 from holdfast.drivers.contract import QueueCounts, QueueSettings, Store
 from holdfast.model import bounds
+from holdfast.model.job import State
 
 COUNTED_STATES = ("ready", "scheduled", "inflight", "done", "dead", "cancelled")
 HEADINGS = ("READY", "SCHED", "INFL", "DONE", "DEAD", "CANC")  # short, so that the limits fit into the same row
 MIN_COUNT_INTERVAL_SECONDS = 0.5
-COUNT_INTERVAL_FACTOR = 20  # counting reads every job, so the next count waits 20 times as long as the last one took
+COUNT_INTERVAL_FACTOR = 20  # counting reads every open job: the next count waits 20 times as long as the last one took
+OPEN = (State.READY, State.INFLIGHT)
+NOT_DONE = tuple(state for state in State if state is not State.DONE)
 
 _TYPE = click.option("--type", "type_", metavar="TYPE", help="Only this type in the queue.")
 _NEW = click.option("--new", is_flag=True, help="Allow a queue that has no jobs and no settings yet.")
@@ -37,15 +40,14 @@ def queue() -> None:
 @queue.command("list")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("--types", is_flag=True, help="One row per type.")
+@click.option("--no-done", is_flag=True, help="Do not count done jobs: quick, however many there are.")
 @click.option("--json", "as_json", is_flag=True, help="JSON: a list of counts with settings.")
 @pass_session
-def list_(session: Session, names: tuple[str, ...], *, types: bool, as_json: bool) -> None:
+def list_(session: Session, names: tuple[str, ...], *, types: bool, no_done: bool, as_json: bool) -> None:
     """Count jobs by queue and state, and show pauses and limits."""
     store, output = session.store(), session.output
-    counts = store.counts(list(names) or None)
-    missing = [name for name in names if name not in {row.queue for row in counts} and not _is_configured(store, name)]
-    if missing:
-        raise _unknown_queue(store, missing[0])
+    counts = store.counts(list(names) or None, states=NOT_DONE if no_done else None)
+    _check_known(store, names, counts)
     rows = counts if types else sum_by_queue(counts, names)
     settings = [store.settings(row.queue, type=row.type or None) for row in rows]
     if as_json:
@@ -187,8 +189,8 @@ def _change(
     """Change some settings, keep the others, and print the result."""
     store, output = session.store(create=new), session.output
     settings = store.settings(name, type=type_)
-    if not new and not _is_configured(store, name, type_) and not store.counts([name]):
-        raise _unknown_queue(store, name)
+    if not new and not _is_configured(store, name, type_):
+        _check_known(store, [name], store.counts([name], states=NOT_DONE))
     changed = replace(settings, **changes)
     if changed != settings:
         store.configure(name, changed, type=type_)
@@ -204,6 +206,15 @@ def _is_configured(store: Store, name: str, type_: str | None = None) -> bool:
     """Whether a setting of this queue differs from its default."""
     settings, default = store.settings(name, type=type_), QueueSettings()
     return any(getattr(settings, field.name) != getattr(default, field.name) for field in fields(default))
+
+
+def _check_known(store: Store, names: Sequence[str], counts: Sequence[QueueCounts]) -> None:
+    """Raise for a queue without jobs and settings. Done jobs are counted only if nothing else is known of the queue."""
+    for name in names:
+        if name in {row.queue for row in counts} or _is_configured(store, name):
+            continue
+        if not store.counts([name]):
+            raise _unknown_queue(store, name)
 
 
 def _unknown_queue(store: Store, name: str) -> CommandFailed:
@@ -229,9 +240,8 @@ def drain(session: Session, names: tuple[str, ...], timeout: timedelta | None, *
     store, output = session.store(), session.output
     deadline = None if timeout is None else monotonic() + timeout.total_seconds()
     counts, seconds = _timed_counts(store, names)
+    _check_known(store, names, counts)
     for name in names:
-        if name not in {row.queue for row in counts} and not _is_configured(store, name):
-            raise _unknown_queue(store, name)
         rows = [row for row in counts if row.queue == name]
         if is_paused(output, store.settings(name)) and _unfinished(rows, due=due):
             output.print_note(f"{name} is paused: it cannot become empty before it is resumed")
@@ -251,7 +261,7 @@ def drain(session: Session, names: tuple[str, ...], timeout: timedelta | None, *
 def _timed_counts(store: Store, names: Sequence[str]) -> tuple[list[QueueCounts], float]:
     """Return the counts and the seconds that counting took."""
     began = monotonic()
-    return store.counts(list(names)), monotonic() - began
+    return store.counts(list(names), states=OPEN), monotonic() - began
 
 
 def _unfinished(counts: Sequence[QueueCounts], *, due: bool) -> int:

@@ -45,7 +45,8 @@ def work(
     """Run the jobs of an app's queues on Spark.
 
     Every slot is a Spark task that reserves, runs and settles its own jobs. If a Spark task is killed or retried, no
-    job is lost. After Ctrl-C, running jobs may still finish within the drain time.
+    job is lost. After SIGINT (Ctrl-C) or SIGTERM, running jobs may still finish within the drain time. A second signal
+    does not wait.
     """
     engine = load_spark()
     if session.config is not None:
@@ -55,7 +56,7 @@ def work(
     try:
         rows = engine.run_queue(
             app,
-            spark=engine.session(master, **dict(conf)),
+            spark=engine.session(master, debug=session.debug, **dict(conf)),
             slots=slots,
             options=options,
             stop_after=stop_after,

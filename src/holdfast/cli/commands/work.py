@@ -31,6 +31,7 @@ from holdfast.worker.options import WorkerOptions
 @click.option(
     "--recycle-above", type=click.IntRange(1), metavar="MIB", help="Replace a child process that uses more memory."
 )
+@click.option("--keep-processes", is_flag=True, help="Do not end the processes that an attempt leaves behind.")
 @click.option("--memory", type=click.IntRange(64), metavar="MIB", help="Memory limit of a child process.")
 @click.option("--cpu", type=DURATION, help="Limit of processor time for one attempt.")
 @pass_session
@@ -47,6 +48,7 @@ def work(
     max_jobs: int | None,
     recycle_after: int | None,
     recycle_above: int | None,
+    keep_processes: bool,
     memory: int | None,
     cpu: timedelta | None,
     until_drained: bool,
@@ -70,6 +72,7 @@ def work(
         limits=Limits(memory=None if memory is None else memory * MEBIBYTE, cpu=cpu),
         recycle_after=recycle_after,
         recycle_above=None if recycle_above is None else recycle_above * MEBIBYTE,
+        keep_processes=keep_processes,
     )
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     worker = app.worker(options)

@@ -67,12 +67,12 @@ def any_open(space: Space, queues: Collection[str], types: Collection[str]) -> b
     return any(not job.state.has_ended and job.queue in queues and job.type in types for job in jobs)
 
 
-def counts(space: Space, queues: Sequence[str] | None, now: int) -> list[QueueCounts]:
+def counts(space: Space, queues: Sequence[str] | None, states: Collection[State], now: int) -> list[QueueCounts]:
     """See ``Admin.counts``."""
     counted: dict[tuple[str, str], dict[str, int]] = {}
     for row in space.rows.values():
         job = row.job
-        if queues is None or job.queue in queues:
+        if job.state in states and (queues is None or job.queue in queues):
             is_scheduled = job.state is State.READY and row.available_at > now
             word = "scheduled" if is_scheduled else job.state.value
             tally = counted.setdefault((job.queue, job.type), {})

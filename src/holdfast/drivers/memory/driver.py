@@ -286,12 +286,18 @@ class MemoryDriver:
         with self._lock:
             return admin.any_open(self._open_space(), queue_names, type_names)
 
-    def counts(self, queues: Sequence[str] | None = None, *, now: int | None = None) -> list[QueueCounts]:
+    def counts(
+        self,
+        queues: Sequence[str] | None = None,
+        *,
+        states: Collection[State] | None = None,
+        now: int | None = None,
+    ) -> list[QueueCounts]:
         """See ``Admin.counts``."""
-        self._validation.check_counts(queues)
+        counted = self._validation.check_counts(queues, states)
         with self._lock:
             space, at = self._open(now)
-            return admin.counts(space, queues, at)
+            return admin.counts(space, queues, counted, at)
 
     def requeue(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
         """See ``Admin.requeue``."""

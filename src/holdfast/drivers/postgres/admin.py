@@ -6,17 +6,20 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import NamedTuple
 
-from holdfast.drivers.contract import Inspection, JobFilter, Page, QueueCounts, Trimmed
+from holdfast.drivers.contract import FIND_LIMIT, Inspection, JobFilter, Page, QueueCounts, Trimmed
 from holdfast.drivers.packing import (
     SETTINGS_COLUMNS,
+    Row,
     mark_first_occurrences,
     pack_settings,
     read_settings,
+    reads_past_rows,
+    states_of,
     tally_counts,
     unpack_meta,
 )
 from holdfast.drivers.postgres.arrays import pack_texts
-from holdfast.drivers.postgres.database import Database
+from holdfast.drivers.postgres.database import INDEX_ORDER, Database, Execute
 from holdfast.drivers.postgres.rows import INSPECTION_COLUMNS, NO_VALUE, read_inspected_job, read_job
 from holdfast.errors import InvalidInput
 from holdfast.model.columns import JOB_COLUMNS, names_of
@@ -76,9 +79,9 @@ def inspect(database: Database, job_id: str) -> Inspection | None:
 
 def find(database: Database, where: JobFilter, *, limit: int, after: str | None) -> Page[JobRecord]:
     """See ``Admin.find``."""
-    rows = database.query_page("admin/find", _find_parameters(where, limit, after))
+    rows, upto = _read_page(database, database.statements.query("admin/find"), where, limit, after)
     jobs = [read_job(row) for row in rows[:limit]]
-    return Page(jobs, jobs[-1].id if len(rows) > limit else None)
+    return Page(jobs, jobs[-1].id if len(rows) > limit else upto)
 
 
 def job_columns(
@@ -89,20 +92,41 @@ def job_columns(
         if name not in _JOB_FIELDS:
             raise InvalidInput("names", wanted="fields of a JobRecord", got=name)
     statement = database.statements.select_from("admin/find", _JOB_FIELDS, ["id", *names])
-    rows = database.run_page(statement, _find_parameters(where, limit, after))
+    rows, upto = _read_page(database, statement, where, limit, after)
     if not rows:
-        return [()] * len(names), None
+        return [()] * len(names), upto
     ids, *columns = zip(*rows[:limit], strict=True)
     values = [
         [unpack_meta(meta) for meta in column] if name == "meta" else column
         for name, column in zip(names, columns, strict=True)
     ]
-    return values, ids[-1] if len(rows) > limit else None
+    return values, ids[-1] if len(rows) > limit else upto
+
+
+def _read_page(
+    database: Database, statement: str, where: JobFilter, limit: int, after: str | None
+) -> tuple[list[Row], str | None]:
+    """Return the rows of a page, one more if there is a next page, and the id up to which they were searched.
+
+    The first column of a row is its id. Both statements see the same rows, because they share a snapshot.
+    """
+    is_bounded = reads_past_rows(where)
+    parameters = {**_find_parameters(where, limit, after), "rows": FIND_LIMIT if is_bounded else None}
+
+    def read(execute: Execute) -> tuple[list[Row], str | None]:
+        rows = execute(statement, parameters)
+        if not is_bounded:
+            return rows, None
+        last = rows[limit - 1][0] if len(rows) > limit else None
+        [(upto,)] = execute(database.statements.query("admin/find_end"), {**parameters, "last": last})
+        return rows if upto is None else [row for row in rows if row[0] <= upto], upto
+
+    return database.run_in_index_order(read)
 
 
 def _find_parameters(where: JobFilter, limit: int, after: str | None) -> dict[str, object]:
     """Return the parameters of ``admin/find.sql``, which reads one row more to see whether there is a next page."""
-    states = set(State if where.states is None else where.states)
+    states = states_of(where)
     return {
         **{name: NO_VALUE if _has_nul(value) else value for name, value in asdict(where).items()},
         "after": after or "",
@@ -132,10 +156,25 @@ def any_open(database: Database, queues: Sequence[str], types: Sequence[str]) ->
     return bool(is_open)
 
 
-def counts(database: Database, queues: Sequence[str] | None, caller_now: int | None) -> list[QueueCounts]:
-    """See ``Admin.counts``."""
-    parameters = {"queues": None if queues is None else list(queues), "now": caller_now}
-    return tally_counts(database.query("admin/counts", parameters))
+def counts(
+    database: Database, queues: Sequence[str] | None, states: Collection[State], caller_now: int | None
+) -> list[QueueCounts]:
+    """See ``Admin.counts``. All statements share a snapshot, so that no job is counted in two states."""
+    names = [str(state) for state in states]
+    parameters = {"queues": None if queues is None else list(queues), "states": names, "now": caller_now}
+
+    def read(execute: Execute) -> list[Row]:
+        rows: list[Row] = []
+        if not {State.READY, State.INFLIGHT}.isdisjoint(states):
+            rows += execute(database.statements.query("admin/count_open"), parameters)
+        if State.DONE in states:
+            rows += execute(database.statements.query("admin/count_done"), parameters)
+        if not {State.DEAD, State.CANCELLED}.isdisjoint(states):
+            execute(INDEX_ORDER, {})
+            rows += execute(database.statements.query("admin/count_dead_or_cancelled"), parameters)
+        return rows
+
+    return tally_counts(database.run_in_snapshot(read))
 
 
 def requeue(database: Database, job_ids: Sequence[str], caller_now: int | None) -> list[bool]:

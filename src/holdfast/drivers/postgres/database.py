@@ -14,8 +14,12 @@ from holdfast.drivers.postgres.connections import Connection, ConnectionPool, Ow
 from holdfast.drivers.postgres.statements import Statements
 
 T = TypeVar("T")
+Execute = Callable[[str, Mapping[str, object]], list[Row]]  # runs a statement with its named parameters
 
-_INDEX_ORDER = b"SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off"
+_ONE_SNAPSHOT = b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
+INDEX_ORDER = """
+SELECT set_config(name, 'off', true) FROM unnest(ARRAY['enable_seqscan', 'enable_bitmapscan', 'enable_sort']) AS name
+"""  # until the end of the transaction
 
 
 class Database:
@@ -85,11 +89,24 @@ class Database:
         Without statistics the planner expects few matching rows and sorts them: for every page it would read and sort
         all rows after the page.
         """
+        return self.run_in_index_order(lambda execute: execute(statement, parameters))
 
-        def run(connection: Connection) -> list[Row]:
+    def run_in_index_order(self, work: Callable[[Execute], T]) -> T:
+        """Run statements that only read, with the settings of ``run_page`` and all on one snapshot."""
+
+        def run(execute: Execute) -> T:
+            execute(INDEX_ORDER, {})
+            return work(execute)
+
+        return self.run_in_snapshot(run)
+
+    def run_in_snapshot(self, work: Callable[[Execute], T]) -> T:
+        """Run statements that only read; all of them see the same rows."""
+
+        def run(connection: Connection) -> T:
             with connection.transaction():
-                connection.execute(_INDEX_ORDER)
-                return self._execute(connection, statement, parameters)
+                connection.execute(_ONE_SNAPSHOT)
+                return work(lambda statement, parameters: self._execute(connection, statement, parameters))
 
         return self.run(run, is_repeatable=True)
 

@@ -270,10 +270,16 @@ class PostgresDriver:
         queue_names, type_names = self._validation.check_any_open(queues, types)
         return admin.any_open(self._database, queue_names, type_names)
 
-    def counts(self, queues: Sequence[str] | None = None, *, now: int | None = None) -> list[QueueCounts]:
+    def counts(
+        self,
+        queues: Sequence[str] | None = None,
+        *,
+        states: Collection[State] | None = None,
+        now: int | None = None,
+    ) -> list[QueueCounts]:
         """See ``Admin.counts``."""
-        self._validation.check_counts(queues)
-        return admin.counts(self._database, queues, self._validation.caller_now(now))
+        counted = self._validation.check_counts(queues, states)
+        return admin.counts(self._database, queues, counted, self._validation.caller_now(now))
 
     @property
     def has_serial_arrivals(self) -> bool:

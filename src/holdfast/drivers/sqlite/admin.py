@@ -6,13 +6,16 @@ import heapq
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from itertools import islice
+from typing import Any
 
-from holdfast.drivers.contract import Inspection, JobFilter, Page, QueueCounts, Trimmed
+from holdfast.drivers.contract import FIND_LIMIT, Inspection, JobFilter, Page, QueueCounts, Trimmed
 from holdfast.drivers.packing import (
     mark_first_occurrences,
     pack_settings,
     read_inspection,
     read_settings,
+    reads_past_rows,
+    states_of,
     tally_counts,
     to_json,
 )
@@ -25,13 +28,21 @@ from holdfast.model.job import JobRecord, State
 from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.retention import Retention
 
-_FIND = {
-    State.READY: "find/live",
-    State.INFLIGHT: "find/live",
-    State.DONE: "find/done",
-    State.DEAD: "find/dead_or_cancelled",
-    State.CANCELLED: "find/dead_or_cancelled",
+_FIND = {  # state -> the page of its jobs, and the id up to which one call reads
+    State.READY: ("find/live", "find/end_live"),
+    State.INFLIGHT: ("find/live", "find/end_live"),
+    State.DONE: ("find/done", "find/end_done"),
+    State.DEAD: ("find/dead_or_cancelled", "find/end_dead_or_cancelled"),
+    State.CANCELLED: ("find/dead_or_cancelled", "find/end_dead_or_cancelled"),
 }
+_COUNT = {
+    State.READY: "admin/count_open",
+    State.INFLIGHT: "admin/count_open",
+    State.DONE: "admin/count_done",
+    State.DEAD: "admin/count_dead_or_cancelled",
+    State.CANCELLED: "admin/count_dead_or_cancelled",
+}
+_NO_END = b""  # SQLite sorts every blob behind every text
 
 # Reading jobs -----------------------------------------------------------------------------------------------------
 
@@ -53,11 +64,19 @@ def inspect(tx: Transaction, job_id: str) -> Inspection | None:
 def find(tx: Transaction, where: JobFilter, *, limit: int, after: str | None) -> Page[JobRecord]:
     """See ``Admin.find``. Reads one ordered page per state and merges them."""
     parameters = {**asdict(where), "states": None, "space": tx.space, "after": after or "", "limit": limit + 1}
-    states = tuple(State) if where.states is None else where.states
-    pages = [tx.run(_FIND[state], {**parameters, "state": state}).fetchall() for state in set(states)]
+    states = states_of(where)
+    upto = _find_end(tx, states, parameters) if reads_past_rows(where) else None
+    parameters["upto"] = _NO_END if upto is None else upto
+    pages = [tx.run(_FIND[state][0], {**parameters, "state": state}).fetchall() for state in states]
     rows = list(islice(heapq.merge(*pages, key=lambda row: row[0]), limit + 1))
     jobs = [read_job(row) for row in rows[:limit]]
-    return Page(jobs, jobs[-1].id if len(rows) > limit else None)
+    return Page(jobs, jobs[-1].id if len(rows) > limit else upto)
+
+
+def _find_end(tx: Transaction, states: set[State], parameters: dict[str, Any]) -> str | None:
+    """Return the id up to which one call of ``find`` reads; None if it can read all rows."""
+    ends = [tx.run(_FIND[state][1], {**parameters, "state": state, "rows": FIND_LIMIT}).fetchone() for state in states]
+    return min((end[0] for end in ends if end is not None), default=None)
 
 
 def arrivals(tx: Transaction, job_ids: Sequence[str]) -> dict[str, int]:
@@ -71,9 +90,11 @@ def any_open(tx: Transaction, queues: Sequence[str], types: Sequence[str]) -> bo
     return bool(tx.run("admin/any_open", parameters).fetchone()[0])
 
 
-def counts(tx: Transaction, queues: Sequence[str] | None) -> list[QueueCounts]:
+def counts(tx: Transaction, queues: Sequence[str] | None, states: Collection[State]) -> list[QueueCounts]:
     """See ``Admin.counts``."""
-    rows = tx.run("admin/counts", {"space": tx.space, "now": tx.now})
+    rows: list[tuple[str, str, str, int]] = []
+    for statement in sorted({_COUNT[state] for state in states}):
+        rows += tx.run(statement, {"space": tx.space, "now": tx.now, "states": to_json(sorted(states))})
     return tally_counts(row for row in rows if queues is None or row[0] in queues)
 
 

@@ -272,10 +272,16 @@ class SqliteDriver:
         queue_names, type_names = self._validation.check_any_open(queues, types)
         return self._read(lambda tx: admin.any_open(tx, queue_names, type_names))
 
-    def counts(self, queues: Sequence[str] | None = None, *, now: int | None = None) -> list[QueueCounts]:
+    def counts(
+        self,
+        queues: Sequence[str] | None = None,
+        *,
+        states: Collection[State] | None = None,
+        now: int | None = None,
+    ) -> list[QueueCounts]:
         """See ``Admin.counts``."""
-        self._validation.check_counts(queues)
-        return self._read(lambda tx: admin.counts(tx, queues), now)
+        counted = self._validation.check_counts(queues, states)
+        return self._read(lambda tx: admin.counts(tx, queues, counted), now)
 
     @property
     def has_serial_arrivals(self) -> bool:

@@ -18,6 +18,7 @@ from holdfast.spark.datasource import catalog_table, jobs_table, ledger_table
 from holdfast.spark.datasource.bad_rows import resolve_folder
 from holdfast.spark.datasource.column_types import check_columns
 from holdfast.spark.datasource.options import FAIL, SinkOptions, StoreLocation, parse_sink, parse_source
+from holdfast.spark.datasource.short_errors import short_errors
 from holdfast.spark.datasource.source import JobsReader, LedgerReader
 from holdfast.spark.store_access import check, open_store
 
@@ -45,6 +46,7 @@ class HoldfastSource(DataSource):
         """Return the name for ``.format(...)``."""
         return FORMAT
 
+    @short_errors
     def writer(self, schema: StructType, overwrite: bool) -> JobWriter:  # noqa: FBT001 - Spark's signature
         """Return the writer for ``df.write``."""
         from holdfast.spark.datasource.sink import JobWriter  # noqa: PLC0415 - needs a newer pyspark than this module
@@ -52,6 +54,7 @@ class HoldfastSource(DataSource):
         options = self._sink_options(schema, overwrite=overwrite)
         return JobWriter(options, schema.fieldNames(), options.run or str(uuid7()))
 
+    @short_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> JobStreamWriter:  # noqa: FBT001, N802 - the same
         """Return the writer for ``df.writeStream``."""
         try:
@@ -60,6 +63,7 @@ class HoldfastSource(DataSource):
             raise SparkUnavailable("wanted pyspark 4.1 or newer to write streams as Arrow, got an older one") from error
         return JobStreamWriter(self._sink_options(schema, overwrite=overwrite), schema.fieldNames())
 
+    @short_errors
     def schema(self) -> StructType | str:
         """Return the columns of the table that is read: ``jobs``, or ``ledger``."""
         new_table = catalog_table.options_of_new_table(self.options)
@@ -69,6 +73,7 @@ class HoldfastSource(DataSource):
         table = str(self.options.get("table") or self.options.get("path") or "")
         return ledger_table.DDL if table == "ledger" else jobs_table.DDL  # reader() refuses any other table
 
+    @short_errors
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader for ``spark.read``."""
         options = parse_source({**catalog_table.stored_options(schema), **self.options}, stream=False)
@@ -76,6 +81,7 @@ class HoldfastSource(DataSource):
         self._open(options.store)
         return JobsReader(options) if options.table == "jobs" else LedgerReader(options)
 
+    @short_errors
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return the reader for ``spark.readStream``."""
         try:

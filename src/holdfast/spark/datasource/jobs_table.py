@@ -65,10 +65,14 @@ def split_ids(store: Store, where: JobFilter, *, most: int, now: int) -> list[Id
         return everything
     queues = None if where.queue is None else [where.queue]
     states = where.states or tuple(State)
-    total = sum(getattr(count, state) for count in store.counts(queues) for state in states)
+    counts = store.counts(queues, states=states)
+    total = sum(getattr(count, state) for count in counts for state in states)
     parts = min(most, -(-total // (PAGES_PER_PARTITION * PAGE_JOBS)))
-    oldest = store.find(where, limit=1).items if parts > 1 else []
-    start = _milliseconds_of(oldest[0].id) if oldest else None
+    if parts <= 1:
+        return everything
+    page = store.find(where, limit=1)
+    oldest = page.items[0].id if page.items else page.cursor  # a page without jobs has passed rows that do not match
+    start = None if oldest is None else _milliseconds_of(oldest)
     if start is None or now // 1000 <= start:
         return everything
     step = (now // 1000 - start) / parts

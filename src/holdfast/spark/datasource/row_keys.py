@@ -1,8 +1,13 @@
 """Idempotency keys of rows: a Spark task that runs again, or a micro-batch that is replayed, adds no second job.
 
-Columns that the user names are the key. Without them the sink makes a key from the run, the partition, the content of
-the job, and the number of equal rows before it in the partition. When Spark runs a partition again, it has the same
-rows. So the same rows get the same keys in any order, and no two rows of a run share a key. Runs on executors.
+Columns that the user names are the key. Without them the sink makes a key from the run and the content of the job.
+
+- A micro-batch or a save with a named run can be repeated with other partitions. So its keys do not depend on
+  partitions, and equal rows, which then have the same key, are refused: see ``check_distinct``.
+- Another save is never repeated as a whole. When Spark runs one of its partitions again, the partition has the same
+  rows. So its keys contain the partition, and the number of equal rows before the row: equal rows are separate jobs.
+
+Runs on executors, except ``check_distinct``.
 """
 
 from __future__ import annotations
@@ -13,9 +18,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
+
+DIGEST_BYTES = 16
 
 _encode = msgspec.json.Encoder().encode
 
@@ -23,9 +31,12 @@ _encode = msgspec.json.Encoder().encode
 class ContentKeys:
     """Computes keys from the content of the rows of one partition of one run."""
 
-    def __init__(self, run: str, partition: int) -> None:
-        self._run_hash = hashlib.blake2b(f"{run}\0{partition}\0".encode(), digest_size=16)
-        # A common prefix: the keys of a partition are neighbours in the store's index, which makes inserts cheaper.
+    def __init__(self, run: str, partition: int | None) -> None:
+        """``partition`` is None for a run that can be repeated with other partitions."""
+        self._is_repeatable = partition is None
+        origin = f"{run}\0" if partition is None else f"{run}\0{partition}\0"
+        self._run_hash = hashlib.blake2b(origin.encode(), digest_size=DIGEST_BYTES)
+        # A common prefix: the keys of a write are neighbours in the store's index, which makes inserts cheaper.
         self._prefix = f"spark:{self._run_hash.hexdigest()[:8]}:"
         self._seen: set[bytes] = set()
         self._repeats: Counter[bytes] = (
@@ -47,6 +58,35 @@ class ContentKeys:
                 seen.add(digest)
                 keys.append(f"{prefix}{digest.hex()}")
         return keys
+
+    def refuse_equal_rows(self) -> None:
+        """Raise ``InvalidInput`` if two rows so far are equal and the run can be repeated with other partitions."""
+        if self._is_repeatable and self._repeats:
+            raise _equal_rows()
+
+    def digests(self) -> bytes:
+        """Return the digests of all rows, for ``check_distinct``; none if equal rows are separate jobs."""
+        return b"".join(self._seen) if self._is_repeatable else b""
+
+
+def check_distinct(partitions: Iterable[bytes]) -> None:
+    """Raise ``InvalidInput`` if two rows are equal. ``partitions`` are the digests of every partition of a write.
+
+    Runs on the Spark driver, after all rows are stored: no Spark task sees the rows of the others.
+    """
+    arrays = [
+        pa.FixedSizeBinaryArray.from_buffers(
+            pa.binary(DIGEST_BYTES), len(digests) // DIGEST_BYTES, [None, pa.py_buffer(digests)]
+        )
+        for digests in partitions
+    ]
+    rows = pa.chunked_array(arrays, pa.binary(DIGEST_BYTES))
+    if len(rows.unique()) < len(rows):
+        raise _equal_rows()
+
+
+def _equal_rows() -> InvalidInput:
+    return InvalidInput("key", wanted="columns that tell all rows apart", got="none, and rows that make equal jobs")
 
 
 def column_keys(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[str]:

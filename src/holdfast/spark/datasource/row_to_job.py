@@ -37,11 +37,12 @@ _encode = msgspec.json.Encoder().encode
 class RowConverter:
     """Converts the rows of one partition. Its only state are the equal rows that it has seen."""
 
-    def __init__(self, options: SinkOptions, names: Sequence[str], *, run: str, partition: int) -> None:
+    def __init__(self, options: SinkOptions, names: Sequence[str], *, run: str, partition: int | None) -> None:
+        """``partition`` is None for a run that can be repeated with other partitions."""
         self._options = options
         self._payload_columns = list(options.payload or names)
         self._row_class = make_row_class(self._payload_columns)
-        self._content_keys = ContentKeys(run, partition)
+        self.content_keys = ContentKeys(run, partition)
 
     def convert(self, batch: pa.RecordBatch, *, now: int) -> Sequence[JobRecord]:
         """Return a record for each row. Raises ``InvalidInput``, and changes no state, if one of the rows is bad."""
@@ -88,10 +89,10 @@ class RowConverter:
         if names:
             return column_keys(names, [json_values(batch.column(name), f"key {name}") for name in names])
         if not fields:
-            return self._content_keys.keys(payloads)
+            return self.content_keys.keys(payloads)
         other_fields = map(_encode, zip(*fields.values(), strict=True))
         contents = (payload + b"\0" + other for payload, other in zip(payloads, other_fields, strict=True))
-        return self._content_keys.keys(contents)
+        return self.content_keys.keys(contents)
 
     def _records(
         self, payloads: list[bytes], keys: Sequence[str | None], fields: dict[str, Sequence[Any]], now: int

@@ -22,7 +22,9 @@ from holdfast.model.job import JobRecord, check_new
 from holdfast.model.lease import Enqueued
 from holdfast.spark.datasource.bad_rows import BadRowsFile
 from holdfast.spark.datasource.options import FAIL, SinkOptions
+from holdfast.spark.datasource.row_keys import check_distinct
 from holdfast.spark.datasource.row_to_job import RowConverter
+from holdfast.spark.datasource.short_errors import short_errors
 from holdfast.spark.store_access import open_store
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"  # properties of the tasks of a micro-batch
@@ -35,6 +37,7 @@ class PartitionCounts(WriterCommitMessage):
     added: int = 0
     existed: int = 0
     bad: int = 0
+    digests: bytes = b""  # of the rows of a run that can be repeated, if their content is their key
 
 
 class JobWriter(DataSourceArrowWriter):
@@ -45,9 +48,14 @@ class JobWriter(DataSourceArrowWriter):
         self._names = tuple(names)
         self._run = run
 
+    @short_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> PartitionCounts:
         """Store the jobs of one partition."""
-        return write(iterator, self._options, self._names, self._run)
+        return write(iterator, self._options, self._names, self._run, repeatable=self._options.run is not None)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Refuse equal rows of different partitions, if they have no key and the run can be repeated."""
+        _check_distinct(messages)
 
 
 class JobStreamWriter(DataSourceStreamArrowWriter):
@@ -57,20 +65,30 @@ class JobStreamWriter(DataSourceStreamArrowWriter):
         self._options = options
         self._names = tuple(names)
 
+    @short_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> PartitionCounts:
         """Store the jobs of one partition of one micro-batch."""
         context = _task_context()
         query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
         assert query is not None
         assert batch is not None
-        return write(iterator, self._options, self._names, f"{self._options.run or query}/{batch}")
+        return write(iterator, self._options, self._names, f"{self._options.run or query}/{batch}", repeatable=True)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's signature
+        """Refuse equal rows of different partitions, if they have no key. Spark then ends the query."""
+        _check_distinct(messages)
 
 
-def write(rows: Iterable[pa.RecordBatch], options: SinkOptions, names: Sequence[str], run: str) -> PartitionCounts:
-    """Store the jobs of one partition. A bad row raises ``InvalidInput``, or goes to the table of bad rows."""
+def write(
+    rows: Iterable[pa.RecordBatch], options: SinkOptions, names: Sequence[str], run: str, *, repeatable: bool
+) -> PartitionCounts:
+    """Store the jobs of one partition. A bad row raises ``InvalidInput``, or goes to the table of bad rows.
+
+    A ``repeatable`` run may be repeated with other partitions.
+    """
     partition = _task_context().partitionId()
     store = open_store(options.store.url, options.store.space)
-    converter = RowConverter(options, names, run=run, partition=partition)
+    converter = RowConverter(options, names, run=run, partition=None if repeatable else partition)
     if options.bad_rows == FAIL:
         return _write(rows, store, converter, None, partition)
     with BadRowsFile(options.bad_rows, run, partition) as bad_rows:
@@ -88,6 +106,7 @@ def _write(
     counts = PartitionCounts()
     for batch in rows:
         positions, jobs, errors = _convert(converter, batch, clock.now())
+        converter.content_keys.refuse_equal_rows()
         _store(store, positions, jobs, errors, counts, stop_at_error=bad_rows is None)
         if errors:
             if bad_rows is None:
@@ -100,6 +119,7 @@ def _write(
             order = sorted(errors)
             bad_rows.add(batch.take(pa.array(order)), [str(errors[position]) for position in order])
             counts.bad = bad_rows.count
+    counts.digests = converter.content_keys.digests()
     return counts
 
 
@@ -179,6 +199,10 @@ def _refusal(job: JobRecord) -> InvalidInput | None:
     except InvalidInput as error:
         return error
     return None
+
+
+def _check_distinct(messages: Iterable[WriterCommitMessage | None]) -> None:
+    check_distinct(message.digests for message in messages if isinstance(message, PartitionCounts))
 
 
 def _task_context() -> TaskContext:

@@ -27,7 +27,7 @@ from holdfast.model.job import JobRecord, State
 from holdfast.model.retry import RetryPolicy
 from holdfast.settings import named_store_url
 from holdfast.settings import read as settings
-from holdfast.spark.compat import cores
+from holdfast.spark.compat import cores, describe
 from holdfast.spark.execution.engine import run_slots
 from holdfast.spark.execution.held_rows import hold
 from holdfast.spark.execution.progress import OnProgress, Progress
@@ -86,6 +86,7 @@ def run(
     key_columns = _key_columns(df, key)
     queue = bounds.check_name("run", f"run:{run or uuid7()}")
     app = _make_app(store_url, handler, queue, max_attempts=max_attempts, timeout=timeout, retry=retry, chunk=chunk)
+    description = describe(spark, f"holdfast {queue}")
     try:
         check_reach(app.driver, spark)
         rows = df.withColumn(KEY, _key_of(key_columns)).persist()  # the input is read once, and joined at the end
@@ -105,6 +106,7 @@ def run(
         finally:
             rows.unpersist()
     finally:
+        describe(spark, description)
         app.close()
 
 

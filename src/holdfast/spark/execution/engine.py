@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -14,24 +15,29 @@ from typing import Generic, TypeVar
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from holdfast.app import Holdfast
+from holdfast.clock import monotonic
 from holdfast.drivers.contract import Store
 from holdfast.errors import InvalidInput, StoreError
 from holdfast.model import bounds
-from holdfast.spark.compat import cancel, cores, tag
+from holdfast.spark.compat import cancel, cores, describe, tag
 from holdfast.spark.execution.bar import Bar, choose_bar
+from holdfast.spark.execution.failures import to_failure
 from holdfast.spark.execution.held_rows import hold
+from holdfast.spark.execution.jvm_shutdown import before_shutdown
 from holdfast.spark.execution.ledger_outcomes import has_repeated_slots, outcomes_from_ledger
 from holdfast.spark.execution.outcomes import DDL
-from holdfast.spark.execution.progress import OnProgress, ProgressMonitor
+from holdfast.spark.execution.progress import OnProgress, ProgressMonitor, slot_statuses
 from holdfast.spark.execution.run_spec import RunSpec, send_stop
 from holdfast.spark.execution.slot import run_slot
+from holdfast.spark.execution.stop_signals import ABANDON, AT_ONCE, DRAIN, StopSignals, make_exception, summarize
 from holdfast.spark.session import session
 from holdfast.spark.store_access import check_reach
 from holdfast.worker.options import WorkerOptions
 
 T = TypeVar("T")
 PROGRESS_INTERVAL_SECONDS = 0.5
-CLEAN_UP_SECONDS = 5.0  # after drain and grace, for the slots to return their last rows
+LAST_ROWS_SECONDS = 15.0  # after drain and grace, for the slots to return their last rows
+CANCEL_SECONDS = 5.0  # for Spark to end a cancelled Spark job
 
 
 def run_queue(
@@ -47,10 +53,13 @@ def run_queue(
     """Run the jobs in the queues of an app on executors. Return one row for each attempt (see ``outcomes.py``).
 
     The call returns when no job of the app's types is ready, scheduled or running in its queues. With ``stop_after`` it
-    returns after that time instead, also if the queues are empty before. On Ctrl-C it returns after the slots have
-    drained. Executors hold the rows of the result until it is garbage-collected (see ``held_rows.py``): write them to a
-    table to keep them. ``progress`` shows a live bar on stderr or in the notebook: by default where the bar can be
-    redrawn, with True also as log lines. ``on_progress`` is called with the same numbers, about twice a second.
+    returns after that time instead, also if the queues are empty before. The first SIGINT or SIGTERM drains the slots,
+    the second interrupts their jobs, and the call returns the outcomes so far. If slots do not end in time, or if the
+    JVM shuts down, it raises ``KeyboardInterrupt`` for SIGINT and ``SystemExit`` for SIGTERM.
+
+    Executors hold the rows of the result until it is garbage-collected (see ``held_rows.py``): write them to a table to
+    keep them. ``progress`` shows a live bar on stderr or in the notebook: by default where the bar can be redrawn, with
+    True also as log lines. ``on_progress`` is called with the same numbers, about twice a second.
     """
     spark = spark or session()
     spec = _make_spec(app, spark, slots, options, stop_after, reports_attempts=True)
@@ -80,7 +89,10 @@ def run_slots(
     """
     spec = _make_spec(app, spark, slots, options, None, reports_attempts=False)
     run = _SlotRun(spark, app.driver, spec, lambda frame: frame.collect(), count_rows=count_rows)
-    return run.watch(make_frame(spec), on_progress, choose_bar(progress))
+    reports = run.watch(make_frame(spec), on_progress, choose_bar(progress))
+    if run.signals.count:
+        raise run.stopped()
+    return reports
 
 
 def _make_spec(
@@ -131,50 +143,98 @@ class _SlotRun(Generic[T]):
         self._count_rows = count_rows
         self._results: list[T] = []
         self._error: BaseException | None = None
+        self._ended = threading.Event()
+        self.signals = StopSignals()
 
     def watch(self, frame: DataFrame, on_progress: OnProgress | None, bar: Bar | None) -> T:
-        """Compute the frame in a thread, so that this thread can show progress and receive Ctrl-C."""
+        """Compute the frame in a thread, so that this thread can show progress and receive signals.
+
+        After a signal, return the result if the slots have returned all their rows, else raise what a signal raises.
+        """
         is_watched = on_progress is not None or bar is not None
         monitor = ProgressMonitor(self._store, self._spec, rows=self._count_rows()) if is_watched else None
+        show = partial(_show, monitor, on_progress, bar)
         thread = threading.Thread(target=self._run, args=(frame,), name="holdfast-spark", daemon=True)
-        thread.start()
-        try:
-            while thread.is_alive():
-                thread.join(PROGRESS_INTERVAL_SECONDS)
-                if monitor is not None and thread.is_alive():
-                    _show(monitor, on_progress, bar)
-            if monitor is not None:
-                _show(monitor, on_progress, bar, final=True)
-        except BaseException:
-            self._stop(thread)
-            raise
+        with (
+            self.signals,
+            before_shutdown(self._spark, self._on_jvm_shutdown, timeout_seconds=self._max_stop_seconds()),
+        ):
+            try:
+                thread.start()
+                while thread.is_alive() and not self.signals.count:
+                    thread.join(PROGRESS_INTERVAL_SECONDS)
+                    if thread.is_alive():
+                        show()
+                if self.signals.count:
+                    self._stop(thread, show)
+                show(final=True)
+            except BaseException:
+                self._stop(thread)
+                raise
+            finally:
+                self._ended.set()
+        if self.signals.count and (not self._results or self.signals.is_jvm_ending):
+            raise self.stopped() from None
         if self._error is not None:
-            raise self._error
+            raise to_failure(self._error)
         [result] = self._results
         return result
+
+    def stopped(self) -> BaseException:
+        """Return what a run raises after a signal, with one line that says how many attempts ended."""
+        counts: Counter[str] = Counter()
+        with contextlib.suppress(StoreError):
+            for status in slot_statuses(self._store, self._spec.run):
+                counts.update(status.settled)
+        summary = summarize(self.signals.cause, counts)
+        if not self._results:
+            summary += "; some slots did not end in time, and the leases that they hold will expire"
+        return make_exception(self.signals.cause, summary)
 
     def _run(self, frame: DataFrame) -> None:
         try:
             tag(self._spark, self._spec.run)
+            describe(self._spark, f"holdfast {', '.join(self._spec.options.queues or ())} ({self._spec.run})")
             self._results.append(self._compute(frame))
         except BaseException as error:  # noqa: BLE001 - raised again by watch()
             self._error = error
 
-    def _stop(self, thread: threading.Thread) -> None:
-        """Let the slots drain, then cancel the Spark job if it still runs."""
-        options = self._spec.options
-        send_stop(self._store, self._spec.run)
-        timeout = None
-        if options.drain is not None:
-            timeout = (options.drain + options.grace).total_seconds() + CLEAN_UP_SECONDS
-        with contextlib.suppress(KeyboardInterrupt):  # a second Ctrl-C ends the wait
-            thread.join(timeout)
+    def _on_jvm_shutdown(self) -> None:
+        self.signals.on_jvm_shutdown()
+        self._ended.wait()
+
+    def _stop(self, thread: threading.Thread, show: Callable[[], object] = bool) -> None:
+        """Let the slots drain, or after a second signal interrupt their jobs; then cancel the Spark job if it runs."""
+        signals_seen, is_sent, deadline = -1, False, None
+        while thread.is_alive() and (deadline is None or monotonic() < deadline):
+            if self.signals.count != signals_seen:
+                signals_seen, is_sent = self.signals.count, False
+                seconds = self._max_stop_seconds(signals_seen)
+                deadline = None if seconds is None else monotonic() + seconds
+            if not is_sent:
+                with contextlib.suppress(StoreError):  # sent again in the next turn
+                    send_stop(self._store, self._spec.run, at_once=signals_seen >= AT_ONCE)
+                    is_sent = True
+            thread.join(PROGRESS_INTERVAL_SECONDS)
+            show()
         if thread.is_alive():
             cancel(self._spark, self._spec.run)
-            thread.join(CLEAN_UP_SECONDS)
+            thread.join(CANCEL_SECONDS)
+
+    def _max_stop_seconds(self, signals: int = DRAIN) -> float | None:
+        """Return how long the slots may take to return their last rows after this many signals; None without limit."""
+        if signals >= ABANDON:
+            return 0.0
+        options = self._spec.options
+        drain = timedelta() if signals == AT_ONCE else options.drain
+        return None if drain is None else (drain + options.grace).total_seconds() + LAST_ROWS_SECONDS
 
 
-def _show(monitor: ProgressMonitor, on_progress: OnProgress | None, bar: Bar | None, *, final: bool = False) -> None:
+def _show(
+    monitor: ProgressMonitor | None, on_progress: OnProgress | None, bar: Bar | None, *, final: bool = False
+) -> None:
+    if monitor is None:
+        return
     try:
         progress = monitor.read(final=final)
     except StoreError:

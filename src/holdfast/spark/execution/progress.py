@@ -54,6 +54,16 @@ class Progress:
 OnProgress = Callable[[Progress], None]
 
 
+def slot_statuses(store: Store, run: str) -> list[SlotStatus]:
+    """Return what the slots of a run have reported, ordered by name."""
+    statuses: list[SlotStatus] = []
+    prefix, after = f"{run}/", ""
+    while entries := store.scan(SLOT_STATUS_KIND, prefix=prefix, after=after, limit=PAGE_ENTRIES):
+        statuses += map(SlotStatus.of, entries)
+        after = entries[-1].key
+    return statuses
+
+
 class ProgressMonitor:
     """Reads the progress of one run. The slots are read at every call; the store counts jobs less often."""
 
@@ -74,7 +84,7 @@ class ProgressMonitor:
 
     def read(self, *, final: bool = False) -> Progress:
         """Return the progress now. The final one is exact: the store counts again."""
-        statuses = self._slot_statuses()
+        statuses = slot_statuses(self._store, self._spec.run)
         settled: Counter[str] = Counter()
         for status in statuses:
             settled.update(status.settled)
@@ -109,14 +119,6 @@ class ProgressMonitor:
         self._next_count_at = monotonic() + COUNT_PAUSE_FACTOR * (monotonic() - began)
         types = self._spec.catalogue.types
         return _Counts.of([row for row in rows if row.type in types])
-
-    def _slot_statuses(self) -> list[SlotStatus]:
-        statuses: list[SlotStatus] = []
-        prefix, after = f"{self._spec.run}/", ""
-        while entries := self._store.scan(SLOT_STATUS_KIND, prefix=prefix, after=after, limit=PAGE_ENTRIES):
-            statuses += map(SlotStatus.of, entries)
-            after = entries[-1].key
-        return statuses
 
     def _rate(self, ended: int) -> float:
         now = monotonic()

@@ -16,7 +16,7 @@ from holdfast.worker.options import WorkerOptions
 SLOT_STATUS_KIND = "spark.slot"  # by slot name: a SlotStatus
 SLOT_TRY_KIND = "spark.try"  # by slot name: this try of a slot has started
 RUN_KIND = "spark.run"  # by run: a command for all slots
-STOP = b"stop"
+STOP, STOP_AT_ONCE = b"stop", b"stop at once"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +50,15 @@ class SlotStatus(msgspec.Struct, frozen=True):
         return msgspec.json.decode(entry.value or b"{}", type=cls)
 
 
-def send_stop(store: Store, run: str) -> None:
-    """Command all slots of a run to reserve nothing more and to release what they hold."""
-    store.write([Change(kind=RUN_KIND, key=run, value=STOP, ttl=DAY)])
+def send_stop(store: Store, run: str, *, at_once: bool = False) -> None:
+    """Command all slots of a run to reserve nothing more, and to release what has not ended after the drain time.
+
+    With ``at_once`` slots do not wait for running jobs.
+    """
+    store.write([Change(kind=RUN_KIND, key=run, value=STOP_AT_ONCE if at_once else STOP, ttl=DAY)])
 
 
-def is_stopped(store: Store, run: str) -> bool:
-    """Whether the slots of a run have been commanded to stop."""
+def read_stop(store: Store, run: str) -> bytes | None:
+    """Return the stop command of a run: None, ``STOP`` or ``STOP_AT_ONCE``."""
     [entry] = store.read(RUN_KIND, [run])
-    return entry is not None and entry.value == STOP
+    return None if entry is None else entry.value

@@ -28,7 +28,14 @@ from holdfast.drivers.contract import Store
 from holdfast.errors import StoreError
 from holdfast.model.registry import Change
 from holdfast.spark.execution.outcomes import from_settled
-from holdfast.spark.execution.run_spec import SLOT_STATUS_KIND, SLOT_TRY_KIND, RunSpec, SlotStatus, is_stopped
+from holdfast.spark.execution.run_spec import (
+    SLOT_STATUS_KIND,
+    SLOT_TRY_KIND,
+    STOP_AT_ONCE,
+    RunSpec,
+    SlotStatus,
+    read_stop,
+)
 from holdfast.spark.store_access import open_store
 from holdfast.worker.interpreter import tuned_interpreter
 from holdfast.worker.job_source import JobSource
@@ -173,11 +180,14 @@ class Slot:
         holds the lease: of two copies of a slot, Spark kills the other when the first one has finished.
         """
         now = monotonic()
-        if is_stopped(self._store, self._spec.run):
+        command = read_stop(self._store, self._spec.run)
+        if command is not None:
             self._worker.hold()
             self._stop_seen_at = self._stop_seen_at or now
             if now - self._stop_seen_at >= STOP_SEEN_SECONDS:
                 self._stop.set()
+                if command == STOP_AT_ONCE:
+                    self._worker.stop(at_once=True)
         if self._deadline is not None and now >= self._deadline:
             self._stop.set()
 

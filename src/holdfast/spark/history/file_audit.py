@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from holdfast.spark.history.certificate import Violation
 from holdfast.spark.history.folder import Folder
 from holdfast.spark.history.manifest import (
-    MAX_OLD_COMMITS,
     CommitMark,
     File,
     Head,
@@ -19,6 +18,7 @@ from holdfast.spark.history.manifest import (
 )
 from holdfast.spark.history.tables import data_files
 
+CHECKED_COMMITS = 10  # files of old commits that are compared; a sync that runs meanwhile may remove older ones
 READERS = 8  # files that are read at a time: on an object store, most of the time is latency
 
 
@@ -58,9 +58,7 @@ def check_commits(folder: Folder, head: Head, marks: Iterable[CommitMark]) -> li
 
 def _check_old_commits(folder: Folder, head: Head) -> Iterator[Violation]:
     there = set(commit_numbers(folder))
-    newest = head.commit.number
-    kept = range(max(1, newest - MAX_OLD_COMMITS), newest)
-    for number in sorted(there.union(kept) - {newest}):
+    for number in range(max(1, max(there, default=0) - CHECKED_COMMITS), head.commit.number):
         if number not in there:
             yield Violation(check="commits", facts={"commit": number, "problem": "missing"})
         elif head.hash_of(number) not in (None, hash_commit(read_commit(folder, number))):

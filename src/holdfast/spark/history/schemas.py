@@ -1,7 +1,8 @@
 """The schemas of a history's stored tables, and ledger rows and jobs as Arrow tables. Runs on the Spark driver.
 
-A schema only gains columns, at its end and nullable. Files are read by column name with the reader's schema, so an old
-file has nulls in a new column, and an old reader ignores a new column.
+A schema only gains columns, before ``day`` and nullable. Files are read by column name with the reader's schema, so an
+old file has nulls in a new column, and an old reader ignores a new column. ``day`` is last: Spark puts columns that
+folders are named after there.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ JOBS = pa.schema(
         *job_fields(*_JOB_COLUMNS),
         pa.field("error", pa.string()),
         pa.field("fingerprint", pa.string()),
-        DAY_FIELD,
         pa.field("arrival", pa.int64()),
+        DAY_FIELD,
     ]
 )
 
@@ -102,7 +103,7 @@ def _job_row(job: JobRecord, position: int, arrival: int | None) -> tuple[object
     if job.state is State.DEAD:
         error = normalise(job.last_error)
         hashed = fingerprint(type=job.type, reason=job.dead_reason, error=job.last_error)
-    return position, job.id, *_job_columns(job), error, hashed, job.created_at // DAY, arrival
+    return position, job.id, *_job_columns(job), error, hashed, arrival, job.created_at // DAY
 
 
 def payloads_table(jobs: Iterable[JobRecord], *, position: int) -> pa.Table:

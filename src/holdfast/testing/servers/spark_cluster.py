@@ -23,11 +23,13 @@ from holdfast.testing.servers.spark_process import (
     children,
     command_of,
     free_port,
+    spark_home,
 )
 
 PACKAGE = "org.apache.spark.deploy"
 EXECUTOR = "CoarseGrainedExecutorBackend"
 DAEMON = "pyspark.daemon"
+DRIVER_KILL_TIMEOUT_SECONDS = 60  # between SIGTERM and SIGKILL, for a Spark driver on a worker
 
 
 class SparkCluster:
@@ -41,6 +43,7 @@ class SparkCluster:
         self._processes: list[SparkProcess] = []
         self.folder = Path(tempfile.mkdtemp(prefix="holdfast-spark-"))
         self.master = f"spark://{LOOPBACK}:{free_port()}"
+        self.rest_master = f"spark://{LOOPBACK}:{free_port()}"  # for ``spark-submit --kill``
 
     def start(self) -> Self:
         """Start the processes, and wait until every worker is registered at the master."""
@@ -65,6 +68,32 @@ class SparkCluster:
                 return state
         except (urllib.error.URLError, OSError, ValueError):
             return None
+
+    def submit(self, *arguments: str | Path) -> str:
+        """Run ``spark-submit ARGUMENTS`` on a worker, and return the name under which ``spark-submit --kill`` ends it.
+
+        A standalone cluster starts only JVM applications on workers: this one is ``spark-submit`` itself.
+        """
+        [jar] = (spark_home() / "jars").glob("spark-core_*.jar")
+        request = {
+            "action": "CreateSubmissionRequest",
+            "appArgs": [str(argument) for argument in arguments],
+            "appResource": jar.as_uri(),
+            "clientSparkVersion": "4",
+            "environmentVariables": {},
+            "mainClass": f"{PACKAGE}.SparkSubmit",
+            "sparkProperties": {
+                "spark.app.name": "submitted",
+                "spark.driver.memory": "512m",
+                "spark.jars": "",
+                "spark.master": self.master,
+                "spark.submit.deployMode": "cluster",
+            },
+        }
+        url = f"http{self.rest_master.removeprefix('spark')}/v1/submissions/create"
+        body, headers = json.dumps(request).encode(), {"Content-Type": "application/json"}
+        with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=30) as answer:  # noqa: S310 - loopback
+            return str(json.load(answer)["submissionId"])
 
     def executors(self) -> list[int]:
         """Return the process ids of the running executors."""
@@ -91,7 +120,13 @@ class SparkCluster:
 
     def _start(self, name: str, program: str, web_port: int, *arguments: str, host: str = LOOPBACK) -> SparkProcess:
         command = [f"{PACKAGE}.{program}", "--host", host, "--webui-port", str(web_port), *arguments]
-        options = f"{LEAN} -Dspark.master.rest.enabled=false"  # a second port that the tests do not use
+        settings = {
+            "spark.master.rest.enabled": "true",
+            "spark.master.rest.host": LOOPBACK,
+            "spark.master.rest.port": self.rest_master.rpartition(":")[2],
+            "spark.worker.driverTerminateTimeout": f"{DRIVER_KILL_TIMEOUT_SECONDS}s",
+        }
+        options = " ".join([LEAN, *(f"-D{key}={value}" for key, value in settings.items())])
         environment = {"SPARK_LOCAL_IP": host, "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": options}
         self._processes.append(SparkProcess(name, self.folder, command, environment))
         return self._processes[-1]

@@ -16,6 +16,7 @@ import threading
 import types
 from collections import deque
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -29,9 +30,11 @@ from holdfast.worker.limits import Limits, RecycleLimits
 from holdfast.worker.outcome import class_name, error_text
 from holdfast.worker.processes import protocol
 from holdfast.worker.processes.forkserver_process import ChildMain
+from holdfast.worker.processes.leftover_processes import LeftoverProcesses
 from holdfast.worker.processes.protocol import (
     ChildMessage,
     InterruptRun,
+    ProcessesEnded,
     ReturnQueued,
     RunEnded,
     RunJob,
@@ -48,6 +51,7 @@ log = logging.getLogger("holdfast.worker")
 
 INTERRUPT_SIGNAL = getattr(signal, "SIGUSR1", signal.SIGTERM)  # a system without SIGUSR1 can import this, but not work
 WORK_POLL_SECONDS = 0.001  # shortest time between two polls for new messages while jobs are queued
+MIN_FORK_SECONDS = 0.000_05  # no process is started in less: the shortest attempts are not searched for one
 CHUNK_STOP_REASONS = (
     StopReason.TIMEOUT,
     StopReason.CPU,
@@ -60,17 +64,31 @@ class Interruption(BaseException):
     """Raised in a handler whose attempt has to stop. Not an ``Exception``: ``except Exception`` must not catch it."""
 
 
-def child_main(catalogue: Catalogue, limits: Limits, recycle: RecycleLimits, *, concurrency: int) -> ChildMain:
-    """Return the function that the fork server calls in each new child."""
+def child_main(
+    catalogue: Catalogue,
+    limits: Limits,
+    recycle: RecycleLimits,
+    *,
+    concurrency: int,
+    term_seconds: float | None = None,
+) -> ChildMain:
+    """Return the function that the fork server calls in each new child.
+
+    Processes that an attempt leaves behind are killed ``term_seconds`` after a SIGTERM; None keeps them.
+    """
 
     def main(work: socket.socket, interrupts: socket.socket, reports: int) -> None:
         limits.apply()
+        leftovers = None if term_seconds is None else LeftoverProcesses(term_seconds=term_seconds)
         if concurrency == 1:
-            Child(catalogue, work, interrupts, reports, recycle).run()
+            Child(catalogue, work, interrupts, reports, recycle, leftovers=leftovers).run()
         else:
             from holdfast.worker.processes.threaded_child import ThreadedChild  # noqa: PLC0415 - threaded_child imports this module
 
-            ThreadedChild(catalogue, work, interrupts, reports, recycle, concurrency=concurrency).run()
+            child = ThreadedChild(
+                catalogue, work, interrupts, reports, recycle, leftovers=leftovers, concurrency=concurrency
+            )
+            child.run()
 
     return main
 
@@ -108,9 +126,13 @@ class Child:
         interrupts: socket.socket,
         reports: int,
         recycle: RecycleLimits,
+        *,
+        leftovers: LeftoverProcesses | None,
     ) -> None:
         self._catalogue = catalogue
-        self._resources = Resources(catalogue.resources)
+        self._leftovers = leftovers  # None: keep them
+        self._min_fork_seconds = MIN_FORK_SECONDS
+        self._resources = Resources(catalogue.resources, making=nullcontext if leftovers is None else leftovers.keeping)
         self._work = work
         self._interrupts = interrupts
         self._interrupts.setblocking(False)  # noqa: FBT003 - the signature of socket
@@ -208,10 +230,13 @@ class Child:
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like end the attempt, not the process
             self._end_interruptible(run)
             ended = _failed(run, error)
-        ended.seconds = monotonic() - began
         _flush_output()
         if os.getpid() != self._pid:
             _end_forked_process(work)
+        ended.seconds = monotonic() - began
+        if self._leftovers is not None and ended.seconds >= self._min_fork_seconds:
+            self._end_processes(run, self._leftovers)
+            ended.seconds = monotonic() - began
         return ended
 
     def _chunk_member(self, work: RunJob, interruptible: InterruptibleRun) -> ChunkMember:
@@ -266,12 +291,22 @@ class Child:
             self._interruptible.clear()
             ended = [_failed(run, error) for run in interruptible]
         self._interruptible.clear()
-        for message in ended:
-            message.seconds = (monotonic() - began) / len(ended)
         _flush_output()
         if os.getpid() != self._pid:
             _end_forked_process(works[0])
+        if self._leftovers is not None:
+            self._end_processes(works[0].run, self._leftovers)
+        for message in ended:
+            message.seconds = (monotonic() - began) / len(ended)
         return ended
+
+    # Processes that an attempt left behind ----------------------------------------------------------------------
+
+    def _end_processes(self, run: int, leftovers: LeftoverProcesses) -> None:
+        """End them before the end of the run is reported: a job that has ended has no processes."""
+        found = leftovers.find()
+        if found:
+            self._send(ProcessesEnded(run, leftovers.end(found)))
 
     # Interrupts -------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,6 @@ PREFETCH_SECONDS = 0.010  # work that may wait inside a child: keeps it busy, an
 MAX_BUFFERED_JOBS = 3000  # jobs that may wait in the worker, in front of all children
 BUFFER_SECONDS = 0.100  # work that may wait in the worker: long jobs are left for other workers
 MAX_RESERVE_JOBS = 1000  # jobs that are reserved by one call
-MAX_HELD_BYTES = 32 << 20  # of the payloads of all jobs that the worker holds, unless a child is idle
 SLOW_START_GROWTH = 4  # held jobs for each finished one, until the buffers are full: the first estimates are rough
 MIN_SHORT_JOBS = 500  # jobs are short if at least this many fit into BUFFER_SECONDS
 SOON_SECONDS = 0.050  # a job is expected to end soon if jobs take less than this

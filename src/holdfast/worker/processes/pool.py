@@ -26,6 +26,7 @@ from holdfast.worker.processes.dispatch import PoolSize
 from holdfast.worker.processes.protocol import (
     ChildMessage,
     InterruptRun,
+    ProcessesEnded,
     ProtocolError,
     ReturnQueued,
     RunEnded,
@@ -42,6 +43,7 @@ log = logging.getLogger("holdfast.worker")
 WATCH_SECONDS = 1.0  # the pool's thread wakes up at least this often
 WATCH_CLOSING_SECONDS = 0.05  # the same while the pool is closing
 KILL_SECONDS = 3.0  # for the fork server to kill the children of a closing pool, before it is killed itself
+TERM_SHARE = 0.5  # of the grace time: what an attempt left behind is killed before its child would be
 MIN_CPU_POLL_SECONDS = 0.050  # between two reads of the processor time that a run has used
 
 EndedRun: TypeAlias = tuple[Run, Outcome]
@@ -60,9 +62,16 @@ class ChildPool:
         grace_seconds: float,
         limits: Limits | None = None,
         recycle: RecycleLimits | None = None,
+        keep_processes: bool = False,
     ) -> None:
         """Start the child processes. Call this before starting threads."""
-        main = child_main(catalogue, limits or Limits(), recycle or RecycleLimits(), concurrency=concurrency)
+        main = child_main(
+            catalogue,
+            limits or Limits(),
+            recycle or RecycleLimits(),
+            concurrency=concurrency,
+            term_seconds=None if keep_processes else TERM_SHARE * grace_seconds,
+        )
         self._children = ChildProcesses(main, processes, on_message=self._handle, on_exit=self._end_runs_of)
         self._size = PoolSize(processes=processes, concurrency=concurrency, chunk=catalogue.max_chunk)
         self._payload_only_types = catalogue.payload_only_types
@@ -337,6 +346,9 @@ class ChildPool:
                 self._ended.append((run, outcome))
             case RunNote() if run.began_at is not None:
                 run.add_note(message.progress, message.checkpoint)
+            case ProcessesEnded() if run.began_at is not None:
+                extra = {"job_id": run.reservation.job.id, "processes": message.processes}
+                log.warning("job.processes_ended", extra=extra)
             case RunReturned() if run.began_at is None:
                 self._take_returned(child, run)
             case _:

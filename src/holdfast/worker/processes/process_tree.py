@@ -20,7 +20,7 @@ def kill_tree(pid: int) -> None:
     _signal(pid, signal.SIGSTOP)
     stopped: set[int] = set()
     for _ in range(MAX_ROUNDS):
-        found = _descendants(pid) - stopped
+        found = descendants_of(pid) - stopped
         if not found:
             break
         for one in found:
@@ -42,19 +42,22 @@ def _signal(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
-def _descendants(pid: int) -> set[int]:
+def descendants_of(pid: int) -> set[int]:
+    """Return the children of a process, their children, and so on. Linux only; empty elsewhere."""
     found: set[int] = set()
     unseen = [pid]
     while unseen:
-        children = _children(unseen.pop()) - found
+        children = children_of(unseen.pop()) - found
         found |= children
         unseen += children
     return found
 
 
-def _children(pid: int) -> set[int]:
+def children_of(pid: int, *, thread: int | None = None) -> set[int]:
+    """Return the children of a process, or of one of its threads. Linux only; empty elsewhere."""
     children: set[int] = set()
     with contextlib.suppress(OSError):  # it has exited, or the system has no such files
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            children.update(map(int, (thread / "children").read_text().split()))
+        tasks = Path(f"/proc/{pid}/task")
+        for one in tasks.iterdir() if thread is None else [tasks / str(thread)]:
+            children.update(map(int, (one / "children").read_text().split()))
     return children

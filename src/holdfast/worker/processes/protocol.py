@@ -119,8 +119,15 @@ class RunReturned(msgspec.Struct, array_like=True, tag=9, frozen=True):
     run: int
 
 
+class ProcessesEnded(msgspec.Struct, array_like=True, tag=10, frozen=True):
+    """This run is about to end, and the processes that it left behind were ended."""
+
+    run: int
+    processes: Annotated[str, Meta(max_length=bounds.MAX_REASON_CHARACTERS)]
+
+
 WorkerMessage: TypeAlias = RunJob | Stop | ReturnQueued | InterruptRun
-ChildMessage: TypeAlias = RunStarted | RunNote | RunSucceeded | RunEnded | RunReturned
+ChildMessage: TypeAlias = RunStarted | RunNote | RunSucceeded | RunEnded | RunReturned | ProcessesEnded
 Message: TypeAlias = WorkerMessage | ChildMessage
 
 # Frames -----------------------------------------------------------------------------------------------------

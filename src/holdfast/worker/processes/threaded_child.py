@@ -25,7 +25,8 @@ from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.event_loop import SharedLoop
 from holdfast.worker.limits import RecycleLimits
 from holdfast.worker.processes.child import INTERRUPT_SIGNAL, Child, Interruption
-from holdfast.worker.processes.protocol import ChildMessage, InterruptRun, RunJob, RunReturned
+from holdfast.worker.processes.leftover_processes import LeftoverProcesses
+from holdfast.worker.processes.protocol import ChildMessage, InterruptRun, ProcessesEnded, RunJob, RunReturned
 
 _raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
@@ -41,9 +42,10 @@ class ThreadedChild(Child):
         reports: int,
         recycle: RecycleLimits,
         *,
+        leftovers: LeftoverProcesses | None,
         concurrency: int,
     ) -> None:
-        super().__init__(catalogue, work, interrupts, reports, recycle)
+        super().__init__(catalogue, work, interrupts, reports, recycle, leftovers=leftovers)
         # The kernel may deliver a signal to any thread, and Python handles it in the main thread only once that thread
         # wakes up. So the main thread waits for the interrupt socket itself, and the signal does nothing.
         signal.signal(INTERRUPT_SIGNAL, lambda _number, _frame: None)
@@ -54,6 +56,9 @@ class ThreadedChild(Child):
         self._is_ending = False
         self._interrupt_lock = threading.RLock()  # held while an exception is set in a thread, or removed from it
         self._shared_loop = SharedLoop()
+        self._min_fork_seconds = 0.0  # every attempt counts below
+        self._running = 0  # attempts
+        self._running_lock = threading.Lock()  # of it; held while leftover processes of all threads are searched
         self._threads = [
             threading.Thread(target=self._run_jobs, name=f"holdfast-{number}", daemon=True)
             for number in range(concurrency)
@@ -107,6 +112,8 @@ class ThreadedChild(Child):
                 if boot_time() >= work.lease_deadline:
                     self._send(RunReturned(work.run))
                     continue
+                with self._running_lock:
+                    self._running += 1
                 self._send(self._run_one(work, partial(self._run_coroutine, work.run)))
                 self._finished += 1
                 if self._recycle.is_reached(self._finished):
@@ -114,6 +121,19 @@ class ThreadedChild(Child):
         except BaseException:
             os._exit(1)
             raise
+
+    def _end_processes(self, run: int, leftovers: LeftoverProcesses) -> None:
+        """End the processes that this thread has started; if no other attempt is running, those of all threads.
+
+        A process that was started in another thread, as by an async handler, may belong to another attempt. It is ended
+        when no attempt is running.
+        """
+        with self._running_lock:
+            self._running -= 1
+            thread = threading.get_native_id() if self._running else None
+            found = leftovers.find(thread=thread)
+        if found:
+            self._send(ProcessesEnded(run, leftovers.end(found, thread=thread or threading.get_native_id())))
 
     def _run_coroutine(self, run: int, coroutine: Coroutine[Any, Any, object]) -> object:
         """Run an async handler on the loop that all threads share; this thread waits for it."""

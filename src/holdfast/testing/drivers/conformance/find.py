@@ -230,6 +230,27 @@ def counts_filters_by_queue(h: Harness) -> None:
     assert_equal(h.store.counts(["unknown"], now=h.now_or_none), [], "counts of an unknown queue")
 
 
+@case("L9")
+def counts_filters_by_state(h: Harness) -> None:
+    _one_of_each_state(h)
+    h.enqueue_job(run_at=h.now + SECOND)
+    every = {"ready": 1, "scheduled": 1, "inflight": 1, "done": 1, "dead": 1, "cancelled": 1}
+    for states in (
+        (State.READY,),
+        (State.DONE,),
+        (State.INFLIGHT, State.DEAD),
+        (State.DEAD, State.CANCELLED),
+        tuple(State),
+    ):
+        words = {*states, "scheduled"} if State.READY in states else set(states)
+        wanted = {word: number for word, number in every.items() if word in words}
+        counts = h.store.counts(states=states, now=h.now_or_none)
+        assert_equal(counts, [QueueCounts(queue=QUEUE, type=TYPE, **wanted)], f"counts of {', '.join(states)}")
+    assert_equal(h.store.counts(states=(), now=h.now_or_none), [], "counts of no state")
+    with assert_raises(InvalidInput, "an unknown state"):
+        h.store.counts(states=["lost"])  # type: ignore[list-item] # the mistake that is tested
+
+
 @case("L2", needs={Feature.SCHEDULING})
 def a_job_counts_as_scheduled_until_it_is_due(h: Harness) -> None:
     h.enqueue_job(run_at=h.now + 10)

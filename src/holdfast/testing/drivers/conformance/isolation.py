@@ -373,12 +373,12 @@ def a_dead_job_stays_dead_after_the_report_of_an_outage(h: Harness) -> None:
 
 
 @case("L7", "L9")
-def the_report_of_an_outage_does_not_change_a_job_that_was_requeued_since(h: Harness) -> None:
+def a_requeued_job_has_no_crash_to_take_back(h: Harness) -> None:
     reservation = h.reserve_new_job(max_crashes=1)
     h.expire_leases()
     h.requeue(reservation.job.id)
     requeued = h.get(reservation.job.id)
-    h.report_outage(reservation.lease)
+    assert_equal(h.report_outage(reservation.lease), [False], "the answer")
     assert_equal(h.get(reservation.job.id), requeued, "the job")
 
 

@@ -65,10 +65,31 @@ class AnyOpenIgnoresRunningJobs(FaultyDriver):
 class ScheduledCountedAsReady(FaultyDriver):
     """Scheduled jobs are counted as ready."""
 
-    def counts(self, queues: Sequence[str] | None = None, *, now: int | None = None) -> list[QueueCounts]:
+    def counts(
+        self,
+        queues: Sequence[str] | None = None,
+        *,
+        states: Collection[State] | None = None,
+        now: int | None = None,
+    ) -> list[QueueCounts]:
         """Add the scheduled jobs to the ready jobs."""
-        rows = super().counts(queues, now=now)
+        rows = super().counts(queues, states=states, now=now)
         return [replace(row, ready=row.ready + row.scheduled, scheduled=0) for row in rows]
+
+
+class CountsIgnoresStates(FaultyDriver):
+    """Counts has the numbers of all states, also if only some were requested."""
+
+    def counts(
+        self,
+        queues: Sequence[str] | None = None,
+        *,
+        states: Collection[State] | None = None,
+        now: int | None = None,
+    ) -> list[QueueCounts]:
+        """Count every state."""
+        del states
+        return super().counts(queues, now=now)
 
 
 class TrimRemovesDeadLetters(FaultyDriver):
@@ -122,6 +143,7 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     InspectShowsToken,
     AnyOpenIgnoresRunningJobs,
     ScheduledCountedAsReady,
+    CountsIgnoresStates,
     TrimRemovesDeadLetters,
     TrimKeepsKeysOfDoneJobs,
     TrimForgetsKeptKeys,

@@ -1,7 +1,7 @@
--- A page of dead or cancelled jobs, ordered by id. Index: holdfast_ended_when: they are few compared to the done jobs.
+-- A page of dead or cancelled jobs, ordered by id. Index: holdfast_ended_few, which has no done jobs.
 SELECT {job_columns}
-  FROM holdfast_ended INDEXED BY holdfast_ended_when
- WHERE space = :space AND state = :state AND id > :after AND (:reason IS NULL OR dead_reason = :reason)
+  FROM holdfast_ended INDEXED BY holdfast_ended_few
+ WHERE space = :space AND state <> 'done' AND state = :state AND id > :after AND id <= :upto AND (:reason IS NULL OR dead_reason = :reason)
    AND (:queue IS NULL OR queue = :queue) AND (:type IS NULL OR type = :type)
    AND (:domain IS NULL OR domain = :domain) AND (:name IS NULL OR name = :name)
    AND (:idempotency_key IS NULL OR idempotency_key = :idempotency_key)
