@@ -1,5 +1,6 @@
 """The batches of the settler, and its reports of outages."""
 
+import threading
 from contextlib import contextmanager
 
 import pytest
@@ -20,21 +21,27 @@ EXPIRED = 1  # a lease that has expired when it is settled
 
 
 class Store(MemoryDriver):
-    """Records the results in each settle; can be out of reach when an outage is reported."""
+    """Records the results in each settle; can be out of reach."""
 
     def __init__(self):
         super().__init__()
         self.batches = []
         self.is_out = False
+        self.calls_while_out = threading.Semaphore(0)
 
     def settle(self, settlements, *, now=None):
+        self._fail_while_out()
         self.batches.append([len(one.result or b"") for one in settlements if isinstance(one, Ack)])
         return super().settle(settlements, now=now)
 
     def report_outage(self, leases, *, now=None):
-        if self.is_out:
-            raise StoreUnavailable("no route to the store")
+        self._fail_while_out()
         return super().report_outage(leases, now=now)
+
+    def _fail_while_out(self):
+        if self.is_out:
+            self.calls_while_out.release()
+            raise StoreUnavailable("no route to the store")
 
 
 @pytest.fixture
@@ -103,3 +110,15 @@ def test_a_crash_that_could_not_be_settled_is_no_outage(store):
         job_id = settle_expired(settler, store)
     store.reap()
     assert store.get(job_id).crashes == 1
+
+
+def test_a_worker_reserves_nothing_while_the_store_does_not_settle(store):
+    """The reserve would end the expired leases of the worker as crashes, before their outage is reported."""
+    with running_settler(store) as settler:
+        store.is_out = True
+        settler.add([(reserve_run(store), Succeeded())], more_soon=False)
+        for _ in range(2):
+            assert store.calls_while_out.acquire(timeout=MAX_WAIT_SECONDS)
+        assert not settler.wait_for_capacity(0.0)
+        store.is_out = False
+        assert settler.wait_for_capacity(MAX_WAIT_SECONDS)
