@@ -61,6 +61,8 @@ def test_nothing_is_reserved_beside_an_isolated_job(held):
     assert held.limit(6, 6) == 0
     held.remove(reserved)
     assert held.limit(6, 6) == 6
+    held.add(reserve(1), Isolation.ALONE)
+    assert held.limit(6, 6) == 6  # the job that is held now is not isolated
 
 
 def test_an_isolated_job_is_reserved_only_by_a_worker_that_holds_no_other(held):
