@@ -14,7 +14,7 @@ from uuid_utils import uuid7
 
 from holdfast.clock import SystemClock
 from holdfast.spark.datasource.ledger_table import SCHEMA
-from holdfast.spark.execution.dataframe import KEY_CHARACTERS
+from holdfast.spark.execution.run_columns import KEY_CHARACTERS
 
 Batches = Iterator[pa.RecordBatch]
 CSV_OPTIONS = csv.WriteOptions(include_header=False, quoting_style="needed")

@@ -29,10 +29,10 @@ with TemporaryDirectory() as folder:
     url = f"sqlite:///{Path(folder, 'jobs.db')}"
     ok, dead = run(visits, locate, key="id", url=url, run="visits-2026-11", max_attempts=3)
 
-    located = ok.select("id", "city", "attempts", f.from_json("result", "lat double, lon double").alias("place"))
-    located.orderBy("id").show(3, truncate=False)
-    dead.select("id", "city", "reason", "attempts").orderBy("id").show(truncate=False)
+    place = f.from_json("holdfast.result", "lat double, lon double").alias("place")
+    ok.select("id", "city", "holdfast.attempts", place).orderBy("id").show(3, truncate=False)
+    dead.select("id", "city", "holdfast.reason", "holdfast.attempts").orderBy("id").show(truncate=False)
 
     assert (ok.count(), dead.count()) == (195, 5)
-    assert ok.where("attempts = 2").count() == 4
-    assert {row["reason"] for row in dead.collect()} == {"no such city"}
+    assert ok.where("holdfast.attempts = 2").count() == 4
+    assert {row["holdfast"]["reason"] for row in dead.collect()} == {"no such city"}

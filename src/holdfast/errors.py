@@ -26,7 +26,9 @@
     ├── ReplayConflict                 the same replay is running somewhere else
     ├── SparkTaskFailed                a Spark task that runs jobs failed in all its tries
     ├── SparkUnavailable               no Spark, or no Java, can be started on this machine
-    ├── TooManyDead                    a DataFrame's run was stopped: too many of its rows became dead letters
+    ├── RunError                       a DataFrame's run did not end as wanted; has the frames so far
+    │   ├── TooManyDead                it was stopped: too many of its rows became dead letters
+    │   └── OutcomesTrimmed            rows ended earlier, and the store no longer has their jobs
     └── Unsupported                    this driver does not offer it (see ``capabilities``)
 
 Each error carries its facts as attributes, so that no caller parses a message. All of them survive pickling.
@@ -264,12 +266,34 @@ class ReplayConflict(HoldfastError):
         super().__init__(f"replay {replay_id} is running somewhere else; run it again when that one has ended")
 
 
-class TooManyDead(HoldfastError):
+class RunError(HoldfastError):
+    """A run of a DataFrame did not end as wanted. ``result`` has the frames of the rows that have ended."""
+
+    result: Any = None  # a ``RunResult``; None after pickling, because frames cannot be pickled
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Leave out the frames."""
+        facts = {name: fact for name, fact in self.__dict__.items() if name != "result"}
+        return _rebuild, (type(self), self.args, facts)
+
+
+class TooManyDead(RunError):
     """A run was stopped because more of its rows became dead letters than ``max_dead_ratio`` allows."""
 
     def __init__(self, dead: int, ended: int, most: float) -> None:
         self.dead, self.ended, self.most = dead, ended, most
         super().__init__(f"wanted at most {most:.1%} of the rows to become dead letters, got {dead} of {ended} so far")
+
+
+class OutcomesTrimmed(RunError):
+    """Rows of a run ended earlier, and their jobs have been removed since. The rows were not run again."""
+
+    def __init__(self, run: str, rows: int) -> None:
+        self.run, self.rows = run, rows
+        super().__init__(
+            f"wanted the outcome of every row of the run {run}, got none for {rows} rows: they ended earlier, and "
+            "their jobs are no longer kept (keep_ended); under another name of the run they run again"
+        )
 
 
 class Unsupported(HoldfastError):

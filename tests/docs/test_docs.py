@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import re
 from dataclasses import MISSING, Field, fields
@@ -186,6 +187,13 @@ def test_the_tables_of_spark_options_match_the_code():
     assert [row[0].strip("`") for row in table("spark.md", "option of a source")] == [
         name for name in dict.fromkeys((*options.SOURCE_OPTIONS["jobs"], *options.STREAM_OPTIONS)) if name != "path"
     ]
+
+
+def test_the_table_of_arguments_of_run_matches_the_code():
+    from holdfast.spark import run
+
+    names = [row[0].strip("`") for row in table("spark.md", "argument of `run`")]
+    assert names == list(inspect.signature(run).parameters)
 
 
 # docs/envelope.md -------------------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ def count_deadlocks_of_random_verbs(url: str, *, threads: int, steps: int, seed:
     """
     holdfast.connect(url).close()
     ids: list[str] = []
-    numbers = itertools.count()
+    numbers = itertools.count(seed * 100_000)  # other ids with every seed
     with psycopg.connect(url, autocommit=True) as session:
         session.execute(
             "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET deadlock_timeout = ''20ms''', "

@@ -24,9 +24,9 @@ LEDGER = (
 OUTCOMES = (
     "job_id string not null, type string not null, queue string not null, attempt int not null, fence bigint not null, "
     "slot int not null, executor string not null, reserved_at timestamp, started_at timestamp, "
-    "ended_at timestamp not null, ending string not null, error_class string, error string"
+    "ended_at timestamp not null, ending string not null, state string, error_class string, error string"
 )
-ROW_OUTCOMES = "key string, state string, result string, reason string, error string, attempts int"
+ROW_OUTCOMES = "job_key string, result string, attempts int, error string, reason string, state string, job_id string"
 HISTORY_JOBS = (
     "position bigint, job_id string, type string, queue string, name string, priority int, domain string, "
     "offset bigint, idempotency_key string, attempts int, max_attempts int, max_crashes int, created_at timestamp, "

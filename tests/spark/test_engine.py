@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,8 +15,14 @@ from holdfast.app import Holdfast
 from holdfast.errors import InvalidInput, Unsupported
 from holdfast.model.job import State
 from holdfast.spark import run_queue
+from holdfast.spark.execution.outcomes import from_ledger
 from holdfast.worker.control import Unrecoverable
 from tests.spark.conftest import OPTIONS
+
+
+def ending_of(row):
+    """The word of the worker for a ledger row."""
+    return "dead" if row.state is State.DEAD else row.ending
 
 
 def ledger(app):
@@ -44,7 +51,7 @@ def test_a_queue_is_drained_with_one_row_for_each_attempt(spark, any_app):
     rows = run_queue(app, spark=spark, slots=2, options=OPTIONS, on_progress=seen.append).collect()
     assert [(count.done, count.dead) for count in app.driver.counts()] == [(196, 4)]
     ends = [(row["job_id"], row["attempt"], row["fence"], row["ending"]) for row in rows]
-    assert sorted(ends) == sorted((row.job_id, row.attempt, row.fence, row.ending) for row in ledger(app))
+    assert sorted(ends) == sorted((row.job_id, row.attempt, row.fence, ending_of(row)) for row in ledger(app))
     assert {row["error_class"] for row in rows} == {None, "ValueError", "never", "crashed"}
     assert {row["slot"] for row in rows} <= {0, 1}
     assert all(row["reserved_at"] <= row["started_at"] <= row["ended_at"] for row in rows)
@@ -98,7 +105,7 @@ def test_a_killed_python_worker_loses_no_job_and_no_outcome(spark, any_app):
     rows = run_queue(app, spark=spark, slots=2, options=OPTIONS).collect()
     assert [(count.done, count.dead) for count in app.driver.counts()] == [(100, 0)]
     outcomes = sorted((row["job_id"], row["attempt"], row["fence"], row["ending"]) for row in rows)
-    assert outcomes == sorted((row.job_id, row.attempt, row.fence, row.ending) for row in ledger(app))
+    assert outcomes == sorted((row.job_id, row.attempt, row.fence, ending_of(row)) for row in ledger(app))
     acked = [row["job_id"] for row in rows if row["ending"] == "acked"]
     assert len(acked) == len(set(acked)) == 100
 
@@ -116,6 +123,22 @@ def test_leases_are_extended_while_a_handler_holds_the_gil(spark, app):
     assert app.client.result(answer.id) == 1
 
 
+def test_an_attempt_that_makes_its_job_dead_has_one_word_in_worker_frame_and_progress(spark, app):
+    @app.handler("t", max_attempts=1)
+    def fail(payload):
+        if payload == 0:
+            raise Unrecoverable("never")
+        raise ValueError(payload)
+
+    app.client.enqueue([fail.request(number) for number in range(5)])
+    seen = []
+    outcomes = run_queue(app, spark=spark, slots=1, options=OPTIONS, on_progress=seen.append)
+    assert {(row["ending"], row["state"]) for row in outcomes.collect()} == {("dead", "dead")}
+    assert (seen[-1].settled, seen[-1].dead) == ({"dead": 5}, 5)
+    from_rows = from_ledger([replace(row, worker="run/0/0/0") for row in ledger(app)])
+    assert set(from_rows.column("ending").to_pylist()) == {"dead"}
+
+
 def test_a_timeout_stops_a_handler_and_not_the_spark_task(spark, app):
     @app.handler("stuck", timeout=timedelta(milliseconds=100), max_attempts=1)
     def stuck(_payload):
@@ -124,7 +147,7 @@ def test_a_timeout_stops_a_handler_and_not_the_spark_task(spark, app):
 
     answer = stuck.enqueue(None)
     [row] = run_queue(app, spark=spark, slots=1, options=OPTIONS).collect()
-    assert (row["ending"], row["error_class"]) == ("retried", "timed out")
+    assert (row["ending"], row["state"], row["error_class"]) == ("dead", "dead", "timed out")
     assert app.client.get(answer.id).state is State.DEAD
 
 

@@ -14,6 +14,7 @@ from holdfast.clock import MINUTE
 from holdfast.connect import connect
 from holdfast.driver import ack, fail
 from holdfast.spark.report.plots import Series, plot
+from holdfast.spark.statements import query
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +112,18 @@ def test_a_broken_store_gets_no_certificate(run, url, tmp_path):
     assert re.search(r"\n +1  overlap ", ran.stdout)
     assert "reserved_at 20" in ran.stdout
     assert "1 violation" in ran.stderr
+
+
+def test_a_last_attempt_that_fails_is_dead_and_not_retried(spark):
+    at = "timestamp_micros(5) as ended_at, timestamp_micros(1) as reserved_at, timestamp_micros(1) as available_at"
+    leases = spark.sql(
+        f"""select {at}, cast(null as timestamp) as started_at, 1 as fence, 'w' as worker, ending, state
+              from values ('retried', 'dead'), ('retried', 'ready'), ('failed', 'dead'), ('expired', 'dead')
+                as t (ending, state)"""
+    )
+    jobs = spark.sql("select timestamp_micros(1) as enqueued_at, timestamp_micros(1) as created_at")
+    [row] = query(spark, "report_buckets", leases=leases, jobs=jobs, start="0L", step="10L", last="0L").collect()
+    assert (row["retried"], row["expired"], row["dead"]) == (1, 0, 3)
 
 
 def test_plots_have_gaps_round_grid_lines_and_can_be_empty():

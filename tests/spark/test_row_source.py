@@ -2,6 +2,7 @@
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import LongType
 
 import holdfast
 import holdfast.driver
@@ -10,11 +11,13 @@ from holdfast.errors import StoreUnavailable
 from holdfast.model.job import JobRecord, State
 from holdfast.model.settlement import Ack
 from holdfast.spark.execution.row_source import AHEAD_BATCH_JOBS, SHORT_BATCH_JOBS, RowJobs, RowSource
+from holdfast.spark.execution.run_columns import InputColumns
 from holdfast.spark.execution.run_spec import STOP, read_stop
 from holdfast.worker.job_source import Demand
 
 TEMPLATE = JobRecord(id="-", type="t", queue="q", payload=b"", created_at=1)
 COUNT = 3 * SHORT_BATCH_JOBS
+COLUMNS = InputColumns(names=("k", "n"), kinds=(LongType(), LongType()), key=(0,))
 
 
 @pytest.fixture
@@ -24,10 +27,15 @@ def store():
 
 
 def batches(*keys, each=10_000):
-    rows = [(str(key), f'{{"n":{number}}}') for number, key in enumerate(keys)]
+    rows = list(enumerate(keys))
     for start in range(0, len(rows), each):
-        part = rows[start : start + each]
-        yield pa.RecordBatch.from_pydict({"key": [key for key, _ in part], "payload": [value for _, value in part]})
+        yield batch(*((key, number) for number, key in rows[start : start + each]))
+
+
+def batch(*rows):
+    """Rows of a key and a number."""
+    keys, numbers = [key for key, _ in rows], [number for _, number in rows]
+    return pa.RecordBatch.from_pydict({"key": list(map(str, keys)), "c0": keys, "c1": numbers})
 
 
 def source_of(store, rows):
@@ -35,7 +43,7 @@ def source_of(store, rows):
 
 
 def row_source(store, *keys):
-    return source_of(store, RowJobs(batches(*(keys or range(COUNT))), TEMPLATE))
+    return source_of(store, RowJobs(batches(*(keys or range(COUNT))), TEMPLATE, COLUMNS))
 
 
 def reserve(source, limit):
@@ -113,7 +121,7 @@ def test_rows_that_could_not_be_stored_are_stored_later(store, monkeypatch):
 
 
 def test_a_driver_without_leased_enqueue_is_supported(store):
-    plain = source_of(_PlainStore(store), RowJobs(batches(*range(COUNT)), TEMPLATE))
+    plain = source_of(_PlainStore(store), RowJobs(batches(*range(COUNT)), TEMPLATE, COLUMNS))
     assert reserve(plain, 1000) == []
     assert states(store) == (SHORT_BATCH_JOBS, 0)
     assert len(reserve(plain, 1000)) == 1000
@@ -129,15 +137,16 @@ class _PlainStore:
 def test_a_key_of_two_different_rows_stops_the_run(store):
     rows = row_source(store, *range(600), 7)
     assert reserve(rows, 1000) == []
-    assert rows.report().to_pylist()[0] == {"conflict": "7", "id": None}
+    refused = rows.report().to_pylist()[0]
+    assert (refused["got"], refused["id"]) == ("two different rows with k=7: they differ in n", None)
     assert read_stop(store, "r") == STOP
     assert reserve(rows, 1000) == []
     assert states(store) == (600, 0)
 
 
 def test_equal_rows_share_a_job(store):
-    same = pa.RecordBatch.from_pydict({"key": ["a", "a", "b"], "payload": ["1", "1", "1"]})
-    rows = source_of(store, RowJobs(iter([same, same]), TEMPLATE))
-    assert [each.job.idempotency_key for each in reserve(rows, 1000)] == ["a", "b"]
+    same = batch((1, 5), (1, 5), (2, 5))
+    rows = source_of(store, RowJobs(iter([same, same]), TEMPLATE, COLUMNS))
+    assert [each.job.idempotency_key for each in reserve(rows, 1000)] == ["1", "2"]
     assert reserve(rows, 1000) == []
-    assert rows.report().column("conflict").to_pylist() == [None] * len(rows.report())
+    assert rows.report().column("field").to_pylist() == [None] * len(rows.report())

@@ -229,8 +229,8 @@ def test_a_key_with_another_payload_is_a_bad_row(spark, url, tmp_path):
     assert [
         (row["id"], row["holdfast_reason"]) for row in spark.read.parquet(f"{tmp_path}/bad").orderBy("id").collect()
     ] == [
-        (1, "key: wanted one payload for a key, got another payload for 'k'"),
-        (2, "key: wanted one payload for a key, got another payload for 'k'"),
+        (1, "key: wanted one row for each key, got two different rows with 'k': they differ in id"),
+        (2, "key: wanted one row for each key, got two different rows with 'k': they differ in id"),
     ]
 
 

@@ -25,8 +25,10 @@ from holdfast.errors import (
     LeaseExpired,
     LeaseMismatch,
     LedgerTrimmed,
+    OutcomesTrimmed,
     PayloadError,
     ReplayConflict,
+    RunError,
     SchemaMismatch,
     SparkTaskFailed,
     SparkUnavailable,
@@ -70,7 +72,9 @@ ALL = [
     SparkTaskFailed("ValueError: no"),
     SparkUnavailable("there is no Java"),
     ReplayConflict("r-1"),
+    RunError("stopped"),
     TooManyDead(40, 200, 0.1),
+    OutcomesTrimmed("nightly", 5),
     Unsupported("memory", "joined", "there is no transaction"),
 ]
 

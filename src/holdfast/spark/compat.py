@@ -60,3 +60,18 @@ def local_checkpoint(frame: DataFrame, level: StorageLevel) -> DataFrame:
     if "storageLevel" not in inspect.signature(frame.localCheckpoint).parameters:
         return frame.localCheckpoint(eager=True)
     return frame.localCheckpoint(eager=True, storageLevel=level)
+
+
+def free_checkpoint(frame: DataFrame) -> None:
+    """Free the rows of a local checkpoint on executors. The frame, and frames derived from it, cannot be read again.
+
+    A Connect server frees the rows when it collects its garbage.
+    """
+    inner: Any = frame
+    if not is_connect(frame.sparkSession):
+        inner._jdf.logicalPlan().rdd().unpersist(False)  # noqa: FBT003, SLF001 - Spark has no public call
+        return
+    from pyspark.sql.connect.plan import RemoveRemoteCachedRelation  # noqa: PLC0415 - needs grpc
+
+    client: Any = inner._session.client  # noqa: SLF001 - the same
+    client.execute_command(RemoveRemoteCachedRelation(inner._plan).command(client))  # noqa: SLF001 - the same

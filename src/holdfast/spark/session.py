@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from holdfast.spark.java import java_home
 from holdfast.spark.store_access import on_one_machine
 
-LOCAL_MASTER = "local[*,8]"  # attempts of a Spark task: a job that kills its slot does so up to four times (ADR 0031)
+LOCAL_MASTER = "local[*,8]"  # attempts of a Spark task: a job that kills its slot does so up to four times (ADR 0025)
 PYTHON = "spark.pyspark.python"
 LOG4J = Path(__file__).with_name("log4j2.properties")
 

@@ -187,18 +187,23 @@ def attempt_chunk(
     return outcomes
 
 
+class WrongResultCount(TypeError):
+    """A handler for chunks did not return one result for each job."""
+
+
 def _call_by_halves(
     call: Callable[[list[object], list[Context]], list[object]], payloads: list[object], contexts: list[Context]
 ) -> list[object]:
     """Call the handler for all jobs. If it raises, call it for each half, and so on, until the bad job is alone.
 
-    ``Retry`` and ``Snooze`` apply to all jobs of the call. Work that was done before the handler raised is done again,
+    ``Retry`` and ``Snooze`` apply to all jobs of the call, and so does an answer of the wrong length: no job is worse
+    than another, and smaller calls would not find one. Work that was done before the handler raised is done again,
     which every job must tolerate.
     """
     try:
         return call(payloads, contexts)
-    except (Retry, Snooze) as control:
-        return [control] * len(payloads)
+    except (Retry, Snooze, WrongResultCount) as error:
+        return [error] * len(payloads)
     except Exception as error:  # noqa: BLE001 - any exception of a handler is the outcome of its attempts
         half = len(payloads) // 2
         if not half:
@@ -215,5 +220,5 @@ def _call_chunk(
     answers = run_coroutine(answer) if handler.is_async else answer
     if not isinstance(answers, list | tuple) or len(answers) != len(payloads):
         got = f"{len(answers)}" if isinstance(answers, list | tuple) else type(answers).__name__
-        raise TypeError(f"a handler for chunks returns a list of results: wanted {len(payloads)}, got {got}")
+        raise WrongResultCount(f"a handler for chunks returns a list of results: wanted {len(payloads)}, got {got}")
     return list(answers)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any, get_args, get_type_hints
 
 import msgspec
@@ -34,9 +35,12 @@ class Handler:
     cpu: timedelta | None = None
     retry: RetryPolicy | None = None
     strict_result: bool = False  # a result that cannot be stored makes a dead letter
+    from_json: Callable[[object], object] | None = None  # applied to the JSON value, before ``payload_type``
 
     def decode(self, payload: object) -> object:
         """Return the payload as the type that the function takes. Raises ``PayloadError`` for one that does not fit."""
+        if self.from_json is not None:
+            payload = self._read(self.from_json, payload)
         if self.payload_type is None:
             return payload
         if hasattr(self.payload_type, "model_validate"):  # pydantic, where it is installed
@@ -48,6 +52,13 @@ class Handler:
             return msgspec.convert(payload, type=self.payload_type)
         except msgspec.ValidationError as error:
             raise PayloadError("payload", wanted=_type_name(self.payload_type), got=str(error)) from error
+
+    def _read(self, from_json: Callable[[object], object], payload: object) -> object:
+        try:
+            return from_json(payload)
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
+            got = f"{type(error).__name__}: {error}"
+            raise PayloadError("payload", wanted="a value that its reader accepts", got=got) from error
 
 
 def _type_name(wanted: object) -> str:
@@ -94,7 +105,7 @@ def make_handler(
         type=type_,
         function=function,
         wants_context=len(parameters) == 2,
-        is_async=inspect.iscoroutinefunction(function),
+        is_async=_is_async(function),
         payload_type=_payload_type(function, parameters[0].name, many=chunk is not None),
         chunk=chunk,
         timeout=timeout,
@@ -122,10 +133,22 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     return wanted
 
 
+def _is_async(function: Callable[..., Any]) -> bool:
+    """Whether a call returns a coroutine, also of a partial or of an object with an async ``__call__``."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function whose annotations describe a call: that of a partial, or ``__call__`` of an object."""
+    while isinstance(function, partial):
+        function = function.func
+    return function if inspect.isroutine(function) else type(function).__call__
+
+
 def _payload_type(function: Callable[..., Any], parameter: str, *, many: bool) -> object:
     """Return the annotation of the payload, or of each payload in a list; None if it is plain JSON."""
     try:
-        hint = get_type_hints(function).get(parameter)
+        hint = get_type_hints(_annotated(function)).get(parameter)
     except NameError:  # an annotation that only a type checker can resolve
         return None
     if many:

@@ -63,8 +63,10 @@ def through(spark, url):
             raise Unrecoverable("odd")
         return row["id"] / 2
 
-    ok, dead = run(spark.range(10), halve, key="id", url=url, slots=2, options=OPTIONS)
-    return [ok.count(), [row["reason"] for row in dead.collect()]]
+    result = run(spark.range(10), halve, key="id", url=url, slots=2, options=OPTIONS)
+    facts = [result.ok.count(), [row["holdfast"]["reason"] for row in result.dead.collect()]]
+    result.unpersist()
+    return facts
 
 
 def stopped(spark, url):

@@ -1,7 +1,8 @@
-"""Arrow columns as JSON values, one batch at a time. Runs on executors, in the sink.
+"""Arrow columns as JSON values, one batch at a time. Runs on executors, in the sink and in the slots of ``run``.
 
 A value that JSON cannot hold makes the whole batch raise ``PayloadError``. The sink then converts row by row to find
-the bad rows. So good rows, which are almost all rows, are not checked one by one.
+the bad rows. So good rows, which are almost all rows, are not checked one by one. ``row_values.py`` lists the JSON of
+every type.
 """
 
 from __future__ import annotations
@@ -12,27 +13,40 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.types import DataType
 
 from holdfast.errors import PayloadError
+from holdfast.spark import row_values
 from holdfast.wire.codec import JSON
 
 _encode = msgspec.json.Encoder().encode
 
 
 def json_values(column: pa.Array, field: str) -> list[Any]:
-    """Return the values of a column: instants as text in UTC, maps as dicts, all others as msgspec encodes them."""
+    """Return the values of a column: dates and instants as text, maps as dicts, all others as msgspec encodes them."""
     if _contains(column.type, pa.types.is_floating):
         _check_finite(column, field)
-    if _contains(column.type, pa.types.is_timestamp):
-        column = _instants_as_text(column)
     try:
-        values: list[Any] = (
-            column.to_pylist(maps_as_pydicts="strict") if pa.types.is_nested(column.type) else column.to_pylist()
-        )
-    except UnicodeDecodeError as error:
-        raise PayloadError(field, wanted="text in UTF-8", got=str(error)) from error
+        return _values(column, field, maps_as_pydicts="strict" if pa.types.is_nested(column.type) else None)
     except KeyError as error:
         raise PayloadError(field, wanted="a map with each key once", got=str(error)) from error
+
+
+def exact_json_values(column: pa.Array, kind: DataType, field: str) -> list[Any]:
+    """Return the values of a column of any type of Spark. ``row_values.from_json`` returns the same values again."""
+    convert = row_values.to_json(kind)
+    if convert is None or (pa.types.is_floating(column.type) and _is_finite(column)):
+        return _values(column, field)
+    return [None if value is None else convert(value) for value in _values(column, field)]
+
+
+def _values(column: pa.Array, field: str, **options: Any) -> list[Any]:
+    if _contains(column.type, pa.types.is_timestamp) or _contains(column.type, pa.types.is_date):
+        column = _instants_as_text(column)
+    try:
+        values: list[Any] = column.to_pylist(**options)
+    except UnicodeDecodeError as error:
+        raise PayloadError(field, wanted="text in UTF-8", got=str(error)) from error
     return values
 
 
@@ -81,7 +95,7 @@ def _check_finite(column: pa.Array, field: str) -> None:
     """Raise ``PayloadError`` for NaN and infinity: JSON has neither, and msgspec would write null."""
     kind = column.type
     if pa.types.is_floating(kind):
-        if not pc.all(pc.is_finite(column), min_count=0).as_py():
+        if not _is_finite(column):
             raise PayloadError(field, wanted="a finite number", got="NaN or infinity")
     elif pa.types.is_struct(kind):
         for number, child in enumerate(column.flatten()):
@@ -90,9 +104,18 @@ def _check_finite(column: pa.Array, field: str) -> None:
         _check_finite(_as_list(column).flatten(), field)
 
 
+def _is_finite(column: pa.Array) -> bool:
+    return bool(pc.all(pc.is_finite(column), min_count=0).as_py())
+
+
 def _instants_as_text(column: pa.Array) -> pa.Array:
-    """Convert in Arrow: a Python datetime with a time zone takes a hundred times as long for each value."""
+    """Convert in Arrow: a Python datetime with a time zone takes a hundred times as long for each value.
+
+    Arrow also has dates and instants that Python does not have: years before 1 and after 9999.
+    """
     kind = column.type
+    if pa.types.is_date(kind):
+        return column.cast(pa.string())
     if pa.types.is_timestamp(kind):
         utc = column if kind.tz is None else column.cast(pa.timestamp("us", tz="UTC"))
         return pc.replace_substring(utc.cast(pa.string()), " ", "T", max_replacements=1)

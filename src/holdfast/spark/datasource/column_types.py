@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import types as t
 
@@ -16,6 +16,10 @@ _JSON_SCALARS = (
     *(t.BooleanType, t.NumericType, t.StringType, t.BinaryType, t.DateType, t.TimestampType, t.TimestampNTZType),
     *(t.DayTimeIntervalType, t.NullType),
 )
+_KEY_TYPES = (
+    *(t.StringType, t.IntegralType, t.DecimalType, t.BooleanType),
+    *(t.DateType, t.TimestampType, t.TimestampNTZType),
+)
 
 
 def check_columns(schema: t.StructType, options: SinkOptions) -> None:
@@ -24,23 +28,37 @@ def check_columns(schema: t.StructType, options: SinkOptions) -> None:
     _check_names(names, options)
     for name in options.payload or names:
         if not _is_json(schema[name].dataType, 1):
-            _refuse("payload", schema[name], "a type that JSON can hold (to_json() writes others, maps have text keys)")
-    for name in options.key:
-        if not isinstance(schema[name].dataType, t.StringType | t.IntegralType | t.DateType | t.TimestampType):
-            _refuse("key", schema[name], "text, a whole number, a date or a timestamp")
+            _refuse(
+                "option payload",
+                schema[name],
+                "a type that JSON can hold (to_json() writes others, maps have text keys)",
+            )
+    check_key_types("option key", schema, options.key)
     for option, column in (("type_column", options.type_column), ("queue_column", options.queue_column)):
         if column is not None and not isinstance(schema[column].dataType, t.StringType):
-            _refuse(option, schema[column], "text")
+            _refuse(f"option {option}", schema[column], "text")
     for option, name in options.columns.items():
         wanted, fits = _FIELD_TYPES[option]
         if not fits(schema[name].dataType):
-            _refuse(option, schema[name], wanted)
+            _refuse(f"option {option}", schema[name], wanted)
+
+
+def check_key_types(field: str, schema: t.StructType, names: Sequence[str]) -> None:
+    """Raise ``InvalidInput`` for a key column of a type whose values have no exact text. ``run`` uses the same rule."""
+    for name in names:
+        if not isinstance(schema[name].dataType, _KEY_TYPES):
+            _refuse(field, schema[name], "text, a whole number, a decimal, a boolean, a date or a timestamp")
+
+
+def check_unique_names(names: Sequence[str]) -> None:
+    """Raise ``InvalidInput`` for a frame without columns, or with two columns of one name: a row is a JSON object."""
+    duplicates = sorted({name for name in names if names.count(name) > 1})
+    if duplicates or not names:
+        raise InvalidInput("columns", wanted="at least one, and each name once", got=", ".join(duplicates) or "none")
 
 
 def _check_names(names: list[str], options: SinkOptions) -> None:
-    duplicates = sorted({name for name in names if names.count(name) > 1})
-    if duplicates:
-        raise InvalidInput("columns", wanted="each name once", got=", ".join(duplicates))
+    check_unique_names(names)
     reserved = {REASON, RUN} & set(names)
     if options.bad_rows != FAIL and reserved:
         raise InvalidInput(
@@ -48,9 +66,9 @@ def _check_names(names: list[str], options: SinkOptions) -> None:
         )
 
 
-def _refuse(option: str, column: t.StructField, wanted: str) -> None:
+def _refuse(field: str, column: t.StructField, wanted: str) -> None:
     got = f"{column.name} {column.dataType.simpleString()}"
-    raise InvalidInput(f"option {option}", wanted=f"a column with {wanted}", got=got)
+    raise InvalidInput(field, wanted=f"a column with {wanted}", got=got)
 
 
 def _is_json(kind: t.DataType, depth: int) -> bool:

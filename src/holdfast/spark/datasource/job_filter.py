@@ -1,7 +1,7 @@
 """The options of the ``jobs`` source that filter at the store. Read on the Spark driver, once for each frame.
 
 Filters of Spark (``where``) are not pushed to the store: Spark keeps pushed filters in a reader that all queries of a
-frame share, so one query would get the filters of another (see ADR 0023).
+frame share, so one query would get the filters of another (see ADR 0021).
 """
 
 from __future__ import annotations

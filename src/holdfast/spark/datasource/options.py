@@ -15,6 +15,7 @@ from holdfast.drivers.contract import JobFilter
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds, duration
 from holdfast.spark.datasource.job_filter import FILTER_OPTIONS, parse_job_filter
+from holdfast.spark.datasource.row_keys import key_columns
 
 SPARK_OPTIONS: Final = frozenset({"checkpointlocation", "queryname"})  # Spark passes its own options to every source
 STORE_OPTIONS: Final = ("url", "store", "space")
@@ -98,7 +99,7 @@ def parse_sink(spark_options: Mapping[str, str], columns: Sequence[str]) -> Sink
         queue=bounds.check_name("option queue", options.get("queue", defaults.queue)),
         queue_column=_column(options, "queue_column", columns),
         payload=_column_list(options, "payload", columns),
-        key=_column_list(options, "key", columns),
+        key=key_columns("option key", options["key"], columns) if "key" in options else (),
         run=bounds.check_text("option run", options["run"]) if "run" in options else None,
         columns=field_columns,
         constants=constants,

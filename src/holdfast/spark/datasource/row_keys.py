@@ -89,6 +89,18 @@ def _equal_rows() -> InvalidInput:
     return InvalidInput("key", wanted="columns that tell all rows apart", got="none, and rows that make equal jobs")
 
 
+def key_columns(field: str, key: str | Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that make the key: a list of names, one name, or several names separated by commas."""
+    if isinstance(key, str) and key not in columns:
+        key = [name for part in key.split(",") if (name := part.strip())]
+    names = (key,) if isinstance(key, str) else tuple(dict.fromkeys(key))
+    missing = [name for name in names if name not in columns]
+    if missing or not names:
+        wanted = f"columns of {', '.join(columns) or 'a frame that has some'}"
+        raise InvalidInput(field, wanted=wanted, got=", ".join(map(str, missing)) or "nothing")
+    return names
+
+
 def column_keys(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[str]:
     """Return the values of one column, or the values of several columns as a JSON array, hashed if it is too long."""
     for name, column in zip(names, columns, strict=True):

@@ -16,11 +16,12 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from holdfast.client import batches
 from holdfast.clock import SystemClock
-from holdfast.drivers.contract import Driver
+from holdfast.drivers.contract import Store
 from holdfast.errors import InvalidInput
 from holdfast.model.job import JobRecord, check_new
 from holdfast.model.lease import Enqueued
 from holdfast.spark.datasource.bad_rows import BadRowsFile
+from holdfast.spark.datasource.key_conflicts import key_conflict
 from holdfast.spark.datasource.options import FAIL, SinkOptions
 from holdfast.spark.datasource.row_keys import check_distinct
 from holdfast.spark.datasource.row_to_job import RowConverter
@@ -97,7 +98,7 @@ def write(
 
 def _write(
     rows: Iterable[pa.RecordBatch],
-    store: Driver,
+    store: Store,
     converter: RowConverter,
     bad_rows: BadRowsFile | None,
     partition: int,
@@ -143,7 +144,7 @@ def _convert(converter: RowConverter, batch: pa.RecordBatch, now: int) -> tuple[
 
 
 def _store(
-    store: Driver,
+    store: Store,
     positions: Positions,
     jobs: Sequence[JobRecord],
     errors: Errors,
@@ -182,8 +183,7 @@ def _store(
         if _any_existed(answers):
             for position, job, answer in zip(part_positions, part, answers, strict=True):
                 if answer.conflict:
-                    wanted, got = "one payload for a key", f"another payload for {job.idempotency_key!r}"
-                    errors[position] = InvalidInput("key", wanted=wanted, got=got)
+                    errors[position] = key_conflict(store, answer.id, job.payload, repr(job.idempotency_key))
                 counts.existed += answer.existed
         counts.added += sum(not answer.existed for answer in answers)
 

@@ -15,31 +15,44 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 from uuid_utils import uuid7
 
 from holdfast.app import Holdfast, Task
-from holdfast.clock import SystemClock
-from holdfast.errors import InvalidInput, TooManyDead
-from holdfast.model import bounds
-from holdfast.model.job import JobRecord, State
+from holdfast.clock import DAY, SystemClock
+from holdfast.drivers.contract import QueueCounts, Store
+from holdfast.errors import InvalidInput, OutcomesTrimmed, TooManyDead
+from holdfast.model import bounds, retention
+from holdfast.model.job import JobRecord
 from holdfast.model.retry import RetryPolicy
 from holdfast.settings import named_store_url
 from holdfast.settings import read as settings
 from holdfast.spark.compat import cores, describe
 from holdfast.spark.execution.engine import run_slots
-from holdfast.spark.execution.held_rows import hold
+from holdfast.spark.execution.handler_version import begin_version, handler_version, mixed_versions
 from holdfast.spark.execution.progress import OnProgress, Progress
+from holdfast.spark.execution.row_handler import make_row_handler
 from holdfast.spark.execution.row_outcomes import read_row_outcomes
 from holdfast.spark.execution.row_source import REPORT_DDL, run_rows
+from holdfast.spark.execution.run_columns import (
+    KEY,
+    InputColumns,
+    check_keys,
+    choose_outcome_columns,
+    join_outcomes,
+    keyed_rows,
+    newest_outcomes,
+    read_columns,
+    slot_rows,
+)
+from holdfast.spark.execution.run_result import RunResult, hold_result
 from holdfast.spark.execution.run_spec import RunSpec
 from holdfast.spark.store_access import check_reach
 from holdfast.worker.options import WorkerOptions
 
 TYPE = "spark.row"
-KEY, PAYLOAD = "_holdfast_key", "_holdfast_payload"
-KEY_CHARACTERS = 32  # hexadecimal; short, because a store keeps the key of a row in four places
+KEY_MARGIN = 30 * DAY  # from the storing of a row to its end: a key outlives the job of every row that takes no longer
 MIN_ENDED_FOR_RATIO = 100  # rows that must have ended before max_dead_ratio is checked
 
 
@@ -56,53 +69,90 @@ def run(
     retry: RetryPolicy | None = None,
     chunk: int | None = None,
     max_dead_ratio: float | None = None,
+    column: str | None = None,
+    flatten: bool = False,
+    version: str | None = None,
     slots: int | None = None,
     options: WorkerOptions | None = None,
     on_progress: OnProgress | None = None,
     progress: bool | None = None,
-) -> tuple[DataFrame, DataFrame]:
-    """Return ``(ok, dead)``: the rows of ``df`` that succeeded, with ``result``; and the other rows, with the reason.
+) -> RunResult:
+    """Return ``(ok, dead)``: the rows of ``df`` that are done, and the rows that are dead or cancelled.
 
-    ``handler`` is ``fn(row)`` or ``fn(row, ctx)`` where ``row`` is a dict, or a handler of an app. ``key`` names the
-    columns that identify a row. Rows that are equal in all columns share one job. Two rows with the same key that
-    differ in another column stop the run with ``InvalidInput``; other rows may have run by then. ``run`` names the run:
-    a call with the name of an earlier run continues that run; without a name every call is a new run. With ``chunk``
-    the handler takes a list of at most ``chunk`` rows, and returns a list of as many results or exceptions.
-    ``max_dead_ratio`` stops the run with ``TooManyDead`` once a larger share of the rows is dead. ``progress`` and
-    ``on_progress`` are those of ``run_queue``.
+    Both frames have the columns of ``df``, unchanged, and one more: the struct ``holdfast`` with the fields ``result``
+    (JSON), ``attempts``, ``error``, ``reason``, ``state`` and ``job_id``. ``column`` gives the struct another name;
+    ``flatten`` makes a column of each field. A name that the input has already is refused before anything runs.
+
+    ``handler`` is ``fn(row)`` or ``fn(row, ctx)`` where ``row`` is a dict, or a handler of an app. The row has the
+    values of the frame (``row_values.py`` lists the types). ``key`` names the columns that identify a row, as a list or
+    separated by commas; none of them may be null. Rows that are equal in all columns share one job. Two rows with the
+    same key that differ in another column stop the run with ``InvalidInput``; other rows may have run by then. ``run``
+    names the run: a call with the name of an earlier run continues that run; without a name every call is a new run.
+    With ``chunk`` the handler takes a list of at most ``chunk`` rows, and returns a list of as many results or
+    exceptions. ``max_dead_ratio`` stops the run with ``TooManyDead`` once a larger share of the rows is dead, over all
+    calls with this name; at least 100 rows must have ended. ``progress`` and ``on_progress`` are those of
+    ``run_queue``. ``version`` names the handler; without it, a hash of the handler's code does. If a run has results of
+    several versions, ``summary`` of the result says so.
+
+    A named run remembers its rows as long as the store keeps their jobs (``keep_ended``), and their keys for 30 days
+    more: a call in that time raises ``OutcomesTrimmed`` and runs no row twice. Both errors have the frames of the rows
+    that have ended, as ``result``.
 
     The store is ``url``, or the store with the name ``store`` in the settings of the Spark driver and of the executors,
     or the store of the settings.
 
-    Executors hold the rows of the result, once for both frames. Spark frees them after ``ok``, ``dead`` and every frame
-    derived from them are garbage-collected: one of the two frames is enough to hold all rows. On a cluster the rows
-    survive the loss of one executor. Otherwise a call with the same ``run`` reads the outcomes again and runs no row
-    twice.
+    Executors hold the rows of the result, once for both frames. ``unpersist`` of the result frees them, and so does
+    Spark after ``ok``, ``dead`` and every frame derived from them are garbage-collected: one of the two frames is
+    enough to hold all rows. On a cluster the rows survive the loss of one executor. Otherwise a call with the same
+    ``run`` reads the outcomes again and runs no row twice.
     """
     spark = df.sparkSession
     store_url = _store_url(url, store)
     if max_dead_ratio is not None and not 0 <= max_dead_ratio <= 1:
         raise InvalidInput("max_dead_ratio", wanted="a share from 0 to 1", got=max_dead_ratio)
-    key_columns = _key_columns(df, key)
+    columns = read_columns(df, key)
+    outcome = choose_outcome_columns(columns.names, column, flatten=flatten)
     queue = bounds.check_name("run", f"run:{run or uuid7()}")
-    app = _make_app(store_url, handler, queue, max_attempts=max_attempts, timeout=timeout, retry=retry, chunk=chunk)
+    app = _make_app(store_url, handler, queue, columns, timeout=timeout, retry=retry, chunk=chunk)
+    version = handler_version(handler, version)
+    worker_options = app.worker_options(replace(options or WorkerOptions(), queues=(queue,), max_jobs=None))
     description = describe(spark, f"holdfast {queue}")
     try:
-        check_reach(app.driver, spark)
-        rows = df.withColumn(KEY, _key_of(key_columns)).persist()  # the input is read once, and joined at the end
+        driver = app.driver
+        check_reach(driver, spark)
+        if run is not None:
+            remembered_for = _remember_keys(driver, queue, worker_options)
+            begin_version(driver, queue, version, ttl=remembered_for)
+        if max_dead_ratio is not None:
+            on_progress = _limit_dead(max_dead_ratio, on_progress, driver.counts([queue]))
+        rows = keyed_rows(df, columns).persist()  # the input is read once, and joined at the end
+
+        def read_result(ids: Sequence[str] | None) -> RunResult:
+            outcomes = read_row_outcomes(spark, store_url, app.space, queue, ids)
+            joined = join_outcomes(rows, outcomes if run is None else newest_outcomes(outcomes))
+            return hold_result(joined, columns, outcome, version, {} if run is None else mixed_versions(driver, queue))
+
         try:
+            check_keys(rows, df, columns)
             reports = run_slots(
                 app,
                 spark,
-                partial(_slot_frame, rows, slots or cores(spark), _template(queue, max_attempts)),
+                partial(_slot_frame, rows, columns, slots or cores(spark), _template(queue, max_attempts)),
                 slots=slots,
-                options=replace(options or WorkerOptions(), queues=(queue,), max_jobs=None),
-                on_progress=on_progress if max_dead_ratio is None else _limit_dead(max_dead_ratio, on_progress),
+                options=worker_options,
+                on_progress=on_progress,
                 progress=progress,
                 count_rows=rows.count,
             )
-            outcomes = read_row_outcomes(spark, store_url, app.space, queue, _sampled_ids(reports))
-            return _split(hold(_join(rows, outcomes), measure_size=False))  # a join is estimated large
+            result = read_result(_sampled_ids(reports))
+            if result.summary.open:
+                trimmed = OutcomesTrimmed(run or queue, result.summary.open)
+                trimmed.result = result
+                raise trimmed
+            return result
+        except TooManyDead as error:
+            error.result = read_result(None)
+            raise
         finally:
             rows.unpersist()
     finally:
@@ -119,19 +169,27 @@ def _store_url(url: str | None, store: str | None) -> str:
     return store_url
 
 
-def _key_columns(df: DataFrame, key: str | Sequence[str]) -> list[str]:
-    columns = [key] if isinstance(key, str) else list(key)
-    missing = [column for column in columns if column not in df.columns]
-    if missing or not columns:
-        wanted = f"columns of the frame ({', '.join(df.columns)})"
-        raise InvalidInput("key", wanted=wanted, got=", ".join(missing) or "none")
-    return columns
-
-
-def _make_app(url: str, handler: Callable[..., Any], queue: str, **options: Any) -> Holdfast:
+def _make_app(url: str, handler: Callable[..., Any], queue: str, columns: InputColumns, **options: Any) -> Holdfast:
     app = Holdfast(url)
-    app.handler(TYPE, queue=queue, **options)(handler.function if isinstance(handler, Task) else handler)
+    function = handler.function if isinstance(handler, Task) else handler
+    app.catalogue.add(make_row_handler(TYPE, function, columns, **options))
+    app.queues[queue] = None
     return app
+
+
+def _remember_keys(store: Store, queue: str, options: WorkerOptions) -> int:
+    """Remember the keys of a named run for longer than its jobs, and return for how long.
+
+    The store forgets a key after a day by default, and an ended job after ``keep_ended``. If the key goes first, the
+    row runs again. If the job goes first, the run has no outcome for the row, and says so.
+    """
+    [entry] = store.read(retention.KIND, [retention.KEY])
+    chosen = retention.read_retention(entry) or retention.choose_retention(options.keep_ended, None)
+    window = (chosen or retention.Retention()).ended_for + KEY_MARGIN
+    settings = store.settings(queue)
+    if settings.dedupe_window < window:
+        store.configure(queue, replace(settings, dedupe_window=window))
+    return window
 
 
 # Rows to jobs -----------------------------------------------------------------------------------------------
@@ -142,57 +200,38 @@ def _template(queue: str, max_attempts: int) -> JobRecord:
     return JobRecord(id="-", type=TYPE, queue=queue, payload=b"", created_at=now, max_attempts=max_attempts)
 
 
-def _key_of(columns: Sequence[str]) -> Column:
-    """Return the key of a row: a hash that is the same for the same values in every application."""
-    return f.substring(f.sha2(_json_of(columns), 256), 1, KEY_CHARACTERS)
-
-
-def _json_of(columns: Sequence[str]) -> Column:
-    return f.to_json(f.struct(*(f.col(f"`{name}`") for name in columns)), {"ignoreNullFields": "false"})
-
-
-def _slot_frame(rows: DataFrame, slots: int, template: JobRecord, spec: RunSpec) -> DataFrame:
+def _slot_frame(rows: DataFrame, columns: InputColumns, slots: int, template: JobRecord, spec: RunSpec) -> DataFrame:
     """Return the frame whose partitions are the slots. Rows with the same key go to the same slot."""
-    payload = _json_of([name for name in rows.columns if name != KEY])
-    jobs = rows.select(f.col(KEY), payload.alias(PAYLOAD)).repartition(slots, f.col(KEY))
-    return jobs.mapInArrow(partial(run_rows, spec=spec, template=template), REPORT_DDL)
+    jobs = slot_rows(rows, columns).repartition(slots, f.col(KEY))
+    return jobs.mapInArrow(partial(run_rows, spec=spec, template=template, columns=columns), REPORT_DDL)
 
 
 def _sampled_ids(reports: Sequence[Row]) -> list[str]:
-    """Return some of the job ids in order, among them the first and the last. Raises ``InvalidInput`` on a conflict."""
-    conflict = next((row["conflict"] for row in reports if row["conflict"] is not None), None)
-    if conflict is not None:
-        got = f"two rows with the key {conflict} and different values, here or in an earlier run of this name"
-        raise InvalidInput("key", wanted="columns that tell all rows apart", got=got)
+    """Return some of the job ids in order, among them the first and the last.
+
+    Raises ``InvalidInput`` for a row that a slot has refused.
+    """
+    refused = next((row for row in reports if row["field"] is not None), None)
+    if refused is not None:
+        raise InvalidInput(refused["field"], wanted=refused["wanted"], got=refused["got"])
     return sorted({row["id"] for row in reports if row["id"] is not None})
 
 
-def _limit_dead(max_ratio: float, on_progress: OnProgress | None) -> OnProgress:
-    """Return a callback that raises ``TooManyDead``. Cancelled rows count neither as dead nor as ended."""
+def _limit_dead(max_ratio: float, on_progress: OnProgress | None, before: Sequence[QueueCounts]) -> OnProgress:
+    """Return a callback that raises ``TooManyDead``. Cancelled rows count neither as dead nor as ended.
+
+    ``before`` are the counts of the run before this call: rows that are dead since an earlier call count as well.
+    """
+    dead_before = sum(row.dead for row in before)
+    ended_before = dead_before + sum(row.done for row in before)
 
     def check(progress: Progress) -> None:
         if on_progress is not None:
             on_progress(progress)
-        dead = progress.settled["dead"] + progress.settled["rejected"]
-        ended = dead + progress.settled["acked"]
+        dead_now = progress.settled["dead"] + progress.settled["rejected"]
+        dead = dead_before + dead_now
+        ended = ended_before + dead_now + progress.settled["acked"]
         if ended >= MIN_ENDED_FOR_RATIO and dead > max_ratio * ended:
             raise TooManyDead(dead, ended, max_ratio)
 
     return check
-
-
-# Jobs to rows -----------------------------------------------------------------------------------------------
-
-
-def _join(rows: DataFrame, outcomes: DataFrame) -> DataFrame:
-    """Return every row with the outcome of its job.
-
-    The hint forbids a broadcast join: Spark cannot know how many outcomes the store has, and estimates a few bytes.
-    """
-    return rows.join(outcomes.hint("merge"), rows[KEY] == outcomes["key"]).drop(KEY, "key")
-
-
-def _split(rows: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Return ``(ok, dead)``: every row is in exactly one of the two."""
-    is_done = f.col("state") == str(State.DONE)
-    return rows.where(is_done).drop("state", "reason", "error"), rows.where(~is_done).drop("result")

@@ -63,6 +63,7 @@ class _Hook:
         self._hooks.addShutdownHook(self._task, HOOK_PRIORITY, seconds, jvm.java.util.concurrent.TimeUnit.SECONDS)
 
     def remove(self) -> None:
+        self._call = _do_nothing  # py4j holds this object until the JVM collects it: release what the function holds
         self._hooks.removeShutdownHook(self._task)
 
     def _run(self) -> None:
@@ -77,6 +78,10 @@ class _Hook:
         with contextlib.suppress(Exception):  # the JVM may be gone
             while not self._task.isDone() and monotonic() < deadline:
                 threading.Event().wait(POLL_SECONDS)
+
+
+def _do_nothing() -> None:
+    pass
 
 
 class _Runnable:

@@ -1,4 +1,8 @@
-"""The outcome rows of ``run_queue``: one row for each attempt. Runs on executors, once for each batch of attempts."""
+"""The outcome rows of ``run_queue``: one row for each attempt. Runs on executors, once for each batch of attempts.
+
+``ending`` is the word that the worker, the bar and the report have: a last attempt that fails is ``dead``, although the
+ledger has it as ``retried`` or ``failed``. ``dead`` includes what the worker counts as ``rejected``.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from holdfast.model.job import State
 from holdfast.model.ledger import LedgerRow
 from holdfast.model.settlement import Fail, Retry
 from holdfast.spark.column_schemas import ddl, ledger_fields
@@ -18,14 +23,20 @@ SCHEMA = pa.schema(
         pa.field("executor", pa.string(), nullable=False),
         *ledger_fields("reserved_at", "started_at"),
         *ledger_fields("ended_at", "ending", nullable=False),
+        *ledger_fields("state"),
         pa.field("error_class", pa.string()),
         *ledger_fields("error"),
     ]
 )
 DDL = ddl(SCHEMA)
-ENDINGS = {"ack": "acked", "retry": "retried", "fail": "failed", "release": "released"}
-CANCELLED = "cancelled"  # a cancel was requested, and the attempt did not succeed
-LOST = "lost"  # the store refused the settlement: the lease had ended before; the ledger has its real ending
+STATES = {  # by ending: the state of the job after it
+    "acked": State.DONE,
+    "retried": State.READY,
+    "released": State.READY,
+    "dead": State.DEAD,
+    "cancelled": State.CANCELLED,
+    "lost": None,  # the store refused the settlement: the lease had ended before; the ledger has its real ending
+}
 
 
 def from_settled(
@@ -38,6 +49,7 @@ def from_settled(
     reservations = [each.run.reservation for each in settled]
     jobs = [reservation.job for reservation in reservations]
     leases = [reservation.lease for reservation in reservations]
+    endings = ["dead" if each.status == "rejected" else each.status for each in settled]
     return _batch(
         slot=[slot] * len(settled),
         job_id=[job.id for job in jobs],
@@ -49,16 +61,11 @@ def from_settled(
         reserved_at=[lease.expires_at - lease_for for lease in leases],
         started_at=[each.run.started_at for each in settled],
         ended_at=ended_at,
-        ending=[_ending(each) for each in settled],
+        ending=endings,
+        state=[STATES[ending] for ending in endings],
         error_class=[_error_class(each) for each in settled],
         error=[_error(each) for each in settled],
     )
-
-
-def _ending(settled: Settled) -> str:
-    if settled.refused is not None:
-        return LOST
-    return CANCELLED if settled.status == CANCELLED else ENDINGS[settled.settlement.verb]
 
 
 def _error_class(settled: Settled) -> str | None:
@@ -96,7 +103,8 @@ def from_ledger(rows: Sequence[LedgerRow]) -> pa.RecordBatch:
         reserved_at=[row.reserved_at for row in rows],
         started_at=[row.started_at for row in rows],
         ended_at=[row.ended_at for row in rows],
-        ending=[row.ending for row in rows],
+        ending=["dead" if row.state is State.DEAD else row.ending for row in rows],
+        state=[row.state for row in rows],
         error_class=[row.detail or None for row in rows],
         error=[row.error or None for row in rows],
     )

@@ -21,12 +21,13 @@ from holdfast.spark.job_pages import job_pages
 from holdfast.spark.store_access import open_store
 
 COLUMNS = {  # of an outcome: the column of the job
-    "key": "idempotency_key",
-    "state": "state",
+    "job_key": "idempotency_key",
     "result": "result",
-    "reason": "dead_reason",
-    "error": "last_error",
     "attempts": "attempts",
+    "error": "last_error",
+    "reason": "dead_reason",
+    "state": "state",
+    "job_id": "id",
 }
 _JOB_COLUMNS = tuple(COLUMNS.values())
 _STORED = pa.schema([field.with_name(name) for name, field in zip(COLUMNS, job_fields(*_JOB_COLUMNS), strict=True)])
@@ -35,11 +36,15 @@ SCHEMA = _STORED.set(_RESULT, pa.field("result", pa.string()))  # a result is JS
 ENDED = (State.DONE, State.DEAD, State.CANCELLED)
 
 
-def read_row_outcomes(spark: SparkSession, url: str, space: str, queue: str, ids: Sequence[str]) -> DataFrame:
+def read_row_outcomes(spark: SparkSession, url: str, space: str, queue: str, ids: Sequence[str] | None) -> DataFrame:
     """Return one row for each job of the queue that has ended. Runs on the Spark driver.
 
-    ``ids`` are some of the job ids in order, among them the first and the last: they split the read.
+    ``ids`` are some of the job ids in order, among them the first and the last: they split the read. With None one
+    Spark task reads the whole queue.
     """
+    if ids is None:
+        read = partial(_read_ranges, url=url, space=space, queue=queue, limits=[None, None])
+        return spark.range(0, 1, 1, 1).mapInArrow(read, ddl(SCHEMA))
     parts = max(1, min(cores(spark), len(ids) - 1))
     limits = [ids[part * (len(ids) - 1) // parts] for part in range(parts + 1)] if ids else []
     read = partial(_read_ranges, url=url, space=space, queue=queue, limits=limits)
@@ -47,12 +52,12 @@ def read_row_outcomes(spark: SparkSession, url: str, space: str, queue: str, ids
 
 
 def _read_ranges(
-    batches: Iterator[pa.RecordBatch], *, url: str, space: str, queue: str, limits: Sequence[str]
+    batches: Iterator[pa.RecordBatch], *, url: str, space: str, queue: str, limits: Sequence[str | None]
 ) -> Iterator[pa.RecordBatch]:
     """Body of the Spark task, on an executor. Its input are the numbers of the ranges to read."""
     store, where = open_store(url, space), JobFilter(queue=queue, states=ENDED)
     for part in [number for batch in batches for number in batch.column(0).to_pylist()]:
-        if part == 0:  # a range does not include its first id: the very first id is read separately
+        if part == 0 and limits[0] is not None:  # a range does not include its first id: that id is read separately
             first = store.get(limits[0])
             if first is not None and first.state.has_ended:
                 yield _batch([[getattr(first, name)] for name in _JOB_COLUMNS])

@@ -17,30 +17,35 @@ from uuid_utils import uuid7
 
 from holdfast.clock import SystemClock, from_timedelta
 from holdfast.drivers.contract import LeasedEnqueue, Store
-from holdfast.errors import StoreError
+from holdfast.errors import InvalidInput, PayloadError, StoreError
 from holdfast.model.job import JobRecord
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Enqueued, Reservation
+from holdfast.spark.datasource.key_conflicts import key_conflict
+from holdfast.spark.execution.row_payloads import RowPayloads
+from holdfast.spark.execution.run_columns import InputColumns
 from holdfast.spark.execution.run_spec import RunSpec, send_stop
 from holdfast.spark.execution.slot import Slot, slot_names
 from holdfast.spark.store_access import open_store
 from holdfast.worker.interpreter import tuned_interpreter
 from holdfast.worker.job_source import Demand, StoreJobSource
 
-REPORT_DDL = "conflict string, id string"  # a key with two payloads, or one of the sampled ids
+REPORT_DDL = "field string, wanted string, got string, id string"  # a refused row, or one of the sampled ids
 SAMPLE_INTERVAL_JOBS = 1000  # one id of this many is reported, to split the read of the outcomes
 SHORT_BATCH_JOBS = 4000  # stored with leases: jobs of less than about 0.2 ms, so less than a second of work
 AHEAD_BATCH_JOBS = 1000  # stored without leases: longer jobs
 MAX_BATCH_BYTES = 16 << 20  # of the payloads in one batch, unless one alone has more
 
 
-def run_rows(batches: Iterator[pa.RecordBatch], spec: RunSpec, template: JobRecord) -> Iterator[pa.RecordBatch]:
-    """Body of the Spark task of ``run``: run rows of (key, payload), and return one batch of ``REPORT_DDL``."""
+def run_rows(
+    batches: Iterator[pa.RecordBatch], spec: RunSpec, template: JobRecord, columns: InputColumns
+) -> Iterator[pa.RecordBatch]:
+    """Body of the Spark task of ``run``: run rows of (key, column, ...), and return one batch of ``REPORT_DDL``."""
     number, names = slot_names(spec)
     store = open_store(spec.url, spec.space)
     source = RowSource(
         store,
-        RowJobs(batches, template),
+        RowJobs(batches, template, columns),
         run=spec.run,
         queues=spec.options.queues or (template.queue,),
         types=spec.catalogue.types,
@@ -55,24 +60,32 @@ def run_rows(batches: Iterator[pa.RecordBatch], spec: RunSpec, template: JobReco
 class RowJobs:
     """The rows of one Spark task as jobs, in batches of any size."""
 
-    def __init__(self, batches: Iterator[pa.RecordBatch], template: JobRecord) -> None:
+    def __init__(self, batches: Iterator[pa.RecordBatch], template: JobRecord, columns: InputColumns) -> None:
         self._batches = batches
+        self._payloads = RowPayloads(columns)
         self._batch: pa.RecordBatch | None = None
         self._template = template
         self._clock = SystemClock()
 
     def next(self, count: int) -> JobBatch | None:
-        """Return jobs for the next rows, at most ``count``; None after the last row."""
+        """Return jobs for the next rows, at most ``count``; None after the last row.
+
+        Raises ``PayloadError`` for a row that cannot become a job.
+        """
         while self._batch is None or not self._batch.num_rows:
             self._batch = next(self._batches, None)
             if self._batch is None:
                 return None
         count = _fitting(self._batch.slice(0, count))
         part, self._batch = self._batch.slice(0, count), self._batch.slice(count)
-        rows = zip(part.column(0).to_pylist(), part.column(1).cast(pa.binary()).to_pylist(), strict=True)
+        rows = zip(part.column(0).to_pylist(), self._payloads.encode(part), strict=True)
         keys, payloads = zip(*dict.fromkeys(rows), strict=True)  # equal rows are one job
         template = replace(self._template, created_at=self._clock.now())
         return JobBatch(template, [str(uuid7()) for _ in keys], payloads, keys)
+
+    def shown_key(self, payload: bytes) -> str:
+        """Return the names and values of the key columns of the row with this payload."""
+        return self._payloads.shown_key(payload)
 
 
 def _fitting(part: pa.RecordBatch) -> int:
@@ -108,11 +121,11 @@ class RowSource:
         self._unstored: JobBatch | None = None  # the batch to store next, until the store has accepted it
         self._speed_is_known = False  # before the first call no job has run, so ``short_jobs`` means nothing
         self._sampled_ids: list[str] = []
-        self._conflict: str | None = None
+        self._refused: InvalidInput | None = None  # a row that ends the run
 
     def reserve(self, demand: Demand) -> list[Reservation]:
         """See ``JobSource.reserve``. Jobs in the store go before new rows: retries, and jobs that were stored ahead."""
-        if self._conflict is not None:
+        if self._refused is not None:
             return []
         store_ahead = self._speed_is_known and not demand.short_jobs
         if self._has_rows and store_ahead:
@@ -139,31 +152,40 @@ class RowSource:
         return not self._has_rows and self._stored_jobs.is_drained()
 
     def report(self) -> pa.RecordBatch:
-        """Return the rows of ``REPORT_DDL``: the first conflict, and a sample of the ids."""
-        conflicts = [] if self._conflict is None else [self._conflict]
+        """Return the rows of ``REPORT_DDL``: the first refused row, and a sample of the ids."""
+        refused = [] if self._refused is None else [self._refused]
         ids = sorted(set(self._sampled_ids))
-        return pa.RecordBatch.from_pydict(
-            {
-                "conflict": pa.array([*conflicts, *[None] * len(ids)], pa.string()),
-                "id": pa.array([*[None] * len(conflicts), *ids], pa.string()),
-            }
-        )
+        columns = {
+            name: [getattr(error, name) for error in refused] + [None] * len(ids) for name in ("field", "wanted", "got")
+        }
+        columns["id"] = [None] * len(refused) + ids
+        return pa.RecordBatch.from_pydict({name: pa.array(values, pa.string()) for name, values in columns.items()})
 
     def _store_rows(self, count: int, *, leased: bool) -> list[Reservation]:
         """Store the next rows, and return their leases if ``leased``."""
-        jobs = self._unstored = self._unstored or self._rows.next(count)
+        try:
+            jobs = self._unstored = self._unstored or self._rows.next(count)
+        except PayloadError as error:
+            self._refuse(error)
+            return []
         if jobs is None:
             self._has_rows = False
             return []
         answers, reservations = self._enqueue(jobs, leased=leased)
-        conflicts = [key for key, answer in zip(jobs.keys or (), answers, strict=True) if answer.conflict]
-        if conflicts:
-            send_stop(self._store, self._run)
-            self._conflict, self._has_rows = conflicts[0], False
+        for payload, answer in zip(jobs.payloads, answers, strict=True):
+            if answer.conflict:
+                shown = self._rows.shown_key(payload)
+                self._refuse(key_conflict(self._store, answer.id, payload, shown))
+                break
         ids = sorted(answer.id for answer in answers)
         self._sampled_ids += [*ids[::SAMPLE_INTERVAL_JOBS], ids[-1]]
         self._unstored = None
         return reservations
+
+    def _refuse(self, error: InvalidInput) -> None:
+        """End the run: the Spark driver raises this error."""
+        send_stop(self._store, self._run)
+        self._refused, self._has_rows = error, False
 
     def _enqueue(self, jobs: JobBatch, *, leased: bool) -> tuple[list[Enqueued], list[Reservation]]:
         if leased and isinstance(self._store, LeasedEnqueue):

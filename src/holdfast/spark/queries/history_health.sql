@@ -18,7 +18,7 @@ ended AS (
   SELECT queue, type, minute,
          count_if(fence IS NOT NULL) AS leases,
          count_if(ending = 'acked') AS acked,
-         count_if(ending = 'retried') AS retried,
+         count_if(ending = 'retried' AND state = 'ready') AS retried,
          count_if(ending = 'failed') AS failed,
          count_if(ending = 'released') AS released,
          count_if(ending = 'expired') AS expired,

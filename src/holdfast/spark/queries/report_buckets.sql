@@ -13,8 +13,8 @@ WITH arrived AS (
 ended AS (
   SELECT (unix_micros(ended_at) - {start}) DIV {step} AS bucket,
          count_if(ending = 'acked') AS acked,
-         count_if(ending = 'retried') AS retried,
-         count_if(ending = 'expired') AS expired,
+         count_if(ending = 'retried' AND state = 'ready') AS retried,
+         count_if(ending = 'expired' AND state = 'ready') AS expired,
          count_if(ending = 'released') AS released,
          count_if(state = 'dead') AS dead,
          count_if(ending <> 'purged' AND state IN ('done', 'dead', 'cancelled')) AS finished,

@@ -22,7 +22,7 @@ BEGIN
     DELETE FROM jobs AS j
      USING (SELECT _space AS space, u.* FROM unnest(_ids, _tokens, _started, _results, _details) WITH ORDINALITY
                    AS u (id, token, started_at, result, detail, item) ORDER BY u.id COLLATE "C" OFFSET 0) AS a
-     WHERE j.space = ANY (ARRAY[a.space]) AND j.id = ANY (ARRAY[a.id]) AND j.token = a.token AND j.expires_at > _now
+     WHERE j.space = ANY (ARRAY[a.space]) AND j.id = a.id AND j.token = a.token AND j.expires_at > _now
     RETURNING j.*, a.item, a.started_at AS began_at, a.result, coalesce(a.detail, '') AS detail
   ), moved AS (
     INSERT INTO ended ({fixed_columns}, space, seq, state, available_at, enqueued_at, ended_at, run_at, attempts,

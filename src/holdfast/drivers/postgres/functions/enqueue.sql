@@ -54,9 +54,12 @@ BEGIN
   SELECT array_agg(id) INTO _inserted FROM inserted;
 
   -- An id that has ended is not stored again.
-  SELECT array_agg(e.id) INTO _rejected FROM ended AS e WHERE e.space = _space AND e.id = ANY (_inserted);
+  SELECT array_agg(a.id) INTO _rejected
+    FROM unnest(_inserted) AS a (id)
+   WHERE EXISTS (SELECT FROM ended AS e WHERE e.space = _space AND e.id = a.id OFFSET 0);
   IF _rejected IS NOT NULL THEN
-    DELETE FROM jobs AS j WHERE j.space = _space AND j.id = ANY (_rejected);
+    DELETE FROM jobs AS j USING (SELECT _space AS space, u.id FROM unnest(_rejected) AS u (id) OFFSET 0) AS a
+     WHERE j.space = ANY (ARRAY[a.space]) AND j.id = a.id;
     _inserted := ARRAY(SELECT unnest(_inserted) EXCEPT SELECT unnest(_rejected));
   END IF;
 
@@ -65,8 +68,8 @@ BEGIN
     RETURN QUERY
     SELECT a.item::integer, a.id, coalesce(coalesce(j.payload, e.payload) <> a.payload, false)
       FROM unnest(_id, _payload) WITH ORDINALITY AS a (id, payload, item)
-      LEFT JOIN jobs AS j ON (j.space, j.id) >= (_space, a.id) AND (j.space, j.id) <= (_space, a.id)
-      LEFT JOIN ended AS e ON (e.space, e.id) >= (_space, a.id) AND (e.space, e.id) <= (_space, a.id) AND j.id IS NULL
+      LEFT JOIN jobs AS j ON j.space = ANY (ARRAY[_space]) AND j.id = a.id
+      LEFT JOIN ended AS e ON e.space = ANY (ARRAY[_space]) AND e.id = a.id AND j.id IS NULL
      WHERE a.item NOT IN (SELECT unnest(coalesce(_known, '{}')))
        AND a.id NOT IN (SELECT unnest(coalesce(_inserted, '{}')));
   END IF;
@@ -98,7 +101,7 @@ BEGIN
                 FROM unnest(_id, _queue, _idempotency_key, _digest) WITH ORDINALITY AS u (id, queue, key, digest, item)
                WHERE u.key IS NOT NULL AND (u.id IN (SELECT unnest(_inserted))) IS TRUE
                ORDER BY u.queue, u.key, u.item OFFSET 0) AS a
-       WHERE d.space = ANY (ARRAY[a.space]) AND d.queue = ANY (ARRAY[a.queue]) AND d.key = ANY (ARRAY[a.key])
+       WHERE d.space = ANY (ARRAY[a.space]) AND d.queue = a.queue AND d.key = a.key
          AND d.until <= _now
          AND NOT EXISTS (SELECT FROM jobs AS j WHERE j.space = d.space AND j.id = d.job_id OFFSET 0);
     END IF;
@@ -110,7 +113,8 @@ BEGIN
        SELECT * FROM dedupe AS d WHERE d.space = _space AND d.queue = a.queue AND d.key = a.key OFFSET 0) AS d
      WHERE d.job_id <> a.id AND (a.id IN (SELECT unnest(_inserted))) IS TRUE;
     IF _rejected IS NOT NULL THEN
-      DELETE FROM jobs AS j WHERE j.space = _space AND j.id = ANY (_rejected);
+      DELETE FROM jobs AS j USING (SELECT _space AS space, u.id FROM unnest(_rejected) AS u (id) OFFSET 0) AS a
+       WHERE j.space = ANY (ARRAY[a.space]) AND j.id = a.id;
       RETURN QUERY SELECT * FROM unnest(_rejected_items, _existing, _conflicts);
       _inserted := ARRAY(SELECT unnest(_inserted) EXCEPT SELECT unnest(_rejected));
     END IF;

@@ -12,7 +12,9 @@ LANGUAGE plpgsql AS $$
 DECLARE
   _now bigint;
 BEGIN
-  PERFORM FROM jobs AS j WHERE j.space = _space AND j.id = ANY (_ids) ORDER BY j.id FOR NO KEY UPDATE;
+  PERFORM FROM (SELECT _space AS space, u.id FROM unnest(_ids) AS u (id) ORDER BY u.id COLLATE "C" OFFSET 0) AS a
+             JOIN jobs AS j ON j.space = ANY (ARRAY[a.space]) AND j.id = a.id
+              FOR NO KEY UPDATE OF j;
   _now := effective_now(_caller_now);
   RETURN QUERY
   SELECT a.item::integer,
@@ -25,8 +27,8 @@ BEGIN
               ELSE j.expires_at END,
          j.cancel_requested, _now
     FROM (SELECT _space AS space, u.* FROM unnest(_ids, _tokens) WITH ORDINALITY AS u (id, token, item) OFFSET 0) AS a
-    LEFT JOIN jobs AS j ON j.space = ANY (ARRAY[a.space]) AND j.id = ANY (ARRAY[a.id])
-    LEFT JOIN ended AS e ON e.space = ANY (ARRAY[a.space]) AND e.id = ANY (ARRAY[a.id]) AND j.id IS NULL
+    LEFT JOIN jobs AS j ON j.space = ANY (ARRAY[a.space]) AND j.id = a.id
+    LEFT JOIN ended AS e ON e.space = ANY (ARRAY[a.space]) AND e.id = a.id AND j.id IS NULL
    ORDER BY a.item;
 
   IF _progress IS NOT NULL OR _checkpoints IS NOT NULL THEN
@@ -34,7 +36,7 @@ BEGIN
     SELECT DISTINCT ON (a.id) _space, a.id, a.progress, a.checkpoint
       FROM (SELECT _space AS space, u.* FROM unnest(_ids, _tokens, _progress, _checkpoints) WITH ORDINALITY
                    AS u (id, token, progress, checkpoint, item) OFFSET 0) AS a
-      JOIN jobs AS j ON j.space = ANY (ARRAY[a.space]) AND j.id = ANY (ARRAY[a.id])
+      JOIN jobs AS j ON j.space = ANY (ARRAY[a.space]) AND j.id = a.id
      WHERE j.token = a.token AND j.expires_at > _now
        AND (a.progress IS NOT NULL OR a.checkpoint IS NOT NULL)
      ORDER BY a.id, a.item
@@ -48,5 +50,5 @@ BEGIN
          noted = j.noted OR a.progress IS NOT NULL OR a.checkpoint IS NOT NULL
     FROM (SELECT _space AS space, u.* FROM unnest(_ids, _tokens, _started, _progress, _checkpoints)
                  AS u (id, token, started_at, progress, checkpoint) OFFSET 0) AS a
-   WHERE j.space = ANY (ARRAY[a.space]) AND j.id = ANY (ARRAY[a.id]) AND j.token = a.token AND j.expires_at > _now;
+   WHERE j.space = ANY (ARRAY[a.space]) AND j.id = a.id AND j.token = a.token AND j.expires_at > _now;
 END $$;

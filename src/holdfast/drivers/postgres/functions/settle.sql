@@ -24,7 +24,9 @@ DECLARE
   _queues text[];         -- of the domains whose first job has ended
   _domains text[];
 BEGIN
-  PERFORM FROM jobs AS j WHERE j.space = _space AND j.id = ANY (_ids) ORDER BY j.id FOR UPDATE;
+  PERFORM FROM (SELECT _space AS space, u.id FROM unnest(_ids) AS u (id) ORDER BY u.id COLLATE "C" OFFSET 0) AS a
+             JOIN jobs AS j ON j.space = ANY (ARRAY[a.space]) AND j.id = a.id
+              FOR UPDATE OF j;
   _now := effective_now(_caller_now);
   FOR _run IN 1 .. cardinality(_runs) LOOP
     _first := _runs[_run];
@@ -42,7 +44,7 @@ BEGIN
                           _reasons[_first:_last], _budgets[_first:_last]) WITH ORDINALITY
                    AS i (id, token, verb, started, detail, result, delay, run_at, error, crashed, reason, budget, item)
             OFFSET 0) AS a
-      JOIN jobs AS j ON j.space = ANY (ARRAY[a.space]) AND j.id = ANY (ARRAY[a.id])
+      JOIN jobs AS j ON j.space = ANY (ARRAY[a.space]) AND j.id = a.id
      WHERE j.token = a.token AND j.expires_at > _now;
 
     RETURN QUERY

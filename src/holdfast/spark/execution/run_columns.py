@@ -1,0 +1,183 @@
+"""The columns of ``run``: those of the input, the key of a row, and the outcome. Runs on the Spark driver.
+
+Inside of ``run`` the input columns are called ``c0``, ``c1`` and so on. So a name with dots, spaces or backticks, and
+a name that Holdfast uses itself, needs no special care. The returned frames have the names of the input again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql import types as t
+from uuid_utils import uuid7
+
+from holdfast.errors import InvalidInput
+from holdfast.model.job import State
+from holdfast.spark import row_values
+from holdfast.spark.datasource.column_types import check_key_types, check_unique_names
+from holdfast.spark.datasource.row_keys import key_columns
+
+KEY, OUTCOME = "key", "outcome"  # beside the input columns
+KEY_CHARACTERS = 32  # hexadecimal; short, because a store keeps the key of a row in four places
+OUTCOME_FIELDS = ("result", "attempts", "error", "reason", "state", "job_id")
+DEFAULT_OUTCOME = "holdfast"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputColumns:
+    """The columns of the input, and the places of the key columns among them. Pickled: slots encode rows with it."""
+
+    names: tuple[str, ...]
+    kinds: tuple[t.DataType, ...]
+    key: tuple[int, ...]
+
+    @property
+    def internal_names(self) -> list[str]:
+        """The names of these columns inside of ``run``."""
+        return [f"c{place}" for place in range(len(self.names))]
+
+
+def read_columns(df: DataFrame, key: str | Sequence[str]) -> InputColumns:
+    """Return the columns of the input. Raises ``InvalidInput`` for columns that cannot become jobs, or be a key."""
+    schema = df.schema
+    names = schema.fieldNames()
+    key_names = key_columns("key", key, names)
+    check_unique_names(names)
+    check_key_types("key", schema, key_names)
+    for field in schema:
+        if not row_values.is_exact(field.dataType):
+            wanted = "columns of types that a handler can get, with each name of a struct once"
+            raise InvalidInput("columns", wanted=wanted, got=f"{field.name} {field.dataType.simpleString()}")
+    return InputColumns(
+        names=tuple(names),
+        kinds=tuple(field.dataType for field in schema),
+        key=tuple(names.index(name) for name in key_names),
+    )
+
+
+# The outcome ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeColumns:
+    """Where the outcome of a row is in the returned frames: one struct, or a column for each field if it is None."""
+
+    struct: str | None
+
+    @property
+    def names(self) -> list[str]:
+        """The columns that the returned frames have beside those of the input."""
+        return list(OUTCOME_FIELDS) if self.struct is None else [self.struct]
+
+
+def choose_outcome_columns(names: Sequence[str], column: str | None, *, flatten: bool) -> OutcomeColumns:
+    """Return the outcome columns for an input with these names. Raises ``InvalidInput`` if a name is taken.
+
+    The default name of the struct is never taken: ``holdfast_2`` follows ``holdfast``, so that the result of a run can
+    be the input of another.
+    """
+    taken = {name.casefold() for name in names}
+    if flatten and column is not None:
+        raise InvalidInput("column", wanted="no name beside flatten=True", got=column)
+    if column is None and not flatten:
+        number = 1
+        column = DEFAULT_OUTCOME
+        while column.casefold() in taken:
+            number += 1
+            column = f"{DEFAULT_OUTCOME}_{number}"
+    chosen = OutcomeColumns(struct=column)
+    collisions = [name for name in chosen.names if name.casefold() in taken]
+    if collisions or column == "":
+        field, wanted = ("flatten", "an input without these columns") if flatten else ("column", "a name that is free")
+        raise InvalidInput(field, wanted=wanted, got=", ".join(collisions) or "an empty name")
+    return chosen
+
+
+def newest_outcomes(outcomes: DataFrame) -> DataFrame:
+    """Return one outcome for each key, of the newest job: a dead row may have run again after its key was forgotten."""
+    fields = ("job_id", *(name for name in OUTCOME_FIELDS if name != "job_id"))  # ids grow with time
+    return outcomes.groupBy("job_key").agg(f.max(f.struct(*fields)).alias(OUTCOME)).select("job_key", f"{OUTCOME}.*")
+
+
+def join_outcomes(rows: DataFrame, outcomes: DataFrame) -> DataFrame:
+    """Return every row with the outcome of its job; null if the job has not ended, or is no longer kept.
+
+    The hint forbids a broadcast join: Spark cannot know how many outcomes the store has, and estimates a few bytes.
+    """
+    joined = rows.join(outcomes.hint("merge"), rows[KEY] == outcomes["job_key"], "left")
+    kept = [f.col(name) for name in rows.columns if name != KEY]
+    outcome = f.struct(*(f.col(name) for name in OUTCOME_FIELDS))
+    return joined.select(*kept, f.when(f.col("job_id").isNotNull(), outcome).alias(OUTCOME))
+
+
+def split_outcomes(rows: DataFrame, columns: InputColumns, outcome: OutcomeColumns) -> tuple[DataFrame, DataFrame]:
+    """Return ``(ok, dead)`` of the rows that have ended: every such row is in exactly one of the two."""
+    is_done = f.col(f"{OUTCOME}.state") == str(State.DONE)
+    fields = [f.col(OUTCOME)] if outcome.struct is not None else [f.col(f"{OUTCOME}.{name}") for name in OUTCOME_FIELDS]
+    chosen = [*(f.col(name) for name in columns.internal_names), *fields]
+    names = [*columns.names, *outcome.names]
+    ok, dead = (rows.where(part).select(*chosen).toDF(*names) for part in (is_done, ~is_done))
+    return ok, dead
+
+
+# Rows -------------------------------------------------------------------------------------------------------
+
+
+def keyed_rows(df: DataFrame, columns: InputColumns) -> DataFrame:
+    """Return the input under internal names, with the key of each row."""
+    rows = df.toDF(*columns.internal_names)
+    return rows.withColumn(KEY, _only_in_this_call(_key_of(columns)))
+
+
+def check_keys(rows: DataFrame, df: DataFrame, columns: InputColumns) -> None:
+    """Raise ``InvalidInput`` if a key column is null in some row. Reads the rows only if a null is possible."""
+    nullable = [place for place in columns.key if df.schema[place].nullable]
+    if not nullable:
+        return
+    names = columns.internal_names
+    found = rows.select(*(f.max(f.col(names[place]).isNull()) for place in nullable)).first()
+    assert found is not None
+    for place, has_null in zip(nullable, found, strict=True):
+        if has_null:
+            raise InvalidInput(f"key {columns.names[place]}", wanted="a value in every row", got="null")
+
+
+def slot_rows(rows: DataFrame, columns: InputColumns) -> DataFrame:
+    """Return the key and the input columns as Arrow can transfer them: year-month intervals as months."""
+    selected = [f.col(KEY)]
+    for name, kind in zip(columns.internal_names, columns.kinds, strict=True):
+        column = f.col(name)
+        if row_values.contains(kind, t.YearMonthIntervalType):
+            months = t.YearMonthIntervalType(t.YearMonthIntervalType.MONTH, t.YearMonthIntervalType.MONTH)
+            column = column.cast(row_values.replace_months(kind, months))
+            column = column.cast(row_values.replace_months(kind, t.IntegerType()))
+        selected.append(column.alias(name))
+    return rows.select(*selected)
+
+
+def _key_of(columns: InputColumns) -> Column:
+    """Return the key of a row: a hash that is the same for the same values in every application and time zone."""
+    texts = [_key_text(f.col(columns.internal_names[place]), columns.kinds[place]) for place in columns.key]
+    return f.substring(f.sha2(f.to_json(f.array(*texts)), 256), 1, KEY_CHARACTERS)
+
+
+def _key_text(column: Column, kind: t.DataType) -> Column:
+    match kind:
+        case t.DateType():
+            return f.unix_date(column).cast("string")
+        case t.TimestampType():
+            return f.unix_micros(column).cast("string")  # as text it would depend on the time zone of the session
+        case _:
+            return column.cast("string")
+
+
+def _only_in_this_call(key: Column) -> Column:
+    """Return the same key by an expression that no other plan has.
+
+    Spark answers a frame from the cache of any frame with an equal plan, and frees both when one of them is freed. So
+    two calls with one input would share their rows, of which one call may be a later state of a table.
+    """
+    return f.when(f.lit(str(uuid7())) == "", None).otherwise(key)

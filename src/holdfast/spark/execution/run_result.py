@@ -1,0 +1,85 @@
+"""The result of ``run``: two frames over one set of rows that executors hold, and a summary. On the Spark driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from holdfast.model.job import State
+from holdfast.spark.compat import free_checkpoint
+from holdfast.spark.execution.held_rows import hold
+from holdfast.spark.execution.run_columns import OUTCOME, InputColumns, OutcomeColumns, split_outcomes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """How many rows of a run are done, dead and cancelled, and which versions of the handler made the results."""
+
+    done: int
+    dead: int
+    cancelled: int
+    open: int  # rows without an outcome: the run was stopped before, or their jobs are no longer kept
+    versions: Mapping[str, int]  # results of each version of the handler, over all calls with this name
+
+    @property
+    def has_mixed_versions(self) -> bool:
+        """Whether the results come from different versions of the handler."""
+        return len(self.versions) > 1
+
+    def __str__(self) -> str:
+        counts = {"done": self.done, "dead": self.dead, "cancelled": self.cancelled, "open": self.open}
+        text = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count or name == "done")
+        if not self.has_mixed_versions:
+            return text
+        mix = ", ".join(f"{count:,} of {version}" for version, count in self.versions.items())
+        return f"{text}; results of {len(self.versions)} versions of the handler: {mix}"
+
+
+class _Frames(NamedTuple):
+    ok: DataFrame
+    dead: DataFrame
+
+
+class RunResult(_Frames):
+    """``ok, dead = run(...)``: the rows that are done, and those that are dead or cancelled. Also has a ``summary``.
+
+    Executors hold the rows, once for both frames, until ``unpersist`` or until both frames, and every frame derived
+    from them, are garbage-collected.
+    """
+
+    summary: RunSummary
+    _rows: DataFrame | None
+
+    def unpersist(self) -> None:
+        """Free the rows now. Both frames, and every frame derived from them, can no longer be read."""
+        if self._rows is not None:
+            free_checkpoint(self._rows)
+            self._rows = None
+
+
+def hold_result(
+    joined: DataFrame, columns: InputColumns, outcome: OutcomeColumns, version: str, mix: Mapping[str, int]
+) -> RunResult:
+    """Compute the rows with their outcomes, and return frames over them.
+
+    ``mix`` are the versions of the handler if the run has several, else it is empty.
+    """
+    rows = hold(joined, measure_size=False)  # a join is estimated large
+    result = RunResult(*split_outcomes(rows, columns, outcome))
+    result._rows = rows  # noqa: SLF001 - a tuple has no other constructor
+    result.summary = _summarise(rows, version, mix)
+    return result
+
+
+def _summarise(rows: DataFrame, version: str, mix: Mapping[str, int]) -> RunSummary:
+    state = f.col(f"{OUTCOME}.state")
+    counts = [f.count_if(state == str(each)) for each in (State.DONE, State.DEAD, State.CANCELLED)]
+    found = rows.select(*counts, f.count_if(state.isNull())).first()
+    assert found is not None
+    done, dead, cancelled, open_ = found
+    versions = mix or {version: done}
+    return RunSummary(done=done, dead=dead, cancelled=cancelled, open=open_, versions=versions)

@@ -1,0 +1,102 @@
+"""What may be a handler of ``run``, and what it may return."""
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+from pyspark.sql import Row
+
+from holdfast.errors import InvalidInput
+from holdfast.spark import run
+from tests.spark.conftest import OPTIONS
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"sqlite:///{tmp_path}/jobs.db"
+
+
+def add(amount, row):
+    return row["id"] + amount
+
+
+class Adder:
+    def __init__(self, amount):
+        self.amount = amount
+
+    def __call__(self, row, ctx):
+        return row["id"] + self.amount + ctx.attempt
+
+
+class AsyncAdder:
+    async def __call__(self, row):
+        return row["id"]
+
+
+def results(result):
+    assert result.dead.count() == 0
+    return [row["result"] for row in result.ok.orderBy("id").select("holdfast.result").collect()]
+
+
+@pytest.mark.parametrize(("handler", "result"), [(partial(add, 5), "6"), (Adder(5), "7"), (AsyncAdder(), "1")])
+def test_a_partial_and_a_callable_object_are_handlers(spark, url, handler, result):
+    assert results(run(spark.range(1, 2), handler, key="id", url=url, slots=1, options=OPTIONS)) == [result]
+
+
+def test_results_of_numpy_and_pandas_and_nan_are_values(spark, url):
+    def answer(row):
+        return [
+            np.int64(3),
+            np.float32(0.5),
+            np.array([[1, 2], [3, 4]]),
+            {"a": np.bool_(True), "b": [np.nan, float("inf")]},
+            pd.Series([1.5, None]),
+            pd.DataFrame({"x": [1, 2], "y": ["a", "b"]}),
+            pd.Timestamp("2026-01-02T03:04:05Z"),
+            pd.NaT,
+            pd.NA,
+            Row(x=1, y=Row(z=2)),
+            np.datetime64("2026-01-02"),
+            float("nan"),
+        ][row["id"]]
+
+    assert results(run(spark.range(12), answer, key="id", url=url, slots=1, options=OPTIONS)) == [
+        *("3", "0.5", "[[1,2],[3,4]]", '{"a":true,"b":["NaN","Infinity"]}', '[1.5,"NaN"]'),
+        *('[{"x":1,"y":"a"},{"x":2,"y":"b"}]', '"2026-01-02T03:04:05Z"', None, None, '{"x":1,"y":{"z":2}}'),
+        *('"2026-01-02"', '"NaN"'),
+    ]
+
+
+def test_a_chunk_may_return_an_array(spark, url):
+    def score(rows):
+        return np.array([row["id"] for row in rows]) * 1.5
+
+    assert results(run(spark.range(3), score, key="id", url=url, slots=1, chunk=10, options=OPTIONS)) == [
+        "0.0",
+        "1.5",
+        "3.0",
+    ]
+
+
+def test_a_chunk_with_a_result_too_few_fails_as_one_attempt_of_each_row(spark, url, tmp_path):
+    def score(rows):
+        with (tmp_path / "calls").open("a") as calls:
+            calls.write(f"{len(rows)}\n")
+        return [0] * (len(rows) - 1)
+
+    df = spark.range(64)
+    ok, dead = run(df, score, key="id", url=url, slots=1, chunk=64, max_attempts=1, options=OPTIONS)
+    assert (ok.count(), dead.count()) == (0, 64)
+    calls = list(map(int, (tmp_path / "calls").read_text().split()))
+    assert sum(calls) == 64
+    errors = {row["error"].splitlines()[0] for row in dead.select("holdfast.error").collect()}
+    assert all(f"wanted {size}, got {size - 1}" in " ".join(errors) for size in calls)
+
+
+def test_a_row_that_is_too_large_is_refused_as_in_the_sink(spark, url):
+    df = spark.sql("select id, if(id = 2, repeat('x', 20000000), '') as text from range(3)")
+    with pytest.raises(InvalidInput, match=r"row with id='2': payload: wanted at most 1048576 bytes, got 200000"):
+        run(df, lambda row: len(row["text"]), key="id", url=url, slots=1, options=OPTIONS)
+    with pytest.raises(Exception, match=r"payload: wanted at most 1048576 bytes, got 200000"):
+        df.write.format("holdfast").options(url=url, type="t").mode("append").save()
