@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import time
 from collections import Counter
 
@@ -91,6 +92,16 @@ def test_requeue_shows_the_count_and_asks_for_confirmation(run, filled):
     yes = run("dead", "requeue", "--reason", "bad address", stdin="y\n")
     assert yes.out.splitlines()[-1] == "requeued 4 dead letters"
     assert len(letters(filled)) == 2
+
+
+def test_letters_that_changed_before_the_confirmation_are_a_failure(start, filled):
+    command = start("dead", "purge", "--reason", "bad address", stdin=subprocess.PIPE)
+    question = iter(lambda: command.stderr.read(1), "")
+    assert any(character == "]" for character in question)
+    filled.requeue(letters(filled)[:1])
+    out, err = command.communicate("y\n", timeout=60)
+    assert (command.returncode, out.splitlines()[-1]) == (1, "purged 3 dead letters")
+    assert "1 of them were no longer dead and were not changed" in err
 
 
 def test_a_dry_run_changes_nothing(run, filled):

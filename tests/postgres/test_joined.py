@@ -194,6 +194,20 @@ def test_a_key_that_was_waited_for_is_not_taken_over_while_its_job_is_open(url, 
     assert store.get("b") is None
 
 
+def test_a_turn_is_given_by_one_session_at_a_time(url, store, connection, job):
+    """The job that arrived first is committed after another session gave the turn to the second job."""
+    store.joined(connection).enqueue([job(id="first", domain="d")], now=NOW)
+    store.enqueue([job(id="second", domain="d")], now=NOW)
+    call = "SELECT id FROM reserve('main', ARRAY['q'], NULL, 1, 1000, '', %s, NULL, 'share', false, %s)"
+    with psycopg.connect(url, options="-c search_path=holdfast") as other, ThreadPoolExecutor(1) as pool:
+        assert other.execute(call, [bytes(16), NOW]).fetchall() == [("second",)]
+        connection.commit()
+        waiting = pool.submit(store.reserve, ["q"], limit=9, lease_for=1000, now=NOW)
+        wait_until_blocked(url)
+        other.commit()
+        assert waiting.result(30) == []
+
+
 def wait_until_blocked(url):
     """Wait until a session of the database waits for the lock of another one."""
     query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"

@@ -1,5 +1,6 @@
 """A call that is repeated because its reply was lost leaves the same state as one call."""
 
+import signal
 import threading
 from dataclasses import replace
 
@@ -211,3 +212,33 @@ def test_the_leases_of_a_reserve_that_the_server_carries_out_later_are_released_
     wait_until(lambda: store.counts(now=NOW)[0].inflight == 2)
     assert len(store.reserve(["q"], limit=2, lease_for=10, worker="w", now=NOW + 10)) == 2
     store.close()
+
+
+class InterruptedCall(Exception):
+    """Raised by the handler of a signal, in the middle of a call."""
+
+
+def test_the_leases_of_a_reserve_that_an_exception_has_interrupted_are_released(url, store, job, monkeypatch):
+    monkeypatch.setattr(lost_answers, "MAX_SERVER_SECONDS", 600.0)
+    store.enqueue([job(max_attempts=1) for _ in range(2)], now=NOW)
+    store.configure("q", QueueSettings(max_inflight=9))
+
+    def interrupt(_number, _frame):
+        raise InterruptedCall
+
+    def send_signal():
+        with psycopg.connect(url, autocommit=True) as session:
+            wait_until(lambda: session.execute("SELECT FROM pg_locks WHERE NOT granted").rowcount == 1)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR2)
+
+    before = signal.signal(signal.SIGUSR2, interrupt)
+    with psycopg.connect(url, options="-c search_path=holdfast") as blocker:
+        blocker.execute("SELECT FROM settings FOR UPDATE")
+        sender = threading.Thread(target=send_signal)
+        sender.start()
+        with pytest.raises(InterruptedCall):
+            store.reserve(["q"], limit=2, lease_for=30 * SECOND, worker="w", now=NOW)
+        sender.join()
+    signal.signal(signal.SIGUSR2, before)
+    wait_until(lambda: store.counts(now=NOW)[0].inflight == 2)
+    assert len(store.reserve(["q"], limit=2, lease_for=30 * SECOND, worker="w", now=NOW)) == 2

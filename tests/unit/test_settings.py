@@ -182,6 +182,12 @@ def test_the_last_of_url_and_store_is_used(tmp_path):
     assert read(folder=tmp_path, environ={}).store_url == "store:a"
     assert read(folder=tmp_path, environ={"HOLDFAST_URL": "memory://b"}).store_url == "memory://b"
     assert read({"store": "a"}, folder=tmp_path, environ={"HOLDFAST_URL": "memory://b"}).store_url == "store:a"
+
+
+def test_a_space_that_is_given_as_an_argument_is_used_for_a_named_store_with_a_space(tmp_path):
+    text = 'space = "b"\n[stores.a]\nurl = "memory://a"\nspace = "a"\n'
+    (tmp_path / "holdfast.toml").write_text(text, encoding="utf-8")
+    assert read(folder=tmp_path, environ={"HOLDFAST_SPACE": "d"}).space_of("store:a") == "a"
     assert read({"space": "c"}, folder=tmp_path, environ={}).space_of("store:a") == "c"
 
 

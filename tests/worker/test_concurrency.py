@@ -123,6 +123,16 @@ def test_an_interruption_that_comes_too_late_hits_no_other_job(app, drain):
     assert {ended(app, answer).state for answer in answers} == {State.DONE}
 
 
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_an_async_handler_that_cancels_itself_has_failed_and_was_not_interrupted(app, drain, concurrency):
+    @app.handler("cancel", max_attempts=1)
+    async def cancel(_payload):
+        raise asyncio.CancelledError
+
+    cancel.enqueue(None)
+    assert drain(processes=1, concurrency=concurrency, max_jobs=1) == {"dead": 1}
+
+
 def test_after_a_crash_each_job_of_the_process_runs_alone(app, drain):
     together = threading.Barrier(3)
 

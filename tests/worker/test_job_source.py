@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
+from holdfast import JobRequest
 from holdfast.errors import StoreBusy
-from holdfast.worker.job_source import StoreJobSource
+from holdfast.model.isolation import Isolation
+from holdfast.worker.job_source import Demand, StoreJobSource
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.worker import Worker
 
@@ -43,3 +45,15 @@ def test_a_source_may_return_more_than_the_limit_once_jobs_are_short(app):
     assert all(count <= limit for limit, short_jobs, count in source.calls if not short_jobs)
     assert any(count == 2500 > limit for limit, short_jobs, count in source.calls if short_jobs)
     assert {record.state for record in app.driver.find(limit=9000).items} == {"done"}
+
+
+def test_the_store_gets_every_part_of_the_demand(app):
+    app.handler("t", max_attempts=1)(lambda payload: payload).enqueue("isolated")
+    app.handler("other")(lambda payload: payload).enqueue("of another type")
+    first, second, _ = app.client.enqueue([JobRequest(type="t", payload="x" * 98) for _ in range(3)])
+    source = StoreJobSource(app.driver, ["default"], ["t"], lease_for=60_000_000, worker="w")
+    reserved = source.reserve(Demand(limit=9, max_bytes=250, isolation=Isolation.SKIP, prefetch=True))
+    assert [reservation.job.id for reservation in reserved] == [first.id, second.id]
+    assert app.driver.reap(worker="w") == 2
+    assert app.client.get(first.id).attempts == 0  # it was prefetched
+    assert len(source.reserve(Demand(limit=1))) == 1

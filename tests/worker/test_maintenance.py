@@ -12,6 +12,7 @@ from holdfast.driver import ack
 from holdfast.model import ledger_reader, retention
 from holdfast.model.registry import Change
 from holdfast.model.retention import Retention, read_retention, store_retention
+from holdfast.worker import maintenance
 from holdfast.worker.maintenance import Maintenance
 
 
@@ -80,3 +81,17 @@ def test_a_worker_without_settings_stores_no_retention(app, drain, trims_at_once
     app.handler("one")(lambda _payload: None).enqueue(1)
     assert drain() == {"acked": 1}
     assert stored(app) is None
+
+
+def test_a_trim_that_left_rows_is_repeated_before_its_interval(monkeypatch):
+    monkeypatch.setattr(maintenance, "TRIM_LIMIT_ROWS", 1)
+    clock = ManualClock()
+    with holdfast.connect("memory://", clock=clock) as store:
+        store.write([Change(kind="kind", key=key, value=b"1", ttl=1) for key in ("a", "b")])
+        clock.advance(DAY)
+        monkeypatch.setattr(maintenance, "TRIM_INTERVAL_SECONDS", 0.0)
+        worker = Maintenance(store, keep_ended=None, keep_ledger=None)
+        monkeypatch.setattr(maintenance, "TRIM_INTERVAL_SECONDS", 3600.0)
+        for _ in range(2):
+            worker.run_due()
+        assert store.trim().registry == 0

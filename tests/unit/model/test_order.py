@@ -74,6 +74,14 @@ def test_capacity_is_counted_for_the_queue_and_for_the_type():
     }
 
 
+def test_a_lane_opens_when_the_last_pause_of_its_queue_and_type_has_ended():
+    pauses = {("q", None): 100, ("q", "t"): 200, ("r", None): 300}
+    limits = {key: Limit(QueueSettings(paused_until=until), None, 0) for key, until in pauses.items()}
+    paused = Capacity(limits)
+    opens_at = [paused.opens_at(Lane(queue, type_, 0), now=50) for queue, type_ in ("qt", "qu", "rt", "st")]
+    assert opens_at == [200, 100, 300, 50]
+
+
 def test_taken_jobs_are_subtracted_from_the_bucket():
     limit = Limit(QueueSettings(rate=2, burst=3), bucket=None, left=2)
     pick([(Lane("q", "t", 0), iter([(0, 1), (0, 2), (0, 3)]))], limit=5, capacity=Capacity({("q", None): limit}))

@@ -148,3 +148,9 @@ def test_an_open_queue_opens_now():
         QueueSettings(max_inflight=1),
     ):
         assert settings.opens_at(None, NOW) == NOW
+
+
+def test_a_pause_limits_until_its_end():
+    settings = QueueSettings(paused_until=100)
+    assert [settings.is_limiting(now) for now in (99, 100, 101)] == [True, False, False]
+    assert [settings.allowance(inflight=0, bucket=None, now=now) > 0 for now in (99, 100, 101)] == [False, True, True]

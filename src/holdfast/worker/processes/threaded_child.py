@@ -53,7 +53,6 @@ class ThreadedChild(Child):
         for each in (work, interrupts):
             self._sockets.register(each, select.POLLIN)
         self._jobs: SimpleQueue[RunJob | None] = SimpleQueue()  # None ends one thread
-        self._is_ending = False
         self._interrupt_lock = threading.RLock()  # held while an exception is set in a thread, or removed from it
         self._shared_loop = SharedLoop()
         self._min_fork_seconds = 0.0  # every attempt counts below
@@ -72,7 +71,6 @@ class ThreadedChild(Child):
             while not self._is_stopping and self._receive():
                 while self._queued:
                     self._jobs.put(self._queued.popleft())
-            self._is_ending = True
             self._return_jobs()
             for _ in self._threads:
                 self._jobs.put(None)
@@ -96,8 +94,6 @@ class ThreadedChild(Child):
 
     def _return_queued(self) -> None:
         """Return the queued runs."""
-        if self._is_ending:
-            return
         returned: list[RunReturned] = []
         with contextlib.suppress(Empty):
             while work := self._jobs.get_nowait():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.clock import SECOND
 from holdfast.drivers.contract import AuditScan, Feature
 from holdfast.model.job import State
+from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.settlement import Ack, Fail, Release, Retry
 from holdfast.testing.drivers.conformance.assertions import assert_equal
 from holdfast.testing.drivers.conformance.case import case
@@ -283,6 +284,26 @@ def a_repeated_ack_passes_the_turn_only_once(h: Harness) -> None:
     assert_equal(h.reserve_ids(5), [jobs[1]], "the next")
     h.must_settle(ack)
     assert_equal(h.reserve(5), [], "the job behind the head")
+
+
+@case("L10", "L11", needs=DOMAINS)
+def a_job_that_waits_for_its_turn_takes_no_place_of_another_job(h: Harness) -> None:
+    """The jobs of two lanes compete, and the one that waits is the first of all."""
+    h.reserve_new_job(domain="d", type="a")
+    h.enqueue_job(domain="d", type="a")
+    first, second = h.enqueue_job(type="b"), h.enqueue_job(type="a")
+    assert_equal(h.reserve_ids(1), [first.id], "the first answer")
+    assert_equal(h.reserve_ids(9), [second.id], "the second answer")
+
+
+@case("L10", "L11", needs=DOMAINS | {Feature.LIMITS})
+def a_job_that_waits_for_its_turn_uses_no_capacity_of_its_queue(h: Harness) -> None:
+    head = h.reserve_new_job(domain="d", type="a")
+    h.enqueue_job(domain="d", type="a")
+    first = h.enqueue_job(type="b")
+    h.enqueue_job(type="a")
+    h.store.configure(head.job.queue, QueueSettings(max_inflight=2))
+    assert_equal(h.reserve_ids(9), [first.id], "the answer")
 
 
 @case("L11", needs=DOMAINS | {Feature.TYPES})

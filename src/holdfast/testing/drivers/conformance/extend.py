@@ -202,7 +202,10 @@ def the_note_of_a_refused_extend_is_not_stored(h: Harness) -> None:
     h.advance(LEASE)
     with h.assert_unchanged():
         h.extend(reservation.lease, notes={reservation.job.id: Note(checkpoint=b"stale")})
-    assert_equal(h.reserve_one().checkpoint, None, "the checkpoint")
+    again = h.reserve_one()
+    assert_equal(again.checkpoint, None, "the checkpoint")
+    h.must_extend(again.lease, note=Note(progress=b"1"))
+    assert_equal(h.inspect(again.job.id).note, Note(progress=b"1"), "the note after that of a valid lease")
 
 
 @case("L9", needs=NOTES)

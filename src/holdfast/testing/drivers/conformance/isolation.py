@@ -162,7 +162,8 @@ def a_requeued_job_is_not_isolated(h: Harness) -> None:
 @case("L7")
 def without_isolation_isolated_jobs_are_returned_like_others(h: Harness) -> None:
     isolated, other = isolated_and_other(h)
-    assert_equal(h.reserve_ids(10), [isolated, other], "the jobs")
+    second = h.enqueue_job(max_attempts=1).id
+    assert_equal(h.reserve_ids(10), [isolated, other, second], "the jobs")
 
 
 @case("L7")
@@ -233,12 +234,25 @@ def an_isolated_job_of_a_paused_queue_stops_nobody(h: Harness) -> None:
     assert_equal(h.reserve_ids(10, queues=queues, isolation=Isolation.STOP), [other.id], "the answer")
 
 
-@case("L7", needs={Feature.DOMAINS})
+@case("L7", needs={Feature.DOMAINS, Feature.TYPES})
 def an_isolated_job_that_waits_for_its_domain_stops_nobody(h: Harness) -> None:
+    """One waits in the first lane of all, another one in a lane behind that of a job that can run."""
+    h.reserve_new_job(domain="d", type="b")
+    for type_ in ("a", "b"):
+        h.enqueue_job(domain="d", type=type_, max_attempts=1)
+    other = h.enqueue_job(type="b")
+    for types in (None, ["a", "b"]):
+        reserved = h.reserve(10, types=types, isolation=Isolation.STOP)
+        assert_equal([reservation.job.id for reservation in reserved], [other.id], f"the answer for the types {types}")
+        h.must_settle(*[Release(reservation.lease) for reservation in reserved])
+
+
+@case("L7", "L11", needs={Feature.DOMAINS})
+def an_isolated_job_that_waits_for_its_domain_is_not_returned_instead_of_one_behind_it(h: Harness) -> None:
     h.reserve_new_job(domain="d")
     h.enqueue_job(domain="d", max_attempts=1)
-    other = h.enqueue_job()
-    assert_equal(h.reserve_ids(10, isolation=Isolation.STOP), [other.id], "the answer")
+    isolated = h.enqueue_job(max_attempts=1)
+    assert_equal(h.reserve_ids(10, isolation=Isolation.ALONE), [isolated.id], "the answer")
 
 
 @case("L7")
@@ -363,7 +377,9 @@ def a_requeued_job_has_no_crash_to_take_back(h: Harness) -> None:
     reservation = h.reserve_new_job(max_crashes=1)
     h.expire_leases()
     h.requeue(reservation.job.id)
+    requeued = h.get(reservation.job.id)
     assert_equal(h.report_outage(reservation.lease), [False], "the answer")
+    assert_equal(h.get(reservation.job.id), requeued, "the job")
 
 
 @case("L7", needs={Feature.DOMAINS})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.drivers.contract import Feature
 from holdfast.model.isolation import Isolation
 from holdfast.model.queue_settings import QueueSettings
+from holdfast.model.settlement import Release
 from holdfast.testing.drivers.conformance.assertions import assert_equal
 from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.harness import QUEUE, Harness
@@ -67,3 +68,14 @@ def a_job_that_does_not_fit_the_budget_does_not_use_the_rate(h: Harness) -> None
 def the_budget_applies_to_jobs_that_run_beside_others(h: Harness) -> None:
     ids = enqueue_sizes(h, 10, 10, 10)
     assert_equal(h.reserve_ids(10, max_bytes=20, isolation=Isolation.SKIP), ids[:2], "the answer")
+
+
+@case("L3", "L7")
+def a_budget_does_not_change_what_happens_to_isolated_jobs(h: Harness) -> None:
+    isolated, other = h.enqueue_job(max_attempts=1), h.enqueue_job()
+    both = [isolated.id, other.id]
+    answers = {Isolation.STOP: [], Isolation.SKIP: both[1:], Isolation.ALONE: both[:1], Isolation.SHARE: both}
+    for isolation, ids in answers.items():
+        reserved = h.reserve(10, max_bytes=1000, isolation=isolation)
+        assert_equal([reservation.job.id for reservation in reserved], ids, f"the answer to {isolation}")
+        h.must_settle(*[Release(reservation.lease) for reservation in reserved])

@@ -179,6 +179,15 @@ def an_expired_row_counts_as_absent(h: Harness) -> None:
     assert new.version > old.version, "wanted a version that was never used"
 
 
+@case("L2", "L12", needs=REGISTRY)
+def an_expired_row_can_be_removed_as_an_absent_one(h: Harness) -> None:
+    _must_write(h, "key", b"1", ttl=10)
+    h.advance(9)
+    assert_equal(_write(h, "key", None, version=0), None, "a microsecond before the end")
+    h.advance(1)
+    assert_equal(_must_write(h, "key", None, version=0).version, 0, "the version")
+
+
 @case("L2", needs=REGISTRY)
 def a_write_renews_or_clears_the_ttl(h: Harness) -> None:
     _must_write(h, "key", b"1", ttl=10)

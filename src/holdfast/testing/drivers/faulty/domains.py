@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 from holdfast.drivers.memory.rows import Row
+from holdfast.drivers.memory.space import Space
 from holdfast.model.job import JobRecord, State
 from holdfast.model.transition import Transition
 from holdfast.testing.drivers.faulty.faulty_driver import FaultyDriver, FaultySpace
@@ -127,6 +129,18 @@ class RequeuedKeepsArrival(FaultyDriver):
         return {job_id: place for place, job_id in enumerate(sorted(found))}
 
 
+class WaitingJobTakesAPlace(FaultyDriver):
+    """A job that waits for its turn counts against the limit of a reserve that passes over it."""
+
+    def _pick(
+        self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int, **rules: Any
+    ) -> list[Row]:
+        rows = super()._pick(space, queues, types, limit, now, **rules)
+        waiting = [row for row in space.rows.values() if row.job.state is State.READY and not space.has_turn(row)]
+        passed_over = [row for row in waiting if rows and row.seq < rows[-1].seq]
+        return rows[: max(0, limit - len(passed_over))]
+
+
 FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     DomainsIgnored,
     DeadHeadKeepsTurn,
@@ -135,4 +149,5 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     HeadInBackoffLosesTurn,
     DomainsSharedByQueues,
     RequeuedKeepsArrival,
+    WaitingJobTakesAPlace,
 )

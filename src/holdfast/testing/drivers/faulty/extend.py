@@ -68,6 +68,18 @@ class OmittedNoteFieldsErased(FaultyDriver):
     space_type = _OmittedNoteFieldsErasedSpace
 
 
+class StaleNoteAppearsLater(FaultyDriver):
+    """The checkpoint of a refused extend appears with the next note of the job."""
+
+    def _extend(self, space: Space, lease: Lease, now: int, expires_at: int, note: Note | None) -> Lease | LeaseError:
+        answer = super()._extend(space, lease, now, expires_at, note)
+        if isinstance(answer, LeaseError) and note is not None:
+            self._stale_notes = {lease.job_id: note}
+        elif isinstance(answer, Lease) and lease.job_id in getattr(self, "_stale_notes", {}):
+            space.store_note(space.rows[lease.job_id], Note(checkpoint=self._stale_notes[lease.job_id].checkpoint))
+        return answer
+
+
 class CancelRequestNotReported(FaultyDriver):
     """An extend does not report the cancel request."""
 
@@ -90,6 +102,7 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     ExtendOnlyLengthens,
     ExtendNotStored,
     OmittedNoteFieldsErased,
+    StaleNoteAppearsLater,
     CancelRequestNotReported,
     ExtendAnswersOutOfOrder,
 )

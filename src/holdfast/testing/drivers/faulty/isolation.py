@@ -195,6 +195,28 @@ class LargeJobNeverReturned(FaultyDriver):
         return [] if most is not None and rows and len(rows[0].job.payload) > most else rows
 
 
+class BudgetSharesIsolated(FaultyDriver):
+    """With a byte budget, isolated jobs are returned together with others."""
+
+    def _pick(
+        self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int, **rules: Any
+    ) -> list[Row]:
+        if rules["max_bytes"] is not None:
+            rules["isolation"] = Isolation.SHARE
+        return super()._pick(space, queues, types, limit, now, **rules)
+
+
+class SharesOneIsolated(FaultyDriver):
+    """An answer has one isolated job at most, also for a caller that takes care of them itself."""
+
+    def _pick(
+        self, space: Space, queues: list[str], types: Collection[str] | None, limit: int, now: int, **rules: Any
+    ) -> list[Row]:
+        rows = super()._pick(space, queues, types, limit, now, **rules)
+        isolated = [row for row in rows if row.lane.isolated]
+        return [row for row in rows if row not in isolated[1:]]
+
+
 class OutageCountsCrash(FaultyDriver):
     """The report of an outage ends leases as any reap does."""
 
@@ -264,6 +286,19 @@ class OutageRevivesDead(FaultyDriver):
         ]
 
 
+class OutageOfAnEarlierLife(FaultyDriver):
+    """The report takes a crash back from a requeued job, which has none."""
+
+    def report_outage(self, leases: Sequence[Lease], *, now: int | None = None) -> list[bool]:
+        """Count one crash fewer than none."""
+        rows = [self._space.rows.get(lease.job_id) for lease in leases]
+        answers = super().report_outage(leases, now=now)
+        for lease, row in zip(leases, rows, strict=True):
+            if row is not None and row.last_token == lease.token and row.job.attempts == 0 and not row.suspect:
+                row.job = replace(row.job, crashes=-1)
+        return answers
+
+
 class LeasedEnqueueBegins(FaultyDriver):
     """Leases that enqueue grants count as begun."""
 
@@ -311,12 +346,15 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     MaxBytesOneTooMany,
     LargeJobOvertaken,
     LargeJobNeverReturned,
+    BudgetSharesIsolated,
+    SharesOneIsolated,
     OutageCountsCrash,
     OutageRefundsAttempt,
     OutageNeverTakesBack,
     OutageReportedTwice,
     OutageOfAnyLease,
     OutageRevivesDead,
+    OutageOfAnEarlierLife,
     LeasedEnqueueBegins,
     LeasedEnqueueLeasesLastAttempts,
 )

@@ -37,6 +37,19 @@ class VersionsIgnored(FaultyDriver):
     space_type = _space_with_registry(_VersionsIgnoredTable)
 
 
+class ExpiredRowIsNotRemoved(FaultyDriver):
+    """A removal that expects no row is refused while an expired row is stored."""
+
+    def write(self, changes: Sequence[Change], *, now: int | None = None) -> list[Entry | None]:
+        """Refuse to remove rows that a read does not show."""
+        absent = [entry is None for change in changes for entry in self.read(change.kind, [change.key], now=now)]
+        answers = super().write(changes, now=now)
+        return [
+            None if was_absent and change.value is None and change.version == 0 else answer
+            for change, answer, was_absent in zip(changes, answers, absent, strict=True)
+        ]
+
+
 class WriteIsNotAtomic(FaultyDriver):
     """A write compares and sets in two steps: a concurrent write is lost."""
 
@@ -135,6 +148,7 @@ class AckIgnoresRefusedWrite(FaultyDriver):
 
 FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     VersionsIgnored,
+    ExpiredRowIsNotRemoved,
     WriteIsNotAtomic,
     TtlIgnored,
     VersionsRestart,

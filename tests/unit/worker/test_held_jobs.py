@@ -1,0 +1,79 @@
+"""What a worker may reserve beside the jobs that it holds."""
+
+import pytest
+
+from holdfast.drivers.memory import MemoryDriver
+from holdfast.model.isolation import Isolation
+from holdfast.model.job import JobRecord
+from holdfast.worker import held_jobs
+from holdfast.worker.held_jobs import HeldJobs
+
+LEASE = 60_000_000
+
+
+@pytest.fixture(autouse=True)
+def budget(monkeypatch):
+    monkeypatch.setattr(held_jobs, "MAX_HELD_BYTES", 1000)
+
+
+@pytest.fixture
+def held():
+    return HeldJobs()
+
+
+def reserve(*sizes, max_attempts=25):
+    """Return reservations of jobs with payloads of these sizes."""
+    with MemoryDriver() as store:
+        store.enqueue(
+            [
+                JobRecord(id=f"{n}", type="t", queue="q", payload=b"1" * size, created_at=1, max_attempts=max_attempts)
+                for n, size in enumerate(sizes)
+            ]
+        )
+        return store.reserve(["q"], limit=len(sizes), lease_for=LEASE)
+
+
+def demand(held, *, limit=6, free_places=6):
+    return held.demand(limit, free_places, short_jobs=False)
+
+
+def test_a_reserve_asks_for_the_bytes_that_are_left(held):
+    reserved = reserve(400, 400)
+    assert demand(held).max_bytes == 1000
+    held.add(reserved, Isolation.ALONE)
+    assert demand(held).max_bytes == 200
+    held.remove(reserved[:1])
+    assert demand(held).max_bytes == 600
+
+
+def test_a_worker_that_holds_its_budget_takes_one_job_for_a_free_place(held):
+    reserved = reserve(400, 600)
+    held.add(reserved, Isolation.ALONE)
+    assert (held.limit(6, 4), held.limit(6, 0)) == (1, 0)
+    assert demand(held).max_bytes == 1
+    held.remove(reserved)
+    assert held.limit(6, 4) == 6
+
+
+def test_nothing_is_reserved_beside_an_isolated_job(held):
+    reserved = reserve(1, max_attempts=1)
+    held.add(reserved, Isolation.ALONE)
+    assert held.limit(6, 6) == 0
+    held.remove(reserved)
+    assert held.limit(6, 6) == 6
+    held.add(reserve(1), Isolation.ALONE)
+    assert held.limit(6, 6) == 6  # the job that is held now is not isolated
+
+
+def test_an_isolated_job_is_reserved_only_by_a_worker_that_holds_no_other(held):
+    reserved = reserve(1)
+    assert demand(held).isolation is Isolation.ALONE
+    held.add(reserved, Isolation.ALONE)
+    assert demand(held).isolation is Isolation.STOP
+    held.remove(reserved)
+    assert demand(held).isolation is Isolation.ALONE
+
+
+def test_jobs_that_cannot_begin_at_once_are_prefetched(held):
+    assert not demand(held, limit=6, free_places=6).prefetch
+    assert demand(held, limit=7, free_places=6).prefetch
