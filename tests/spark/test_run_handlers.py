@@ -1,15 +1,19 @@
 """What may be a handler of ``run``, and what it may return."""
 
+import sys
 from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql import Row
 
 from holdfast.errors import InvalidInput
 from holdfast.spark import run
 from tests.spark.conftest import OPTIONS
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # executors cannot import the tests
 
 
 @pytest.fixture

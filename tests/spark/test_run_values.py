@@ -5,15 +5,19 @@ import decimal
 import math
 import random
 import string
+import sys
 from decimal import Decimal
 
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql import types as t
 
 import holdfast
 from holdfast.spark import run
 from holdfast.spark.row_values import make_row_reader
 from tests.spark.conftest import OPTIONS
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # executors cannot import the tests
 
 
 @pytest.fixture

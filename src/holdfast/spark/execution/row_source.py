@@ -7,12 +7,10 @@ them.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from uuid_utils import uuid7
 
 from holdfast.clock import SystemClock, from_timedelta
@@ -34,7 +32,7 @@ REPORT_DDL = "field string, wanted string, got string, id string"  # a refused r
 SAMPLE_INTERVAL_JOBS = 1000  # one id of this many is reported, to split the read of the outcomes
 SHORT_BATCH_JOBS = 4000  # stored with leases: jobs of less than about 0.2 ms, so less than a second of work
 AHEAD_BATCH_JOBS = 1000  # stored without leases: longer jobs
-MAX_BATCH_BYTES = 16 << 20  # of the payloads in one batch, unless one alone has more
+MAX_BATCH_BYTES = 16 << 20  # of the rows in one batch, unless one alone has more
 
 
 def run_rows(
@@ -76,7 +74,7 @@ class RowJobs:
             self._batch = next(self._batches, None)
             if self._batch is None:
                 return None
-        count = _fitting(self._batch.slice(0, count))
+        count = _fitting(self._batch, count)
         part, self._batch = self._batch.slice(0, count), self._batch.slice(count)
         rows = zip(part.column(0).to_pylist(), self._payloads.encode(part), strict=True)
         keys, payloads = zip(*dict.fromkeys(rows), strict=True)  # equal rows are one job
@@ -88,13 +86,11 @@ class RowJobs:
         return self._payloads.shown_key(payload)
 
 
-def _fitting(part: pa.RecordBatch) -> int:
-    """Return how many rows of (key, payload) make one batch."""
-    if part.nbytes <= MAX_BATCH_BYTES:
-        return len(part)
-    totals = pc.cumulative_sum(pc.binary_length(part.column(1)).cast(pa.int64())).to_pylist()
-    fitting: int = bisect_right(totals, MAX_BATCH_BYTES)
-    return max(1, fitting)
+def _fitting(batch: pa.RecordBatch, count: int) -> int:
+    """Return how many of the first ``count`` rows make one batch. The size of a row in Arrow is about that in JSON."""
+    while count > 1 and batch.slice(0, count).nbytes > MAX_BATCH_BYTES:
+        count //= 2
+    return count
 
 
 class RowSource:
