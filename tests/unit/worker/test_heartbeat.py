@@ -62,3 +62,26 @@ def test_a_run_that_was_removed_meanwhile_is_not_reported_as_lost(store):
     heartbeat.add(runs)
     heartbeat.beat()
     assert lost == runs[:1]
+
+
+class _FirstPause:
+    """Stands for the event that the heartbeat waits for: keeps how long it wants to wait, and stops it."""
+
+    def __init__(self, stop):
+        self.seconds = None
+        self._stop = stop
+
+    def wait(self, seconds):
+        self.seconds = seconds
+        self._stop.set()
+
+    def clear(self):
+        pass
+
+
+def test_leases_are_extended_every_third_of_their_time(store):
+    heartbeat = Heartbeat(store, lease_for=15_000_000, on_lost=lambda *_: None, on_cancel=lambda _: None)
+    heartbeat._is_due = pause = _FirstPause(heartbeat._stop)
+    heartbeat.start()
+    heartbeat._thread.join(10)
+    assert pause.seconds == 5.0
