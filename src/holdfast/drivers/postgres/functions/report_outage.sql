@@ -13,7 +13,9 @@ DECLARE
   _queues text[];         -- of the domains whose first job has ended
   _domains text[];
 BEGIN
-  PERFORM FROM jobs AS j WHERE j.space = _space AND j.id = ANY (_ids) ORDER BY j.id FOR UPDATE;
+  PERFORM FROM (SELECT _space AS space, u.id FROM unnest(_ids) AS u (id) ORDER BY u.id COLLATE "C" OFFSET 0) AS a
+             JOIN jobs AS j ON j.space = ANY (ARRAY[a.space]) AND j.id = a.id
+              FOR UPDATE OF j;
   _now := effective_now(_caller_now);
   FOR _item IN 1 .. cardinality(_ids) LOOP
     SELECT array_agg(after_expiry(_item, j.ctid, j, _now, true)) INTO _transitions FROM jobs AS j
