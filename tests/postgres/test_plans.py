@@ -7,6 +7,7 @@ statistics, and with full tables after ANALYZE.
 
 import random
 import re
+from functools import partial
 
 import psycopg
 import pytest
@@ -327,6 +328,14 @@ def test_keys_of_a_batch_are_not_compared_with_every_stored_key_without_statisti
     store.close()
 
 
+def count_fetched_rows(session, table: str) -> int:
+    """Return how many rows of a table all ended sessions have read."""
+    counted = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables WHERE relname = %s"
+    row = session.execute(counted, [table]).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
 def test_pages_of_jobs_are_read_in_the_order_of_ids_without_statistics(url):
     """Otherwise each page would read and sort all rows after it."""
     holdfast.connect(url).close()
@@ -335,11 +344,7 @@ def test_pages_of_jobs_are_read_in_the_order_of_ids_without_statistics(url):
         session.execute(INSERT_ENDED)
         where, limit = JobFilter(queue="q", states=tuple(State)), 1000
 
-        def fetched() -> int:
-            counted = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables WHERE relname = 'ended'"
-            row = session.execute(counted).fetchone()
-            assert row is not None
-            return int(row[0])
+        fetched = partial(count_fetched_rows, session, "ended")
 
         calls = (
             lambda store: store.find(where, limit=limit),
@@ -359,11 +364,7 @@ def test_any_open_does_not_read_the_jobs_of_other_queues(url):
         session.execute("SET search_path = holdfast")
         session.execute(insert_jobs(20_000))
 
-        def fetched() -> int:
-            counted = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables WHERE relname = 'jobs'"
-            row = session.execute(counted).fetchone()
-            assert row is not None
-            return int(row[0])
+        fetched = partial(count_fetched_rows, session, "jobs")
 
         before = fetched()
         with holdfast.connect(f"{url}?listen=off") as one:  # a session reports its statistics when it ends
@@ -422,11 +423,7 @@ def test_one_page_reads_a_bounded_number_of_rows(url, state):
         session.execute("ALTER TABLE ended SET (autovacuum_enabled = off)")
         session.execute(insert_letters(count, state))
 
-        def fetched() -> int:
-            counted = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables WHERE relname = 'ended'"
-            row = session.execute(counted).fetchone()
-            assert row is not None
-            return int(row[0])
+        fetched = partial(count_fetched_rows, session, "ended")
 
         before = fetched()
         with holdfast.connect(f"{url}?listen=off") as store:  # a session reports its statistics when it ends
@@ -453,11 +450,7 @@ def test_counts_without_done_jobs_does_not_read_them(url):
         session.execute(INSERT_ENDED.replace("200000", "20000"))
         session.execute(insert_letters(10))
 
-        def fetched() -> int:
-            counted = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables WHERE relname = 'ended'"
-            row = session.execute(counted).fetchone()
-            assert row is not None
-            return int(row[0])
+        fetched = partial(count_fetched_rows, session, "ended")
 
         before = fetched()
         with holdfast.connect(f"{url}?listen=off") as store:  # a session reports its statistics when it ends
