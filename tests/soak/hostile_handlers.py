@@ -10,11 +10,11 @@ from pathlib import Path
 
 import holdfast
 from holdfast.driver import SECOND, State, Store
+from tests.processes import descendants, resident_bytes
 from tests.soak.ledger_checks import read_ledger
 from tests.soak.worker_group import (
     WorkerProcess,
     count_unfinished,
-    descendants,
     sleep_jobs,
     stop_all,
     wait_until,
@@ -44,7 +44,7 @@ class Resources:
         return cls(
             processes=len(below),
             descriptors=sum(len(list(Path(f"/proc/{each}/fd").iterdir())) for each in (pid, below[0])),
-            memory=sum(_resident_bytes(each) for each in (pid, below[0])),
+            memory=sum(resident_bytes(each) for each in (pid, below[0])),
         )
 
 
@@ -104,11 +104,6 @@ def _measure(worker: WorkerProcess) -> Resources:
         time.sleep(0.05)
     time.sleep(0.2)
     return Resources.of(worker.pid)
-
-
-def _resident_bytes(pid: int) -> int:
-    [line] = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS")]
-    return int(line.split()[1]) * 1024
 
 
 def _lateness_by_handler(store: Store, jobs: int) -> Counter[str]:

@@ -11,9 +11,9 @@ import uuid_utils
 
 import holdfast
 from holdfast.driver import Ending, JobRecord, SystemClock
+from tests.processes import descendants, resident_bytes
 from tests.soak.ledger_checks import read_ledger
-from tests.soak.worker_group import descendants, worker_group
-from tests.soak.worker_killer import resident_bytes
+from tests.soak.worker_group import worker_group
 from tests.soak.worker_program import IGNORE, QUEUE
 
 PAYLOAD_BYTES = 1 << 20  # the default limit of a payload

@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from holdfast.spark import run, session
-from tests.soak.worker_killer import resident_bytes
+from tests.processes import resident_bytes
 
 ROWS = 1000
 WARM_UP_RUNS = 10  # after these, the processes have grown to their usual size

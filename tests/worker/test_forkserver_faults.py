@@ -8,11 +8,11 @@ import sys
 import textwrap
 import time
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
 from holdfast import JobRequest
+from tests.processes import children, is_alive
 from tests.worker.conftest import ended
 
 HEALTHY = 200
@@ -55,7 +55,7 @@ def test_a_worker_without_any_fork_server_settles_what_ran_and_raises(app):
     def hostile(_payload):
         server = os.getppid()
         os.kill(server, signal.SIGSTOP)  # else it would fork another spare one
-        for pid in [*(pid for pid in _children(server) if pid != os.getpid()), server]:
+        for pid in [*(pid for pid in children(server) if pid != os.getpid()), server]:
             os.kill(pid, signal.SIGKILL)
         time.sleep(60)
 
@@ -107,20 +107,9 @@ def test_sigterm_ends_a_worker_whose_fork_server_is_stopped_and_nothing_stays_be
         assert process.wait(30) == 0
         pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
         deadline = time.monotonic() + 10
-        while any(_is_alive(pid) for pid in pids):
+        while any(is_alive(pid) for pid in pids):
             assert time.monotonic() < deadline
             time.sleep(0.02)
     finally:
         process.kill()
         process.wait()
-
-
-def _children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False

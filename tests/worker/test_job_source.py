@@ -7,6 +7,7 @@ from holdfast.errors import StoreBusy
 from holdfast.model.isolation import Isolation
 from holdfast.worker.job_source import Demand, StoreJobSource
 from holdfast.worker.options import WorkerOptions
+from holdfast.worker.processes import dispatch
 from holdfast.worker.worker import Worker
 
 
@@ -35,7 +36,8 @@ class RecordingSource:
         return self._source.is_drained()
 
 
-def test_a_source_may_return_more_than_the_limit_once_jobs_are_short(app):
+def test_a_source_may_return_more_than_the_limit_once_jobs_are_short(app, monkeypatch):
+    monkeypatch.setattr(dispatch, "MIN_SHORT_JOBS", 1)  # on a slow machine they would never be short
     task = app.handler("t")(lambda payload: payload)
     task.enqueue_many(range(9000))
     source = RecordingSource(app.driver, batch=2500)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import is_alive
 from tests.worker.conftest import ended
 
 GRANDCHILDREN = 20
@@ -212,9 +213,4 @@ def _living_at_last(folder: Path) -> list[int]:
 
 
 def _living(folder: Path) -> list[int]:
-    found = []
-    for pid in [int(path.name) for path in folder.iterdir()]:
-        with contextlib.suppress(FileNotFoundError):
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
-                found.append(pid)
-    return found
+    return [pid for pid in [int(path.name) for path in folder.iterdir()] if is_alive(pid)]

@@ -30,6 +30,7 @@ from holdfast.worker.options import WorkerOptions
 from holdfast.worker.processes import dispatch
 from holdfast.worker.processes.pool import ChildPool
 from holdfast.worker.processes.running import Run
+from tests.processes import descendants, is_alive
 from tests.worker import hostile_handlers
 from tests.worker.conftest import QUICK, ended
 
@@ -364,30 +365,16 @@ def test_a_killed_worker_leaves_no_children_and_its_jobs_run_again(app, drain):
     while app.client.get(answer.id).state != "inflight":
         assert process.poll() is None
         time.sleep(0.01)
-    while len(children := _descendants(process.pid)) < 4:  # two fork servers and two children
+    while len(children := descendants(process.pid)) < 4:  # two fork servers and two children
         time.sleep(0.01)
     process.kill()
     process.wait()
     deadline = time.monotonic() + 10
-    while any(_alive(pid) for pid in children) and time.monotonic() < deadline:
+    while any(is_alive(pid) for pid in children) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert not [pid for pid in children if _alive(pid)]
+    assert not [pid for pid in children if is_alive(pid)]
     app.driver.reap(worker=app.driver.inspect(answer.id).worker)
     assert drain(retry=QUICK) == {"acked": 1}
-
-
-def _descendants(pid: int) -> list[int]:
-    found = []
-    for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
-        found += [child, *_descendants(child)]
-    return found
-
-
-def _alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_a_handler_that_is_stopped_can_clean_up_and_sees_that_it_is_cancelled(app, drain, tmp_path):
@@ -589,9 +576,9 @@ def test_handlers_can_print_and_start_processes(app, tmp_path):
     assert app.client.result(answers[2].id) == -signal.SIGTERM
     left = int((tmp_path / "pid").read_text())
     deadline = time.monotonic() + 10
-    while _alive(left) and time.monotonic() < deadline:
+    while is_alive(left) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert not _alive(left)
+    assert not is_alive(left)
 
 
 def test_a_worker_trims_old_jobs_but_no_dead_letter(app, drain, monkeypatch):
