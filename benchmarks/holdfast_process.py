@@ -17,6 +17,7 @@ from benchmarks.driver_loop import drain
 from benchmarks.jobs import QUEUE, TYPE, make_batch
 from benchmarks.processes import report_start
 from holdfast import Context, Holdfast, Worker, WorkerOptions
+from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.status import Settled
 
 IDLE_PROCESSES = 2
@@ -36,20 +37,25 @@ def worker_drain(url: str, processes: str) -> None:
     app.close()
 
 
+class LastAck(WorkerObserver):
+    """When the last settlement was answered."""
+
+    at = 0.0
+
+    def settled(self, _settled: Sequence[Settled]) -> None:
+        """See ``WorkerObserver.settled``."""
+        self.at = time.perf_counter()
+
+
 def worker_drain_prepared(url: str, processes: str) -> None:
     """Time from the call with processes and connections ready to the last ack, as the peers are timed."""
     app = _noop_app(url)
-    last = 0.0
-
-    def on_settled(_settled: Sequence[Settled]) -> None:
-        nonlocal last
-        last = time.perf_counter()
-
-    worker = Worker(app.driver, _drain_options(processes), catalogue=app.catalogue, on_settled=on_settled)
+    last_ack = LastAck()
+    worker = Worker(app.driver, _drain_options(processes), catalogue=app.catalogue, observers=[last_ack])
     worker.prepare()
     started = time.perf_counter()
     counts = worker.run()
-    print(last - started)
+    print(last_ack.at - started)
     assert set(counts) <= EXPECTED_STATUSES, counts
     app.close()
 

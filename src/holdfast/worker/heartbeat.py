@@ -11,6 +11,7 @@ from holdfast.drivers.contract import Driver
 from holdfast.errors import LeaseError, StoreError
 from holdfast.model import bounds
 from holdfast.model.lease import Lease, Note
+from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.processes.running import Run
 
 log = logging.getLogger("holdfast.worker")
@@ -28,11 +29,13 @@ class Heartbeat:
         lease_for: int,
         on_lost: Callable[[Run, LeaseError], None],
         on_cancel: Callable[[Run], None],
+        observer: WorkerObserver | None = None,
     ) -> None:
         self._driver = driver
         self._lease_for = lease_for
         self._on_lost = on_lost
         self._on_cancel = on_cancel
+        self._observer = observer or WorkerObserver()
         self._leases: dict[Run, Lease] = {}  # the latest lease of each run
         self._extending = threading.Lock()  # held during an extend: no lease is settled while it is being extended
         self._guard = threading.Lock()  # of _leases
@@ -80,27 +83,34 @@ class Heartbeat:
         retry_after = min(RETRY_SECONDS, interval / 5)
         pause = interval
         while True:
+            due_at = monotonic() + pause
             self._is_due.wait(pause)
             self._is_due.clear()
             if self._stop.is_set():
                 return
             try:
-                self.beat()
+                late_seconds = max(0.0, monotonic() - due_at)
+                if extended := self.beat():
+                    self._observer.extended(extended, late_seconds)
                 pause = interval
             except StoreError as error:  # the store may be back before the leases expire
                 log.warning("heartbeat.failed", extra={"error": str(error)})
+                self._observer.store_failed("extend", error)
                 pause = retry_after
             except Exception:  # without a heartbeat every lease would be lost: a bug must not end this thread
                 log.exception("heartbeat.failed")
                 pause = retry_after
 
-    def beat(self) -> None:
-        """Extend all leases and send the notes of their runs; report the lost leases and the requested cancels."""
+    def beat(self) -> int:
+        """Extend all leases and send the notes of their runs; report the lost leases and the requested cancels.
+
+        Returns how many leases the call was for.
+        """
         with self._extending:
             with self._guard:
                 leases = list(self._leases.items())
             if not leases:
-                return
+                return 0
             sent = {run: run.note for run, _ in leases}
             began = boot_time()
             answers = self._extend([lease for _, lease in leases], sent)
@@ -120,6 +130,7 @@ class Heartbeat:
                     is_lost = self._leases.pop(run, None) is not None
                 if is_lost:
                     self._on_lost(run, answer)
+        return len(leases)
 
     def _extend(self, leases: list[Lease], sent: dict[Run, Note | None]) -> list[Lease | LeaseError]:
         notes = {run.reservation.job.id: _with_start(run, note) for run, note in sent.items()}

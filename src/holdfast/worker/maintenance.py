@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import timedelta
@@ -27,8 +27,16 @@ class Maintenance:
     The store has one retention, which every trim follows. The one of the settings is stored if the store has none.
     """
 
-    def __init__(self, driver: Store, *, keep_ended: timedelta | None, keep_ledger: timedelta | None) -> None:
+    def __init__(
+        self,
+        driver: Store,
+        *,
+        keep_ended: timedelta | None,
+        keep_ledger: timedelta | None,
+        on_reaped: Callable[[int], None] = lambda _: None,
+    ) -> None:
         self._driver = driver
+        self._on_reaped = on_reaped
         self._wanted = choose_retention(keep_ended, keep_ledger)
         self._is_proposed = self._wanted is None or not driver.capabilities.has(Feature.REGISTRY)
         self._random = random.Random()  # noqa: S311 - jitter
@@ -40,7 +48,7 @@ class Maintenance:
         if monotonic() >= self._reap_at:
             self._reap_at = self._after_about(REAP_INTERVAL_SECONDS)
             with _logged("reap"):
-                self._driver.reap()
+                self._on_reaped(self._driver.reap())
         if monotonic() >= self._trim_at:
             self._trim_at = self._after_about(TRIM_INTERVAL_SECONDS)
             with _logged("trim"):

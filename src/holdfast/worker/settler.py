@@ -13,6 +13,7 @@ from holdfast.errors import LeaseError, StoreError
 from holdfast.model.lease import Lease
 from holdfast.model.settlement import Retry, Settlement
 from holdfast.worker.heartbeat import Heartbeat
+from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.outcome import Outcome
 from holdfast.worker.processes.running import Run
 
@@ -41,12 +42,14 @@ class Settler:
         lease_for: int,
         settlement_of: SettlementOf,
         on_settled: OnSettled,
+        observer: WorkerObserver | None = None,
     ) -> None:
         self._driver = driver
         self._heartbeat = heartbeat
         self._lease_for = lease_for
         self._settlement_of = settlement_of
         self._on_settled = on_settled
+        self._observer = observer or WorkerObserver()
         self._is_urgent = False  # no more attempts are expected soon: settle without waiting for them
         self._waiting: list[tuple[Run, Outcome]] = []
         self._waiting_since = 0.0  # monotonic seconds: when the oldest of them was added
@@ -166,6 +169,7 @@ class Settler:
                 answers: Sequence[LeaseError | StoreError | None] = self._driver.settle(settlements)
             except StoreError as error:
                 self._is_store_out = True
+                self._observer.store_failed("settle", error)
                 if monotonic() < deadline:
                     threading.Event().wait(RETRY_SECONDS)
                     continue

@@ -39,6 +39,7 @@ from holdfast.worker.interpreter import gc_frozen, tuned_interpreter
 from holdfast.worker.job_source import Demand, JobSource, StoreJobSource
 from holdfast.worker.limits import RecycleLimits
 from holdfast.worker.maintenance import Maintenance
+from holdfast.worker.observer import Observers, WorkerObserver
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.outcome import Interrupted, Outcome, Succeeded
 from holdfast.worker.processes import dispatch
@@ -69,12 +70,9 @@ class Worker:
         *,
         catalogue: Catalogue | None = None,
         source: JobSource | None = None,
-        on_settled: Callable[[Sequence[Settled]], None] | None = None,
+        observers: Sequence[WorkerObserver] = (),
     ) -> None:
-        """``run`` reserves jobs from ``source`` instead of the store's queues. Everything else uses ``driver``.
-
-        ``on_settled`` is called with every ended attempt, in batches, in a thread of the worker.
-        """
+        """``run`` reserves jobs from ``source`` instead of the store's queues. Everything else uses ``driver``."""
         self.driver = driver
         self.options = options or WorkerOptions()
         self._run_options = self.options  # with the arguments of ``run``
@@ -84,7 +82,7 @@ class Worker:
         self.tally = Tally()
         self._lease_for = from_timedelta(self.options.lease)
         self._source = source
-        self._on_settled = on_settled
+        self._observers = Observers(observers)
         self._pool: ChildPool | None = None  # created by ``prepare``
         self._is_holding = threading.Event()
         self._stop = threading.Event()
@@ -220,6 +218,7 @@ class Worker:
             lease_for=self._lease_for,
             on_lost=lambda run, error: self._on_lost(pool, run, error),
             on_cancel=lambda run: pool.interrupt(run, StopReason.CANCEL),
+            observer=self._observers,
         )
         settler = Settler(
             self.driver,
@@ -227,6 +226,7 @@ class Worker:
             lease_for=self._lease_for,
             settlement_of=self._settlement_of,
             on_settled=self._count_settled,
+            observer=self._observers,
         )
         cancel_watch = CancelWatch(self.driver, heartbeat) if isinstance(self.driver, CancelWait) else None
         heartbeat.start()
@@ -235,6 +235,7 @@ class Worker:
             cancel_watch.start()
         pool.start(lambda ended, more_soon: settler.add(ended, more_soon=more_soon))
         log.info("worker.started", extra={"worker": self.name, "queues": self.queues})
+        self._observers.started(self.name, self.queues)
         try:
             with tuned_interpreter():
                 source = self._source or self._store_source(self.queues)
@@ -253,13 +254,19 @@ class Worker:
             if cancel_watch is not None:
                 cancel_watch.stop(seconds_left())
         log.info("worker.stopped", extra={"worker": self.name, **self.tally.statuses})
+        self._observers.stopped(self.name, self.tally.statuses)
 
     def _work(
         self, source: JobSource, pool: ChildPool, heartbeat: Heartbeat, settler: Settler, stop: threading.Event
     ) -> None:
         """Reserve and submit jobs until the worker is stopped, or has no more to do."""
         options = self._run_options
-        maintenance = Maintenance(self.driver, keep_ended=options.keep_ended, keep_ledger=options.keep_ledger)
+        maintenance = Maintenance(
+            self.driver,
+            keep_ended=options.keep_ended,
+            keep_ledger=options.keep_ledger,
+            on_reaped=self._observers.reaped,
+        )
         drain_poll = DRAIN_POLL_SECONDS
         while not self._is_stopping(stop):
             try:
@@ -286,6 +293,7 @@ class Worker:
                     drain_poll = min(2 * drain_poll, POLL_SECONDS)
             except StoreError as error:
                 log.warning("store.failed", extra={"error": str(error)})
+                self._observers.store_failed("reserve", error)
                 self._stop.wait(POLL_SECONDS)
 
     def _wait_for_end(self, pool: ChildPool, settler: Settler, seconds: float) -> None:
@@ -321,7 +329,9 @@ class Worker:
         """Reserve jobs and submit them to the pool; return how many."""
         began, lease_seconds = boot_time(), self._lease_for / SECOND
         demand = self._held_jobs.demand(limit, pool.free_places(), short_jobs=pool.runs_short_jobs())
+        asked_at = monotonic()
         reservations = source.reserve(demand)
+        self._observers.reserved(reservations, monotonic() - asked_at)
         self._held_jobs.add(reservations, demand.isolation)
         runs = [self._make_run(reservation) for reservation in reservations]
         for run in runs:
@@ -428,16 +438,16 @@ class Worker:
         statuses = settled_statuses(runs, settlements, refusals)
         self.tally.count(statuses)
         self._held_jobs.remove([run.reservation for run in runs])
-        if self._on_settled is not None:
-            self._on_settled(list(map(Settled, runs, settlements, refusals, statuses)))
+        if self._observers:
+            self._observers.settled(list(map(Settled, runs, settlements, refusals, statuses)))
         for run, settlement, refused in zip(runs, settlements, refusals, strict=True):
             if refused is not None:
                 extra = {"job_id": run.reservation.job.id, "verb": settlement.verb, "error": str(refused)}
                 log.warning("settle.refused", extra=extra)
 
-    @staticmethod
-    def _on_lost(pool: ChildPool, run: Run, error: LeaseError) -> None:
+    def _on_lost(self, pool: ChildPool, run: Run, error: LeaseError) -> None:
         log.warning("lease.lost", extra={"job_id": run.reservation.job.id, "error": str(error)})
+        self._observers.lease_lost(run, error)
         pool.interrupt(run, StopReason.LOST)
 
     # Signals ----------------------------------------------------------------------------------------------------

@@ -39,6 +39,7 @@ from holdfast.spark.execution.run_spec import (
 from holdfast.spark.store_access import open_store
 from holdfast.worker.interpreter import tuned_interpreter
 from holdfast.worker.job_source import JobSource
+from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.status import Settled
 from holdfast.worker.worker import Worker
 
@@ -81,18 +82,17 @@ class Slot:
         self._spec = spec
         self._number = number
         self._executor = f"{socket.gethostname()}:{os.getpid()}"
-        self._clock = SystemClock()
         self._store = store
         options = replace(spec.options, name=self.name)
         self._lease_for = from_timedelta(options.lease)
+        self._settled: SimpleQueue[tuple[Sequence[Settled], int] | None] = SimpleQueue()  # None: no more will follow
         self._worker = Worker(
             self._store,
             options,
             catalogue=spec.catalogue,
             source=source,
-            on_settled=self._on_settled if spec.reports_attempts else None,
+            observers=[_AttemptQueue(self._settled)] if spec.reports_attempts else [],
         )
-        self._settled: SimpleQueue[tuple[Sequence[Settled], int] | None] = SimpleQueue()  # None: no more will follow
         self._done = threading.Event()
         self._stop = threading.Event()
         self._stop_seen_at: float | None = None
@@ -137,10 +137,6 @@ class Slot:
         finally:
             self._done.set()
             self._settled.put(None)  # wakes the thread that waits in _batches
-
-    def _on_settled(self, settled: Sequence[Settled]) -> None:
-        """Runs in a thread of the worker: only queue the attempts. The calling thread converts them to rows."""
-        self._settled.put((settled, self._clock.now()))
 
     def _batches(self, deadline: float) -> Iterator[pa.RecordBatch]:
         settled: list[Settled] = []
@@ -217,6 +213,18 @@ class Slot:
                 while self._store.reap(worker=name):
                     pass
                 self._earlier_tries.remove(name)
+
+
+class _AttemptQueue(WorkerObserver):
+    """Queues the ended attempts with the time. The thread of the Spark task converts them to rows."""
+
+    def __init__(self, queue: SimpleQueue[tuple[Sequence[Settled], int] | None]) -> None:
+        self._queue = queue
+        self._clock = SystemClock()
+
+    def settled(self, settled: Sequence[Settled]) -> None:
+        """See ``WorkerObserver.settled``."""
+        self._queue.put((settled, self._clock.now()))
 
 
 def drain_input(batches: Iterator[pa.RecordBatch]) -> None:

@@ -1,0 +1,94 @@
+"""What a worker reports while it runs: the one source of its log, its metrics and its health."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from holdfast.errors import LeaseError, StoreError
+from holdfast.model.lease import Reservation
+from holdfast.worker.processes.running import Run
+from holdfast.worker.status import Settled
+
+log = logging.getLogger("holdfast.worker")
+
+
+class WorkerObserver:
+    """Gets the reports of a worker. Each method does nothing here; a subclass has those that it needs.
+
+    The worker calls the methods in its own threads, at most one call per batch of jobs. They must return quickly. An
+    exception is logged, and changes nothing for the worker.
+    """
+
+    def started(self, worker: str, queues: Sequence[str]) -> None:
+        """The worker is about to reserve its first jobs."""
+
+    def reserved(self, reservations: Sequence[Reservation], seconds: float) -> None:
+        """A reserve has returned these jobs, maybe none, after so many seconds."""
+
+    def settled(self, settled: Sequence[Settled]) -> None:
+        """These attempts have ended, and the store has answered their settlements."""
+
+    def extended(self, leases: int, late_seconds: float) -> None:
+        """A heartbeat has extended so many leases; it began so many seconds after it was due."""
+
+    def lease_lost(self, run: Run, error: LeaseError) -> None:
+        """A heartbeat was refused: the attempt is interrupted."""
+
+    def reaped(self, jobs: int) -> None:
+        """The worker's maintenance has ended so many expired leases."""
+
+    def store_failed(self, task: str, error: StoreError) -> None:
+        """A call to the store failed; the worker tries again. ``task`` is the verb, such as ``reserve``."""
+
+    def stopped(self, worker: str, statuses: Mapping[str, int]) -> None:
+        """The worker has ended, after so many attempts of each status."""
+
+
+class Observers(WorkerObserver):
+    """Passes every report to several observers. An exception of one of them reaches no other."""
+
+    def __init__(self, observers: Sequence[WorkerObserver]) -> None:
+        self._observers = tuple(observers)
+
+    def __bool__(self) -> bool:
+        return bool(self._observers)
+
+    def started(self, worker: str, queues: Sequence[str]) -> None:
+        """See ``WorkerObserver.started``."""
+        self._report(lambda each: each.started(worker, queues))
+
+    def reserved(self, reservations: Sequence[Reservation], seconds: float) -> None:
+        """See ``WorkerObserver.reserved``."""
+        self._report(lambda each: each.reserved(reservations, seconds))
+
+    def settled(self, settled: Sequence[Settled]) -> None:
+        """See ``WorkerObserver.settled``."""
+        self._report(lambda each: each.settled(settled))
+
+    def extended(self, leases: int, late_seconds: float) -> None:
+        """See ``WorkerObserver.extended``."""
+        self._report(lambda each: each.extended(leases, late_seconds))
+
+    def lease_lost(self, run: Run, error: LeaseError) -> None:
+        """See ``WorkerObserver.lease_lost``."""
+        self._report(lambda each: each.lease_lost(run, error))
+
+    def reaped(self, jobs: int) -> None:
+        """See ``WorkerObserver.reaped``."""
+        self._report(lambda each: each.reaped(jobs))
+
+    def store_failed(self, task: str, error: StoreError) -> None:
+        """See ``WorkerObserver.store_failed``."""
+        self._report(lambda each: each.store_failed(task, error))
+
+    def stopped(self, worker: str, statuses: Mapping[str, int]) -> None:
+        """See ``WorkerObserver.stopped``."""
+        self._report(lambda each: each.stopped(worker, statuses))
+
+    def _report(self, report: Callable[[WorkerObserver], None]) -> None:
+        for observer in self._observers:
+            try:
+                report(observer)
+            except Exception:  # the worker's jobs go on, whatever an observer does
+                log.exception("observer.failed", extra={"observer": type(observer).__name__})

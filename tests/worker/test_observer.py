@@ -1,0 +1,61 @@
+"""What a worker reports to its observers."""
+
+import time
+from datetime import timedelta
+
+from holdfast.worker.observer import WorkerObserver
+from holdfast.worker.options import WorkerOptions
+from holdfast.worker.worker import Worker
+
+
+class Recorder(WorkerObserver):
+    def __init__(self):
+        self.reports = []
+
+    def started(self, worker, queues):
+        self.reports.append(("started", worker, list(queues)))
+
+    def reserved(self, reservations, _seconds):
+        if reservations:
+            self.reports.append(("reserved", [each.job.type for each in reservations]))
+
+    def settled(self, settled):
+        self.reports += [("settled", each.run.reservation.job.type, each.status) for each in settled]
+
+    def extended(self, leases, late_seconds):
+        assert late_seconds >= 0
+        self.reports.append(("extended", leases))
+
+    def stopped(self, worker, statuses):
+        self.reports.append(("stopped", worker, dict(statuses)))
+
+
+class Failing(WorkerObserver):
+    def settled(self, _settled):
+        raise ArithmeticError("of an observer")
+
+
+def run(app, *observers):
+    options = WorkerOptions(until_drained=True, processes=1, name="w", lease=timedelta(seconds=1))
+    return Worker(app.driver, options, catalogue=app.catalogue, observers=observers).run()
+
+
+def test_a_worker_reports_everything_that_it_does(app):
+    recorder = Recorder()
+
+    app.handler("t")(lambda payload: time.sleep(payload)).enqueue(0.5)  # a heartbeat comes after a third of the lease
+    run(app, recorder)
+    kinds = [report[0] for report in recorder.reports]
+    assert recorder.reports[0] == ("started", "w", ["default"])
+    assert recorder.reports[-1] == ("stopped", "w", {"acked": 1})
+    assert ("reserved", ["t"]) in recorder.reports
+    assert ("extended", 1) in recorder.reports
+    assert kinds.index("reserved") < kinds.index("extended") < kinds.index("settled")
+
+
+def test_an_observer_that_fails_disturbs_neither_the_worker_nor_others(app, caplog):
+    app.handler("t")(lambda payload: payload).enqueue_many(range(3))
+    recorder = Recorder()
+    assert run(app, Failing(), recorder) == {"acked": 3}
+    assert recorder.reports.count(("settled", "t", "acked")) == 3
+    assert "observer.failed" in caplog.text
