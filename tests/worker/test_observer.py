@@ -42,8 +42,7 @@ def run(app, *observers):
 
 def test_a_worker_reports_everything_that_it_does(app):
     recorder = Recorder()
-
-    app.handler("t")(lambda payload: time.sleep(payload)).enqueue(0.5)  # a heartbeat comes after a third of the lease
+    app.handler("t")(lambda _: time.sleep(0.5)).enqueue()  # a heartbeat comes after a third of the lease
     run(app, recorder)
     kinds = [report[0] for report in recorder.reports]
     assert recorder.reports[0] == ("started", "w", ["default"])
