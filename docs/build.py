@@ -206,9 +206,9 @@ def missing_parts() -> list[str]:
     texts = [page.read_text(encoding="utf-8") for page in pages()]
     names = [part[2] for text in texts for part in PART.finditer(text)]
     misplaced = [f"{name}: wanted on one page, is on {names.count(name)}" for name in PARTS if names.count(name) != 1]
-    headings = HEADING.findall((DOCS / "guarantees.md").read_text(encoding="utf-8"))
+    headings = HEADING.findall((DOCS / "reference" / "guarantees.md").read_text(encoding="utf-8"))
     return misplaced + [
-        f"docs/guarantees.md has no heading {heading(law)!r}" for law in LAWS if heading(law) not in headings
+        f"docs/reference/guarantees.md has no heading {heading(law)!r}" for law in LAWS if heading(law) not in headings
     ]
 
 

@@ -41,7 +41,7 @@ def test_every_page_is_listed_in_the_index():
 
 
 def test_every_module_that_the_picture_and_its_page_name_exists():
-    page = (build.DOCS / "architecture.md").read_text(encoding="utf-8")
+    page = (build.DOCS / "explanation" / "architecture.md").read_text(encoding="utf-8")
     named = architecture.module_names() | set(re.findall(r"`([a-z_/]+(?:\.py|/))`", page))
     assert len(named) > 50
     assert [path for path in sorted(named) if not (build.ROOT / "src" / "holdfast" / path).exists()] == []

@@ -1,4 +1,4 @@
-"""A role with the rights that docs/postgres.md lists can do everything but install and upgrade."""
+"""A role with the rights that docs/reference/postgres.md lists can do everything but install and upgrade."""
 
 import re
 import secrets
@@ -13,7 +13,7 @@ from holdfast.model.settlement import Ack
 from holdfast.testing.drivers.conformance import CaseStatus, cases, run_cases
 from holdfast.testing.drivers.harness import UrlHarness
 
-PAGE = Path(__file__).parents[2] / "docs" / "postgres.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "postgres.md"
 GRANTS = re.compile(r"(?m)^    (GRANT .*;)$")
 
 
