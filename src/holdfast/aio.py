@@ -13,6 +13,7 @@ from typing import Self, overload
 from holdfast.client import Client, OnConflict, Timeout, poll_pauses, require_ended
 from holdfast.clock import Clock
 from holdfast.drivers.contract import Driver
+from holdfast.enqueue_middleware import EnqueueMiddleware
 from holdfast.errors import JobNotFound
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
@@ -31,9 +32,10 @@ class AsyncClient:
         codec: str | Codec = "json",
         max_payload: int = bounds.MAX_PAYLOAD_BYTES,
         clock: Clock | None = None,
+        middleware: Sequence[EnqueueMiddleware] = (),
     ) -> None:
         self.driver = driver
-        self._client = Client(driver, codec=codec, max_payload=max_payload, clock=clock)
+        self._client = Client(driver, codec=codec, max_payload=max_payload, clock=clock, middleware=middleware)
 
     async def __aenter__(self) -> Self:
         return self
