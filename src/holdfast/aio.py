@@ -18,6 +18,7 @@ from holdfast.client import Client, OnConflict, Timeout, poll_pauses, require_en
 from holdfast.clock import Clock
 from holdfast.connect import connect
 from holdfast.drivers.contract import Driver
+from holdfast.enqueue_middleware import EnqueueMiddleware
 from holdfast.errors import JobNotFound, StoreClosed
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
@@ -45,8 +46,9 @@ class AsyncClient:
         codec: str | Codec = "json",
         max_payload: int = bounds.MAX_PAYLOAD_BYTES,
         clock: Clock | None = None,
+        middleware: Sequence[EnqueueMiddleware] = (),
     ) -> None:
-        client = Client(driver, codec=codec, max_payload=max_payload, clock=clock)
+        client = Client(driver, codec=codec, max_payload=max_payload, clock=clock, middleware=middleware)
         self._start(lambda: client, driver.close)
 
     @classmethod
