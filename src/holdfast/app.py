@@ -202,7 +202,10 @@ class Holdfast:
     def resource(self, factory: Callable[[], Any]) -> Callable[[], Any]:
         """Register the factory of ``ctx.resources["<name of the factory>"]``.
 
-        The factory is called once in each process that uses the resource. The resource is closed when the process ends.
+        The factory is called once in each process that uses the resource. The resource is closed when the process ends:
+        its context manager exits, or its ``close()`` is called; a generator function continues after its ``yield``.
+        The resource of an ``async def``, an async context manager or an object with ``aclose()`` lives on the event
+        loop of the async handlers, which get it by ``await ctx.resources.aget("<name>")``.
         """
         name = factory.__name__
         if name in self.catalogue.resources:

@@ -13,7 +13,7 @@ from holdfast.errors import ContextClosed, InvalidInput
 from holdfast.model import bounds
 from holdfast.model.job import Job
 from holdfast.wire.codec import JSON
-from holdfast.worker.catalogue import Resources
+from holdfast.worker.resources import Resources
 
 _making_lock = threading.RLock()
 

@@ -23,7 +23,7 @@ from functools import partial
 from holdfast.clock import boot_time, monotonic, wall_clock
 from holdfast.wire.job_message import JobMessage
 from holdfast.worker.attempt import ChunkMember, attempt, attempt_chunk, may_share_call
-from holdfast.worker.catalogue import Catalogue, Resources
+from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.context import Context
 from holdfast.worker.event_loop import LocalLoop, RunCoroutine
 from holdfast.worker.limits import Limits, RecycleLimits
@@ -46,6 +46,7 @@ from holdfast.worker.processes.protocol import (
 )
 from holdfast.worker.processes.report_pipe import ReportPipe
 from holdfast.worker.processes.running import StopReason
+from holdfast.worker.resources import Resources
 
 log = logging.getLogger("holdfast.worker")
 
@@ -149,7 +150,7 @@ class Child:
         self._polled_at = 0.0
         self._is_stopping = False
         self._interruptible: dict[int, InterruptibleRun] = {}
-        self._loop = LocalLoop()
+        self._loop = LocalLoop(self._resources.aclose)
         self._chunks = {handler.type: handler.chunk for handler in catalogue if handler.chunk is not None}
         signal.signal(INTERRUPT_SIGNAL, self._on_signal)
 
