@@ -12,9 +12,9 @@ from typing import Any
 
 import click
 
-from holdfast.cli.output import escape_control_characters
 from holdfast.cli.session import CommandFailed, ExitCode, Session
 from holdfast.errors import ConnectError, HoldfastError, InvalidInput, StoreError
+from holdfast.model.control_characters import escape_control_characters
 from holdfast.settings import FILE_NAME
 
 

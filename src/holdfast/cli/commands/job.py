@@ -10,12 +10,13 @@ import click
 
 from holdfast.cli import filters, json_values
 from holdfast.cli.command import Group
-from holdfast.cli.output import Column, Output, escape_control_characters
+from holdfast.cli.output import Column, Output
 from holdfast.cli.parameters import DURATION
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.clock import monotonic
 from holdfast.drivers.contract import Inspection, Page, Store
 from holdfast.model import duration
+from holdfast.model.control_characters import escape_control_characters
 from holdfast.model.job import JobRecord, State
 from holdfast.settings import mask_secrets
 

@@ -12,13 +12,14 @@ import click
 
 from holdfast.cli import json_values
 from holdfast.cli.command import Command
-from holdfast.cli.output import Column, escape_control_characters
+from holdfast.cli.output import Column
 from holdfast.cli.parameters import DURATION
 from holdfast.cli.session import Session, pass_session
 from holdfast.clock import monotonic, to_datetime
 from holdfast.drivers.contract import LedgerScan, Store
 from holdfast.errors import LedgerTrimmed
 from holdfast.model import bounds
+from holdfast.model.control_characters import escape_control_characters
 from holdfast.model.ledger import Ending, LedgerRow
 
 PAGE_SIZE = 1_000
