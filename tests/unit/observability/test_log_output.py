@@ -10,6 +10,8 @@ import sys
 import threading
 from contextlib import contextmanager
 
+import pytest
+
 from holdfast.observability.log_output import LineHandler, configure_logging
 from holdfast.settings import read
 
@@ -81,3 +83,15 @@ def test_a_long_line_is_written_whole_and_a_closed_pipe_does_no_harm():
         assert received == b"x" * 300_000 + b"\n"
         os.close(read_end)
         handler.emit(logging.makeLogRecord({"msg": "nobody reads this"}))
+
+
+@pytest.mark.parametrize(("variables", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
+def test_colours_are_for_terminals_that_want_them(tmp_path, monkeypatch, variables, coloured):
+    for name, value in {"NO_COLOR": "", "TERM": "xterm", **variables}.items():
+        monkeypatch.setenv(name, value)
+    terminal, other_end = os.openpty()
+    with os.fdopen(other_end, "w") as stream, bare_root():
+        configure_logging(settings(tmp_path), stream=stream)
+        logging.getLogger("shop").warning("shown")
+        assert (b"\x1b[" in os.read(terminal, 4096)) is coloured
+    os.close(terminal)
