@@ -29,6 +29,7 @@ from holdfast.model.definition import JobDefinition
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
 from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.model.retry import RetryPolicy
+from holdfast.observability import observers_of
 from holdfast.settings import Settings
 from holdfast.task import ChunkHandlerDecorator, HandlerDecorator, Task
 from holdfast.worker.catalogue import Catalogue, Middleware, make_handler
@@ -251,7 +252,7 @@ class Holdfast:
         The keywords are the fields of ``WorkerOptions``; they replace those of ``options``.
         """
         worker_options = self.worker_options(replace(options or WorkerOptions(), **keywords))
-        return Worker(self.driver, worker_options, catalogue=self.catalogue)
+        return Worker(self.driver, worker_options, catalogue=self.catalogue, observers=observers_of())
 
     def worker_options(self, options: WorkerOptions) -> WorkerOptions:
         """Return the options with the queues of the handlers and the retention of the settings where they have none."""

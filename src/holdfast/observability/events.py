@@ -1,0 +1,3 @@
+"""Every log event and its fields."""
+
+from __future__ import annotations
