@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from holdfast import settings
 from holdfast.client import Client
@@ -35,6 +35,10 @@ from holdfast.task import ChunkHandlerDecorator, HandlerDecorator, Task
 from holdfast.worker.catalogue import Catalogue, Middleware, make_handler
 from holdfast.worker.options import WorkerKeywords, WorkerOptions
 from holdfast.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from holdfast.aio import AsyncClient
+
 
 _opening_lock = threading.Lock()  # not of an app: an app may be pickled with the functions that use it
 
@@ -82,6 +86,7 @@ class Holdfast:
         self.enqueue_middlewares: list[EnqueueMiddleware] = []  # the first one is the outermost
         self._driver = driver
         self._client: Client | None = None
+        self._async_client: AsyncClient | None = None  # for every store and event loop: it asks for ``client``
         self._clock = clock
 
     @property
@@ -138,6 +143,15 @@ class Holdfast:
             self._client = Client(self.driver, clock=self._clock, middleware=self.enqueue_middlewares)
         return self._client
 
+    @property
+    def async_client(self) -> AsyncClient:
+        """The same client for async callers. It opens the store in a thread, at its first call."""
+        if self._async_client is None:
+            from holdfast.aio import AsyncClient  # noqa: PLC0415 - most producers are not async
+
+            self._async_client = AsyncClient.from_client(lambda: self.client, close=self._close_with_async_client)
+        return self._async_client
+
     @contextmanager
     def using(self, driver: Store, *, clock: Clock | None = None) -> Iterator[Holdfast]:
         """Use another store until the block ends. Both stores stay open. For tests with a store in memory."""
@@ -187,9 +201,16 @@ class Holdfast:
             meta=meta or {},
         )
 
-        def register(function: Callable[..., Any]) -> Task[Any, Any, ..., Any]:
+        def register(function: Callable[..., Any], namespace: Mapping[str, Any]) -> Task[Any, Any, ..., Any]:
             handler = make_handler(
-                type, function, timeout=timeout, cpu=cpu, retry=retry, chunk=chunk, strict_result=strict_result
+                type,
+                function,
+                timeout=timeout,
+                cpu=cpu,
+                retry=retry,
+                chunk=chunk,
+                strict_result=strict_result,
+                namespace=namespace,
             )
             self.catalogue.add(handler)
             self.queues[queue] = None
@@ -244,6 +265,10 @@ class Holdfast:
             keep_ended=options.keep_ended or self.settings.chosen_keep_ended,
             keep_ledger=options.keep_ledger or self.settings.chosen_keep_ledger,
         )
+
+    def _close_with_async_client(self) -> None:
+        self._async_client = None  # a closed one cannot be used again
+        self.close()
 
     def close(self) -> None:
         """Close the store if it is open."""
