@@ -13,7 +13,7 @@ app.worker(processes=2).run()               # or the command: holdfast work modu
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -30,9 +30,12 @@ from holdfast.model.lease import Enqueued
 from holdfast.model.request import DEFAULT_QUEUE, JobRequest
 from holdfast.model.retry import BuiltInPolicy, RetryPolicy
 from holdfast.observability import observers_of
+from holdfast.observability.labels import JobNames
+from holdfast.observability.metrics import Metrics, load_metrics
 from holdfast.settings import Settings
 from holdfast.wire.codec import dump_model
 from holdfast.worker.catalogue import Catalogue, Middleware, make_handler
+from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.options import WorkerKeywords, WorkerOptions
 from holdfast.worker.worker import Worker
 
@@ -125,10 +128,12 @@ class Holdfast:
         driver: Store | None = None,
         space: str | None = None,
         clock: Clock | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         """Open a store by its URL, by its name in the settings, or use a driver. Without all three, see the settings.
 
-        Without a space, that of the named store or of the settings is used.
+        Without a space, that of the named store or of the settings is used. ``metrics`` is a collector, by default that
+        of the settings.
         """
         given = [what for what, value in (("url", url), ("store", store), ("driver", driver)) if value is not None]
         if len(given) > 1:
@@ -138,9 +143,11 @@ class Holdfast:
         self._has_driver = driver is not None
         self._settings: Settings | None = None
         self.catalogue = Catalogue()
+        self._jobs: list[JobNames] = []  # the queues and types of the handlers
         self.queues: dict[str, None] = {}  # an ordered set: the queues of the handlers, in order of definition
         self._driver = driver
         self._clock = clock
+        self._metrics = metrics
 
     @property
     def settings(self) -> Settings:
@@ -184,6 +191,17 @@ class Holdfast:
             address = self.settings.resolve_url(url) if is_named else url
             self._driver = connect(address, space=self.space, clock=self._clock)
         return self._driver
+
+    @property
+    def metrics(self) -> Metrics | None:
+        """The collector of metrics: the argument, else that of the settings; None without both."""
+        if self._metrics is None and self.settings.metrics is not None:
+            self._metrics = load_metrics(self.settings.metrics)
+        return self._metrics
+
+    @metrics.setter
+    def metrics(self, metrics: Metrics) -> None:
+        self._metrics = metrics
 
     @property
     def client(self) -> Client:
@@ -237,6 +255,7 @@ class Holdfast:
             )
             self.catalogue.add(handler)
             self.queues[queue] = None
+            self._jobs.append((queue, type))
             return Task(self, definition, function)
 
         return register
@@ -257,13 +276,23 @@ class Holdfast:
         self.catalogue.middleware.append(wrapper)
         return wrapper
 
-    def worker(self, options: WorkerOptions | None = None, **keywords: Unpack[WorkerKeywords]) -> Worker:
+    def worker(
+        self,
+        options: WorkerOptions | None = None,
+        *,
+        observers: Sequence[WorkerObserver] = (),
+        **keywords: Unpack[WorkerKeywords],
+    ) -> Worker:
         """Return a worker for the handlers of this app, by default on all their queues.
 
-        The keywords are the fields of ``WorkerOptions``; they replace those of ``options``.
+        The keywords are the fields of ``WorkerOptions``; they replace those of ``options``. The worker reports to the
+        log, to the metrics of the app, and to these ``observers``.
         """
         worker_options = self.worker_options(replace(options or WorkerOptions(), **keywords))
-        return Worker(self.driver, worker_options, catalogue=self.catalogue, observers=observers_of())
+        all_observers = observers_of(
+            self.driver, worker_options.queues, metrics=self.metrics, jobs=self._jobs, others=observers
+        )
+        return Worker(self.driver, worker_options, catalogue=self.catalogue, observers=all_observers)
 
     def worker_options(self, options: WorkerOptions) -> WorkerOptions:
         """Return the options with the queues of the handlers and the retention of the settings where they have none."""

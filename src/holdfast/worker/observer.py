@@ -23,6 +23,9 @@ class WorkerObserver:
     def started(self, worker: str, queues: Sequence[str]) -> None:
         """The worker is about to reserve its first jobs."""
 
+    def looped(self, *, full: bool) -> None:
+        """The worker's loop has come round. ``full``: it holds all the jobs that it may, so it does not reserve."""
+
     def reserved(self, reservations: Sequence[Reservation], seconds: float) -> None:
         """A reserve has returned these jobs, maybe none, after so many seconds."""
 
@@ -41,6 +44,9 @@ class WorkerObserver:
     def store_failed(self, task: str, error: StoreError) -> None:
         """A call to the store failed; the worker tries again. ``task`` is the verb, such as ``reserve``."""
 
+    def stopping(self) -> None:
+        """The worker was asked to stop: it reserves no more, and lets running jobs end."""
+
     def stopped(self, worker: str, statuses: Mapping[str, int]) -> None:
         """The worker has ended, after so many attempts of each status."""
 
@@ -57,6 +63,10 @@ class Observers(WorkerObserver):
     def started(self, worker: str, queues: Sequence[str]) -> None:
         """See ``WorkerObserver.started``."""
         self._report(lambda each: each.started(worker, queues))
+
+    def looped(self, *, full: bool) -> None:
+        """See ``WorkerObserver.looped``."""
+        self._report(lambda each: each.looped(full=full))
 
     def reserved(self, reservations: Sequence[Reservation], seconds: float) -> None:
         """See ``WorkerObserver.reserved``."""
@@ -81,6 +91,10 @@ class Observers(WorkerObserver):
     def store_failed(self, task: str, error: StoreError) -> None:
         """See ``WorkerObserver.store_failed``."""
         self._report(lambda each: each.store_failed(task, error))
+
+    def stopping(self) -> None:
+        """See ``WorkerObserver.stopping``."""
+        self._report(lambda each: each.stopping())
 
     def stopped(self, worker: str, statuses: Mapping[str, int]) -> None:
         """See ``WorkerObserver.stopped``."""

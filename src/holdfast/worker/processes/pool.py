@@ -338,6 +338,7 @@ class ChildPool:
                 del child.runs[message.run]
                 child.finished += 1
                 self._finished += 1
+                run.seconds = message.seconds
                 self._job_seconds = dispatch.smoothed_seconds(self._job_seconds, message.seconds)
                 if isinstance(message, RunEnded) and message.kind == protocol.INTERRUPTED:
                     outcome = run.outcome_when_stopped(message.reason)
@@ -372,8 +373,10 @@ class ChildPool:
 
     def _end_runs_of(self, child: ChildHandle, code: int) -> None:
         """End the runs that had begun in a child that has exited. The others go to another child."""
+        now = monotonic()
         for run in child.runs.values():
             if run.began_at is not None:
+                run.seconds = now - run.began_at
                 self._ended.append((run, _outcome_of_exit(child, run, code)))
         self._pending.extendleft(run for run in reversed(child.runs.values()) if run.began_at is None)
 

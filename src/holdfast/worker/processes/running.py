@@ -37,6 +37,7 @@ class Run:
     submitted_at: float = field(default=0.0, init=False)  # monotonic seconds: when the pool got the run
     began_at: float | None = field(default=None, init=False)  # monotonic seconds: when the pool saw the handler begin
     started_at: int | None = field(default=None, init=False)  # the child's wall clock, for the ledger
+    seconds: float | None = field(default=None, init=False)  # how long the handler ran; None if it did not begin
     cpu_seconds_before: float = field(default=0.0, init=False)  # processor time of the child when the handler began
     note: Note | None = field(default=None, init=False)  # progress and checkpoint that no heartbeat has sent yet
     stop_reason: StopReason | None = field(default=None, init=False)  # set once a stop was requested
