@@ -1,6 +1,7 @@
 """The contract of every driver: what each verb guarantees, what it raises, and what is atomic.
 
-docs/guarantees.md has the laws L1 to L15, and ``holdfast.testing.drivers.conformance`` checks a driver against them.
+docs/reference/guarantees.md has the laws L1 to L15. ``holdfast.testing.drivers.conformance`` checks a driver against
+them.
 
 - Instants and durations are integer microseconds.
 - Every verb takes a batch. One call is one transaction and one round trip.
