@@ -7,13 +7,25 @@ from collections.abc import Iterable, Sequence
 from holdfast.drivers.contract import Store
 from holdfast.observability.health import Health
 from holdfast.observability.labels import JobNames
+from holdfast.observability.log_format import JobFields, JsonFormatter, TerminalFormatter
 from holdfast.observability.logs import LogObserver
 from holdfast.observability.metrics import InMemoryMetrics, Metrics
+from holdfast.observability.redaction import Redaction
 from holdfast.observability.store_gauges import StoreGauges, StoreGaugesObserver
 from holdfast.observability.worker_metrics import MetricsObserver
 from holdfast.worker.observer import WorkerObserver
 
-__all__ = ["Health", "InMemoryMetrics", "LogObserver", "Metrics", "observers_of"]
+__all__ = [
+    "Health",
+    "InMemoryMetrics",
+    "JobFields",
+    "JsonFormatter",
+    "LogObserver",
+    "Metrics",
+    "Redaction",
+    "TerminalFormatter",
+    "observers_of",
+]
 
 
 def observers_of(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal, NamedTuple, TypeAlias
 
 from holdfast.clock import SECOND
 from holdfast.model.lease import Note, Reservation
@@ -22,6 +23,21 @@ class StopReason(StrEnum):
     SHUTDOWN = "shutdown"
     CANCEL = "cancel"
     LOST = "lease lost"
+
+
+ExitReason: TypeAlias = Literal["recycled", "killed", "crashed"]
+
+
+class ExitedChild(NamedTuple):
+    """A child process that has exited and will be replaced.
+
+    It was *recycled* after so many jobs, *killed* because a run in it did not stop, or it *crashed*.
+    """
+
+    pid: int
+    code: int  # as in ``subprocess``: a negative number is a signal
+    reason: ExitReason
+    finished: int  # runs that ended in it
 
 
 @dataclass(eq=False)
