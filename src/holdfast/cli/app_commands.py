@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from holdfast.app import Holdfast
-from holdfast.cli.parameters import DURATION, DURATION_OR_FOREVER, add_options
+from holdfast.cli.parameters import DURATION, DURATION_OR_FOREVER, LEASE, add_options
 from holdfast.cli.session import CommandFailed, ExitCode, Session
 from holdfast.settings import mask_secrets
 
@@ -29,7 +29,7 @@ def app_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--lease",
-            type=DURATION,
+            type=LEASE,
             default="15s",
             show_default=True,
             help="Length of a lease; extended every third of it.",
