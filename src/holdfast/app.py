@@ -12,106 +12,45 @@ app.worker(processes=2).run()               # or the command: holdfast work modu
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime, timedelta
-from typing import Any, Generic, ParamSpec, TypeVar, Unpack
+from datetime import timedelta
+from typing import Any, TypedDict, Unpack, overload
 
 from holdfast import settings
 from holdfast.client import Client
 from holdfast.clock import Clock
 from holdfast.drivers.contract import Store
+from holdfast.enqueue_middleware import EnqueueMiddleware
 from holdfast.errors import InvalidInput
 from holdfast.model.definition import JobDefinition
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
-from holdfast.model.lease import Enqueued
-from holdfast.model.request import DEFAULT_QUEUE, JobRequest
-from holdfast.model.retry import BuiltInPolicy, RetryPolicy
+from holdfast.model.request import DEFAULT_QUEUE
+from holdfast.model.retry import RetryPolicy
 from holdfast.observability import observers_of
 from holdfast.settings import Settings
-from holdfast.wire.codec import dump_model
+from holdfast.task import ChunkHandlerDecorator, HandlerDecorator, Task
 from holdfast.worker.catalogue import Catalogue, Middleware, make_handler
 from holdfast.worker.options import WorkerKeywords, WorkerOptions
 from holdfast.worker.worker import Worker
 
-P = ParamSpec("P")
-R = TypeVar("R")
+_opening_lock = threading.Lock()  # not of an app: an app may be pickled with the functions that use it
 
 
-class Task(Generic[P, R]):
-    """A handler function that can be enqueued: ``task(...)`` calls it, ``task.enqueue(...)`` stores a job for it."""
+class HandlerKeywords(TypedDict, total=False):
+    """The keyword arguments of ``app.handler``, beside ``chunk``."""
 
-    def __init__(self, app: Holdfast, definition: JobDefinition, function: Callable[P, R]) -> None:
-        functools.update_wrapper(self, function)
-        self.definition = definition
-        self.function = function
-        self._app = app
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function directly. No job is stored."""
-        return self.function(*args, **kwargs)
-
-    def request(
-        self,
-        payload: object = None,
-        *,
-        run_at: datetime | None = None,
-        delay: timedelta | None = None,
-        retry: BuiltInPolicy | None = None,
-        idempotency_key: str | None = None,
-        domain: str | None = None,
-        offset: int | None = None,
-    ) -> JobRequest:
-        """Return a request for one job, to be enqueued together with others. ``retry`` is a policy for this job."""
-        return self.definition.request(
-            dump_model(payload),
-            run_at=run_at,
-            delay=delay,
-            retry=retry,
-            idempotency_key=idempotency_key,
-            domain=domain,
-            offset=offset,
-        )
-
-    def enqueue(
-        self,
-        payload: object = None,
-        *,
-        run_at: datetime | None = None,
-        delay: timedelta | None = None,
-        retry: BuiltInPolicy | None = None,
-        idempotency_key: str | None = None,
-        domain: str | None = None,
-        offset: int | None = None,
-        connection: object = None,
-    ) -> Enqueued:
-        """Store one job for this handler. With ``connection`` the job is part of the caller's transaction."""
-        request = self.request(
-            payload,
-            run_at=run_at,
-            delay=delay,
-            retry=retry,
-            idempotency_key=idempotency_key,
-            domain=domain,
-            offset=offset,
-        )
-        return self._app.client.enqueue(request, connection=connection)
-
-    def enqueue_many(
-        self,
-        payloads: Iterable[object],
-        *,
-        keys: Iterable[str | None] | None = None,
-        run_at: datetime | None = None,
-        delay: timedelta | None = None,
-        domain: str | None = None,
-        connection: object = None,
-    ) -> list[Enqueued]:
-        """Store one job per payload, in large batches; ``keys`` are their idempotency keys."""
-        template = self.request(run_at=run_at, delay=delay, domain=domain)
-        return self._app.client.enqueue_many(template, map(dump_model, payloads), keys=keys, connection=connection)
+    queue: str
+    priority: int
+    max_attempts: int
+    timeout: timedelta | None
+    cpu: timedelta | None
+    retry: RetryPolicy | None
+    strict_result: bool
+    name: str | None
+    meta: Mapping[str, object] | None
 
 
 class Holdfast:
@@ -138,8 +77,11 @@ class Holdfast:
         self._has_driver = driver is not None
         self._settings: Settings | None = None
         self.catalogue = Catalogue()
+        self.tasks: dict[str, Task[Any, Any, ..., Any]] = {}  # by type
         self.queues: dict[str, None] = {}  # an ordered set: the queues of the handlers, in order of definition
+        self.enqueue_middlewares: list[EnqueueMiddleware] = []  # the first one is the outermost
         self._driver = driver
+        self._client: Client | None = None
         self._clock = clock
 
     @property
@@ -174,31 +116,42 @@ class Holdfast:
     def driver(self) -> Store:
         """The store. It is opened at the first use."""
         if self._driver is None:
-            from holdfast.connect import connect  # noqa: PLC0415 - imports drivers, which a producer with a driver does not need
-
-            url = self.url
-            if url is None:
-                ways = f"Holdfast(url), {settings.PREFIX}URL, or url in {settings.FILE_NAME}"
-                raise InvalidInput("url", wanted=f"a store: {ways}, or the name of a store", got="none")
-            is_named = settings.store_name_of(url) is not None
-            address = self.settings.resolve_url(url) if is_named else url
-            self._driver = connect(address, space=self.space, clock=self._clock)
+            with _opening_lock:
+                self._driver = self._driver or self._open()
         return self._driver
+
+    def _open(self) -> Store:
+        from holdfast.connect import connect  # noqa: PLC0415 - imports drivers, which a producer with a driver does not need
+
+        url = self.url
+        if url is None:
+            ways = f"Holdfast(url), {settings.PREFIX}URL, or url in {settings.FILE_NAME}"
+            raise InvalidInput("url", wanted=f"a store: {ways}, or the name of a store", got="none")
+        is_named = settings.store_name_of(url) is not None
+        address = self.settings.resolve_url(url) if is_named else url
+        return connect(address, space=self.space, clock=self._clock)
 
     @property
     def client(self) -> Client:
-        """A client of the store."""
-        return Client(self.driver, clock=self._clock)
+        """The client of the store, inside the enqueue middleware. It opens the store at the first use."""
+        if self._client is None:
+            self._client = Client(self.driver, clock=self._clock, middleware=self.enqueue_middlewares)
+        return self._client
 
     @contextmanager
     def using(self, driver: Store, *, clock: Clock | None = None) -> Iterator[Holdfast]:
         """Use another store until the block ends. Both stores stay open. For tests with a store in memory."""
-        before = self._driver, self._clock
-        self._driver, self._clock = driver, clock
+        before = self._driver, self._client, self._clock
+        self._driver, self._client, self._clock = driver, None, clock
         try:
             yield self
         finally:
-            self._driver, self._clock = before
+            self._driver, self._client, self._clock = before
+
+    @overload
+    def handler(self, type: str, *, chunk: None = None, **keywords: Unpack[HandlerKeywords]) -> HandlerDecorator: ...
+    @overload
+    def handler(self, type: str, *, chunk: int, **keywords: Unpack[HandlerKeywords]) -> ChunkHandlerDecorator: ...
 
     def handler(
         self,
@@ -214,8 +167,11 @@ class Holdfast:
         strict_result: bool = False,
         name: str | None = None,
         meta: Mapping[str, object] | None = None,
-    ) -> Callable[[Callable[P, R]], Task[P, R]]:
-        """Run jobs of this type with the decorated ``fn(payload)``, ``fn(payload, ctx)`` or class with ``handle(ctx)``.
+    ) -> HandlerDecorator | ChunkHandlerDecorator:
+        """Run jobs of this type with the decorated ``fn(payload)``, ``fn(payload, ctx)``, or class.
+
+        The class has ``handle(ctx)`` or ``handle(payload, ctx)``. Payload and result are checked against the
+        annotations of the function: see ``Task``.
 
         ``timeout`` limits the time of one attempt, ``cpu`` its processor time. With ``chunk`` the function takes a list
         of up to ``chunk`` payloads, and returns a list with a result or an exception for each. A result that cannot be
@@ -231,15 +187,17 @@ class Holdfast:
             meta=meta or {},
         )
 
-        def register(function: Callable[P, R]) -> Task[P, R]:
+        def register(function: Callable[..., Any]) -> Task[Any, Any, ..., Any]:
             handler = make_handler(
                 type, function, timeout=timeout, cpu=cpu, retry=retry, chunk=chunk, strict_result=strict_result
             )
             self.catalogue.add(handler)
             self.queues[queue] = None
-            return Task(self, definition, function)
+            task: Task[Any, Any, ..., Any] = Task(self, definition, function, handler)
+            self.tasks[type] = task
+            return task
 
-        return register
+        return HandlerDecorator(register) if chunk is None else ChunkHandlerDecorator(register)
 
     def resource(self, factory: Callable[[], Any]) -> Callable[[], Any]:
         """Register the factory of ``ctx.resources["<name of the factory>"]``.
@@ -255,6 +213,16 @@ class Holdfast:
     def middleware(self, wrapper: Middleware) -> Middleware:
         """Call ``fn(ctx, call_next)`` around every handler. The middleware that is defined first is the outermost."""
         self.catalogue.middleware.append(wrapper)
+        return wrapper
+
+    def enqueue_middleware(self, wrapper: EnqueueMiddleware) -> EnqueueMiddleware:
+        """Call ``fn(requests, call_next)`` around every enqueue: of a handler, of this app, of its clients.
+
+        The function is called once for each call, also of ``enqueue_many``, and may pass on changed requests. It
+        returns the answers of ``call_next``. The middleware that is defined first is the outermost. See
+        ``holdfast.enqueue_middleware``.
+        """
+        self.enqueue_middlewares.append(wrapper)
         return wrapper
 
     def worker(self, options: WorkerOptions | None = None, **keywords: Unpack[WorkerKeywords]) -> Worker:
@@ -278,4 +246,4 @@ class Holdfast:
         """Close the store if it is open."""
         if self._driver is not None:
             self._driver.close()
-            self._driver = None
+            self._driver = self._client = None

@@ -1,6 +1,7 @@
 """The contract of every driver: what each verb guarantees, what it raises, and what is atomic.
 
-docs/guarantees.md has the laws L1 to L15, and ``holdfast.testing.drivers.conformance`` checks a driver against them.
+docs/reference/guarantees.md has the laws L1 to L15. ``holdfast.testing.drivers.conformance`` checks a driver against
+them.
 
 - Instants and durations are integer microseconds.
 - Every verb takes a batch. One call is one transaction and one round trip.
@@ -238,7 +239,11 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCounts:
-    """The number of jobs of one type in one queue, by state. ``ready`` jobs are due, ``scheduled`` jobs are not."""
+    """The number of jobs of one type in one queue, by state. ``ready`` jobs are due, ``scheduled`` jobs are not.
+
+    ``oldest_ready_age`` says how far the queue is behind: for how many microseconds the oldest of the ready jobs has
+    been due, by the store's clock. It is None if no job is ready, and not compared.
+    """
 
     queue: str
     type: str
@@ -248,6 +253,7 @@ class QueueCounts:
     done: int = 0
     dead: int = 0
     cancelled: int = 0
+    oldest_ready_age: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

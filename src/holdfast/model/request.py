@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
@@ -57,6 +57,28 @@ class JobRequest:
             bounds.check_integer("offset", self.offset, most=2**63 - 1)
             if self.domain is None:
                 raise InvalidInput("offset", wanted="a domain beside it", got="an offset alone")
+
+
+class SharedKeywords(TypedDict, total=False):
+    """The fields of ``JobRequest`` that many jobs can share, as keyword arguments."""
+
+    queue: str
+    priority: int
+    run_at: datetime | None
+    delay: timedelta | None
+    timeout: timedelta | None
+    max_attempts: int
+    retry: BuiltInPolicy | None
+    domain: str | None
+    name: str | None
+    meta: Mapping[str, object]
+
+
+class RequestKeywords(SharedKeywords, total=False):
+    """The fields of ``JobRequest`` as keyword arguments, beside its type and payload."""
+
+    idempotency_key: str | None
+    offset: int | None
 
 
 def check_shared(request: JobRequest | JobDefinition) -> None:

@@ -18,12 +18,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
-from holdfast.app import Holdfast, Task
+from holdfast.app import Holdfast
 from holdfast.clock import ManualClock, from_timedelta, to_datetime
 from holdfast.drivers.contract import JobFilter
 from holdfast.model.definition import JobDefinition
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Lease, Reservation
+from holdfast.task import Task
 from holdfast.wire.codec import JSON
 from holdfast.wire.job_message import job_message
 from holdfast.wire.records import to_job, to_record
@@ -89,7 +90,7 @@ class Inline:
     # Enqueued jobs ----------------------------------------------------------------------------------------------
 
     def enqueued(
-        self, type: str | Task[..., Any] | None = None, *, payload: object = ANY, queue: str | None = None
+        self, type: str | Task[Any, Any, ..., Any] | None = None, *, payload: object = ANY, queue: str | None = None
     ) -> list[StoredJob]:
         """Return the enqueued jobs, in any state, in the order in which they were enqueued.
 
@@ -102,7 +103,7 @@ class Inline:
 
     def assert_enqueued(
         self,
-        type: str | Task[..., Any],
+        type: str | Task[Any, Any, ..., Any],
         *,
         payload: object = ANY,
         queue: str | None = None,
@@ -169,7 +170,7 @@ class Inline:
 
     def run_job(
         self,
-        job: Task[..., Any] | Callable[..., Any],
+        job: Task[Any, Any, ..., Any] | Callable[..., Any],
         payload: object = None,
         *,
         attempt: int = 1,
@@ -201,7 +202,7 @@ class Inline:
         assert isinstance(outcome, Succeeded), outcome
         return None if outcome.result is None else JSON.decode(outcome.result, field="result")
 
-    def crash_before_ack(self, type: str | Task[..., Any] | None = None) -> WorkerResult:
+    def crash_before_ack(self, type: str | Task[Any, Any, ..., Any] | None = None) -> WorkerResult:
         """Run the next due job twice, as if the worker died after the first run and before its ack.
 
         ``type`` restricts which job is next. The first run is not settled, and its notes are not stored. Then the clock
@@ -269,7 +270,7 @@ def _stored(record: JobRecord) -> StoredJob:
     return StoredJob(payload=to_job(Reservation(job=record, lease=unleased)).payload, record=record)
 
 
-def _name(type_: str | Task[..., Any]) -> str:
+def _name(type_: str | Task[Any, Any, ..., Any]) -> str:
     return type_.definition.type if isinstance(type_, Task) else type_
 
 

@@ -16,7 +16,7 @@ import msgspec
 from holdfast.errors import InvalidInput, PayloadError
 from holdfast.model import bounds
 from holdfast.model.retry import RetryPolicy
-from holdfast.wire.codec import JSON
+from holdfast.wire.codec import JSON, dump_model
 
 MAX_CHUNK = 10_000  # jobs in one call: as many as one reserve can return
 
@@ -52,6 +52,10 @@ class Handler:
             return msgspec.convert(payload, type=self.payload_type)
         except msgspec.ValidationError as error:
             raise PayloadError("payload", wanted=_type_name(self.payload_type), got=str(error)) from error
+
+    def encode(self, payload: object) -> object:
+        """Return a payload for this handler as a request has it."""
+        return dump_model(payload)
 
     def _read(self, from_json: Callable[[object], object], payload: object) -> object:
         try:

@@ -375,9 +375,9 @@ def test_the_plugin_imports_nothing_until_a_fixture_is_used():
     assert run.stdout.splitlines() == ["['holdfast.testing', 'holdfast.testing.pytest_plugin']", "False False"]
 
 
-# docs/testing-your-jobs.md ----------------------------------------------------------------------------------
+# docs/guides/testing.md -------------------------------------------------------------------------------------
 
-PAGE = Path(__file__).parents[3] / "docs" / "testing-your-jobs.md"
+PAGE = Path(__file__).parents[3] / "docs" / "guides" / "testing.md"
 FILE = re.compile(r"^```py\n# (\w+)\.py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

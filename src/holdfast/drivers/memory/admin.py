@@ -80,6 +80,8 @@ def counts(space: Space, queues: Sequence[str] | None, states: Collection[State]
             word = "scheduled" if is_scheduled else job.state.value
             tally = counted.setdefault((job.queue, job.type), {})
             tally[word] = tally.get(word, 0) + 1
+            if word == State.READY:
+                tally["oldest_ready_age"] = max(tally.get("oldest_ready_age", 0), now - row.available_at)
     return [QueueCounts(queue=queue, type=type_, **tally) for (queue, type_), tally in sorted(counted.items())]
 
 

@@ -7,7 +7,7 @@ from holdfast.drivers.contract import Feature, JobFilter, QueueCounts
 from holdfast.errors import InvalidInput
 from holdfast.model.job import State
 from holdfast.model.lease import Note
-from holdfast.model.settlement import Ack, Fail, Retry
+from holdfast.model.settlement import Ack, Fail, Release, Retry
 from holdfast.testing.drivers.conformance.assertions import assert_equal, assert_raises
 from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.harness import LEASE, QUEUE, TYPE, Harness
@@ -283,6 +283,25 @@ def a_job_counts_as_scheduled_until_it_is_due(h: Harness) -> None:
         h.advance(moved)
         [row] = h.store.counts(now=h.now_or_none)
         assert_equal((row.ready, row.scheduled), wanted, "ready and scheduled")
+
+
+@case("L2", needs={Feature.SCHEDULING})
+def counts_has_the_age_of_the_oldest_ready_job(h: Harness) -> None:
+    ages = []
+    h.enqueue_job(run_at=h.now + 10)
+    h.enqueue_job(queue="a")
+    for moved in (9, 1, 5):
+        h.advance(moved)
+        ages.append([row.oldest_ready_age for row in h.store.counts(now=h.now_or_none)])
+    assert_equal(ages, [[9, None], [10, 0], [15, 5]], "the ages of a job and of a scheduled job")
+    lease = h.reserve_one().lease
+    h.enqueue_job()
+    h.advance(3)
+    [row] = h.store.counts([QUEUE], now=h.now_or_none)
+    assert_equal(row.oldest_ready_age, 3, "the age behind a job in flight")
+    h.must_settle(Release(lease))
+    [row] = h.store.counts([QUEUE], now=h.now_or_none)
+    assert_equal(row.oldest_ready_age, 8, "the age after a release, which keeps the place in the lane")
 
 
 @case("L9", needs={Feature.SCHEDULING})

@@ -98,6 +98,26 @@ class ScheduledCountedAsReady(FaultyDriver):
         return [replace(row, ready=row.ready + row.scheduled, scheduled=0) for row in rows]
 
 
+class AgeOfScheduledJobs(FaultyDriver):
+    """The age of the oldest ready job is that of the oldest job, also if it is not due yet or runs already."""
+
+    def counts(
+        self,
+        queues: Sequence[str] | None = None,
+        *,
+        states: Collection[State] | None = None,
+        now: int | None = None,
+    ) -> list[QueueCounts]:
+        """Look at the times of creation."""
+        rows = super().counts(queues, states=states, now=now)
+        jobs = self.find(JobFilter(states=(State.READY, State.INFLIGHT))).items
+        created = {row.queue: [job.created_at for job in jobs if job.queue == row.queue] for row in rows}
+        return [
+            replace(row, oldest_ready_age=(now or 0) - min(created[row.queue]) if created[row.queue] else None)
+            for row in rows
+        ]
+
+
 class CountsIgnoresStates(FaultyDriver):
     """Counts has the numbers of all states, also if only some were requested."""
 
@@ -166,6 +186,7 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     FindIgnoresNewest,
     NewestJobsRepeat,
     ScheduledCountedAsReady,
+    AgeOfScheduledJobs,
     CountsIgnoresStates,
     TrimRemovesDeadLetters,
     TrimKeepsKeysOfDoneJobs,

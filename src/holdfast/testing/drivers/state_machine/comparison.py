@@ -217,7 +217,9 @@ class ComparedStore:
         for job, record in zip(jobs.values(), page.items, strict=True):
             assert_same(f"job {record.id}", job.record, record)
             self._assert_same_inspection(job)
-        assert_same("counts", self.oracle.counts(now=self.now), self.store.counts(now=self.now))
+        wanted, counts = self.oracle.counts(now=self.now), self.store.counts(now=self.now)
+        assert_same("counts", wanted, counts)
+        assert_same("ages", *([row.oldest_ready_age for row in rows] for rows in (wanted, counts)))
         for job_id in self.accepted_ids:
             if job_id not in jobs:
                 assert_same(f"job {job_id}", None, self.store.get(job_id))
