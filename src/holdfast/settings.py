@@ -16,6 +16,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
@@ -45,6 +46,22 @@ _STORE_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")  # in a variable it has capita
 _STORE_VARIABLE = re.compile(rf"{STORES_PREFIX}([A-Z][A-Z0-9_]{{0,63}})_(URL|SPACE)")
 
 
+class LogFormat(StrEnum):
+    """How ``holdfast work`` writes its log."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    """The lowest level that ``holdfast work`` logs."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedStore:
     """A store that the settings describe."""
@@ -69,6 +86,9 @@ class Settings:
     # How long done and cancelled jobs, and ledger rows, are kept: in a store that has no retention yet.
     keep_ended: timedelta = DEFAULT_KEEP_ENDED
     keep_ledger: timedelta = DEFAULT_KEEP_LEDGER
+    log: LogFormat = LogFormat.TEXT  # of ``holdfast work``
+    log_level: LogLevel = LogLevel.INFO
+    log_redact: tuple[str, ...] = ()  # parts of names whose values the log masks, besides the built-in ones
     stores: Mapping[str, NamedStore] = field(default_factory=dict)  # by name
     origins: Mapping[str, str] = field(default_factory=dict)
 
@@ -76,15 +96,19 @@ class Settings:
         """Return where a value came from: a file, a variable, an argument, or ``default``."""
         return self.origins.get(name, DEFAULT_ORIGIN)
 
+    def is_chosen(self, name: str) -> bool:
+        """Whether someone chose this value; False if it is the default."""
+        return self.origin(name) != DEFAULT_ORIGIN
+
     @property
     def chosen_keep_ended(self) -> timedelta | None:
         """``keep_ended`` if someone chose it; None if it is the default."""
-        return None if self.origin("keep_ended") == DEFAULT_ORIGIN else self.keep_ended
+        return self.keep_ended if self.is_chosen("keep_ended") else None
 
     @property
     def chosen_keep_ledger(self) -> timedelta | None:
         """``keep_ledger`` if someone chose it; None if it is the default."""
-        return None if self.origin("keep_ledger") == DEFAULT_ORIGIN else self.keep_ledger
+        return self.keep_ledger if self.is_chosen("keep_ledger") else None
 
     @property
     def store_url(self) -> str | None:
@@ -156,6 +180,21 @@ def _at_least(least: int) -> Callable[[str, str], timedelta]:
     return check
 
 
+def _one_of(choices: type[StrEnum]) -> Callable[[str, str], StrEnum]:
+    def check(name: str, value: str) -> StrEnum:
+        try:
+            return choices(value.lower())
+        except ValueError:
+            raise InvalidInput(name, wanted=f"one of {', '.join(choices)}", got=value) from None
+
+    return check
+
+
+def _names(name: str, value: str) -> tuple[str, ...]:
+    """Names with commas between them."""
+    return tuple(bounds.check_name(name, each.strip()) for each in value.split(",") if each.strip())
+
+
 _SETTINGS: dict[str, _Setting] = {
     "url": _Setting(str, _url),
     "store": _Setting(str, _check_store_name),
@@ -165,6 +204,9 @@ _SETTINGS: dict[str, _Setting] = {
     "timeout": _Setting(str, _at_least(1)),
     "keep_ended": _Setting(str, _at_least(DAY)),  # law L6: a repeated settlement is answered for a day
     "keep_ledger": _Setting(str, _at_least(1)),
+    "log": _Setting(str, _one_of(LogFormat)),
+    "log_level": _Setting(str, _one_of(LogLevel)),
+    "log_redact": _Setting(str, _names),
 }
 NAMES = tuple(_SETTINGS)
 
