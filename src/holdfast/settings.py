@@ -42,6 +42,7 @@ _SECRET_NAME = re.compile(r"(?i)pass|pwd|secret|token|key|sig|credential")
 _SCHEME = re.compile(r"(?i)[a-z][a-z0-9+.-]*://")
 _PLAIN = re.compile(r"[\w./ -]*")  # a path, or a name
 _PLAIN_USER = re.compile(r"[\w.%+-]*")
+_OBJECT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _STORE_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")  # in a variable it has capital letters
 _STORE_VARIABLE = re.compile(rf"{STORES_PREFIX}([A-Z][A-Z0-9_]{{0,63}})_(URL|SPACE)")
 
@@ -83,6 +84,7 @@ class Settings:
     queue: str = DEFAULT_QUEUE  # for jobs that name none
     max_attempts: int = DEFAULT_MAX_ATTEMPTS  # for jobs that set none
     timeout: timedelta | None = None  # of one attempt, for jobs that set none
+    metrics: str | None = None  # a collector, ``module:object``: see ``observability.metrics``
     # How long done and cancelled jobs, and ledger rows, are kept: in a store that has no retention yet.
     keep_ended: timedelta = DEFAULT_KEEP_ENDED
     keep_ledger: timedelta = DEFAULT_KEEP_LEDGER
@@ -170,6 +172,12 @@ def _url(name: str, value: str) -> str:
     return value
 
 
+def _object_path(name: str, value: str) -> str:
+    if not _OBJECT_PATH.fullmatch(value):
+        raise InvalidInput(name, wanted="module:object", got=value)
+    return value
+
+
 def _at_least(least: int) -> Callable[[str, str], timedelta]:
     def check(name: str, value: str) -> timedelta:
         length = duration.parse(name, value)
@@ -202,6 +210,7 @@ _SETTINGS: dict[str, _Setting] = {
     "queue": _Setting(str, bounds.check_name),
     "max_attempts": _Setting(int, lambda name, value: bounds.check_integer(name, value, least=1), _integer_or_text),
     "timeout": _Setting(str, _at_least(1)),
+    "metrics": _Setting(str, _object_path),
     "keep_ended": _Setting(str, _at_least(DAY)),  # law L6: a repeated settlement is answered for a day
     "keep_ledger": _Setting(str, _at_least(1)),
     "log": _Setting(str, _one_of(LogFormat)),

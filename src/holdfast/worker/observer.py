@@ -21,6 +21,9 @@ class WorkerObserver:
     def started(self, worker: str, queues: Sequence[str]) -> None:
         """The worker is about to reserve its first jobs."""
 
+    def looped(self, *, full: bool) -> None:
+        """The worker's loop has come round. ``full``: it holds all the jobs that it may, so it does not reserve."""
+
     def reserved(self, reservations: Sequence[Reservation], seconds: float) -> None:
         """A reserve has returned these jobs, maybe none, after so many seconds."""
 
@@ -45,6 +48,9 @@ class WorkerObserver:
     def child_exited(self, child: ExitedChild) -> None:
         """A child process has exited, and will be replaced. Not called while the worker stops."""
 
+    def stopping(self) -> None:
+        """The worker was asked to stop: it reserves no more, and lets running jobs end."""
+
     def stopped(self, worker: str, statuses: Mapping[str, int]) -> None:
         """The worker has ended, after so many attempts of each status."""
 
@@ -61,6 +67,10 @@ class Observers(WorkerObserver):
     def started(self, worker: str, queues: Sequence[str]) -> None:
         """See ``WorkerObserver.started``."""
         self._report(lambda each: each.started(worker, queues))
+
+    def looped(self, *, full: bool) -> None:
+        """See ``WorkerObserver.looped``."""
+        self._report(lambda each: each.looped(full=full))
 
     def reserved(self, reservations: Sequence[Reservation], seconds: float) -> None:
         """See ``WorkerObserver.reserved``."""
@@ -89,6 +99,10 @@ class Observers(WorkerObserver):
     def child_exited(self, child: ExitedChild) -> None:
         """See ``WorkerObserver.child_exited``."""
         self._report(lambda each: each.child_exited(child))
+
+    def stopping(self) -> None:
+        """See ``WorkerObserver.stopping``."""
+        self._report(lambda each: each.stopping())
 
     def stopped(self, worker: str, statuses: Mapping[str, int]) -> None:
         """See ``WorkerObserver.stopped``."""

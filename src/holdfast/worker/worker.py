@@ -248,6 +248,8 @@ class Worker:
                 )
                 while not reserving.wait(POLL_SECONDS) and not self._is_stopping(stop):
                     pass
+                if self._is_stopping(stop):
+                    self._observers.stopping()
                 self._finish(pool, settler, stop, reserving)
         finally:
             pool.close()
@@ -270,7 +272,9 @@ class Worker:
             on_reaped=self._observers.reaped,
         )
         drain_poll = DRAIN_POLL_SECONDS
+        is_full = False
         while not self._is_stopping(stop):
+            self._observers.looped(full=is_full)
             try:
                 maintenance.run_due()
                 self._release_unstarted(pool, settler, waited_seconds=RELEASE_AFTER_SECONDS)
@@ -278,6 +282,7 @@ class Worker:
                     continue
                 settler.report_outages()
                 limit = self._reserve_limit(pool)
+                is_full = limit <= 0
                 reserved = self._reserve(source, pool, heartbeat, limit) if limit > 0 else 0
                 if self._has_reserved_max_jobs():
                     return
