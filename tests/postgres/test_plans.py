@@ -352,6 +352,7 @@ def test_pages_of_jobs_are_read_in_the_order_of_ids_without_statistics(url):
 
         calls = (
             lambda store: store.find(where, limit=limit),
+            lambda store: store.find(where, limit=limit, newest=True),
             lambda store: store.job_columns(where, ["id", "state"], limit=limit),
         )
         for call in calls:
@@ -360,6 +361,24 @@ def test_pages_of_jobs_are_read_in_the_order_of_ids_without_statistics(url):
                 call(store)
             wait_until(lambda before=before: fetched() > before)
             assert fetched() - before <= 3 * limit  # the page, and its ids to see how far it came
+
+
+def test_the_tail_of_the_ledger_reads_no_other_row_without_statistics(url):
+    holdfast.connect(url).close()
+    with psycopg.connect(url, autocommit=True, options="-c search_path=holdfast") as session:
+        session.execute("ALTER TABLE ledger SET (autovacuum_enabled = off)")
+        session.execute(
+            "INSERT INTO ledger (enqueued_at, available_at, ended_at, attempt, space, job_id, type, queue, worker, "
+            "ending, detail, error) "
+            "SELECT 1, 1, 1, 1, 'main', 'j', 't', 'q', 'w', 'acked', '', '' FROM generate_series(1, 20000)"
+        )
+        fetched = partial(count_fetched_rows, session, "ledger")
+        before = fetched()
+        with holdfast.connect(f"{url}?listen=off") as store:  # a session reports its statistics when it ends
+            page = store.ledger_tail(limit=100)
+            assert len(store.ledger_tail(page.cursor, 100)) == 100
+        wait_until(lambda: fetched() > before)
+        assert fetched() - before < 300
 
 
 def test_any_open_does_not_read_the_jobs_of_other_queues(url):

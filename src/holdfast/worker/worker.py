@@ -84,6 +84,7 @@ class Worker:
         self._source = source
         self._observers = Observers(observers)
         self._pool: ChildPool | None = None  # created by ``prepare``
+        self._running_pool: ChildPool | None = None  # of ``run``
         self._is_holding = threading.Event()
         self._stop = threading.Event()
         self._stop_at_once = threading.Event()
@@ -93,6 +94,7 @@ class Worker:
         self._random = random.Random()  # noqa: S311 - jitter
         self._resources = Resources(self.catalogue.resources)  # of ``process_once``, like the event loop
         self._loop = LocalLoop(self._resources.aclose)
+        self._observers.attached(self)
 
     def register(
         self,
@@ -135,6 +137,12 @@ class Worker:
     def held(self) -> int:
         """How many jobs ``run`` has reserved and not yet settled."""
         return self._held_jobs.count
+
+    @property
+    def running(self) -> int:
+        """About how many jobs the child processes of ``run`` are executing now."""
+        pool = self._running_pool
+        return 0 if pool is None else pool.running()
 
     # One job in this process ------------------------------------------------------------------------------------
 
@@ -222,6 +230,7 @@ class Worker:
                 self.prepare()
             pool, self._pool = self._pool, None
             assert pool is not None
+            self._running_pool = pool
             self._run(pool, stop or threading.Event())
         return Counter(self.tally.statuses)
 
@@ -271,7 +280,7 @@ class Worker:
             heartbeat.stop(seconds_left())
             if cancel_watch is not None:
                 cancel_watch.stop(seconds_left())
-        self._observers.stopped(self.name, self.tally.statuses)
+            self._observers.stopped(self.name, self.tally.statuses)
 
     def _work(
         self, source: JobSource, pool: ChildPool, heartbeat: Heartbeat, settler: Settler, stop: threading.Event
