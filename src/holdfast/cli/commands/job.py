@@ -10,12 +10,13 @@ import click
 
 from holdfast.cli import filters, json_values
 from holdfast.cli.command import Group
-from holdfast.cli.output import Column, Output, escape_control_characters
+from holdfast.cli.output import Column, Output
 from holdfast.cli.parameters import DURATION
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.clock import monotonic
 from holdfast.drivers.contract import Inspection, Page, Store
 from holdfast.model import duration
+from holdfast.model.control_characters import escape_control_characters
 from holdfast.model.job import JobRecord, State
 from holdfast.settings import mask_secrets
 
@@ -90,6 +91,11 @@ def show(session: Session, job_id: str, *, as_json: bool) -> None:
     print_inspection(session, inspect_job(session.store(), job_id), as_json=as_json)
 
 
+def _without_markers(error: str) -> str:
+    """The error without the lines of ``^`` and ``~`` that Python puts below the code of a traceback."""
+    return "\n".join(line for line in error.splitlines() if not line.strip() or line.strip(" ^~"))
+
+
 def inspect_job(store: Store, job_id: str) -> Inspection:
     """Return the job with its lease, or fail with ``NOT_FOUND``."""
     inspection = store.inspect(job_id)
@@ -133,7 +139,7 @@ def print_inspection(session: Session, inspection: Inspection, *, as_json: bool)
             ("reason", record.dead_reason),
             ("fingerprint", json_values.fingerprint_of(record) if record.state is State.DEAD else None),
             ("failed", output.instant(record.failed_at)),
-            ("error", record.last_error),
+            ("error", _without_markers(record.last_error)),
             ("progress", json_values.stored_text(note.progress) if note else None),
             ("checkpoint", json_values.stored_text(note.checkpoint) if note else None),
             ("payload", json_values.stored_text(record.payload)),

@@ -12,13 +12,15 @@ import click
 
 from holdfast.cli import json_values
 from holdfast.cli.command import Command
-from holdfast.cli.output import Column, escape_control_characters
+from holdfast.cli.output import Column
 from holdfast.cli.parameters import DURATION
 from holdfast.cli.session import Session, pass_session
 from holdfast.clock import monotonic, to_datetime
 from holdfast.drivers.contract import LedgerScan, Store
 from holdfast.errors import LedgerTrimmed
 from holdfast.model import bounds
+from holdfast.model.control_characters import escape_control_characters
+from holdfast.model.fingerprint import failure_line
 from holdfast.model.ledger import Ending, LedgerRow
 
 PAGE_SIZE = 1_000
@@ -172,7 +174,7 @@ def _print_rows(session: Session, rows: list[LedgerRow], cursor: str, *, as_json
         output.print_json_line({"cursor": cursor})
     elif follow:  # no table: the widths of later rows are not known yet
         for row in rows:
-            detail = escape_control_characters(row.detail or (row.error.strip().splitlines() or [""])[-1])
+            detail = escape_control_characters(_why(row))
             ended = _time_of_day(row.ended_at)
             output.print_line(f"{ended}  {row.ending:<9}  {row.job_id}  {row.queue}  {row.type}  {detail}".rstrip())
     elif rows:
@@ -183,12 +185,18 @@ def _print_rows(session: Session, rows: list[LedgerRow], cursor: str, *, as_json
                 Column(title="RUN", align_right=True),
                 Column(title="JOB"),
                 Column(title="TYPE", truncate=True),
+                Column(title="WHY", truncate=True),
             ],
-            [(output.age(row.ended_at), row.ending, row.attempt, row.job_id, row.type) for row in rows],
+            [(output.age(row.ended_at), row.ending, row.attempt, row.job_id, row.type, _why(row)) for row in rows],
         )
         output.print_note(f"continue: --after {cursor}")
     else:
         output.print_note(f"no row matches; continue: --after {cursor}")
+
+
+def _why(row: LedgerRow) -> str:
+    """The exception of a failed attempt, else the detail of the row."""
+    return failure_line(row.error).strip() or row.detail
 
 
 def _time_of_day(instant: int) -> str:
