@@ -15,7 +15,6 @@ import pytest
 import holdfast
 from holdfast import Client, JobRequest
 from tests.deploy.deploy_files import SERVICE_FOLDER, docker_command, docker_healthcheck
-from tests.deploy.test_deploy import can_serve_metrics
 from tests.processes import children
 from tests.soak.worker_group import wait_until
 
@@ -44,7 +43,6 @@ def started(argv: list[str], output: Path, environment: dict[str, str]):
         process.wait()
 
 
-@pytest.mark.skipif(not can_serve_metrics(), reason="no --metrics")
 @pytest.mark.skipif(not can_make_namespaces(), reason="this user may not make a PID namespace")
 def test_the_command_of_the_image_runs_as_process_1(tmp_path):
     url, output = f"sqlite:///{tmp_path}/orders.db", tmp_path / "output"

@@ -108,13 +108,13 @@ class Deployment:
     def start_pair(self) -> tuple[Program, Program]:
         """Start a service and a worker; ``await_pair`` waits for them."""
         service = self.start("uvicorn", "orders.web:api", "--port", "0", "--timeout-graceful-shutdown", "20")
-        worker = self.start("holdfast", "work", "orders.jobs:app", "--processes", "1")
+        worker = self.start("holdfast", "work", "orders.jobs:app", "--processes", "1", "--metrics", "127.0.0.1:0")
         return service, worker
 
     def await_pair(self, service: Program, worker: Program) -> None:
         """Add the service and the worker when both are ready."""
         self.services.append((service, _await_ready(service, UVICORN_ADDRESS)))
-        self.workers.append((worker, worker.find_address(re.compile(r"worker.started"))))
+        self.workers.append((worker, _await_ready(worker, METRICS_ADDRESS)))
 
     def stop_oldest(self) -> None:
         """Stop the oldest service and the oldest worker, one after the other."""
@@ -216,6 +216,7 @@ def run_service_restarts(folder: Path, url: str, *, orders: int, restarts: int) 
         load.wait(timeout=60 + orders / 5)
         with holdfast.connect(url) as store:
             wait_until(lambda: _count_due(store) == 0, timeout=120, otherwise=lambda: f"{store.counts()}")
+            check_metrics(deployment)
             while deployment.services:
                 deployment.stop_oldest()
             assert deployment.exit_codes == {
