@@ -38,14 +38,16 @@ METRICS_ADDRESS = re.compile(r"(http://127\.0\.0\.1:\d+)/metrics")
 class Program:
     """One process of the service, in its own process group, with its output in a file."""
 
-    def __init__(self, argv: list[str], output: Path, environment: dict[str, str]) -> None:
+    def __init__(
+        self, argv: list[str], output: Path, environment: dict[str, str], *, folder: Path = SERVICE_FOLDER
+    ) -> None:
         self._path = output
         with output.open("w") as file:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", *argv],
                 stdout=file,
                 stderr=subprocess.STDOUT,
-                cwd=SERVICE_FOLDER,
+                cwd=folder,
                 env=os.environ | environment,
                 start_new_session=True,
             )
@@ -113,8 +115,8 @@ class Deployment:
 
     def await_pair(self, service: Program, worker: Program) -> None:
         """Add the service and the worker when both are ready."""
-        self.services.append((service, _await_ready(service, UVICORN_ADDRESS)))
-        self.workers.append((worker, _await_ready(worker, METRICS_ADDRESS)))
+        self.services.append((service, await_ready(service, UVICORN_ADDRESS)))
+        self.workers.append((worker, await_ready(worker, METRICS_ADDRESS)))
 
     def stop_oldest(self) -> None:
         """Stop the oldest service and the oldest worker, one after the other."""
@@ -128,7 +130,8 @@ class Deployment:
             program.close()
 
 
-def _await_ready(program: Program, pattern: re.Pattern[str]) -> str:
+def await_ready(program: Program, pattern: re.Pattern[str]) -> str:
+    """Wait until the process says that it is ready, and return its address."""
     address = program.find_address(pattern)
 
     def is_ready() -> bool:
@@ -149,7 +152,7 @@ class Load:
         self._waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
         for number in range(orders):
             self._waiting.put(number)
-        self.accepted: dict[str, int] = {}  # the quantity of each order
+        self.accepted: dict[str, tuple[str, int]] = {}  # the item and the quantity of each order
         self.repeated = 0
         self._failures: list[BaseException] = []
         self._lock = threading.Lock()
@@ -197,7 +200,7 @@ class Load:
                 self.repeated += 1
             time.sleep(0.05)
         with self._lock:
-            self.accepted[order["id"]] = order["quantity"]
+            self.accepted[str(order["id"])] = str(order["item"]), 1 + number % 3
 
 
 def run_service_restarts(folder: Path, url: str, *, orders: int, restarts: int) -> str:
@@ -251,18 +254,22 @@ def check_metrics(deployment: Deployment) -> None:
         assert any(name.startswith("holdfast_") for name in families), families
 
 
-def check_orders(url: str, accepted: dict[str, int]) -> None:
+def check_orders(url: str, accepted: dict[str, tuple[str, int]]) -> None:
     """Check that every accepted order has one row and one payment, and that there are no others."""
     with psycopg.connect(url) as connection:
-        rows = connection.execute("SELECT id, quantity, status FROM orders").fetchall()
-        assert {row[0]: row[1] for row in rows} == accepted
-        assert {row[2] for row in rows} == {"confirmed"}
+        rows = connection.execute("SELECT id, item, quantity, status FROM orders").fetchall()
+        assert {row[0]: row[1:3] for row in rows} == accepted
+        assert {row[3] for row in rows} == {"confirmed"}
         payments = connection.execute("SELECT order_id, receipt_id FROM payments").fetchall()
         assert len(payments) == len(accepted)
         assert set(payments) == {(order, f"ch_{order}") for order in accepted}
+        sold: Counter[str] = Counter()
+        for item, quantity in accepted.values():
+            sold[item] += quantity
+        assert dict(connection.execute("SELECT item, quantity FROM sold").fetchall()) == sold
 
 
-def check_jobs(store: Store, accepted: dict[str, int]) -> None:
+def check_jobs(store: Store, accepted: dict[str, tuple[str, int]]) -> None:
     """Check that every order has its three jobs, that the due ones ended with one ack, and that none is dead."""
     states = Counter((job.type, job.state) for job in _find_all(store))
     count = len(accepted)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from typing import Annotated
 
@@ -21,7 +21,7 @@ PRICE_CENTS = 1250
 
 
 @asynccontextmanager
-async def lifespan(api: FastAPI) -> AsyncIterator[None]:
+async def lifespan(api: FastAPI) -> AsyncGenerator[None]:
     """Open the store and the database before the first request, and close them after the last."""
     await asyncio.to_thread(lambda: app.driver)
     engine = open_engine(app)
@@ -55,9 +55,10 @@ def place_order(order: NewOrder, session: Database, response: Response) -> Order
             connection = driver_connection(session)
             charge.enqueue(Charge(order_id=row.id, cents=order.quantity * PRICE_CENTS), connection=connection)
             cancel_unpaid.enqueue(OrderRef(order_id=row.id), delay=settings.payment_time, connection=connection)
-            count_sold.enqueue(Item(item=order.item), connection=connection)
     except IntegrityError:  # the id is known: the client has not seen our first answer
         response.status_code = 200
+    # After the commit, so that a count that waits in the queue, and has not begun, will see the order.
+    count_sold.enqueue(Item(item=order.item), domain=order.item)
     return read_order(str(order.id), session)
 
 
