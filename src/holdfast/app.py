@@ -13,11 +13,11 @@ app.worker(processes=2).run()               # or the command: holdfast work modu
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from holdfast import settings
 from holdfast.client import Client
@@ -30,11 +30,18 @@ from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
 from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.model.retry import RetryPolicy
 from holdfast.observability import observers_of
+from holdfast.observability.enqueue_metrics import EnqueueCounter
+from holdfast.observability.metrics import Metrics, load_metrics
 from holdfast.settings import Settings
 from holdfast.task import ChunkHandlerDecorator, HandlerDecorator, Task
 from holdfast.worker.catalogue import Catalogue, Middleware, make_handler
+from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.options import WorkerKeywords, WorkerOptions
 from holdfast.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from holdfast.aio import AsyncClient
+
 
 _opening_lock = threading.Lock()  # not of an app: an app may be pickled with the functions that use it
 
@@ -64,10 +71,12 @@ class Holdfast:
         driver: Store | None = None,
         space: str | None = None,
         clock: Clock | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         """Open a store by its URL, by its name in the settings, or use a driver. Without all three, see the settings.
 
-        Without a space, that of the named store or of the settings is used.
+        Without a space, that of the named store or of the settings is used. ``metrics`` is a collector, by default that
+        of the settings.
         """
         given = [what for what, value in (("url", url), ("store", store), ("driver", driver)) if value is not None]
         if len(given) > 1:
@@ -82,7 +91,10 @@ class Holdfast:
         self.enqueue_middlewares: list[EnqueueMiddleware] = []  # the first one is the outermost
         self._driver = driver
         self._client: Client | None = None
+        self._async_client: AsyncClient | None = None  # for every store and event loop: it asks for ``client``
         self._clock = clock
+        self._metrics = metrics
+        self._enqueue_counter: EnqueueCounter | None = None
 
     @property
     def settings(self) -> Settings:
@@ -132,11 +144,34 @@ class Holdfast:
         return connect(address, space=self.space, clock=self._clock)
 
     @property
+    def metrics(self) -> Metrics | None:
+        """The collector of metrics: the argument, else that of the settings; None without both."""
+        if self._metrics is None and self.settings.metrics is not None:
+            self._metrics = load_metrics(self.settings.metrics)
+        return self._metrics
+
+    @metrics.setter
+    def metrics(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    @property
     def client(self) -> Client:
         """The client of the store, inside the enqueue middleware. It opens the store at the first use."""
         if self._client is None:
+            if self._enqueue_counter is None and self.metrics is not None:
+                self._enqueue_counter = EnqueueCounter(self.metrics)
+                self.enqueue_middlewares.append(self._enqueue_counter)
             self._client = Client(self.driver, clock=self._clock, middleware=self.enqueue_middlewares)
         return self._client
+
+    @property
+    def async_client(self) -> AsyncClient:
+        """The same client for async callers. It opens the store in a thread, at its first call."""
+        if self._async_client is None:
+            from holdfast.aio import AsyncClient  # noqa: PLC0415 - most producers are not async
+
+            self._async_client = AsyncClient.from_client(lambda: self.client, close=self._close_with_async_client)
+        return self._async_client
 
     @contextmanager
     def using(self, driver: Store, *, clock: Clock | None = None) -> Iterator[Holdfast]:
@@ -187,9 +222,16 @@ class Holdfast:
             meta=meta or {},
         )
 
-        def register(function: Callable[..., Any]) -> Task[Any, Any, ..., Any]:
+        def register(function: Callable[..., Any], namespace: Mapping[str, Any]) -> Task[Any, Any, ..., Any]:
             handler = make_handler(
-                type, function, timeout=timeout, cpu=cpu, retry=retry, chunk=chunk, strict_result=strict_result
+                type,
+                function,
+                timeout=timeout,
+                cpu=cpu,
+                retry=retry,
+                chunk=chunk,
+                strict_result=strict_result,
+                namespace=namespace,
             )
             self.catalogue.add(handler)
             self.queues[queue] = None
@@ -228,13 +270,24 @@ class Holdfast:
         self.enqueue_middlewares.append(wrapper)
         return wrapper
 
-    def worker(self, options: WorkerOptions | None = None, **keywords: Unpack[WorkerKeywords]) -> Worker:
+    def worker(
+        self,
+        options: WorkerOptions | None = None,
+        *,
+        observers: Sequence[WorkerObserver] = (),
+        **keywords: Unpack[WorkerKeywords],
+    ) -> Worker:
         """Return a worker for the handlers of this app, by default on all their queues.
 
-        The keywords are the fields of ``WorkerOptions``; they replace those of ``options``.
+        The keywords are the fields of ``WorkerOptions``; they replace those of ``options``. The worker reports to the
+        log, to the metrics of the app, and to these ``observers``.
         """
         worker_options = self.worker_options(replace(options or WorkerOptions(), **keywords))
-        return Worker(self.driver, worker_options, catalogue=self.catalogue, observers=observers_of())
+        jobs = [(task.definition.queue, type_) for type_, task in self.tasks.items()]
+        all_observers = observers_of(
+            self.driver, worker_options.queues, metrics=self.metrics, jobs=jobs, others=observers
+        )
+        return Worker(self.driver, worker_options, catalogue=self.catalogue, observers=all_observers)
 
     def worker_options(self, options: WorkerOptions) -> WorkerOptions:
         """Return the options with the queues of the handlers and the retention of the settings where they have none."""
@@ -244,6 +297,10 @@ class Holdfast:
             keep_ended=options.keep_ended or self.settings.chosen_keep_ended,
             keep_ledger=options.keep_ledger or self.settings.chosen_keep_ledger,
         )
+
+    def _close_with_async_client(self) -> None:
+        self._async_client = None  # a closed one cannot be used again
+        self.close()
 
     def close(self) -> None:
         """Close the store if it is open."""
