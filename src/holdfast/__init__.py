@@ -99,9 +99,12 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 def __getattr__(name: str) -> object:
     """Import a public name at its first use."""
     if name == "__version__":
-        from importlib.metadata import version  # noqa: PLC0415 - slow to import, rarely needed
+        from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - slow to import, rarely needed
 
-        value: object = version("holdfast")
+        try:
+            value: object = version("holdfast")
+        except PackageNotFoundError:  # the source without an installation, such as a zip for Spark executors
+            value = "unknown"
     elif name in _MODULE_OF:
         value = getattr(importlib.import_module(_MODULE_OF[name]), name)
     else:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import difflib
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -33,9 +33,12 @@ from holdfast.model.lease import Enqueued
 from holdfast.model.request import DEFAULT_QUEUE, JobRequest, RequestKeywords
 from holdfast.model.retry import RetryPolicy
 from holdfast.observability import observers_of
+from holdfast.observability.enqueue_metrics import EnqueueCounter
+from holdfast.observability.metrics import Metrics, load_metrics
 from holdfast.settings import Settings
 from holdfast.task import ChunkHandlerDecorator, HandlerDecorator, Task, split_keywords
 from holdfast.worker.catalogue import Catalogue, Middleware, make_handler
+from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.options import WorkerKeywords, WorkerOptions
 from holdfast.worker.worker import Worker
 
@@ -71,10 +74,12 @@ class Holdfast:
         driver: Store | None = None,
         space: str | None = None,
         clock: Clock | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         """Open a store by its URL, by its name in the settings, or use a driver. Without all three, see the settings.
 
-        Without a space, that of the named store or of the settings is used.
+        Without a space, that of the named store or of the settings is used. ``metrics`` is a collector, by default that
+        of the settings.
         """
         given = [what for what, value in (("url", url), ("store", store), ("driver", driver)) if value is not None]
         if len(given) > 1:
@@ -91,6 +96,8 @@ class Holdfast:
         self._client: Client | None = None
         self._async_client: AsyncClient | None = None  # for every store and event loop: it asks for ``client``
         self._clock = clock
+        self._metrics = metrics
+        self._enqueue_counter: EnqueueCounter | None = None
 
     @property
     def settings(self) -> Settings:
@@ -140,9 +147,23 @@ class Holdfast:
         return connect(address, space=self.space, clock=self._clock)
 
     @property
+    def metrics(self) -> Metrics | None:
+        """The collector of metrics: the argument, else that of the settings; None without both."""
+        if self._metrics is None and self.settings.metrics is not None:
+            self._metrics = load_metrics(self.settings.metrics)
+        return self._metrics
+
+    @metrics.setter
+    def metrics(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    @property
     def client(self) -> Client:
         """The client of the store, inside the enqueue middleware. It opens the store at the first use."""
         if self._client is None:
+            if self._enqueue_counter is None and self.metrics is not None:
+                self._enqueue_counter = EnqueueCounter(self.metrics)
+                self.enqueue_middlewares.append(self._enqueue_counter)
             self._client = Client(self.driver, clock=self._clock, middleware=self.enqueue_middlewares)
         return self._client
 
@@ -226,7 +247,10 @@ class Holdfast:
     def resource(self, factory: Callable[[], Any]) -> Callable[[], Any]:
         """Register the factory of ``ctx.resources["<name of the factory>"]``.
 
-        The factory is called once in each process that uses the resource. The resource is closed when the process ends.
+        The factory is called once in each process that uses the resource. The resource is closed when the process ends:
+        its context manager exits, or its ``close()`` is called; a generator function continues after its ``yield``.
+        The resource of an ``async def``, an async context manager or an object with ``aclose()`` lives on the event
+        loop of the async handlers, which get it by ``await ctx.resources.aget("<name>")``.
         """
         name = factory.__name__
         if name in self.catalogue.resources:
@@ -281,13 +305,24 @@ class Holdfast:
         self.enqueue_middlewares.append(wrapper)
         return wrapper
 
-    def worker(self, options: WorkerOptions | None = None, **keywords: Unpack[WorkerKeywords]) -> Worker:
+    def worker(
+        self,
+        options: WorkerOptions | None = None,
+        *,
+        observers: Sequence[WorkerObserver] = (),
+        **keywords: Unpack[WorkerKeywords],
+    ) -> Worker:
         """Return a worker for the handlers of this app, by default on all their queues.
 
-        The keywords are the fields of ``WorkerOptions``; they replace those of ``options``.
+        The keywords are the fields of ``WorkerOptions``; they replace those of ``options``. The worker reports to the
+        log, to the metrics of the app, and to these ``observers``.
         """
         worker_options = self.worker_options(replace(options or WorkerOptions(), **keywords))
-        return Worker(self.driver, worker_options, catalogue=self.catalogue, observers=observers_of())
+        jobs = [(task.definition.queue, type_) for type_, task in self.tasks.items()]
+        all_observers = observers_of(
+            self.driver, worker_options.queues, metrics=self.metrics, jobs=jobs, others=observers
+        )
+        return Worker(self.driver, worker_options, catalogue=self.catalogue, observers=all_observers)
 
     def worker_options(self, options: WorkerOptions) -> WorkerOptions:
         """Return the options with the queues of the handlers and the retention of the settings where they have none."""

@@ -1,11 +1,9 @@
-"""The handlers of an app by job type, their middleware, and the resources that they share."""
+"""The handlers of an app by job type, their middleware, and the factories of the resources that they share."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -152,40 +150,6 @@ class Catalogue:
 
     def __iter__(self) -> Iterator[Handler]:
         return iter(self._handlers.values())
-
-
-@dataclass(slots=True)
-class Resources:
-    """The resources that handlers share in one process: created at their first use, closed when the process ends."""
-
-    factories: dict[str, Callable[[], Any]]
-    making: Callable[[], AbstractContextManager[None]] = nullcontext  # entered while a resource is created
-    _resources: dict[str, Any] = field(default_factory=dict)
-    _stack: ExitStack = field(default_factory=ExitStack)
-    _lock: threading.RLock = field(default_factory=threading.RLock)  # reentrant: a factory may use another resource
-
-    def __getitem__(self, name: str) -> Any:
-        with self._lock:
-            return self._get(name)
-
-    def _get(self, name: str) -> Any:
-        if name not in self._resources:
-            if name not in self.factories:
-                known = ", ".join(sorted(self.factories)) or "none"
-                raise InvalidInput("resource", wanted=f"one of: {known}", got=name)
-            with self.making():
-                resource = self.factories[name]()
-                if isinstance(resource, AbstractContextManager):
-                    resource = self._stack.enter_context(resource)
-                elif callable(getattr(resource, "close", None)):
-                    self._stack.callback(resource.close)
-            self._resources[name] = resource
-        return self._resources[name]
-
-    def close(self) -> None:
-        """Close all resources, the newest first."""
-        self._resources.clear()
-        self._stack.close()
 
 
 def encode_result(value: object) -> bytes:

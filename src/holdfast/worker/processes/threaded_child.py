@@ -23,6 +23,7 @@ from typing import Any
 from holdfast.clock import boot_time
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.event_loop import SharedLoop
+from holdfast.worker.job_log import current_jobs, in_jobs
 from holdfast.worker.limits import RecycleLimits
 from holdfast.worker.processes.child import INTERRUPT_SIGNAL, Child, Interruption
 from holdfast.worker.processes.leftover_processes import LeftoverProcesses
@@ -77,6 +78,7 @@ class ThreadedChild(Child):
             for thread in self._threads:
                 thread.join()
         finally:
+            self._shared_loop.close(self._resources.aclose)
             self._resources.close()
 
     def _receive(self) -> bool:
@@ -133,7 +135,7 @@ class ThreadedChild(Child):
 
     def _run_coroutine(self, run: int, coroutine: Coroutine[Any, Any, object]) -> object:
         """Run an async handler on the loop that all threads share; this thread waits for it."""
-        future = self._shared_loop.submit(coroutine)
+        future = self._shared_loop.submit(in_jobs(current_jobs.get(), coroutine))
         try:
             with self._interrupt_lock:
                 interruptible = self._interruptible.get(run)
