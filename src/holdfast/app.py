@@ -32,6 +32,7 @@ from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
 from holdfast.model.lease import Enqueued
 from holdfast.model.request import DEFAULT_QUEUE, JobRequest, RequestKeywords
 from holdfast.model.retry import RetryPolicy
+from holdfast.model.unique import Unique
 from holdfast.observability import observers_of
 from holdfast.observability.enqueue_metrics import EnqueueCounter
 from holdfast.observability.metrics import Metrics, load_metrics
@@ -58,6 +59,7 @@ class HandlerKeywords(TypedDict, total=False):
     timeout: timedelta | None
     cpu: timedelta | None
     retry: RetryPolicy | None
+    unique: Unique | None
     strict_result: bool
     name: str | None
     meta: Mapping[str, object] | None
@@ -201,6 +203,7 @@ class Holdfast:
         timeout: timedelta | None = None,
         cpu: timedelta | None = None,
         retry: RetryPolicy | None = None,
+        unique: Unique | None = None,
         chunk: int | None = None,
         strict_result: bool = False,
         name: str | None = None,
@@ -214,6 +217,9 @@ class Holdfast:
         ``timeout`` limits the time of one attempt, ``cpu`` its processor time. With ``chunk`` the function takes a list
         of up to ``chunk`` payloads, and returns a list with a result or an exception for each. A result that cannot be
         stored is left out, and the job is done; with ``strict_result`` the job becomes a dead letter.
+
+        With ``unique`` there is one job per payload at a time: ``"while_queued"`` until it starts, ``"while_open"``
+        until it ends, a timedelta also for this time since its enqueue. An idempotency key replaces the payload.
         """
         definition = JobDefinition(
             type=type,
@@ -221,6 +227,7 @@ class Holdfast:
             priority=priority,
             timeout=timeout,
             max_attempts=max_attempts,
+            unique=unique,
             name=name,
             meta=meta or {},
         )

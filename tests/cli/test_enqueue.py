@@ -244,3 +244,13 @@ def test_each_line_of_a_file_is_as_its_handler_says(run, url, store, app_path, f
     assert [(job.queue, job.priority) for job in jobs] == [("mail", 3), ("mail", 9), ("default", 0), ("default", 0)]
     (folder / "jobs.jsonl").write_text('{"type": "mail.send", "payload": 5}', encoding="utf-8")
     assert "line 1: payload: wanted Mail" in run("enqueue", "--batch", "jobs.jsonl", "--app", app_path, code=2).err
+
+
+def test_a_job_is_unique_by_its_payload_or_key(run, url, store, folder):
+    first = run("enqueue", "t", '{"a": 1, "b": 2}', "--unique", "while_open").out
+    assert run("enqueue", "t", '{"b": 2, "a": 1}', "--unique", "while_open").out == first
+    keyed = run("enqueue", "t", "1", "--unique", "1h", "--key", "k", "--json").json
+    assert store.get(keyed["id"]).unique_for == 60 * MINUTE
+    (folder / "jobs.jsonl").write_text('{"type": "t", "unique": "while_queued"}\n' * 2, encoding="utf-8")
+    assert [line["existed"] for line in run("enqueue", "--batch", "jobs.jsonl", "--json").lines] == [False, True]
+    assert "wanted while_queued, while_open or a length" in run("enqueue", "t", "--unique", "x", code=2).err

@@ -351,7 +351,9 @@ def _payload_matcher(wanted: object, task: Task[Any, Any, ..., Any] | None) -> C
 def _options_matcher(options: RequestKeywords) -> Callable[[JobRecord], bool]:
     """Return whether a record is as a request with these options makes it."""
     wanted = to_record(JobRequest(type="any", **options), now=0)
-    plain = options.keys() - {"run_at", "delay", "retry", "meta"}
+    plain = {
+        "unique_for" if name == "unique" else name for name in options.keys() - {"run_at", "delay", "retry", "meta"}
+    }
 
     def matches(record: JobRecord) -> bool:
         started = record.created_at if options.get("delay") is not None else 0

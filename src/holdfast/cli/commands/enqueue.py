@@ -17,13 +17,14 @@ from holdfast.app import Holdfast, unknown_type_message
 from holdfast.cli import parameters
 from holdfast.cli.app_commands import load_app
 from holdfast.cli.command import Command
-from holdfast.cli.parameters import DURATION, INSTANT, POSITIVE_DURATION, RETRY_POLICY
+from holdfast.cli.parameters import DURATION, INSTANT, POSITIVE_DURATION, RETRY_POLICY, UNIQUE
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.client import Client
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.model import duration, retry
 from holdfast.model.lease import Enqueued
 from holdfast.model.request import JobRequest
+from holdfast.model.unique import parse_unique
 from holdfast.wire.codec import JSON
 
 BATCH_JOBS = 1_000  # jobs in one transaction, and in one step of the progress bar
@@ -43,6 +44,12 @@ _FIELDS = tuple(field.name for field in fields(JobRequest))
     "--retry", type=RETRY_POLICY, metavar="POLICY", help="Delays between attempts, e.g. 'exponential(1s, max 1h)'."
 )
 @click.option("--key", "idempotency_key", metavar="TEXT", help="Idempotency key: one job per queue and key.")
+@click.option(
+    "--unique",
+    type=UNIQUE,
+    metavar="RULE",
+    help="One job per key, or per payload: while_queued, while_open, or for a time such as 1h.",
+)
 @click.option("--domain", metavar="TEXT", help="Jobs of one domain run one at a time, in order.")
 @click.option("--name", metavar="TEXT", help="A name for people.")
 @click.option("--meta", multiple=True, metavar="KEY=TEXT", help="Passed to the handler; repeatable.")
@@ -214,6 +221,8 @@ def _parse_field(name: str, value: object) -> object:
     """The value of a field of a line: durations and policies are text, instants are ISO 8601."""
     if name == "retry":
         return retry.parse(value)  # type: ignore[arg-type] # parse refuses a value that is not text
+    if name == "unique":
+        return parse_unique(name, value)
     if name in {"delay", "timeout"}:
         return _parse_duration(name, value)
     if name == "run_at":
