@@ -87,7 +87,7 @@ def test_the_stored_retention_overrides_the_settings(run, url, folder):
 
 def test_the_last_rows_are_shown_by_default(run, filled):
     lines = run("ledger", "--limit", "3").out.splitlines()
-    assert lines[0].split() == ["ENDED", "ENDING", "RUN", "JOB", "TYPE"]
+    assert lines[0].split() == ["ENDED", "ENDING", "RUN", "JOB", "TYPE", "WHY"]
     assert [line.split()[1] for line in lines[1:]] == ["failed", "failed", "acked"]
     *rows, last = run("ledger", "--json").lines
     assert Counter(row["ending"] for row in rows) == {"failed": 6, "acked": 1}

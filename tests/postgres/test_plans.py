@@ -23,6 +23,7 @@ from holdfast.drivers.postgres.functions import INTERNAL, load_functions
 from holdfast.drivers.postgres.settle import pack_acks, pack_settlements
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import State
+from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack, Retry
 from holdfast.testing.servers.postgres import PostgresServer
 from tests.postgres.conftest import NOW
@@ -160,6 +161,9 @@ def count_pages(
         _, pages["ack", k] = explained.call("ack", "main", NOW, *pack_acks(settlements))
         mixed = [Retry(one.lease, delay=5) if place % 2 else one for place, one in enumerate(settlements)]
         _, pages["settle", k] = explained.call("settle", "main", NOW, *pack_settlements(mixed))
+        changes = [Change(kind="k", key=f"w-{place}", value=b"", version=0) for place in range(len(settlements))]
+        with_writes = [Ack(one.lease, writes=(change,)) for one, change in zip(settlements, changes, strict=True)]
+        _, pages["settle with writes", k] = explained.call("settle", "main", NOW, *pack_settlements(with_writes))
         ids = pack_texts([one.lease.job_id for one in settlements])
         tokens = pack_texts([one.lease.token for one in settlements])
         _, pages["extend", k] = explained.call("extend", "main", NOW, MINUTE, ids, tokens, None, None, None)

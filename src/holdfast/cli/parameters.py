@@ -13,6 +13,7 @@ import click
 from holdfast.clock import SystemClock, from_datetime, from_timedelta, to_timedelta
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds, duration, retry
+from holdfast.observability.endpoint import parse_address
 from holdfast.wire.codec import JSON
 from holdfast.worker.options import MIN_LEASE
 
@@ -76,6 +77,16 @@ class SparkSetting(_TextParameter):
         if not (equals and key.startswith("spark.")):
             raise InvalidInput("setting", wanted="a setting such as spark.executor.memory=2g", got=text)
         return key, value
+
+
+class Address(_TextParameter):
+    """``9000`` or ``127.0.0.1:9000`` becomes a host and a port."""
+
+    name = "host:port"
+
+    def parse(self, text: str) -> tuple[str, int]:
+        """See ``parse_address``."""
+        return parse_address(text)
 
 
 class Instant(_TextParameter):

@@ -120,7 +120,8 @@ class Driver(Protocol):
 
         A record with an id that exists, or with an idempotency key that is taken, stores nothing and changes nothing.
         Its answer has the id of the existing job, ``existed``, and ``conflict`` if the payloads differ (L6, L12). A key
-        is taken per queue, while its job has not ended and at least for the ``dedupe_window`` of the queue.
+        is taken per queue, as long as ``unique_for`` of its job says: see ``holdfast.model.unique``. By default, that
+        is while its job has not ended and at least for the ``dedupe_window`` of the queue.
 
         Raises ``StoreFull`` while there is still enough space for settlements.
         """

@@ -15,16 +15,16 @@ import socket
 import socketserver
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
 from holdfast.clock import monotonic
 from holdfast.errors import InvalidInput
-from holdfast.observability.health import Verdict
-
-log = logging.getLogger("holdfast.worker")
+from holdfast.observability.health import Health, Verdict
+from holdfast.worker.event_log import log_event, log_failure
+from holdfast.worker.observer import WorkerObserver
 
 DEFAULT_HOST = "127.0.0.1"
 MAX_CONNECTIONS = 32  # more are closed unanswered
@@ -97,6 +97,29 @@ class Endpoint:
             self._server.shutdown()
         self._server.server_close()
         self._server.close_connections()
+
+
+class EndpointObserver(WorkerObserver):
+    """Answers while a worker runs. The endpoint listens before; the worker forks its children in between."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+
+    def started(self, worker: str, queues: Sequence[str]) -> None:
+        """Begin to answer."""
+        del queues
+        self._endpoint.start()
+        log_event(logging.INFO, "endpoint.started", worker=worker, url=self._endpoint.url)
+
+    def stopped(self, worker: str, statuses: Mapping[str, int]) -> None:
+        """Stop listening."""
+        del worker, statuses
+        self._endpoint.close()
+
+
+def worker_routes(health: Health, metrics: Route) -> dict[str, Route]:
+    """Return the routes of a worker."""
+    return {"/metrics": metrics, "/healthz": verdict_route(health.live), "/readyz": verdict_route(health.ready)}
 
 
 class _Server(ThreadingHTTPServer):
@@ -182,8 +205,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         try:
             answer = route(self.headers.get("Accept", ""))
-        except Exception:
-            log.exception("endpoint.failed", extra={"path": self.path.partition("?")[0]})
+        except Exception as error:  # noqa: BLE001 - a probe gets an answer, whatever fails
+            log_failure("endpoint.failed", error, path=self.path.partition("?")[0])
             answer = Answer(b"failed; see the log\n", status=HTTPStatus.INTERNAL_SERVER_ERROR)
         self._send(answer)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -11,8 +10,7 @@ from holdfast.model.request import JobRequest
 from holdfast.observability import metric_table as table
 from holdfast.observability.labels import BoundedNames, JobNames, job_labels
 from holdfast.observability.metrics import Metrics
-
-log = logging.getLogger("holdfast.client")
+from holdfast.worker.event_log import log_failure
 
 
 class EnqueueCounter:
@@ -38,6 +36,6 @@ class EnqueueCounter:
             for names, count in counts.items():
                 if count:
                     self._metrics.count(table.ENQUEUED.name, count, job_labels(self._bounded(names)))
-        except Exception:  # the jobs are stored: the caller must not think otherwise
-            log.exception("metrics.failed")
+        except Exception as error:  # noqa: BLE001 - the jobs are stored: the caller must not think otherwise
+            log_failure("metrics.failed", error)
         return answers

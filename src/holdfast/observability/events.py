@@ -40,6 +40,8 @@ FIELDS = {
     "settings": "the retention of the settings",
     "store": "the retention of the store",
     "observer": "the class of the observer",
+    "url": "the address of `/metrics`, `/healthz` and `/readyz`",
+    "path": "the path of the request",
 }
 
 
@@ -222,6 +224,9 @@ _RARE = (
     ),
     _event("retry.unreadable", logging.WARNING, "the retry policy of a job cannot be read, and is skipped", "reason"),
     _event("observer.failed", logging.ERROR, "an observer raised an exception", "observer"),
+    _event("metrics.failed", logging.ERROR, "the collector of metrics raised an exception at an enqueue"),
+    _event("endpoint.started", logging.INFO, "the worker answers scrapers and probes", "worker", "url"),
+    _event("endpoint.failed", logging.ERROR, "a request of a scraper or a probe failed", "path"),
 )
 
 EVENTS = (

@@ -10,6 +10,7 @@ import click
 from holdfast.cli import early_signals
 from holdfast.cli.app_commands import app_options, load_app, print_counts
 from holdfast.cli.command import Command
+from holdfast.cli.metrics_access import ADDRESS, worker_endpoint
 from holdfast.cli.parameters import POSITIVE_DURATION
 from holdfast.cli.session import Session, pass_session
 from holdfast.model import duration
@@ -36,6 +37,13 @@ from holdfast.worker.options import WorkerOptions
 @click.option("--cpu", type=POSITIVE_DURATION, help="Limit of processor time for one attempt.")
 @click.option("--log", type=click.Choice([*map(str, LogFormat)]), help="Format of the log on stderr; by default text.")
 @click.option("--log-level", type=click.Choice([*map(str, LogLevel)]), help="Lowest level of the log; by default info.")
+@click.option(
+    "--metrics",
+    "address",
+    type=ADDRESS,
+    metavar="HOST:PORT",
+    help="Serve /metrics, /healthz and /readyz there; without a host on 127.0.0.1.",
+)
 @pass_session
 def work(
     session: Session,
@@ -56,6 +64,7 @@ def work(
     until_drained: bool,
     log: str | None,
     log_level: str | None,
+    address: tuple[str, int] | None,
     as_json: bool,
 ) -> None:
     """Run the handlers of an app.
@@ -80,7 +89,8 @@ def work(
         keep_processes=keep_processes,
     )
     configure_logging(session.settings)
-    worker = app.worker(options)
+    endpoint, observers = (None, []) if address is None else worker_endpoint(app, address)
+    worker = app.worker(options, observers=observers)
     if not as_json:
         names = ", ".join(worker.queues)
         types = len(app.catalogue.types)
@@ -88,9 +98,12 @@ def work(
         session.output.print_line(
             f"{worker.name}: {options.processes * concurrency} jobs at a time from {names}; "
             f"lease {duration.format_exact(lease)}; {types} {noun}"
+            + ("" if endpoint is None else f"; {endpoint.url}/metrics")
         )
     try:
         counts = worker.run(early_signals.stop_requested)
     finally:
+        if endpoint is not None:
+            endpoint.close()
         app.close()
     print_counts(session, counts, as_json=as_json)

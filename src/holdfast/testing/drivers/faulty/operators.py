@@ -160,6 +160,21 @@ class TrimKeepsKeysOfDoneJobs(FaultyDriver):
         return replace(trimmed, dedupe=trimmed.dedupe - returned)
 
 
+class TrimRemovesQueuedKeysOfRunningJobs(FaultyDriver):
+    """A trim removes the key of a running job that has the key only while it is queued."""
+
+    def trim(self, **options: Any) -> Trimmed:
+        """Remove the keys that are not taken now."""
+        with self._lock:
+            trimmed = super().trim(**options)
+            now = self._validation.now(options.get("now"))
+            free = [place for place, key in self._space.keys.items() if not self._space.is_taken(key, now)]
+            running = [place for place in free if self._space.keys[place].while_queued]
+            for place in running:
+                del self._space.keys[place]
+        return replace(trimmed, dedupe=trimmed.dedupe + len(running))
+
+
 class TrimForgetsKeptKeys(FaultyDriver):
     """A trim never looks again at a key that an earlier trim has kept."""
 
@@ -190,5 +205,6 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     CountsIgnoresStates,
     TrimRemovesDeadLetters,
     TrimKeepsKeysOfDoneJobs,
+    TrimRemovesQueuedKeysOfRunningJobs,
     TrimForgetsKeptKeys,
 )
