@@ -41,6 +41,7 @@ SPELLINGS = {
     "max inflight": "`max_inflight`",
     "max attempts": "`max_attempts`",
     "max crashes": "`max_crashes`",
+    "unique for": "`unique_for`",
     "any open": "`any_open`",
     "refuses now": "refuses `now`",
     "refused now": "refused `now`",

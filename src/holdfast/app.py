@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from holdfast import settings
 from holdfast.client import Client
@@ -38,6 +38,10 @@ from holdfast.worker.catalogue import Catalogue, Middleware, make_handler
 from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.options import WorkerKeywords, WorkerOptions
 from holdfast.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from holdfast.aio import AsyncClient
+
 
 _opening_lock = threading.Lock()  # not of an app: an app may be pickled with the functions that use it
 
@@ -87,6 +91,7 @@ class Holdfast:
         self.enqueue_middlewares: list[EnqueueMiddleware] = []  # the first one is the outermost
         self._driver = driver
         self._client: Client | None = None
+        self._async_client: AsyncClient | None = None  # for every store and event loop: it asks for ``client``
         self._clock = clock
         self._metrics = metrics
         self._enqueue_counter: EnqueueCounter | None = None
@@ -159,6 +164,15 @@ class Holdfast:
             self._client = Client(self.driver, clock=self._clock, middleware=self.enqueue_middlewares)
         return self._client
 
+    @property
+    def async_client(self) -> AsyncClient:
+        """The same client for async callers. It opens the store in a thread, at its first call."""
+        if self._async_client is None:
+            from holdfast.aio import AsyncClient  # noqa: PLC0415 - most producers are not async
+
+            self._async_client = AsyncClient.from_client(lambda: self.client, close=self._close_with_async_client)
+        return self._async_client
+
     @contextmanager
     def using(self, driver: Store, *, clock: Clock | None = None) -> Iterator[Holdfast]:
         """Use another store until the block ends. Both stores stay open. For tests with a store in memory."""
@@ -208,9 +222,16 @@ class Holdfast:
             meta=meta or {},
         )
 
-        def register(function: Callable[..., Any]) -> Task[Any, Any, ..., Any]:
+        def register(function: Callable[..., Any], namespace: Mapping[str, Any]) -> Task[Any, Any, ..., Any]:
             handler = make_handler(
-                type, function, timeout=timeout, cpu=cpu, retry=retry, chunk=chunk, strict_result=strict_result
+                type,
+                function,
+                timeout=timeout,
+                cpu=cpu,
+                retry=retry,
+                chunk=chunk,
+                strict_result=strict_result,
+                namespace=namespace,
             )
             self.catalogue.add(handler)
             self.queues[queue] = None
@@ -223,7 +244,10 @@ class Holdfast:
     def resource(self, factory: Callable[[], Any]) -> Callable[[], Any]:
         """Register the factory of ``ctx.resources["<name of the factory>"]``.
 
-        The factory is called once in each process that uses the resource. The resource is closed when the process ends.
+        The factory is called once in each process that uses the resource. The resource is closed when the process ends:
+        its context manager exits, or its ``close()`` is called; a generator function continues after its ``yield``.
+        The resource of an ``async def``, an async context manager or an object with ``aclose()`` lives on the event
+        loop of the async handlers, which get it by ``await ctx.resources.aget("<name>")``.
         """
         name = factory.__name__
         if name in self.catalogue.resources:
@@ -273,6 +297,10 @@ class Holdfast:
             keep_ended=options.keep_ended or self.settings.chosen_keep_ended,
             keep_ledger=options.keep_ledger or self.settings.chosen_keep_ledger,
         )
+
+    def _close_with_async_client(self) -> None:
+        self._async_client = None  # a closed one cannot be used again
+        self.close()
 
     def close(self) -> None:
         """Close the store if it is open."""

@@ -25,14 +25,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from holdfast.errors import InvalidInput
 from holdfast.model.lease import Enqueued
 from holdfast.model.request import JobRequest
 
 StoreRequests: TypeAlias = Callable[[Sequence[JobRequest]], list[Enqueued]]
-EnqueueMiddleware: TypeAlias = Callable[[Sequence[JobRequest], StoreRequests], list[Enqueued]]
+
+
+class EnqueueMiddleware(Protocol):
+    """A function around every enqueue: ``fn(requests, call_next)``."""
+
+    def __call__(self, requests: Sequence[JobRequest], call_next: StoreRequests, /) -> list[Enqueued]:
+        """Store the requests, or changed ones, with ``call_next``; return its answers."""
+        ...
 
 
 def enqueue_in_middleware(

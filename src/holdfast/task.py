@@ -7,13 +7,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+import sys
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 
-from holdfast.client import EnqueueKeywords, EnqueueManyKeywords, OnConflict
+from holdfast.client import EnqueueKeywords, EnqueueManyKeywords, OnConflict, Timeout
 from holdfast.model.definition import JobDefinition
+from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued
 from holdfast.model.request import JobRequest, RequestKeywords, SharedKeywords
 from holdfast.worker.catalogue import Handler
@@ -95,6 +108,20 @@ class Task(Generic[Payload, Result, Params, Answer]):
             on_conflict=on_conflict,
         )
 
+    # Results ------------------------------------------------------------------------------------------------
+
+    def result(self, job: str | Enqueued | JobRecord, *, timeout: Timeout = 0) -> Result:
+        """Return the result of a done job, as the type that the handler returns.
+
+        With ``timeout``, wait for the job first: as ``Client.wait`` does, None without limit. Raises as ``Client.wait``
+        and ``Client.result`` do, and ``PayloadError`` for a result that does not fit the type.
+        """
+        client = self._app.client
+        found = client.wait(_id(job), timeout=timeout) if timeout != 0 else _id_or_record(job)
+        return cast("Result", self.handler.decode_result(client.result(found)))
+
+    # The same for async callers ------------------------------------------------------------------------------
+
     @overload
     async def aenqueue(
         self: Task[None, Any, ..., Any], payload: None = None, **keywords: Unpack[EnqueueKeywords]
@@ -106,9 +133,38 @@ class Task(Generic[Payload, Result, Params, Answer]):
         """See ``enqueue``. Nothing blocks the event loop, also if the store must be opened first."""
         connection, on_conflict, fields = _split(keywords)
         request = self.definition.request(self.handler.encode(payload), **fields)
-        return await asyncio.to_thread(
-            lambda: self._app.client.enqueue(request, connection=connection, on_conflict=on_conflict)
+        return await self._app.async_client.enqueue(request, connection=connection, on_conflict=on_conflict)
+
+    async def aenqueue_many(
+        self,
+        payloads: Iterable[Payload],
+        *,
+        keys: Iterable[str | None] | None = None,
+        **keywords: Unpack[EnqueueManyKeywords],
+    ) -> list[Enqueued]:
+        """See ``enqueue_many``. The payloads are read and encoded in a thread."""
+        connection, on_conflict, fields = _split_many(keywords)
+        return await self._app.async_client.enqueue_many(
+            self.definition.request(None, **fields),
+            map(self.handler.encode, payloads),
+            keys=keys,
+            connection=connection,
+            on_conflict=on_conflict,
         )
+
+    async def aresult(self, job: str | Enqueued | JobRecord, *, timeout: Timeout = 0) -> Result:  # noqa: ASYNC109 - the same signature as ``result``
+        """See ``result``. A waiting call holds no thread."""
+        client = self._app.async_client
+        found = await client.wait(_id(job), timeout=timeout) if timeout != 0 else _id_or_record(job)
+        return cast("Result", self.handler.decode_result(await client.result(found)))
+
+
+def _id(job: str | Enqueued | JobRecord) -> str:
+    return job if isinstance(job, str) else job.id
+
+
+def _id_or_record(job: str | Enqueued | JobRecord) -> str | JobRecord:
+    return job.id if isinstance(job, Enqueued) else job
 
 
 def _split(keywords: EnqueueKeywords) -> tuple[object, OnConflict, RequestKeywords]:
@@ -127,6 +183,7 @@ def _split_many(keywords: EnqueueManyKeywords) -> tuple[object, OnConflict, Shar
 
 P = TypeVar("P")
 R = TypeVar("R")
+Register: TypeAlias = "Callable[[Callable[..., Any], Mapping[str, Any]], Task[Any, Any, ..., Any]]"
 
 
 class ContextClass(Protocol[Result]):
@@ -152,7 +209,7 @@ class HandlerDecorator:
     ``count = app.handler("count")(Count)`` has the types in mypy, too.
     """
 
-    def __init__(self, register: Callable[[Callable[..., Any]], Task[Any, Any, ..., Any]]) -> None:
+    def __init__(self, register: Register) -> None:
         self._register = register
 
     @overload
@@ -176,13 +233,13 @@ class HandlerDecorator:
 
     def __call__(self, function: Callable[..., Any]) -> Task[Any, Any, ..., Any]:
         """Register the handler and return its task."""
-        return self._register(function)
+        return self._register(function, sys._getframe(1).f_locals)  # noqa: SLF001 - annotations may use local names
 
 
 class ChunkHandlerDecorator:
     """Decorates ``fn(payloads)`` or ``fn(payloads, contexts)``, which returns one result or exception for each job."""
 
-    def __init__(self, register: Callable[[Callable[..., Any]], Task[Any, Any, ..., Any]]) -> None:
+    def __init__(self, register: Register) -> None:
         self._register = register
 
     @overload
@@ -196,4 +253,4 @@ class ChunkHandlerDecorator:
 
     def __call__(self, function: Callable[..., Any]) -> Task[Any, Any, ..., Any]:
         """Register the handler and return its task."""
-        return self._register(function)
+        return self._register(function, sys._getframe(1).f_locals)  # noqa: SLF001 - annotations may use local names

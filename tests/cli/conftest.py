@@ -83,16 +83,19 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """
     started: list[subprocess.Popen[str]] = []
 
-    def start(*arguments: str, **options: Any) -> subprocess.Popen[str]:
+    def start(*arguments: str, terminal: int | None = None, **options: Any) -> subprocess.Popen[str]:
+        """``terminal`` is the file descriptor of a terminal that replaces stdout; it is closed here."""
         process = subprocess.Popen(
             [sys.executable, "-m", "holdfast", *arguments],
-            stdout=subprocess.PIPE,
+            stdout=subprocess.PIPE if terminal is None else terminal,
             stderr=subprocess.PIPE,
             text=True,
             preexec_fn=default_interrupt,  # noqa: PLW1509 - calls one function of the C library
             **options,
         )
         started.append(process)
+        if terminal is not None:
+            os.close(terminal)
         return process
 
     yield start

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from holdfast.app import Holdfast
-from holdfast.cli.parameters import DURATION, DURATION_OR_FOREVER, add_options
+from holdfast.cli.parameters import DURATION, DURATION_OR_FOREVER, LEASE, add_options
 from holdfast.cli.session import CommandFailed, ExitCode, Session
 from holdfast.cli.user_module import import_module
 from holdfast.settings import mask_secrets
@@ -27,7 +27,7 @@ def app_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--lease",
-            type=DURATION,
+            type=LEASE,
             default="15s",
             show_default=True,
             help="Length of a lease; extended every third of it.",

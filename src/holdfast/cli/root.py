@@ -23,6 +23,7 @@ from holdfast.cli.commands.retention import retention
 from holdfast.cli.commands.schema import schema
 from holdfast.cli.commands.spark import spark
 from holdfast.cli.commands.work import work
+from holdfast.cli.commands.worker import worker
 
 
 @click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})
@@ -42,6 +43,7 @@ def root() -> None:
 for command in (
     init,
     work,
+    worker,
     enqueue,
     job,
     queue,

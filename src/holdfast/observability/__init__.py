@@ -1,4 +1,7 @@
-"""What operators see: logs, metrics and health. Each part is a ``WorkerObserver``; ``observers_of`` composes them."""
+"""What operators see: logs, metrics, health, and which workers run.
+
+Each part is a ``WorkerObserver``; ``observers_of`` composes them.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from holdfast.observability.labels import JobNames
 from holdfast.observability.log_format import JobFields, JsonFormatter, TerminalFormatter
 from holdfast.observability.logs import LogObserver
 from holdfast.observability.metrics import InMemoryMetrics, Metrics
+from holdfast.observability.presence import PresenceObserver, WorkerPresence, read_presences
 from holdfast.observability.redaction import Redaction
 from holdfast.observability.store_gauges import StoreGauges, StoreGaugesObserver
 from holdfast.observability.worker_metrics import MetricsObserver
@@ -22,9 +26,12 @@ __all__ = [
     "JsonFormatter",
     "LogObserver",
     "Metrics",
+    "PresenceObserver",
     "Redaction",
     "TerminalFormatter",
+    "WorkerPresence",
     "observers_of",
+    "read_presences",
 ]
 
 
@@ -37,7 +44,7 @@ def observers_of(
     others: Sequence[WorkerObserver] = (),
 ) -> Sequence[WorkerObserver]:
     """Return the observers of a worker of an app. ``jobs`` are the queues and types of its handlers."""
-    observers: list[WorkerObserver] = [LogObserver(), *others]
+    observers: list[WorkerObserver] = [LogObserver(), PresenceObserver(), *others]
     if metrics is not None:
         healths = [other for other in others if isinstance(other, Health)]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import assert_never
+from typing import assert_never, get_args
 
 from holdfast.clock import SECOND, monotonic
 from holdfast.errors import LeaseError, StoreError
@@ -18,9 +18,10 @@ from holdfast.worker.event_log import log, log_event
 from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.outcome import exit_text
 from holdfast.worker.processes.running import ExitedChild, Run
-from holdfast.worker.status import Settled, dead_reason_of
+from holdfast.worker.status import Settled, Status, dead_reason_of
 
 REPEAT_SECONDS = 10.0  # between two records about one outage of the store
+ALL_STATUSES: tuple[Status, ...] = get_args(Status)
 NOT_EXTENDED = "the store did not extend the lease in time"
 
 
@@ -36,7 +37,9 @@ class _Outage:
 class LogObserver(WorkerObserver):
     """Logs what a worker reports. It installs no handler: the program decides where records go."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, statuses: Collection[Status] = ALL_STATUSES) -> None:
+        """``statuses`` are those of the attempts that are logged."""
+        self._statuses = frozenset(statuses)
         self._worker = ""
         self._outages: dict[str, _Outage] = {}  # by verb
 
@@ -72,7 +75,7 @@ class LogObserver(WorkerObserver):
             self._end_outage("settle")
         logs_done = log.isEnabledFor(events.JOB_DONE.level)
         for one in settled:
-            if one.status != "acked" or logs_done or one.settlement.detail:
+            if (one.status != "acked" or logs_done or one.settlement.detail) and one.status in self._statuses:
                 self._log_settled(one)
 
     def _log_settled(self, one: Settled) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from functools import cache
 
 from holdfast.settings import MASK, mask_secrets
+from holdfast.worker.outcome import plain_text
 
 # Parts of names, compared without case, underscores and hyphens: ``apikey`` is in ``X-Api-Key``.
 SECRET_NAMES = (
@@ -57,7 +58,7 @@ class Redaction:
             return {str(key): self.value(str(key), one, depth=depth + 1) for key, one in value.items()}
         if isinstance(value, list | tuple | set | frozenset):
             return [self.value("", one, depth=depth + 1) for one in value]
-        return self.text(str(value))
+        return self.text(plain_text(value))
 
     def text(self, text: str) -> str:
         """Return a text without passwords in URLs, and without the values of ``password=...`` and the like."""

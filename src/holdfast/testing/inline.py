@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
@@ -29,9 +30,11 @@ from holdfast.wire.codec import JSON
 from holdfast.wire.job_message import job_message
 from holdfast.wire.records import to_job, to_record
 from holdfast.worker.attempt import attempt as run_attempt
-from holdfast.worker.catalogue import Catalogue, Middleware, Resources, encode_result, make_handler
+from holdfast.worker.catalogue import Catalogue, Middleware, encode_result, make_handler
 from holdfast.worker.control import Control
+from holdfast.worker.event_loop import LocalLoop
 from holdfast.worker.outcome import Outcome, Succeeded
+from holdfast.worker.resources import Resources
 from holdfast.worker.status import WorkerResult
 from holdfast.worker.worker import Worker
 
@@ -144,16 +147,18 @@ class Inline:
         """
         __tracebackhide__ = True
         statuses: Counter[str] = Counter()
-        worker = self.app.worker()
-        while True:
-            result = worker.process_once()
-            if result.status != "empty":
-                statuses[result.status] += 1
-                _log(result)
-            elif not (advance and self._advance(worker)):
-                return statuses
-            if statuses.total() > limit:
-                raise AssertionError(f"wanted nothing to be due after {limit} runs, got {dict(statuses)} and no end")
+        with closing(self.app.worker()) as worker:
+            while True:
+                result = worker.process_once()
+                if result.status != "empty":
+                    statuses[result.status] += 1
+                    _log(result)
+                elif not (advance and self._advance(worker)):
+                    return statuses
+                if statuses.total() > limit:
+                    raise AssertionError(
+                        f"wanted nothing to be due after {limit} runs, got {dict(statuses)} and no end"
+                    )
 
     def _advance(self, worker: Worker) -> bool:
         """Move the clock to the time of the next scheduled job; False if there is none."""
@@ -225,13 +230,14 @@ class Inline:
         if not isinstance(outcome, Succeeded):
             raise AssertionError(f"wanted a first run that succeeds, got {outcome}")  # noqa: TRY004 - a failure of the test
         self.clock.advance(max(0, reservation.lease.expires_at - self.clock.now()))
-        for _ in range(MAX_RUNS):
-            result = worker.process_once()
-            _log(result)
-            if result.job_id == reservation.job.id:
-                return result
-            if result.status == "empty":
-                break
+        with closing(worker):
+            for _ in range(MAX_RUNS):
+                result = worker.process_once()
+                _log(result)
+                if result.job_id == reservation.job.id:
+                    return result
+                if result.status == "empty":
+                    break
         record = self.app.driver.get(reservation.job.id)
         if record is None:
             state = "gone"
@@ -242,9 +248,11 @@ class Inline:
 
 def _run_once(catalogue: Catalogue, reservation: Reservation) -> Outcome:
     resources = Resources(catalogue.resources)
+    loop = LocalLoop(resources.aclose)
     try:
-        return run_attempt(catalogue, resources, job_message(reservation), lambda *_: None)
+        return run_attempt(catalogue, resources, job_message(reservation), lambda *_: None, run_coroutine=loop.run)
     finally:
+        loop.close()
         resources.close()
 
 

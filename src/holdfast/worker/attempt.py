@@ -14,7 +14,7 @@ from typing import TypeAlias
 from holdfast.errors import PayloadError
 from holdfast.model import bounds
 from holdfast.wire.job_message import JobMessage, PayloadMessage, read_job, read_payload
-from holdfast.worker.catalogue import Catalogue, Handler, Middleware, Resources, encode_result
+from holdfast.worker.catalogue import Catalogue, Handler, Middleware, encode_result
 from holdfast.worker.context import Context
 from holdfast.worker.control import Retry, Snooze, Unrecoverable
 from holdfast.worker.event_loop import RunCoroutine
@@ -33,6 +33,7 @@ from holdfast.worker.outcome import (
     plain_text,
     succeeded,
 )
+from holdfast.worker.resources import Resources
 
 BAD_RESULT = "bad result"  # the reason of the dead letter
 _SUCCEEDED_WITHOUT_RESULT = Succeeded()

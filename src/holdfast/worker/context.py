@@ -14,7 +14,7 @@ from holdfast.model import bounds
 from holdfast.model.job import Job
 from holdfast.wire.codec import JSON
 from holdfast.worker import job_log
-from holdfast.worker.catalogue import Resources
+from holdfast.worker.resources import Resources
 
 _making_lock = threading.RLock()
 

@@ -3,12 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
+from holdfast.drivers.contract import Store
 from holdfast.errors import LeaseError, StoreError
 from holdfast.model.lease import Reservation
+from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.event_log import log_failure
+from holdfast.worker.options import WorkerOptions
 from holdfast.worker.processes.running import ExitedChild, Run
 from holdfast.worker.status import Settled
+
+
+class ObservedWorker(Protocol):
+    """What an observer may read of its worker, in any thread."""
+
+    driver: Store
+    options: WorkerOptions
+    catalogue: Catalogue
+    name: str
+    queues: list[str]
+
+    @property
+    def held(self) -> int:
+        """How many jobs the worker has reserved and not yet settled."""
+
+    @property
+    def running(self) -> int:
+        """About how many jobs its child processes are executing."""
 
 
 class WorkerObserver:
@@ -17,6 +39,9 @@ class WorkerObserver:
     The worker calls the methods in its own threads, at most one call per batch of jobs. They must return quickly. An
     exception is logged, and changes nothing for the worker.
     """
+
+    def attached(self, worker: ObservedWorker) -> None:
+        """The worker will report to this observer. Called once, before every other report."""
 
     def started(self, worker: str, queues: Sequence[str]) -> None:
         """The worker is about to reserve its first jobs."""
@@ -63,6 +88,10 @@ class Observers(WorkerObserver):
 
     def __bool__(self) -> bool:
         return bool(self._observers)
+
+    def attached(self, worker: ObservedWorker) -> None:
+        """See ``WorkerObserver.attached``."""
+        self._report(lambda each: each.attached(worker))
 
     def started(self, worker: str, queues: Sequence[str]) -> None:
         """See ``WorkerObserver.started``."""

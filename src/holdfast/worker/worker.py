@@ -12,7 +12,7 @@ import socket
 import threading
 import types
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -30,8 +30,9 @@ from holdfast.wire.job_message import job_message
 from holdfast.worker.attempt import attempt, may_share_call
 from holdfast.worker.background_call import BackgroundCall
 from holdfast.worker.cancel_watch import CancelWatch
-from holdfast.worker.catalogue import Catalogue, Handler, Resources, make_handler
+from holdfast.worker.catalogue import Catalogue, Handler, make_handler
 from holdfast.worker.decide import ack, decide
+from holdfast.worker.event_loop import LocalLoop
 from holdfast.worker.heartbeat import Heartbeat
 from holdfast.worker.held_jobs import HeldJobs
 from holdfast.worker.interpreter import gc_frozen, tuned_interpreter
@@ -45,6 +46,7 @@ from holdfast.worker.outcome import Interrupted, Outcome, Succeeded
 from holdfast.worker.processes import dispatch
 from holdfast.worker.processes.pool import ChildPool
 from holdfast.worker.processes.running import Run, StopReason
+from holdfast.worker.resources import Resources
 from holdfast.worker.retry_policy import policy_of
 from holdfast.worker.settler import Settler, send_last_notes
 from holdfast.worker.status import Settled, Tally, WorkerResult, settled_statuses, status_of
@@ -82,6 +84,7 @@ class Worker:
         self._source = source
         self._observers = Observers(observers)
         self._pool: ChildPool | None = None  # created by ``prepare``
+        self._running_pool: ChildPool | None = None  # of ``run``
         self._is_holding = threading.Event()
         self._stop = threading.Event()
         self._stop_at_once = threading.Event()
@@ -89,7 +92,9 @@ class Worker:
         self._numbers = itertools.count(1)
         self._held_jobs = HeldJobs()
         self._random = random.Random()  # noqa: S311 - jitter
-        self._resources = Resources(self.catalogue.resources)  # of ``process_once``
+        self._resources = Resources(self.catalogue.resources)  # of ``process_once``, like the event loop
+        self._loop = LocalLoop(self._resources.aclose)
+        self._observers.attached(self)
 
     def register(
         self,
@@ -125,12 +130,19 @@ class Worker:
 
     def close(self) -> None:
         """Close the resources of ``process_once``. ``run`` closes its own."""
+        self._loop.close()
         self._resources.close()
 
     @property
     def held(self) -> int:
         """How many jobs ``run`` has reserved and not yet settled."""
         return self._held_jobs.count
+
+    @property
+    def running(self) -> int:
+        """About how many jobs the child processes of ``run`` are executing now."""
+        pool = self._running_pool
+        return 0 if pool is None else pool.running()
 
     # One job in this process ------------------------------------------------------------------------------------
 
@@ -147,7 +159,8 @@ class Worker:
         heartbeat.add([run])
         set_worker_name(self.name)
         try:
-            outcome = attempt(self.catalogue, self._resources, job_message(reservation), run.add_note)
+            message = job_message(reservation)
+            outcome = attempt(self.catalogue, self._resources, message, run.add_note, run_coroutine=self._run_coroutine)
         finally:
             heartbeat.stop()
         [lease] = heartbeat.remove([run])
@@ -159,6 +172,14 @@ class Worker:
             job_id=reservation.job.id,
             error=getattr(settlement, "error", "") if refused is None else str(refused),
         )
+
+    def _run_coroutine(self, coroutine: Coroutine[Any, Any, object]) -> object:
+        """Run an async handler. The event loop stays open while async resources are on it."""
+        try:
+            return self._loop.run(coroutine)
+        finally:
+            if not self._resources.is_on_loop:
+                self._loop.close()
 
     # The loop ---------------------------------------------------------------------------------------------------
 
@@ -209,6 +230,7 @@ class Worker:
                 self.prepare()
             pool, self._pool = self._pool, None
             assert pool is not None
+            self._running_pool = pool
             self._run(pool, stop or threading.Event())
         return Counter(self.tally.statuses)
 
@@ -258,7 +280,7 @@ class Worker:
             heartbeat.stop(seconds_left())
             if cancel_watch is not None:
                 cancel_watch.stop(seconds_left())
-        self._observers.stopped(self.name, self.tally.statuses)
+            self._observers.stopped(self.name, self.tally.statuses)
 
     def _work(
         self, source: JobSource, pool: ChildPool, heartbeat: Heartbeat, settler: Settler, stop: threading.Event

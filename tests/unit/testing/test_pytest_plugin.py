@@ -157,7 +157,7 @@ def test_drain_counts_failures_logs_them_and_ends(users):
         def test_exhausted(drain, enqueued, holdfast_clock):
             before = holdfast_clock.now()
             send.enqueue(Mail("nobody"))
-            send.enqueue({"copies": "many"})
+            app.client.enqueue(send.definition.request({"copies": "many"}))
             assert drain() == {"retried": 1, "rejected": 1}
             assert drain(advance=True) == {"retried": 1, "dead": 1}
             assert holdfast_clock.now() - before == 120_000_000

@@ -110,6 +110,8 @@ def _settings(settings: Settings) -> list[dict[str, Any]]:
 def _display_value(name: str, value: object) -> object:
     if isinstance(value, timedelta):
         return duration.format_exact(value)
+    if isinstance(value, tuple):
+        return ", ".join(value) or None
     return mask_secrets(value) if name.endswith("url") and isinstance(value, str) else value
 
 

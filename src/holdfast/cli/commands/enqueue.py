@@ -14,7 +14,7 @@ import click
 
 from holdfast.cli import parameters
 from holdfast.cli.command import Command
-from holdfast.cli.parameters import DURATION, INSTANT, RETRY_POLICY
+from holdfast.cli.parameters import DURATION, INSTANT, POSITIVE_DURATION, RETRY_POLICY
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.client import Client
 from holdfast.errors import HoldfastError, InvalidInput
@@ -34,7 +34,7 @@ _FIELDS = tuple(field.name for field in fields(JobRequest))
 @click.option("--priority", type=int, help="0 to 9; 9 runs first.")
 @click.option("--delay", type=DURATION, metavar="DURATION", help="Run no earlier than this long from now, e.g. 5m.")
 @click.option("--run-at", type=INSTANT, metavar="INSTANT", help="Run no earlier, e.g. 2026-11-15T20:30:00Z.")
-@click.option("--timeout", type=DURATION, metavar="DURATION", help="Limit of one attempt.")
+@click.option("--timeout", type=POSITIVE_DURATION, metavar="DURATION", help="Limit of one attempt.")
 @click.option("--max-attempts", type=int, help="The most attempts.")
 @click.option(
     "--retry", type=RETRY_POLICY, metavar="POLICY", help="Delays between attempts, e.g. 'exponential(1s, max 1h)'."

@@ -11,7 +11,7 @@ from holdfast.cli import early_signals
 from holdfast.cli.app_commands import app_options, load_app, print_counts
 from holdfast.cli.command import Command
 from holdfast.cli.metrics_access import ADDRESS, worker_endpoint
-from holdfast.cli.parameters import DURATION
+from holdfast.cli.parameters import POSITIVE_DURATION
 from holdfast.cli.session import Session, pass_session
 from holdfast.model import duration
 from holdfast.observability.log_output import configure_logging
@@ -34,7 +34,7 @@ from holdfast.worker.options import WorkerOptions
 )
 @click.option("--keep-processes", is_flag=True, help="Do not end the processes that an attempt leaves behind.")
 @click.option("--memory", type=click.IntRange(64), metavar="MIB", help="Memory limit of a child process.")
-@click.option("--cpu", type=DURATION, help="Limit of processor time for one attempt.")
+@click.option("--cpu", type=POSITIVE_DURATION, help="Limit of processor time for one attempt.")
 @click.option("--log", type=click.Choice([*map(str, LogFormat)]), help="Format of the log on stderr; by default text.")
 @click.option("--log-level", type=click.Choice([*map(str, LogLevel)]), help="Lowest level of the log; by default info.")
 @click.option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
@@ -33,12 +34,14 @@ def inspect(space: Space, job_id: str) -> Inspection | None:
     )
 
 
-def find(space: Space, where: JobFilter, *, limit: int, after: str | None) -> Page[JobRecord]:
+def find(space: Space, where: JobFilter, *, limit: int, after: str | None, newest: bool) -> Page[JobRecord]:
     """See ``Admin.find``."""
+    is_beyond = operator.lt if newest else operator.gt
     jobs = (row.job for row in space.rows.values())
     matching = sorted(
-        (job for job in jobs if _matches(job, where) and (after is None or job.id > after)),
+        (job for job in jobs if _matches(job, where) and (after is None or is_beyond(job.id, after))),
         key=lambda job: job.id,
+        reverse=newest,
     )
     page = matching[:limit]
     return Page(page, page[-1].id if len(matching) > limit else None)

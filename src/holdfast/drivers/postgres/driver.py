@@ -253,10 +253,12 @@ class PostgresDriver:
         """See ``Admin.inspect``."""
         return admin.inspect(self._database, bounds.check_name("id", job_id))
 
-    def find(self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None) -> Page[JobRecord]:
+    def find(
+        self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None, newest: bool = False
+    ) -> Page[JobRecord]:
         """See ``Admin.find``."""
         self._validation.check_find(limit, after)
-        return admin.find(self._database, where or JobFilter(), limit=limit, after=after)
+        return admin.find(self._database, where or JobFilter(), limit=limit, after=after, newest=newest)
 
     def job_columns(
         self, where: JobFilter, names: Sequence[str], *, limit: int, after: str | None = None
@@ -351,6 +353,11 @@ class PostgresDriver:
     def ledger_end(self) -> str:
         """See ``Admin.ledger_end``."""
         return ledger.end(self._database)
+
+    def ledger_tail(self, before: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
+        """See ``Admin.ledger_tail``."""
+        self._validation.check_page(limit)
+        return ledger.tail(self._database, before, limit)
 
     def ledger_tuples(self, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:
         """See ``LedgerScan.ledger_tuples``."""

@@ -24,7 +24,7 @@ from holdfast.clock import boot_time, monotonic, wall_clock
 from holdfast.wire.job_message import JobMessage
 from holdfast.worker import job_log
 from holdfast.worker.attempt import ChunkMember, attempt, attempt_chunk, may_share_call
-from holdfast.worker.catalogue import Catalogue, Resources
+from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.context import Context
 from holdfast.worker.event_log import log_event
 from holdfast.worker.event_loop import LocalLoop, RunCoroutine
@@ -48,6 +48,7 @@ from holdfast.worker.processes.protocol import (
 )
 from holdfast.worker.processes.report_pipe import ReportPipe
 from holdfast.worker.processes.running import StopReason
+from holdfast.worker.resources import Resources
 
 INTERRUPT_SIGNAL = getattr(signal, "SIGUSR1", signal.SIGTERM)  # a system without SIGUSR1 can import this, but not work
 WORK_POLL_SECONDS = 0.001  # shortest time between two polls for new messages while jobs are queued
@@ -151,7 +152,7 @@ class Child:
         self._polled_at = 0.0
         self._is_stopping = False
         self._interruptible: dict[int, InterruptibleRun] = {}
-        self._loop = LocalLoop()
+        self._loop = LocalLoop(self._resources.aclose)
         self._chunks = {handler.type: handler.chunk for handler in catalogue if handler.chunk is not None}
         signal.signal(INTERRUPT_SIGNAL, self._on_signal)
 

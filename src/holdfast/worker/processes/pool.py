@@ -124,6 +124,11 @@ class ChildPool:
         with self._lock:
             return len(self._pending) + sum(len(child.runs) for child in self._children)
 
+    def running(self) -> int:
+        """Return about how many runs the children are executing now. The other runs of a child wait in it."""
+        with self._lock:
+            return sum(min(len(child.runs), self._size.concurrency) for child in self._children)
+
     def ends_soon(self) -> bool:
         """Whether a run is expected to end soon."""
         with self._lock:

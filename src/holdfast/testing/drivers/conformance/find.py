@@ -72,6 +72,31 @@ def find_returns_every_job_page_by_page(h: Harness) -> None:
 
 
 @case("L9")
+def find_returns_the_newest_jobs_first_if_asked(h: Harness) -> None:
+    ids = _one_of_each_state(h)
+    newest = h.store.find(newest=True)
+    assert_equal([job.id for job in newest.items], sorted(ids.values(), reverse=True), "the ids")
+    assert_equal(newest.cursor, None, "the cursor at the end")
+    where = JobFilter(states=(State.DEAD, State.READY), queue=QUEUE)
+    wanted = sorted((ids[State.DEAD], ids[State.READY]), reverse=True)
+    assert_equal([job.id for job in h.store.find(where, newest=True)], wanted, "the ids of a filtered list")
+
+
+@case("L9")
+def find_returns_every_job_page_by_page_the_newest_first(h: Harness) -> None:
+    jobs = [h.enqueue_job(name="even" if number % 2 == 0 else "odd").id for number in range(6)]
+    jobs.reverse()
+    for where, wanted in ((JobFilter(), jobs), (JobFilter(name="even"), jobs[1::2])):
+        found: list[str] = []
+        cursor = None
+        for _ in range(len(wanted)):
+            page = h.store.find(where, limit=1, after=cursor, newest=True)
+            found += [job.id for job in page]
+            cursor = page.cursor
+        assert_equal((found, cursor), (wanted, None), f"the jobs for {where}, and the last cursor")
+
+
+@case("L9")
 def a_last_page_has_no_cursor(h: Harness) -> None:
     h.enqueue_job()
     h.enqueue_job()

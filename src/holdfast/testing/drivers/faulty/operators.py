@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.clock import DAY
-from holdfast.drivers.contract import Inspection, JobFilter, QueueCounts, Trimmed
+from holdfast.drivers.contract import Inspection, JobFilter, Page, QueueCounts, Trimmed
 from holdfast.drivers.memory.settle import end_leases
-from holdfast.model.job import State
+from holdfast.model.job import JobRecord, State
 from holdfast.testing.drivers.faulty.faulty_driver import FaultyDriver
 
 
@@ -60,6 +60,27 @@ class AnyOpenIgnoresRunningJobs(FaultyDriver):
         """Look only at ready jobs."""
         filters = (JobFilter(queue=queue, type=type_, states=(State.READY,)) for queue in queues for type_ in types)
         return any(self.find(where, limit=1).items for where in filters)
+
+
+class FindIgnoresNewest(FaultyDriver):
+    """A list that should begin with the newest jobs begins with the oldest ones."""
+
+    def find(
+        self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None, newest: bool = False
+    ) -> Page[JobRecord]:
+        """Return the jobs in the order of ids."""
+        del newest
+        return super().find(where, limit=limit, after=after)
+
+
+class NewestJobsRepeat(FaultyDriver):
+    """The second page of the newest jobs begins with the last job of the first page."""
+
+    def find(
+        self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None, newest: bool = False
+    ) -> Page[JobRecord]:
+        """Return the jobs up to the cursor, that one included."""
+        return super().find(where, limit=limit, after=f"{after}:" if newest and after else after, newest=newest)
 
 
 class ScheduledCountedAsReady(FaultyDriver):
@@ -139,6 +160,21 @@ class TrimKeepsKeysOfDoneJobs(FaultyDriver):
         return replace(trimmed, dedupe=trimmed.dedupe - returned)
 
 
+class TrimRemovesQueuedKeysOfRunningJobs(FaultyDriver):
+    """A trim removes the key of a running job that has the key only while it is queued."""
+
+    def trim(self, **options: Any) -> Trimmed:
+        """Remove the keys that are not taken now."""
+        with self._lock:
+            trimmed = super().trim(**options)
+            now = self._validation.now(options.get("now"))
+            free = [place for place, key in self._space.keys.items() if not self._space.is_taken(key, now)]
+            running = [place for place in free if self._space.keys[place].while_queued]
+            for place in running:
+                del self._space.keys[place]
+        return replace(trimmed, dedupe=trimmed.dedupe + len(running))
+
+
 class TrimForgetsKeptKeys(FaultyDriver):
     """A trim never looks again at a key that an earlier trim has kept."""
 
@@ -162,10 +198,13 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     CancelRequestNotStored,
     InspectShowsToken,
     AnyOpenIgnoresRunningJobs,
+    FindIgnoresNewest,
+    NewestJobsRepeat,
     ScheduledCountedAsReady,
     AgeOfScheduledJobs,
     CountsIgnoresStates,
     TrimRemovesDeadLetters,
     TrimKeepsKeysOfDoneJobs,
+    TrimRemovesQueuedKeysOfRunningJobs,
     TrimForgetsKeptKeys,
 )
