@@ -19,6 +19,7 @@ from pathlib import Path
 
 import httpx
 import psycopg
+from prometheus_client.parser import text_string_to_metric_families
 
 import holdfast
 from holdfast.driver import Ending, State, Store
@@ -279,12 +280,16 @@ def _count_due(store: Store) -> int:
 
 
 def check_metrics(deployment: Deployment) -> None:
-    """Check that every worker shows metrics that Prometheus can read."""
-    from prometheus_client.parser import text_string_to_metric_families
-
-    for _, address in deployment.workers:
-        families = {family.name for family in text_string_to_metric_families(httpx.get(f"{address}/metrics").text)}
-        assert any(name.startswith("holdfast_") for name in families), families
+    """Check that workers and services show metrics that Prometheus can read."""
+    for programs, wanted in (
+        (deployment.workers, {"holdfast_jobs_settled", "holdfast_oldest_ready_age_seconds"}),
+        (deployment.services, {"holdfast_jobs_enqueued"}),
+    ):
+        found = set()
+        for _, address in programs:
+            answer = httpx.get(f"{address}/metrics", timeout=30).raise_for_status()
+            found |= {family.name for family in text_string_to_metric_families(answer.text)}
+        assert wanted <= found
 
 
 def check_orders(url: str, accepted: dict[str, tuple[str, int]]) -> None:
