@@ -280,16 +280,24 @@ def _count_due(store: Store) -> int:
 
 
 def check_metrics(deployment: Deployment) -> None:
-    """Check that workers and services show metrics that Prometheus can read."""
+    """Wait until workers and services show their metrics, in the format of Prometheus."""
     for programs, wanted in (
         (deployment.workers, {"holdfast_jobs_settled", "holdfast_oldest_ready_age_seconds"}),
         (deployment.services, {"holdfast_jobs_enqueued"}),
     ):
-        found = set()
-        for _, address in programs:
-            answer = httpx.get(f"{address}/metrics", timeout=30).raise_for_status()
-            found |= {family.name for family in text_string_to_metric_families(answer.text)}
-        assert wanted <= found
+        wait_until(
+            lambda programs=programs, wanted=wanted: wanted <= _read_metrics(programs),  # type: ignore[misc]
+            timeout=60,
+            otherwise=lambda wanted=wanted: f"not all of {wanted}",  # type: ignore[misc]
+        )
+
+
+def _read_metrics(programs: list[tuple[Program, str]]) -> set[str]:
+    names = set()
+    for _, address in programs:
+        answer = httpx.get(f"{address}/metrics", timeout=30).raise_for_status()
+        names |= {family.name for family in text_string_to_metric_families(answer.text)}
+    return names
 
 
 def check_orders(url: str, accepted: dict[str, tuple[str, int]]) -> None:
