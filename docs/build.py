@@ -21,6 +21,7 @@ from docs import architecture
 from holdfast import errors
 from holdfast.drivers.contract import Capabilities, Feature
 from holdfast.drivers.postgres.driver import CAPABILITIES
+from holdfast.observability.metric_table import METRICS
 from holdfast.testing.drivers.conformance import LAWS, Case, cases
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -178,12 +179,22 @@ def title_of(page: Path) -> str:
     return title[1]
 
 
+def metrics() -> str:
+    """Return the table of the metrics."""
+    rows = [
+        f"| `{name}` | {metric.kind} | {', '.join(f'`{label}`' for label in metric.labels)} | {metric.meaning} |"
+        for name, metric in METRICS.items()
+    ]
+    return "\n".join(["| metric | kind | labels | meaning |", "|---|---|---|---|", *rows])
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "overview": overview,
     **{f"cases of {law}": lambda law=law: case_list(law) for law in LAWS},
     "drivers": drivers,
     "errors": error_tree,
     "decisions": decisions,
+    "metrics": metrics,
 }
 
 
