@@ -12,12 +12,15 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, sessionmaker
 
+from holdfast.observability.prometheus import PrometheusMetrics
 from orders import sandbox
 from orders.jobs import app, cancel_unpaid, charge, count_sold, settings
 from orders.messages import Charge, Item, NewOrder, OrderRef, OrderView
 from orders.tables import Order, driver_connection, open_engine
 
 PRICE_CENTS = 1250
+
+metrics = app.metrics = PrometheusMetrics()  # counts what this process enqueues; a worker has its own
 
 
 @asynccontextmanager
@@ -82,3 +85,10 @@ def is_ready(session: Database) -> str:
     """Answer if the database answers."""
     session.execute(text("SELECT 1"))
     return "ok"
+
+
+@api.get("/metrics")
+def show_metrics(request: Request) -> Response:
+    """Show the metrics of this process to Prometheus."""
+    body, content_type = metrics.exposition(request.headers.get("accept", ""))
+    return Response(body, media_type=content_type)
