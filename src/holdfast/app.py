@@ -72,11 +72,12 @@ class Holdfast:
         space: str | None = None,
         clock: Clock | None = None,
         metrics: Metrics | None = None,
+        tracing: bool = False,
     ) -> None:
         """Open a store by its URL, by its name in the settings, or use a driver. Without all three, see the settings.
 
         Without a space, that of the named store or of the settings is used. ``metrics`` is a collector, by default that
-        of the settings.
+        of the settings. With ``tracing`` every enqueue and every attempt has a span of OpenTelemetry.
         """
         given = [what for what, value in (("url", url), ("store", store), ("driver", driver)) if value is not None]
         if len(given) > 1:
@@ -95,6 +96,12 @@ class Holdfast:
         self._clock = clock
         self._metrics = metrics
         self._enqueue_counter: EnqueueCounter | None = None
+        if tracing:
+            from holdfast.observability import tracing as spans  # noqa: PLC0415 - needs an extra
+
+            self.catalogue.resources[spans.RESOURCE] = spans.flush_at_exit
+            self.catalogue.middleware.append(spans.TraceAttempt())
+            self.enqueue_middlewares.append(spans.trace_enqueue)
 
     @property
     def settings(self) -> Settings:

@@ -224,6 +224,9 @@ _RARE = (
     ),
     _event("retry.unreadable", logging.WARNING, "the retry policy of a job cannot be read, and is skipped", "reason"),
     _event("observer.failed", logging.ERROR, "an observer raised an exception", "observer"),
+    _event(
+        "presence.failed", logging.WARNING, "the store did not accept the presence of the worker", "worker", "reason"
+    ),
     _event("metrics.failed", logging.ERROR, "the collector of metrics raised an exception at an enqueue"),
     _event("endpoint.started", logging.INFO, "the worker answers scrapers and probes", "worker", "url"),
     _event("endpoint.failed", logging.ERROR, "a request of a scraper or a probe failed", "path"),

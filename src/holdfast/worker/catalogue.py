@@ -142,8 +142,9 @@ class Catalogue:
 
     def check_chunks(self, *, concurrency: int) -> None:
         """Raise ``InvalidInput`` if chunk handlers are combined with middleware or concurrency."""
+        wraps_one_job = not all(getattr(one, "skips_chunks", False) for one in self.middleware)
         for handler in self:
-            if handler.chunk is not None and self.middleware:
+            if handler.chunk is not None and wraps_one_job:
                 raise InvalidInput("chunk", wanted="no middleware beside it, which wraps one job", got=handler.type)
             if handler.chunk is not None and concurrency > 1:
                 raise InvalidInput("chunk", wanted="concurrency=1", got=f"concurrency={concurrency} and {handler.type}")
