@@ -40,6 +40,7 @@ FIELDS = {
     "settings": "the retention of the settings",
     "store": "the retention of the store",
     "observer": "the class of the observer",
+    "resource": "the name of the resource",
     "url": "the address of `/metrics`, `/healthz` and `/readyz`",
     "path": "the path of the request",
 }
@@ -205,6 +206,7 @@ _RARE = (
     ),
     _event("child.late_message", logging.WARNING, "a second answer for an attempt is ignored", "pid", "run", "kind"),
     _event("child.not_killed", logging.ERROR, "a child did not end after SIGKILL", "pid"),
+    _event("resource.close_failed", logging.ERROR, "a resource could not be closed", "resource", "error"),
     _event("forkserver.exited", logging.ERROR, "the fork server ended, and is replaced", "pid", "children"),
     _event("forkserver.killed", logging.ERROR, "the fork server had to be killed", "pid", "reason"),
     _event(

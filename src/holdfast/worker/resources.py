@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import (
@@ -25,8 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.errors import InvalidInput
-
-log = logging.getLogger("holdfast.worker")
+from holdfast.worker.event_log import log_failure
 
 CLOSE_SECONDS = 10.0  # for an async resource to close; then it is cancelled
 
@@ -125,7 +123,7 @@ class Resources:
             try:
                 close()
             except Exception as error:  # noqa: BLE001 - code of the user; the others are closed, too
-                _log_failure(name, error)
+                log_failure("resource.close_failed", error, resource=name, error=str(error))
 
 
 class _ResourceTask:
@@ -165,9 +163,11 @@ class _ResourceTask:
         await asyncio.wait({self._task}, timeout=CLOSE_SECONDS)
         if not self._task.done():
             self._task.cancel()
-            _log_failure(name, TimeoutError(f"not closed within {CLOSE_SECONDS} s"))
-        elif not self._task.cancelled() and (error := self._task.exception()) is not None:
-            _log_failure(name, error)
+            error: BaseException | None = TimeoutError(f"not closed within {CLOSE_SECONDS} s")
+        else:
+            error = None if self._task.cancelled() else self._task.exception()
+        if error is not None:
+            log_failure("resource.close_failed", error, resource=name, error=str(error))
 
 
 async def _enter(stack: AsyncExitStack, factory: Factory) -> Any:
@@ -201,7 +201,3 @@ def _must_be_awaited(value: object) -> bool:
         return True
     close = getattr(value, "close", None)
     return hasattr(value, "aclose") if close is None else inspect.iscoroutinefunction(close)
-
-
-def _log_failure(name: str, error: BaseException) -> None:
-    log.error("resource.close_failed", extra={"resource": name, "error": str(error)}, exc_info=error)
