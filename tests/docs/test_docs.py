@@ -17,6 +17,7 @@ from holdfast.errors import InvalidInput
 from holdfast.model import bounds, duration
 from holdfast.model.job import JobRecord, State
 from holdfast.model.request import JobRequest
+from holdfast.model.unique import WHILE_QUEUED
 from holdfast.wire.envelope import _Envelope, _Identity, _Status, from_envelope, identity_bytes, to_envelope
 from holdfast.worker import heartbeat, settler
 from holdfast.worker.limits import Limits
@@ -81,6 +82,7 @@ BOUNDS = {
     "max_attempts": f"1 to {COUNT}",
     "retry": f"a [policy](../guides/retries.md#a-policy-for-one-job) with a text, delays up to {LENGTH}",
     "idempotency_key": "a text",
+    "unique_for": f"{WHILE_QUEUED} to {LENGTH}",
     "domain": "a text",
     "offset": f"0 to {2**63 - 1}, with a domain",
     "name": "a text",

@@ -12,9 +12,9 @@ from holdfast.spark.history import schemas
 JOBS = (
     "id string, type string, queue string, state string, payload binary, priority int, run_at timestamp, "
     "requested_run_at timestamp, timeout interval day to second, created_at timestamp, attempts int, max_attempts int, "
-    "crashes int, max_crashes int, idempotency_key string, domain string, offset bigint, name string, meta string, "
-    "webhook string, signature string, last_error string, failed_at timestamp, dead_reason string, dead_at timestamp, "
-    "result binary"
+    "crashes int, max_crashes int, idempotency_key string, unique_for bigint, domain string, offset bigint, "
+    "name string, meta string, webhook string, signature string, last_error string, failed_at timestamp, "
+    "dead_reason string, dead_at timestamp, result binary"
 )
 LEDGER = (
     "job_id string, type string, queue string, domain string, offset bigint, attempt int, fence bigint, worker string, "

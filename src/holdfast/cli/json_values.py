@@ -15,6 +15,8 @@ from holdfast.model import bounds
 from holdfast.model.fingerprint import fingerprint
 from holdfast.model.job import JobRecord, State
 from holdfast.model.ledger import LedgerRow
+from holdfast.model.unique import rule_of
+from holdfast.observability.presence import WorkerPresence
 from holdfast.settings import mask_secrets
 from holdfast.wire.codec import JSON
 
@@ -32,6 +34,11 @@ def seconds(value: int | timedelta | None) -> float | None:
     if value is None:
         return None
     return (from_timedelta(value) if isinstance(value, timedelta) else value) / SECOND
+
+
+def unique(unique_for: int | None) -> str | float | None:
+    """How long the idempotency key of a job is taken: a rule, or seconds."""
+    return rule_of(unique_for) or seconds(unique_for)
 
 
 def stored_value(data: bytes | None) -> object:
@@ -71,6 +78,7 @@ def job(record: JobRecord) -> dict[str, Any]:
         "crashes": record.crashes,
         "max_crashes": record.max_crashes,
         "idempotency_key": record.idempotency_key,
+        "unique": unique(record.unique_for),
         "domain": record.domain,
         "offset": record.offset,
         "meta": dict(record.meta),
@@ -135,3 +143,15 @@ def paused_until(settings: QueueSettings) -> str | None:
     if settings.paused_until == bounds.MAX_INSTANT:
         return UNTIL_RESUMED
     return instant(settings.paused_until)
+
+
+def worker_presence(worker: WorkerPresence) -> dict[str, Any]:
+    """Every field of a running worker, and its state."""
+    values = {field.name: getattr(worker, field.name) for field in fields(worker)}
+    del values["draining"]
+    return {
+        **values,
+        "state": worker.state,
+        "started_at": instant(worker.started_at),
+        "beat_at": instant(worker.beat_at),
+    }

@@ -36,6 +36,7 @@ __all__ = [
     "AuditScan",
     "Capabilities",
     "Change",
+    "Diagnosis",
     "Driver",
     "Durability",
     "Entry",
@@ -119,7 +120,8 @@ class Driver(Protocol):
 
         A record with an id that exists, or with an idempotency key that is taken, stores nothing and changes nothing.
         Its answer has the id of the existing job, ``existed``, and ``conflict`` if the payloads differ (L6, L12). A key
-        is taken per queue, while its job has not ended and at least for the ``dedupe_window`` of the queue.
+        is taken per queue, as long as ``unique_for`` of its job says: see ``holdfast.model.unique``. By default, that
+        is while its job has not ended and at least for the ``dedupe_window`` of the queue.
 
         Raises ``StoreFull`` while there is still enough space for settlements.
         """
@@ -239,7 +241,11 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCounts:
-    """The number of jobs of one type in one queue, by state. ``ready`` jobs are due, ``scheduled`` jobs are not."""
+    """The number of jobs of one type in one queue, by state. ``ready`` jobs are due, ``scheduled`` jobs are not.
+
+    ``oldest_ready_age`` says how far the queue is behind: for how many microseconds the oldest of the ready jobs has
+    been due, by the store's clock. It is None if no job is ready, and not compared.
+    """
 
     queue: str
     type: str
@@ -249,6 +255,7 @@ class QueueCounts:
     done: int = 0
     dead: int = 0
     cancelled: int = 0
+    oldest_ready_age: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,8 +295,12 @@ class Admin(Protocol):
         """Return a job with its lease and its notes; None if the space has no job with this id."""
         ...
 
-    def find(self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None) -> Page[JobRecord]:
+    def find(
+        self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None, newest: bool = False
+    ) -> Page[JobRecord]:
         """Return a page of the jobs that match, ordered by id. ``after=page.cursor`` asks for the next page.
+
+        With ``newest`` the order is reversed: the largest id comes first. The ids that a client makes grow with time.
 
         One call reads a bounded number of rows (``FIND_LIMIT``). So a page may have fewer jobs than ``limit``, even
         none, and still have a cursor. Only a cursor of None says that no more jobs match.
@@ -352,6 +363,15 @@ class Admin(Protocol):
 
     def ledger_end(self) -> str:
         """Return the cursor of the end: ``ledger`` after it has only rows that are written from now on."""
+        ...
+
+    def ledger_tail(self, before: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
+        """Return the last ``limit`` rows up to the cursor ``before``, in the order of the ledger; None is the end.
+
+        ``ledger`` after the same cursor returns the rows that follow. ``before=page.cursor`` asks for the page before
+        this one; a cursor of None says that there are no earlier rows. Rows that were trimmed are left out. Reads no
+        other row.
+        """
         ...
 
     def trim(
@@ -450,6 +470,19 @@ class CancelWait(Protocol):
 
         Returns whether there is such a request, also one from before the call. A hint: ``extend`` decides.
         """
+        ...
+
+
+@runtime_checkable
+class Diagnosis(Protocol):
+    """Optional: facts for ``holdfast doctor``. Both calls read a bounded number of rows, or statistics."""
+
+    def count_expired_leases(self, *, expired_for: int = 0, now: int | None = None) -> int:
+        """Return how many leases expired at least so many microseconds ago and were not reaped; at most REAP_LIMIT."""
+        ...
+
+    def table_sizes(self) -> Mapping[str, int]:
+        """Return the bytes that each table takes with its indexes, or each part of a store without sizes of tables."""
         ...
 
 

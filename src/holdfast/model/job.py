@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
+from holdfast.model.unique import check_unique_for
 
 
 class State(StrEnum):
@@ -49,6 +50,7 @@ class JobRecord:
     crashes: int = 0
     max_crashes: int | None = DEFAULT_MAX_CRASHES  # None: no limit
     idempotency_key: str | None = None
+    unique_for: int | None = None  # how long the key is taken: see model.unique
     domain: str | None = None
     offset: int | None = None
     name: str | None = None
@@ -101,6 +103,7 @@ def check_new(record: JobRecord) -> None:
     bounds.check_optional_integer("max_crashes", record.max_crashes, least=1)
     bounds.check_optional_integer("offset", record.offset, most=2**63 - 1)
     bounds.check_optional_text("idempotency_key", record.idempotency_key)
+    check_unique_for(record.unique_for)
     bounds.check_optional_text("domain", record.domain)
     bounds.check_optional_text("name", record.name)
     if record.last_error != bounds.truncate_text(record.last_error):

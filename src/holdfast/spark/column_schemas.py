@@ -22,7 +22,9 @@ _ARROW_TYPES = {
     Kind.DURATION: DURATION,
     Kind.JSON: pa.string(),
 }
-_WIDE_INTEGERS = frozenset({"offset", "fence"})  # 64 bits; all other integers count something and fit 32 bits
+_WIDE_INTEGERS = frozenset(
+    {"offset", "fence", "unique_for"}
+)  # 64 bits; all other integers count something and fit 32 bits
 _SPARK_TYPES = {
     pa.int32(): "int",
     pa.int64(): "bigint",

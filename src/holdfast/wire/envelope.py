@@ -17,6 +17,7 @@ from holdfast.errors import MAX_SHOWN_CHARACTERS, InvalidInput, PayloadError
 from holdfast.model import bounds
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS, DEFAULT_MAX_CRASHES, JobRecord, State, check_new
 from holdfast.model.request import RESERVED_META
+from holdfast.model.unique import Rule, from_rule, rule_of
 from holdfast.wire.codec import JSON
 
 VERSION = 1
@@ -68,6 +69,7 @@ class _Envelope(_Identity, kw_only=True, forbid_unknown_fields=True, rename="cam
     """All fields of a job."""
 
     attempts: int = 0
+    unique_for: Rule | int | None = msgspec.field(name="unique", default=None)
     status: _Status | None = None
     sig: str | None = msgspec.field(name="_sig", default=None)
 
@@ -95,6 +97,7 @@ def to_envelope(record: JobRecord, *, space: str = "main") -> bytes:
         meta=msgspec.Raw(_encode_meta(record)),
         payload=msgspec.Raw(record.payload if encoding == "json" else _encode(content)),  # JSON stays byte for byte
         attempts=record.attempts,
+        unique_for=rule_of(record.unique_for) or record.unique_for,
         status=_Status(
             state=record.state,
             run_at=record.run_at,
@@ -218,6 +221,7 @@ def _record(envelope: _Envelope) -> JobRecord:
         created_at=envelope.created_at,
         max_attempts=envelope.max_retries + 1,
         idempotency_key=envelope.idempotency_key,
+        unique_for=_read_unique_for(envelope),
         domain=envelope.domain,
         offset=envelope.offset,
         name=envelope.name,
@@ -279,6 +283,11 @@ def _read_meta(envelope: _Envelope) -> dict[str, object]:
     if META_CODEC in meta and envelope.encoding == "json":
         raise PayloadError("encoding", wanted=f"base64, because meta names a codec in {META_CODEC}", got="json")
     return meta
+
+
+def _read_unique_for(envelope: _Envelope) -> int | None:
+    unique_for = envelope.unique_for
+    return from_rule(unique_for) if isinstance(unique_for, str) else unique_for
 
 
 def _join_signature(key_id: str | None, sig: str | None) -> str | None:

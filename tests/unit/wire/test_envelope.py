@@ -19,6 +19,7 @@ from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
 from holdfast.model.request import META_RETRY, JobRequest
 from holdfast.model.retry import Linear, parse
+from holdfast.model.unique import WHILE_OPEN, WHILE_QUEUED
 from holdfast.wire.codec import JSON
 from holdfast.wire.envelope import META_CODEC, VERSION, EnvelopeContent, from_envelope, identity_bytes, to_envelope
 from holdfast.wire.records import to_record
@@ -64,6 +65,7 @@ def records(draw: st.DrawFn) -> JobRecord:
         crashes=draw(COUNTS),
         max_crashes=maybe(st.integers(1, bounds.MAX_COUNT)),
         idempotency_key=maybe(TEXTS),
+        unique_for=maybe(st.integers(WHILE_QUEUED, 1) | st.integers(0, bounds.MAX_DURATION)),
         domain=domain,
         offset=None if domain is None else maybe(st.integers(0, 2**63 - 1)),
         name=maybe(TEXTS),
@@ -313,7 +315,7 @@ def test_a_damaged_envelope_is_refused_or_is_still_valid(record: JobRecord, data
 # Identity ---------------------------------------------------------------------------------------------------
 
 CHANGES = {"attempts", "crashes", "max_crashes", "state", "last_error", "failed_at", "dead_reason", "dead_at"}
-CHANGES |= {"result", "run_at"}
+CHANGES |= {"result", "run_at", "unique_for"}
 
 OTHER: dict[str, Any] = {
     "id": "j2",
@@ -329,6 +331,7 @@ OTHER: dict[str, Any] = {
     "crashes": 1,
     "max_crashes": 1,
     "idempotency_key": "k",
+    "unique_for": WHILE_OPEN,
     "domain": "d",
     "offset": 1,
     "name": "n",

@@ -63,7 +63,7 @@ def _print_change(session: Session, before: SchemaVersion) -> None:
 @click.option("--json", "as_json", is_flag=True, help="JSON: applied, newest, current.")
 @pass_session
 def check(session: Session, *, as_json: bool) -> None:
-    """Compare the tables and functions of a store with this version of Holdfast.
+    """Compare the tables and functions with this version.
 
     Changes nothing; exits 1 if they are missing or out of date. Newer tables that this version can use are up to date.
     """

@@ -10,6 +10,7 @@ from holdfast.drivers.memory.space import Space
 from holdfast.model.job import JobRecord
 from holdfast.model.job_batch import must_wait, representatives
 from holdfast.model.lease import Enqueued, Reservation
+from holdfast.model.unique import WHILE_QUEUED, window_of
 
 
 def enqueue_one(space: Space, job: JobRecord, now: int) -> Enqueued:
@@ -22,7 +23,8 @@ def enqueue_one(space: Space, job: JobRecord, now: int) -> Enqueued:
         key = space.keys.get(place)
         if key is not None and space.is_taken(key, now):
             return Enqueued(id=key.job_id, existed=True, conflict=key.payload != job.payload)
-        space.keys[place] = StoredKey(job.id, job.payload, now + space.settings_of(job.queue).dedupe_window)
+        until = now + window_of(job.unique_for, space.settings_of(job.queue).dedupe_window)
+        space.keys[place] = StoredKey(job.id, job.payload, until, while_queued=job.unique_for == WHILE_QUEUED)
     space.add(job, now)
     return Enqueued(id=job.id, existed=False)
 

@@ -81,11 +81,12 @@ class Row:
 
 @dataclass(slots=True)
 class StoredKey:
-    """The job that an idempotency key belongs to, and the end of the key's window."""
+    """The job that an idempotency key belongs to, the end of the key's window, and whether only a ready job has it."""
 
     job_id: str
     payload: bytes
     until: int
+    while_queued: bool
 
 
 class Counter:

@@ -244,9 +244,13 @@ class Space:
     # Keys and settings ------------------------------------------------------------------------------------------
 
     def is_taken(self, key: StoredKey, now: int) -> bool:
-        """Whether an idempotency key is taken: its window, or its job, has not ended (L12)."""
+        """Whether an idempotency key is taken: its window has not ended, or its job is open, or ready (L12)."""
+        if not is_expired(key.until, now):
+            return True
         row = self.rows.get(key.job_id)
-        return not is_expired(key.until, now) or (row is not None and not row.job.state.has_ended)
+        if row is None:
+            return False
+        return row.job.state is State.READY if key.while_queued else not row.job.state.has_ended
 
     def settings_of(self, queue: str, type_: str | None = None) -> QueueSettings:
         """Return the settings of a queue or of a type in it; the defaults if none were configured."""

@@ -16,7 +16,7 @@ _TYPES = {
     Kind.INSTANT: "bigint",
     Kind.DURATION: "bigint",
 }
-_BIGINTS = frozenset({"offset", "fence"})  # integers that may exceed 32 bits
+_BIGINTS = frozenset({"offset", "fence", "unique_for"})  # integers that may exceed 32 bits
 
 STORED_COLUMNS = tuple(column for column in JOB_COLUMNS if column.name != "state" and column.name not in ENDED_ONLY)
 """The fields of a job that enqueue stores and reserve returns; the others follow from the job being ready or leased."""

@@ -46,8 +46,8 @@ def copy_jobs(
             arguments = (caller_now, database.channel, owns_transaction, DEFAULT_DEDUPE_WINDOW, *_pack_lanes(lanes))
             [(now, windows)] = database.call_on(connection, "prepare_copy", *arguments)
             if copy_rows.KEY in columns:  # first: in a repeated batch it is the keys that exist
-                until = {queue: now + window for (queue, *_), window in zip(lanes, windows, strict=True)}
-                _copy_keys(database, connection, jobs, until)
+                by_queue = {queue: window for (queue, *_), window in zip(lanes, windows, strict=True)}
+                _copy_keys(database, connection, jobs, now, by_queue)
             _copy(database, connection, "jobs", columns, copy_rows.pack_jobs(database.space, jobs, columns, now))
             _finish(database, connection, jobs, domains)
     except psycopg.errors.UniqueViolation:
@@ -78,7 +78,7 @@ def copy_leased_jobs(
             lease_tokens = make_tokens(fences, token_bytes(len(fences)))
             leases = NewLeases(now, now + lease_for, worker, template.attempts + 1, fences, lease_tokens)
             if jobs.keys is not None:
-                _copy_keys(database, connection, jobs, {template.queue: now + window})
+                _copy_keys(database, connection, jobs, now, {template.queue: window})
             rows = copy_rows.pack_leased_jobs(database.space, jobs, columns, leases)
             _copy(database, connection, "jobs", (*columns, *copy_rows.LEASE_COLUMNS), rows)
             _finish(database, connection, jobs, ())
@@ -87,8 +87,10 @@ def copy_leased_jobs(
     return lease_batch(jobs, fences, lease_tokens, now + lease_for)
 
 
-def _copy_keys(database: Database, connection: Connection, jobs: Sequence[JobRecord], until: Mapping[str, int]) -> None:
-    rows = copy_rows.pack_keys(database.space, jobs, until)
+def _copy_keys(
+    database: Database, connection: Connection, jobs: Sequence[JobRecord], now: int, windows: Mapping[str, int]
+) -> None:
+    rows = copy_rows.pack_keys(database.space, jobs, now, windows)
     _copy(database, connection, "dedupe", copy_rows.KEY_COLUMNS, [rows])
 
 

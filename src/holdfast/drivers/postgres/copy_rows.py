@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any, TypeAlias, cast
@@ -18,12 +18,13 @@ from holdfast.drivers.postgres.columns import STORED_COLUMNS, sql_type
 from holdfast.model.columns import Column, Kind
 from holdfast.model.job import JobRecord
 from holdfast.model.job_batch import JobBatch, representatives
+from holdfast.model.unique import WHILE_QUEUED, window_of
 
 BLOCK_JOBS = 500  # jobs that are packed and sent at a time
 KEY = "idempotency_key"
 START = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
 END = struct.pack(">h", -1)
-KEY_COLUMNS = ("space", "queue", "until", "key", "job_id", "digest")
+KEY_COLUMNS = ("space", "queue", "until", "while_queued", "key", "job_id", "digest")
 LEASE_COLUMNS = ("state", "worker", "prefetched", "attempts", "reserved_at", "expires_at", "check_at", "fence", "token")
 
 Packer: TypeAlias = Callable[[JobRecord], bytes]
@@ -76,6 +77,9 @@ _OPTIONAL_PACKERS: dict[str, Packer] = {
     for column in sorted(STORED_COLUMNS, key=lambda column: column.name == KEY)
     if column.name not in _REQUIRED_COLUMNS
 }
+_DEFAULTS: dict[str, object] = {"meta": {}} | {
+    field.name: field.default for field in fields(JobRecord) if field.default is not MISSING
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +113,16 @@ def columns_of(jobs: Sequence[JobRecord]) -> tuple[str, ...]:
     """Return the columns of the table that these jobs set."""
     columns = (
         *_REQUIRED_COLUMNS,
-        *(name for name in _OPTIONAL_PACKERS if any(map(attrgetter(name), representatives(jobs)))),
+        *(name for name in _OPTIONAL_PACKERS if _is_set(name, representatives(jobs))),
     )
     if isinstance(jobs, JobBatch) and jobs.keys is not None and KEY not in columns:
         columns = (*columns, KEY)
     return columns
+
+
+def _is_set(name: str, jobs: Sequence[JobRecord]) -> bool:
+    """Whether a job has another value than the default, which the column has, too. 0 may differ from it."""
+    return list(map(attrgetter(name), jobs)).count(_DEFAULTS[name]) < len(jobs)
 
 
 def pack_jobs(space: str, jobs: Sequence[JobRecord], columns: Sequence[str], now: int) -> Iterator[bytes]:
@@ -138,24 +147,42 @@ def pack_leased_jobs(space: str, jobs: JobBatch, columns: Sequence[str], leases:
         yield _join_rows(*packed, *leases.pack_columns(block))
 
 
-def pack_keys(space: str, jobs: Sequence[JobRecord], until: Mapping[str, int]) -> bytes:
-    """Return the rows of the keys, sorted: two calls that share keys wait for each other in one direction."""
+def pack_keys(space: str, jobs: Sequence[JobRecord], now: int, windows: Mapping[str, int]) -> bytes:
+    """Return the rows of the keys, sorted: two calls that share keys wait for each other in one direction.
+
+    ``windows`` are the dedupe windows of the queues.
+    """
+    shapes = {(job.queue, job.unique_for) for job in representatives(jobs)}
+    heads = {shape: _pack_key_head(space, *shape, now, windows) for shape in shapes}
     if isinstance(jobs, JobBatch):
-        rows = list(zip(repeat(jobs.template.queue), jobs.keys or (), jobs.ids, jobs.payloads, strict=False))
+        [head] = heads.values()
+        queue = jobs.template.queue
+        rows = list(zip(repeat(queue), jobs.keys or (), jobs.ids, jobs.payloads, repeat(head), strict=False))
     else:
-        rows = [(job.queue, job.idempotency_key, job.id, job.payload) for job in jobs]
+        rows = [(job.queue, job.idempotency_key, job.id, job.payload, heads[job.queue, job.unique_for]) for job in jobs]
     keyed = sorted(row for row in rows if row[1] is not None)
     if not keyed:
         return b""
-    queues, keys, ids, payloads = zip(*keyed, strict=True)
-    head = struct.pack(">h", len(KEY_COLUMNS)) + _pack_text(space)
-    heads = {queue: head + _pack_text(queue) + _pack_bigint(8, end) for queue, end in until.items()}
+    _, keys, ids, payloads, key_heads = zip(*keyed, strict=True)
     return _join_rows(
-        map(heads.__getitem__, queues),
+        key_heads,
         *_pack_text_column(keys),
         *_pack_text_column(ids),
         repeat(_DIGEST_LENGTH),
         map(digest_of, payloads),
+    )
+
+
+def _pack_key_head(space: str, queue: str, unique_for: int | None, now: int, windows: Mapping[str, int]) -> bytes:
+    """Return the columns that many keys of a batch share, and the number of all columns."""
+    return b"".join(
+        (
+            struct.pack(">h", len(KEY_COLUMNS)),
+            _pack_text(space),
+            _pack_text(queue),
+            _pack_bigint(8, now + window_of(unique_for, windows[queue])),
+            _TRUE if unique_for == WHILE_QUEUED else _FALSE,
+        )
     )
 
 

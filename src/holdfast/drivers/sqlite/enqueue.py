@@ -14,6 +14,7 @@ from holdfast.model.job import JobRecord
 from holdfast.model.job_batch import lease_batch, must_wait, representatives
 from holdfast.model.lease import Enqueued, Reservation, make_tokens, token_bytes
 from holdfast.model.queue_settings import QueueSettings
+from holdfast.model.unique import WHILE_QUEUED, window_of
 
 Key = tuple[str, str]  # queue, idempotency key
 
@@ -95,10 +96,17 @@ def _insert_lanes_and_keys(tx: Transaction, batch: _Batch) -> None:
     lanes = {(job.queue, job.type, job.priority) for job in jobs}
     tx.run_many("enqueue/open_lane", [(space, *lane) for lane in lanes])
     pass_turns(tx, {(job.queue, job.domain) for job in jobs if job.domain is not None})
-    keys = [(job.queue, job.idempotency_key) for job in jobs if job.idempotency_key is not None]
+    keys = [(job.queue, job.idempotency_key, job.unique_for) for job in jobs if job.idempotency_key is not None]
     if keys:
         windows: dict[str, int] = dict(tx.run("enqueue/dedupe_windows", (space,)).fetchall())
         default = QueueSettings().dedupe_window
         # Sorted like the table: keys are often hashes, and neighbours share a page.
-        rows = [(space, *key, *batch.keys[key], tx.now + windows.get(key[0], default)) for key in sorted(keys)]
+        rows = [
+            (
+                *(space, queue, key, *batch.keys[queue, key]),
+                tx.now + window_of(unique_for, windows.get(queue, default)),
+                unique_for == WHILE_QUEUED,
+            )
+            for queue, key, unique_for in sorted(keys)
+        ]
         tx.run_many("enqueue/remember_key", rows)

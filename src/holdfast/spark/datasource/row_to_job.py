@@ -162,7 +162,7 @@ class RowConverter:
             job.webhook = webhook
             job.state = State.READY
             job.last_error = ""
-            job.signature = job.failed_at = job.dead_reason = job.dead_at = job.result = None
+            job.unique_for = job.signature = job.failed_at = job.dead_reason = job.dead_at = job.result = None
             job.__class__ = JobRecord
             add(job)
         return records

@@ -36,7 +36,10 @@ BEGIN
       FROM unnest(_id, _queue, _idempotency_key, _digest) WITH ORDINALITY AS a (id, queue, key, digest, item)
      CROSS JOIN LATERAL (
        SELECT * FROM dedupe AS d WHERE d.space = _space AND d.queue = a.queue AND d.key = a.key OFFSET 0) AS d
-     WHERE (d.until > _now OR EXISTS (SELECT FROM jobs AS j WHERE j.space = _space AND j.id = d.job_id OFFSET 0))
+     WHERE (d.until > _now
+            OR EXISTS (SELECT FROM jobs AS j
+                        WHERE j.space = _space AND j.id = d.job_id AND (j.state = 'ready' OR NOT d.while_queued)
+                       OFFSET 0))
        AND NOT EXISTS (SELECT FROM jobs AS j WHERE j.space = _space AND j.id = a.id OFFSET 0)
        AND NOT EXISTS (SELECT FROM ended AS e WHERE e.space = _space AND e.id = a.id OFFSET 0);
     RETURN QUERY SELECT * FROM unnest(_known, _existing, _conflicts);
@@ -78,11 +81,14 @@ BEGIN
     -- A key belongs to the first job that enters it. Sorted, so that two calls wait for each other in one direction.
     -- DO UPDATE with a false condition changes nothing, and locks the row of a key that exists.
     WITH entered AS (
-      INSERT INTO dedupe AS d (space, queue, key, job_id, digest, until)
+      INSERT INTO dedupe AS d (space, queue, key, job_id, digest, until, while_queued)
       SELECT DISTINCT ON (a.queue, a.key) _space, a.queue, a.key, a.id, a.digest,
-             _now + coalesce((SELECT s.dedupe_window FROM settings AS s
-                               WHERE s.space = _space AND s.queue = a.queue AND s.type = ''), _window)
-        FROM unnest(_id, _queue, _idempotency_key, _digest) WITH ORDINALITY AS a (id, queue, key, digest, item)
+             _now + coalesce(CASE WHEN a.unique_for < 0 THEN 0 ELSE a.unique_for END,
+                             (SELECT s.dedupe_window FROM settings AS s
+                               WHERE s.space = _space AND s.queue = a.queue AND s.type = ''), _window),
+             coalesce(a.unique_for < 0, false)
+        FROM unnest(_id, _queue, _idempotency_key, _digest, _unique_for)
+             WITH ORDINALITY AS a (id, queue, key, digest, unique_for, item)
        WHERE a.key IS NOT NULL AND (a.id IN (SELECT unnest(_inserted))) IS TRUE
        ORDER BY a.queue, a.key, a.item
       ON CONFLICT (space, queue, key) DO UPDATE SET until = d.until WHERE false
@@ -91,21 +97,26 @@ BEGIN
     SELECT count(*) INTO _entered FROM entered;
 
     IF _entered < cardinality(_inserted) THEN
-      -- Take over the keys that are locked now, whose window has passed and whose job is not open, unless it is the
-      -- same id again, after a purge. A later statement than the wait for the lock: it sees the job that the previous
-      -- holder of the lock has committed.
+      -- Take over the keys that are locked now, whose window has passed and whose job is not open (or not ready), unless
+      -- it is the same id again, after a purge. A later statement than the wait for the lock: it sees the job that the
+      -- previous holder of the lock has committed.
       UPDATE dedupe AS d
          SET job_id = a.id, digest = a.digest,
-             until = _now + coalesce((SELECT s.dedupe_window FROM settings AS s
-                                       WHERE s.space = _space AND s.queue = a.queue AND s.type = ''), _window)
+             until = _now + coalesce(CASE WHEN a.unique_for < 0 THEN 0 ELSE a.unique_for END,
+                                     (SELECT s.dedupe_window FROM settings AS s
+                                       WHERE s.space = _space AND s.queue = a.queue AND s.type = ''), _window),
+             while_queued = coalesce(a.unique_for < 0, false)
         FROM (SELECT DISTINCT ON (u.queue, u.key) _space AS space, u.*
-                FROM unnest(_id, _queue, _idempotency_key, _digest) WITH ORDINALITY AS u (id, queue, key, digest, item)
+                FROM unnest(_id, _queue, _idempotency_key, _digest, _unique_for)
+                     WITH ORDINALITY AS u (id, queue, key, digest, unique_for, item)
                WHERE u.key IS NOT NULL AND (u.id IN (SELECT unnest(_inserted))) IS TRUE
                ORDER BY u.queue, u.key, u.item OFFSET 0) AS a
        WHERE d.space = ANY (ARRAY[a.space]) AND d.queue = a.queue AND d.key = a.key
          AND d.until <= _now
          AND (d.job_id = a.id
-              OR NOT EXISTS (SELECT FROM jobs AS j WHERE j.space = d.space AND j.id = d.job_id OFFSET 0));
+              OR NOT EXISTS (SELECT FROM jobs AS j
+                              WHERE j.space = d.space AND j.id = d.job_id AND (j.state = 'ready' OR NOT d.while_queued)
+                             OFFSET 0));
     END IF;
 
     SELECT array_agg(a.id), array_agg(a.item), array_agg(d.job_id), array_agg(d.digest <> a.digest)

@@ -38,6 +38,7 @@ from holdfast.testing.drivers.conformance import (
     spaces,
     threads,
     trim,
+    unique,
     validation,
     wait,
 )
@@ -56,6 +57,7 @@ _TOPICS: tuple[ModuleType, ...] = (
     reserve,
     max_bytes,
     enqueue_leased,
+    unique,
     order,
     domains,
     extend,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
+from typing import Any
 
 from holdfast.drivers.contract import Feature, QueueSettings
 from holdfast.model.job import State
 from holdfast.model.lease import Enqueued, Reservation
 from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack, Fail, Release, Retry
+from holdfast.model.unique import WHILE_QUEUED
 from holdfast.testing.drivers.conformance.assertions import assert_equal
 from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.conformance.settle import SETTLEMENTS
@@ -99,6 +101,23 @@ def threads_that_enqueue_one_key_make_one_job_whatever_its_window(h: Harness) ->
         )
         assert_equal(sum(not answer.existed for [answer] in answers), 1, f"new jobs of key {number}")
         h.advance(100)
+
+
+@case("L12", needs={Feature.IDEMPOTENCY})
+def threads_that_enqueue_one_key_while_queued_make_one_job_beside_the_running_one(h: Harness) -> None:
+    stores = [h.connect_again() for _ in range(THREADS)]
+    for number in range(10):
+        key: dict[str, Any] = {"idempotency_key": f"k{number}", "unique_for": WHILE_QUEUED}
+        running = h.reserve_new_job(**key)
+        answers: list[list[Enqueued]] = h.run_concurrently(
+            *[partial(store.enqueue, [h.job(**key)], now=h.now_or_none) for store in stores]
+        )
+        enqueued = [answer for [answer] in answers]
+        assert_equal(sum(not answer.existed for answer in enqueued), 1, f"new jobs of key {number}")
+        [new_id] = {answer.id for answer in enqueued}
+        [reservation] = h.reserve(10)
+        assert_equal(reservation.job.id, new_id, "the job reserved")
+        h.must_settle(Ack(running.lease), Ack(reservation.lease))
 
 
 @case("L6")

@@ -11,9 +11,10 @@ from dataclasses import replace
 from holdfast.drivers.memory.reserve import lease_rows
 from holdfast.drivers.memory.rows import Row, StoredKey
 from holdfast.drivers.memory.space import Space
-from holdfast.model.job import JobRecord
-from holdfast.model.lease import Enqueued, Reservation, is_expired
+from holdfast.model.job import JobRecord, State
+from holdfast.model.lease import Enqueued, Lease, Reservation, is_expired
 from holdfast.model.transition import Transition
+from holdfast.model.unique import WHILE_QUEUED
 from holdfast.testing.drivers.faulty.faulty_driver import RACE_WINDOW_SECONDS, FaultyDriver, FaultySpace
 
 
@@ -110,6 +111,77 @@ class KeyNeverForgotten(FaultyDriver):
     space_type = _KeyNeverForgottenSpace
 
 
+class UniqueForNotStored(FaultyDriver):
+    """A job is stored without the rule of its key."""
+
+    def _enqueue(self, space: Space, job: JobRecord, now: int) -> Enqueued:
+        answer = super()._enqueue(space, job, now)
+        if not answer.existed:
+            space.rows[job.id].job = replace(job, unique_for=None)
+        return answer
+
+
+class UniqueForIgnored(FaultyDriver):
+    """Every key has the window of its queue."""
+
+    def _enqueue(self, space: Space, job: JobRecord, now: int) -> Enqueued:
+        answer = super()._enqueue(space, replace(job, unique_for=None), now)
+        if not answer.existed:
+            space.rows[job.id].job = job
+        return answer
+
+
+class UniqueForOfTheNewerJob(FaultyDriver):
+    """An enqueue with a taken key changes how long the key is taken."""
+
+    def _enqueue(self, space: Space, job: JobRecord, now: int) -> Enqueued:
+        answer = super()._enqueue(space, job, now)
+        stored_key = space.keys.get((job.queue, job.idempotency_key or ""))
+        if answer.existed and stored_key is not None and job.unique_for == WHILE_QUEUED:
+            stored_key.until, stored_key.while_queued = now, True
+        return answer
+
+
+class _QueuedKeyTakenWhileRunningSpace(FaultySpace):
+    def is_taken(self, key: StoredKey, now: int) -> bool:
+        row = self.rows.get(key.job_id)
+        return super().is_taken(key, now) or (row is not None and not row.job.state.has_ended)
+
+
+class QueuedKeyTakenWhileRunning(FaultyDriver):
+    """A running job has its key although the key is taken only while the job is queued."""
+
+    space_type = _QueuedKeyTakenWhileRunningSpace
+
+
+class _QueuedKeyForgottenAtReserveSpace(FaultySpace):
+    def lease(self, row: Row, lease: Lease, worker: str, now: int, *, prefetched: bool) -> None:
+        super().lease(row, lease, worker, now, prefetched=prefetched)
+        place = (row.job.queue, row.job.idempotency_key or "")
+        if row.job.unique_for == WHILE_QUEUED and place in self.keys and self.keys[place].job_id == row.job.id:
+            del self.keys[place]
+
+
+class QueuedKeyForgottenAtReserve(FaultyDriver):
+    """A job that is queued again, after a retry, does not have its key again."""
+
+    space_type = _QueuedKeyForgottenAtReserveSpace
+
+
+class _QueuedKeyTakenBackSpace(FaultySpace):
+    def end(self, row: Row, transition: Transition, verb: str, now: int, started_at: int | None = None) -> None:
+        super().end(row, transition, verb, now, started_at)
+        stored_key = self.keys.get((row.job.queue, row.job.idempotency_key or ""))
+        if stored_key is not None and row.job.state is State.READY:
+            stored_key.job_id = row.job.id
+
+
+class QueuedKeyTakenBack(FaultyDriver):
+    """A job that is queued again takes its key from the newer job that has the key."""
+
+    space_type = _QueuedKeyTakenBackSpace
+
+
 class EnqueueOverwritesPayload(FaultyDriver):
     """A known id takes the new payload."""
 
@@ -178,6 +250,12 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     KeyForgottenAfterWindow,
     KeyTakenOverAfterWait,
     KeyNeverForgotten,
+    UniqueForNotStored,
+    UniqueForIgnored,
+    UniqueForOfTheNewerJob,
+    QueuedKeyTakenWhileRunning,
+    QueuedKeyForgottenAtReserve,
+    QueuedKeyTakenBack,
     EnqueueOverwritesPayload,
     EnqueueStoresPartOfBatch,
     KeyKeepsItsOldWindow,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from holdfast.model.job import JobRecord
+from holdfast.model import unique
+from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued
 from holdfast.model.queue_settings import QueueSettings
 from holdfast.testing.drivers.oracle.state import IdempotencyKey, OracleState
+
+_OPEN = frozenset({State.READY, State.INFLIGHT})
 
 
 def enqueue_one(state: OracleState, job: JobRecord, now: int) -> Enqueued:
@@ -17,7 +20,20 @@ def enqueue_one(state: OracleState, job: JobRecord, now: int) -> Enqueued:
         key = state.keys.get((job.queue, job.idempotency_key))
         if key is not None and state.is_key_taken(key, now):
             return Enqueued(id=key.job_id, existed=True, conflict=key.payload != job.payload)
-        window = state.settings.get((job.queue, None), QueueSettings()).dedupe_window
-        state.keys[job.queue, job.idempotency_key] = IdempotencyKey(job.id, job.payload, now + window)
+        window, states = _key_rule(job, state.settings.get((job.queue, None), QueueSettings()))
+        state.keys[job.queue, job.idempotency_key] = IdempotencyKey(job.id, job.payload, now + window, states)
     state.add(job, enqueued_at=now, available_at=now if job.run_at is None else job.run_at)
     return Enqueued(id=job.id, existed=False)
+
+
+def _key_rule(job: JobRecord, settings: QueueSettings) -> tuple[int, frozenset[State]]:
+    """Return how long the job has its key at least, and the states in which it has the key after that."""
+    match job.unique_for:
+        case None:
+            return settings.dedupe_window, _OPEN
+        case unique.WHILE_OPEN:
+            return 0, _OPEN
+        case unique.WHILE_QUEUED:
+            return 0, frozenset({State.READY})
+        case window:
+            return window, _OPEN

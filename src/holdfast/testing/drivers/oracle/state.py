@@ -45,11 +45,12 @@ class OracleJob:
 
 @dataclass(slots=True)
 class IdempotencyKey:
-    """The job that has the key, and the end of the dedupe window."""
+    """The job that has the key, the end of the dedupe window, and the states in which the job has the key."""
 
     job_id: str
     payload: bytes
     until: int
+    states: frozenset[State]
 
 
 @dataclass(slots=True)
@@ -124,9 +125,9 @@ class OracleState:
             job.ended_at = now if state.has_ended else None
 
     def is_key_taken(self, key: IdempotencyKey, now: int) -> bool:
-        """Whether the key still refers to its job: within its window, or while the job has not ended (L12)."""
+        """Whether the key still refers to its job: within its window, or while the job is open, or queued (L12)."""
         job = self.jobs.get(key.job_id)
-        return now < key.until or (job is not None and not job.state.has_ended)
+        return now < key.until or (job is not None and job.state in key.states)
 
 
 def mark_dead(job: OracleJob, reason: str, now: int) -> None:

@@ -14,6 +14,7 @@ from holdfast.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from holdfast.model.isolation import Isolation
 from holdfast.model.lease import Note
 from holdfast.model.queue_settings import QueueSettings
+from holdfast.model.unique import WHILE_OPEN, WHILE_QUEUED
 from holdfast.testing.drivers.state_machine.comparison import START
 
 QUEUES = ["mail", "reports"]
@@ -50,6 +51,7 @@ job_fields = st.fixed_dictionaries(
         "priority": st.sampled_from([0, 0, 5, 9]),
         "domain": st.sampled_from([None, None, "d1", "d2"]),
         "idempotency_key": st.sampled_from([None, None, *KEYS]),
+        "unique_for": st.sampled_from([None, None, WHILE_OPEN, WHILE_QUEUED, SECOND]),
         "run_at": st.sampled_from([None, None, None, None, -SECOND, 0, SECOND, HOUR]),  # relative to now
         "max_attempts": st.sampled_from([25, 3, 2, 1]),
         "max_crashes": st.sampled_from([3, 1, None]),
