@@ -1,4 +1,4 @@
-"""How many jobs per second can a store and a number of slots process? The formulas of docs/scale.md, and a simulation.
+"""How many jobs per second can a store and a number of slots process? docs/explanation/scale.md has the formulas.
 
 A slot is in one of three states: it uses the store (reserve and settle), it works by itself (its Python processes and
 the handler), or it waits for a free core of the store. So a cluster is a closed queueing network with two upper bounds:
@@ -68,7 +68,7 @@ def simulate(cluster: Cluster, costs: Costs, *, jobs: int, seed: int = 1) -> flo
     return jobs / last
 
 
-MEASURED = Costs(store=40e-6, slot=28e-6)  # PostgreSQL with no-op jobs; see docs/scale.md
+MEASURED = Costs(store=40e-6, slot=28e-6)  # PostgreSQL with no-op jobs; see docs/explanation/scale.md
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """How much processor time does a job use in the store's server, the Python processes and the JVM of Spark?
 
-Slots against plain workers, as in ``spark-slots``, but in processor time instead of wall-clock time. docs/scale.md uses
-these numbers; other load on the machine changes them little.
+Slots against plain workers, as in ``spark-slots``, but in processor time instead of wall-clock time.
+docs/explanation/scale.md uses these numbers; other load on the machine changes them little.
 """
 
 from __future__ import annotations

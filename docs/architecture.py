@@ -1,7 +1,7 @@
-"""The picture of docs/architecture.md as text: boxes and arrows on a fixed grid, drawn as plain SVG.
+"""The picture of docs/explanation/architecture.md: boxes and arrows on a fixed grid, drawn as plain SVG.
 
-``docs/build.py`` writes ``docs/architecture.svg`` from it. A word in a box that ends in ``.py`` or ``/`` is a path
-below ``src/holdfast``; ``tests/docs`` checks that each path exists.
+``docs/build.py`` writes ``docs/images/architecture.svg`` from it. A word in a box that ends in ``.py`` or ``/`` is a
+path below ``src/holdfast``; ``tests/docs`` checks that each path exists.
 """
 
 from __future__ import annotations

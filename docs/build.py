@@ -1,6 +1,7 @@
-"""`python3 run docs`: write the generated parts of the pages and the picture, then check every link between pages.
+"""`python3 run docs`: write the generated parts of the pages, check every link, and build the site.
 
-`--check` writes nothing and fails if something generated is out of date. A generated part is between two comments,
+The site is HTML in `docs/_build/html`, made by Sphinx (see `conf.py`); its warnings are errors. `--check` writes
+nothing, builds nothing, and fails if something generated is out of date. A generated part is between two comments,
 `<!-- generated: NAME -->` and `<!-- end -->`; everything else on a page is written by hand.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import logging
 import re
 import sys
 import tempfile
@@ -20,6 +22,7 @@ from docs import architecture
 from holdfast import errors
 from holdfast.drivers.contract import Capabilities, Feature
 from holdfast.drivers.postgres.driver import CAPABILITIES
+from holdfast.observability import events
 from holdfast.testing.drivers.conformance import LAWS, Case, cases
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -69,7 +72,8 @@ SPELLINGS = {
 
 def pages() -> list[Path]:
     """Return all Markdown pages of the repository's root and of docs/."""
-    return [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
+    built = DOCS / "_build"
+    return [*sorted(ROOT.glob("*.md")), *sorted(page for page in DOCS.rglob("*.md") if built not in page.parents)]
 
 
 # Generated parts --------------------------------------------------------------------------------------------
@@ -166,7 +170,7 @@ def error_tree() -> str:
 def decisions() -> str:
     """Return the list of decision records, by number."""
     records = sorted((DOCS / "adr").glob("[0-9]*.md"))
-    return "\n".join(f"- [{title_of(record)}](adr/{record.name})" for record in records)
+    return "\n".join(f"- [{title_of(record)}]({record.name})" for record in records)
 
 
 def title_of(page: Path) -> str:
@@ -176,12 +180,31 @@ def title_of(page: Path) -> str:
     return title[1]
 
 
+def log_events() -> str:
+    """Return the table of log events."""
+    rows = [
+        f"| `{event.name}` | {logging.getLevelName(event.level).lower()} | {event.says} | "
+        + ", ".join(f"`{field}`" for field in event.fields)
+        + " |"
+        for event in events.EVENTS
+    ]
+    return "\n".join(["| event | level | it says | fields |", "|---|---|---|---|", *rows])
+
+
+def log_fields() -> str:
+    """Return the table of the fields of log events."""
+    rows = [f"| `{name}` | {meaning} |" for name, meaning in events.FIELDS.items()]
+    return "\n".join(["| field | meaning |", "|---|---|", *rows])
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "overview": overview,
     **{f"cases of {law}": lambda law=law: case_list(law) for law in LAWS},
     "drivers": drivers,
     "errors": error_tree,
     "decisions": decisions,
+    "log events": log_events,
+    "log fields": log_fields,
 }
 
 
@@ -197,7 +220,7 @@ def out_of_date() -> Iterator[tuple[Path, str]]:
         wanted = with_generated_parts(text)
         if wanted != text:
             yield page, wanted
-    picture = DOCS / "architecture.svg"
+    picture = DOCS / "images" / "architecture.svg"
     if not picture.exists() or picture.read_text(encoding="utf-8") != architecture.draw():
         yield picture, architecture.draw()
 
@@ -207,9 +230,9 @@ def missing_parts() -> list[str]:
     texts = [page.read_text(encoding="utf-8") for page in pages()]
     names = [part[2] for text in texts for part in PART.finditer(text)]
     misplaced = [f"{name}: wanted on one page, is on {names.count(name)}" for name in PARTS if names.count(name) != 1]
-    headings = HEADING.findall((DOCS / "guarantees.md").read_text(encoding="utf-8"))
+    headings = HEADING.findall((DOCS / "reference" / "guarantees.md").read_text(encoding="utf-8"))
     return misplaced + [
-        f"docs/guarantees.md has no heading {heading(law)!r}" for law in LAWS if heading(law) not in headings
+        f"docs/reference/guarantees.md has no heading {heading(law)!r}" for law in LAWS if heading(law) not in headings
     ]
 
 
@@ -243,12 +266,28 @@ def _problem(page: Path, target: str) -> str | None:
     return None
 
 
+# The site ---------------------------------------------------------------------------------------------------
+
+
+def build_site(target: Path) -> int:
+    """Build the site as HTML, only the pages that have changed; return 0 if there was no warning."""
+    from sphinx.cmd.build import main as sphinx  # noqa: PLC0415 - slow to import, and not needed to check pages
+
+    return sphinx(
+        ["-b", "html", "-W", "--keep-going", "-q", "-d", str(target / "doctrees"), str(DOCS), str(target / "html")]
+    )
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="run docs", description=__doc__)
     parser.add_argument(
         "--check", action="store_true", help="write nothing; fail if something generated is out of date"
     )
-    check = parser.parse_args(arguments).check
+    parser.add_argument("--only-site", type=Path, metavar="FOLDER", help="only build the site, into this folder")
+    options = parser.parse_args(arguments)
+    if options.only_site:
+        return build_site(options.only_site)
+    check = options.check
     problems = missing_parts()
     for page, wanted in out_of_date():
         name = page.relative_to(ROOT)
@@ -259,7 +298,12 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"wrote {name}")
     problems += broken_links()
     print(*problems, f"{len(pages())} pages, {len(problems)} problems", sep="\n")
-    return 1 if problems else 0
+    if problems or check:
+        return 1 if problems else 0
+    built = DOCS / "_build"
+    code = build_site(built)
+    print("the site has warnings" if code else f"open {(built / 'html' / 'index.html').relative_to(ROOT)}")
+    return code
 
 
 if __name__ == "__main__":

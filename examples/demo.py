@@ -233,7 +233,7 @@ class Demo:
         self.output.line(f"open     {(self.folder / 'report.html').as_uri()}")
         self.output.line(f"run      .venv/bin/holdfast dead groups --url sqlite:///{quote(str(folder))}/jobs.db")
         self.output.line(f"run      .venv/bin/holdfast audit --history {folder}/history")
-        self.output.line("read     examples/demo.py and docs/spark.md")
+        self.output.line("read     examples/demo.py and docs/guides/spark.md")
         return 1 if wrong else 0
 
 

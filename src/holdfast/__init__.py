@@ -16,7 +16,8 @@ from holdfast.connect import connect  # not lazy: importing the module of that n
 if TYPE_CHECKING:
     from holdfast.aio import AsyncClient
     from holdfast.app import Holdfast
-    from holdfast.client import Client
+    from holdfast.client import Client, EnqueueKeywords
+    from holdfast.enqueue_middleware import EnqueueMiddleware
     from holdfast.errors import HoldfastError, InvalidInput, LeaseError
     from holdfast.model.definition import JobBuilder, JobDefinition
     from holdfast.model.job import Job, State
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.model.queue_settings import OnExhausted, QueueSettings
     from holdfast.model.request import JobRequest
     from holdfast.model.retry import Custom, Exponential, Fixed, Jitter, Linear, NoDelay, RetryPolicy
+    from holdfast.task import Task
     from holdfast.wire.codec import Codec, register_codec
     from holdfast.worker.context import Context
     from holdfast.worker.control import Retry, Snooze, Unrecoverable
@@ -39,6 +41,8 @@ __all__ = [
     "Codec",
     "Context",
     "Custom",
+    "EnqueueKeywords",
+    "EnqueueMiddleware",
     "Enqueued",
     "Exponential",
     "Fixed",
@@ -60,6 +64,7 @@ __all__ = [
     "RetryPolicy",
     "Snooze",
     "State",
+    "Task",
     "Unrecoverable",
     "Worker",
     "WorkerOptions",
@@ -71,7 +76,8 @@ __all__ = [
 _MODULES = {
     "holdfast.aio": ("AsyncClient",),
     "holdfast.app": ("Holdfast",),
-    "holdfast.client": ("Client",),
+    "holdfast.client": ("Client", "EnqueueKeywords"),
+    "holdfast.enqueue_middleware": ("EnqueueMiddleware",),
     "holdfast.errors": ("HoldfastError", "InvalidInput", "LeaseError"),
     "holdfast.model.definition": ("JobBuilder", "JobDefinition"),
     "holdfast.model.job": ("Job", "State"),
@@ -79,6 +85,7 @@ _MODULES = {
     "holdfast.model.queue_settings": ("OnExhausted", "QueueSettings"),
     "holdfast.model.request": ("JobRequest",),
     "holdfast.model.retry": ("Custom", "Exponential", "Fixed", "Jitter", "Linear", "NoDelay", "RetryPolicy"),
+    "holdfast.task": ("Task",),
     "holdfast.wire.codec": ("Codec", "register_codec"),
     "holdfast.worker.context": ("Context",),
     "holdfast.worker.control": ("Retry", "Snooze", "Unrecoverable"),
@@ -92,9 +99,12 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 def __getattr__(name: str) -> object:
     """Import a public name at its first use."""
     if name == "__version__":
-        from importlib.metadata import version  # noqa: PLC0415 - slow to import, rarely needed
+        from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - slow to import, rarely needed
 
-        value: object = version("holdfast")
+        try:
+            value: object = version("holdfast")
+        except PackageNotFoundError:  # the source without an installation, such as a zip for Spark executors
+            value = "unknown"
     elif name in _MODULE_OF:
         value = getattr(importlib.import_module(_MODULE_OF[name]), name)
     else:

@@ -7,22 +7,39 @@ the request again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from typing import Self, overload
+import contextvars
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Self, TypeVar, overload
 
 from holdfast.client import Client, OnConflict, Timeout, poll_pauses, require_ended
 from holdfast.clock import Clock
+from holdfast.connect import connect
+from holdfast.drivers.caller_connection import Kind, is_async, kind_of
 from holdfast.drivers.contract import Driver
-from holdfast.errors import JobNotFound
+from holdfast.drivers.on_loop import OnLoop
+from holdfast.enqueue_middleware import EnqueueMiddleware
+from holdfast.errors import InvalidInput, JobNotFound, StoreClosed
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued
 from holdfast.model.request import JobRequest
 from holdfast.wire.codec import Codec
 
+MAX_THREADS = 8  # of one client: below the default size of a PostgreSQL connection pool; further calls wait in a queue
+THREAD_NAME = "holdfast-client"
+
+T = TypeVar("T")
+
 
 class AsyncClient:
-    """A ``Client`` whose methods are awaited. As a context manager it closes its driver on exit."""
+    """A ``Client`` whose methods are awaited. As a context manager it closes its store on exit.
+
+    Safe to share between tasks, threads and event loops: it belongs to no loop. Its calls run in at most
+    ``MAX_THREADS`` threads of its own, not in the default executor of the loop.
+    """
 
     def __init__(
         self,
@@ -31,15 +48,78 @@ class AsyncClient:
         codec: str | Codec = "json",
         max_payload: int = bounds.MAX_PAYLOAD_BYTES,
         clock: Clock | None = None,
+        middleware: Sequence[EnqueueMiddleware] = (),
     ) -> None:
-        self.driver = driver
-        self._client = Client(driver, codec=codec, max_payload=max_payload, clock=clock)
+        client = Client(driver, codec=codec, max_payload=max_payload, clock=clock, middleware=middleware)
+        self._start(lambda: client, driver.close)
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        *,
+        space: str | None = None,
+        codec: str | Codec = "json",
+        max_payload: int = bounds.MAX_PAYLOAD_BYTES,
+        clock: Clock | None = None,
+    ) -> Self:
+        """Return the client of the store that ``connect(url)`` opens; also ``store:NAME``, of the settings.
+
+        The store is opened in a thread, once, at the first call or at ``async with``. Raises what ``connect`` raises
+        then; the next call tries again.
+        """
+        opened: list[Client] = []
+
+        def get_client() -> Client:
+            if not opened:
+                store = connect(url, space=space, clock=clock)
+                opened.append(Client(store, codec=codec, max_payload=max_payload, clock=clock))
+            return opened[0]
+
+        def close() -> None:
+            for client in opened:
+                client.driver.close()
+
+        return cls.from_client(get_client, close=close)
+
+    @classmethod
+    def from_client(cls, get_client: Callable[[], Client], *, close: Callable[[], object] = lambda: None) -> Self:
+        """Return a client whose calls are those of the client that ``get_client`` returns.
+
+        ``get_client`` is called in a thread before every call, by one thread at a time: it may open a store at its
+        first call, and return another client later. ``close`` is called in a thread when this client is closed.
+        """
+        client = cls.__new__(cls)
+        client._start(get_client, close)  # noqa: SLF001 - an object of this class
+        return client
+
+    def _start(self, get_client: Callable[[], Client], close: Callable[[], object]) -> None:
+        self._get_client = get_client
+        self._close_store = close
+        self._is_closed = False
+        self._threads = _Threads()
+
+    @property
+    def driver(self) -> Driver:
+        """The driver of the store. It is opened in this thread if no call has opened it."""
+        return self._current().driver
 
     async def __aenter__(self) -> Self:
+        try:
+            await self._call(lambda _: None)  # opens the store
+        except BaseException:
+            self._begin_close()  # in the background: a cancelled task does not wait for a connection
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.to_thread(self.driver.close)
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the store. Later calls raise ``StoreClosed``."""
+        closing = self._begin_close()
+        if closing is not None:
+            await asyncio.shield(asyncio.wrap_future(closing))
 
     @overload
     async def enqueue(
@@ -57,8 +137,16 @@ class AsyncClient:
         connection: object = None,
         on_conflict: OnConflict = "raise",
     ) -> Enqueued | list[Enqueued]:
-        """See ``Client.enqueue``. A ``sqlite3.Connection`` must be created with ``check_same_thread=False``."""
-        return await asyncio.to_thread(self._client.enqueue, request, connection=connection, on_conflict=on_conflict)
+        """See ``Client.enqueue``. An async connection is used on this event loop, any other one in a thread.
+
+        A ``sqlite3.Connection`` must be created with ``check_same_thread=False``. A call with a connection that is
+        cancelled ends only when it no longer uses the connection.
+        """
+
+        def enqueue(client: Client, joined: object = None) -> Enqueued | list[Enqueued]:
+            return client.enqueue(request, connection=joined, on_conflict=on_conflict)
+
+        return await (self._call(enqueue) if connection is None else self._call_joined(enqueue, connection))
 
     async def enqueue_many(
         self,
@@ -70,13 +158,15 @@ class AsyncClient:
         on_conflict: OnConflict = "raise",
     ) -> list[Enqueued]:
         """See ``Client.enqueue_many``. The payloads are read and encoded in the thread, too."""
-        return await asyncio.to_thread(
-            self._client.enqueue_many, template, payloads, keys=keys, connection=connection, on_conflict=on_conflict
-        )
+
+        def enqueue(client: Client, joined: object = None) -> list[Enqueued]:
+            return client.enqueue_many(template, payloads, keys=keys, connection=joined, on_conflict=on_conflict)
+
+        return await (self._call(enqueue) if connection is None else self._call_joined(enqueue, connection))
 
     async def get(self, job_id: str) -> JobRecord | None:
         """See ``Client.get``."""
-        return await asyncio.to_thread(self._client.get, job_id)
+        return await self._call(lambda client: client.get(job_id))
 
     async def wait(self, job_id: str, *, timeout: Timeout) -> JobRecord:  # noqa: ASYNC109 - the same signature as Client.wait
         """See ``Client.wait``. A waiting call holds no thread between two polls."""
@@ -91,14 +181,85 @@ class AsyncClient:
 
     async def result(self, job: JobRecord | str) -> object:
         """See ``Client.result``."""
-        return await asyncio.to_thread(self._client.result, job)
+        return await self._call(lambda client: client.result(job))
 
     async def cancel(self, job_id: str) -> State:
         """See ``Client.cancel``."""
-        return await asyncio.to_thread(self._client.cancel, job_id)
+        return await self._call(lambda client: client.cancel(job_id))
 
     async def _get_existing(self, job_id: str) -> JobRecord:
         record = await self.get(job_id)
         if record is None:
             raise JobNotFound(job_id)
         return record
+
+    # Threads ----------------------------------------------------------------------------------------------------
+
+    async def _call(self, call: Callable[[Client], T]) -> T:
+        """Call in a thread of this client, with the context variables of the caller."""
+        if self._is_closed:
+            raise StoreClosed
+        return await asyncio.wrap_future(self._in_this_process().executor.submit(self._with_context(call)))
+
+    async def _call_joined(self, call: Callable[[Client, object], T], connection: object) -> T:
+        """Call with the caller's connection, in a thread of its own; an async connection is used on its event loop.
+
+        A call in one of the shared threads may wait for a lock that the caller's transaction holds. If all of them do,
+        the caller must still get a thread, or it could never commit.
+        """
+        if self._is_closed:
+            raise StoreClosed
+        if kind_of(connection) is Kind.DJANGO:
+            raise InvalidInput(
+                "connection",
+                wanted="a synchronous `enqueue` in the thread of the transaction (`sync_to_async`)",
+                got="a connection of Django, which belongs to one thread",
+            )
+        on_loop = OnLoop(connection)
+        joined = on_loop if is_async(connection) else connection
+        return await on_loop.wait(_in_own_thread(self._with_context(lambda client: call(client, joined))))
+
+    def _with_context(self, call: Callable[[Client], T]) -> Callable[[], T]:
+        context = contextvars.copy_context()
+        return lambda: context.run(lambda: call(self._current()))
+
+    def _current(self) -> Client:
+        with self._in_this_process().lock:
+            if self._is_closed:
+                raise StoreClosed
+            return self._get_client()
+
+    def _begin_close(self) -> Future[None] | None:
+        """Close the store in a thread; None if that was done before."""
+        if self._is_closed:
+            return None
+        self._is_closed = True
+        threads = self._in_this_process()
+        threads.executor.shutdown(wait=False)
+        return _in_own_thread(lambda: self._close_under(threads.lock))
+
+    def _close_under(self, lock: threading.Lock) -> None:
+        with lock:
+            self._close_store()
+
+    def _in_this_process(self) -> _Threads:
+        if self._threads.pid != os.getpid():
+            self._threads = _Threads()
+        return self._threads
+
+
+class _Threads:
+    """The threads of a client in one process: a forked child has none of its parent's threads, and starts its own."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.executor = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix=THREAD_NAME)
+        self.lock = threading.Lock()  # held while the store is opened or closed
+
+
+def _in_own_thread(function: Callable[[], T]) -> Future[T]:
+    executor = ThreadPoolExecutor(1, thread_name_prefix=THREAD_NAME)
+    try:
+        return executor.submit(function)
+    finally:
+        executor.shutdown(wait=False)

@@ -12,105 +12,57 @@ app.worker(processes=2).run()               # or the command: holdfast work modu
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import difflib
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime, timedelta
-from typing import Any, Generic, ParamSpec, TypeVar, Unpack
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from holdfast import settings
-from holdfast.client import Client
+from holdfast.client import Client, EnqueueKeywords
 from holdfast.clock import Clock
 from holdfast.drivers.contract import Store
-from holdfast.errors import InvalidInput
+from holdfast.enqueue_middleware import EnqueueMiddleware
+from holdfast.errors import InvalidInput, UnknownTypeWarning
 from holdfast.model.definition import JobDefinition
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
 from holdfast.model.lease import Enqueued
-from holdfast.model.request import DEFAULT_QUEUE, JobRequest
-from holdfast.model.retry import BuiltInPolicy, RetryPolicy
+from holdfast.model.request import DEFAULT_QUEUE, JobRequest, RequestKeywords
+from holdfast.model.retry import RetryPolicy
+from holdfast.model.unique import Unique
+from holdfast.observability import observers_of
+from holdfast.observability.enqueue_metrics import EnqueueCounter
+from holdfast.observability.metrics import Metrics, load_metrics
 from holdfast.settings import Settings
-from holdfast.wire.codec import dump_model
+from holdfast.task import ChunkHandlerDecorator, HandlerDecorator, Task, split_keywords
 from holdfast.worker.catalogue import Catalogue, Middleware, make_handler
+from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.options import WorkerKeywords, WorkerOptions
 from holdfast.worker.worker import Worker
 
-P = ParamSpec("P")
-R = TypeVar("R")
+if TYPE_CHECKING:
+    from holdfast.aio import AsyncClient
 
 
-class Task(Generic[P, R]):
-    """A handler function that can be enqueued: ``task(...)`` calls it, ``task.enqueue(...)`` stores a job for it."""
+_opening_lock = threading.Lock()  # not of an app: an app may be pickled with the functions that use it
 
-    def __init__(self, app: Holdfast, definition: JobDefinition, function: Callable[P, R]) -> None:
-        functools.update_wrapper(self, function)
-        self.definition = definition
-        self.function = function
-        self._app = app
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function directly. No job is stored."""
-        return self.function(*args, **kwargs)
+class HandlerKeywords(TypedDict, total=False):
+    """The keyword arguments of ``app.handler``, beside ``chunk``."""
 
-    def request(
-        self,
-        payload: object = None,
-        *,
-        run_at: datetime | None = None,
-        delay: timedelta | None = None,
-        retry: BuiltInPolicy | None = None,
-        idempotency_key: str | None = None,
-        domain: str | None = None,
-        offset: int | None = None,
-    ) -> JobRequest:
-        """Return a request for one job, to be enqueued together with others. ``retry`` is a policy for this job."""
-        return self.definition.request(
-            dump_model(payload),
-            run_at=run_at,
-            delay=delay,
-            retry=retry,
-            idempotency_key=idempotency_key,
-            domain=domain,
-            offset=offset,
-        )
-
-    def enqueue(
-        self,
-        payload: object = None,
-        *,
-        run_at: datetime | None = None,
-        delay: timedelta | None = None,
-        retry: BuiltInPolicy | None = None,
-        idempotency_key: str | None = None,
-        domain: str | None = None,
-        offset: int | None = None,
-        connection: object = None,
-    ) -> Enqueued:
-        """Store one job for this handler. With ``connection`` the job is part of the caller's transaction."""
-        request = self.request(
-            payload,
-            run_at=run_at,
-            delay=delay,
-            retry=retry,
-            idempotency_key=idempotency_key,
-            domain=domain,
-            offset=offset,
-        )
-        return self._app.client.enqueue(request, connection=connection)
-
-    def enqueue_many(
-        self,
-        payloads: Iterable[object],
-        *,
-        keys: Iterable[str | None] | None = None,
-        run_at: datetime | None = None,
-        delay: timedelta | None = None,
-        domain: str | None = None,
-        connection: object = None,
-    ) -> list[Enqueued]:
-        """Store one job per payload, in large batches; ``keys`` are their idempotency keys."""
-        template = self.request(run_at=run_at, delay=delay, domain=domain)
-        return self._app.client.enqueue_many(template, map(dump_model, payloads), keys=keys, connection=connection)
+    queue: str
+    priority: int
+    max_attempts: int
+    timeout: timedelta | None
+    cpu: timedelta | None
+    retry: RetryPolicy | None
+    unique: Unique | None
+    strict_result: bool
+    name: str | None
+    meta: Mapping[str, object] | None
 
 
 class Holdfast:
@@ -124,10 +76,13 @@ class Holdfast:
         driver: Store | None = None,
         space: str | None = None,
         clock: Clock | None = None,
+        metrics: Metrics | None = None,
+        tracing: bool = False,
     ) -> None:
         """Open a store by its URL, by its name in the settings, or use a driver. Without all three, see the settings.
 
-        Without a space, that of the named store or of the settings is used.
+        Without a space, that of the named store or of the settings is used. ``metrics`` is a collector, by default that
+        of the settings. With ``tracing`` every enqueue and every attempt has a span of OpenTelemetry.
         """
         given = [what for what, value in (("url", url), ("store", store), ("driver", driver)) if value is not None]
         if len(given) > 1:
@@ -137,9 +92,21 @@ class Holdfast:
         self._has_driver = driver is not None
         self._settings: Settings | None = None
         self.catalogue = Catalogue()
+        self.tasks: dict[str, Task[Any, Any, ..., Any]] = {}  # by type
         self.queues: dict[str, None] = {}  # an ordered set: the queues of the handlers, in order of definition
+        self.enqueue_middlewares: list[EnqueueMiddleware] = []  # the first one is the outermost
         self._driver = driver
+        self._client: Client | None = None
+        self._async_client: AsyncClient | None = None  # for every store and event loop: it asks for ``client``
         self._clock = clock
+        self._metrics = metrics
+        self._enqueue_counter: EnqueueCounter | None = None
+        if tracing:
+            from holdfast.observability import tracing as spans  # noqa: PLC0415 - needs an extra
+
+            self.catalogue.resources[spans.RESOURCE] = spans.flush_at_exit
+            self.catalogue.middleware.append(spans.TraceAttempt())
+            self.enqueue_middlewares.append(spans.trace_enqueue)
 
     @property
     def settings(self) -> Settings:
@@ -173,31 +140,65 @@ class Holdfast:
     def driver(self) -> Store:
         """The store. It is opened at the first use."""
         if self._driver is None:
-            from holdfast.connect import connect  # noqa: PLC0415 - imports drivers, which a producer with a driver does not need
-
-            url = self.url
-            if url is None:
-                ways = f"Holdfast(url), {settings.PREFIX}URL, or url in {settings.FILE_NAME}"
-                raise InvalidInput("url", wanted=f"a store: {ways}, or the name of a store", got="none")
-            is_named = settings.store_name_of(url) is not None
-            address = self.settings.resolve_url(url) if is_named else url
-            self._driver = connect(address, space=self.space, clock=self._clock)
+            with _opening_lock:
+                self._driver = self._driver or self._open()
         return self._driver
+
+    def _open(self) -> Store:
+        from holdfast.connect import connect  # noqa: PLC0415 - imports drivers, which a producer with a driver does not need
+
+        url = self.url
+        if url is None:
+            ways = f"Holdfast(url), {settings.PREFIX}URL, or url in {settings.FILE_NAME}"
+            raise InvalidInput("url", wanted=f"a store: {ways}, or the name of a store", got="none")
+        is_named = settings.store_name_of(url) is not None
+        address = self.settings.resolve_url(url) if is_named else url
+        return connect(address, space=self.space, clock=self._clock)
+
+    @property
+    def metrics(self) -> Metrics | None:
+        """The collector of metrics: the argument, else that of the settings; None without both."""
+        if self._metrics is None and self.settings.metrics is not None:
+            self._metrics = load_metrics(self.settings.metrics)
+        return self._metrics
+
+    @metrics.setter
+    def metrics(self, metrics: Metrics) -> None:
+        self._metrics = metrics
 
     @property
     def client(self) -> Client:
-        """A client of the store."""
-        return Client(self.driver, clock=self._clock)
+        """The client of the store, inside the enqueue middleware. It opens the store at the first use."""
+        if self._client is None:
+            if self._enqueue_counter is None and self.metrics is not None:
+                self._enqueue_counter = EnqueueCounter(self.metrics)
+                self.enqueue_middlewares.append(self._enqueue_counter)
+            self._client = Client(self.driver, clock=self._clock, middleware=self.enqueue_middlewares)
+        return self._client
+
+    @property
+    def async_client(self) -> AsyncClient:
+        """The same client for async callers. It opens the store in a thread, at its first call."""
+        if self._async_client is None:
+            from holdfast.aio import AsyncClient  # noqa: PLC0415 - most producers are not async
+
+            self._async_client = AsyncClient.from_client(lambda: self.client, close=self._close_with_async_client)
+        return self._async_client
 
     @contextmanager
     def using(self, driver: Store, *, clock: Clock | None = None) -> Iterator[Holdfast]:
         """Use another store until the block ends. Both stores stay open. For tests with a store in memory."""
-        before = self._driver, self._clock
-        self._driver, self._clock = driver, clock
+        before = self._driver, self._client, self._clock
+        self._driver, self._client, self._clock = driver, None, clock
         try:
             yield self
         finally:
-            self._driver, self._clock = before
+            self._driver, self._client, self._clock = before
+
+    @overload
+    def handler(self, type: str, *, chunk: None = None, **keywords: Unpack[HandlerKeywords]) -> HandlerDecorator: ...
+    @overload
+    def handler(self, type: str, *, chunk: int, **keywords: Unpack[HandlerKeywords]) -> ChunkHandlerDecorator: ...
 
     def handler(
         self,
@@ -209,16 +210,23 @@ class Holdfast:
         timeout: timedelta | None = None,
         cpu: timedelta | None = None,
         retry: RetryPolicy | None = None,
+        unique: Unique | None = None,
         chunk: int | None = None,
         strict_result: bool = False,
         name: str | None = None,
         meta: Mapping[str, object] | None = None,
-    ) -> Callable[[Callable[P, R]], Task[P, R]]:
-        """Run jobs of this type with the decorated ``fn(payload)``, ``fn(payload, ctx)`` or class with ``handle(ctx)``.
+    ) -> HandlerDecorator | ChunkHandlerDecorator:
+        """Run jobs of this type with the decorated ``fn(payload)``, ``fn(payload, ctx)``, or class.
+
+        The class has ``handle(ctx)`` or ``handle(payload, ctx)``. Payload and result are checked against the
+        annotations of the function: see ``Task``.
 
         ``timeout`` limits the time of one attempt, ``cpu`` its processor time. With ``chunk`` the function takes a list
         of up to ``chunk`` payloads, and returns a list with a result or an exception for each. A result that cannot be
         stored is left out, and the job is done; with ``strict_result`` the job becomes a dead letter.
+
+        With ``unique`` there is one job per payload at a time: ``"while_queued"`` until it starts, ``"while_open"``
+        until it ends, a timedelta also for this time since its enqueue. An idempotency key replaces the payload.
         """
         definition = JobDefinition(
             type=type,
@@ -226,24 +234,37 @@ class Holdfast:
             priority=priority,
             timeout=timeout,
             max_attempts=max_attempts,
+            unique=unique,
             name=name,
             meta=meta or {},
         )
 
-        def register(function: Callable[P, R]) -> Task[P, R]:
+        def register(function: Callable[..., Any], namespace: Mapping[str, Any]) -> Task[Any, Any, ..., Any]:
             handler = make_handler(
-                type, function, timeout=timeout, cpu=cpu, retry=retry, chunk=chunk, strict_result=strict_result
+                type,
+                function,
+                timeout=timeout,
+                cpu=cpu,
+                retry=retry,
+                chunk=chunk,
+                strict_result=strict_result,
+                namespace=namespace,
             )
             self.catalogue.add(handler)
             self.queues[queue] = None
-            return Task(self, definition, function)
+            task: Task[Any, Any, ..., Any] = Task(self, definition, function, handler)
+            self.tasks[type] = task
+            return task
 
-        return register
+        return HandlerDecorator(register) if chunk is None else ChunkHandlerDecorator(register)
 
     def resource(self, factory: Callable[[], Any]) -> Callable[[], Any]:
         """Register the factory of ``ctx.resources["<name of the factory>"]``.
 
-        The factory is called once in each process that uses the resource. The resource is closed when the process ends.
+        The factory is called once in each process that uses the resource. The resource is closed when the process ends:
+        its context manager exits, or its ``close()`` is called; a generator function continues after its ``yield``.
+        The resource of an ``async def``, an async context manager or an object with ``aclose()`` lives on the event
+        loop of the async handlers, which get it by ``await ctx.resources.aget("<name>")``.
         """
         name = factory.__name__
         if name in self.catalogue.resources:
@@ -256,13 +277,66 @@ class Holdfast:
         self.catalogue.middleware.append(wrapper)
         return wrapper
 
-    def worker(self, options: WorkerOptions | None = None, **keywords: Unpack[WorkerKeywords]) -> Worker:
+    def request(self, type: str, payload: object = None, **keywords: Unpack[RequestKeywords]) -> JobRequest:
+        """Return a request for a job of this type, as its handler says: see ``Task.request``.
+
+        A type without a handler gets the queue, attempts and timeout of the settings, and an ``UnknownTypeWarning``
+        unless the app has no handlers at all: a producer may not have them.
+        """
+        return self._request(type, payload, keywords)
+
+    def _request(self, type: str, payload: object, keywords: RequestKeywords) -> JobRequest:
+        task = self.tasks.get(type)
+        if task is not None:
+            return task.request(payload, **keywords)
+        if self.tasks:
+            warnings.warn(unknown_type_message(type, self.tasks), UnknownTypeWarning, stacklevel=3)
+        defaults = self.settings
+        definition = JobDefinition(
+            type=type, queue=defaults.queue, max_attempts=defaults.max_attempts, timeout=defaults.timeout
+        )
+        return definition.request(payload, **keywords)
+
+    def enqueue(self, type: str, payload: object = None, **keywords: Unpack[EnqueueKeywords]) -> Enqueued:
+        """Store a job of this type, as its handler says. See ``request`` and ``Task.enqueue``."""
+        connection, on_conflict, fields = split_keywords(keywords)
+        request = self._request(type, payload, fields)
+        return self.client.enqueue(request, connection=connection, on_conflict=on_conflict)
+
+    async def aenqueue(self, type: str, payload: object = None, **keywords: Unpack[EnqueueKeywords]) -> Enqueued:
+        """See ``enqueue``. Nothing blocks the event loop, also if the store must be opened first."""
+        connection, on_conflict, fields = split_keywords(keywords)
+        request = self._request(type, payload, fields)
+        return await self.async_client.enqueue(request, connection=connection, on_conflict=on_conflict)
+
+    def enqueue_middleware(self, wrapper: EnqueueMiddleware) -> EnqueueMiddleware:
+        """Call ``fn(requests, call_next)`` around every enqueue: of a handler, of this app, of its clients.
+
+        The function is called once for each call, also of ``enqueue_many``, and may pass on changed requests. It
+        returns the answers of ``call_next``. The middleware that is defined first is the outermost. See
+        ``holdfast.enqueue_middleware``.
+        """
+        self.enqueue_middlewares.append(wrapper)
+        return wrapper
+
+    def worker(
+        self,
+        options: WorkerOptions | None = None,
+        *,
+        observers: Sequence[WorkerObserver] = (),
+        **keywords: Unpack[WorkerKeywords],
+    ) -> Worker:
         """Return a worker for the handlers of this app, by default on all their queues.
 
-        The keywords are the fields of ``WorkerOptions``; they replace those of ``options``.
+        The keywords are the fields of ``WorkerOptions``; they replace those of ``options``. The worker reports to the
+        log, to the metrics of the app, and to these ``observers``.
         """
         worker_options = self.worker_options(replace(options or WorkerOptions(), **keywords))
-        return Worker(self.driver, worker_options, catalogue=self.catalogue)
+        jobs = [(task.definition.queue, type_) for type_, task in self.tasks.items()]
+        all_observers = observers_of(
+            self.driver, worker_options.queues, metrics=self.metrics, jobs=jobs, others=observers
+        )
+        return Worker(self.driver, worker_options, catalogue=self.catalogue, observers=all_observers)
 
     def worker_options(self, options: WorkerOptions) -> WorkerOptions:
         """Return the options with the queues of the handlers and the retention of the settings where they have none."""
@@ -273,8 +347,18 @@ class Holdfast:
             keep_ledger=options.keep_ledger or self.settings.chosen_keep_ledger,
         )
 
+    def _close_with_async_client(self) -> None:
+        self._async_client = None  # a closed one cannot be used again
+        self.close()
+
     def close(self) -> None:
         """Close the store if it is open."""
         if self._driver is not None:
             self._driver.close()
-            self._driver = None
+            self._driver = self._client = None
+
+
+def unknown_type_message(type_: str, known: Iterable[str]) -> str:
+    """Return what to tell the producer of a job whose type has no handler, with the most similar known type."""
+    nearest = difflib.get_close_matches(type_, known, n=1)
+    return f"the app has no handler for {type_!r}" + (f"; did you mean {nearest[0]!r}?" if nearest else "")

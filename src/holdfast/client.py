@@ -10,12 +10,13 @@ from typing import Literal, TypeAlias, TypedDict, overload
 
 from holdfast.clock import Clock, SystemClock, monotonic
 from holdfast.drivers.contract import Driver, Store
+from holdfast.enqueue_middleware import EnqueueMiddleware, enqueue_in_middleware
 from holdfast.errors import EnqueueConflict, InvalidInput, JobNotDone, JobNotFound, Unsupported, WaitTimeout
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Enqueued
-from holdfast.model.request import JobRequest
+from holdfast.model.request import JobRequest, RequestKeywords, SharedKeywords
 from holdfast.wire import codec as codecs
 from holdfast.wire.codec import Codec
 from holdfast.wire.records import to_record, to_records
@@ -28,6 +29,20 @@ OnConflict: TypeAlias = Literal["raise", "return"]
 Timeout: TypeAlias = timedelta | float | None  # a float is seconds; None waits without limit
 
 
+class EnqueueKeywords(RequestKeywords, total=False):
+    """The keyword arguments of every ``enqueue`` that takes a payload: the fields of a request, and how to store it."""
+
+    connection: object
+    on_conflict: OnConflict
+
+
+class EnqueueManyKeywords(SharedKeywords, total=False):
+    """The keyword arguments of every ``enqueue_many`` that takes payloads. Idempotency keys are passed as ``keys``."""
+
+    connection: object
+    on_conflict: OnConflict
+
+
 class Client:
     """Enqueues and reads jobs. Safe to share between threads: it keeps no state but its arguments."""
 
@@ -38,8 +53,11 @@ class Client:
         codec: str | Codec = "json",
         max_payload: int = bounds.MAX_PAYLOAD_BYTES,
         clock: Clock | None = None,
+        middleware: Sequence[EnqueueMiddleware] = (),
     ) -> None:
+        """Use a driver. ``middleware`` is called around every enqueue: see ``holdfast.enqueue_middleware``."""
         self.driver = driver
+        self._middleware = middleware
         self._codec = codecs.codec_named(codec) if isinstance(codec, str) else codec
         self._max_payload = bounds.check_integer(
             "max_payload", max_payload, least=1, most=bounds.MAX_STORED_PAYLOAD_BYTES
@@ -79,7 +97,7 @@ class Client:
         requests = [request] if isinstance(request, JobRequest) else request
         if not isinstance(requests, Sequence):
             raise InvalidInput("request", wanted="a JobRequest or a list of them", got=requests)
-        answers = _enqueue(driver, [self._record(each) for each in requests], on_conflict)
+        answers = self._enqueue(requests, lambda changed: [self._record(each) for each in changed], driver, on_conflict)
         return answers[0] if single else answers
 
     def enqueue_many(
@@ -96,8 +114,41 @@ class Client:
         The fastest way to enqueue very many jobs: the shared fields are checked once. See ``enqueue`` for the rules.
         """
         driver = self._driver_for(connection, on_conflict)
-        records = to_records(_check_request(template), payloads, keys, **self._encoding())
-        return _enqueue(driver, records, on_conflict)
+        _check_request(template)
+        if self._middleware:  # which may store twice: it tries again, for example
+            payloads, keys = list(payloads), None if keys is None else list(keys)
+
+        def encode(requests: Sequence[JobRequest]) -> JobBatch:
+            return to_records(_check_request(requests[0]), payloads, keys, **self._encoding())
+
+        return self._enqueue([template], encode, driver, on_conflict)
+
+    def _enqueue(
+        self,
+        requests: Sequence[JobRequest],
+        encode: Callable[[Sequence[JobRequest]], Sequence[JobRecord]],
+        driver: Driver,
+        on_conflict: OnConflict,
+    ) -> list[Enqueued]:
+        """Store the jobs inside the middleware. ``encode`` returns the records of the requests."""
+        records: Sequence[JobRecord] = ()
+
+        def store(requests: Sequence[JobRequest]) -> list[Enqueued]:
+            nonlocal records
+            records = encode(requests)
+            return [answer for batch in batches(records) for answer in driver.enqueue(batch)]
+
+        if self._middleware and requests:
+            for request in requests:
+                _check_request(request)
+            answers = enqueue_in_middleware(self._middleware, requests, store)
+        else:
+            answers = store(requests)
+        if on_conflict == "raise":
+            for index, answer in enumerate(answers):
+                if answer.conflict:
+                    raise EnqueueConflict(answer.id, records[index].idempotency_key, answers)
+        return answers
 
     def get(self, job_id: str) -> JobRecord | None:
         """Return the job as it is stored now; None if this space does not know it. A joined driver cannot read jobs."""
@@ -176,15 +227,6 @@ def _check_request(value: object) -> JobRequest:
     if not isinstance(value, JobRequest):
         raise InvalidInput("request", wanted="a JobRequest", got=value)
     return value
-
-
-def _enqueue(driver: Driver, records: Sequence[JobRecord], on_conflict: OnConflict) -> list[Enqueued]:
-    answers = [answer for batch in batches(records) for answer in driver.enqueue(batch)]
-    if on_conflict == "raise":
-        for index, answer in enumerate(answers):
-            if answer.conflict:
-                raise EnqueueConflict(answer.id, records[index].idempotency_key, answers)
-    return answers
 
 
 def batches(records: Sequence[JobRecord]) -> Iterator[Sequence[JobRecord]]:

@@ -16,6 +16,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
@@ -41,8 +42,25 @@ _SECRET_NAME = re.compile(r"(?i)pass|pwd|secret|token|key|sig|credential")
 _SCHEME = re.compile(r"(?i)[a-z][a-z0-9+.-]*://")
 _PLAIN = re.compile(r"[\w./ -]*")  # a path, or a name
 _PLAIN_USER = re.compile(r"[\w.%+-]*")
+_OBJECT_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _STORE_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")  # in a variable it has capital letters
 _STORE_VARIABLE = re.compile(rf"{STORES_PREFIX}([A-Z][A-Z0-9_]{{0,63}})_(URL|SPACE)")
+
+
+class LogFormat(StrEnum):
+    """How ``holdfast work`` writes its log."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    """The lowest level that ``holdfast work`` logs."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +84,14 @@ class Settings:
     queue: str = DEFAULT_QUEUE  # for jobs that name none
     max_attempts: int = DEFAULT_MAX_ATTEMPTS  # for jobs that set none
     timeout: timedelta | None = None  # of one attempt, for jobs that set none
+    app: str | None = None  # MODULE:APP, whose handlers say how ``holdfast enqueue`` stores their jobs
+    metrics: str | None = None  # a collector, ``module:object``: see ``observability.metrics``
     # How long done and cancelled jobs, and ledger rows, are kept: in a store that has no retention yet.
     keep_ended: timedelta = DEFAULT_KEEP_ENDED
     keep_ledger: timedelta = DEFAULT_KEEP_LEDGER
+    log: LogFormat = LogFormat.TEXT  # of ``holdfast work``
+    log_level: LogLevel = LogLevel.INFO
+    log_redact: tuple[str, ...] = ()  # parts of names whose values the log masks, besides the built-in ones
     stores: Mapping[str, NamedStore] = field(default_factory=dict)  # by name
     origins: Mapping[str, str] = field(default_factory=dict)
 
@@ -76,15 +99,19 @@ class Settings:
         """Return where a value came from: a file, a variable, an argument, or ``default``."""
         return self.origins.get(name, DEFAULT_ORIGIN)
 
+    def is_chosen(self, name: str) -> bool:
+        """Whether someone chose this value; False if it is the default."""
+        return self.origin(name) != DEFAULT_ORIGIN
+
     @property
     def chosen_keep_ended(self) -> timedelta | None:
         """``keep_ended`` if someone chose it; None if it is the default."""
-        return None if self.origin("keep_ended") == DEFAULT_ORIGIN else self.keep_ended
+        return self.keep_ended if self.is_chosen("keep_ended") else None
 
     @property
     def chosen_keep_ledger(self) -> timedelta | None:
         """``keep_ledger`` if someone chose it; None if it is the default."""
-        return None if self.origin("keep_ledger") == DEFAULT_ORIGIN else self.keep_ledger
+        return self.keep_ledger if self.is_chosen("keep_ledger") else None
 
     @property
     def store_url(self) -> str | None:
@@ -146,6 +173,12 @@ def _url(name: str, value: str) -> str:
     return value
 
 
+def _object_path(name: str, value: str) -> str:
+    if not _OBJECT_PATH.fullmatch(value):
+        raise InvalidInput(name, wanted="module:object", got=value)
+    return value
+
+
 def _at_least(least: int) -> Callable[[str, str], timedelta]:
     def check(name: str, value: str) -> timedelta:
         length = duration.parse(name, value)
@@ -156,6 +189,21 @@ def _at_least(least: int) -> Callable[[str, str], timedelta]:
     return check
 
 
+def _one_of(choices: type[StrEnum]) -> Callable[[str, str], StrEnum]:
+    def check(name: str, value: str) -> StrEnum:
+        try:
+            return choices(value.lower())
+        except ValueError:
+            raise InvalidInput(name, wanted=f"one of {', '.join(choices)}", got=value) from None
+
+    return check
+
+
+def _names(name: str, value: str) -> tuple[str, ...]:
+    """Names with commas between them."""
+    return tuple(bounds.check_name(name, each.strip()) for each in value.split(",") if each.strip())
+
+
 _SETTINGS: dict[str, _Setting] = {
     "url": _Setting(str, _url),
     "store": _Setting(str, _check_store_name),
@@ -163,8 +211,13 @@ _SETTINGS: dict[str, _Setting] = {
     "queue": _Setting(str, bounds.check_name),
     "max_attempts": _Setting(int, lambda name, value: bounds.check_integer(name, value, least=1), _integer_or_text),
     "timeout": _Setting(str, _at_least(1)),
+    "app": _Setting(str, _object_path),
+    "metrics": _Setting(str, _object_path),
     "keep_ended": _Setting(str, _at_least(DAY)),  # law L6: a repeated settlement is answered for a day
     "keep_ledger": _Setting(str, _at_least(1)),
+    "log": _Setting(str, _one_of(LogFormat)),
+    "log_level": _Setting(str, _one_of(LogLevel)),
+    "log_redact": _Setting(str, _names),
 }
 NAMES = tuple(_SETTINGS)
 

@@ -17,10 +17,12 @@ from click.testing import CliRunner
 
 import holdfast
 import holdfast.driver
-from holdfast import Client, JobRequest
+from holdfast import Client, Holdfast, JobRequest, Worker, WorkerOptions
 from holdfast.cli.root import root
 from holdfast.clock import MINUTE
+from holdfast.observability.presence import PresenceObserver, read_presence
 from tests.interrupts import default_interrupt
+from tests.waiting import wait_until
 
 
 @dataclass(frozen=True)
@@ -83,16 +85,19 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """
     started: list[subprocess.Popen[str]] = []
 
-    def start(*arguments: str, **options: Any) -> subprocess.Popen[str]:
+    def start(*arguments: str, terminal: int | None = None, **options: Any) -> subprocess.Popen[str]:
+        """``terminal`` is the file descriptor of a terminal that replaces stdout; it is closed here."""
         process = subprocess.Popen(
             [sys.executable, "-m", "holdfast", *arguments],
-            stdout=subprocess.PIPE,
+            stdout=subprocess.PIPE if terminal is None else terminal,
             stderr=subprocess.PIPE,
             text=True,
             preexec_fn=default_interrupt,  # noqa: PLW1509 - calls one function of the C library
             **options,
         )
         started.append(process)
+        if terminal is not None:
+            os.close(terminal)
         return process
 
     yield start
@@ -122,3 +127,22 @@ def filled(store):
             holdfast.driver.ack(store, one.lease)
     client.enqueue(JobRequest(type="report", queue="reports", delay=timedelta(days=1)))
     return store
+
+
+@pytest.fixture
+def attend(store):
+    """Makes workers present that run no jobs, until the end of the test."""
+    present = []
+
+    def attend(name: str, *, queue: str = "mail", type: str = "mail.send") -> None:
+        app = Holdfast(driver=store)
+        app.handler(type, queue=queue)(lambda _: None)
+        options = WorkerOptions(name=name, queues=(queue,), processes=2, concurrency=4)
+        worker = Worker(store, options, catalogue=app.catalogue, observers=[PresenceObserver()])
+        worker._observers.started(worker.name, worker.queues)
+        present.append(worker)
+        wait_until(lambda: read_presence(store, name))
+
+    yield attend
+    for worker in present:
+        worker._observers.stopped(worker.name, {})

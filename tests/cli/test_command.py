@@ -81,7 +81,7 @@ def test_a_usage_error_is_one_line(run, arguments, message):
 
 
 def test_the_page_has_every_command_and_every_option():
-    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    page = (DOCS / "reference" / "cli.md").read_text(encoding="utf-8")
     for path in commands():
         assert re.search(rf"holdfast {' '.join(path)}\b", page), path
         options = {option for one in command_at(path).params for option in one.opts if option.startswith("--")}

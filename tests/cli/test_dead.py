@@ -9,6 +9,7 @@ from collections import Counter
 
 import pytest
 
+import holdfast
 from holdfast.drivers.contract import JobFilter
 from holdfast.model.job import State
 
@@ -28,6 +29,24 @@ def test_list_shows_dead_letters_with_their_reason(run, filled):
     ]
     assert len({item["fingerprint"] for item in items}) == 1
     assert run("dead", "list", "--queue", "reports").err == "no dead letter matches\n"
+
+
+def test_list_and_show_name_the_exception_and_not_the_markers_of_its_traceback(run, store, url):
+    app = holdfast.Holdfast(url)
+
+    @app.handler("t", max_attempts=1)
+    def fails(payload):
+        return 1 / payload
+
+    answer = fails.enqueue(0)
+    assert app.worker().process_once().status == "dead"
+    app.close()
+    assert "~^~" in store.get(answer.id).last_error
+    assert run("dead", "list").out.splitlines()[1].endswith("attempts exhausted: ZeroDivisionError: division by zero")
+    assert run("ledger").out.splitlines()[1].endswith("  ZeroDivisionError: division by zero")
+    shown = run("job", "show", answer.id).out
+    assert "return 1 / payload" in shown
+    assert "~^~" not in shown
 
 
 def test_list_returns_every_letter_once_over_pages_also_with_a_fingerprint(run, filled):

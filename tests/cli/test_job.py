@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import pty
+import select
+import signal
 import threading
 import time
 import unicodedata
@@ -12,6 +17,9 @@ import holdfast
 import holdfast.driver
 from holdfast import Client, JobRequest
 from holdfast.clock import MINUTE
+from holdfast.driver import JobRecord
+from holdfast.drivers.contract import Page
+from holdfast.drivers.sqlite.driver import SqliteDriver
 from holdfast.model.lease import Note
 
 UNSAFE = {
@@ -65,6 +73,72 @@ def test_the_pages_contain_every_job_once(run, filled):
         after = ["--after", page["cursor"]]
     assert len(set(seen)) == len(seen) == 11
     assert "more: --after" in run("job", "list", "--limit", "4").err
+
+
+def test_the_newest_jobs_come_first_if_asked(run, filled):
+    every = ids(run)
+    assert ids(run, "--newest") == every[::-1]
+    assert ids(run, "--newest", "--state", "dead") == [one for one in every[::-1] if one in ids(run, "--state", "dead")]
+    first = run("job", "list", "--newest", "--limit", "3")
+    assert first.err == f"more: --newest --after {every[-3]}\n"
+    assert ids(run, "--newest", "--after", every[-3]) == every[-4::-1]
+
+
+def test_a_search_for_new_jobs_ends_at_old_ids(run, url, store, monkeypatch):
+    old = [
+        JobRecord(id=f"01000000-0000-7000-8000-{n:012}", type="t", queue="q", payload=b"", created_at=n)
+        for n in range(9)
+    ]
+    store.enqueue(old)
+    Client(store).enqueue(JobRequest(type="t"))
+    calls = []
+    find = SqliteDriver.find
+
+    def find_two(self, where, *, limit, after, newest):
+        calls.append(after)
+        page = find(self, where, limit=limit, after=after, newest=newest)
+        rows = list(find(self, limit=2, after=after, newest=newest))
+        return Page(page.items, rows[-1].id)  # as after FIND_LIMIT rows
+
+    monkeypatch.setattr(SqliteDriver, "find", find_two)
+    page = run("job", "list", "--newest", "--since", "1h", "--json").json
+    assert (len(page["items"]), page["cursor"], len(calls)) == (1, old[-1].id, 1)
+
+
+def test_a_pipe_gets_a_line_for_each_job_that_is_new_or_has_changed(run, start, filled):
+    lines = run("job", "list", "--watch", "--for", "1ms", "--state", "ready", "--limit", "2").out.splitlines()
+    assert [line.split()[1:3] for line in lines] == [["ready", "0"], ["scheduled", "0"]]
+    process = start("job", "list", "--watch", "--every", "20ms", "--queue", "mail", "--json")
+    first = [json.loads(process.stdout.readline())["id"] for _ in range(10)]
+    assert first == ids(run, "--queue", "mail")
+    [one] = filled.reserve(["mail"], limit=1, lease_for=MINUTE)
+    changed = json.loads(process.stdout.readline())
+    assert (changed["id"], changed["state"]) == (one.job.id, "inflight")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+
+
+def test_a_terminal_shows_a_table_that_is_refreshed(start, filled, url):
+    screen, terminal = pty.openpty()
+    process = start("job", "list", "--watch", "--every", "10ms", terminal=terminal)
+    shown = b""
+    while shown.count(b"Ctrl-C stops") < 2:
+        assert select.select([screen], [], [], 60)[0]
+        shown += os.read(screen, 4096)
+    assert b"\x1b[2J" in shown
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    os.close(screen)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [(["--watch", "--after", "x"], "either --watch or --after"), (["--for", "1s"], "wanted --watch too")],
+)
+def test_options_that_do_not_fit_together_are_refused(run, filled, options, message):
+    assert message in run("job", "list", *options, code=2).err
 
 
 def test_an_empty_list_is_not_an_error(run, filled):

@@ -48,7 +48,7 @@ def test_trim_removes_old_rows(run, url, folder):
 
 
 def test_trim_keeps_ended_jobs_for_a_day(run, url, store):
-    assert "ended_for: wanted a whole number from" in run("trim", "--keep-ended", "1h", code=2).err
+    assert "'--keep-ended': wanted at least 1d, got 1h" in run("trim", "--keep-ended", "1h", code=2).err
     assert "wanted a length such as" in run("trim", "--keep-ledger", "soon", code=2).err
 
 
@@ -60,7 +60,7 @@ def test_the_retention_is_shown_and_set(run, url, store, folder):
         "keep_ledger": 90 * 86_400,
         "stored": True,
     }
-    assert "wanted a whole number from" in run("retention", "--keep-ended", "1h", code=2).err
+    assert "'--keep-ended': wanted at least 1d, got 1h" in run("retention", "--keep-ended", "1h", code=2).err
     assert run("retention").out == "done and cancelled jobs 2d, ledger rows 90d\n"
     assert "(stored)" in run("doctor").out
 
@@ -87,7 +87,7 @@ def test_the_stored_retention_overrides_the_settings(run, url, folder):
 
 def test_the_last_rows_are_shown_by_default(run, filled):
     lines = run("ledger", "--limit", "3").out.splitlines()
-    assert lines[0].split() == ["ENDED", "ENDING", "RUN", "JOB", "TYPE"]
+    assert lines[0].split() == ["ENDED", "ENDING", "RUN", "JOB", "TYPE", "WHY"]
     assert [line.split()[1] for line in lines[1:]] == ["failed", "failed", "acked"]
     *rows, last = run("ledger", "--json").lines
     assert Counter(row["ending"] for row in rows) == {"failed": 6, "acked": 1}
@@ -141,7 +141,7 @@ def test_follow_shows_new_rows(run, filled):
     ("options", "message"),
     [
         (["--for", "1s"], "wanted --follow too"),
-        (["--after", "1", "--oldest"], "either --after or --oldest"),
+        (["--after", "1", "--oldest"], "one of --tail, --after and --oldest, got --after and --oldest"),
         (["--after", "elsewhere"], "after: wanted a cursor that this ledger gave"),
         (["--ending", "lost"], "is not one of"),
     ],

@@ -27,6 +27,24 @@ def test_tables_are_installed_checked_and_upgraded(run, store_url):
     assert "nothing to do" in run("schema", "upgrade", "--url", store_url).out
 
 
+def test_functions_of_another_version_are_out_of_date(run, store_url):
+    run("schema", "install", "--url", store_url)
+    with psycopg.connect(store_url) as session:
+        session.execute("UPDATE holdfast.functions SET revision = 0, checksum = 'older'")
+    assert "with other functions" in run("schema", "check", "--url", store_url, code=1).err
+    assert run("schema", "upgrade", "--url", store_url).out == f"version {NEWEST}, brought up to date\n"
+    assert "up to date" in run("schema", "check", "--url", store_url).out
+
+
+def test_newer_tables_that_this_version_can_use_are_up_to_date(run, store_url):
+    """So a program of the older version can be restarted while the others are upgraded."""
+    run("schema", "install", "--url", store_url)
+    with psycopg.connect(store_url) as session:
+        session.execute("INSERT INTO holdfast.migrations VALUES (999, '999_future', 'x', 1)")
+    assert run("schema", "check", "--url", store_url).out == "version 999, up to date\n"
+    assert run("schema", "install", "--url", store_url).out == "version 999 already, nothing to do\n"
+
+
 def test_the_schema_is_printed_without_a_server(run):
     out = run("schema", "sql", "--url", "postgresql://nobody@127.0.0.1:1/nowhere").out
     assert "CREATE TABLE jobs" in out

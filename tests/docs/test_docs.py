@@ -26,14 +26,14 @@ from holdfast.worker.processes import dispatch
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = [page for page in (ROOT / "README.md", *sorted(DOCS.glob("*.md"))) if page.exists()]
+PAGES = [page for page in (ROOT / "README.md", *sorted(DOCS.rglob("*.md"))) if page.exists()]
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def page_parameter(path: Path) -> object:
     """Return a page as a parameter. Pages about Spark run in the process that already has a Spark session."""
     marks = [pytest.mark.xdist_group("spark")] if "holdfast.spark" in path.read_text(encoding="utf-8") else []
-    return pytest.param(path, id=path.name, marks=marks)
+    return pytest.param(path, id=path.relative_to(ROOT).as_posix(), marks=marks)
 
 
 @pytest.mark.parametrize("page", [page_parameter(path) for path in PAGES])
@@ -62,7 +62,7 @@ def table(page: str, first_heading: str) -> list[list[str]]:
     return rows
 
 
-# docs/jobs.md -----------------------------------------------------------------------------------------------
+# docs/reference/jobs.md -------------------------------------------------------------------------------------
 
 YEARS = "1970 to 9999"
 LENGTH = f"{bounds.MAX_DURATION // DAY} days"
@@ -79,7 +79,7 @@ BOUNDS = {
     "delay": f"0 to {LENGTH}",
     "timeout": f"1 µs to {LENGTH}",
     "max_attempts": f"1 to {COUNT}",
-    "retry": f"a [policy](retries.md#a-policy-for-one-job) with a text, delays up to {LENGTH}",
+    "retry": f"a [policy](../guides/retries.md#a-policy-for-one-job) with a text, delays up to {LENGTH}",
     "idempotency_key": "a text",
     "unique_for": f"{WHILE_QUEUED} to {LENGTH}",
     "domain": "a text",
@@ -125,19 +125,21 @@ def default_of(name: str) -> str:
 
 def test_the_table_of_job_fields_matches_the_code():
     requested, stored = ({field.name for field in fields(cls)} for cls in (JobRequest, JobRecord))
-    table_rows = {row[0].strip("`"): (bool(row[1]), bool(row[2]), row[3], row[4]) for row in table("jobs.md", "field")}
+    table_rows = {
+        row[0].strip("`"): (bool(row[1]), bool(row[2]), row[3], row[4]) for row in table("reference/jobs.md", "field")
+    }
     assert table_rows == {
         name: (name in requested, name in stored, default_of(name), BOUNDS[name]) for name in requested | stored
     }
 
 
 def test_the_page_defines_names_and_texts():
-    page = " ".join((DOCS / "jobs.md").read_text(encoding="utf-8").split())
+    page = " ".join((DOCS / "reference/jobs.md").read_text(encoding="utf-8").split())
     assert f"at most {bounds.MAX_TEXT_BYTES} bytes" in page
     assert f"1 to {bounds.MAX_NAME_CHARACTERS} of the characters" in page
 
 
-# docs/worker.md ---------------------------------------------------------------------------------------------
+# docs/guides/worker.md --------------------------------------------------------------------------------------
 
 COMPUTED_DEFAULTS = {
     "queues": "those of the app's handlers; without an app, `default`",
@@ -156,18 +158,18 @@ def option_default(field: Field[object]) -> str:
 
 
 def test_the_table_of_worker_options_matches_the_code():
-    table_rows = [(row[0].strip("`"), row[1]) for row in table("worker.md", "option")]
+    table_rows = [(row[0].strip("`"), row[1]) for row in table("guides/worker.md", "option")]
     assert table_rows == [(field.name, option_default(field)) for field in fields(WorkerOptions)]
 
 
 def test_the_table_of_limits_matches_the_code():
-    names = [row[0].strip("`") for row in table("worker.md", "limit")]
+    names = [row[0].strip("`") for row in table("guides/worker.md", "limit")]
     assert names == [field.name for field in fields(Limits)]
     assert Limits() == Limits(**dict.fromkeys(names))
 
 
 def test_the_page_has_the_numbers_of_the_worker():
-    page = " ".join((DOCS / "worker.md").read_text(encoding="utf-8").split())
+    page = " ".join((DOCS / "guides/worker.md").read_text(encoding="utf-8").split())
     seconds = WorkerOptions().lease.total_seconds() / 3
     assert f"every third of the lease ({seconds:.0f} s)" in page
     delay, batch = settler.MAX_DELAY_SECONDS * 1000, settler.MAX_BATCH_SETTLEMENTS
@@ -179,14 +181,14 @@ def test_the_page_has_the_numbers_of_the_worker():
     assert f"tries again every {heartbeat.RETRY_SECONDS} s" in page
 
 
-# docs/spark.md ----------------------------------------------------------------------------------------------
+# docs/guides/spark.md ---------------------------------------------------------------------------------------
 
 
 def test_the_tables_of_spark_options_match_the_code():
     from holdfast.spark.datasource import options
 
-    assert [row[0].strip("`") for row in table("spark.md", "option of the sink")] == list(options.SINK_OPTIONS)
-    assert [row[0].strip("`") for row in table("spark.md", "option of a source")] == [
+    assert [row[0].strip("`") for row in table("guides/spark.md", "option of the sink")] == list(options.SINK_OPTIONS)
+    assert [row[0].strip("`") for row in table("guides/spark.md", "option of a source")] == [
         name for name in dict.fromkeys((*options.SOURCE_OPTIONS["jobs"], *options.STREAM_OPTIONS)) if name != "path"
     ]
 
@@ -194,26 +196,28 @@ def test_the_tables_of_spark_options_match_the_code():
 def test_the_table_of_arguments_of_run_matches_the_code():
     from holdfast.spark import run
 
-    names = [row[0].strip("`") for row in table("spark.md", "argument of `run`")]
+    names = [row[0].strip("`") for row in table("guides/spark.md", "argument of `run`")]
     assert names == list(inspect.signature(run).parameters)
 
 
-# docs/envelope.md -------------------------------------------------------------------------------------------
+# docs/reference/envelope.md ---------------------------------------------------------------------------------
 
 
 def test_the_table_of_envelope_fields_matches_the_code():
-    rows = [(row[0].strip("`"), bool(row[3])) for row in table("envelope.md", "field")]
+    rows = [(row[0].strip("`"), bool(row[3])) for row in table("reference/envelope.md", "field")]
     signed = _Identity.__struct_encode_fields__
     assert rows == [(name, name in signed) for name in _Envelope.__struct_encode_fields__]
 
 
 def test_the_table_of_status_fields_matches_the_code():
-    rows = [row[0].strip("`") for row in table("envelope.md", "field of `status`")]
+    rows = [row[0].strip("`") for row in table("reference/envelope.md", "field of `status`")]
     assert tuple(rows) == _Status.__struct_encode_fields__
 
 
 def vectors() -> dict[str, list[dict[str, str]]]:
-    [block] = [body for kind, body in FENCED.findall((DOCS / "envelope.md").read_text("utf-8")) if kind == "json"]
+    [block] = [
+        body for kind, body in FENCED.findall((DOCS / "reference/envelope.md").read_text("utf-8")) if kind == "json"
+    ]
     return json.loads(block)
 
 

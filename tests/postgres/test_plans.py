@@ -23,6 +23,7 @@ from holdfast.drivers.postgres.functions import INTERNAL, load_functions
 from holdfast.drivers.postgres.settle import pack_acks, pack_settlements
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import State
+from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack, Retry
 from holdfast.testing.servers.postgres import PostgresServer
 from tests.postgres.conftest import NOW
@@ -160,6 +161,9 @@ def count_pages(
         _, pages["ack", k] = explained.call("ack", "main", NOW, *pack_acks(settlements))
         mixed = [Retry(one.lease, delay=5) if place % 2 else one for place, one in enumerate(settlements)]
         _, pages["settle", k] = explained.call("settle", "main", NOW, *pack_settlements(mixed))
+        changes = [Change(kind="k", key=f"w-{place}", value=b"", version=0) for place in range(len(settlements))]
+        with_writes = [Ack(one.lease, writes=(change,)) for one, change in zip(settlements, changes, strict=True)]
+        _, pages["settle with writes", k] = explained.call("settle", "main", NOW, *pack_settlements(with_writes))
         ids = pack_texts([one.lease.job_id for one in settlements])
         tokens = pack_texts([one.lease.token for one in settlements])
         _, pages["extend", k] = explained.call("extend", "main", NOW, MINUTE, ids, tokens, None, None, None)
@@ -359,6 +363,7 @@ def test_pages_of_jobs_are_read_in_the_order_of_ids_without_statistics(url):
 
         calls = (
             lambda store: store.find(where, limit=limit),
+            lambda store: store.find(where, limit=limit, newest=True),
             lambda store: store.job_columns(where, ["id", "state"], limit=limit),
         )
         for call in calls:
@@ -367,6 +372,24 @@ def test_pages_of_jobs_are_read_in_the_order_of_ids_without_statistics(url):
                 call(store)
             wait_until(lambda before=before: fetched() > before)
             assert fetched() - before <= 3 * limit  # the page, and its ids to see how far it came
+
+
+def test_the_tail_of_the_ledger_reads_no_other_row_without_statistics(url):
+    holdfast.connect(url).close()
+    with psycopg.connect(url, autocommit=True, options="-c search_path=holdfast") as session:
+        session.execute("ALTER TABLE ledger SET (autovacuum_enabled = off)")
+        session.execute(
+            "INSERT INTO ledger (enqueued_at, available_at, ended_at, attempt, space, job_id, type, queue, worker, "
+            "ending, detail, error) "
+            "SELECT 1, 1, 1, 1, 'main', 'j', 't', 'q', 'w', 'acked', '', '' FROM generate_series(1, 20000)"
+        )
+        fetched = partial(count_fetched_rows, session, "ledger")
+        before = fetched()
+        with holdfast.connect(f"{url}?listen=off") as store:  # a session reports its statistics when it ends
+            page = store.ledger_tail(limit=100)
+            assert len(store.ledger_tail(page.cursor, 100)) == 100
+        wait_until(lambda: fetched() > before)
+        assert fetched() - before < 300
 
 
 def test_any_open_does_not_read_the_jobs_of_other_queues(url):

@@ -1,14 +1,18 @@
 """A store that was restored from ``pg_dump`` into another server keeps its ledger and the cursors of its readers."""
 
+import re
+from pathlib import Path
+
 import psycopg
 import pytest
 
 import holdfast
-from holdfast.errors import SchemaMismatch
+from holdfast.errors import JobNotInflight, LeaseMismatch, SchemaMismatch
 from holdfast.model.settlement import Ack
 from holdfast.testing.servers.postgres import PostgresServer
 from tests.postgres.conftest import NOW
 
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "backup.md"
 BURN_NUMBERS = "DO $$ BEGIN FOR i IN 1..3000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$"
 
 
@@ -94,3 +98,24 @@ def test_a_role_that_does_not_own_the_tables_is_told_what_to_do(store, session, 
     finally:
         session.execute("DROP OWNED BY restored_guest")
         session.execute("DROP ROLE restored_guest")
+
+
+def test_after_a_restore_the_counter_is_raised_as_the_guide_says_and_old_workers_are_refused(server, job):
+    url = server.create_database("before")
+    with holdfast.connect(url, caller_clock=True) as store:
+        run_job(store, job(id="a"))
+        store.enqueue([job(id="b")], now=NOW)
+        script = server.dump("before")
+        [lost] = store.reserve(["q"], limit=1, lease_for=1000, now=NOW)  # after the backup
+    restored_url = server.restore("after", script)
+    [statement] = re.findall(r"(?s)```sql\n(.*?)```", GUIDE.read_text(encoding="utf-8"))
+    with psycopg.connect(restored_url, autocommit=True) as session:
+        session.execute(statement)
+    with holdfast.connect(restored_url, caller_clock=True) as store:
+        [refusal] = store.settle([Ack(lost.lease)], now=NOW)
+        assert isinstance(refusal, JobNotInflight)
+        [again] = store.reserve(["q"], limit=1, lease_for=1000, now=NOW)
+        assert (again.job.id, again.job.attempts) == ("b", 1)
+        assert again.lease.fence > lost.lease.fence + 1_000_000
+        [refusal] = store.settle([Ack(lost.lease)], now=NOW)
+        assert isinstance(refusal, LeaseMismatch)

@@ -1,4 +1,4 @@
-"""A role with the rights that docs/postgres.md lists can do everything but install and upgrade."""
+"""A role with the rights of deploy/grants.sql can do everything but install and upgrade."""
 
 import re
 import secrets
@@ -13,8 +13,8 @@ from holdfast.model.settlement import Ack
 from holdfast.testing.drivers.conformance import CaseStatus, cases, run_cases
 from holdfast.testing.drivers.harness import UrlHarness
 
-PAGE = Path(__file__).parents[2] / "docs" / "postgres.md"
-GRANTS = re.compile(r"(?m)^    (GRANT .*;)$")
+SCRIPT = (Path(__file__).parents[2] / "deploy" / "grants.sql").read_text(encoding="utf-8")
+GRANTS = re.compile(r"(?m)^GRANT .*;$")
 
 
 @pytest.fixture
@@ -30,9 +30,9 @@ def role(url):
 
 
 def read_grants(role):
-    """Return the statements of the page, for a role."""
-    grants = [grant.replace("holdfast_worker", role) for grant in GRANTS.findall(PAGE.read_text(encoding="utf-8"))]
-    assert len(grants) >= 3, "wanted the GRANT statements on the page"
+    """Return the GRANT statements of the script, for a role."""
+    grants = [grant.replace("holdfast_worker", role) for grant in GRANTS.findall(SCRIPT)]
+    assert len(grants) >= 3, "wanted GRANT statements in the script"
     return grants
 
 
@@ -79,3 +79,34 @@ def test_a_role_that_may_not_install_is_told_what_to_do(url, role):
     session.execute("UPDATE holdfast.functions SET revision = 0, checksum = 'older'")
     with pytest.raises(SchemaMismatch, match=r"may not change it.*schema install"):
         holdfast.connect(url.replace("postgres@", f"{name}@"))
+
+
+def test_a_role_with_the_listed_rights_may_change_neither_tables_nor_functions(url, role):
+    name, session = role
+    for grant in read_grants(name):
+        session.execute(grant)
+    with psycopg.connect(url.replace("postgres@", f"{name}@"), autocommit=True) as guest:
+        for statement in (
+            "CREATE TABLE holdfast.mine (id integer)",
+            "ALTER TABLE holdfast.jobs ADD COLUMN mine text",
+            "DROP FUNCTION holdfast.reap",
+            "TRUNCATE holdfast.ledger",
+            "DELETE FROM holdfast.migrations",
+            "UPDATE holdfast.functions SET revision = 99",
+            "SELECT setval('holdfast.counter', 1)",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                guest.execute(statement)
+
+
+def test_the_script_can_be_repeated_and_members_of_its_role_can_work(url, role, job):
+    name, session = role
+    group = f"{name}_group"
+    for _ in range(2):
+        session.execute(SCRIPT.replace("holdfast_worker", group))
+    session.execute(f"GRANT {group} TO {name}")
+    try:
+        run_job(url.replace("postgres@", f"{name}@"), job())
+    finally:
+        session.execute(f"DROP OWNED BY {group}")
+        session.execute(f"DROP ROLE {group}")

@@ -28,6 +28,7 @@ from tests.soak.postgres_versions import run_versions
 from tests.soak.random_kills import run_random_kills
 from tests.soak.rolling_restarts import run_rolling_restarts
 from tests.soak.server_crashes import run_server_crashes
+from tests.soak.service_restarts import run_service_soak
 from tests.soak.spark_runs import run_spark_runs
 from tests.soak.worker_killer import run_worker_killers
 from tests.sqlite.test_processes import run_on_file
@@ -84,6 +85,7 @@ SOAKS: dict[str, Soak] = {
         folder, f"sqlite:///{folder}/jobs.db", jobs=int(10_000 * scale), most_bytes=600 << 20
     ),
     "restarts": lambda folder, scale: run_rolling_restarts(folder, count=int(50 * scale)),
+    "service": run_service_soak,
     "history": lambda folder, scale: run_history_kills(folder, kills=max(1, int(20 * scale))),
     "spark-runs": lambda folder, scale: run_spark_runs(folder, count=max(5, int(100 * scale))),
     "pg-crashes": lambda _, scale: postgres.run_crashes(scale),

@@ -1,4 +1,4 @@
-"""The arithmetic of docs/scale.md, compared with a simulation and with real workers."""
+"""The arithmetic of docs/explanation/scale.md, compared with a simulation and with real workers."""
 
 import resource
 

@@ -9,6 +9,7 @@ import holdfast
 from holdfast.clock import DAY, SECOND
 from holdfast.drivers.contract import FIND_LIMIT, JobFilter
 from holdfast.drivers.sqlite.statements import _STATEMENTS, sql
+from holdfast.drivers.statements import NEWEST
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import State
 from tests.sqlite.conftest import NOW
@@ -234,6 +235,39 @@ def test_a_page_of_dead_letters_reads_no_other_page(store):
     assert first < 2 * last
 
 
+def test_a_page_of_the_newest_jobs_reads_no_other_page(store):
+    few, many = 2_000, 40_000
+    insert_ended(store, few)
+    before = count_steps(store, lambda: store.find(limit=50, newest=True))
+    store._database.write(lambda connection: connection.execute("DELETE FROM holdfast_ended"))
+    insert_ended(store, many)
+    assert count_steps(store, lambda: store.find(limit=50, newest=True)) < 2 * before
+    assert [job.id for job in store.find(limit=2, newest=True)] == [f"ended-{many:08}", f"ended-{many - 1:08}"]
+    bounded = JobFilter(name="none")
+    newest, oldest = (count_steps(store, lambda order=order: store.find(bounded, newest=order)) for order in (1, 0))
+    assert newest < 2 * oldest  # both stop after FIND_LIMIT rows
+
+
+def test_the_tail_of_the_ledger_reads_no_other_row(store):
+    def insert(count):
+        store._database.write(
+            lambda connection: connection.execute(
+                "INSERT INTO holdfast_ledger (space, seq, job_id, type, queue, attempt, worker, enqueued_at, "
+                "available_at, ended_at, ending, detail, error) "
+                "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?) "
+                "SELECT 'main', (SELECT coalesce(max(seq), 0) FROM holdfast_ledger) + n, 'j', 't', 'q', 1, 'w', 1, 1, "
+                "1, 'acked', '', '' FROM n",
+                (count,),
+            )
+        )
+
+    insert(1_000)
+    before = count_steps(store, lambda: store.ledger_tail(limit=20))
+    insert(50_000)
+    assert count_steps(store, lambda: store.ledger_tail(limit=20)) < 2 * before
+    assert len(store.ledger_tail(limit=20)) == 20
+
+
 def test_counts_without_done_jobs_does_not_read_them(store):
     insert_ended(store, 20_000)
     every = count_steps(store, lambda: store.counts(now=NOW))
@@ -248,4 +282,4 @@ def test_every_statement_is_used():
     import holdfast.drivers.sqlite as package
 
     source = "".join(file.read_text() for file in Path(package.__file__).parent.glob("*.py"))
-    assert [name for name in _STATEMENTS if f'"{name}"' not in source] == []
+    assert [name for name in _STATEMENTS if f'"{name.removesuffix(NEWEST)}"' not in source] == []

@@ -89,7 +89,7 @@ def test_a_payload_that_does_not_fit_makes_a_dead_letter_with_the_reason(app):
     def order(payload: Order) -> None:
         raise AssertionError(payload)
 
-    answer = order.enqueue({"number": "seven", "lines": []})
+    answer = app.client.enqueue(JobRequest(type="order", payload={"number": "seven", "lines": []}))
     assert app.worker().process_once().status == "rejected"
     record = ended(app, answer)
     assert record.dead_reason == "bad payload"

@@ -173,7 +173,8 @@ def test_each_payload_of_a_chunk_is_read_separately(app, drain):
     def weigh(parcels: list[Parcel]):
         return [parcel.weight for parcel in parcels]
 
-    answers = [weigh.enqueue(payload) for payload in ({"weight": 2.5}, {"colour": "red"}, {"weight": 1})]
+    payloads = ({"weight": 2.5}, {"colour": "red"}, {"weight": 1})
+    answers = app.client.enqueue([weigh.definition.request(payload) for payload in payloads])
     assert drain(processes=1) == {"acked": 2, "rejected": 1}
     assert app.client.result(answers[0].id) == 2.5
     assert ended(app, answers[1]).dead_reason == "bad payload"

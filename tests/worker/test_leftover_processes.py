@@ -97,7 +97,7 @@ def test_processes_that_an_attempt_left_behind_are_ended_with_it(app, drain, sta
         "acked" if ending == "returns" else "dead": 1
     }
     assert not _living(pids)
-    [record] = [record for record in caplog.records if record.getMessage() == "job.processes_ended"]
+    [record] = [record for record in caplog.records if getattr(record, "event", "") == "job.processes_ended"]
     assert record.job_id == first.id
     assert record.processes.count("sh (") == len(KINDS)
 

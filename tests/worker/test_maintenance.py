@@ -23,10 +23,10 @@ def test_an_unreadable_ledger_reader_does_not_end_the_worker(app, drain, monkeyp
     monkeypatch.setattr("holdfast.worker.maintenance.TRIM_INTERVAL_SECONDS", 0.0)
     with caplog.at_level(logging.WARNING, logger="holdfast.worker"):
         assert drain() == {"acked": 1}
-    failures = [record for record in caplog.records if record.message == "maintenance.failed"]
+    failures = [record for record in caplog.records if record.event == "maintenance.failed"]
     assert failures
     assert failures[0].task == "trim"
-    assert "history" in failures[0].error
+    assert "history" in failures[0].reason
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def stored(app) -> Retention | None:
 
 
 def differing(caplog) -> list[tuple[dict, dict]]:
-    return [(record.settings, record.store) for record in caplog.records if record.message == "retention.differs"]
+    return [(record.settings, record.store) for record in caplog.records if record.event == "retention.differs"]
 
 
 def test_of_two_workers_with_different_settings_the_first_decides_and_the_other_says_so(

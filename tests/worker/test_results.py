@@ -97,7 +97,9 @@ def test_a_job_whose_result_cannot_be_stored_is_done_and_says_why(app, drain, ca
     with caplog.at_level(logging.WARNING, "holdfast.worker"):
         assert drain() == {"acked": len(BAD_RESULTS)}
     details = {row.job_id: row.detail for row in app.driver.ledger(limit=100)}
-    warnings = {record.job_id: record.reason for record in caplog.records if record.message == "result.not_stored"}
+    warnings = {
+        record.job_id: record.reason for record in caplog.records if getattr(record, "event", "") == "result.not_stored"
+    }
     for name, answer in answers.items():
         record = ended(app, answer)
         assert (record.state, record.attempts, record.result) == ("done", 1, None), (name, record)

@@ -27,4 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         sys.stderr.write("the command needs click and rich: pip install 'holdfast[cli]'\n")
         return 2
+    except RuntimeError as error:  # Python 3.11 wraps the SystemExit of a signal that arrives in ``__set_name__``
+        if isinstance(error.__cause__, SystemExit):
+            return 0
+        raise
     return root.run(arguments)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
-import os
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
 
 from holdfast.app import Holdfast
-from holdfast.cli.parameters import DURATION, DURATION_OR_FOREVER, add_options
+from holdfast.cli.parameters import DURATION, DURATION_OR_FOREVER, LEASE, add_options
 from holdfast.cli.session import CommandFailed, ExitCode, Session
+from holdfast.cli.user_module import import_module
 from holdfast.settings import mask_secrets
 
 
@@ -29,7 +27,7 @@ def app_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--lease",
-            type=DURATION,
+            type=LEASE,
             default="15s",
             show_default=True,
             help="Length of a lease; extended every third of it.",
@@ -67,16 +65,12 @@ def load_app(path: str, session: Session) -> Holdfast:
     module, colon, name = path.partition(":")
     if not (module and colon and name):
         raise CommandFailed(ExitCode.USAGE, f"wanted MODULE:APP such as tasks:app, got {path}")
-    if "" not in sys.path:
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109 - sys.path holds texts
-    try:
-        app = getattr(importlib.import_module(module), name)
-    except ModuleNotFoundError as error:
-        if error.name != module.partition(".")[0] and error.name != module:
-            raise
-        raise CommandFailed(ExitCode.NOT_FOUND, f"no module {module} here or on the Python path") from error
-    except AttributeError as error:
-        raise CommandFailed(ExitCode.NOT_FOUND, f"{module} has no {name}") from error
+    imported = import_module(module)
+    if not hasattr(imported, name):
+        apps = [name for name, value in vars(imported).items() if isinstance(value, Holdfast)]
+        known = f"; its app is {' or '.join(apps)}" if apps else ""
+        raise CommandFailed(ExitCode.NOT_FOUND, f"{module} has no {name}{known}")
+    app = getattr(imported, name)
     if not isinstance(app, Holdfast):
         raise CommandFailed(ExitCode.USAGE, f"wanted a Holdfast app in {path}, got {type(app).__name__}")
     app.use_settings(session.settings, url=session.given_url, space=session.given.get("space"))

@@ -12,9 +12,9 @@ from typing import Any
 
 import click
 
-from holdfast.cli.output import escape_control_characters
 from holdfast.cli.session import CommandFailed, ExitCode, Session
 from holdfast.errors import ConnectError, HoldfastError, InvalidInput, StoreError
+from holdfast.model.control_characters import escape_control_characters
 from holdfast.settings import FILE_NAME
 
 
@@ -102,13 +102,16 @@ def _report(session: Session, error: Exception) -> int:
         case click.exceptions.NoArgsIsHelpError():
             error.show()
             return ExitCode.USAGE
+        case RuntimeError(__cause__=SystemExit()):  # an early signal; see ``holdfast.cli.main``
+            return 0
         case OSError(errno=errno.EPIPE):
             # The reader of the pipe has exited. Python's flush at exit must not fail a second time.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return ExitCode.FAILED
     code, text = _code_and_text(error)
-    if session.debug and not isinstance(error, CommandFailed):
-        sys.stderr.write(session.without_secrets("".join(traceback.format_exception(error))))
+    shown = error.__cause__ if isinstance(error, CommandFailed) else error
+    if session.debug and shown is not None:
+        sys.stderr.write(session.without_secrets("".join(traceback.format_exception(shown))))
     if text:
         sys.stderr.write(f"holdfast: {escape_control_characters(session.without_secrets(text))}\n")
     return code

@@ -12,7 +12,7 @@ from holdfast.cli import filters, json_values
 from holdfast.cli.output import Column, Output
 from holdfast.drivers.contract import JobFilter, JobScan, Store
 from holdfast.model import bounds
-from holdfast.model.fingerprint import fingerprint, normalise
+from holdfast.model.fingerprint import failure_line, fingerprint, normalise
 from holdfast.model.job import JobRecord, State
 
 NO_MATCH = "no dead letter matches"
@@ -150,6 +150,5 @@ def print_groups(output: Output, groups: Sequence[FailureGroup]) -> None:
 
 
 def describe(reason: str | None, error: str) -> str:
-    """The reason and the last line of the error, on one line."""
-    error_lines = error.strip().splitlines()
-    return ": ".join(text for text in (reason or "", error_lines[-1] if error_lines else "") if text)
+    """The reason and the line of the error that names the exception, on one line."""
+    return ": ".join(text for text in (reason or "", failure_line(error).strip()) if text)

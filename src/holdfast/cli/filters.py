@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
+from uuid import UUID
 
 import click
 
 from holdfast.cli.parameters import PAST_INSTANT, add_options
+from holdfast.clock import DAY, MILLISECOND
 from holdfast.drivers.contract import JobFilter, Page, Store
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
@@ -81,15 +83,35 @@ def from_options(*, states: tuple[State, ...] | None, options: dict[str, Any]) -
     )
 
 
-def find_page(store: Store, where: JobFilter, *, limit: int, after: str | None) -> Page[JobRecord]:
-    """``limit`` matching jobs, if there are so many. One call of a store reads a bounded number of rows only."""
+def find_page(
+    store: Store, where: JobFilter, *, limit: int, after: str | None, newest: bool = False
+) -> Page[JobRecord]:
+    """``limit`` matching jobs, if there are so many. One call of a store reads a bounded number of rows only.
+
+    With ``newest`` and ``created_from``, the search ends at ids that are too old: not all older jobs are read. A job
+    with an id of its own may be behind them; the cursor leads there.
+    """
     jobs: list[JobRecord] = []
     while True:
-        page = store.find(where, limit=limit - len(jobs), after=after)
+        page = store.find(where, limit=limit - len(jobs), after=after, newest=newest)
         jobs += page.items
         after = page.cursor
-        if after is None or len(jobs) == limit:
+        if after is None or len(jobs) == limit or (newest and _is_id_from_before(after, where.created_from)):
             return Page(jobs, after)
+
+
+def _is_id_from_before(job_id: str, instant: int | None) -> bool:
+    """Whether the client that made this id did so clearly before the instant. The first 48 bits of an id are its time.
+
+    The clocks of producers differ, so a day is allowed for.
+    """
+    if instant is None:
+        return False
+    try:
+        made = UUID(job_id)
+    except ValueError:
+        return False
+    return made.version == 7 and (made.int >> 80) * MILLISECOND < instant - DAY
 
 
 def find_all(store: Store, where: JobFilter) -> Iterator[JobRecord]:

@@ -16,6 +16,7 @@ from holdfast.model.fingerprint import fingerprint
 from holdfast.model.job import JobRecord, State
 from holdfast.model.ledger import LedgerRow
 from holdfast.model.unique import rule_of
+from holdfast.observability.presence import WorkerPresence
 from holdfast.settings import mask_secrets
 from holdfast.wire.codec import JSON
 
@@ -142,3 +143,15 @@ def paused_until(settings: QueueSettings) -> str | None:
     if settings.paused_until == bounds.MAX_INSTANT:
         return UNTIL_RESUMED
     return instant(settings.paused_until)
+
+
+def worker_presence(worker: WorkerPresence) -> dict[str, Any]:
+    """Every field of a running worker, and its state."""
+    values = {field.name: getattr(worker, field.name) for field in fields(worker)}
+    del values["draining"]
+    return {
+        **values,
+        "state": worker.state,
+        "started_at": instant(worker.started_at),
+        "beat_at": instant(worker.beat_at),
+    }

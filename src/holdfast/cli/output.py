@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from holdfast.clock import SECOND, SystemClock, to_datetime
 from holdfast.model import duration
+from holdfast.model.control_characters import escape_control_characters, escape_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -170,18 +170,7 @@ class Output:
 
 
 def _to_json(value: object, *, indent: int | None = None) -> str:
-    """Return JSON in which every character that could control a terminal is an escape.
-
-    ``json`` escapes the control characters below a space only. What is left of them here are the line breaks of the
-    indentation.
-    """
-    text = json.dumps(value, indent=indent, ensure_ascii=_needs_ascii())
-    if text.isascii() and "\x7f" not in text:
-        return text
-    return "".join(
-        json.dumps(character)[1:-1] if character > "\x7f" and _is_control(character) else character
-        for character in text.replace("\x7f", "\\u007f")
-    )
+    return escape_json(json.dumps(value, indent=indent, ensure_ascii=_needs_ascii()))
 
 
 def _needs_ascii() -> bool:
@@ -190,24 +179,6 @@ def _needs_ascii() -> bool:
 
 def _whole_seconds(length: int) -> str:
     return duration.format_rounded(length // SECOND * SECOND)
-
-
-def escape_control_characters(text: str) -> str:
-    """Return text on one line that cannot move the cursor or change colours: jobs contain unchecked text."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(
-        " " if character in "\n\t" else _escape(character) if _is_control(character) else character
-        for character in text
-    )
-
-
-def _is_control(character: str) -> bool:
-    return unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
 
 
 def _console() -> Console:

@@ -10,10 +10,12 @@ from typing import Any, TypeVar
 
 import click
 
-from holdfast.clock import SystemClock, from_datetime, from_timedelta
+from holdfast.clock import SystemClock, from_datetime, from_timedelta, to_timedelta
 from holdfast.errors import InvalidInput
-from holdfast.model import bounds, duration, retry
+from holdfast.model import bounds, duration, retry, unique
+from holdfast.observability.endpoint import parse_address
 from holdfast.wire.codec import JSON
+from holdfast.worker.options import MIN_LEASE
 
 INSTANT_WANTED = "an instant such as 2026-11-15T20:30:00Z or 2026-11-15T21:30:00+01:00"
 MAX_QUOTED_BYTES = 60  # of a payload in an error message
@@ -39,13 +41,19 @@ class _TextParameter(click.ParamType):  # type: ignore[type-arg] # generic in ne
 
 
 class Duration(_TextParameter):
-    """``5m`` becomes a timedelta."""
+    """``5m`` becomes a timedelta, at least ``least``."""
 
     name = "duration"
 
+    def __init__(self, least: timedelta = timedelta(0)) -> None:
+        self._least = least
+
     def parse(self, text: str) -> timedelta:
         """See ``duration.parse``."""
-        return duration.parse("duration", text)
+        value = duration.parse("duration", text)
+        if value < self._least:
+            raise InvalidInput("duration", wanted=f"at least {duration.format_exact(self._least)}", got=text)
+        return value
 
 
 class DurationOrForever(_TextParameter):
@@ -69,6 +77,16 @@ class SparkSetting(_TextParameter):
         if not (equals and key.startswith("spark.")):
             raise InvalidInput("setting", wanted="a setting such as spark.executor.memory=2g", got=text)
         return key, value
+
+
+class Address(_TextParameter):
+    """``9000`` or ``127.0.0.1:9000`` becomes a host and a port."""
+
+    name = "host:port"
+
+    def parse(self, text: str) -> tuple[str, int]:
+        """See ``parse_address``."""
+        return parse_address(text)
 
 
 class Instant(_TextParameter):
@@ -119,6 +137,16 @@ class RetryPolicy(_TextParameter):
         return retry.parse(text)
 
 
+class UniqueRule(_TextParameter):
+    """``while_queued``, ``while_open`` or a length of time."""
+
+    name = "unique"
+
+    def parse(self, text: str) -> unique.Unique:
+        """Return the rule, or the length as a timedelta."""
+        return unique.parse_unique("unique", text)
+
+
 class ValueOrNone(click.ParamType):  # type: ignore[type-arg] # generic in new versions of click only
     """A value of another type, or the word ``none``, which becomes False: None already means "not given"."""
 
@@ -132,7 +160,10 @@ class ValueOrNone(click.ParamType):  # type: ignore[type-arg] # generic in new v
 
 
 DURATION, DURATION_OR_FOREVER, INSTANT, PAST_INSTANT = Duration(), DurationOrForever(), Instant(), PastInstant()
-RATE, RETRY_POLICY, SPARK_SETTING = Rate(), RetryPolicy(), SparkSetting()
+KEEP_ENDED = Duration(least=timedelta(days=1))  # law L6: a repeated settlement is answered for a day
+LEASE = Duration(least=to_timedelta(MIN_LEASE))
+POSITIVE_DURATION = Duration(least=timedelta(microseconds=1))
+RATE, RETRY_POLICY, SPARK_SETTING, UNIQUE = Rate(), RetryPolicy(), SparkSetting(), UniqueRule()
 
 
 def add_options(options: Sequence[Callable[[F], F]], command: F) -> F:

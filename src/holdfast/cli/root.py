@@ -16,6 +16,7 @@ from holdfast.cli.commands.init import init
 from holdfast.cli.commands.job import job
 from holdfast.cli.commands.ledger import ledger
 from holdfast.cli.commands.maintenance import reap, trim
+from holdfast.cli.commands.metrics import metrics
 from holdfast.cli.commands.queue import queue
 from holdfast.cli.commands.replay import replay
 from holdfast.cli.commands.report import report
@@ -23,6 +24,7 @@ from holdfast.cli.commands.retention import retention
 from holdfast.cli.commands.schema import schema
 from holdfast.cli.commands.spark import spark
 from holdfast.cli.commands.work import work
+from holdfast.cli.commands.worker import worker
 
 
 @click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})
@@ -42,6 +44,7 @@ def root() -> None:
 for command in (
     init,
     work,
+    worker,
     enqueue,
     job,
     queue,
@@ -51,6 +54,7 @@ for command in (
     trim,
     retention,
     doctor,
+    metrics,
     schema,
     conform,
     bench,

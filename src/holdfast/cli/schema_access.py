@@ -19,10 +19,11 @@ class SchemaVersion(NamedTuple):
 
     applied: int
     newest: int
+    current: bool  # opening the store changes nothing; it may be newer than this Holdfast
 
 
 def read_version(url: str) -> SchemaVersion | None:
-    """Return both versions without changing the store; None if the driver has no tables."""
+    """Return the versions without changing the store; None if the driver has no tables."""
     module = _migrations_of(url)
     return None if module is None else SchemaVersion(*module.schema_version(url))
 

@@ -1,6 +1,7 @@
 """The contract of every driver: what each verb guarantees, what it raises, and what is atomic.
 
-docs/guarantees.md has the laws L1 to L15, and ``holdfast.testing.drivers.conformance`` checks a driver against them.
+docs/reference/guarantees.md has the laws L1 to L15. ``holdfast.testing.drivers.conformance`` checks a driver against
+them.
 
 - Instants and durations are integer microseconds.
 - Every verb takes a batch. One call is one transaction and one round trip.
@@ -35,6 +36,7 @@ __all__ = [
     "AuditScan",
     "Capabilities",
     "Change",
+    "Diagnosis",
     "Driver",
     "Durability",
     "Entry",
@@ -239,7 +241,11 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCounts:
-    """The number of jobs of one type in one queue, by state. ``ready`` jobs are due, ``scheduled`` jobs are not."""
+    """The number of jobs of one type in one queue, by state. ``ready`` jobs are due, ``scheduled`` jobs are not.
+
+    ``oldest_ready_age`` says how far the queue is behind: for how many microseconds the oldest of the ready jobs has
+    been due, by the store's clock. It is None if no job is ready, and not compared.
+    """
 
     queue: str
     type: str
@@ -249,6 +255,7 @@ class QueueCounts:
     done: int = 0
     dead: int = 0
     cancelled: int = 0
+    oldest_ready_age: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,8 +295,12 @@ class Admin(Protocol):
         """Return a job with its lease and its notes; None if the space has no job with this id."""
         ...
 
-    def find(self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None) -> Page[JobRecord]:
+    def find(
+        self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None, newest: bool = False
+    ) -> Page[JobRecord]:
         """Return a page of the jobs that match, ordered by id. ``after=page.cursor`` asks for the next page.
+
+        With ``newest`` the order is reversed: the largest id comes first. The ids that a client makes grow with time.
 
         One call reads a bounded number of rows (``FIND_LIMIT``). So a page may have fewer jobs than ``limit``, even
         none, and still have a cursor. Only a cursor of None says that no more jobs match.
@@ -352,6 +363,15 @@ class Admin(Protocol):
 
     def ledger_end(self) -> str:
         """Return the cursor of the end: ``ledger`` after it has only rows that are written from now on."""
+        ...
+
+    def ledger_tail(self, before: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
+        """Return the last ``limit`` rows up to the cursor ``before``, in the order of the ledger; None is the end.
+
+        ``ledger`` after the same cursor returns the rows that follow. ``before=page.cursor`` asks for the page before
+        this one; a cursor of None says that there are no earlier rows. Rows that were trimmed are left out. Reads no
+        other row.
+        """
         ...
 
     def trim(
@@ -450,6 +470,19 @@ class CancelWait(Protocol):
 
         Returns whether there is such a request, also one from before the call. A hint: ``extend`` decides.
         """
+        ...
+
+
+@runtime_checkable
+class Diagnosis(Protocol):
+    """Optional: facts for ``holdfast doctor``. Both calls read a bounded number of rows, or statistics."""
+
+    def count_expired_leases(self, *, expired_for: int = 0, now: int | None = None) -> int:
+        """Return how many leases expired at least so many microseconds ago and were not reaped; at most REAP_LIMIT."""
+        ...
+
+    def table_sizes(self) -> Mapping[str, int]:
+        """Return the bytes that each table takes with its indexes, or each part of a store without sizes of tables."""
         ...
 
 

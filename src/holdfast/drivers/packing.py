@@ -126,10 +126,16 @@ def end_of_prefix(prefix: str) -> str | None:
 
 
 def tally_counts(rows: Iterable[Sequence[Any]]) -> list[QueueCounts]:
-    """Group rows of (queue, type, word, count) by queue and type; the word is a field of ``QueueCounts``."""
+    """Group rows of (queue, type, word, count) by queue and type; the word is a field of ``QueueCounts``.
+
+    Rows of open jobs have a fifth value: the time for which the oldest one has been available.
+    """
     counted: dict[tuple[str, str], dict[str, int]] = {}
-    for queue, type_, word, count in rows:
-        counted.setdefault((queue, type_), {})[word] = count
+    for queue, type_, word, count, *age in rows:
+        tally = counted.setdefault((queue, type_), {})
+        tally[word] = count
+        if word == State.READY and age:
+            tally["oldest_ready_age"] = age[0]
     return [QueueCounts(queue=queue, type=type_, **tally) for (queue, type_), tally in sorted(counted.items())]
 
 

@@ -47,6 +47,22 @@ COLUMN_LISTS: Mapping[str, Sequence[str]] = {
 columns. ``fixed_columns`` are the fields of a job that never change once it is enqueued.
 """
 
+OLDEST_FIRST: Mapping[str, Sequence[str]] = {
+    "beyond": (Expression(">"),),
+    "up_to": (Expression("<="),),
+    "nearest": (Expression("min"),),
+    "direction": (Expression("ASC"),),
+}
+NEWEST_FIRST: Mapping[str, Sequence[str]] = {
+    "beyond": (Expression("<"),),
+    "up_to": (Expression(">="),),
+    "nearest": (Expression("max"),),
+    "direction": (Expression("DESC"),),
+}
+"""The parts of a list of jobs that depend on its order. The statements of ``find`` are loaded once for each order."""
+
+NEWEST = ", newest first"  # ends the names of statements that are loaded with ``NEWEST_FIRST``
+
 
 def read_sql_files(package: str, folder: str) -> dict[str, str]:
     """Return the text of every ``.sql`` file below ``folder`` of a package, by path without suffix."""

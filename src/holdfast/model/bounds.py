@@ -13,8 +13,9 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import cast
 
-from holdfast.clock import DAY, from_datetime, from_timedelta
+from holdfast.clock import from_datetime, from_timedelta, to_timedelta
 from holdfast.errors import InvalidInput, PayloadError
+from holdfast.model import duration
 
 MAX_BATCH_ITEMS = 10_000  # in one call of any verb
 MAX_NAME_CHARACTERS = 128  # a type, queue, space, id or registry kind
@@ -29,7 +30,7 @@ MAX_URL_CHARACTERS = 2_048  # a webhook
 MAX_DEPTH = 64  # levels of nesting in a payload or meta
 MAX_COUNT = 2**31 - 1  # attempts and other counters
 MAX_INSTANT = 253_402_300_799_999_999  # microseconds: the end of the year 9999
-MAX_DURATION = 100 * 366 * DAY  # microseconds of a timeout, a delay or a lease
+MAX_DURATION = duration.MAX_DURATION  # microseconds
 PRIORITIES = range(10)
 
 _NAME = re.compile(r"[A-Za-z0-9._:-]{1,128}")
@@ -120,7 +121,11 @@ def duration_from(field: str, value: object, *, least: int = 0) -> int:
     """Return a timedelta as microseconds."""
     if not isinstance(value, timedelta):
         raise InvalidInput(field, wanted="a timedelta", got=value)
-    return check_integer(field, from_timedelta(value), least=least, most=MAX_DURATION)
+    length = from_timedelta(value)
+    if least <= length <= MAX_DURATION:
+        return length
+    shortest, longest = (duration.format_exact(to_timedelta(bound)) for bound in (least, MAX_DURATION))
+    raise InvalidInput(field, wanted=f"a length from {shortest} to {longest}", got=duration.format_exact(value))
 
 
 def check_webhook(field: str, value: object) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from typing import Any, Final, Self
+from datetime import timedelta
+from typing import Any, Final, Self, Unpack
 
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
-from holdfast.model.request import DEFAULT_QUEUE, JobRequest, check_shared
+from holdfast.model.request import DEFAULT_QUEUE, JobRequest, RequestKeywords, check_meta, check_shared
 from holdfast.model.retry import BuiltInPolicy
+from holdfast.model.unique import Unique
 
 
 class _Unset:
@@ -33,6 +34,7 @@ class JobDefinition:
     timeout: timedelta | None = None
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     retry: BuiltInPolicy | None = None
+    unique: Unique | None = None
     name: str | None = None
     meta: Mapping[str, object] = field(default_factory=dict)
     webhook: str | None = None
@@ -41,35 +43,24 @@ class JobDefinition:
         """Check the fields as a request does."""
         check_shared(self)
 
-    def request(
-        self,
-        payload: object = _UNSET,
-        *,
-        run_at: datetime | None = None,
-        delay: timedelta | None = None,
-        retry: BuiltInPolicy | None = None,
-        idempotency_key: str | None = None,
-        domain: str | None = None,
-        offset: int | None = None,
-    ) -> JobRequest:
-        """Return a request for one job. ``payload`` and ``retry`` replace those of the definition."""
-        return JobRequest(
-            type=self.type,
-            payload=self.payload if payload is _UNSET else payload,
-            queue=self.queue,
-            priority=self.priority,
-            run_at=run_at,
-            delay=delay,
-            timeout=self.timeout,
-            max_attempts=self.max_attempts,
-            retry=self.retry if retry is None else retry,
-            idempotency_key=idempotency_key,
-            domain=domain,
-            offset=offset,
-            name=self.name,
-            meta=self.meta,
-            webhook=self.webhook,
-        )
+    def request(self, payload: object = _UNSET, **keywords: Unpack[RequestKeywords]) -> JobRequest:
+        """Return a request for one job. A keyword replaces the value of the definition; ``meta`` is added to it."""
+        fields: dict[str, Any] = {
+            "queue": self.queue,
+            "priority": self.priority,
+            "timeout": self.timeout,
+            "max_attempts": self.max_attempts,
+            "retry": self.retry,
+            "unique": self.unique,
+            "name": self.name,
+            "meta": self.meta,
+            "webhook": self.webhook,
+            **keywords,
+        }
+        if self.meta and "meta" in keywords:
+            check_meta(keywords["meta"])
+            fields["meta"] = {**self.meta, **keywords["meta"]}
+        return JobRequest(type=self.type, payload=self.payload if payload is _UNSET else payload, **fields)
 
     def with_payload(self, payload: object) -> JobDefinition:
         """Return a copy with another payload."""
@@ -94,6 +85,10 @@ class JobDefinition:
     def with_retry(self, retry: BuiltInPolicy | None) -> JobDefinition:
         """Return a copy with another retry policy; None uses the policy of the handler."""
         return replace(self, retry=retry)
+
+    def with_unique(self, unique: Unique | None) -> JobDefinition:
+        """Return a copy whose jobs are unique in this way; None: only jobs with an idempotency key are."""
+        return replace(self, unique=unique)
 
     def with_name(self, name: str | None) -> JobDefinition:
         """Return a copy with another name."""
@@ -141,6 +136,10 @@ class JobBuilder:
     def retry(self, retry: BuiltInPolicy) -> Self:
         """Set the retry policy; it replaces the policy of the handler."""
         return self._set(retry=retry)
+
+    def unique(self, unique: Unique) -> Self:
+        """Let one job of each payload exist at a time: ``"while_queued"``, ``"while_open"`` or for a timedelta."""
+        return self._set(unique=unique)
 
     def named(self, name: str) -> Self:
         """Set a name for people."""

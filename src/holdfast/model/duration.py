@@ -7,8 +7,8 @@ from datetime import timedelta
 
 from holdfast.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND, to_timedelta
 from holdfast.errors import InvalidInput
-from holdfast.model import bounds
 
+MAX_DURATION = 100 * 366 * DAY  # microseconds of a timeout, a delay or a lease
 WANTED_DURATION = "a length such as 1500ms, 30s, 5m, 2h, 1d or 1h30m"
 WANTED_RATE = "a rate such as 10, 10/s, 600/m or 5/h"
 
@@ -25,8 +25,8 @@ def parse(field: str, text: str) -> timedelta:
     if not parts or "".join(part[0] for part in parts) != compact:
         raise InvalidInput(field, wanted=WANTED_DURATION, got=text)
     total = sum(_microseconds(part) for part in parts)
-    if total > bounds.MAX_DURATION:
-        raise InvalidInput(field, wanted=f"at most {bounds.MAX_DURATION // DAY} days", got=text)
+    if total > MAX_DURATION:
+        raise InvalidInput(field, wanted=f"at most {MAX_DURATION // DAY} days", got=text)
     return to_timedelta(total)
 
 
@@ -55,8 +55,9 @@ def format_rounded(microseconds: int) -> str:
 
 
 def format_exact(duration: timedelta) -> str:
-    """Return a duration as a text that ``parse`` reads back unchanged."""
-    left, text = duration // timedelta(microseconds=1), ""
+    """Return a duration as a text that ``parse`` reads back unchanged, unless it is negative: no text means that."""
+    total = duration // timedelta(microseconds=1)
+    left, text = abs(total), "-" if total < 0 else ""
     for unit, size in _SHOWN:
         count, left = divmod(left, size)
         text += f"{count}{unit}" if count else ""

@@ -27,11 +27,8 @@ _VARYING_PARTS = (
 
 
 def normalise(error: str) -> str:
-    """Return the line that names the failure, with placeholders for quoted texts, ids, addresses and numbers.
-
-    The line is the exception of a Python traceback, and the first line of any other text.
-    """
-    line = _failure_line(error)[:MAX_LINE_CHARACTERS]
+    """Return the line that names the failure, with placeholders for quoted texts, ids, addresses and numbers."""
+    line = failure_line(error)[:MAX_LINE_CHARACTERS]
     for pattern, placeholder in _VARYING_PARTS:
         line = pattern.sub(placeholder, line)
     return " ".join(line.split())
@@ -43,7 +40,8 @@ def fingerprint(*, type: str, reason: str | None, error: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:FINGERPRINT_CHARACTERS]
 
 
-def _failure_line(error: str) -> str:
+def failure_line(error: str) -> str:
+    """Return the line that names the failure: the exception of a Python traceback, the first line of any other text."""
     lines = error.splitlines()
     start = max((place for place, line in enumerate(lines) if line.strip() == _TRACEBACK), default=None)
     if start is not None:

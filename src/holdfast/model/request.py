@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
 from holdfast.model.retry import BuiltInPolicy, format_policy
+from holdfast.model.unique import Unique, to_unique_for
 
 if TYPE_CHECKING:
     from holdfast.model.definition import JobDefinition
@@ -34,6 +35,9 @@ class JobRequest:
     max_attempts: int = DEFAULT_MAX_ATTEMPTS  # runs, not retries
     retry: BuiltInPolicy | None = None  # delays between the runs; None: the policy of the handler
     idempotency_key: str | None = None  # one job per queue and key
+    unique: Unique | None = (
+        None  # how long the key is taken: see ``model.unique``; without a key, type and payload are it
+    )
     domain: str | None = None  # jobs of a domain run one at a time, in order
     offset: int | None = None  # position in that order; default: the order of arrival
     name: str | None = None  # for people
@@ -59,6 +63,29 @@ class JobRequest:
                 raise InvalidInput("offset", wanted="a domain beside it", got="an offset alone")
 
 
+class SharedKeywords(TypedDict, total=False):
+    """The fields of ``JobRequest`` that many jobs can share, as keyword arguments."""
+
+    queue: str
+    priority: int
+    run_at: datetime | None
+    delay: timedelta | None
+    timeout: timedelta | None
+    max_attempts: int
+    retry: BuiltInPolicy | None
+    unique: Unique | None
+    domain: str | None
+    name: str | None
+    meta: Mapping[str, object]
+
+
+class RequestKeywords(SharedKeywords, total=False):
+    """The fields of ``JobRequest`` as keyword arguments, beside its type and payload."""
+
+    idempotency_key: str | None
+    offset: int | None
+
+
 def check_shared(request: JobRequest | JobDefinition) -> None:
     """Check the fields that a request and a definition share."""
     bounds.check_name("type", request.type)
@@ -69,6 +96,8 @@ def check_shared(request: JobRequest | JobDefinition) -> None:
         bounds.duration_from("timeout", request.timeout, least=1)
     if request.retry is not None:
         format_policy(request.retry)
+    if request.unique is not None:
+        to_unique_for(request.unique)
     if request.name is not None:
         bounds.check_text("name", request.name)
     if request.webhook is not None:

@@ -25,10 +25,12 @@ JAVA_OPTIONS = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.configuration
 JAVA_OPTIONS_KEY = "spark.driver.extraJavaOptions"
 TRIES_OPTION = "-Dholdfast.spark.tries=NEUTRAL"  # read by the log configuration
 
-# Settings of every new session. By default Spark redacts settings by name; this pattern also redacts a URL with a
-# password, which is recognised by its value.
+# Settings of every new session. By default Spark redacts settings by name. These also redact the password of a URL, in
+# the values of settings and in the text of plans: CREATE TABLE shows its options there, before it calls the source.
+CREDENTIALS_IN_URL = r"://[^/\s:@]*:[^/\s@]*@"
 COMMON_CONF = {
-    "spark.redaction.regex": r"(?i)secret|password|token|access[.]?key|://[^/\s:@]*:[^/\s@]*@",
+    "spark.redaction.regex": rf"(?i)secret|password|token|access[.]?key|{CREDENTIALS_IN_URL}",
+    "spark.redaction.string.regex": CREDENTIALS_IN_URL,
 }
 # Settings for local mode only: the executors of a cluster cannot reach a Spark driver on loopback, and the web pages
 # and defaults of a cluster are a decision of its operators.

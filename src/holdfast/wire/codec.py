@@ -103,11 +103,16 @@ def decode_payload(codec: Codec, data: bytes) -> object:
 
 
 def dump_model(value: object) -> object:
-    """Return a pydantic model as builtins, any other value unchanged. pydantic need not be installed."""
-    return value.model_dump(mode="json") if hasattr(type(value), "model_dump") else value  # type: ignore[attr-defined]
+    """Return a pydantic model as builtins that it can be read back from; any other value unchanged.
+
+    pydantic need not be installed.
+    """
+    if not hasattr(type(value), "model_dump"):
+        return value
+    return value.model_dump(mode="json", by_alias=True, round_trip=True)  # type: ignore[attr-defined]
 
 
-def _dump_member(value: object) -> object:
+def dump_member(value: object) -> object:
     """Return a pydantic model that msgspec met within a dataclass or a Struct."""
     if not hasattr(type(value), "model_dump"):
         raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
@@ -192,7 +197,7 @@ def _builtin(value: object, path: str) -> object:
     """Return the builtins that msgspec or pydantic converts a value to."""
     wanted = "a JSON value, or one that msgspec can write as JSON"
     try:
-        built = msgspec.to_builtins(dump_model(value), enc_hook=_dump_member)
+        built = msgspec.to_builtins(dump_model(value), enc_hook=dump_member)
     except RecursionError as error:
         raise _too_deep(path) from error
     except (TypeError, ValueError) as error:

@@ -1,7 +1,7 @@
 """The canonical envelope: one JSON form of a job, the same in every store and every language.
 
 ``to_envelope`` writes the envelope, ``from_envelope`` reads it without loss, and ``identity_bytes`` returns the bytes
-that a signature covers: every field of a job that never changes. The fields and vectors are in docs/envelope.md.
+that a signature covers: every field of a job that never changes. docs/reference/envelope.md has the fields and vectors.
 """
 
 from __future__ import annotations

@@ -23,22 +23,25 @@ _NO_META: Mapping[str, object] = {}
 
 
 class PayloadMessage(msgspec.Struct, array_like=True, tag_field="kind", tag=1, frozen=True, gc=False):
-    """The part of a job that is sent if its handler takes the payload alone, without a context. Most handlers do."""
+    """The part of a job that is sent if its handler takes the payload alone, without a context. Most handlers do.
+
+    The fields below ``meta`` are for what the handler logs.
+    """
 
     type: str
     payload: bytes
     meta: bytes | None  # JSON; most jobs have none
+    id: str
+    queue: str
+    attempt: int
+    fence: int
 
 
 class JobMessage(PayloadMessage, array_like=True, tag_field="kind", tag=2, frozen=True, gc=False):
     """Every part of a job that a handler may see."""
 
-    id: str
-    queue: str
-    attempt: int
     max_attempts: int
     crashes: int
-    fence: int
     created_at: int
     run_at: int | None  # as requested
     timeout: int | None
@@ -51,7 +54,15 @@ class JobMessage(PayloadMessage, array_like=True, tag_field="kind", tag=2, froze
 def payload_message(reservation: Reservation) -> PayloadMessage:
     """Return the message for a handler that takes the payload alone."""
     record = reservation.job
-    return PayloadMessage(record.type, record.payload, _encode_meta(record) if record.meta else None)
+    return PayloadMessage(
+        record.type,
+        record.payload,
+        _encode_meta(record) if record.meta else None,
+        record.id,
+        record.queue,
+        record.attempts,
+        reservation.lease.fence,
+    )
 
 
 def job_message(reservation: Reservation) -> JobMessage:
@@ -64,9 +75,9 @@ def job_message(reservation: Reservation) -> JobMessage:
         record.id,
         record.queue,
         record.attempts,
+        reservation.lease.fence,
         record.max_attempts,
         record.crashes,
-        reservation.lease.fence,
         record.created_at,
         record.requested_run_at,
         record.timeout,

@@ -14,10 +14,11 @@ from typing import TypeAlias
 from holdfast.errors import PayloadError
 from holdfast.model import bounds
 from holdfast.wire.job_message import JobMessage, PayloadMessage, read_job, read_payload
-from holdfast.worker.catalogue import Catalogue, Handler, Middleware, Resources, encode_result
+from holdfast.worker.catalogue import Catalogue, Handler, Middleware, encode_result
 from holdfast.worker.context import Context
 from holdfast.worker.control import Retry, Snooze, Unrecoverable
 from holdfast.worker.event_loop import RunCoroutine
+from holdfast.worker.job_log import current_jobs
 from holdfast.worker.outcome import (
     BadPayload,
     Failed,
@@ -32,6 +33,7 @@ from holdfast.worker.outcome import (
     plain_text,
     succeeded,
 )
+from holdfast.worker.resources import Resources
 
 BAD_RESULT = "bad result"  # the reason of the dead letter
 _SUCCEEDED_WITHOUT_RESULT = Succeeded()
@@ -70,6 +72,7 @@ def attempt(
         return BadPayload(error=plain_text(str(error)))
     except Exception as error:  # noqa: BLE001 - a validator in the type of the payload is user code
         return _to_outcome(error)
+    in_log = current_jobs.set((message,))
     try:
         if context is not None and catalogue.middleware:
             answer = _call_in_middleware(catalogue.middleware, handler, payload, context, run_coroutine)
@@ -79,6 +82,7 @@ def attempt(
     except Exception as error:  # noqa: BLE001 - any exception of a handler is the outcome of its attempt
         return _to_outcome(error)
     finally:
+        current_jobs.reset(in_log)
         if context is not None:
             context.close()
 
@@ -177,9 +181,11 @@ def attempt_chunk(
         indexes.append(index)
         payloads.append(payload)
         contexts.append(context)
+    in_log = current_jobs.set([context.job for context in contexts])
     try:
         answers = _call_by_halves(partial(_call_chunk, handler, run_coroutine), payloads, contexts) if indexes else []
     finally:
+        current_jobs.reset(in_log)
         for context in contexts:
             context.close()
     for index, answer in zip(indexes, answers, strict=True):

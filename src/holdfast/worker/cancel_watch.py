@@ -6,15 +6,13 @@ which jobs have to stop. Jobs that end within a second are not watched, so that 
 
 from __future__ import annotations
 
-import logging
 import threading
 
 from holdfast.drivers.contract import CancelWait
 from holdfast.errors import StoreError
 from holdfast.model import bounds
+from holdfast.worker.event_log import log_failure
 from holdfast.worker.heartbeat import Heartbeat
-
-log = logging.getLogger("holdfast.worker")
 
 MIN_RUNNING_SECONDS = 1.0  # a job is watched after this time
 LOOK_SECONDS = 0.5  # between two looks at which jobs are running
@@ -55,7 +53,7 @@ class CancelWatch:
             return self._driver.wait_for_cancel(job_ids, timeout=LOOK_SECONDS)
         except StoreError:  # the heartbeat reports it, too
             self._stop.wait(PAUSE_SECONDS)
-        except Exception:  # a bug must not end this thread
-            log.exception("cancel_watch.failed")
+        except Exception as error:  # noqa: BLE001 - a bug must not end this thread
+            log_failure("cancel_watch.failed", error)
             self._stop.wait(PAUSE_SECONDS)
         return False

@@ -1,22 +1,18 @@
-"""The handlers of an app by job type, their middleware, and the resources that they share."""
+"""The handlers of an app by job type, their middleware, and the factories of the resources that they share."""
 
 from __future__ import annotations
 
-import inspect
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
-from typing import Any, get_args, get_type_hints
-
-import msgspec
+from typing import Any
 
 from holdfast.errors import InvalidInput, PayloadError
 from holdfast.model import bounds
 from holdfast.model.retry import RetryPolicy
-from holdfast.wire.codec import JSON
+from holdfast.wire.codec import JSON, dump_model
+from holdfast.wire.value_type import ValueType
+from holdfast.worker.signature import read_signature
 
 MAX_CHUNK = 10_000  # jobs in one call: as many as one reserve can return
 
@@ -29,7 +25,8 @@ class Handler:
     function: Callable[..., Any]
     wants_context: bool
     is_async: bool
-    payload_type: object = None  # None: the plain JSON value
+    payload_type: ValueType | None = None  # None: any JSON value
+    result_type: ValueType | None = None
     chunk: int | None = None  # the function takes a list of at most ``chunk`` payloads, and returns a result for each
     timeout: timedelta | None = None
     cpu: timedelta | None = None
@@ -41,17 +38,21 @@ class Handler:
         """Return the payload as the type that the function takes. Raises ``PayloadError`` for one that does not fit."""
         if self.from_json is not None:
             payload = self._read(self.from_json, payload)
-        if self.payload_type is None:
-            return payload
-        if hasattr(self.payload_type, "model_validate"):  # pydantic, where it is installed
-            try:
-                return self.payload_type.model_validate(payload)
-            except ValueError as error:
-                raise PayloadError("payload", wanted=_type_name(self.payload_type), got=str(error)) from error
-        try:
-            return msgspec.convert(payload, type=self.payload_type)
-        except msgspec.ValidationError as error:
-            raise PayloadError("payload", wanted=_type_name(self.payload_type), got=str(error)) from error
+        return payload if self.payload_type is None else self.payload_type.decode(payload)
+
+    def encode(self, payload: object) -> object:
+        """Return a payload for this handler as JSON. Raises ``PayloadError`` for one that the handler does not take.
+
+        An instance of the type that the function takes is accepted, and a JSON value that fits it.
+        """
+        return dump_model(payload) if self.payload_type is None else self.payload_type.encode(payload)
+
+    def decode_result(self, result: object) -> object:
+        """Return the result as the type that the function returns. Raises ``PayloadError`` for one that does not fit.
+
+        None of a job whose result was not stored fits only a type that has None.
+        """
+        return result if self.result_type is None else self.result_type.decode(result, field="result")
 
     def _read(self, from_json: Callable[[object], object], payload: object) -> object:
         try:
@@ -59,10 +60,6 @@ class Handler:
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
             got = f"{type(error).__name__}: {error}"
             raise PayloadError("payload", wanted="a value that its reader accepts", got=got) from error
-
-
-def _type_name(wanted: object) -> str:
-    return getattr(wanted, "__name__", str(wanted))
 
 
 def make_handler(
@@ -74,10 +71,13 @@ def make_handler(
     retry: RetryPolicy | None = None,
     chunk: int | None = None,
     strict_result: bool = False,
+    namespace: Mapping[str, Any] | None = None,
 ) -> Handler:
-    """Return the handler for ``fn(payload)`` or ``fn(payload, ctx)``, also async, or for a class with ``handle(ctx)``.
+    """Return the handler for ``fn(payload)`` or ``fn(payload, ctx)``, also async, or for a class.
 
-    With ``chunk``, for ``fn(payloads)`` or ``fn(payloads, contexts)`` with up to ``chunk`` jobs at a time.
+    The class has ``handle(ctx)`` or ``handle(payload, ctx)``. With ``chunk``, for ``fn(payloads)`` or
+    ``fn(payloads, contexts)`` with up to ``chunk`` jobs at a time. ``namespace`` has the local names that annotations
+    may use.
     """
     bounds.check_name("type", type_)
     if timeout is not None:
@@ -86,74 +86,20 @@ def make_handler(
         bounds.duration_from("cpu", cpu, least=1)
     if chunk is not None:
         bounds.check_integer("chunk", chunk, least=1, most=MAX_CHUNK)
-    if inspect.isclass(function):
-        if chunk is not None:
-            raise InvalidInput("handler", wanted="fn(payloads) or fn(payloads, contexts) for chunks", got=function)
-        instance: Any = function()
-        return Handler(
-            type=type_,
-            function=lambda _payload, context: instance.handle(context),
-            wants_context=True,
-            is_async=inspect.iscoroutinefunction(instance.handle),
-            timeout=timeout,
-            cpu=cpu,
-            retry=retry,
-            strict_result=strict_result,
-        )
-    parameters = _parameters(function)
+    signature = read_signature(function, many=chunk is not None, namespace=namespace)
     return Handler(
         type=type_,
-        function=function,
-        wants_context=len(parameters) == 2,
-        is_async=_is_async(function),
-        payload_type=_payload_type(function, parameters[0].name, many=chunk is not None),
+        function=signature.function,
+        wants_context=signature.wants_context,
+        is_async=signature.is_async,
+        payload_type=signature.payload_type,
+        result_type=signature.result_type,
         chunk=chunk,
         timeout=timeout,
         cpu=cpu,
         retry=retry,
         strict_result=strict_result,
     )
-
-
-def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Return the parameter of the payload and, if there is one, that of the context.
-
-    The context is a second parameter without a default, or one that is called ``ctx`` or ``context``.
-    """
-    parameters = inspect.signature(function).parameters.values()
-    positional = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    wanted = [
-        one
-        for index, one in enumerate(positional)
-        if index == 0 or one.default is one.empty or one.name in ("ctx", "context")
-    ]
-    required = [one for one in parameters if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
-    if required or len(wanted) not in (1, 2) or wanted != positional[: len(wanted)]:
-        raise InvalidInput("handler", wanted="fn(payload), fn(payload, ctx) or a class with handle(ctx)", got=function)
-    return wanted
-
-
-def _is_async(function: Callable[..., Any]) -> bool:
-    """Whether a call returns a coroutine, also of a partial or of an object with an async ``__call__``."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
-
-
-def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function whose annotations describe a call: that of a partial, or ``__call__`` of an object."""
-    while isinstance(function, partial):
-        function = function.func
-    return function if inspect.isroutine(function) else type(function).__call__
-
-
-def _payload_type(function: Callable[..., Any], parameter: str, *, many: bool) -> object:
-    """Return the annotation of the payload, or of each payload in a list; None if it is plain JSON."""
-    try:
-        hint = get_type_hints(_annotated(function)).get(parameter)
-    except NameError:  # an annotation that only a type checker can resolve
-        return None
-    if many:
-        hint = next(iter(get_args(hint)), None)
-    return None if hint in (None, Any, object, dict, list, str, int, float, bool) else hint
 
 
 Middleware = Callable[[Any, Callable[[], object]], object]  # fn(ctx, call_next) returns the result, or raises
@@ -196,48 +142,15 @@ class Catalogue:
 
     def check_chunks(self, *, concurrency: int) -> None:
         """Raise ``InvalidInput`` if chunk handlers are combined with middleware or concurrency."""
+        wraps_one_job = not all(getattr(one, "skips_chunks", False) for one in self.middleware)
         for handler in self:
-            if handler.chunk is not None and self.middleware:
+            if handler.chunk is not None and wraps_one_job:
                 raise InvalidInput("chunk", wanted="no middleware beside it, which wraps one job", got=handler.type)
             if handler.chunk is not None and concurrency > 1:
                 raise InvalidInput("chunk", wanted="concurrency=1", got=f"concurrency={concurrency} and {handler.type}")
 
     def __iter__(self) -> Iterator[Handler]:
         return iter(self._handlers.values())
-
-
-@dataclass(slots=True)
-class Resources:
-    """The resources that handlers share in one process: created at their first use, closed when the process ends."""
-
-    factories: dict[str, Callable[[], Any]]
-    making: Callable[[], AbstractContextManager[None]] = nullcontext  # entered while a resource is created
-    _resources: dict[str, Any] = field(default_factory=dict)
-    _stack: ExitStack = field(default_factory=ExitStack)
-    _lock: threading.RLock = field(default_factory=threading.RLock)  # reentrant: a factory may use another resource
-
-    def __getitem__(self, name: str) -> Any:
-        with self._lock:
-            return self._get(name)
-
-    def _get(self, name: str) -> Any:
-        if name not in self._resources:
-            if name not in self.factories:
-                known = ", ".join(sorted(self.factories)) or "none"
-                raise InvalidInput("resource", wanted=f"one of: {known}", got=name)
-            with self.making():
-                resource = self.factories[name]()
-                if isinstance(resource, AbstractContextManager):
-                    resource = self._stack.enter_context(resource)
-                elif callable(getattr(resource, "close", None)):
-                    self._stack.callback(resource.close)
-            self._resources[name] = resource
-        return self._resources[name]
-
-    def close(self) -> None:
-        """Close all resources, the newest first."""
-        self._resources.clear()
-        self._stack.close()
 
 
 def encode_result(value: object) -> bytes:

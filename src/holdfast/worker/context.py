@@ -13,7 +13,8 @@ from holdfast.errors import ContextClosed, InvalidInput
 from holdfast.model import bounds
 from holdfast.model.job import Job
 from holdfast.wire.codec import JSON
-from holdfast.worker.catalogue import Resources
+from holdfast.worker import job_log
+from holdfast.worker.resources import Resources
 
 _making_lock = threading.RLock()
 
@@ -41,9 +42,8 @@ class Context:
 
     @cached_property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger whose records carry the id of the job and the attempt."""
-        extra = {"job_id": self.job.id, "attempt": self.job.attempt}
-        return logging.LoggerAdapter(logging.getLogger(f"holdfast.job.{self.job.type}"), extra)
+        """A logger whose records carry the fields of the job: id, type, queue, attempt, fence and worker."""
+        return job_log.logger_of(self.job)
 
     @property
     def payload(self) -> object:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from holdfast.clock import DAY
+from holdfast.clock import DAY, to_timedelta
 from holdfast.errors import InvalidInput
-from holdfast.model import bounds
+from holdfast.model import bounds, duration
 from holdfast.worker.outcome import plain_text
 
 
@@ -48,7 +48,8 @@ class Snooze(Control):
         self.budget = min(self.budget, bounds.MAX_DURATION)
         self.reason = plain_text(reason)
         if self.budget <= self.delay:
-            raise InvalidInput("budget", wanted=f"more than the snooze itself, {for_}", got=str(budget))
+            asked, allowed = (duration.format_exact(to_timedelta(length)) for length in (self.delay, self.budget))
+            raise InvalidInput("budget", wanted=f"more than the snooze itself, {asked}", got=allowed)
 
     def __str__(self) -> str:
         return self.reason or "snoozed"

@@ -44,6 +44,7 @@ from holdfast.worker.outcome import (
 BAD_PAYLOAD = "bad payload"
 CANCELLED = "cancelled"
 UNRECOVERABLE = "unrecoverable"
+TIMED_OUT = "timed out"  # the detail of the settlement
 UNKNOWN_TYPE_DELAY = 10 * SECOND  # long enough not to spin, short enough for the next worker of a rolling deploy
 UNKNOWN_TYPE_BUDGET = HOUR
 INTERRUPTED_BUDGET = 30 * DAY  # the time under a lease counts, and a job of many hours may see many deploys
@@ -92,7 +93,7 @@ def _describe(outcome: _Failure) -> tuple[str, str]:
         case Failed():
             return outcome.error, outcome.kind
         case TimedOut():
-            return f"timed out after {duration.format_exact(to_timedelta(outcome.after))}", "timed out"
+            return f"timed out after {duration.format_exact(to_timedelta(outcome.after))}", TIMED_OUT
         case OutOfCpu():
             return f"used up its {duration.format_exact(to_timedelta(outcome.limit))} of processor time", "out of cpu"
         case Crashed():

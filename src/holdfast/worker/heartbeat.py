@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable
 
@@ -11,10 +10,9 @@ from holdfast.drivers.contract import Driver
 from holdfast.errors import LeaseError, StoreError
 from holdfast.model import bounds
 from holdfast.model.lease import Lease, Note
+from holdfast.worker.event_log import log_failure
 from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.processes.running import Run
-
-log = logging.getLogger("holdfast.worker")
 
 RETRY_SECONDS = 0.2  # pause after a heartbeat that failed in the store; shorter if the lease is short
 
@@ -90,15 +88,15 @@ class Heartbeat:
                 return
             try:
                 late_seconds = max(0.0, monotonic() - due_at)
-                if extended := self.beat():
+                extended = self.beat()
+                if extended or pause != interval:  # a heartbeat that succeeds ends an outage
                     self._observer.extended(extended, late_seconds)
                 pause = interval
             except StoreError as error:  # the store may be back before the leases expire
-                log.warning("heartbeat.failed", extra={"error": str(error)})
                 self._observer.store_failed("extend", error)
                 pause = retry_after
-            except Exception:  # without a heartbeat every lease would be lost: a bug must not end this thread
-                log.exception("heartbeat.failed")
+            except Exception as error:  # noqa: BLE001 - without a heartbeat every lease would be lost: a bug must not end this thread
+                log_failure("heartbeat.failed", error)
                 pause = retry_after
 
     def beat(self) -> int:

@@ -13,8 +13,7 @@ from holdfast.clock import monotonic
 from holdfast.drivers.contract import Feature, Store, Trimmed
 from holdfast.model import retention
 from holdfast.model.retention import Retention, choose_retention, read_retention, store_retention
-
-log = logging.getLogger("holdfast.worker")
+from holdfast.worker.event_log import log_event
 
 REAP_INTERVAL_SECONDS = 5.0  # about; queues that no worker reserves from are repaired too
 TRIM_INTERVAL_SECONDS = 60.0  # about
@@ -65,7 +64,7 @@ class Maintenance:
         stored = read_retention(entry)
         self._is_proposed = True
         if stored is not None and stored != self._wanted:
-            log.warning("retention.differs", extra={"settings": asdict(self._wanted), "store": asdict(stored)})
+            log_event(logging.WARNING, "retention.differs", settings=asdict(self._wanted), store=asdict(stored))
 
     def _trim(self) -> Trimmed:
         if self._driver.capabilities.has(Feature.REGISTRY):
@@ -82,4 +81,4 @@ def _logged(task: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # noqa: BLE001 - also those of a driver that are no StoreError
-        log.warning("maintenance.failed", extra={"task": task, "error": f"{type(error).__name__}: {error}"})
+        log_event(logging.WARNING, "maintenance.failed", task=task, reason=f"{type(error).__name__}: {error}")

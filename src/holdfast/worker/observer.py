@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
+from holdfast.drivers.contract import Store
 from holdfast.errors import LeaseError, StoreError
 from holdfast.model.lease import Reservation
-from holdfast.worker.processes.running import Run
+from holdfast.worker.catalogue import Catalogue
+from holdfast.worker.event_log import log_failure
+from holdfast.worker.options import WorkerOptions
+from holdfast.worker.processes.running import ExitedChild, Run
 from holdfast.worker.status import Settled
 
-log = logging.getLogger("holdfast.worker")
+
+class ObservedWorker(Protocol):
+    """What an observer may read of its worker, in any thread."""
+
+    driver: Store
+    options: WorkerOptions
+    catalogue: Catalogue
+    name: str
+    queues: list[str]
+
+    @property
+    def held(self) -> int:
+        """How many jobs the worker has reserved and not yet settled."""
+
+    @property
+    def running(self) -> int:
+        """About how many jobs its child processes are executing."""
 
 
 class WorkerObserver:
@@ -20,8 +40,14 @@ class WorkerObserver:
     exception is logged, and changes nothing for the worker.
     """
 
+    def attached(self, worker: ObservedWorker) -> None:
+        """The worker will report to this observer. Called once, before every other report."""
+
     def started(self, worker: str, queues: Sequence[str]) -> None:
         """The worker is about to reserve its first jobs."""
+
+    def looped(self, *, full: bool) -> None:
+        """The worker's loop has come round. ``full``: it holds all the jobs that it may, so it does not reserve."""
 
     def reserved(self, reservations: Sequence[Reservation], seconds: float) -> None:
         """A reserve has returned these jobs, maybe none, after so many seconds."""
@@ -30,16 +56,25 @@ class WorkerObserver:
         """These attempts have ended, and the store has answered their settlements."""
 
     def extended(self, leases: int, late_seconds: float) -> None:
-        """A heartbeat has extended so many leases; it began so many seconds after it was due."""
+        """A heartbeat has extended so many leases; it began so many seconds after it was due.
 
-    def lease_lost(self, run: Run, error: LeaseError) -> None:
-        """A heartbeat was refused: the attempt is interrupted."""
+        After a heartbeat that failed, there may be no lease left.
+        """
+
+    def lease_lost(self, run: Run, error: LeaseError | None) -> None:
+        """The attempt is interrupted: a heartbeat was refused, or (None) the store did not answer one in time."""
 
     def reaped(self, jobs: int) -> None:
         """The worker's maintenance has ended so many expired leases."""
 
     def store_failed(self, task: str, error: StoreError) -> None:
         """A call to the store failed; the worker tries again. ``task`` is the verb, such as ``reserve``."""
+
+    def child_exited(self, child: ExitedChild) -> None:
+        """A child process has exited, and will be replaced. Not called while the worker stops."""
+
+    def stopping(self) -> None:
+        """The worker was asked to stop: it reserves no more, and lets running jobs end."""
 
     def stopped(self, worker: str, statuses: Mapping[str, int]) -> None:
         """The worker has ended, after so many attempts of each status."""
@@ -54,9 +89,17 @@ class Observers(WorkerObserver):
     def __bool__(self) -> bool:
         return bool(self._observers)
 
+    def attached(self, worker: ObservedWorker) -> None:
+        """See ``WorkerObserver.attached``."""
+        self._report(lambda each: each.attached(worker))
+
     def started(self, worker: str, queues: Sequence[str]) -> None:
         """See ``WorkerObserver.started``."""
         self._report(lambda each: each.started(worker, queues))
+
+    def looped(self, *, full: bool) -> None:
+        """See ``WorkerObserver.looped``."""
+        self._report(lambda each: each.looped(full=full))
 
     def reserved(self, reservations: Sequence[Reservation], seconds: float) -> None:
         """See ``WorkerObserver.reserved``."""
@@ -70,7 +113,7 @@ class Observers(WorkerObserver):
         """See ``WorkerObserver.extended``."""
         self._report(lambda each: each.extended(leases, late_seconds))
 
-    def lease_lost(self, run: Run, error: LeaseError) -> None:
+    def lease_lost(self, run: Run, error: LeaseError | None) -> None:
         """See ``WorkerObserver.lease_lost``."""
         self._report(lambda each: each.lease_lost(run, error))
 
@@ -82,6 +125,14 @@ class Observers(WorkerObserver):
         """See ``WorkerObserver.store_failed``."""
         self._report(lambda each: each.store_failed(task, error))
 
+    def child_exited(self, child: ExitedChild) -> None:
+        """See ``WorkerObserver.child_exited``."""
+        self._report(lambda each: each.child_exited(child))
+
+    def stopping(self) -> None:
+        """See ``WorkerObserver.stopping``."""
+        self._report(lambda each: each.stopping())
+
     def stopped(self, worker: str, statuses: Mapping[str, int]) -> None:
         """See ``WorkerObserver.stopped``."""
         self._report(lambda each: each.stopped(worker, statuses))
@@ -90,5 +141,5 @@ class Observers(WorkerObserver):
         for observer in self._observers:
             try:
                 report(observer)
-            except Exception:  # the worker's jobs go on, whatever an observer does
-                log.exception("observer.failed", extra={"observer": type(observer).__name__})
+            except Exception as error:  # noqa: BLE001 - the worker's jobs go on, whatever an observer does
+                log_failure("observer.failed", error, observer=type(observer).__name__)

@@ -13,6 +13,8 @@ from holdfast.model import bounds
 from holdfast.model.retry import DEFAULT, RetryPolicy
 from holdfast.worker.limits import Limits
 
+MIN_LEASE = SECOND // 10  # microseconds
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
@@ -45,7 +47,7 @@ class WorkerOptions:
             bounds.check_name("queue", queue)
         bounds.check_integer("processes", self.processes, least=1, most=1024)
         bounds.check_integer("concurrency", self.concurrency, least=1, most=1024)
-        bounds.duration_from("lease", self.lease, least=SECOND // 10)
+        bounds.duration_from("lease", self.lease, least=MIN_LEASE)
         bounds.duration_from("grace", self.grace)
         if self.drain is not None:
             bounds.duration_from("drain", self.drain)

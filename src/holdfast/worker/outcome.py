@@ -125,13 +125,8 @@ class Crashed:
 
     @classmethod
     def from_exit(cls, code: int) -> Crashed:
-        """Return the outcome for an exit code as in ``subprocess``: a negative number is a signal."""
-        if code >= 0:
-            return cls(how=f"exit code {code}")
-        try:
-            return cls(how=f"killed by {signal.Signals(-code).name}")
-        except ValueError:  # a real-time signal has no name
-            return cls(how=f"killed by signal {-code}")
+        """Return the outcome for an exit code as in ``subprocess``."""
+        return cls(how=exit_text(code))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +155,16 @@ Outcome: TypeAlias = (
     | BadPayload
     | UnknownType
 )
+
+
+def exit_text(code: int) -> str:
+    """Return what an exit code as in ``subprocess`` says: a negative number is a signal."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:  # a real-time signal has no name
+        return f"killed by signal {-code}"
 
 
 # Error texts ------------------------------------------------------------------------------------------------

@@ -10,8 +10,7 @@ from holdfast.model.job import JobRecord
 from holdfast.model.request import META_RETRY
 from holdfast.model.retry import BuiltInPolicy, RetryPolicy, parse
 from holdfast.worker.catalogue import Handler
-
-log = logging.getLogger("holdfast.worker")
+from holdfast.worker.event_log import log_event
 
 CACHED_POLICIES = 256  # parsed texts; a store has few different ones
 
@@ -29,5 +28,5 @@ def _parse(text: str) -> BuiltInPolicy | None:
     try:
         return parse(text)
     except InvalidInput as error:
-        log.warning("retry.unreadable", extra={"error": str(error)})
+        log_event(logging.WARNING, "retry.unreadable", reason=str(error))
         return None

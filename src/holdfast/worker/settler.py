@@ -12,12 +12,11 @@ from holdfast.drivers.contract import Driver
 from holdfast.errors import LeaseError, StoreError
 from holdfast.model.lease import Lease
 from holdfast.model.settlement import Retry, Settlement
+from holdfast.worker.event_log import log_event, log_failure
 from holdfast.worker.heartbeat import Heartbeat
 from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.outcome import Outcome
 from holdfast.worker.processes.running import Run
-
-log = logging.getLogger("holdfast.worker")
 
 MAX_BATCH_SETTLEMENTS = 1000  # in one call
 MAX_BATCH_BYTES = 16 << 20  # of the results in one call, unless one alone has more
@@ -117,16 +116,15 @@ class Settler:
             self._thread.join(min(left, STOP_POLL_SECONDS))
         if self._thread.is_alive():
             unsettled, seconds = len(self._waiting) + self._settling, monotonic() - began
-            log.error(
-                "settle.failed", extra={"count": unsettled, "error": f"no answer of the store in {seconds:.1f} s"}
-            )
+            reason = f"no answer of the store in {seconds:.1f} s"
+            log_event(logging.ERROR, "settle.failed", count=unsettled, reason=reason)
 
     def _settle_until_stopped(self) -> None:
         while batch := self._next_batch():
             try:
                 self._settle(batch)
-            except Exception:  # the leases of this batch will expire; the later batches are settled
-                log.exception("settle.failed", extra={"count": len(batch)})
+            except Exception as error:  # noqa: BLE001 - the leases of this batch will expire; the later batches are settled
+                log_failure("settle.failed", error, count=len(batch))
             with self._changed:
                 self._settling = 0
                 self._changed.notify_all()
@@ -173,7 +171,7 @@ class Settler:
                 if monotonic() < deadline:
                     threading.Event().wait(RETRY_SECONDS)
                     continue
-                log.error("settle.failed", extra={"count": len(batch), "error": str(error)})  # noqa: TRY400
+                log_event(logging.ERROR, "settle.failed", count=len(batch), reason=str(error))
                 answers = [error] * len(batch)
             self._is_store_out = False
             self._keep_unreported(settlements, answers)

@@ -95,6 +95,11 @@ def status_of(job: JobRecord, settlement: Settlement, refused: Exception | None)
             return "released" if isinstance(settlement, Release) else "retried"
 
 
+def dead_reason_of(job: JobRecord, settlement: Settlement) -> str | None:
+    """Return why the job is dead after this settlement; None if it is not dead."""
+    return after_settlement(_held(job, settlement), settlement, now=0).dead_reason
+
+
 def _held(job: JobRecord, settlement: Settlement) -> HeldJob:
     lease = settlement.lease
     return HeldJob(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import math
 import os
 import random
@@ -13,7 +12,7 @@ import socket
 import threading
 import types
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -31,11 +30,13 @@ from holdfast.wire.job_message import job_message
 from holdfast.worker.attempt import attempt, may_share_call
 from holdfast.worker.background_call import BackgroundCall
 from holdfast.worker.cancel_watch import CancelWatch
-from holdfast.worker.catalogue import Catalogue, Handler, Resources, make_handler
+from holdfast.worker.catalogue import Catalogue, Handler, make_handler
 from holdfast.worker.decide import ack, decide
+from holdfast.worker.event_loop import LocalLoop
 from holdfast.worker.heartbeat import Heartbeat
 from holdfast.worker.held_jobs import HeldJobs
 from holdfast.worker.interpreter import gc_frozen, tuned_interpreter
+from holdfast.worker.job_log import set_worker_name
 from holdfast.worker.job_source import Demand, JobSource, StoreJobSource
 from holdfast.worker.limits import RecycleLimits
 from holdfast.worker.maintenance import Maintenance
@@ -45,11 +46,10 @@ from holdfast.worker.outcome import Interrupted, Outcome, Succeeded
 from holdfast.worker.processes import dispatch
 from holdfast.worker.processes.pool import ChildPool
 from holdfast.worker.processes.running import Run, StopReason
+from holdfast.worker.resources import Resources
 from holdfast.worker.retry_policy import policy_of
 from holdfast.worker.settler import Settler, send_last_notes
 from holdfast.worker.status import Settled, Tally, WorkerResult, settled_statuses, status_of
-
-log = logging.getLogger("holdfast.worker")
 
 POLL_SECONDS = 0.25  # an idle worker reserves again after this time, even if the store sends no hint
 DRAIN_POLL_SECONDS = (
@@ -84,6 +84,7 @@ class Worker:
         self._source = source
         self._observers = Observers(observers)
         self._pool: ChildPool | None = None  # created by ``prepare``
+        self._running_pool: ChildPool | None = None  # of ``run``
         self._is_holding = threading.Event()
         self._stop = threading.Event()
         self._stop_at_once = threading.Event()
@@ -91,7 +92,9 @@ class Worker:
         self._numbers = itertools.count(1)
         self._held_jobs = HeldJobs()
         self._random = random.Random()  # noqa: S311 - jitter
-        self._resources = Resources(self.catalogue.resources)  # of ``process_once``
+        self._resources = Resources(self.catalogue.resources)  # of ``process_once``, like the event loop
+        self._loop = LocalLoop(self._resources.aclose)
+        self._observers.attached(self)
 
     def register(
         self,
@@ -127,12 +130,19 @@ class Worker:
 
     def close(self) -> None:
         """Close the resources of ``process_once``. ``run`` closes its own."""
+        self._loop.close()
         self._resources.close()
 
     @property
     def held(self) -> int:
         """How many jobs ``run`` has reserved and not yet settled."""
         return self._held_jobs.count
+
+    @property
+    def running(self) -> int:
+        """About how many jobs the child processes of ``run`` are executing now."""
+        pool = self._running_pool
+        return 0 if pool is None else pool.running()
 
     # One job in this process ------------------------------------------------------------------------------------
 
@@ -147,8 +157,10 @@ class Worker:
         heartbeat = Heartbeat(self.driver, lease_for=self._lease_for, on_lost=lambda *_: None, on_cancel=lambda _: None)
         heartbeat.start()
         heartbeat.add([run])
+        set_worker_name(self.name)
         try:
-            outcome = attempt(self.catalogue, self._resources, job_message(reservation), run.add_note)
+            message = job_message(reservation)
+            outcome = attempt(self.catalogue, self._resources, message, run.add_note, run_coroutine=self._run_coroutine)
         finally:
             heartbeat.stop()
         [lease] = heartbeat.remove([run])
@@ -160,6 +172,14 @@ class Worker:
             job_id=reservation.job.id,
             error=getattr(settlement, "error", "") if refused is None else str(refused),
         )
+
+    def _run_coroutine(self, coroutine: Coroutine[Any, Any, object]) -> object:
+        """Run an async handler. The event loop stays open while async resources are on it."""
+        try:
+            return self._loop.run(coroutine)
+        finally:
+            if not self._resources.is_on_loop:
+                self._loop.close()
 
     # The loop ---------------------------------------------------------------------------------------------------
 
@@ -185,6 +205,7 @@ class Worker:
             limits=self.options.limits,
             recycle=RecycleLimits(jobs=self.options.recycle_after, memory=self.options.recycle_above),
             keep_processes=self.options.keep_processes,
+            worker=self.name,
         )
 
     def run(
@@ -209,6 +230,7 @@ class Worker:
                 self.prepare()
             pool, self._pool = self._pool, None
             assert pool is not None
+            self._running_pool = pool
             self._run(pool, stop or threading.Event())
         return Counter(self.tally.statuses)
 
@@ -233,8 +255,11 @@ class Worker:
         settler.start()
         if cancel_watch is not None:
             cancel_watch.start()
-        pool.start(lambda ended, more_soon: settler.add(ended, more_soon=more_soon))
-        log.info("worker.started", extra={"worker": self.name, "queues": self.queues})
+        pool.start(
+            lambda ended, more_soon: settler.add(ended, more_soon=more_soon),
+            on_lost=lambda run: self._observers.lease_lost(run, None),
+            on_exit=self._observers.child_exited,
+        )
         self._observers.started(self.name, self.queues)
         try:
             with tuned_interpreter():
@@ -245,6 +270,8 @@ class Worker:
                 )
                 while not reserving.wait(POLL_SECONDS) and not self._is_stopping(stop):
                     pass
+                if self._is_stopping(stop):
+                    self._observers.stopping()
                 self._finish(pool, settler, stop, reserving)
         finally:
             pool.close()
@@ -253,8 +280,7 @@ class Worker:
             heartbeat.stop(seconds_left())
             if cancel_watch is not None:
                 cancel_watch.stop(seconds_left())
-        log.info("worker.stopped", extra={"worker": self.name, **self.tally.statuses})
-        self._observers.stopped(self.name, self.tally.statuses)
+            self._observers.stopped(self.name, self.tally.statuses)
 
     def _work(
         self, source: JobSource, pool: ChildPool, heartbeat: Heartbeat, settler: Settler, stop: threading.Event
@@ -268,7 +294,9 @@ class Worker:
             on_reaped=self._observers.reaped,
         )
         drain_poll = DRAIN_POLL_SECONDS
+        is_full = False
         while not self._is_stopping(stop):
+            self._observers.looped(full=is_full)
             try:
                 maintenance.run_due()
                 self._release_unstarted(pool, settler, waited_seconds=RELEASE_AFTER_SECONDS)
@@ -276,6 +304,7 @@ class Worker:
                     continue
                 settler.report_outages()
                 limit = self._reserve_limit(pool)
+                is_full = limit <= 0
                 reserved = self._reserve(source, pool, heartbeat, limit) if limit > 0 else 0
                 if self._has_reserved_max_jobs():
                     return
@@ -292,7 +321,6 @@ class Worker:
                     source.wait(drain_poll if options.until_drained else POLL_SECONDS)
                     drain_poll = min(2 * drain_poll, POLL_SECONDS)
             except StoreError as error:
-                log.warning("store.failed", extra={"error": str(error)})
                 self._observers.store_failed("reserve", error)
                 self._stop.wait(POLL_SECONDS)
 
@@ -421,9 +449,6 @@ class Worker:
 
     def _settlement_of(self, run: Run, outcome: Outcome, lease: Lease) -> Settlement:
         if isinstance(outcome, Succeeded):  # the most frequent outcome needs no retry policy
-            if outcome.detail:
-                extra = {"job_id": run.reservation.job.id, "reason": outcome.detail}
-                log.warning("result.not_stored", extra=extra)
             return ack(lease, outcome, run.started_at)
         job = run.reservation.job
         policy = policy_of(job, self.catalogue.get(job.type), self.options.retry)
@@ -440,13 +465,8 @@ class Worker:
         self._held_jobs.remove([run.reservation for run in runs])
         if self._observers:
             self._observers.settled(list(map(Settled, runs, settlements, refusals, statuses)))
-        for run, settlement, refused in zip(runs, settlements, refusals, strict=True):
-            if refused is not None:
-                extra = {"job_id": run.reservation.job.id, "verb": settlement.verb, "error": str(refused)}
-                log.warning("settle.refused", extra=extra)
 
     def _on_lost(self, pool: ChildPool, run: Run, error: LeaseError) -> None:
-        log.warning("lease.lost", extra={"job_id": run.reservation.job.id, "error": str(error)})
         self._observers.lease_lost(run, error)
         pool.interrupt(run, StopReason.LOST)
 

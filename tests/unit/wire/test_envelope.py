@@ -377,7 +377,7 @@ def test_the_identity_survives_a_round_trip(record: JobRecord):
 
 
 def documented_json(value: object) -> str:
-    """Canonical JSON as docs/envelope.md describes it: a second implementation, without msgspec."""
+    """Canonical JSON as docs/reference/envelope.md describes it: a second implementation, without msgspec."""
     if isinstance(value, dict):
         members = sorted(value.items(), key=lambda member: [ord(character) for character in member[0]])
         return "{" + ",".join(f"{documented_json(key)}:{documented_json(item)}" for key, item in members) + "}"

@@ -41,9 +41,9 @@ def test_a_stored_text_that_is_no_policy_is_skipped_and_logged_once(stored: obje
     for _ in range(3):
         assert policy_of(job(**{META_RETRY: stored}), WITH_POLICY, WORKERS) is HANDLERS
     [logged] = caplog.records
-    assert (logged.name, logged.levelname, logged.message) == ("holdfast.worker", "WARNING", "retry.unreadable")
-    assert "retry policy: wanted " in logged.error
-    assert len(logged.error) < 1000
+    assert (logged.name, logged.levelname, logged.event) == ("holdfast.worker", "WARNING", "retry.unreadable")
+    assert "retry policy: wanted " in logged.reason
+    assert len(logged.reason) < 1000
 
 
 def test_a_stored_null_is_no_policy_and_is_not_logged(caplog):

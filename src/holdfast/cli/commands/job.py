@@ -10,13 +10,14 @@ import click
 
 from holdfast.cli import filters, json_values
 from holdfast.cli.command import Group
-from holdfast.cli.output import Column, Output, escape_control_characters
-from holdfast.cli.parameters import DURATION
+from holdfast.cli.job_table import print_jobs, shown_state, watch_jobs
+from holdfast.cli.parameters import DURATION, POSITIVE_DURATION
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.clock import monotonic
-from holdfast.drivers.contract import Inspection, Page, Store
+from holdfast.drivers.contract import Inspection, Store
 from holdfast.model import duration
-from holdfast.model.job import JobRecord, State
+from holdfast.model.control_characters import escape_control_characters
+from holdfast.model.job import State
 from holdfast.settings import mask_secrets
 
 MIN_POLL_INTERVAL_SECONDS = 0.05
@@ -31,54 +32,54 @@ def job() -> None:
 
 @job.command("list")
 @filters.job_options
+@click.option("--newest", is_flag=True, help="The newest jobs first.")
+@click.option("--watch", is_flag=True, help="Show the newest jobs again and again, until Ctrl-C.")
+@click.option(
+    "--every",
+    type=POSITIVE_DURATION,
+    default="2s",
+    show_default=True,
+    metavar="DURATION",
+    help="Time between two looks.",
+)
+@click.option("--for", "length", type=DURATION, metavar="DURATION", help="Watch this long.")
 @filters.page_options
 @pass_session
 def list_(
-    session: Session, /, states: tuple[str, ...], limit: int, after: str | None, *, as_json: bool, **options: Any
+    session: Session,
+    /,
+    states: tuple[str, ...],
+    limit: int,
+    after: str | None,
+    *,
+    every: timedelta,
+    length: timedelta | None,
+    newest: bool,
+    watch: bool,
+    as_json: bool,
+    **options: Any,
 ) -> None:
-    """List jobs that match every filter, in order of their ids."""
+    """List jobs that match every filter, in order of their ids.
+
+    Ids grow with time, unless a producer chose them. With --watch a terminal shows a table that is refreshed; a pipe
+    gets one line for each job that is new or has changed.
+    """
     where = filters.from_options(states=tuple(State(state) for state in states), options=options)
-    page = filters.find_page(session.store(), where, limit=limit, after=after)
-    _print_page(session.output, page, as_json=as_json)
-
-
-def _print_page(output: Output, page: Page[JobRecord], *, as_json: bool) -> None:
-    """Print a page of jobs, and the cursor of the next page."""
+    store = session.store()
+    if watch:
+        if after is not None:
+            raise click.UsageError("wanted either --watch or --after, got both")
+        watch_jobs(session.output, store, where, limit=limit, every=every, length=length, as_json=as_json)
+        return
+    if length is not None:
+        raise click.UsageError("--for: wanted --watch too")
+    page = filters.find_page(store, where, limit=limit, after=after, newest=newest)
     if as_json:
-        output.print_json({"items": [json_values.job(record) for record in page], "cursor": page.cursor})
+        session.output.print_json({"items": [json_values.job(record) for record in page], "cursor": page.cursor})
         return
-    if not page.items:
-        output.print_note("no job matches")
-        return
-    output.print_table(
-        [
-            Column(title="ID"),
-            Column(title="STATE"),
-            Column(title="RUNS", align_right=True),
-            Column(title="AGE", align_right=True),
-            Column(title="QUEUE", truncate=True),
-            Column(title="TYPE", truncate=True),
-        ],
-        [
-            (
-                record.id,
-                _state_of(output, record),
-                record.attempts,
-                output.age(record.created_at),
-                record.queue,
-                record.type,
-            )
-            for record in page
-        ],
-    )
+    print_jobs(session.output, page.items)
     if page.cursor is not None:
-        output.print_note(f"more: --after {page.cursor}")
-
-
-def _state_of(output: Output, record: JobRecord) -> str:
-    """The state; a ready job whose ``run_at`` is in the future is *scheduled*."""
-    scheduled = record.state is State.READY and record.run_at is not None and record.run_at > output.now()
-    return "scheduled" if scheduled else record.state
+        session.output.print_note(f"more: {'--newest ' if newest else ''}--after {page.cursor}")
 
 
 @job.command()
@@ -88,6 +89,11 @@ def _state_of(output: Output, record: JobRecord) -> str:
 def show(session: Session, job_id: str, *, as_json: bool) -> None:
     """Show everything about one job, except its lease token."""
     print_inspection(session, inspect_job(session.store(), job_id), as_json=as_json)
+
+
+def _without_markers(error: str) -> str:
+    """The error without the lines of ``^`` and ``~`` that Python puts below the code of a traceback."""
+    return "\n".join(line for line in error.splitlines() if not line.strip() or line.strip(" ^~"))
 
 
 def inspect_job(store: Store, job_id: str) -> Inspection:
@@ -112,7 +118,7 @@ def print_inspection(session: Session, inspection: Inspection, *, as_json: bool)
             ("type", record.type),
             ("queue", record.queue),
             ("name", record.name),
-            ("state", _state_of(output, record) + cancelling),
+            ("state", shown_state(output, record) + cancelling),
             ("runs", f"{record.attempts} of {record.max_attempts}"),
             ("crashes", record.crashes or None),
             ("priority", record.priority),
@@ -133,7 +139,7 @@ def print_inspection(session: Session, inspection: Inspection, *, as_json: bool)
             ("reason", record.dead_reason),
             ("fingerprint", json_values.fingerprint_of(record) if record.state is State.DEAD else None),
             ("failed", output.instant(record.failed_at)),
-            ("error", record.last_error),
+            ("error", _without_markers(record.last_error)),
             ("progress", json_values.stored_text(note.progress) if note else None),
             ("checkpoint", json_values.stored_text(note.checkpoint) if note else None),
             ("payload", json_values.stored_text(record.payload)),

@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
-from itertools import pairwise
 
 import click
 
 from holdfast.cli import json_values
 from holdfast.cli.command import Command
-from holdfast.cli.output import Column, escape_control_characters
+from holdfast.cli.output import Column
 from holdfast.cli.parameters import DURATION
 from holdfast.cli.session import Session, pass_session
 from holdfast.clock import monotonic, to_datetime
-from holdfast.drivers.contract import LedgerScan, Store
-from holdfast.errors import LedgerTrimmed
+from holdfast.drivers.contract import Store
 from holdfast.model import bounds
+from holdfast.model.control_characters import escape_control_characters
+from holdfast.model.fingerprint import failure_line
 from holdfast.model.ledger import Ending, LedgerRow
 
 PAGE_SIZE = 1_000
-MAX_MARKED_ROWS = 1_000_000  # split into ranges by one call
 POLL_INTERVAL_SECONDS = 0.25
 
 RowFilter = Callable[[LedgerRow], bool]
 
 
 @click.command(cls=Command)
-@click.option("--after", metavar="CURSOR", help="Show the rows after a cursor instead of the last rows.")
+@click.option("--tail", is_flag=True, help="Show the last rows: the default.")
+@click.option("--after", metavar="CURSOR", help="Show the rows after a cursor.")
 @click.option("--oldest", is_flag=True, help="Start at the oldest row.")
 @click.option(
     "--limit", type=click.IntRange(1, bounds.MAX_BATCH_ITEMS), default=20, show_default=True, help="The most to show."
@@ -58,6 +57,7 @@ def ledger(
     job_id: str | None,
     endings: tuple[str, ...],
     length: timedelta | None,
+    tail: bool,
     oldest: bool,
     follow: bool,
     as_json: bool,
@@ -68,8 +68,9 @@ def ledger(
     over every row that was read, also over rows that the filters hide. With --follow, --limit applies only to the rows
     that already exist.
     """
-    if after is not None and oldest:
-        raise click.UsageError("wanted either --after or --oldest, got both")
+    starts = [name for name, given in (("--tail", tail), ("--after", after), ("--oldest", oldest)) if given]
+    if len(starts) > 1:
+        raise click.UsageError(f"wanted one of --tail, --after and --oldest, got {' and '.join(starts)}")
     if length is not None and not follow:
         raise click.UsageError("--for: wanted --follow too")
     store = session.store()
@@ -92,47 +93,17 @@ def ledger(
 
 
 def last_rows(store: Store, limit: int, matches: RowFilter) -> tuple[list[LedgerRow], str]:
-    """Return the last matching rows, and the cursor of the end.
-
-    A ledger can only be read forwards. If the store can split it into ranges, the last range is read, and earlier ones
-    until there are enough rows. Otherwise all rows are read.
-    """
-    starts = _range_starts(store) if isinstance(store, LedgerScan) else [None]
-    rows, cursor = _read_to_end(store, starts[-1], limit, matches)
-    for start, end in reversed(list(pairwise(starts))):
-        if len(rows) >= limit:
-            break
-        try:
-            page = store.ledger(start, PAGE_SIZE)
-        except LedgerTrimmed:
-            break
-        if page.cursor != end:  # rows of the oldest range were trimmed meanwhile
-            break
+    """Return the last matching rows, and the cursor of the end. Reads backwards, until there are enough rows."""
+    end = store.ledger_end()
+    before: str | None = end
+    rows: list[LedgerRow] = []
+    page_size = limit
+    while before is not None and len(rows) < limit:
+        page = store.ledger_tail(before, page_size)
         rows = [*(row for row in page if matches(row)), *rows]
-    return rows[-limit:], cursor
-
-
-def _range_starts(store: LedgerScan) -> list[str | None]:
-    """Return the cursors at which ranges of PAGE_SIZE rows begin; the last range has fewer."""
-    starts: list[str | None] = [None]
-    while True:
-        marks = store.ledger_marks(starts[-1], every=PAGE_SIZE, most=MAX_MARKED_ROWS)
-        full = [cursor for cursor, rows in marks if rows == PAGE_SIZE]
-        starts += full
-        if len(full) * PAGE_SIZE < MAX_MARKED_ROWS:
-            return starts
-
-
-def _read_to_end(store: Store, after: str | None, limit: int, matches: RowFilter) -> tuple[list[LedgerRow], str]:
-    """Return the last matching rows after a cursor, and the cursor of the end."""
-    last: deque[LedgerRow] = deque(maxlen=limit)
-    while True:
-        page = store.ledger(after, bounds.MAX_BATCH_ITEMS)
-        assert page.cursor is not None
-        after = page.cursor
-        last.extend(row for row in page if matches(row))
-        if not page.items:
-            return list(last), after
+        before = page.cursor
+        page_size = PAGE_SIZE
+    return rows[-limit:], end
 
 
 def _first_rows(store: Store, after: str | None, limit: int, matches: RowFilter) -> tuple[list[LedgerRow], str]:
@@ -172,7 +143,7 @@ def _print_rows(session: Session, rows: list[LedgerRow], cursor: str, *, as_json
         output.print_json_line({"cursor": cursor})
     elif follow:  # no table: the widths of later rows are not known yet
         for row in rows:
-            detail = escape_control_characters(row.detail or (row.error.strip().splitlines() or [""])[-1])
+            detail = escape_control_characters(_why(row))
             ended = _time_of_day(row.ended_at)
             output.print_line(f"{ended}  {row.ending:<9}  {row.job_id}  {row.queue}  {row.type}  {detail}".rstrip())
     elif rows:
@@ -183,12 +154,18 @@ def _print_rows(session: Session, rows: list[LedgerRow], cursor: str, *, as_json
                 Column(title="RUN", align_right=True),
                 Column(title="JOB"),
                 Column(title="TYPE", truncate=True),
+                Column(title="WHY", truncate=True),
             ],
-            [(output.age(row.ended_at), row.ending, row.attempt, row.job_id, row.type) for row in rows],
+            [(output.age(row.ended_at), row.ending, row.attempt, row.job_id, row.type, _why(row)) for row in rows],
         )
         output.print_note(f"continue: --after {cursor}")
     else:
         output.print_note(f"no row matches; continue: --after {cursor}")
+
+
+def _why(row: LedgerRow) -> str:
+    """The exception of a failed attempt, else the detail of the row."""
+    return failure_line(row.error).strip() or row.detail
 
 
 def _time_of_day(instant: int) -> str:

@@ -9,7 +9,7 @@ import click
 
 from holdfast.cli.command import Command
 from holdfast.cli.commands.retention import settings_retention, stored_retention
-from holdfast.cli.parameters import DURATION
+from holdfast.cli.parameters import KEEP_ENDED, POSITIVE_DURATION
 from holdfast.cli.session import Session, pass_session
 from holdfast.clock import from_timedelta
 from holdfast.drivers.contract import REAP_LIMIT, Trimmed
@@ -41,9 +41,9 @@ def reap(session: Session, queues: tuple[str, ...], worker: str | None, *, as_js
 
 @click.command(cls=Command)
 @click.option(
-    "--keep-ended", type=DURATION, metavar="DURATION", help="Keep done and cancelled jobs this long; at least a day."
+    "--keep-ended", type=KEEP_ENDED, metavar="DURATION", help="Keep done and cancelled jobs this long; at least a day."
 )
-@click.option("--keep-ledger", type=DURATION, metavar="DURATION", help="Keep ledger rows this long.")
+@click.option("--keep-ledger", type=POSITIVE_DURATION, metavar="DURATION", help="Keep ledger rows this long.")
 @click.option("--json", "as_json", is_flag=True, help="JSON: how many rows of each kind were removed.")
 @pass_session
 def trim(session: Session, keep_ended: timedelta | None, keep_ledger: timedelta | None, *, as_json: bool) -> None:

@@ -50,31 +50,36 @@ def upgrade(session: Session) -> None:
 
 
 def _print_change(session: Session, before: SchemaVersion) -> None:
-    if before.applied == before.newest:
-        session.output.print_line(f"version {before.newest} already, nothing to do")
+    if before.current:
+        change = f"version {before.applied} already, nothing to do"
+    elif before.applied >= before.newest:
+        change = f"version {before.applied}, brought up to date"
     else:
-        session.output.print_line(
-            f"version {before.newest}" + (f", was {before.applied}" if before.applied else ", new")
-        )
+        change = f"version {before.newest}" + (f", was {before.applied}" if before.applied else ", new")
+    session.output.print_line(change)
 
 
 @schema.command()
 @click.option("--json", "as_json", is_flag=True, help="JSON: applied, newest, current.")
 @pass_session
 def check(session: Session, *, as_json: bool) -> None:
-    """Compare the version of the tables with this version of Holdfast.
+    """Compare the tables and functions with this version.
 
-    Changes nothing; exits 1 if the tables are missing or out of date.
+    Changes nothing; exits 1 if they are missing or out of date. Newer tables that this version can use are up to date.
     """
     version = _read_version(session)
-    current = version.applied == version.newest
     if as_json:
-        session.output.print_json({"applied": version.applied, "newest": version.newest, "current": current})
-    elif current:
+        session.output.print_json(version._asdict())
+    elif version.current:
         session.output.print_line(f"version {version.applied}, up to date")
-    if not current:
-        problem = f"version {version.applied}, wanted {version.newest}" if version.applied else "no tables"
+    if not version.current:
         command = "upgrade" if version.applied else "install"
+        if not version.applied:
+            problem = "no tables"
+        elif version.applied < version.newest:
+            problem = f"version {version.applied}, wanted {version.newest}"
+        else:
+            problem = f"version {version.applied}, with other functions, or restored from a backup"
         raise CommandFailed(ExitCode.FAILED, f"{problem}: run `holdfast schema {command}`")
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import sys
 from datetime import timedelta
 
 import click
@@ -12,9 +10,12 @@ import click
 from holdfast.cli import early_signals
 from holdfast.cli.app_commands import app_options, load_app, print_counts
 from holdfast.cli.command import Command
-from holdfast.cli.parameters import DURATION
+from holdfast.cli.metrics_access import ADDRESS, worker_endpoint
+from holdfast.cli.parameters import POSITIVE_DURATION
 from holdfast.cli.session import Session, pass_session
 from holdfast.model import duration
+from holdfast.observability.log_output import configure_logging
+from holdfast.settings import LogFormat, LogLevel
 from holdfast.worker.limits import MEBIBYTE, Limits
 from holdfast.worker.options import WorkerOptions
 
@@ -33,7 +34,16 @@ from holdfast.worker.options import WorkerOptions
 )
 @click.option("--keep-processes", is_flag=True, help="Do not end the processes that an attempt leaves behind.")
 @click.option("--memory", type=click.IntRange(64), metavar="MIB", help="Memory limit of a child process.")
-@click.option("--cpu", type=DURATION, help="Limit of processor time for one attempt.")
+@click.option("--cpu", type=POSITIVE_DURATION, help="Limit of processor time for one attempt.")
+@click.option("--log", type=click.Choice([*map(str, LogFormat)]), help="Format of the log on stderr; by default text.")
+@click.option("--log-level", type=click.Choice([*map(str, LogLevel)]), help="Lowest level of the log; by default info.")
+@click.option(
+    "--metrics",
+    "address",
+    type=ADDRESS,
+    metavar="HOST:PORT",
+    help="Serve /metrics, /healthz and /readyz there; without a host on 127.0.0.1.",
+)
 @pass_session
 def work(
     session: Session,
@@ -52,6 +62,9 @@ def work(
     memory: int | None,
     cpu: timedelta | None,
     until_drained: bool,
+    log: str | None,
+    log_level: str | None,
+    address: tuple[str, int] | None,
     as_json: bool,
 ) -> None:
     """Run the handlers of an app.
@@ -59,6 +72,7 @@ def work(
     SIGTERM or SIGINT stops the worker: it reserves no more jobs, waits for running jobs until the drain time is over,
     and releases the rest without counting an attempt. A second signal skips the drain time.
     """
+    session.given |= {name: value for name, value in (("log", log), ("log_level", log_level)) if value is not None}
     app = load_app(app_path, session)
     options = WorkerOptions(
         queues=tuple(dict.fromkeys(queues)) or None,
@@ -74,8 +88,9 @@ def work(
         recycle_above=None if recycle_above is None else recycle_above * MEBIBYTE,
         keep_processes=keep_processes,
     )
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    worker = app.worker(options)
+    configure_logging(session.settings)
+    endpoint, observers = (None, []) if address is None else worker_endpoint(app, address)
+    worker = app.worker(options, observers=observers)
     if not as_json:
         names = ", ".join(worker.queues)
         types = len(app.catalogue.types)
@@ -83,9 +98,12 @@ def work(
         session.output.print_line(
             f"{worker.name}: {options.processes * concurrency} jobs at a time from {names}; "
             f"lease {duration.format_exact(lease)}; {types} {noun}"
+            + ("" if endpoint is None else f"; {endpoint.url}/metrics")
         )
     try:
         counts = worker.run(early_signals.stop_requested)
     finally:
+        if endpoint is not None:
+            endpoint.close()
         app.close()
     print_counts(session, counts, as_json=as_json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
@@ -33,12 +34,14 @@ def inspect(space: Space, job_id: str) -> Inspection | None:
     )
 
 
-def find(space: Space, where: JobFilter, *, limit: int, after: str | None) -> Page[JobRecord]:
+def find(space: Space, where: JobFilter, *, limit: int, after: str | None, newest: bool) -> Page[JobRecord]:
     """See ``Admin.find``."""
+    is_beyond = operator.lt if newest else operator.gt
     jobs = (row.job for row in space.rows.values())
     matching = sorted(
-        (job for job in jobs if _matches(job, where) and (after is None or job.id > after)),
+        (job for job in jobs if _matches(job, where) and (after is None or is_beyond(job.id, after))),
         key=lambda job: job.id,
+        reverse=newest,
     )
     page = matching[:limit]
     return Page(page, page[-1].id if len(matching) > limit else None)
@@ -77,6 +80,8 @@ def counts(space: Space, queues: Sequence[str] | None, states: Collection[State]
             word = "scheduled" if is_scheduled else job.state.value
             tally = counted.setdefault((job.queue, job.type), {})
             tally[word] = tally.get(word, 0) + 1
+            if word == State.READY:
+                tally["oldest_ready_age"] = max(tally.get("oldest_ready_age", 0), now - row.available_at)
     return [QueueCounts(queue=queue, type=type_, **tally) for (queue, type_), tally in sorted(counted.items())]
 
 

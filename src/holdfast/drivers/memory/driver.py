@@ -274,17 +274,29 @@ class MemoryDriver:
         with self._lock:
             return admin.inspect(self._open_space(), job_id)
 
-    def find(self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None) -> Page[JobRecord]:
+    def find(
+        self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None, newest: bool = False
+    ) -> Page[JobRecord]:
         """See ``Admin.find``."""
         self._validation.check_find(limit, after)
         with self._lock:
-            return admin.find(self._open_space(), where or JobFilter(), limit=limit, after=after)
+            return admin.find(self._open_space(), where or JobFilter(), limit=limit, after=after, newest=newest)
 
     def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
         """See ``Admin.any_open``."""
         queue_names, type_names = self._validation.check_any_open(queues, types)
         with self._lock:
             return admin.any_open(self._open_space(), queue_names, type_names)
+
+    def count_expired_leases(self, *, expired_for: int = 0, now: int | None = None) -> int:
+        """See ``Diagnosis.count_expired_leases``."""
+        with self._lock:
+            space, at = self._open(now)
+            return min(len(space.expired([*space.leases], at - expired_for)), REAP_LIMIT)
+
+    def table_sizes(self) -> dict[str, int]:
+        """See ``Diagnosis.table_sizes``. Memory is not measured."""
+        return {}
 
     def counts(
         self,
@@ -347,6 +359,12 @@ class MemoryDriver:
         """See ``Admin.ledger_end``."""
         with self._lock:
             return str(self._open_space().ledger.end())
+
+    def ledger_tail(self, before: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
+        """See ``Admin.ledger_tail``."""
+        self._validation.check_page(limit)
+        with self._lock:
+            return self._open_space().ledger.tail(before, limit)
 
     def trim(
         self,

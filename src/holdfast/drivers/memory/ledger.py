@@ -32,6 +32,12 @@ class Ledger:
         rows = self.rows[start : start + limit]
         return Page(rows, str(position + len(rows)))
 
+    def tail(self, before: str | None, limit: int) -> Page[LedgerRow]:
+        """See ``Admin.ledger_tail``."""
+        position = self.end() if before is None else ledger_position(before, self.end())
+        rows = self.rows[: max(0, position - self.trimmed)][-limit:]
+        return Page(rows, str(position - limit) if len(rows) == limit else None)
+
     def trim(self, before: int, limit: int) -> int:
         """Remove the oldest rows up to the first one that is too new, so that no gap arises; return how many."""
         count = 0

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import NamedTuple
 
-from holdfast.drivers.contract import FIND_LIMIT, Inspection, JobFilter, Page, QueueCounts, Trimmed
+from holdfast.drivers.contract import FIND_LIMIT, REAP_LIMIT, Inspection, JobFilter, Page, QueueCounts, Trimmed
 from holdfast.drivers.packing import (
     SETTINGS_COLUMNS,
     Row,
@@ -21,12 +22,15 @@ from holdfast.drivers.packing import (
 from holdfast.drivers.postgres.arrays import pack_texts
 from holdfast.drivers.postgres.database import INDEX_ORDER, Database, Execute
 from holdfast.drivers.postgres.rows import INSPECTION_COLUMNS, NO_VALUE, read_inspected_job, read_job
+from holdfast.drivers.statements import NEWEST
 from holdfast.errors import InvalidInput
 from holdfast.model.columns import JOB_COLUMNS, names_of
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Note
 from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.retention import Retention
+
+BEHIND_ALL_IDS = "~"  # no id has this character, and all characters of ids sort before it
 
 _JOB_FIELDS = names_of(JOB_COLUMNS)
 
@@ -77,9 +81,10 @@ def inspect(database: Database, job_id: str) -> Inspection | None:
     )
 
 
-def find(database: Database, where: JobFilter, *, limit: int, after: str | None) -> Page[JobRecord]:
+def find(database: Database, where: JobFilter, *, limit: int, after: str | None, newest: bool) -> Page[JobRecord]:
     """See ``Admin.find``."""
-    rows, upto = _read_page(database, database.statements.query("admin/find"), where, limit, after)
+    statement = database.statements.query("admin/find" + (NEWEST if newest else ""))
+    rows, upto = _read_page(database, statement, where, limit, after, newest=newest)
     jobs = [read_job(row) for row in rows[:limit]]
     return Page(jobs, jobs[-1].id if len(rows) > limit else upto)
 
@@ -104,32 +109,35 @@ def job_columns(
 
 
 def _read_page(
-    database: Database, statement: str, where: JobFilter, limit: int, after: str | None
+    database: Database, statement: str, where: JobFilter, limit: int, after: str | None, *, newest: bool = False
 ) -> tuple[list[Row], str | None]:
     """Return the rows of a page, one more if there is a next page, and the id up to which they were searched.
 
     The first column of a row is its id. Both statements see the same rows, because they share a snapshot.
     """
     is_bounded = reads_past_rows(where)
-    parameters = {**_find_parameters(where, limit, after), "rows": FIND_LIMIT if is_bounded else None}
+    start = after or (BEHIND_ALL_IDS if newest else "")
+    parameters = {**_find_parameters(where, limit, start), "rows": FIND_LIMIT if is_bounded else None}
+    find_end = database.statements.query("admin/find_end" + (NEWEST if newest else ""))
+    is_up_to = operator.ge if newest else operator.le
 
     def read(execute: Execute) -> tuple[list[Row], str | None]:
         rows = execute(statement, parameters)
         if not is_bounded:
             return rows, None
         last = rows[limit - 1][0] if len(rows) > limit else None
-        [(upto,)] = execute(database.statements.query("admin/find_end"), {**parameters, "last": last})
-        return rows if upto is None else [row for row in rows if row[0] <= upto], upto
+        [(upto,)] = execute(find_end, {**parameters, "last": last})
+        return rows if upto is None else [row for row in rows if is_up_to(row[0], upto)], upto
 
     return database.run_in_index_order(read)
 
 
-def _find_parameters(where: JobFilter, limit: int, after: str | None) -> dict[str, object]:
+def _find_parameters(where: JobFilter, limit: int, after: str) -> dict[str, object]:
     """Return the parameters of ``admin/find.sql``, which reads one row more to see whether there is a next page."""
     states = states_of(where)
     return {
         **{name: NO_VALUE if _has_nul(value) else value for name, value in asdict(where).items()},
-        "after": after or "",
+        "after": after,
         "limit": limit + 1,
         "states": [str(state) for state in states],
         "live": bool(states & {State.READY, State.INFLIGHT}),
@@ -175,6 +183,18 @@ def counts(
         return rows
 
     return tally_counts(database.run_in_snapshot(read))
+
+
+def count_expired_leases(database: Database, expired_for: int, caller_now: int | None) -> int:
+    """See ``Diagnosis.count_expired_leases``."""
+    parameters = {"expired_for": expired_for, "limit": REAP_LIMIT, "now": caller_now}
+    [(count,)] = database.query_page("admin/count_expired_leases", parameters)
+    return int(count)
+
+
+def table_sizes(database: Database) -> dict[str, int]:
+    """See ``Diagnosis.table_sizes``."""
+    return dict(database.query("admin/table_sizes", {"schema": database.statements.schema}))
 
 
 def requeue(database: Database, job_ids: Sequence[str], caller_now: int | None) -> list[bool]:

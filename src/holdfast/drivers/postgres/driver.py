@@ -23,6 +23,7 @@ from holdfast.drivers.contract import (
 )
 from holdfast.drivers.postgres import admin, enqueue, ledger, registry, reserve, settle
 from holdfast.drivers.postgres.admin import TableHealth
+from holdfast.drivers.postgres.caller_connection import CallerConnection, PsycopgConnection
 from holdfast.drivers.postgres.cancel_wait import CancelWaiter
 from holdfast.drivers.postgres.connections import Connection, ConnectionPool
 from holdfast.drivers.postgres.database import Database
@@ -107,6 +108,11 @@ class PostgresDriver:
         if not jobs:
             return []
         return enqueue.enqueue_on(self._database, connection, jobs, caller_now, owns_transaction=False)
+
+    def enqueue_with(self, caller: CallerConnection, jobs: Sequence[JobRecord], *, now: int | None) -> list[Enqueued]:
+        """Enqueue inside the transaction of a connection that is not one of psycopg, or is async."""
+        self._validation.check_enqueue(jobs)
+        return enqueue.enqueue_with(self._database, caller, jobs, self._validation.caller_now(now))
 
     def enqueue_leased(
         self, jobs: Sequence[JobRecord], *, lease_for: int, worker: str = "", now: int | None = None
@@ -228,13 +234,15 @@ class PostgresDriver:
         )
 
     def joined(self, connection: object) -> JoinedPostgres:
-        """See ``Driver.joined``. The connection is a ``psycopg.Connection`` to the same database, READ COMMITTED."""
-        return JoinedPostgres(self.enqueue_on, self.read_identity, self.capabilities, connection)
+        """See ``Driver.joined``. The connection leads to the same database, and its transaction is READ COMMITTED."""
+        return JoinedPostgres(self, connection)
 
     def read_identity(self, *, refresh: bool = False) -> DatabaseIdentity:
         """Return which database this store is in; remembered, unless ``refresh``."""
         if self._identity is None or refresh:
-            _, self._identity = self._database.run(read_transaction, is_repeatable=True)
+            _, self._identity = self._database.run(
+                lambda connection: read_transaction(PsycopgConnection(connection)), is_repeatable=True
+            )
         return self._identity
 
     def close(self) -> None:
@@ -253,10 +261,12 @@ class PostgresDriver:
         """See ``Admin.inspect``."""
         return admin.inspect(self._database, bounds.check_name("id", job_id))
 
-    def find(self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None) -> Page[JobRecord]:
+    def find(
+        self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None, newest: bool = False
+    ) -> Page[JobRecord]:
         """See ``Admin.find``."""
         self._validation.check_find(limit, after)
-        return admin.find(self._database, where or JobFilter(), limit=limit, after=after)
+        return admin.find(self._database, where or JobFilter(), limit=limit, after=after, newest=newest)
 
     def job_columns(
         self, where: JobFilter, names: Sequence[str], *, limit: int, after: str | None = None
@@ -269,6 +279,14 @@ class PostgresDriver:
         """See ``Admin.any_open``."""
         queue_names, type_names = self._validation.check_any_open(queues, types)
         return admin.any_open(self._database, queue_names, type_names)
+
+    def count_expired_leases(self, *, expired_for: int = 0, now: int | None = None) -> int:
+        """See ``Diagnosis.count_expired_leases``."""
+        return admin.count_expired_leases(self._database, expired_for, self._validation.caller_now(now))
+
+    def table_sizes(self) -> dict[str, int]:
+        """See ``Diagnosis.table_sizes``."""
+        return admin.table_sizes(self._database)
 
     def counts(
         self,
@@ -351,6 +369,11 @@ class PostgresDriver:
     def ledger_end(self) -> str:
         """See ``Admin.ledger_end``."""
         return ledger.end(self._database)
+
+    def ledger_tail(self, before: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
+        """See ``Admin.ledger_tail``."""
+        self._validation.check_page(limit)
+        return ledger.tail(self._database, before, limit)
 
     def ledger_tuples(self, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:
         """See ``LedgerScan.ledger_tuples``."""

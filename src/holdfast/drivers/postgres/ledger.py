@@ -15,7 +15,7 @@ from holdfast.clock import monotonic
 from holdfast.drivers.contract import Page
 from holdfast.drivers.packing import Row
 from holdfast.drivers.postgres.database import Database
-from holdfast.drivers.postgres.rows import POSITION_COLUMNS, read_ledger_row
+from holdfast.drivers.postgres.rows import POSITION_COLUMNS, read_ledger_row, read_tail_row
 from holdfast.drivers.validation import foreign_cursor
 from holdfast.errors import LedgerTrimmed
 from holdfast.model.ledger import LedgerRow
@@ -70,6 +70,22 @@ def end(database: Database) -> str:
         return f"{xid}-{seq}", is_held_back
 
     return _wait_for_horizon(database, read)
+
+
+def tail(database: Database, before: str | None, limit: int) -> Page[LedgerRow]:
+    """See ``Admin.ledger_tail``."""
+    position = _parse(end(database) if before is None else before)
+    [row] = database.query("ledger/limits", {})
+    limits = _Limits(*row)
+    if position.xid >= limits.next_xid:
+        raise foreign_cursor(str(before))
+    parameters = {"horizon": limits.horizon, "xid": position.xid, "seq": position.seq, "limit": limit}
+    rows = database.query_page("ledger/tail", parameters)
+    cursor = None
+    if len(rows) == limit:
+        *_, xid, seq = rows[-1]
+        cursor = str(Position(xid, seq - 1))
+    return Page([read_tail_row(row) for row in reversed(rows)], cursor)
 
 
 def tuples(database: Database, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:

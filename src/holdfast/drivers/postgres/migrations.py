@@ -137,14 +137,18 @@ def _upgrade(connection: Connection, schema: str) -> None:
             begin_epoch(connection)
 
 
-def schema_version(url: str) -> tuple[int, int]:
-    """Return the version of the tables in a store (0 if there are none) and the newest known one. Changes nothing."""
+def schema_version(url: str) -> tuple[int, int, bool]:
+    """Return the version of the tables in a store (0: none), the newest known one, and whether the store is current.
+
+    Changes nothing. Raises ``SchemaMismatch`` if this version must not use the store.
+    """
     options = read_url(urlsplit(url))
     try:
         with psycopg.connect(options.conninfo, autocommit=True, prepare_threshold=None) as connection:
-            return read_installation(connection, options.schema).version, newest_version(migrations())
+            found = read_installation(connection, options.schema)
     except psycopg.Error as error:
         raise translate_error(error) from error
+    return found.version, newest_version(migrations()), found.is_current
 
 
 def schema_sql() -> str:

@@ -17,6 +17,7 @@ POSITION_COLUMNS = 6  # of read_ledger, after the ledger row: its position and t
 read_job = job_reader()
 read_inspected_job = job_reader(before=INSPECTION_COLUMNS)
 read_ledger_row = ledger_row_reader(after=POSITION_COLUMNS)
+read_tail_row = ledger_row_reader(after=2)  # the position of the row
 
 _read_leased_job = compile_reader(
     JobRecord,

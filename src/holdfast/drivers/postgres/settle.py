@@ -110,17 +110,16 @@ def pack_settlements(settlements: Sequence[Settlement]) -> list[Array | None]:
 
 
 def _first_items_of_runs(settlements: Sequence[Settlement]) -> list[int]:
-    """Return where the runs of ``settle`` begin: a run names every job once, and an ack with writes is a run alone."""
-    first_items: list[int] = []
-    named: set[str] = set()
-    must_begin = True
+    """Return where the runs of ``settle`` begin: a run names every job and every registry entry once."""
+    first_items = [1]
+    named: set[str | tuple[str, str]] = set()
     for item, one in enumerate(settlements, 1):
-        has_writes = isinstance(one, Ack) and bool(one.writes)
-        if must_begin or has_writes or one.lease.job_id in named:
+        writes = one.writes if isinstance(one, Ack) else ()
+        names: set[str | tuple[str, str]] = {one.lease.job_id, *((write.kind, write.key) for write in writes)}
+        if not named.isdisjoint(names):
             first_items.append(item)
-            named = set()
-        named.add(one.lease.job_id)
-        must_begin = has_writes
+            named.clear()
+        named |= names
     return first_items
 
 

@@ -11,10 +11,20 @@ from collections.abc import Sequence
 from functools import cache
 
 from holdfast.drivers.postgres.columns import LISTS
-from holdfast.drivers.statements import Expression, fill_lists, join_columns, read_sql_files, strip_comments
+from holdfast.drivers.statements import (
+    NEWEST,
+    NEWEST_FIRST,
+    OLDEST_FIRST,
+    Expression,
+    fill_lists,
+    join_columns,
+    read_sql_files,
+    strip_comments,
+)
 
 _SCHEMA = re.compile(r"\bholdfast\.")
 SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+FIND = ("admin/find", "admin/find_end")  # exist in both orders
 FRAGMENTS = "fragments/"  # parts of statements, which a statement names in braces
 
 
@@ -26,8 +36,12 @@ def _load_queries() -> dict[str, str]:
         for name, text in texts.items()
         if name.startswith(FRAGMENTS)
     }
+    statements = {name: text for name, text in texts.items() if not name.startswith(FRAGMENTS)}
     lists = {**LISTS, **fragments}
-    return {name: fill_lists(text, lists) for name, text in texts.items() if not name.startswith(FRAGMENTS)}
+    queries = {name: fill_lists(text, {**lists, **OLDEST_FIRST}) for name, text in statements.items()}
+    for name in FIND:
+        queries[name + NEWEST] = fill_lists(statements[name], {**lists, **NEWEST_FIRST})
+    return queries
 
 
 class Statements:
@@ -39,7 +53,7 @@ class Statements:
         self._queries = {name: _SCHEMA.sub(self._prefix, text) for name, text in _load_queries().items()}
 
     def query(self, name: str) -> str:
-        """Return the statement in ``queries/<name>.sql``; its parameters are named."""
+        """Return the statement in ``queries/<name>.sql``; its parameters are named. ``FIND`` may end in ``NEWEST``."""
         return self._queries[name]
 
     def select_from(self, name: str, columns: Sequence[str], wanted: Sequence[str]) -> str:

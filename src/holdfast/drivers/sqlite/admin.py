@@ -8,7 +8,7 @@ from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
-from holdfast.drivers.contract import FIND_LIMIT, Inspection, JobFilter, Page, QueueCounts, Trimmed
+from holdfast.drivers.contract import FIND_LIMIT, REAP_LIMIT, Inspection, JobFilter, Page, QueueCounts, Trimmed
 from holdfast.drivers.packing import (
     mark_first_occurrences,
     pack_settings,
@@ -24,6 +24,7 @@ from holdfast.drivers.sqlite.domains import pass_turns
 from holdfast.drivers.sqlite.rows import read_job
 from holdfast.drivers.sqlite.settle import StoredJob, find_jobs
 from holdfast.drivers.sqlite.transaction import Transaction
+from holdfast.drivers.statements import NEWEST
 from holdfast.model.job import JobRecord, State
 from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.retention import Retention
@@ -42,7 +43,8 @@ _COUNT = {
     State.DEAD: "admin/count_dead_or_cancelled",
     State.CANCELLED: "admin/count_dead_or_cancelled",
 }
-_NO_END = b""  # SQLite sorts every blob behind every text
+_BEFORE_ALL = ""
+_BEHIND_ALL = b""  # SQLite sorts every blob behind every text
 
 # Reading jobs -----------------------------------------------------------------------------------------------------
 
@@ -61,22 +63,29 @@ def inspect(tx: Transaction, job_id: str) -> Inspection | None:
     return read_inspection(job, tx.run("admin/inspect", {"space": tx.space, "id": job_id}).fetchone())
 
 
-def find(tx: Transaction, where: JobFilter, *, limit: int, after: str | None) -> Page[JobRecord]:
+def find(tx: Transaction, where: JobFilter, *, limit: int, after: str | None, newest: bool) -> Page[JobRecord]:
     """See ``Admin.find``. Reads one ordered page per state and merges them."""
-    parameters = {**asdict(where), "states": None, "space": tx.space, "after": after or "", "limit": limit + 1}
+    start, end = (_BEHIND_ALL, _BEFORE_ALL) if newest else (_BEFORE_ALL, _BEHIND_ALL)
+    parameters = {**asdict(where), "states": None, "space": tx.space, "after": after or start, "limit": limit + 1}
     states = states_of(where)
-    upto = _find_end(tx, states, parameters) if reads_past_rows(where) else None
-    parameters["upto"] = _NO_END if upto is None else upto
-    pages = [tx.run(_FIND[state][0], {**parameters, "state": state}).fetchall() for state in states]
-    rows = list(islice(heapq.merge(*pages, key=lambda row: row[0]), limit + 1))
+    upto = _find_end(tx, states, parameters, newest=newest) if reads_past_rows(where) else None
+    parameters["upto"] = end if upto is None else upto
+    order = NEWEST if newest else ""
+    pages = [tx.run(_FIND[state][0] + order, {**parameters, "state": state}).fetchall() for state in states]
+    rows = list(islice(heapq.merge(*pages, key=lambda row: row[0], reverse=newest), limit + 1))
     jobs = [read_job(row) for row in rows[:limit]]
     return Page(jobs, jobs[-1].id if len(rows) > limit else upto)
 
 
-def _find_end(tx: Transaction, states: set[State], parameters: dict[str, Any]) -> str | None:
+def _find_end(tx: Transaction, states: set[State], parameters: dict[str, Any], *, newest: bool) -> str | None:
     """Return the id up to which one call of ``find`` reads; None if it can read all rows."""
-    ends = [tx.run(_FIND[state][1], {**parameters, "state": state, "rows": FIND_LIMIT}).fetchone() for state in states]
-    return min((end[0] for end in ends if end is not None), default=None)
+    order, nearest = (NEWEST, max) if newest else ("", min)
+    rows = [
+        tx.run(_FIND[state][1] + order, {**parameters, "state": state, "rows": FIND_LIMIT}).fetchone()
+        for state in states
+    ]
+    ends: list[str] = [row[0] for row in rows if row is not None]
+    return nearest(ends, default=None)
 
 
 def arrivals(tx: Transaction, job_ids: Sequence[str]) -> dict[str, int]:
@@ -96,6 +105,18 @@ def counts(tx: Transaction, queues: Sequence[str] | None, states: Collection[Sta
     for statement in sorted({_COUNT[state] for state in states}):
         rows += tx.run(statement, {"space": tx.space, "now": tx.now, "states": to_json(sorted(states))})
     return tally_counts(row for row in rows if queues is None or row[0] in queues)
+
+
+def count_expired_leases(tx: Transaction, expired_for: int) -> int:
+    """See ``Diagnosis.count_expired_leases``."""
+    parameters = {"space": tx.space, "before": tx.now - expired_for, "limit": REAP_LIMIT}
+    return int(tx.run("admin/count_expired_leases", parameters).fetchone()[0])
+
+
+def file_size(tx: Transaction) -> dict[str, int]:
+    """See ``Diagnosis.table_sizes``: tables share the pages of the file, and not every SQLite measures them."""
+    total, unused = tx.run("admin/file_size").fetchone()
+    return {"used pages": total - unused, "unused pages": unused}
 
 
 # Changing jobs ----------------------------------------------------------------------------------------------------

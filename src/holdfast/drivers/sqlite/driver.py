@@ -262,15 +262,25 @@ class SqliteDriver:
         bounds.check_name("id", job_id)
         return self._read(lambda tx: admin.inspect(tx, job_id))
 
-    def find(self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None) -> Page[JobRecord]:
+    def find(
+        self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None, newest: bool = False
+    ) -> Page[JobRecord]:
         """See ``Admin.find``."""
         self._validation.check_find(limit, after)
-        return self._read(lambda tx: admin.find(tx, where or JobFilter(), limit=limit, after=after))
+        return self._read(lambda tx: admin.find(tx, where or JobFilter(), limit=limit, after=after, newest=newest))
 
     def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
         """See ``Admin.any_open``."""
         queue_names, type_names = self._validation.check_any_open(queues, types)
         return self._read(lambda tx: admin.any_open(tx, queue_names, type_names))
+
+    def count_expired_leases(self, *, expired_for: int = 0, now: int | None = None) -> int:
+        """See ``Diagnosis.count_expired_leases``."""
+        return self._read(lambda tx: admin.count_expired_leases(tx, expired_for), now)
+
+    def table_sizes(self) -> dict[str, int]:
+        """See ``Diagnosis.table_sizes``."""
+        return self._read(admin.file_size)
 
     def counts(
         self,
@@ -345,6 +355,11 @@ class SqliteDriver:
     def ledger_end(self) -> str:
         """See ``Admin.ledger_end``."""
         return self._read(lambda tx: str(tx.ledger_end()))
+
+    def ledger_tail(self, before: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
+        """See ``Admin.ledger_tail``."""
+        self._validation.check_page(limit)
+        return self._read(lambda tx: ledger.tail(tx, before, limit))
 
     def ledger_tuples(self, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:
         """See ``LedgerScan.ledger_tuples``."""

@@ -27,6 +27,15 @@ def tuples(tx: Transaction, after: str | None, limit: int) -> tuple[Sequence[Seq
     return rows, str(rows[-1][-1] if rows else position)
 
 
+def tail(tx: Transaction, before: str | None, limit: int) -> Page[LedgerRow]:
+    """See ``Admin.ledger_tail``."""
+    end = tx.ledger_end()
+    position = end if before is None else validation.ledger_position(before, end)
+    rows = tx.run("ledger/tail", (tx.space, position, limit)).fetchall()
+    cursor = str(rows[-1][-1] - 1) if len(rows) == limit else None
+    return Page([read_ledger_row(row) for row in reversed(rows)], cursor)
+
+
 def marks(tx: Transaction, after: str | None, every: int, most: int) -> list[tuple[str, int]]:
     """See ``LedgerScan.ledger_marks``."""
     position = _position(tx, after)

@@ -49,8 +49,8 @@ def is_current(connection: sqlite3.Connection, known: Sequence[Migration]) -> bo
     return len(_read_applied(connection, known)) == len(known)
 
 
-def schema_version(url: str) -> tuple[int, int]:
-    """Return the version of the tables in a store, 0 if there are none, and the newest known version.
+def schema_version(url: str) -> tuple[int, int, bool]:
+    """Return the version of the tables in a store (0: none), the newest known one, and whether the store is current.
 
     Changes nothing. Raises ``SchemaMismatch`` as ``migrate`` does, and ``ConnectError`` for a URL without a path.
     """
@@ -60,13 +60,13 @@ def schema_version(url: str) -> tuple[int, int]:
         raise ConnectError("wanted sqlite:///relative.db or sqlite:////absolute.db, got a host or no path")
     path = Path(unquote(parts.path[1:])).absolute()
     if not path.is_file():
-        return 0, newest_version(known)
+        return 0, newest_version(known), False
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
             applied = _read_applied(connection, known)
     except sqlite3.Error as error:
         raise StoreUnavailable(f"wanted a SQLite file at {path}, got: {error}") from error
-    return max(applied, default=0), newest_version(known)
+    return max(applied, default=0), newest_version(known), len(applied) == len(known)
 
 
 def schema_sql() -> str:

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 
 from holdfast.drivers.packing import SETTINGS_COLUMNS
 from holdfast.drivers.sqlite.rows import DUE_COLUMNS, INSERT_COLUMNS
-from holdfast.drivers.statements import COLUMN_LISTS, NULL, Expression, load_statements
+from holdfast.drivers.statements import (
+    COLUMN_LISTS,
+    NEWEST,
+    NEWEST_FIRST,
+    NULL,
+    OLDEST_FIRST,
+    Expression,
+    load_statements,
+)
 from holdfast.model.transition import HeldJob, Transition
 
 _PARAMETER = Expression("?")
@@ -23,24 +31,26 @@ def _parameters(columns: Sequence[str]) -> list[str]:
     return [_PARAMETER] * len(columns)
 
 
-_STATEMENTS = load_statements(
-    __package__,
-    lists={
-        **COLUMN_LISTS,
-        "due_columns": _DUE,
-        "due_size_columns": [Expression("length(payload)") if name == "payload" else name for name in _DUE],
-        "insert_columns": INSERT_COLUMNS,
-        "insert_values": _parameters(INSERT_COLUMNS),
-        "held_columns": HeldJob._fields,
-        "ended_held_columns": [_AFTER_END.get(name, name) for name in HeldJob._fields],
-        "transition_columns": Transition._fields,
-        "transition_values": _parameters(Transition._fields),
-        "settings_columns": SETTINGS_COLUMNS,
-        "settings_values": _parameters(SETTINGS_COLUMNS),
-    },
+_LISTS = {
+    **COLUMN_LISTS,
+    "due_columns": _DUE,
+    "due_size_columns": [Expression("length(payload)") if name == "payload" else name for name in _DUE],
+    "insert_columns": INSERT_COLUMNS,
+    "insert_values": _parameters(INSERT_COLUMNS),
+    "held_columns": HeldJob._fields,
+    "ended_held_columns": [_AFTER_END.get(name, name) for name in HeldJob._fields],
+    "transition_columns": Transition._fields,
+    "transition_values": _parameters(Transition._fields),
+    "settings_columns": SETTINGS_COLUMNS,
+    "settings_values": _parameters(SETTINGS_COLUMNS),
+}
+_STATEMENTS = load_statements(__package__, lists={**_LISTS, **OLDEST_FIRST})
+_STATEMENTS.update(
+    (f"find/{name}{NEWEST}", text)
+    for name, text in load_statements(__package__, folder="queries/find", lists={**_LISTS, **NEWEST_FIRST}).items()
 )
 
 
 def sql(name: str) -> str:
-    """Return the statement in ``queries/<name>.sql``."""
+    """Return the statement in ``queries/<name>.sql``; those of ``find`` also exist with ``NEWEST`` after their name."""
     return _STATEMENTS[name]

@@ -24,7 +24,7 @@ METADATA = "holdfast"
 def options_of_new_table(properties: Mapping[str, str]) -> dict[str, str] | None:
     """Return the options of a table that is being created; None if Spark passes the options of a read.
 
-    Raises ``InvalidInput`` for a URL with a password: Spark writes the options of tables to its event log and pages.
+    Raises ``InvalidInput`` for a URL with a password: it would stay in the catalog, and Spark may show it in plans.
     """
     if PROVIDER not in properties:
         return None
@@ -35,8 +35,8 @@ def options_of_new_table(properties: Mapping[str, str]) -> dict[str, str] | None
     if mask_secrets(url) != url:
         raise InvalidInput(
             "option url",
-            wanted="the option store with the name of a store in the settings: Spark writes the options of CREATE "
-            "TABLE to its event log, and may have written this password already",
+            wanted="the option store with the name of a store in the settings: a table keeps its options, and without "
+            "spark.redaction.string.regex Spark shows them in its event log, this password too",
             got=mask_secrets(url),
         )
     return options

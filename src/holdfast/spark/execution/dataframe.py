@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 from uuid_utils import uuid7
 
-from holdfast.app import Holdfast, Task
+from holdfast.app import Holdfast
 from holdfast.clock import DAY, SystemClock
 from holdfast.drivers.contract import QueueCounts, Store
 from holdfast.errors import InvalidInput, OutcomesTrimmed, TooManyDead
@@ -49,6 +49,7 @@ from holdfast.spark.execution.run_columns import (
 from holdfast.spark.execution.run_result import RunResult, hold_result
 from holdfast.spark.execution.run_spec import RunSpec
 from holdfast.spark.store_access import check_reach
+from holdfast.task import Task
 from holdfast.worker.options import WorkerOptions
 
 TYPE = "spark.row"

@@ -27,6 +27,8 @@ from holdfast.clock import DAY, SECOND, SystemClock, from_timedelta, monotonic
 from holdfast.drivers.contract import Store
 from holdfast.errors import StoreError
 from holdfast.model.registry import Change
+from holdfast.observability.logs import LogObserver
+from holdfast.observability.presence import PresenceObserver
 from holdfast.spark.execution.outcomes import from_settled
 from holdfast.spark.execution.run_spec import (
     SLOT_STATUS_KIND,
@@ -91,7 +93,12 @@ class Slot:
             options,
             catalogue=spec.catalogue,
             source=source,
-            observers=[_AttemptQueue(self._settled)] if spec.reports_attempts else [],
+            # Executors log few things: the outcomes of attempts are in the frames, the ledger and the progress.
+            observers=[
+                LogObserver(statuses=["lost"]),
+                PresenceObserver(),
+                *([_AttemptQueue(self._settled)] if spec.reports_attempts else []),
+            ],
         )
         self._done = threading.Event()
         self._stop = threading.Event()

@@ -1,4 +1,4 @@
-"""Tools for driver authors: check that a driver keeps the laws of the contract (docs/guarantees.md).
+"""Tools for driver authors: check that a driver keeps the laws of the contract (docs/reference/guarantees.md).
 
 - conformance suite: ``cases`` and ``run_cases`` check each law with a ``Harness`` that opens the driver's store
 - state machine: ``run_state_machine`` compares random calls with the ``Oracle``, a simple model of the contract

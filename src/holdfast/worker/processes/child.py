@@ -22,9 +22,11 @@ from functools import partial
 
 from holdfast.clock import boot_time, monotonic, wall_clock
 from holdfast.wire.job_message import JobMessage
+from holdfast.worker import job_log
 from holdfast.worker.attempt import ChunkMember, attempt, attempt_chunk, may_share_call
-from holdfast.worker.catalogue import Catalogue, Resources
+from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.context import Context
+from holdfast.worker.event_log import log_event
 from holdfast.worker.event_loop import LocalLoop, RunCoroutine
 from holdfast.worker.limits import Limits, RecycleLimits
 from holdfast.worker.outcome import class_name, error_text
@@ -46,8 +48,7 @@ from holdfast.worker.processes.protocol import (
 )
 from holdfast.worker.processes.report_pipe import ReportPipe
 from holdfast.worker.processes.running import StopReason
-
-log = logging.getLogger("holdfast.worker")
+from holdfast.worker.resources import Resources
 
 INTERRUPT_SIGNAL = getattr(signal, "SIGUSR1", signal.SIGTERM)  # a system without SIGUSR1 can import this, but not work
 WORK_POLL_SECONDS = 0.001  # shortest time between two polls for new messages while jobs are queued
@@ -70,15 +71,17 @@ def child_main(
     recycle: RecycleLimits,
     *,
     concurrency: int,
+    worker: str = "",
     term_seconds: float | None = None,
 ) -> ChildMain:
-    """Return the function that the fork server calls in each new child.
+    """Return the function that the fork server calls in each new child of this worker.
 
     Processes that an attempt leaves behind are killed ``term_seconds`` after a SIGTERM; None keeps them.
     """
 
     def main(work: socket.socket, interrupts: socket.socket, reports: int) -> None:
         limits.apply()
+        job_log.set_worker_name(worker)
         leftovers = None if term_seconds is None else LeftoverProcesses(term_seconds=term_seconds)
         if concurrency == 1:
             Child(catalogue, work, interrupts, reports, recycle, leftovers=leftovers).run()
@@ -149,7 +152,7 @@ class Child:
         self._polled_at = 0.0
         self._is_stopping = False
         self._interruptible: dict[int, InterruptibleRun] = {}
-        self._loop = LocalLoop()
+        self._loop = LocalLoop(self._resources.aclose)
         self._chunks = {handler.type: handler.chunk for handler in catalogue if handler.chunk is not None}
         signal.signal(INTERRUPT_SIGNAL, self._on_signal)
 
@@ -371,8 +374,7 @@ class Child:
 def _end_forked_process(work: RunJob) -> None:
     """End a process that a handler forked, and that left the handler: only the first process may answer."""
     with contextlib.suppress(Exception):
-        extra = {"type": work.job.type, "job_id": getattr(work.job, "id", None), "pid": os.getpid()}
-        log.warning("job.forked_process_ended", extra=extra)
+        log_event(logging.WARNING, "job.forked_process_ended", **job_log.fields_of(work.job), pid=os.getpid())
         _flush_output()
     os._exit(1)
 

@@ -14,14 +14,13 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 
 from holdfast.clock import monotonic
+from holdfast.worker.event_log import log_event
 from holdfast.worker.processes import protocol
 from holdfast.worker.processes.child import INTERRUPT_SIGNAL
 from holdfast.worker.processes.child_handle import ChildHandle
 from holdfast.worker.processes.forkserver import Answered, ChildExited, ChildStarted, ForkServer
 from holdfast.worker.processes.forkserver_process import ChildMain
 from holdfast.worker.processes.protocol import ChildMessage, ProtocolError, Stop, WorkerMessage
-
-log = logging.getLogger("holdfast.worker")
 
 PING_SECONDS = 1.0  # between two pings of the fork servers
 MAX_UNANSWERED_PINGS = 5  # then a fork server is killed and replaced
@@ -118,8 +117,8 @@ class ChildProcesses:
         """Kill the fork server and with it all children: it has not killed them in time."""
         self._kill_fork_server(self.fork_server, "its children have not ended in time")
 
-    def _kill_fork_server(self, server: ForkServer, error: str) -> None:
-        log.error("forkserver.killed", extra={"pid": server.pid, "error": error})
+    def _kill_fork_server(self, server: ForkServer, reason: str) -> None:
+        log_event(logging.ERROR, "forkserver.killed", pid=server.pid, reason=reason)
         server.kill()
 
     def stop(self) -> None:
@@ -180,7 +179,7 @@ class ChildProcesses:
         """Use the spare fork server instead of one that has exited; remove the children of that one."""
         self._selector.unregister(server)
         server.close()
-        log.error("forkserver.exited", extra={"pid": server.pid, "children": len(self)})
+        log_event(logging.ERROR, "forkserver.exited", pid=server.pid, children=len(self))
         if server is self._spare:
             self._spare = None
             self.fork_server.request_spare()
@@ -191,7 +190,7 @@ class ChildProcesses:
         while self._handles:
             _, child = self._handles.popitem()
             if not child.connections.process.wait(max(0.0, deadline - monotonic())):
-                log.error("child.not_killed", extra={"pid": child.pid})
+                log_event(logging.ERROR, "child.not_killed", pid=child.pid)
             self._remove(child, -signal.SIGKILL)
         self._restarts += [monotonic()] * self._requested
         self._restarts.sort()
@@ -256,7 +255,7 @@ class ChildProcesses:
         except ProtocolError as error:
             child.stop_reading(error)
             jobs = [run.reservation.job.id for run in child.runs.values() if run.began_at is not None]
-            log.warning("child.unreadable", extra={"pid": child.pid, "error": str(error), "job_ids": jobs})
+            log_event(logging.WARNING, "child.unreadable", pid=child.pid, reason=str(error), job_ids=jobs)
             self.kill(child)
 
 

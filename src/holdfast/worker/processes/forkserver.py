@@ -33,6 +33,7 @@ from typing import NamedTuple, assert_never
 
 import msgspec
 
+from holdfast.worker.event_log import log_event
 from holdfast.worker.processes.forkserver_process import (
     READ_BYTES,
     Action,
@@ -43,8 +44,6 @@ from holdfast.worker.processes.forkserver_process import (
     serve,
 )
 from holdfast.worker.processes.process_handle import ProcessHandle, open_process
-
-log = logging.getLogger("holdfast.worker")
 
 MAX_DESCRIPTORS = 4  # of a child: a socket for work, a socket for interrupts, a pipe for reports, itself
 CLOSE_SECONDS = 2.0  # for a fork server to end itself, before it is killed
@@ -181,7 +180,7 @@ class ForkServer:
         """End the fork server; it kills the children that are left. If it does not end in time, it is killed."""
         self._control.close()
         if not self._process.wait(CLOSE_SECONDS):
-            log.error("forkserver.killed", extra={"pid": self.pid, "error": "it did not end"})
+            log_event(logging.ERROR, "forkserver.killed", pid=self.pid, reason="it did not end")
             self._process.kill()
             self._process.wait(CLOSE_SECONDS)
         self._process.close()

@@ -16,6 +16,7 @@ from typing import TypeAlias
 from holdfast.clock import boot_time, monotonic, processor_time
 from holdfast.wire.job_message import job_message, payload_message
 from holdfast.worker.catalogue import Catalogue
+from holdfast.worker.event_log import log_event
 from holdfast.worker.limits import Limits, RecycleLimits
 from holdfast.worker.outcome import Crashed, Interrupted, Outcome
 from holdfast.worker.processes import dispatch, protocol
@@ -36,9 +37,7 @@ from holdfast.worker.processes.protocol import (
     RunStarted,
     RunSucceeded,
 )
-from holdfast.worker.processes.running import Run, StopReason
-
-log = logging.getLogger("holdfast.worker")
+from holdfast.worker.processes.running import ExitedChild, ExitReason, Run, StopReason
 
 WATCH_SECONDS = 1.0  # the pool's thread wakes up at least this often
 WATCH_CLOSING_SECONDS = 0.05  # the same while the pool is closing
@@ -48,6 +47,8 @@ MIN_CPU_POLL_SECONDS = 0.050  # between two reads of the processor time that a r
 
 EndedRun: TypeAlias = tuple[Run, Outcome]
 OnEnd = Callable[[list[EndedRun], bool], None]  # the runs that ended together, and whether more will end soon
+OnLost = Callable[[Run], None]  # a run whose lease could not be extended in time
+OnExit = Callable[[ExitedChild], None]
 
 
 class ChildPool:
@@ -63,6 +64,7 @@ class ChildPool:
         limits: Limits | None = None,
         recycle: RecycleLimits | None = None,
         keep_processes: bool = False,
+        worker: str = "",
     ) -> None:
         """Start the child processes. Call this before starting threads."""
         main = child_main(
@@ -70,6 +72,7 @@ class ChildPool:
             limits or Limits(),
             recycle or RecycleLimits(),
             concurrency=concurrency,
+            worker=worker,
             term_seconds=None if keep_processes else TERM_SHARE * grace_seconds,
         )
         self._children = ChildProcesses(main, processes, on_message=self._handle, on_exit=self._end_runs_of)
@@ -77,6 +80,8 @@ class ChildPool:
         self._payload_only_types = catalogue.payload_only_types
         self._grace_seconds = grace_seconds
         self._on_end: OnEnd = lambda _ended, _more_soon: None
+        self._on_lost: OnLost = lambda _run: None
+        self._on_exit: OnExit = lambda _child: None
         self._pending: deque[Run] = deque()  # runs that were not sent to a child yet
         self._job_seconds: float | None = None  # estimate; None until the first job has ended
         self._finished = 0  # runs that ended by themselves
@@ -89,9 +94,11 @@ class ChildPool:
 
     # For the worker ---------------------------------------------------------------------------------------------
 
-    def start(self, on_end: OnEnd) -> None:
-        """Start the pool's thread, which calls ``on_end``."""
+    def start(self, on_end: OnEnd, *, on_lost: OnLost | None = None, on_exit: OnExit | None = None) -> None:
+        """Start the pool's thread, which calls these functions. ``on_exit`` gets each child that will be replaced."""
         self._on_end = on_end
+        self._on_lost = on_lost or self._on_lost
+        self._on_exit = on_exit or self._on_exit
         self._thread.start()
 
     def reserve_limit(self) -> int:
@@ -116,6 +123,11 @@ class ChildPool:
         """Return how many runs were submitted and have not ended."""
         with self._lock:
             return len(self._pending) + sum(len(child.runs) for child in self._children)
+
+    def running(self) -> int:
+        """Return about how many runs the children are executing now. The other runs of a child wait in it."""
+        with self._lock:
+            return sum(min(len(child.runs), self._size.concurrency) for child in self._children)
 
     def ends_soon(self) -> bool:
         """Whether a run is expected to end soon."""
@@ -247,7 +259,7 @@ class ChildPool:
         if len(startable) < len(runs):
             for run in runs:
                 if run.lease_deadline <= now:
-                    _report_lost(run)
+                    self._on_lost(run)
                     self._ended.append((run, run.outcome_when_stopped(StopReason.LOST)))
             self._children.wake()  # the pool's thread passes them to on_end
         return startable
@@ -292,7 +304,7 @@ class ChildPool:
         for child in self._children:
             for run in dispatch.startable_runs(child.runs, self._size):
                 if lease_now >= run.lease_deadline and run.began_at is not None and run.stop_reason is None:
-                    _report_lost(run)
+                    self._on_lost(run)
                     self._stop_run(run, StopReason.LOST)
                 deadline = run.deadline()
                 if deadline is not None and now >= deadline:
@@ -338,6 +350,7 @@ class ChildPool:
                 del child.runs[message.run]
                 child.finished += 1
                 self._finished += 1
+                run.seconds = message.seconds
                 self._job_seconds = dispatch.smoothed_seconds(self._job_seconds, message.seconds)
                 if isinstance(message, RunEnded) and message.kind == protocol.INTERRUPTED:
                     outcome = run.outcome_when_stopped(message.reason)
@@ -347,8 +360,13 @@ class ChildPool:
             case RunNote() if run.began_at is not None:
                 run.add_note(message.progress, message.checkpoint)
             case ProcessesEnded() if run.began_at is not None:
-                extra = {"job_id": run.reservation.job.id, "processes": message.processes}
-                log.warning("job.processes_ended", extra=extra)
+                log_event(
+                    logging.WARNING,
+                    "job.processes_ended",
+                    job_id=run.reservation.job.id,
+                    type=run.reservation.job.type,
+                    processes=message.processes,
+                )
             case RunReturned() if run.began_at is None:
                 self._take_returned(child, run)
             case _:
@@ -368,19 +386,24 @@ class ChildPool:
         kind = type(message).__name__
         if not child.may_have_had(message.run):
             raise ProtocolError(f"{kind} for run {message.run}, which the child never had")
-        log.warning("child.late_message", extra={"pid": child.pid, "run": message.run, "kind": kind})
+        log_event(logging.WARNING, "child.late_message", pid=child.pid, run=message.run, kind=kind)
 
     def _end_runs_of(self, child: ChildHandle, code: int) -> None:
         """End the runs that had begun in a child that has exited. The others go to another child."""
+        now = monotonic()
         for run in child.runs.values():
             if run.began_at is not None:
+                run.seconds = now - run.began_at
                 self._ended.append((run, _outcome_of_exit(child, run, code)))
         self._pending.extendleft(run for run in reversed(child.runs.values()) if run.began_at is None)
+        if self._closing_at is None:
+            self._on_exit(ExitedChild(child.pid, code, _reason_of_exit(child, code), child.finished))
 
 
-def _report_lost(run: Run) -> None:
-    extra = {"job_id": run.reservation.job.id, "error": "the store could not be asked in time to extend the lease"}
-    log.warning("lease.lost", extra=extra)
+def _reason_of_exit(child: ChildHandle, code: int) -> ExitReason:
+    if child.is_killed:
+        return "killed"
+    return "recycled" if code == 0 and not child.bad_report else "crashed"
 
 
 def _outcome_of_exit(child: ChildHandle, run: Run, code: int) -> Outcome:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal, NamedTuple, TypeAlias
 
 from holdfast.clock import SECOND
 from holdfast.model.lease import Note, Reservation
@@ -24,6 +25,21 @@ class StopReason(StrEnum):
     LOST = "lease lost"
 
 
+ExitReason: TypeAlias = Literal["recycled", "killed", "crashed"]
+
+
+class ExitedChild(NamedTuple):
+    """A child process that has exited and will be replaced.
+
+    It was *recycled* after so many jobs, *killed* because a run in it did not stop, or it *crashed*.
+    """
+
+    pid: int
+    code: int  # as in ``subprocess``: a negative number is a signal
+    reason: ExitReason
+    finished: int  # runs that ended in it
+
+
 @dataclass(eq=False)
 class Run:
     """One attempt, from its reservation to its end. Hashed by identity; a field at its default takes no memory."""
@@ -37,6 +53,7 @@ class Run:
     submitted_at: float = field(default=0.0, init=False)  # monotonic seconds: when the pool got the run
     began_at: float | None = field(default=None, init=False)  # monotonic seconds: when the pool saw the handler begin
     started_at: int | None = field(default=None, init=False)  # the child's wall clock, for the ledger
+    seconds: float | None = field(default=None, init=False)  # how long the handler ran; None if it did not begin
     cpu_seconds_before: float = field(default=0.0, init=False)  # processor time of the child when the handler began
     note: Note | None = field(default=None, init=False)  # progress and checkpoint that no heartbeat has sent yet
     stop_reason: StopReason | None = field(default=None, init=False)  # set once a stop was requested

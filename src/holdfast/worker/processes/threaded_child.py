@@ -77,6 +77,7 @@ class ThreadedChild(Child):
             for thread in self._threads:
                 thread.join()
         finally:
+            self._shared_loop.close(self._resources.aclose)
             self._resources.close()
 
     def _receive(self) -> bool:

@@ -33,7 +33,7 @@ BEGIN
     INTO _transitions
     FROM (SELECT _space AS space, u.* FROM unnest(_ids) WITH ORDINALITY AS u (id, item) OFFSET 0) AS a
     JOIN jobs AS j ON j.space = ANY (ARRAY[a.space]) AND j.id = a.id
-   WHERE j.state = 'ready' AND a.id IN (SELECT unnest(_locked));
+   WHERE j.state = 'ready' AND (a.id IN (SELECT unnest(_locked))) IS TRUE;
   IF _transitions IS NOT NULL THEN
     PERFORM apply_transitions(_space, _now, _transitions);
   END IF;

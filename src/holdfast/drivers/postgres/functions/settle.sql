@@ -1,7 +1,7 @@
 -- End leases by any mix of verbs. Return rows only for refused settlements.
 --
--- _runs has the first item of each run. A run is a part of the batch that names every job once; an item with
--- registry writes is a separate run. Inside a run the order does not matter, and runs follow one another.
+-- _runs has the first item of each run. A run is a part of the batch that names every job and every registry entry
+-- once. Inside a run the order does not matter, and runs follow one another.
 --
 -- Locks: the rows of all jobs, sorted by id, then registry entries, then domains. Index: the primary keys of jobs
 -- and ended. Shape: one statement per run and step. See README.md, Stable plans.
@@ -20,7 +20,9 @@ DECLARE
   _last integer;
   _transitions transition[];
   _valid integer[];
-  _refused record;
+  _refused integer[];     -- items whose registry writes were refused
+  _refused_kinds text[];
+  _refused_keys text[];
   _queues text[];         -- of the domains whose first job has ended
   _domains text[];
 BEGIN
@@ -55,26 +57,22 @@ BEGIN
      CROSS JOIN LATERAL refusals(_space, _now, m.items, m.ids, m.tokens, m.verbs) AS r
      WHERE m.items IS NOT NULL;
 
-    IF _valid IS NOT NULL AND _first = ANY (_writers) THEN
-      SELECT w.* INTO _refused
-        FROM (SELECT array_agg(w.kind ORDER BY w.position) AS kinds, array_agg(w.key ORDER BY w.position) AS keys,
-                     array_agg(w.value ORDER BY w.position) AS contents,
+    IF _valid IS NOT NULL AND _writers IS NOT NULL THEN
+      SELECT array_agg(r.item), array_agg(r.kind), array_agg(r.key) INTO _refused, _refused_kinds, _refused_keys
+        FROM (SELECT array_agg(w.item ORDER BY w.position) AS items, array_agg(w.kind ORDER BY w.position) AS kinds,
+                     array_agg(w.key ORDER BY w.position) AS keys, array_agg(w.value ORDER BY w.position) AS contents,
                      array_agg(w.version ORDER BY w.position) AS versions, array_agg(w.ttl ORDER BY w.position) AS ttls
                 FROM unnest(_writers, _kinds, _keys, _values, _versions, _ttls) WITH ORDINALITY
                      AS w (item, kind, key, value, version, ttl, position)
-               WHERE w.item = _first) AS writes
-       CROSS JOIN LATERAL write_entries(_space, _now, writes.kinds, writes.keys, writes.contents, writes.versions,
-                                        writes.ttls) AS w;
-      IF _refused.kind IS NOT NULL THEN
-        item := _first;
-        code := 'write refused';
-        state := NULL;
-        expires_at := NULL;
-        now := _now;
-        kind := _refused.kind;
-        key := _refused.key;
-        RETURN NEXT;
-        _transitions := NULL;
+               WHERE (w.item IN (SELECT unnest(_valid))) IS TRUE) AS m
+       CROSS JOIN LATERAL write_entries(_space, _now, m.items, m.kinds, m.keys, m.contents, m.versions, m.ttls) AS r
+       WHERE m.items IS NOT NULL;
+      IF _refused IS NOT NULL THEN
+        RETURN QUERY
+        SELECT r.item, 'write refused', NULL::text, NULL::bigint, _now, r.kind, r.key
+          FROM unnest(_refused, _refused_kinds, _refused_keys) AS r (item, kind, key);
+        SELECT array_agg(t) INTO _transitions
+          FROM unnest(_transitions) AS t WHERE t.item NOT IN (SELECT unnest(_refused));
       END IF;
     END IF;
 

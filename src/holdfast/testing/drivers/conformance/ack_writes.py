@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from holdfast.drivers.contract import Feature
@@ -130,6 +131,62 @@ def of_two_acks_that_claim_one_key_in_a_batch_the_first_wins(h: Harness) -> None
     assert_answers(h.settle(Ack(first.lease, writes=claim), Ack(second.lease, writes=claim)), None, WriteRefused)
     assert_equal(h.state(second.job.id), State.INFLIGHT, "the state of the second")
     h.must_settle(Release(second.lease))
+
+
+@case("L12", needs=REGISTRY)
+def the_acks_of_a_batch_write_one_after_another(h: Harness) -> None:
+    _write_row(h, "key")
+    reservations = [h.reserve_new_job() for _ in range(4)]
+    changes = [
+        _change("key", None),
+        _change("key", b"1", version=0),
+        _change("key", b"2", version=0),
+        _change("key", b"3"),
+    ]
+    acks = [Ack(each.lease, writes=(change,)) for each, change in zip(reservations, changes, strict=True)]
+    assert_answers(h.settle(*acks), None, None, WriteRefused, None)
+    assert_equal(_rows(h), {"key": b"3"}, "the rows")
+
+
+@case("L12", needs=REGISTRY)
+def many_acks_of_a_batch_make_their_writes_or_are_refused_alone(h: Harness) -> None:
+    kept = [_write_row(h, f"kept-{number}") for number in range(20)]
+    reservations = [h.reserve_new_job() for _ in range(20)]
+    acks = [
+        Ack(
+            each.lease,
+            writes=(
+                _change(f"kept-{number}", b"new", version=kept[number].version + number % 2),
+                _change(f"new-{number}", b"new", version=0),
+                _change(f"absent-{number}", None, version=0),
+            ),
+        )
+        for number, each in enumerate(reservations)
+    ]
+    assert_answers(h.settle(*acks), *[WriteRefused if number % 2 else None for number in range(20)])
+    expected = {f"kept-{number}": b"old" if number % 2 else b"new" for number in range(20)}
+    expected |= {f"new-{number}": b"new" for number in range(0, 20, 2)}
+    assert_equal(_rows(h), expected, "the rows")
+
+
+@case("L12", needs=REGISTRY)
+def of_threads_whose_acks_claim_the_same_keys_one_wins_each_key(h: Harness) -> None:
+    keys = [f"key-{number:02}" for number in range(30)]
+    orders = [keys, keys[::-1], keys, keys[::-1]]
+    batches = [
+        [Ack(h.reserve_new_job().lease, writes=(_change(key, b"1", version=0),)) for key in order] for order in orders
+    ]
+    stores = [h.connect_again() for _ in batches]
+    answers = h.run_concurrently(
+        *[partial(store.settle, batch, now=h.now_or_none) for store, batch in zip(stores, batches, strict=True)]
+    )
+    won = [
+        key
+        for order, each in zip(orders, answers, strict=True)
+        for key, answer in zip(order, each, strict=True)
+        if not answer
+    ]
+    assert_equal(sorted(won), keys, "the keys of accepted acks")
 
 
 @case("L12", "L2", needs=REGISTRY)

@@ -7,7 +7,7 @@ from holdfast.drivers.contract import Feature, JobFilter, QueueCounts
 from holdfast.errors import InvalidInput
 from holdfast.model.job import State
 from holdfast.model.lease import Note
-from holdfast.model.settlement import Ack, Fail, Retry
+from holdfast.model.settlement import Ack, Fail, Release, Retry
 from holdfast.testing.drivers.conformance.assertions import assert_equal, assert_raises
 from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.harness import LEASE, QUEUE, TYPE, Harness
@@ -69,6 +69,31 @@ def find_returns_every_job_page_by_page(h: Harness) -> None:
         cursor = page.cursor
     assert_equal(pages, [jobs[:2], jobs[2:4], jobs[4:]], "the pages")
     assert_equal(cursor, None, "the cursor at the end")
+
+
+@case("L9")
+def find_returns_the_newest_jobs_first_if_asked(h: Harness) -> None:
+    ids = _one_of_each_state(h)
+    newest = h.store.find(newest=True)
+    assert_equal([job.id for job in newest.items], sorted(ids.values(), reverse=True), "the ids")
+    assert_equal(newest.cursor, None, "the cursor at the end")
+    where = JobFilter(states=(State.DEAD, State.READY), queue=QUEUE)
+    wanted = sorted((ids[State.DEAD], ids[State.READY]), reverse=True)
+    assert_equal([job.id for job in h.store.find(where, newest=True)], wanted, "the ids of a filtered list")
+
+
+@case("L9")
+def find_returns_every_job_page_by_page_the_newest_first(h: Harness) -> None:
+    jobs = [h.enqueue_job(name="even" if number % 2 == 0 else "odd").id for number in range(6)]
+    jobs.reverse()
+    for where, wanted in ((JobFilter(), jobs), (JobFilter(name="even"), jobs[1::2])):
+        found: list[str] = []
+        cursor = None
+        for _ in range(len(wanted)):
+            page = h.store.find(where, limit=1, after=cursor, newest=True)
+            found += [job.id for job in page]
+            cursor = page.cursor
+        assert_equal((found, cursor), (wanted, None), f"the jobs for {where}, and the last cursor")
 
 
 @case("L9")
@@ -258,6 +283,25 @@ def a_job_counts_as_scheduled_until_it_is_due(h: Harness) -> None:
         h.advance(moved)
         [row] = h.store.counts(now=h.now_or_none)
         assert_equal((row.ready, row.scheduled), wanted, "ready and scheduled")
+
+
+@case("L2", needs={Feature.SCHEDULING})
+def counts_has_the_age_of_the_oldest_ready_job(h: Harness) -> None:
+    ages = []
+    h.enqueue_job(run_at=h.now + 10)
+    h.enqueue_job(queue="a")
+    for moved in (9, 1, 5):
+        h.advance(moved)
+        ages.append([row.oldest_ready_age for row in h.store.counts(now=h.now_or_none)])
+    assert_equal(ages, [[9, None], [10, 0], [15, 5]], "the ages of a job and of a scheduled job")
+    lease = h.reserve_one().lease
+    h.enqueue_job()
+    h.advance(3)
+    [row] = h.store.counts([QUEUE], now=h.now_or_none)
+    assert_equal(row.oldest_ready_age, 3, "the age behind a job in flight")
+    h.must_settle(Release(lease))
+    [row] = h.store.counts([QUEUE], now=h.now_or_none)
+    assert_equal(row.oldest_ready_age, 8, "the age after a release, which keeps the place in the lane")
 
 
 @case("L9", needs={Feature.SCHEDULING})

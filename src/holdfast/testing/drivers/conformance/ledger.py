@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import Feature
+from holdfast.drivers.contract import Feature, Page
 from holdfast.errors import InvalidInput
 from holdfast.model.job import State
 from holdfast.model.lease import Note, Reservation
@@ -298,6 +298,44 @@ def a_cursor_is_never_none(h: Harness) -> None:
 
 
 @case("L13", needs=LEDGER)
+def the_tail_of_the_ledger_has_its_last_rows_in_order(h: Harness) -> None:
+    assert_equal(h.store.ledger_tail(), Page([], None), "the tail of an empty ledger")
+    for _ in range(5):
+        h.must_settle(Ack(h.reserve_new_job().lease))
+    rows = h.ledger()
+    assert_equal(h.store.ledger_tail(limit=2).items, rows[-2:], "the last two rows")
+    assert_equal(h.store.ledger_tail(), Page(rows, None), "the tail that is longer than the ledger")
+
+
+@case("L13", needs=LEDGER)
+def the_ledger_is_read_backwards_without_gaps(h: Harness) -> None:
+    for _ in range(5):
+        h.must_settle(Ack(h.reserve_new_job().lease))
+    rows, pages, before = h.ledger(), [], h.store.ledger_end()
+    h.must_settle(Ack(h.reserve_new_job().lease))  # behind the cursor: in no page
+    while True:
+        page = h.store.ledger_tail(before, limit=2)
+        pages.append(page.items)
+        if page.cursor is None:
+            break
+        after = h.store.ledger(page.cursor, limit=len(page))
+        assert_equal(after.items, page.items, "the rows after the cursor of a page of the tail")
+        before = page.cursor
+    assert_equal([page for page in pages if page], [rows[3:], rows[1:3], rows[:1]], "the pages")
+
+
+@case("L13", needs=LEDGER)
+def the_tail_of_a_trimmed_ledger_has_the_rows_that_are_left(h: Harness) -> None:
+    h.must_settle(Ack(h.reserve_new_job().lease))
+    first = h.store.ledger_end()
+    h.advance(2 * SECOND)
+    h.must_settle(Ack(h.reserve_new_job().lease))
+    h.store.trim(ledger_for=SECOND, now=h.now_or_none)
+    assert_equal(h.store.ledger_tail(), Page(h.ledger(), None), "the tail after a trim")
+    assert_equal(h.store.ledger_tail(first), Page([], None), "the tail up to a row that was trimmed")
+
+
+@case("L13", needs=LEDGER)
 def a_cursor_is_valid_on_another_connection(h: Harness) -> None:
     h.must_settle(Ack(h.reserve_new_job().lease))
     cursor = h.store.ledger().cursor
@@ -311,3 +349,5 @@ def a_cursor_is_valid_on_another_connection(h: Harness) -> None:
 def an_invalid_cursor_is_refused(h: Harness) -> None:
     with assert_raises(InvalidInput):
         h.store.ledger(after="no cursor at all")
+    with assert_raises(InvalidInput, "an invalid cursor of the tail"):
+        h.store.ledger_tail("no cursor at all")

@@ -72,6 +72,24 @@ class LedgerEndHasNoCursor(FaultyDriver):
         return page if page.items else replace(page, cursor=None)
 
 
+class LedgerTailBeginsAtTheStart(FaultyDriver):
+    """The tail has the first rows of the ledger, not the last ones."""
+
+    def ledger_tail(self, before: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
+        """Return the first rows."""
+        page = super().ledger_tail(before, limit)
+        return Page(super().ledger(None, limit).items[: len(page)], page.cursor)
+
+
+class LedgerTailSkipsRow(FaultyDriver):
+    """Reading backwards skips a row between two pages."""
+
+    def ledger_tail(self, before: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
+        """Return a cursor before the next row, which is skipped."""
+        page = super().ledger_tail(before, limit)
+        return page if page.cursor in {None, "0"} else replace(page, cursor=str(int(page.cursor or 0) - 1))
+
+
 class TrimmedLedgerIsWhole(FaultyDriver):
     """A ledger without its first row claims to be whole: an audit would report rows that were trimmed as lost."""
 
@@ -127,6 +145,8 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     LedgerHasOldState,
     LedgerCursorSkipsRow,
     LedgerEndHasNoCursor,
+    LedgerTailBeginsAtTheStart,
+    LedgerTailSkipsRow,
     TrimmedLedgerIsWhole,
     TrimmedRowsSkipped,
     TrimIgnoresReaders,

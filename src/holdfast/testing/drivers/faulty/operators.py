@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.clock import DAY
-from holdfast.drivers.contract import Inspection, JobFilter, QueueCounts, Trimmed
+from holdfast.drivers.contract import Inspection, JobFilter, Page, QueueCounts, Trimmed
 from holdfast.drivers.memory.settle import end_leases
-from holdfast.model.job import State
+from holdfast.model.job import JobRecord, State
 from holdfast.testing.drivers.faulty.faulty_driver import FaultyDriver
 
 
@@ -62,6 +62,27 @@ class AnyOpenIgnoresRunningJobs(FaultyDriver):
         return any(self.find(where, limit=1).items for where in filters)
 
 
+class FindIgnoresNewest(FaultyDriver):
+    """A list that should begin with the newest jobs begins with the oldest ones."""
+
+    def find(
+        self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None, newest: bool = False
+    ) -> Page[JobRecord]:
+        """Return the jobs in the order of ids."""
+        del newest
+        return super().find(where, limit=limit, after=after)
+
+
+class NewestJobsRepeat(FaultyDriver):
+    """The second page of the newest jobs begins with the last job of the first page."""
+
+    def find(
+        self, where: JobFilter | None = None, *, limit: int = 100, after: str | None = None, newest: bool = False
+    ) -> Page[JobRecord]:
+        """Return the jobs up to the cursor, that one included."""
+        return super().find(where, limit=limit, after=f"{after}:" if newest and after else after, newest=newest)
+
+
 class ScheduledCountedAsReady(FaultyDriver):
     """Scheduled jobs are counted as ready."""
 
@@ -75,6 +96,26 @@ class ScheduledCountedAsReady(FaultyDriver):
         """Add the scheduled jobs to the ready jobs."""
         rows = super().counts(queues, states=states, now=now)
         return [replace(row, ready=row.ready + row.scheduled, scheduled=0) for row in rows]
+
+
+class AgeOfScheduledJobs(FaultyDriver):
+    """The age of the oldest ready job is that of the oldest job, also if it is not due yet or runs already."""
+
+    def counts(
+        self,
+        queues: Sequence[str] | None = None,
+        *,
+        states: Collection[State] | None = None,
+        now: int | None = None,
+    ) -> list[QueueCounts]:
+        """Look at the times of creation."""
+        rows = super().counts(queues, states=states, now=now)
+        jobs = self.find(JobFilter(states=(State.READY, State.INFLIGHT))).items
+        created = {row.queue: [job.created_at for job in jobs if job.queue == row.queue] for row in rows}
+        return [
+            replace(row, oldest_ready_age=(now or 0) - min(created[row.queue]) if created[row.queue] else None)
+            for row in rows
+        ]
 
 
 class CountsIgnoresStates(FaultyDriver):
@@ -157,7 +198,10 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     CancelRequestNotStored,
     InspectShowsToken,
     AnyOpenIgnoresRunningJobs,
+    FindIgnoresNewest,
+    NewestJobsRepeat,
     ScheduledCountedAsReady,
+    AgeOfScheduledJobs,
     CountsIgnoresStates,
     TrimRemovesDeadLetters,
     TrimKeepsKeysOfDoneJobs,

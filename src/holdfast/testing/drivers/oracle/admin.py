@@ -68,13 +68,22 @@ def trim(state: OracleState, *, ended_for: int, ledger_for: int, now: int) -> Tr
 
 
 def count_jobs(state: OracleState, now: int) -> list[QueueCounts]:
-    """Return how many jobs of each queue and type are in each state."""
+    """Return how many jobs of each queue and type are in each state, and how old the oldest ready one is."""
     words: dict[tuple[str, str], list[str]] = {}
+    ages: dict[tuple[str, str], list[int]] = {}
     for job in state.jobs.values():
         is_scheduled = job.state is State.READY and job.available_at > now
         word = "scheduled" if is_scheduled else job.state.value
-        words.setdefault((job.record.queue, job.record.type), []).append(word)
+        name = job.record.queue, job.record.type
+        words.setdefault(name, []).append(word)
+        if word == State.READY:
+            ages.setdefault(name, []).append(now - job.available_at)
     return [
-        QueueCounts(queue=queue, type=type_, **{word: states.count(word) for word in states})
-        for (queue, type_), states in sorted(words.items())
+        QueueCounts(
+            queue=name[0],
+            type=name[1],
+            **{word: states.count(word) for word in states},
+            oldest_ready_age=max(ages.get(name, ()), default=None),
+        )
+        for name, states in sorted(words.items())
     ]

@@ -212,10 +212,14 @@ class ComparedStore:
         jobs = dict(sorted(self.oracle.state.jobs.items()))
         page = self.store.find(limit=bounds.MAX_BATCH_ITEMS)
         assert_same("ids", list(jobs), [record.id for record in page.items])
+        newest = self.store.find(limit=bounds.MAX_BATCH_ITEMS, newest=True)
+        assert_same("ids, the newest first", list(reversed(jobs)), [record.id for record in newest.items])
         for job, record in zip(jobs.values(), page.items, strict=True):
             assert_same(f"job {record.id}", job.record, record)
             self._assert_same_inspection(job)
-        assert_same("counts", self.oracle.counts(now=self.now), self.store.counts(now=self.now))
+        wanted, counts = self.oracle.counts(now=self.now), self.store.counts(now=self.now)
+        assert_same("counts", wanted, counts)
+        assert_same("ages", *([row.oldest_ready_age for row in rows] for rows in (wanted, counts)))
         for job_id in self.accepted_ids:
             if job_id not in jobs:
                 assert_same(f"job {job_id}", None, self.store.get(job_id))
@@ -276,6 +280,9 @@ class ComparedStore:
             return
         assert_true(start >= trimmed_rows, f"the ledger skipped trimmed rows after {cursor}")
         assert_same(f"ledger after {cursor}", self._rows[start:], rows)
+        if cursor is not None:
+            before = self.store.ledger_tail(cursor, limit=bounds.MAX_BATCH_ITEMS).items
+            assert_same(f"ledger before {cursor}", self._rows[trimmed_rows:start], before)
 
     def _assert_one_lease_each(self) -> None:
         """At most one job of a domain is in flight, and every lease that ended has one ledger row."""

@@ -1,0 +1,264 @@
+"""Every log event: its name, its level, its fields, and what it says. The documentation is made from this list.
+
+A field is an attribute of the log record, and a key of the JSON line. Fields without a value are left out.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from holdfast.worker.status import Status
+
+FIELDS = {
+    "job_id": "the id of the job",
+    "type": "its type",
+    "queue": "its queue",
+    "attempt": "the number of the attempt, from 1",
+    "max_attempts": "the most attempts of the job",
+    "fence": "the fence of the lease",
+    "worker": "the name of the worker",
+    "duration": "seconds that the handler ran, or that the store was out of reach",
+    "delay": "seconds until the job is due again",
+    "reason": "why, in a few words",
+    "error": "the exception of the handler: its class and the first line of its message; the job keeps the whole text",
+    "verb": "the call to the store: `reserve`, `extend`, `settle`",
+    "failures": "calls that failed in this outage so far",
+    "leases": "expired leases that were ended",
+    "queues": "the queues of the worker",
+    "statuses": "attempts per status",
+    "pid": "a process id",
+    "exit": "the exit code, or the signal that ended the process",
+    "jobs": "jobs that the process had finished",
+    "job_ids": "the jobs that had begun in the process",
+    "children": "child processes that ended with it",
+    "processes": "the processes that were ended",
+    "run": "the number of an attempt inside this worker",
+    "kind": "the message of the child",
+    "count": "settlements that were not answered",
+    "task": "`reap` or `trim`",
+    "settings": "the retention of the settings",
+    "store": "the retention of the store",
+    "observer": "the class of the observer",
+    "url": "the address of `/metrics`, `/healthz` and `/readyz`",
+    "path": "the path of the request",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One kind of log record."""
+
+    name: str
+    level: int
+    says: str
+    fields: tuple[str, ...]
+
+
+_JOB = ("type", "job_id", "queue", "attempt")
+_LEASE = ("fence", "worker")
+
+
+def _job_event(name: str, level: int, says: str, *fields: str) -> Event:
+    return Event(name=name, level=level, says=says, fields=(*_JOB, *fields, *_LEASE))
+
+
+def _event(name: str, level: int, says: str, *fields: str) -> Event:
+    return Event(name=name, level=level, says=says, fields=fields)
+
+
+# The jobs of a worker ---------------------------------------------------------------------------------------
+
+JOB_RESERVED = _job_event("job.reserved", logging.DEBUG, "the worker holds the job; its handler is about to run")
+JOB_DONE = _job_event("job.done", logging.INFO, "the handler succeeded, and the ack is stored", "duration")
+JOB_RETRIED = _job_event(
+    "job.retried",
+    logging.WARNING,
+    "the attempt failed; the job runs again after the delay. The reason is the class of the exception, `timed out`, "
+    "`out of cpu`, `crashed` or `retry asked for`",
+    "duration",
+    "max_attempts",
+    "delay",
+    "reason",
+    "error",
+)
+JOB_DEAD = _job_event(
+    "job.dead",
+    logging.ERROR,
+    "the job is a dead letter",
+    "duration",
+    "max_attempts",
+    "reason",
+    "error",
+)
+JOB_REJECTED = _job_event(
+    "job.rejected",
+    logging.ERROR,
+    "the payload is not what the handler takes: the job is a dead letter",
+    "duration",
+    "reason",
+    "error",
+)
+JOB_CRASHED = _job_event(
+    "job.crashed",
+    logging.ERROR,
+    "the process of the handler ended in the middle of the attempt; `job.retried` or `job.dead` follows",
+    "duration",
+    "reason",
+)
+JOB_RELEASED = _job_event(
+    "job.released",
+    logging.INFO,
+    "the attempt does not count, and the job is ready again: a snooze, a stop of the worker, a lost lease",
+    "duration",
+    "delay",
+    "reason",
+)
+JOB_CANCELLED = _job_event(
+    "job.cancelled", logging.INFO, "a cancel was requested, and the attempt was stopped", "duration", "reason"
+)
+JOB_LOST = _job_event(
+    "job.lost",
+    logging.WARNING,
+    "the store refused the settlement, or could not be reached: the lease has ended or will, and the job runs again",
+    "duration",
+    "verb",
+    "reason",
+)
+RESULT_NOT_STORED = _job_event(
+    "result.not_stored", logging.WARNING, "the job is done, but its result cannot be stored", "reason"
+)
+LEASE_LOST = _job_event(
+    "lease.lost",
+    logging.WARNING,
+    "a running attempt lost its lease and is interrupted",
+    "duration",
+    "reason",
+)
+
+# The worker and its store -----------------------------------------------------------------------------------
+
+WORKER_STARTED = _event("worker.started", logging.INFO, "the worker begins to reserve jobs", "worker", "queues")
+WORKER_STOPPED = _event("worker.stopped", logging.INFO, "the worker has ended", "worker", "statuses")
+LEASE_REAPED = _event(
+    "lease.reaped",
+    logging.WARNING,
+    "the maintenance of this worker ended expired leases: another worker has died or stalled",
+    "leases",
+    "worker",
+)
+STORE_FAILED = _event(
+    "store.failed",
+    logging.WARNING,
+    "a call to the store failed, and is repeated; logged at the first failure, then every 10 seconds",
+    "verb",
+    "reason",
+    "failures",
+    "duration",
+    "worker",
+)
+STORE_RECOVERED = _event(
+    "store.recovered",
+    logging.WARNING,
+    "the call succeeds again",
+    "verb",
+    "failures",
+    "duration",
+    "worker",
+)
+CHILD_REPLACED = _event(
+    "child.replaced",
+    logging.WARNING,
+    "a child process ended, and is replaced: `recycled` (level info), `killed` because an attempt did not stop, or "
+    "`crashed`",
+    "pid",
+    "exit",
+    "reason",
+    "jobs",
+    "worker",
+)
+
+# Rare ones, logged where they happen --------------------------------------------------------------------------
+
+_RARE = (
+    _event(
+        "job.processes_ended",
+        logging.WARNING,
+        "an attempt left processes behind, and they were ended",
+        "job_id",
+        "type",
+        "processes",
+    ),
+    Event(
+        name="job.forked_process_ended",
+        level=logging.WARNING,
+        says="a process that the handler forked left the handler, and was ended",
+        fields=("job_id", "type", "queue", "attempt", "fence", "worker", "pid"),
+    ),
+    _event(
+        "child.unreadable",
+        logging.WARNING,
+        "a child sent what cannot be read, and is killed",
+        "pid",
+        "reason",
+        "job_ids",
+    ),
+    _event("child.late_message", logging.WARNING, "a second answer for an attempt is ignored", "pid", "run", "kind"),
+    _event("child.not_killed", logging.ERROR, "a child did not end after SIGKILL", "pid"),
+    _event("forkserver.exited", logging.ERROR, "the fork server ended, and is replaced", "pid", "children"),
+    _event("forkserver.killed", logging.ERROR, "the fork server had to be killed", "pid", "reason"),
+    _event(
+        "settle.failed",
+        logging.ERROR,
+        "settlements were given up; their leases expire, and the jobs run again",
+        "count",
+        "reason",
+    ),
+    _event("heartbeat.failed", logging.ERROR, "an unexpected exception; the next heartbeat is tried"),
+    _event("cancel_watch.failed", logging.ERROR, "an unexpected exception; cancels come with the next heartbeat"),
+    _event(
+        "maintenance.failed", logging.WARNING, "expired leases or old rows were not removed this time", "task", "reason"
+    ),
+    _event(
+        "retention.differs", logging.WARNING, "the store has another retention than the settings", "settings", "store"
+    ),
+    _event("retry.unreadable", logging.WARNING, "the retry policy of a job cannot be read, and is skipped", "reason"),
+    _event("observer.failed", logging.ERROR, "an observer raised an exception", "observer"),
+    _event(
+        "presence.failed", logging.WARNING, "the store did not accept the presence of the worker", "worker", "reason"
+    ),
+    _event("metrics.failed", logging.ERROR, "the collector of metrics raised an exception at an enqueue"),
+    _event("endpoint.started", logging.INFO, "the worker answers scrapers and probes", "worker", "url"),
+    _event("endpoint.failed", logging.ERROR, "a request of a scraper or a probe failed", "path"),
+)
+
+EVENTS = (
+    JOB_RESERVED,
+    JOB_DONE,
+    JOB_RETRIED,
+    JOB_DEAD,
+    JOB_REJECTED,
+    JOB_CRASHED,
+    JOB_RELEASED,
+    JOB_CANCELLED,
+    JOB_LOST,
+    RESULT_NOT_STORED,
+    LEASE_LOST,
+    WORKER_STARTED,
+    WORKER_STOPPED,
+    LEASE_REAPED,
+    STORE_FAILED,
+    STORE_RECOVERED,
+    CHILD_REPLACED,
+    *_RARE,
+)
+
+EVENT_OF_STATUS: dict[Status, Event] = {
+    "acked": JOB_DONE,
+    "retried": JOB_RETRIED,
+    "released": JOB_RELEASED,
+    "rejected": JOB_REJECTED,
+    "dead": JOB_DEAD,
+    "cancelled": JOB_CANCELLED,
+    "lost": JOB_LOST,
+}

@@ -1,0 +1,190 @@
+"""``LogObserver``: what happens to jobs, leases, the store and child processes, as records of ``logging``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never, get_args
+
+from holdfast.clock import SECOND, monotonic
+from holdfast.errors import LeaseError, StoreError
+from holdfast.model.fingerprint import failure_line
+from holdfast.model.lease import Reservation
+from holdfast.model.settlement import Ack, Fail, Release, Retry
+from holdfast.observability import events
+from holdfast.observability.events import Event
+from holdfast.worker.event_log import log, log_event
+from holdfast.worker.observer import WorkerObserver
+from holdfast.worker.outcome import exit_text
+from holdfast.worker.processes.running import ExitedChild, Run
+from holdfast.worker.status import Settled, Status, dead_reason_of
+
+REPEAT_SECONDS = 10.0  # between two records about one outage of the store
+ALL_STATUSES: tuple[Status, ...] = get_args(Status)
+NOT_EXTENDED = "the store did not extend the lease in time"
+
+
+@dataclass(slots=True)
+class _Outage:
+    """Calls of one verb that have failed since the last success."""
+
+    began_at: float  # monotonic seconds
+    logged_at: float
+    failures: int = 0
+
+
+class LogObserver(WorkerObserver):
+    """Logs what a worker reports. It installs no handler: the program decides where records go."""
+
+    def __init__(self, *, statuses: Collection[Status] = ALL_STATUSES) -> None:
+        """``statuses`` are those of the attempts that are logged."""
+        self._statuses = frozenset(statuses)
+        self._worker = ""
+        self._outages: dict[str, _Outage] = {}  # by verb
+
+    # The worker -------------------------------------------------------------------------------------------------
+
+    def started(self, worker: str, queues: Sequence[str]) -> None:
+        """See ``WorkerObserver.started``."""
+        self._worker = worker
+        self._log(events.WORKER_STARTED, queues=list(queues))
+
+    def stopped(self, worker: str, statuses: Mapping[str, int]) -> None:  # noqa: ARG002 - known since ``started``
+        """See ``WorkerObserver.stopped``."""
+        self._log(events.WORKER_STOPPED, statuses=dict(statuses))
+
+    def child_exited(self, child: ExitedChild) -> None:
+        """See ``WorkerObserver.child_exited``."""
+        level = logging.INFO if child.reason == "recycled" else events.CHILD_REPLACED.level
+        facts = {"pid": child.pid, "exit": exit_text(child.code), "reason": child.reason, "jobs": child.finished}
+        log_event(level, events.CHILD_REPLACED.name, **facts, worker=self._worker)
+
+    # Jobs -------------------------------------------------------------------------------------------------------
+
+    def reserved(self, reservations: Sequence[Reservation], seconds: float) -> None:  # noqa: ARG002 - not logged
+        """See ``WorkerObserver.reserved``."""
+        self._end_outage("reserve")
+        if reservations and log.isEnabledFor(events.JOB_RESERVED.level):
+            for reservation in reservations:
+                self._log_job(events.JOB_RESERVED, reservation)
+
+    def settled(self, settled: Sequence[Settled]) -> None:
+        """See ``WorkerObserver.settled``. With the level ``warning`` a batch of acks costs one look at each status."""
+        if self._outages and not isinstance(settled[0].refused, StoreError):
+            self._end_outage("settle")
+        logs_done = log.isEnabledFor(events.JOB_DONE.level)
+        for one in settled:
+            if (one.status != "acked" or logs_done or one.settlement.detail) and one.status in self._statuses:
+                self._log_settled(one)
+
+    def _log_settled(self, one: Settled) -> None:
+        run, settlement, refused, status = one
+        event = events.EVENT_OF_STATUS[status]
+        job = run.reservation.job
+        if refused is not None:
+            reason = f"{type(refused).__name__}: {refused}"
+            self._log_job(event, run.reservation, duration=run.seconds, verb=settlement.verb, reason=reason)
+            return
+        match settlement:
+            case Ack():
+                self._log_job(event, run.reservation, duration=run.seconds)
+                if settlement.detail:
+                    self._log_job(events.RESULT_NOT_STORED, run.reservation, reason=settlement.detail)
+            case Retry():
+                error = failure_line(settlement.error)
+                if settlement.crashed:
+                    self._log_job(events.JOB_CRASHED, run.reservation, duration=run.seconds, reason=error)
+                self._log_job(
+                    event,
+                    run.reservation,
+                    max_attempts=None if status == "cancelled" else job.max_attempts,
+                    duration=run.seconds,
+                    delay=settlement.delay / SECOND if status == "retried" else None,
+                    reason=dead_reason_of(job, settlement) or settlement.detail,
+                    error=None if status == "cancelled" else error or None,
+                )
+            case Fail():
+                self._log_job(
+                    event,
+                    run.reservation,
+                    max_attempts=job.max_attempts if status == "dead" else None,
+                    duration=run.seconds,
+                    reason=settlement.reason,
+                    error=failure_line(settlement.error) or None,
+                )
+            case Release():
+                delay = settlement.delay / SECOND if status == "released" else None
+                self._log_job(
+                    event, run.reservation, duration=run.seconds, delay=delay or None, reason=settlement.detail
+                )
+            case _:
+                assert_never(settlement)
+
+    def lease_lost(self, run: Run, error: LeaseError | None) -> None:
+        """See ``WorkerObserver.lease_lost``."""
+        duration = None if run.began_at is None else monotonic() - run.began_at
+        reason = NOT_EXTENDED if error is None else f"{type(error).__name__}: {error}"
+        self._log_job(events.LEASE_LOST, run.reservation, duration=duration, reason=reason)
+
+    def reaped(self, jobs: int) -> None:
+        """See ``WorkerObserver.reaped``."""
+        if jobs:
+            self._log(events.LEASE_REAPED, leases=jobs)
+
+    # The store --------------------------------------------------------------------------------------------------
+
+    def extended(self, leases: int, late_seconds: float) -> None:  # noqa: ARG002 - for metrics
+        """See ``WorkerObserver.extended``."""
+        self._end_outage("extend", is_over=leases > 0)
+
+    def store_failed(self, task: str, error: StoreError) -> None:
+        """See ``WorkerObserver.store_failed``. An outage is logged when it begins, and then now and then."""
+        now = monotonic()
+        outage = self._outages.get(task)
+        if outage is None:
+            outage = self._outages[task] = _Outage(began_at=now, logged_at=now)
+        outage.failures += 1
+        if outage.failures == 1 or now - outage.logged_at >= REPEAT_SECONDS:
+            outage.logged_at = now
+            self._log(
+                events.STORE_FAILED,
+                verb=task,
+                reason=f"{type(error).__name__}: {error}",
+                failures=outage.failures,
+                duration=_rounded(now - outage.began_at),
+            )
+
+    def _end_outage(self, verb: str, *, is_over: bool = True) -> None:
+        """Log the end of an outage. One that ended because nothing was left to do is forgotten."""
+        outage = self._outages.pop(verb, None) if self._outages else None
+        if outage is not None and is_over:
+            duration = monotonic() - outage.began_at
+            self._log(events.STORE_RECOVERED, verb=verb, failures=outage.failures, duration=_rounded(duration))
+
+    # Records ----------------------------------------------------------------------------------------------------
+
+    def _log(self, event: Event, **fields: object) -> None:
+        log_event(event.level, event.name, **fields, worker=self._worker)
+
+    def _log_job(
+        self, event: Event, reservation: Reservation, *, duration: float | None = None, **fields: object
+    ) -> None:
+        job = reservation.job
+        log_event(
+            event.level,
+            event.name,
+            type=job.type,
+            job_id=job.id,
+            queue=job.queue,
+            attempt=job.attempts,
+            duration=_rounded(duration),
+            **fields,
+            fence=reservation.lease.fence,
+            worker=self._worker,
+        )
+
+
+def _rounded(seconds: float | None) -> float | None:
+    """Whole microseconds."""
+    return None if seconds is None else round(seconds, 6)

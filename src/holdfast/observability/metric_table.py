@@ -1,0 +1,205 @@
+"""Every metric of Holdfast: its name, kind, labels and meaning. The table of the docs is made from this one.
+
+Names and units follow Prometheus: a counter ends in ``_total``, a duration is in seconds.
+
+The values of every label are bounded. ``outcome``, ``reason``, ``state``, ``ending``, ``verb`` and ``task`` are closed
+sets. ``queue`` and ``type`` are names that users choose: see ``labels.BoundedNames``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """How the values of a metric are combined."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One metric. ``buckets`` are the upper bounds of a histogram, without infinity."""
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...] = ()
+    meaning: str
+    buckets: tuple[float, ...] = ()
+
+
+SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600)
+JOB = ("queue", "type")
+
+_counter, _gauge, _histogram = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
+
+# Of the process that enqueues
+ENQUEUED = Metric(
+    name="holdfast_jobs_enqueued_total",
+    kind=_counter,
+    labels=JOB,
+    meaning="New jobs that this process stored. A job that existed already is not counted.",
+)
+
+# Of a worker
+RESERVED = Metric(
+    name="holdfast_jobs_reserved_total", kind=_counter, labels=JOB, meaning="Jobs that the worker reserved."
+)
+SETTLED = Metric(
+    name="holdfast_jobs_settled_total",
+    kind=_counter,
+    labels=(*JOB, "outcome"),
+    meaning="Attempts that ended: acked, retried, released, rejected, dead, cancelled or lost.",
+)
+DEAD = Metric(
+    name="holdfast_jobs_dead_total",
+    kind=_counter,
+    labels=(*JOB, "reason"),
+    meaning="Dead letters of the worker, by reason. A reason that a handler wrote is `other`.",
+)
+RETRIES = Metric(
+    name="holdfast_job_retries_total",
+    kind=_counter,
+    labels=JOB,
+    meaning="Failed attempts after which the job runs again.",
+)
+TIMEOUTS = Metric(
+    name="holdfast_job_timeouts_total",
+    kind=_counter,
+    labels=JOB,
+    meaning="Attempts that were stopped at their timeout.",
+)
+REAPED = Metric(
+    name="holdfast_leases_reaped_total",
+    kind=_counter,
+    meaning="Expired leases that the worker's maintenance ended. A reserve ends expired leases too, and does not count "
+    "them: `holdfast_ledger_endings_total` has all.",
+)
+REFUSED = Metric(
+    name="holdfast_leases_refused_total",
+    kind=_counter,
+    labels=("verb",),
+    meaning="Calls that the store refused because the lease had ended: extend or settle.",
+)
+HEARTBEAT_LATE = Metric(
+    name="holdfast_heartbeat_late_seconds",
+    kind=_histogram,
+    meaning="How long after its due time a heartbeat began.",
+    buckets=SECONDS,
+)
+RESERVE_SECONDS = Metric(
+    name="holdfast_reserve_seconds", kind=_histogram, meaning="How long a call of reserve took.", buckets=SECONDS
+)
+WAIT = Metric(
+    name="holdfast_job_wait_seconds",
+    kind=_histogram,
+    labels=JOB,
+    meaning="From the instant a job was due to its reservation, by the clocks of producer and worker.",
+    buckets=SECONDS,
+)
+RUN = Metric(
+    name="holdfast_job_run_seconds",
+    kind=_histogram,
+    labels=JOB,
+    meaning="How long a handler ran, whatever its outcome.",
+    buckets=SECONDS,
+)
+IN_FLIGHT = Metric(
+    name="holdfast_worker_jobs_in_flight",
+    kind=_gauge,
+    labels=JOB,
+    meaning="Jobs that the worker has reserved and not settled.",
+)
+LAST_RESERVE = Metric(
+    name="holdfast_worker_last_reserve_timestamp_seconds",
+    kind=_gauge,
+    meaning="When the store last answered a reserve of the worker.",
+)
+STORE_FAILURES = Metric(
+    name="holdfast_store_failures_total",
+    kind=_counter,
+    labels=("task",),
+    meaning="Calls to the store that failed, and are tried again.",
+)
+
+# Of the store, read by workers and by `holdfast metrics`
+JOBS = Metric(
+    name="holdfast_jobs",
+    kind=_gauge,
+    labels=(*JOB, "state"),
+    meaning="Jobs of the store, by state. Every process exports the same: use `max`.",
+)
+OLDEST_READY = Metric(
+    name="holdfast_oldest_ready_age_seconds",
+    kind=_gauge,
+    labels=JOB,
+    meaning="For how long the oldest ready job has been due. Every process exports the same: use `max`.",
+)
+
+# Of the ledger, read by `holdfast metrics`: all workers and Spark slots
+LEDGER_ENDINGS = Metric(
+    name="holdfast_ledger_endings_total",
+    kind=_counter,
+    labels=(*JOB, "ending"),
+    meaning="Rows of the ledger: leases that were acked, retried, failed, released, expired or cancelled, and jobs "
+    "that were requeued or purged.",
+)
+LEDGER_DEAD = Metric(
+    name="holdfast_ledger_dead_total", kind=_counter, labels=JOB, meaning="Endings after which the job was dead."
+)
+LEDGER_WAIT = Metric(
+    name="holdfast_ledger_wait_seconds",
+    kind=_histogram,
+    labels=JOB,
+    meaning="From the instant a job was available to its reservation, by the clock of the store.",
+    buckets=SECONDS,
+)
+LEDGER_RUN = Metric(
+    name="holdfast_ledger_run_seconds",
+    kind=_histogram,
+    labels=JOB,
+    meaning="From the start of a handler to the end of its lease.",
+    buckets=SECONDS,
+)
+LEDGER_READ = Metric(
+    name="holdfast_ledger_last_row_timestamp_seconds",
+    kind=_gauge,
+    meaning="When the last row that was counted was written.",
+)
+LEDGER_TRIMMED = Metric(
+    name="holdfast_ledger_trimmed_total",
+    kind=_counter,
+    meaning="How often rows were trimmed before they were counted.",
+)
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        ENQUEUED,
+        RESERVED,
+        SETTLED,
+        DEAD,
+        RETRIES,
+        TIMEOUTS,
+        REAPED,
+        REFUSED,
+        HEARTBEAT_LATE,
+        RESERVE_SECONDS,
+        WAIT,
+        RUN,
+        IN_FLIGHT,
+        LAST_RESERVE,
+        STORE_FAILURES,
+        JOBS,
+        OLDEST_READY,
+        LEDGER_ENDINGS,
+        LEDGER_DEAD,
+        LEDGER_WAIT,
+        LEDGER_RUN,
+        LEDGER_READ,
+        LEDGER_TRIMMED,
+    )
+}

@@ -1,0 +1,98 @@
+"""``StoreGauges``: how many jobs of which state a store has, and how old the oldest ready one is.
+
+Counting reads every open and dead job. So the store is asked in the background, at an interval that grows with the time
+that the count took; a scrape only reads the last answer. Every worker asks for itself and exports the same numbers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from holdfast.clock import SECOND, monotonic
+from holdfast.drivers.contract import QueueCounts, Store
+from holdfast.errors import StoreError
+from holdfast.model.job import State
+from holdfast.observability import metric_table as table
+from holdfast.observability.labels import BoundedNames, JobNames, job_labels
+from holdfast.observability.metrics import Metrics
+from holdfast.worker.observer import WorkerObserver
+
+INTERVAL_SECONDS = 15.0  # between two counts, at least
+REST_FACTOR = 20  # a count that took a second is repeated after 20 seconds: at most a twentieth of the time is counting
+STOP_SECONDS = 2.0  # that a worker waits for a running count when it ends
+COUNTED = (State.READY, State.INFLIGHT, State.DEAD)
+STATES = ("ready", "scheduled", "inflight", "dead")
+
+
+class StoreGauges:
+    """Reads the numbers of a store. A pair of queue and type that has no jobs any more is exported with 0."""
+
+    def __init__(self, store: Store, metrics: Metrics, queues: Sequence[str] | None = None) -> None:
+        self._store = store
+        self._metrics = metrics
+        self._queues = queues
+        self._bounded = BoundedNames()
+        self._exported: set[JobNames] = set()
+
+    def update(self) -> None:
+        """Count the jobs and set the gauges. Raises ``StoreError``."""
+        rows = self._store.counts(self._queues, states=COUNTED)
+        numbers: Counter[tuple[JobNames, str]] = Counter()
+        ages: dict[JobNames, int] = {}
+        for row in rows:
+            names = self._bounded((row.queue, row.type))
+            self._exported.add(names)
+            for state in STATES:
+                numbers[names, state] += _number(row, state)
+            ages[names] = max(ages.get(names, 0), row.oldest_ready_age or 0)
+        for names in self._exported:
+            labels = job_labels(names)
+            for state in STATES:
+                self._metrics.gauge(table.JOBS.name, numbers[names, state], {**labels, "state": state})
+            self._metrics.gauge(table.OLDEST_READY.name, ages.get(names, 0) / SECOND, labels)
+
+
+def _number(row: QueueCounts, state: str) -> int:
+    number: int = getattr(row, state)
+    return number
+
+
+class StoreGaugesObserver(WorkerObserver):
+    """Updates the gauges of a store while a worker runs, in one thread."""
+
+    def __init__(self, gauges: StoreGauges, metrics: Metrics, on_answer: Callable[[], None] = lambda: None) -> None:
+        self._gauges = gauges
+        self._metrics = metrics
+        self._on_answer = on_answer
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def started(self, worker: str, queues: Sequence[str]) -> None:
+        """Start the thread."""
+        del worker, queues
+        self._thread = threading.Thread(target=self._update_until_stopped, name="holdfast-metrics", daemon=True)
+        self._thread.start()
+
+    def stopped(self, worker: str, statuses: object) -> None:
+        """End the thread. A count that the store does not answer is left behind."""
+        del worker, statuses
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(STOP_SECONDS)
+
+    def _update_until_stopped(self) -> None:
+        while not self._stop.is_set():
+            self._stop.wait(max(INTERVAL_SECONDS, REST_FACTOR * self._update()))
+
+    def _update(self) -> float:
+        """Update once; return how many seconds it took."""
+        began = monotonic()
+        try:
+            self._gauges.update()
+            self._on_answer()
+        except StoreError:  # the worker logs an outage; here it is one more failed call
+            if not self._stop.is_set():
+                self._metrics.count(table.STORE_FAILURES.name, 1, {"task": "counts"})
+        return monotonic() - began

@@ -1,0 +1,256 @@
+"""``Task``: a handler function that can be enqueued. It knows the types of its payload and its result.
+
+``Task[Payload, Result, Params, Answer]``: jobs take ``Payload`` and have the result ``Result``; a plain call takes
+``Params`` and returns ``Answer``. For ``async def send(payload: Mail, ctx: Context) -> Receipt`` the result is
+``Receipt`` and the answer of a call is a coroutine. For a handler of chunks the payload is one member of the list.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
+
+from holdfast.client import EnqueueKeywords, EnqueueManyKeywords, OnConflict, Timeout
+from holdfast.model.definition import JobDefinition
+from holdfast.model.job import JobRecord
+from holdfast.model.lease import Enqueued
+from holdfast.model.request import JobRequest, RequestKeywords, SharedKeywords
+from holdfast.worker.catalogue import Handler
+from holdfast.worker.context import Context
+
+if TYPE_CHECKING:  # the app imports this module
+    from holdfast.app import Holdfast
+
+# Without the suffixes of their variance: editors show these names to users.
+Payload = TypeVar("Payload", contravariant=True)  # noqa: PLC0105
+Result = TypeVar("Result", covariant=True)  # noqa: PLC0105
+Params = ParamSpec("Params")
+Answer = TypeVar("Answer", covariant=True)  # noqa: PLC0105
+
+
+class Task(Generic[Payload, Result, Params, Answer]):
+    """A handler function that can be enqueued: ``task(...)`` calls it, ``task.enqueue(...)`` stores a job for it."""
+
+    def __init__(
+        self, app: Holdfast, definition: JobDefinition, function: Callable[Params, Answer], handler: Handler
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.definition = definition
+        self.function = function
+        self.handler = handler
+        self._app = app
+
+    def __call__(self, *args: Params.args, **kwargs: Params.kwargs) -> Answer:
+        """Call the function directly. No job is stored."""
+        return self.function(*args, **kwargs)
+
+    # Enqueue ------------------------------------------------------------------------------------------------
+
+    @overload
+    def request(
+        self: Task[None, Any, ..., Any], payload: None = None, **keywords: Unpack[RequestKeywords]
+    ) -> JobRequest: ...
+    @overload
+    def request(self, payload: Payload, **keywords: Unpack[RequestKeywords]) -> JobRequest: ...
+
+    def request(self, payload: object = None, **keywords: Unpack[RequestKeywords]) -> JobRequest:
+        """Return a request for one job, to be enqueued together with others.
+
+        ``payload`` is an instance of the type that the handler takes, or a JSON value that fits it; any other raises
+        ``InvalidInput``. A keyword replaces what the handler says; ``meta`` is added to that of the handler.
+        """
+        return self.definition.request(self.handler.encode(payload), **keywords)
+
+    @overload
+    def enqueue(
+        self: Task[None, Any, ..., Any], payload: None = None, **keywords: Unpack[EnqueueKeywords]
+    ) -> Enqueued: ...
+    @overload
+    def enqueue(self, payload: Payload, **keywords: Unpack[EnqueueKeywords]) -> Enqueued: ...
+
+    def enqueue(self, payload: object = None, **keywords: Unpack[EnqueueKeywords]) -> Enqueued:
+        """Store one job for this handler. See ``request`` for the payload, and ``Client.enqueue`` for the rules.
+
+        With ``connection`` the job is part of the caller's transaction.
+        """
+        connection, on_conflict, fields = split_keywords(keywords)
+        request = self.definition.request(self.handler.encode(payload), **fields)
+        return self._app.client.enqueue(request, connection=connection, on_conflict=on_conflict)
+
+    def enqueue_many(
+        self,
+        payloads: Iterable[Payload],
+        *,
+        keys: Iterable[str | None] | None = None,
+        **keywords: Unpack[EnqueueManyKeywords],
+    ) -> list[Enqueued]:
+        """Store one job per payload, in large batches; ``keys`` are their idempotency keys."""
+        connection, on_conflict, fields = _split_many(keywords)
+        return self._app.client.enqueue_many(
+            self.definition.request(None, **fields),
+            map(self.handler.encode, payloads),
+            keys=keys,
+            connection=connection,
+            on_conflict=on_conflict,
+        )
+
+    # Results ------------------------------------------------------------------------------------------------
+
+    def result(self, job: str | Enqueued | JobRecord, *, timeout: Timeout = 0) -> Result:
+        """Return the result of a done job, as the type that the handler returns.
+
+        With ``timeout``, wait for the job first: as ``Client.wait`` does, None without limit. Raises as ``Client.wait``
+        and ``Client.result`` do, and ``PayloadError`` for a result that does not fit the type.
+        """
+        client = self._app.client
+        found = client.wait(_id(job), timeout=timeout) if timeout != 0 else _id_or_record(job)
+        return cast("Result", self.handler.decode_result(client.result(found)))
+
+    # The same for async callers ------------------------------------------------------------------------------
+
+    @overload
+    async def aenqueue(
+        self: Task[None, Any, ..., Any], payload: None = None, **keywords: Unpack[EnqueueKeywords]
+    ) -> Enqueued: ...
+    @overload
+    async def aenqueue(self, payload: Payload, **keywords: Unpack[EnqueueKeywords]) -> Enqueued: ...
+
+    async def aenqueue(self, payload: object = None, **keywords: Unpack[EnqueueKeywords]) -> Enqueued:
+        """See ``enqueue``. Nothing blocks the event loop, also if the store must be opened first."""
+        connection, on_conflict, fields = split_keywords(keywords)
+        request = self.definition.request(self.handler.encode(payload), **fields)
+        return await self._app.async_client.enqueue(request, connection=connection, on_conflict=on_conflict)
+
+    async def aenqueue_many(
+        self,
+        payloads: Iterable[Payload],
+        *,
+        keys: Iterable[str | None] | None = None,
+        **keywords: Unpack[EnqueueManyKeywords],
+    ) -> list[Enqueued]:
+        """See ``enqueue_many``. The payloads are read and encoded in a thread."""
+        connection, on_conflict, fields = _split_many(keywords)
+        return await self._app.async_client.enqueue_many(
+            self.definition.request(None, **fields),
+            map(self.handler.encode, payloads),
+            keys=keys,
+            connection=connection,
+            on_conflict=on_conflict,
+        )
+
+    async def aresult(self, job: str | Enqueued | JobRecord, *, timeout: Timeout = 0) -> Result:  # noqa: ASYNC109 - the same signature as ``result``
+        """See ``result``. A waiting call holds no thread."""
+        client = self._app.async_client
+        found = await client.wait(_id(job), timeout=timeout) if timeout != 0 else _id_or_record(job)
+        return cast("Result", self.handler.decode_result(await client.result(found)))
+
+
+def _id(job: str | Enqueued | JobRecord) -> str:
+    return job if isinstance(job, str) else job.id
+
+
+def _id_or_record(job: str | Enqueued | JobRecord) -> str | JobRecord:
+    return job.id if isinstance(job, Enqueued) else job
+
+
+def split_keywords(keywords: EnqueueKeywords) -> tuple[object, OnConflict, RequestKeywords]:
+    """Return the connection, ``on_conflict``, and the fields of the request."""
+    connection, on_conflict = keywords.pop("connection", None), keywords.pop("on_conflict", "raise")
+    return connection, on_conflict, cast("RequestKeywords", keywords)
+
+
+def _split_many(keywords: EnqueueManyKeywords) -> tuple[object, OnConflict, SharedKeywords]:
+    """Return the same of many jobs."""
+    connection, on_conflict = keywords.pop("connection", None), keywords.pop("on_conflict", "raise")
+    return connection, on_conflict, cast("SharedKeywords", keywords)
+
+
+# Decorators, which infer the types of a task from the function -----------------------------------------------
+
+P = TypeVar("P")
+R = TypeVar("R")
+Register: TypeAlias = "Callable[[Callable[..., Any], Mapping[str, Any]], Task[Any, Any, ..., Any]]"
+
+
+class ContextClass(Protocol[Result]):
+    """A class handler that reads the payload from its context, as plain JSON."""
+
+    def handle(self, ctx: Context, /) -> Result:
+        """Run one job."""
+        ...
+
+
+class PayloadClass(Protocol[Payload, Result]):
+    """A class handler with a typed payload."""
+
+    def handle(self, payload: Payload, ctx: Context, /) -> Result:
+        """Run one job."""
+        ...
+
+
+class HandlerDecorator:
+    """Decorates ``fn(payload)``, ``fn(payload, ctx)``, or a class with ``handle(ctx)`` or ``handle(payload, ctx)``.
+
+    The result of an async handler is the awaited value. mypy does not apply a decorator to the type of a class:
+    ``count = app.handler("count")(Count)`` has the types in mypy, too.
+    """
+
+    def __init__(self, register: Register) -> None:
+        self._register = register
+
+    @overload
+    def __call__(
+        self, function: Callable[[], PayloadClass[P, Coroutine[Any, Any, R]]]
+    ) -> Task[P, R, [], PayloadClass[P, Coroutine[Any, Any, R]]]: ...
+    @overload
+    def __call__(self, function: Callable[[], PayloadClass[P, R]]) -> Task[P, R, [], PayloadClass[P, R]]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[], ContextClass[Coroutine[Any, Any, R]]]
+    ) -> Task[Any, R, [], ContextClass[Coroutine[Any, Any, R]]]: ...
+    @overload
+    def __call__(self, function: Callable[[], ContextClass[R]]) -> Task[Any, R, [], ContextClass[R]]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[P, Params], Coroutine[Any, Any, R]]
+    ) -> Task[P, R, Concatenate[P, Params], Coroutine[Any, Any, R]]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[P, Params], R]) -> Task[P, R, Concatenate[P, Params], R]: ...
+
+    def __call__(self, function: Callable[..., Any]) -> Task[Any, Any, ..., Any]:
+        """Register the handler and return its task."""
+        return self._register(function, sys._getframe(1).f_locals)  # noqa: SLF001 - annotations may use local names
+
+
+class ChunkHandlerDecorator:
+    """Decorates ``fn(payloads)`` or ``fn(payloads, contexts)``, which returns one result or exception for each job."""
+
+    def __init__(self, register: Register) -> None:
+        self._register = register
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[list[P], Params], Coroutine[Any, Any, Sequence[R | Exception]]]
+    ) -> Task[P, R, Concatenate[list[P], Params], Coroutine[Any, Any, Sequence[R | Exception]]]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[list[P], Params], Sequence[R | Exception]]
+    ) -> Task[P, R, Concatenate[list[P], Params], Sequence[R | Exception]]: ...
+
+    def __call__(self, function: Callable[..., Any]) -> Task[Any, Any, ..., Any]:
+        """Register the handler and return its task."""
+        return self._register(function, sys._getframe(1).f_locals)  # noqa: SLF001 - annotations may use local names

@@ -1,0 +1,191 @@
+"""What a worker reports as metrics, and what it answers to scrapers and probes."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import urllib.error
+import urllib.request
+from datetime import timedelta
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from holdfast import JobRequest, Unrecoverable
+from holdfast.app import Holdfast
+from holdfast.observability import metric_table as table
+from holdfast.observability import store_gauges
+from holdfast.observability.health import Health
+from holdfast.observability.metrics import InMemoryMetrics
+from holdfast.worker.observer import WorkerObserver
+
+
+@pytest.fixture
+def metrics():
+    return InMemoryMetrics()
+
+
+@pytest.fixture
+def app(tmp_path, metrics):
+    app = Holdfast(f"sqlite:///{tmp_path}/jobs.db", metrics=metrics)
+    yield app
+    app.close()
+
+
+def test_a_worker_counts_what_becomes_of_its_jobs(app, metrics, drain):
+    @app.handler("mixed", queue="mail", max_attempts=2, timeout=timedelta(milliseconds=200))
+    def mixed(payload):
+        if payload == "fails":
+            raise ArithmeticError
+        if payload == "hangs":
+            threading.Event().wait(60)
+        if payload == "dead":
+            raise Unrecoverable("a reason of the handler")
+        if payload == "crashes":
+            os._exit(3)
+
+    app.handler("never", queue="mail")(lambda _: None)
+    for payload in ("fine", "fine", "fails", "hangs", "dead", "crashes"):
+        mixed.enqueue(payload)
+    mixed.enqueue_many(["fine", "fine"], keys=["k", "k"])  # the second one is no new job
+    counts = drain(processes=1)
+
+    def value(metric, **labels):
+        return metrics.value(metric.name, queue="mail", type="mixed", **labels)
+
+    assert value(table.ENQUEUED) == 7
+    settled = {
+        labels["outcome"]: number
+        for labels, number in metrics.series(table.SETTLED.name)
+        if labels["type"] == "mixed" and number
+    }
+    assert settled == dict(counts)
+    assert settled["acked"] == 3
+    assert value(table.RESERVED) == sum(settled.values())
+    assert value(table.RETRIES) == settled["retried"]
+    assert value(table.TIMEOUTS) == 2
+    reasons = {labels["reason"]: number for labels, number in metrics.series(table.DEAD.name) if number}
+    assert reasons == {"attempts exhausted": 3, "other": 1}
+    assert value(table.RUN) == sum(settled.values()) - settled.get("released", 0)
+    assert value(table.WAIT) >= 7
+    assert value(table.IN_FLIGHT) == 0
+    [(_, run_seconds)] = metrics.series(table.RUN.name)
+    assert run_seconds.total >= 0.4  # two timeouts
+    series = [labels["outcome"] for labels, _ in metrics.series(table.SETTLED.name) if labels["type"] == "never"]
+    assert len(series) == 7, "every series is there before its first increase"
+
+
+def test_the_numbers_of_the_store_are_read_in_the_background(app, metrics, drain, monkeypatch):
+    monkeypatch.setattr(store_gauges, "INTERVAL_SECONDS", 0.01)
+    app.handler("t")(lambda _: None)
+    app.client.enqueue([JobRequest(type="t", delay=timedelta(days=1)), JobRequest(type="other", queue="elsewhere")])
+    app.client.enqueue(JobRequest(type="t", delay=timedelta(0)))
+    seen = threading.Event()
+
+    class Stop(WorkerObserver):
+        def looped(self, **_):
+            if metrics.value(table.JOBS.name, state="scheduled") == 1 and metrics.value(table.SETTLED.name):
+                seen.set()
+
+    worker = app.worker(processes=1, observers=[Stop()])
+    worker.run(seen)
+    found = {(labels["queue"], labels["type"]) for labels, _ in metrics.series(table.JOBS.name)}
+    assert found == {("default", "t")}, "only the queues of the worker"
+    assert metrics.value(table.STORE_FAILURES.name) == 0
+    assert not [thread for thread in threading.enumerate() if thread.name == "holdfast-metrics"]
+
+
+def test_gauges_of_jobs_that_are_gone_become_zero(app, metrics):
+    gauges = store_gauges.StoreGauges(app.driver, metrics)
+    answer = app.client.enqueue(JobRequest(type="t"))
+    gauges.update()
+    assert metrics.value(table.JOBS.name, state="ready") == 1
+    app.client.cancel(answer.id)
+    gauges.update()
+    assert metrics.value(table.JOBS.name, state="ready") == 0
+    assert metrics.value(table.OLDEST_READY.name) == 0
+
+
+def test_health_follows_a_worker(app):
+    health = Health()
+    app.handler("t")(lambda _: None).enqueue()
+    seen = []
+
+    class Look(WorkerObserver):
+        def settled(self, _settled):
+            seen.append((health.live().ok, health.ready().ok))
+
+    assert not health.ready().ok
+    app.worker(processes=1, until_drained=True, observers=[health, Look()]).run()
+    assert seen == [(True, True)]
+    assert health.ready().reasons == ("the worker has stopped",)
+
+
+SERVICE = """
+    import os
+    from holdfast.app import Holdfast
+
+    app = Holdfast("sqlite:///jobs.db")
+
+    @app.handler("sockets")
+    def sockets(payload):
+        found = []
+        for number in os.listdir("/proc/self/fd"):
+            try:
+                found.append(os.readlink(f"/proc/self/fd/{number}").partition(":")[0])
+            except FileNotFoundError:
+                pass
+        return found.count("socket")
+"""
+
+
+def ask(url):
+    try:
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_holdfast_work_serves_metrics_and_health(tmp_path):
+    (tmp_path / "service.py").write_text(textwrap.dedent(SERVICE), encoding="utf-8")
+    store = Holdfast(f"sqlite:///{tmp_path}/jobs.db")
+    command = [sys.executable, "-m", "holdfast", "work", "service:app", "--processes", "1", "--metrics", "127.0.0.1:0"]
+    worker = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        line = worker.stdout.readline()
+        url = line.rpartition("; ")[2].strip().removesuffix("/metrics")
+        assert url.startswith("http://127.0.0.1:"), line
+        job = store.client.enqueue(JobRequest(type="sockets"))
+        done = store.client.wait(job.id, timeout=60)
+        assert store.client.result(done) == 2, "the child has its own two sockets, and not the one that listens"
+        families = {family.name: family for family in text_string_to_metric_families(ask(f"{url}/metrics")[1])}
+        [settled] = [one for one in families["holdfast_jobs_settled"].samples if one.labels["outcome"] == "acked"]
+        assert settled.labels == {"queue": "default", "type": "sockets", "outcome": "acked"}
+        assert "process_cpu_seconds" in families
+        assert ask(f"{url}/healthz")[0] == 200
+        status, body = ask(f"{url}/readyz")
+        assert (status, json.loads(body)["reasons"]) == (200, [])
+        worker.terminate()
+        assert worker.wait(timeout=60) == 0
+        assert worker.stdout.read() == "1 acked\n"
+    finally:
+        worker.kill()
+        worker.communicate()
+        store.close()
+    with pytest.raises(urllib.error.URLError, match="refused"):
+        urllib.request.urlopen(f"{url}/healthz", timeout=30)
+
+
+def test_an_address_in_use_stops_the_command_before_it_reserves(tmp_path):
+    (tmp_path / "service.py").write_text(textwrap.dedent(SERVICE), encoding="utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        port = used.getsockname()[1]
+        command = [sys.executable, "-m", "holdfast", "work", "service:app", "--metrics", str(port)]
+        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert f"127.0.0.1:{port}, Address already in use" in ended.stderr
