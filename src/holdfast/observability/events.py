@@ -41,7 +41,6 @@ FIELDS = {
     "store": "the retention of the store",
     "resource": "the name of the resource",
     "observer": "the class of the observer",
-    "resource": "the name of the resource",
     "url": "the address of `/metrics`, `/healthz` and `/readyz`",
     "path": "the path of the request",
 }
