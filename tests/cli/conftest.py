@@ -17,10 +17,12 @@ from click.testing import CliRunner
 
 import holdfast
 import holdfast.driver
-from holdfast import Client, JobRequest
+from holdfast import Client, Holdfast, JobRequest, Worker, WorkerOptions
 from holdfast.cli.root import root
 from holdfast.clock import MINUTE
+from holdfast.observability.presence import PresenceObserver, read_presence
 from tests.interrupts import default_interrupt
+from tests.waiting import wait_until
 
 
 @dataclass(frozen=True)
@@ -125,3 +127,22 @@ def filled(store):
             holdfast.driver.ack(store, one.lease)
     client.enqueue(JobRequest(type="report", queue="reports", delay=timedelta(days=1)))
     return store
+
+
+@pytest.fixture
+def attend(store):
+    """Makes workers present that run no jobs, until the end of the test."""
+    present = []
+
+    def attend(name: str, *, queue: str = "mail", type: str = "mail.send") -> None:
+        app = Holdfast(driver=store)
+        app.handler(type, queue=queue)(lambda _: None)
+        options = WorkerOptions(name=name, queues=(queue,), processes=2, concurrency=4)
+        worker = Worker(store, options, catalogue=app.catalogue, observers=[PresenceObserver()])
+        worker._observers.started(worker.name, worker.queues)
+        present.append(worker)
+        wait_until(lambda: read_presence(store, name))
+
+    yield attend
+    for worker in present:
+        worker._observers.stopped(worker.name, {})

@@ -7,6 +7,7 @@ from contextlib import closing
 
 import holdfast
 from holdfast import Client, JobRequest
+from holdfast.cli.doctor import store_checks
 from holdfast.clock import DAY, HOUR, MINUTE, ManualClock, SystemClock
 from holdfast.drivers.contract import Change
 from holdfast.drivers.migrations import newest_version
@@ -101,6 +102,83 @@ def test_a_store_in_memory_has_no_schema_and_no_disk_check(run):
     assert "schema" not in checks
     assert "disk" not in checks
     assert checks["durability"] == "note"
+
+
+# work -------------------------------------------------------------------------------------------------------
+
+
+def checks_of(result) -> dict[str, tuple[str, str, str]]:
+    return {one["name"]: (one["health"], one["text"], one["advice"] or "") for one in result.json["checks"]}
+
+
+def test_ready_jobs_without_any_worker_get_a_note(run, store):
+    assert checks_of(run("doctor", "--json"))["workers"] == ("ok", "none runs in this space", "")
+    Client(store).enqueue(JobRequest(type="t"))
+    health_, text, advice = checks_of(run("doctor", "--json"))["workers"]
+    assert (health_, text) == ("note", "none runs in this space")
+    assert advice == "start one with `holdfast work MODULE:APP`"
+    assert "none runs in this space: start one with" in run("doctor").out
+
+
+def test_queues_and_types_that_no_worker_takes_get_a_note(run, store, attend):
+    requests = [
+        JobRequest(type=type_, queue=queue) for queue in ("mail", "reports") for type_ in ("mail.send", "other")
+    ]
+    Client(store).enqueue(requests)
+    attend("a")
+    checks = checks_of(run("doctor", "--json"))
+    assert checks["workers"][:2] == ("ok", "1 run, and hold 0 jobs")
+    assert checks["queues"][:2] == ("note", "queues with ready jobs that no worker works: reports")
+    assert "--queue NAME" in checks["queues"][2]
+    assert checks["types"][:2] == ("note", "types with ready jobs that no worker handles: other in mail")
+    attend("b", queue="reports", type="other")
+    attend("c", queue="mail", type="other")
+    checks = checks_of(run("doctor", "--json"))
+    assert "queues" not in checks
+    assert checks["types"][1] == "types with ready jobs that no worker handles: mail.send in reports"
+
+
+def test_workers_of_different_versions_get_a_note(run, attend, monkeypatch):
+    attend("a")
+    assert "versions" not in checks_of(run("doctor", "--json"))
+    monkeypatch.setattr(holdfast, "__version__", "0.0.1")
+    attend("b")
+    health_, text, advice = checks_of(run("doctor", "--json"))["versions"]
+    assert health_ == "note"
+    assert text.startswith("workers of different versions: 0.0.1, ")
+    assert "holdfast worker list" in advice
+
+
+def test_old_ready_jobs_and_leases_that_nobody_reaps_get_a_note(run, url):
+    clock = ManualClock(SystemClock().now() - HOUR)
+    with holdfast.connect(url, clock=clock) as store:
+        Client(store, clock=clock).enqueue([JobRequest(type="t"), JobRequest(type="t")])
+        assert len(store.reserve(["default"], limit=1, lease_for=MINUTE)) == 1
+    checks = checks_of(run("doctor", "--json"))
+    assert checks["oldest"][0] == "note"
+    assert checks["oldest"][1].startswith("the oldest ready job, a t in default, is due for 1h")
+    assert checks["leases"][:2] == ("note", "1 leases expired more than 1m ago")
+    assert "holdfast reap" in checks["leases"][2]
+    run("reap")
+    assert "leases" not in checks_of(run("doctor", "--json"))
+
+
+def test_the_sizes_of_tables_are_shown(run, filled, monkeypatch):
+    health_, text, _ = checks_of(run("doctor", "--json"))["sizes"]
+    assert (health_, text.startswith("used pages 0.")) == ("ok", True)
+    monkeypatch.setattr(store_checks, "LARGE_TABLE_BYTES", 1)
+    health_, _, advice = checks_of(run("doctor", "--json"))["sizes"]
+    assert health_ == "note"
+    assert "holdfast retention" in advice
+
+
+def test_every_note_says_what_to_do_next(run, url, filled, monkeypatch):
+    monkeypatch.setenv("HOLDFAST_QUEU", "typo")
+    filled.configure("mail", holdfast.QueueSettings(paused_until=bounds.MAX_INSTANT))
+    checks = checks_of(run("doctor", "--json", "--url", f"{url}?synchronous=NORMAL"))
+    notes = {name: advice for name, (health_, _, advice) in checks.items() if health_ != "ok" and name != "gap"}
+    assert {"environment", "durability", "dead", "paused"} <= notes.keys()
+    assert "" not in notes.values()
 
 
 # schema -----------------------------------------------------------------------------------------------------

@@ -4,28 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast import Holdfast
-from holdfast.observability.presence import PresenceObserver, read_presences
-from holdfast.worker.options import WorkerOptions
-from holdfast.worker.worker import Worker
-from tests.waiting import wait_until
-
 
 @pytest.fixture
-def workers(store):
-    """Two workers that are present, and run no jobs."""
-    app = Holdfast(driver=store)
-    app.handler("mail.send", queue="mail")(lambda _: None)
-    present = []
-    for name in ("host-a:1", "host-b:2"):
-        options = WorkerOptions(name=name, queues=("mail",), processes=2, concurrency=4)
-        worker = Worker(store, options, catalogue=app.catalogue, observers=[PresenceObserver()])
-        worker._observers.started(worker.name, worker.queues)
-        present.append(worker)
-    wait_until(lambda: len(read_presences(store)) == 2)
-    yield present
-    for worker in present:
-        worker._observers.stopped(worker.name, {})
+def workers(attend):
+    attend("host-a:1")
+    attend("host-b:2")
 
 
 def test_the_workers_that_run_are_listed(run, workers):

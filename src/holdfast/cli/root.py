@@ -16,6 +16,7 @@ from holdfast.cli.commands.init import init
 from holdfast.cli.commands.job import job
 from holdfast.cli.commands.ledger import ledger
 from holdfast.cli.commands.maintenance import reap, trim
+from holdfast.cli.commands.metrics import metrics
 from holdfast.cli.commands.queue import queue
 from holdfast.cli.commands.replay import replay
 from holdfast.cli.commands.report import report
@@ -53,6 +54,7 @@ for command in (
     trim,
     retention,
     doctor,
+    metrics,
     schema,
     conform,
     bench,

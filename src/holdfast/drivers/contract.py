@@ -36,6 +36,7 @@ __all__ = [
     "AuditScan",
     "Capabilities",
     "Change",
+    "Diagnosis",
     "Driver",
     "Durability",
     "Entry",
@@ -469,6 +470,19 @@ class CancelWait(Protocol):
 
         Returns whether there is such a request, also one from before the call. A hint: ``extend`` decides.
         """
+        ...
+
+
+@runtime_checkable
+class Diagnosis(Protocol):
+    """Optional: facts for ``holdfast doctor``. Both calls read a bounded number of rows, or statistics."""
+
+    def count_expired_leases(self, *, expired_for: int = 0, now: int | None = None) -> int:
+        """Return how many leases expired at least so many microseconds ago and were not reaped; at most REAP_LIMIT."""
+        ...
+
+    def table_sizes(self) -> Mapping[str, int]:
+        """Return the bytes that each table takes with its indexes, or each part of a store without sizes of tables."""
         ...
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 MAX_NAMES = 200  # pairs of a queue and a type that one process exports
 OTHER = "other"
 
@@ -11,9 +13,9 @@ JobNames = tuple[str, str]  # queue and type
 class BoundedNames:
     """The first ``most`` pairs of a queue and a type; every later pair becomes ``other``."""
 
-    def __init__(self, most: int = MAX_NAMES) -> None:
+    def __init__(self, most: int = MAX_NAMES, known: Iterable[JobNames] = ()) -> None:
         self._most = most
-        self._known: set[JobNames] = set()
+        self._known: set[JobNames] = set(known)
 
     def __call__(self, names: JobNames) -> JobNames:
         """Return the pair that stands for a pair of names."""

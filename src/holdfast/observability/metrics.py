@@ -105,6 +105,12 @@ class InMemoryMetrics:
         with self._lock:
             self._numbers.setdefault(name, {})[key] = value
 
+    def replace(self, name: str, series: Mapping[tuple[str, ...], float | Histogram]) -> None:
+        """Replace all series of a metric, by the values of their labels: totals that were added up elsewhere."""
+        with self._lock:
+            self._numbers[name] = {key: one for key, one in series.items() if not isinstance(one, Histogram)}
+            self._histograms[name] = {key: one.copy() for key, one in series.items() if isinstance(one, Histogram)}
+
     def value(self, name: str, **labels: str) -> float:
         """Return a counter, a gauge, or how many values a histogram has: the sum over all series with these labels."""
         return sum(

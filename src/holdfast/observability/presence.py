@@ -38,6 +38,7 @@ class _Value(msgspec.Struct, kw_only=True, frozen=True):
     host: str = ""
     pid: int = 0
     queues: list[str] = []
+    omitted_queues: int = 0
     types: list[str] = []
     omitted_types: int = 0
     version: str = ""
@@ -55,13 +56,14 @@ class WorkerPresence:
     """A worker as it was at its last beat.
 
     Instants are microseconds: ``started_at`` by the clock of its host, ``beat_at`` by the clock of the store.
-    ``types`` and ``queues`` have at most ``MAX_NAMES`` names; ``omitted_types`` counts the types that are left out.
+    ``queues`` and ``types`` have at most ``MAX_NAMES`` names; the fields after them count those that are left out.
     """
 
     name: str
     host: str
     pid: int
     queues: tuple[str, ...]
+    omitted_queues: int
     types: tuple[str, ...]
     omitted_types: int
     version: str  # of Holdfast
@@ -78,6 +80,10 @@ class WorkerPresence:
     def state(self) -> str:
         """``working``, or ``draining`` for a worker that reserves no more jobs and waits for those that run."""
         return "draining" if self.draining else "working"
+
+    def works(self, queue: str) -> bool:
+        """Whether the worker reserves from this queue, or may: its entry leaves names out."""
+        return queue in self.queues or self.omitted_queues > 0
 
     def handles(self, type_: str) -> bool:
         """Whether the worker has a handler for this type, or may have one that its entry leaves out."""
@@ -106,6 +112,7 @@ def _read(entry: Entry) -> WorkerPresence:
         host=value.host,
         pid=value.pid,
         queues=tuple(value.queues),
+        omitted_queues=value.omitted_queues,
         types=tuple(value.types),
         omitted_types=value.omitted_types,
         version=value.version,
@@ -185,6 +192,7 @@ class PresenceObserver(WorkerObserver):
                 host=socket.gethostname(),
                 pid=os.getpid(),
                 queues=worker.queues[:MAX_NAMES],
+                omitted_queues=max(0, len(worker.queues) - MAX_NAMES),
                 types=types[:MAX_NAMES],
                 omitted_types=max(0, len(types) - MAX_NAMES),
                 version=holdfast.__version__,

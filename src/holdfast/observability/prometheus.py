@@ -31,6 +31,11 @@ class PrometheusMetrics(InMemoryMetrics):
         self.registry = REGISTRY if registry is None else registry
         self.registry.register(self)
 
+    @classmethod
+    def in_own_registry(cls) -> PrometheusMetrics:
+        """Return a collector that exports nothing but the metrics of Holdfast."""
+        return cls(CollectorRegistry())
+
     def describe(self) -> Iterator[Family]:
         """Return the families without samples: ``register`` checks that their names are new."""
         return (_family(metric) for metric in METRICS.values())

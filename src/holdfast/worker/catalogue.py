@@ -47,6 +47,19 @@ class Handler:
         """
         return dump_model(payload) if self.payload_type is None else self.payload_type.encode(payload)
 
+    def encode_result(self, result: object) -> bytes:
+        """Return the result as the store keeps it. Raises ``PayloadError`` for one that cannot be kept.
+
+        A value that JSON does not have as it is, a dict with numbers as keys for example, is kept as the type that the
+        function returns.
+        """
+        try:
+            return encode_result(result)
+        except PayloadError:
+            if self.result_type is None:
+                raise
+            return encode_result(self.result_type.encode(result, field="result"))
+
     def decode_result(self, result: object) -> object:
         """Return the result as the type that the function returns. Raises ``PayloadError`` for one that does not fit.
 
@@ -142,8 +155,9 @@ class Catalogue:
 
     def check_chunks(self, *, concurrency: int) -> None:
         """Raise ``InvalidInput`` if chunk handlers are combined with middleware or concurrency."""
+        wraps_one_job = not all(getattr(one, "skips_chunks", False) for one in self.middleware)
         for handler in self:
-            if handler.chunk is not None and self.middleware:
+            if handler.chunk is not None and wraps_one_job:
                 raise InvalidInput("chunk", wanted="no middleware beside it, which wraps one job", got=handler.type)
             if handler.chunk is not None and concurrency > 1:
                 raise InvalidInput("chunk", wanted="concurrency=1", got=f"concurrency={concurrency} and {handler.type}")

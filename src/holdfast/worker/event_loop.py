@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
+from contextvars import Context, copy_context
 from typing import Any
 
 RunCoroutine = Callable[[Coroutine[Any, Any, object]], object]  # runs a coroutine to its end, and returns its result
@@ -28,7 +29,7 @@ class LocalLoop:
             if self._runner is None:
                 self._runner = asyncio.Runner()
             try:
-                return self._runner.run(self._run(coroutine))
+                return self._runner.run(self._run(coroutine), context=copy_context())
             except Exception:
                 raise
             except BaseException:
@@ -55,6 +56,11 @@ class LocalLoop:
         await self._before_close()
 
 
+async def _run_in(context: Context, coroutine: Coroutine[Any, Any, object]) -> object:
+    """Run a coroutine in the context of the thread that waits for it: it sees what a middleware has set there."""
+    return await asyncio.get_running_loop().create_task(coroutine, context=context)
+
+
 class SharedLoop:
     """An event loop in its own thread, on which the attempts of several threads run concurrently."""
 
@@ -68,7 +74,7 @@ class SharedLoop:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 threading.Thread(target=self._loop.run_forever, name="holdfast-loop", daemon=True).start()
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        return asyncio.run_coroutine_threadsafe(_run_in(copy_context(), coroutine), self._loop)
 
     def close(self, before_close: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run ``before_close`` on the loop, if there is one, and stop it. No attempt is running."""

@@ -7,7 +7,7 @@ a handler logs.
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from contextvars import ContextVar
 from typing import Any, TypeAlias
 
@@ -50,12 +50,6 @@ def current_fields() -> Mapping[str, object]:
         first = jobs[0]
         return {"type": first.type, "queue": first.queue, "jobs": len(jobs), "worker": _worker_name}
     return fields_of(jobs[0]) if jobs else {}
-
-
-async def in_jobs(jobs: Sequence[JobInLog], coroutine: Coroutine[Any, Any, object]) -> object:
-    """Run a coroutine for these jobs. For a loop in another thread, which does not see the caller's context."""
-    current_jobs.set(jobs)
-    return await coroutine
 
 
 class JobLogger(logging.LoggerAdapter[logging.Logger]):

@@ -288,6 +288,16 @@ class MemoryDriver:
         with self._lock:
             return admin.any_open(self._open_space(), queue_names, type_names)
 
+    def count_expired_leases(self, *, expired_for: int = 0, now: int | None = None) -> int:
+        """See ``Diagnosis.count_expired_leases``."""
+        with self._lock:
+            space, at = self._open(now)
+            return min(len(space.expired([*space.leases], at - expired_for)), REAP_LIMIT)
+
+    def table_sizes(self) -> dict[str, int]:
+        """See ``Diagnosis.table_sizes``. Memory is not measured."""
+        return {}
+
     def counts(
         self,
         queues: Sequence[str] | None = None,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import NamedTuple
 
-from holdfast.drivers.contract import FIND_LIMIT, Inspection, JobFilter, Page, QueueCounts, Trimmed
+from holdfast.drivers.contract import FIND_LIMIT, REAP_LIMIT, Inspection, JobFilter, Page, QueueCounts, Trimmed
 from holdfast.drivers.packing import (
     SETTINGS_COLUMNS,
     Row,
@@ -183,6 +183,18 @@ def counts(
         return rows
 
     return tally_counts(database.run_in_snapshot(read))
+
+
+def count_expired_leases(database: Database, expired_for: int, caller_now: int | None) -> int:
+    """See ``Diagnosis.count_expired_leases``."""
+    parameters = {"expired_for": expired_for, "limit": REAP_LIMIT, "now": caller_now}
+    [(count,)] = database.query_page("admin/count_expired_leases", parameters)
+    return int(count)
+
+
+def table_sizes(database: Database) -> dict[str, int]:
+    """See ``Diagnosis.table_sizes``."""
+    return dict(database.query("admin/table_sizes", {"schema": database.statements.schema}))
 
 
 def requeue(database: Database, job_ids: Sequence[str], caller_now: int | None) -> list[bool]:

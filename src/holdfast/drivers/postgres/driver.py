@@ -280,6 +280,14 @@ class PostgresDriver:
         queue_names, type_names = self._validation.check_any_open(queues, types)
         return admin.any_open(self._database, queue_names, type_names)
 
+    def count_expired_leases(self, *, expired_for: int = 0, now: int | None = None) -> int:
+        """See ``Diagnosis.count_expired_leases``."""
+        return admin.count_expired_leases(self._database, expired_for, self._validation.caller_now(now))
+
+    def table_sizes(self) -> dict[str, int]:
+        """See ``Diagnosis.table_sizes``."""
+        return admin.table_sizes(self._database)
+
     def counts(
         self,
         queues: Sequence[str] | None = None,

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
-from holdfast.drivers.contract import FIND_LIMIT, Inspection, JobFilter, Page, QueueCounts, Trimmed
+from holdfast.drivers.contract import FIND_LIMIT, REAP_LIMIT, Inspection, JobFilter, Page, QueueCounts, Trimmed
 from holdfast.drivers.packing import (
     mark_first_occurrences,
     pack_settings,
@@ -105,6 +105,18 @@ def counts(tx: Transaction, queues: Sequence[str] | None, states: Collection[Sta
     for statement in sorted({_COUNT[state] for state in states}):
         rows += tx.run(statement, {"space": tx.space, "now": tx.now, "states": to_json(sorted(states))})
     return tally_counts(row for row in rows if queues is None or row[0] in queues)
+
+
+def count_expired_leases(tx: Transaction, expired_for: int) -> int:
+    """See ``Diagnosis.count_expired_leases``."""
+    parameters = {"space": tx.space, "before": tx.now - expired_for, "limit": REAP_LIMIT}
+    return int(tx.run("admin/count_expired_leases", parameters).fetchone()[0])
+
+
+def file_size(tx: Transaction) -> dict[str, int]:
+    """See ``Diagnosis.table_sizes``: tables share the pages of the file, and not every SQLite measures them."""
+    total, unused = tx.run("admin/file_size").fetchone()
+    return {"used pages": total - unused, "unused pages": unused}
 
 
 # Changing jobs ----------------------------------------------------------------------------------------------------

@@ -274,6 +274,14 @@ class SqliteDriver:
         queue_names, type_names = self._validation.check_any_open(queues, types)
         return self._read(lambda tx: admin.any_open(tx, queue_names, type_names))
 
+    def count_expired_leases(self, *, expired_for: int = 0, now: int | None = None) -> int:
+        """See ``Diagnosis.count_expired_leases``."""
+        return self._read(lambda tx: admin.count_expired_leases(tx, expired_for), now)
+
+    def table_sizes(self) -> dict[str, int]:
+        """See ``Diagnosis.table_sizes``."""
+        return self._read(admin.file_size)
+
     def counts(
         self,
         queues: Sequence[str] | None = None,

@@ -23,7 +23,6 @@ from typing import Any
 from holdfast.clock import boot_time
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.event_loop import SharedLoop
-from holdfast.worker.job_log import current_jobs, in_jobs
 from holdfast.worker.limits import RecycleLimits
 from holdfast.worker.processes.child import INTERRUPT_SIGNAL, Child, Interruption
 from holdfast.worker.processes.leftover_processes import LeftoverProcesses
@@ -135,7 +134,7 @@ class ThreadedChild(Child):
 
     def _run_coroutine(self, run: int, coroutine: Coroutine[Any, Any, object]) -> object:
         """Run an async handler on the loop that all threads share; this thread waits for it."""
-        future = self._shared_loop.submit(in_jobs(current_jobs.get(), coroutine))
+        future = self._shared_loop.submit(coroutine)
         try:
             with self._interrupt_lock:
                 interruptible = self._interruptible.get(run)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from holdfast.clock import SECOND
+from holdfast.drivers.contract import Diagnosis
 from holdfast.errors import JobNotInflight
 from holdfast.model.job import State
 from holdfast.model.settlement import Ack, Retry
 from holdfast.testing.drivers.conformance.assertions import assert_answers, assert_equal
 from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.conformance.settle import SETTLEMENTS
-from holdfast.testing.drivers.harness import LEASE, Harness
+from holdfast.testing.drivers.harness import LEASE, CaseSkipped, Harness
 
 
 @case("L7")
@@ -26,6 +27,25 @@ def reap_returns_how_many_leases_it_ended(h: Harness) -> None:
 def reap_of_an_empty_or_unknown_queue_ends_nothing(h: Harness) -> None:
     assert_equal(h.reap(), 0, "reaped")
     assert_equal(h.reap(["unknown"]), 0, "reaped in an unknown queue")
+
+
+@case("L2")
+def expired_leases_are_counted_until_they_are_reaped(h: Harness) -> None:
+    store = h.store
+    if not isinstance(store, Diagnosis):
+        raise CaseSkipped("this driver does not count expired leases")
+    h.reserve_new_job(lease_for=10)
+    h.reserve_new_job(lease_for=20)
+    h.enqueue_job()
+    counts = []
+    for moved in (9, 1, 10):
+        h.advance(moved)
+        counts.append(store.count_expired_leases(now=h.now_or_none))
+    assert_equal(counts, [0, 1, 2], "expired leases after 9, 10 and 20 microseconds")
+    assert_equal(store.count_expired_leases(expired_for=10, now=h.now_or_none), 1, "leases expired 10 microseconds ago")
+    assert_equal(store.count_expired_leases(expired_for=11, now=h.now_or_none), 0, "leases expired before that")
+    h.reap()
+    assert_equal(store.count_expired_leases(now=h.now_or_none), 0, "expired leases after a reap")
 
 
 @case("L2")

@@ -86,6 +86,15 @@ class ReapIgnoresWorker(FaultyDriver):
         return super().reap(queues, **options)
 
 
+class CountsValidLeasesAsExpired(FaultyDriver):
+    """Every lease counts as expired."""
+
+    def count_expired_leases(self, *, expired_for: int = 0, now: int | None = None) -> int:
+        """Count all leases."""
+        del expired_for, now
+        return sum(len(leases) for leases in self._space.leases.values())
+
+
 FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     ReapsLate,
     ReapsEarly,
@@ -94,4 +103,5 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     ReserveReapsWithoutLimit,
     ReapIgnoresQueues,
     ReapIgnoresWorker,
+    CountsValidLeasesAsExpired,
 )

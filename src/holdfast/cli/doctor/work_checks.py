@@ -1,0 +1,127 @@
+"""Checks of the work: jobs, leases, and whether workers run that handle the jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from holdfast.cli.commands.queue import COUNTED_STATES, NOT_DONE, is_paused, sum_by_queue
+from holdfast.cli.doctor.check import Check, Health
+from holdfast.cli.session import Session
+from holdfast.clock import MINUTE
+from holdfast.drivers.contract import Diagnosis, Feature, QueueCounts, Store
+from holdfast.model import duration
+from holdfast.observability.presence import WorkerPresence, read_presences
+
+OLD_READY_JOB = 5 * MINUTE  # microseconds that a job has been due
+UNREAPED_LEASE = MINUTE  # microseconds since a lease expired; every worker reaps all queues every few seconds
+MAX_WORKERS = 10_000
+WORKERS_PAGE = 1_000
+SHOWN_NAMES = 10
+
+
+def check_work(session: Session, store: Store) -> Iterator[Check]:
+    """Everything about jobs and workers. The open and dead jobs are counted once; done jobs are not read."""
+    counts = store.counts(states=NOT_DONE)
+    yield from _check_jobs(counts)
+    paused = {row.queue for row in counts if row.ready and is_paused(session.output, store.settings(row.queue))}
+    if paused:
+        yield Check(
+            name="paused",
+            health=Health.NOTE,
+            text=f"paused queues with ready jobs: {_names(paused)}",
+            advice="`holdfast queue resume NAME` continues",
+        )
+    ready = [row for row in counts if row.ready and row.queue not in paused]
+    yield from _check_oldest(ready)
+    yield from _check_leases(store)
+    if store.capabilities.has(Feature.REGISTRY):
+        workers = _read_workers(store)
+        yield from _check_workers(workers, ready)
+        yield from _check_handled(workers, ready)
+
+
+def _check_jobs(counts: Sequence[QueueCounts]) -> Iterator[Check]:
+    rows = sum_by_queue(counts)
+    totals = {state: sum(getattr(row, state) for row in rows) for state in COUNTED_STATES}
+    text = ", ".join(f"{count} {state}" for state, count in totals.items() if count)
+    yield Check(name="jobs", health=Health.OK, text=text or "none that is not done")
+    if totals["dead"]:
+        text = f"{totals['dead']} dead letters"
+        yield Check(name="dead", health=Health.NOTE, text=text, advice="see `holdfast dead groups`")
+
+
+def _check_oldest(ready: Sequence[QueueCounts]) -> Iterator[Check]:
+    waiting = [(row.oldest_ready_age or 0, row) for row in ready]
+    if not waiting:
+        return
+    age, row = max(waiting, key=lambda pair: pair[0])
+    text = f"the oldest ready job, a {row.type} in {row.queue}, is due for {duration.format_rounded(age)}"
+    if age < OLD_READY_JOB:
+        yield Check(name="oldest", health=Health.OK, text=text)
+    else:
+        advice = "start more workers, or look for slow ones with `holdfast worker list`"
+        yield Check(name="oldest", health=Health.NOTE, text=text, advice=advice)
+
+
+def _check_leases(store: Store) -> Iterator[Check]:
+    if not isinstance(store, Diagnosis):
+        return
+    expired = store.count_expired_leases(expired_for=UNREAPED_LEASE)
+    if expired:
+        text = f"{expired} leases expired more than {duration.format_rounded(UNREAPED_LEASE)} ago"
+        advice = "start a worker, or run `holdfast reap`: their jobs wait"
+        yield Check(name="leases", health=Health.NOTE, text=text, advice=advice)
+
+
+def _read_workers(store: Store) -> list[WorkerPresence]:
+    workers: list[WorkerPresence] = []
+    while len(workers) < MAX_WORKERS:
+        page = read_presences(store, after=workers[-1].name if workers else "", limit=WORKERS_PAGE)
+        workers += page
+        if len(page) < WORKERS_PAGE:
+            break
+    return workers
+
+
+def _check_workers(workers: Sequence[WorkerPresence], ready: Sequence[QueueCounts]) -> Iterator[Check]:
+    if not workers:
+        health = Health.NOTE if ready else Health.OK
+        advice = "start one with `holdfast work MODULE:APP`" if ready else ""
+        yield Check(name="workers", health=health, text="none runs in this space", advice=advice)
+        return
+    draining = sum(worker.draining for worker in workers)
+    text = f"{len(workers)} run" + (f", {draining} of them draining" if draining else "")
+    yield Check(
+        name="workers", health=Health.OK, text=f"{text}, and hold {sum(worker.held for worker in workers)} jobs"
+    )
+    versions = sorted({worker.version for worker in workers})
+    if len(versions) > 1:
+        text = f"workers of different versions: {', '.join(versions)}"
+        advice = "finish the upgrade; `holdfast worker list` shows which are old"
+        yield Check(name="versions", health=Health.NOTE, text=text, advice=advice)
+
+
+def _check_handled(workers: Sequence[WorkerPresence], ready: Sequence[QueueCounts]) -> Iterator[Check]:
+    """Ready jobs that no worker will reserve: nobody works their queue, or nobody there handles their type."""
+    if not workers:
+        return
+    idle = {row.queue for row in ready if not any(worker.works(row.queue) for worker in workers)}
+    if idle:
+        text = f"queues with ready jobs that no worker works: {_names(idle)}"
+        advice = "add them to a worker with `holdfast work MODULE:APP --queue NAME`"
+        yield Check(name="queues", health=Health.NOTE, text=text, advice=advice)
+    unhandled = {
+        f"{row.type} in {row.queue}"
+        for row in ready
+        if row.queue not in idle and not any(worker.works(row.queue) and worker.handles(row.type) for worker in workers)
+    }
+    if unhandled:
+        text = f"types with ready jobs that no worker handles: {_names(unhandled)}"
+        advice = "deploy the handler, or cancel these jobs: `holdfast job list --state ready --type TYPE`"
+        yield Check(name="types", health=Health.NOTE, text=text, advice=advice)
+
+
+def _names(names: Iterable[str]) -> str:
+    ordered = sorted(names)
+    rest = len(ordered) - SHOWN_NAMES
+    return ", ".join(ordered[:SHOWN_NAMES]) + (f" and {rest} more" if rest > 0 else "")
