@@ -90,6 +90,8 @@ def enqueue() -> None:
 
 async def enqueue_async() -> None:
     """The same with ``await``."""
+    async with AsyncClient.open("memory://", space="shop") as opened:
+        assert_type(opened, AsyncClient)
     async with AsyncClient(connect("memory://")) as client:
         assert_type(await client.enqueue(JobRequest(type="mail.send")), Enqueued)
         assert_type(await client.wait("some-id", timeout=timedelta(seconds=30)), JobRecord)
