@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import (
+    logs,
     plot,
     postgres_growth,
     postgres_speed,
@@ -31,6 +32,7 @@ BENCHMARKS: dict[str, ModuleType] = {
     "sqlite-speed": sqlite_speed,
     "sqlite-growth": sqlite_growth,
     "sqlite-worker": sqlite_worker,
+    "logs": logs,
     "postgres-speed": postgres_speed,
     "postgres-growth": postgres_growth,
     "postgres-worker": postgres_worker,

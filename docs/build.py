@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import logging
 import re
 import sys
 import tempfile
@@ -21,6 +22,8 @@ from docs import architecture
 from holdfast import errors
 from holdfast.drivers.contract import Capabilities, Feature
 from holdfast.drivers.postgres.driver import CAPABILITIES
+from holdfast.observability import events
+from holdfast.observability.metric_table import METRICS
 from holdfast.testing.drivers.conformance import LAWS, Case, cases
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -178,12 +181,41 @@ def title_of(page: Path) -> str:
     return title[1]
 
 
+def log_events() -> str:
+    """Return the table of log events."""
+    rows = [
+        f"| `{event.name}` | {logging.getLevelName(event.level).lower()} | {event.says} | "
+        + ", ".join(f"`{field}`" for field in event.fields)
+        + " |"
+        for event in events.EVENTS
+    ]
+    return "\n".join(["| event | level | it says | fields |", "|---|---|---|---|", *rows])
+
+
+def log_fields() -> str:
+    """Return the table of the fields of log events."""
+    rows = [f"| `{name}` | {meaning} |" for name, meaning in events.FIELDS.items()]
+    return "\n".join(["| field | meaning |", "|---|---|", *rows])
+
+
+def metrics() -> str:
+    """Return the table of the metrics."""
+    rows = [
+        f"| `{name}` | {metric.kind} | {', '.join(f'`{label}`' for label in metric.labels)} | {metric.meaning} |"
+        for name, metric in METRICS.items()
+    ]
+    return "\n".join(["| metric | kind | labels | meaning |", "|---|---|---|---|", *rows])
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "overview": overview,
     **{f"cases of {law}": lambda law=law: case_list(law) for law in LAWS},
     "drivers": drivers,
     "errors": error_tree,
     "decisions": decisions,
+    "metrics": metrics,
+    "log events": log_events,
+    "log fields": log_fields,
 }
 
 

@@ -17,9 +17,11 @@ from typing import Self, TypeVar, overload
 from holdfast.client import Client, OnConflict, Timeout, poll_pauses, require_ended
 from holdfast.clock import Clock
 from holdfast.connect import connect
+from holdfast.drivers.caller_connection import Kind, is_async, kind_of
 from holdfast.drivers.contract import Driver
+from holdfast.drivers.on_loop import OnLoop
 from holdfast.enqueue_middleware import EnqueueMiddleware
-from holdfast.errors import JobNotFound, StoreClosed
+from holdfast.errors import InvalidInput, JobNotFound, StoreClosed
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued
@@ -135,7 +137,11 @@ class AsyncClient:
         connection: object = None,
         on_conflict: OnConflict = "raise",
     ) -> Enqueued | list[Enqueued]:
-        """See ``Client.enqueue``. A ``sqlite3.Connection`` must be created with ``check_same_thread=False``."""
+        """See ``Client.enqueue``. An async connection is used on this event loop, any other one in a thread.
+
+        A ``sqlite3.Connection`` must be created with ``check_same_thread=False``. A call with a connection that is
+        cancelled ends only when it no longer uses the connection.
+        """
 
         def enqueue(client: Client, joined: object = None) -> Enqueued | list[Enqueued]:
             return client.enqueue(request, connection=joined, on_conflict=on_conflict)
@@ -196,14 +202,22 @@ class AsyncClient:
         return await asyncio.wrap_future(self._in_this_process().executor.submit(self._with_context(call)))
 
     async def _call_joined(self, call: Callable[[Client, object], T], connection: object) -> T:
-        """Call with the caller's connection in a thread of its own.
+        """Call with the caller's connection, in a thread of its own; an async connection is used on its event loop.
 
         A call in one of the shared threads may wait for a lock that the caller's transaction holds. If all of them do,
         the caller must still get a thread, or it could never commit.
         """
         if self._is_closed:
             raise StoreClosed
-        return await asyncio.wrap_future(_in_own_thread(self._with_context(lambda client: call(client, connection))))
+        if kind_of(connection) is Kind.DJANGO:
+            raise InvalidInput(
+                "connection",
+                wanted="a synchronous `enqueue` in the thread of the transaction (`sync_to_async`)",
+                got="a connection of Django, which belongs to one thread",
+            )
+        on_loop = OnLoop(connection)
+        joined = on_loop if is_async(connection) else connection
+        return await on_loop.wait(_in_own_thread(self._with_context(lambda client: call(client, joined))))
 
     def _with_context(self, call: Callable[[Client], T]) -> Callable[[], T]:
         context = contextvars.copy_context()

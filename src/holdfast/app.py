@@ -3,37 +3,42 @@
 app = Holdfast("sqlite:///jobs.db")
 
 @app.handler("mail.send", queue="mail", max_attempts=5)
-def send(payload): ...
+def send(payload: Mail) -> Receipt: ...
 
-send.enqueue({"to": "ada@example.org"})     # a job
-send({"to": "ada@example.org"})             # a plain call
-app.worker(processes=2).run()               # or the command: holdfast work module:app
+job = send.enqueue(Mail("ada@example.org"))  # a job; other payloads are refused
+send.result(job, timeout=30)                 # its Receipt
+send(Mail("ada@example.org"))                # a plain call
+app.worker(processes=2).run()                # or the command: holdfast work module:app
 """
 
 from __future__ import annotations
 
+import difflib
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from holdfast import settings
-from holdfast.client import Client
+from holdfast.client import Client, EnqueueKeywords
 from holdfast.clock import Clock
 from holdfast.drivers.contract import Store
 from holdfast.enqueue_middleware import EnqueueMiddleware
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, UnknownTypeWarning
 from holdfast.model.definition import JobDefinition
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
-from holdfast.model.request import DEFAULT_QUEUE
+from holdfast.model.lease import Enqueued
+from holdfast.model.request import DEFAULT_QUEUE, JobRequest, RequestKeywords
 from holdfast.model.retry import RetryPolicy
+from holdfast.model.unique import Unique
 from holdfast.observability import observers_of
 from holdfast.observability.enqueue_metrics import EnqueueCounter
 from holdfast.observability.metrics import Metrics, load_metrics
 from holdfast.settings import Settings
-from holdfast.task import ChunkHandlerDecorator, HandlerDecorator, Task
+from holdfast.task import ChunkHandlerDecorator, HandlerDecorator, Task, split_keywords
 from holdfast.worker.catalogue import Catalogue, Middleware, make_handler
 from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.options import WorkerKeywords, WorkerOptions
@@ -55,6 +60,7 @@ class HandlerKeywords(TypedDict, total=False):
     timeout: timedelta | None
     cpu: timedelta | None
     retry: RetryPolicy | None
+    unique: Unique | None
     strict_result: bool
     name: str | None
     meta: Mapping[str, object] | None
@@ -205,6 +211,7 @@ class Holdfast:
         timeout: timedelta | None = None,
         cpu: timedelta | None = None,
         retry: RetryPolicy | None = None,
+        unique: Unique | None = None,
         chunk: int | None = None,
         strict_result: bool = False,
         name: str | None = None,
@@ -218,6 +225,9 @@ class Holdfast:
         ``timeout`` limits the time of one attempt, ``cpu`` its processor time. With ``chunk`` the function takes a list
         of up to ``chunk`` payloads, and returns a list with a result or an exception for each. A result that cannot be
         stored is left out, and the job is done; with ``strict_result`` the job becomes a dead letter.
+
+        With ``unique`` there is one job per payload at a time: ``"while_queued"`` until it starts, ``"while_open"``
+        until it ends, a timedelta also for this time since its enqueue. An idempotency key replaces the payload.
         """
         definition = JobDefinition(
             type=type,
@@ -225,6 +235,7 @@ class Holdfast:
             priority=priority,
             timeout=timeout,
             max_attempts=max_attempts,
+            unique=unique,
             name=name,
             meta=meta or {},
         )
@@ -266,6 +277,38 @@ class Holdfast:
         """Call ``fn(ctx, call_next)`` around every handler. The middleware that is defined first is the outermost."""
         self.catalogue.middleware.append(wrapper)
         return wrapper
+
+    def request(self, type: str, payload: object = None, **keywords: Unpack[RequestKeywords]) -> JobRequest:
+        """Return a request for a job of this type, as its handler says: see ``Task.request``.
+
+        A type without a handler gets the queue, attempts and timeout of the settings, and an ``UnknownTypeWarning``
+        unless the app has no handlers at all: a producer may not have them.
+        """
+        return self._request(type, payload, keywords)
+
+    def _request(self, type: str, payload: object, keywords: RequestKeywords) -> JobRequest:
+        task = self.tasks.get(type)
+        if task is not None:
+            return task.request(payload, **keywords)
+        if self.tasks:
+            warnings.warn(unknown_type_message(type, self.tasks), UnknownTypeWarning, stacklevel=3)
+        defaults = self.settings
+        definition = JobDefinition(
+            type=type, queue=defaults.queue, max_attempts=defaults.max_attempts, timeout=defaults.timeout
+        )
+        return definition.request(payload, **keywords)
+
+    def enqueue(self, type: str, payload: object = None, **keywords: Unpack[EnqueueKeywords]) -> Enqueued:
+        """Store a job of this type, as its handler says. See ``request`` and ``Task.enqueue``."""
+        connection, on_conflict, fields = split_keywords(keywords)
+        request = self._request(type, payload, fields)
+        return self.client.enqueue(request, connection=connection, on_conflict=on_conflict)
+
+    async def aenqueue(self, type: str, payload: object = None, **keywords: Unpack[EnqueueKeywords]) -> Enqueued:
+        """See ``enqueue``. Nothing blocks the event loop, also if the store must be opened first."""
+        connection, on_conflict, fields = split_keywords(keywords)
+        request = self._request(type, payload, fields)
+        return await self.async_client.enqueue(request, connection=connection, on_conflict=on_conflict)
 
     def enqueue_middleware(self, wrapper: EnqueueMiddleware) -> EnqueueMiddleware:
         """Call ``fn(requests, call_next)`` around every enqueue: of a handler, of this app, of its clients.
@@ -314,3 +357,9 @@ class Holdfast:
         if self._driver is not None:
             self._driver.close()
             self._driver = self._client = None
+
+
+def unknown_type_message(type_: str, known: Iterable[str]) -> str:
+    """Return what to tell the producer of a job whose type has no handler, with the most similar known type."""
+    nearest = difflib.get_close_matches(type_, known, n=1)
+    return f"the app has no handler for {type_!r}" + (f"; did you mean {nearest[0]!r}?" if nearest else "")

@@ -31,6 +31,8 @@
     │   └── OutcomesTrimmed            rows ended earlier, and the store no longer has their jobs
     └── Unsupported                    this driver does not offer it (see ``capabilities``)
 
+``UnknownTypeWarning`` is a warning: a job was enqueued, but the app has no handler for its type.
+
 Each error carries its facts as attributes, so that no caller parses a message. All of them survive pickling.
 """
 
@@ -304,3 +306,7 @@ class Unsupported(HoldfastError):
         self.feature = feature
         self.reason = reason
         super().__init__(f"the {driver} driver does not offer {feature}: {reason}")
+
+
+class UnknownTypeWarning(UserWarning):
+    """A job was enqueued whose type has no handler in the app. It waits until a worker has one."""

@@ -84,6 +84,7 @@ class Settings:
     queue: str = DEFAULT_QUEUE  # for jobs that name none
     max_attempts: int = DEFAULT_MAX_ATTEMPTS  # for jobs that set none
     timeout: timedelta | None = None  # of one attempt, for jobs that set none
+    app: str | None = None  # MODULE:APP, whose handlers say how ``holdfast enqueue`` stores their jobs
     metrics: str | None = None  # a collector, ``module:object``: see ``observability.metrics``
     # How long done and cancelled jobs, and ledger rows, are kept: in a store that has no retention yet.
     keep_ended: timedelta = DEFAULT_KEEP_ENDED
@@ -210,6 +211,7 @@ _SETTINGS: dict[str, _Setting] = {
     "queue": _Setting(str, bounds.check_name),
     "max_attempts": _Setting(int, lambda name, value: bounds.check_integer(name, value, least=1), _integer_or_text),
     "timeout": _Setting(str, _at_least(1)),
+    "app": _Setting(str, _object_path),
     "metrics": _Setting(str, _object_path),
     "keep_ended": _Setting(str, _at_least(DAY)),  # law L6: a repeated settlement is answered for a day
     "keep_ledger": _Setting(str, _at_least(1)),

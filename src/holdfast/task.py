@@ -87,7 +87,7 @@ class Task(Generic[Payload, Result, Params, Answer]):
 
         With ``connection`` the job is part of the caller's transaction.
         """
-        connection, on_conflict, fields = _split(keywords)
+        connection, on_conflict, fields = split_keywords(keywords)
         request = self.definition.request(self.handler.encode(payload), **fields)
         return self._app.client.enqueue(request, connection=connection, on_conflict=on_conflict)
 
@@ -131,7 +131,7 @@ class Task(Generic[Payload, Result, Params, Answer]):
 
     async def aenqueue(self, payload: object = None, **keywords: Unpack[EnqueueKeywords]) -> Enqueued:
         """See ``enqueue``. Nothing blocks the event loop, also if the store must be opened first."""
-        connection, on_conflict, fields = _split(keywords)
+        connection, on_conflict, fields = split_keywords(keywords)
         request = self.definition.request(self.handler.encode(payload), **fields)
         return await self._app.async_client.enqueue(request, connection=connection, on_conflict=on_conflict)
 
@@ -167,7 +167,7 @@ def _id_or_record(job: str | Enqueued | JobRecord) -> str | JobRecord:
     return job.id if isinstance(job, Enqueued) else job
 
 
-def _split(keywords: EnqueueKeywords) -> tuple[object, OnConflict, RequestKeywords]:
+def split_keywords(keywords: EnqueueKeywords) -> tuple[object, OnConflict, RequestKeywords]:
     """Return the connection, ``on_conflict``, and the fields of the request."""
     connection, on_conflict = keywords.pop("connection", None), keywords.pop("on_conflict", "raise")
     return connection, on_conflict, cast("RequestKeywords", keywords)

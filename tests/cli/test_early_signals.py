@@ -186,3 +186,33 @@ def test_main_with_arguments_leaves_the_signal_handlers_alone():
 
     assert main(["work", "nothing"]) == 2
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="wraps no exception of __set_name__ from Python 3.12 on")
+@pytest.mark.parametrize("module", ["holdfast/cli/root.py", "tasks.py"])
+def test_a_signal_while_a_class_is_created_exits_with_zero(folder, module):
+    (folder / "tasks.py").write_text(
+        "class Field:\n    def __set_name__(self, owner, name): pass\nclass C: x = Field()\n" + TASKS
+    )
+    script = f"""
+import os, signal, sys
+from holdfast.cli import main
+
+def send(frame, event, _):
+    if event == "call" and frame.f_code.co_name == "__set_name__" and {module!r} in called_from(frame):
+        sys.setprofile(None)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+def called_from(frame):
+    names = []
+    while frame is not None:
+        names.append(frame.f_code.co_filename)
+        frame = frame.f_back
+    return " ".join(names)
+
+sys.setprofile(send)
+sys.argv = ["holdfast", "work", "tasks:app", "--processes", "1"]
+sys.exit(main())
+"""
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode, result.stderr) == (0, "")

@@ -165,3 +165,92 @@ def test_a_bad_line_from_stdin_reports_how_many_jobs_were_stored(run, url, store
 
 def test_a_missing_file_is_reported(run, url):
     assert "nowhere.jsonl: No such file" in run("enqueue", "--batch", "nowhere.jsonl", code=2).err
+
+
+# As the handler says ----------------------------------------------------------------------------------------
+
+APP = """
+from dataclasses import dataclass
+from datetime import timedelta
+
+from holdfast import Holdfast
+
+app = Holdfast()
+
+@dataclass
+class Mail:
+    to: str
+    copies: int = 1
+
+@app.handler("mail.send", queue="mail", priority=3, max_attempts=5, timeout=timedelta(minutes=1), meta={"team": "a"})
+def send(payload: Mail): ...
+
+@app.enqueue_middleware
+def mark(requests, call_next):
+    from dataclasses import replace
+    return call_next([replace(one, meta={**one.meta, "by": "middleware"}) for one in requests])
+"""
+
+
+@pytest.fixture
+def app_path(folder, request):
+    """An app in a module of its own: a module is imported once in this process."""
+    name = f"tasks_{abs(hash(request.node.name))}"
+    (folder / f"{name}.py").write_text(APP, encoding="utf-8")
+    return f"{name}:app"
+
+
+def test_a_job_is_as_the_handler_of_the_app_says(run, url, store, app_path):
+    job = store.get(run("enqueue", "mail.send", '{"to": "ada"}', "--app", app_path).out.strip())
+    assert (job.queue, job.priority, job.max_attempts, job.timeout) == ("mail", 3, 5, MINUTE)
+    assert job.payload == b'{"to":"ada","copies":1}'
+    assert job.meta == {"team": "a", "by": "middleware"}
+
+
+def test_the_app_may_stand_in_the_settings_and_options_replace_what_its_handler_says(
+    run, url, store, app_path, monkeypatch
+):
+    monkeypatch.setenv("HOLDFAST_APP", app_path)
+    options = ("--queue", "urgent", "--max-attempts", "1", "--meta", "b=1")
+    job = store.get(run("enqueue", "mail.send", '{"to": "ada"}', *options).out.strip())
+    assert (job.queue, job.max_attempts, job.priority) == ("urgent", 1, 3)
+    assert job.meta == {"team": "a", "b": "1", "by": "middleware"}
+
+
+def test_a_payload_that_the_handler_does_not_take_is_refused(run, url, app_path):
+    error = run("enqueue", "mail.send", "{}", "--app", app_path, code=2).err
+    assert "payload: wanted Mail, got Object missing required field `to`" in error
+
+
+def test_a_type_without_a_handler_is_stored_with_a_note(run, url, store, app_path, folder):
+    (folder / "holdfast.toml").write_text("max_attempts = 4\n", encoding="utf-8")
+    result = run("enqueue", "mail.sned", "1", "--app", app_path)
+    assert "the app has no handler for 'mail.sned'; did you mean 'mail.send'?" in result.err
+    job = store.get(result.out.strip())
+    assert (job.queue, job.max_attempts) == ("default", 4)
+
+
+def test_each_line_of_a_file_is_as_its_handler_says(run, url, store, app_path, folder):
+    lines = [
+        {"type": "mail.send", "payload": {"to": "a"}},
+        {"type": "mail.send", "payload": {"to": "b"}, "priority": 9},
+        {"type": "other"},
+        {"type": "other"},
+    ]
+    (folder / "jobs.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    result = run("enqueue", "--batch", "jobs.jsonl", "--app", app_path, "--json")
+    assert result.err.count("no handler for 'other'") == 1
+    jobs = [store.get(answer["id"]) for answer in result.lines]
+    assert [(job.queue, job.priority) for job in jobs] == [("mail", 3), ("mail", 9), ("default", 0), ("default", 0)]
+    (folder / "jobs.jsonl").write_text('{"type": "mail.send", "payload": 5}', encoding="utf-8")
+    assert "line 1: payload: wanted Mail" in run("enqueue", "--batch", "jobs.jsonl", "--app", app_path, code=2).err
+
+
+def test_a_job_is_unique_by_its_payload_or_key(run, url, store, folder):
+    first = run("enqueue", "t", '{"a": 1, "b": 2}', "--unique", "while_open").out
+    assert run("enqueue", "t", '{"b": 2, "a": 1}', "--unique", "while_open").out == first
+    keyed = run("enqueue", "t", "1", "--unique", "1h", "--key", "k", "--json").json
+    assert store.get(keyed["id"]).unique_for == 60 * MINUTE
+    (folder / "jobs.jsonl").write_text('{"type": "t", "unique": "while_queued"}\n' * 2, encoding="utf-8")
+    assert [line["existed"] for line in run("enqueue", "--batch", "jobs.jsonl", "--json").lines] == [False, True]
+    assert "wanted while_queued, while_open or a length" in run("enqueue", "t", "--unique", "x", code=2).err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
@@ -13,6 +14,7 @@ from holdfast import Fixed, Holdfast, JobRequest, connect
 from holdfast.app import HandlerKeywords
 from holdfast.client import EnqueueKeywords, EnqueueManyKeywords
 from holdfast.clock import MINUTE, SECOND
+from holdfast.errors import UnknownTypeWarning
 from holdfast.model.request import RequestKeywords
 
 OPTIONS = {
@@ -97,3 +99,31 @@ def test_the_client_of_an_app_is_made_once_for_each_store(app):
     assert app.client is client
     app.close()
     assert app.client.driver is app.driver is not client.driver
+
+
+# By the type ------------------------------------------------------------------------------------------------
+
+
+def test_an_app_enqueues_a_type_as_its_handler_says(app, send):
+    answers = [
+        app.enqueue("mail.send", 1, priority=5),
+        asyncio.run(app.aenqueue("mail.send", 1, priority=5)),
+        app.client.enqueue(app.request("mail.send", 1, priority=5)),
+    ]
+    for answer in answers:
+        job = app.client.get(answer.id)
+        assert (job.queue, job.priority, job.max_attempts, job.timeout) == ("mail", 5, 7, MINUTE)
+
+
+def test_an_unknown_type_is_a_warning_with_the_nearest_known_one(app, send, monkeypatch):
+    monkeypatch.setenv("HOLDFAST_QUEUE", "elsewhere")
+    with pytest.warns(UnknownTypeWarning, match=r"no handler for 'mail.sned'; did you mean 'mail.send'\?") as caught:
+        answer = app.enqueue("mail.sned", 1)
+    assert caught[0].filename == __file__
+    assert app.client.get(answer.id).queue == "elsewhere"
+    with pytest.warns(UnknownTypeWarning, match="no handler for 'x'$"):
+        app.enqueue("x")
+
+
+def test_a_producer_without_handlers_is_not_warned(app):
+    assert app.client.get(app.enqueue("mail.send", 1).id).type == "mail.send"

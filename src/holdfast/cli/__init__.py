@@ -29,6 +29,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except RuntimeError as error:  # Python 3.11 wraps the SystemExit of a signal that arrives in ``__set_name__``
         if isinstance(error.__cause__, SystemExit):
-            raise error.__cause__ from None
+            return 0
         raise
     return root.run(arguments)

@@ -102,6 +102,8 @@ def _report(session: Session, error: Exception) -> int:
         case click.exceptions.NoArgsIsHelpError():
             error.show()
             return ExitCode.USAGE
+        case RuntimeError(__cause__=SystemExit()):  # an early signal; see ``holdfast.cli.main``
+            return 0
         case OSError(errno=errno.EPIPE):
             # The reader of the pipe has exited. Python's flush at exit must not fail a second time.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

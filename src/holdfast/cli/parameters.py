@@ -12,7 +12,7 @@ import click
 
 from holdfast.clock import SystemClock, from_datetime, from_timedelta, to_timedelta
 from holdfast.errors import InvalidInput
-from holdfast.model import bounds, duration, retry
+from holdfast.model import bounds, duration, retry, unique
 from holdfast.observability.endpoint import parse_address
 from holdfast.wire.codec import JSON
 from holdfast.worker.options import MIN_LEASE
@@ -137,6 +137,16 @@ class RetryPolicy(_TextParameter):
         return retry.parse(text)
 
 
+class UniqueRule(_TextParameter):
+    """``while_queued``, ``while_open`` or a length of time."""
+
+    name = "unique"
+
+    def parse(self, text: str) -> unique.Unique:
+        """Return the rule, or the length as a timedelta."""
+        return unique.parse_unique("unique", text)
+
+
 class ValueOrNone(click.ParamType):  # type: ignore[type-arg] # generic in new versions of click only
     """A value of another type, or the word ``none``, which becomes False: None already means "not given"."""
 
@@ -153,7 +163,7 @@ DURATION, DURATION_OR_FOREVER, INSTANT, PAST_INSTANT = Duration(), DurationOrFor
 KEEP_ENDED = Duration(least=timedelta(days=1))  # law L6: a repeated settlement is answered for a day
 LEASE = Duration(least=to_timedelta(MIN_LEASE))
 POSITIVE_DURATION = Duration(least=timedelta(microseconds=1))
-RATE, RETRY_POLICY, SPARK_SETTING = Rate(), RetryPolicy(), SparkSetting()
+RATE, RETRY_POLICY, SPARK_SETTING, UNIQUE = Rate(), RetryPolicy(), SparkSetting(), UniqueRule()
 
 
 def add_options(options: Sequence[Callable[[F], F]], command: F) -> F:

@@ -30,11 +30,9 @@ def import_module(name: str) -> types.ModuleType:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise CommandFailed(ExitCode.NOT_FOUND, f"no module {name} here or on the Python path") from None
         raise _failed(name, error) from error
-    except Exception as error:
-        raise _failed(name, error) from error
-    except SystemExit as error:
-        if early_signals.stop_requested.is_set():
-            raise
+    except (Exception, SystemExit) as error:
+        if early_signals.stop_requested.is_set():  # the SystemExit of a signal, or what the module made of it
+            raise SystemExit(0) from None
         raise _failed(name, error) from error
 
 

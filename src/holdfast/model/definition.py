@@ -10,6 +10,7 @@ from typing import Any, Final, Self, Unpack
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
 from holdfast.model.request import DEFAULT_QUEUE, JobRequest, RequestKeywords, check_meta, check_shared
 from holdfast.model.retry import BuiltInPolicy
+from holdfast.model.unique import Unique
 
 
 class _Unset:
@@ -33,6 +34,7 @@ class JobDefinition:
     timeout: timedelta | None = None
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     retry: BuiltInPolicy | None = None
+    unique: Unique | None = None
     name: str | None = None
     meta: Mapping[str, object] = field(default_factory=dict)
     webhook: str | None = None
@@ -49,6 +51,7 @@ class JobDefinition:
             "timeout": self.timeout,
             "max_attempts": self.max_attempts,
             "retry": self.retry,
+            "unique": self.unique,
             "name": self.name,
             "meta": self.meta,
             "webhook": self.webhook,
@@ -82,6 +85,10 @@ class JobDefinition:
     def with_retry(self, retry: BuiltInPolicy | None) -> JobDefinition:
         """Return a copy with another retry policy; None uses the policy of the handler."""
         return replace(self, retry=retry)
+
+    def with_unique(self, unique: Unique | None) -> JobDefinition:
+        """Return a copy whose jobs are unique in this way; None: only jobs with an idempotency key are."""
+        return replace(self, unique=unique)
 
     def with_name(self, name: str | None) -> JobDefinition:
         """Return a copy with another name."""
@@ -129,6 +136,10 @@ class JobBuilder:
     def retry(self, retry: BuiltInPolicy) -> Self:
         """Set the retry policy; it replaces the policy of the handler."""
         return self._set(retry=retry)
+
+    def unique(self, unique: Unique) -> Self:
+        """Let one job of each payload exist at a time: ``"while_queued"``, ``"while_open"`` or for a timedelta."""
+        return self._set(unique=unique)
 
     def named(self, name: str) -> Self:
         """Set a name for people."""

@@ -11,6 +11,7 @@ from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
 from holdfast.model.retry import BuiltInPolicy, format_policy
+from holdfast.model.unique import Unique, to_unique_for
 
 if TYPE_CHECKING:
     from holdfast.model.definition import JobDefinition
@@ -34,6 +35,9 @@ class JobRequest:
     max_attempts: int = DEFAULT_MAX_ATTEMPTS  # runs, not retries
     retry: BuiltInPolicy | None = None  # delays between the runs; None: the policy of the handler
     idempotency_key: str | None = None  # one job per queue and key
+    unique: Unique | None = (
+        None  # how long the key is taken: see ``model.unique``; without a key, type and payload are it
+    )
     domain: str | None = None  # jobs of a domain run one at a time, in order
     offset: int | None = None  # position in that order; default: the order of arrival
     name: str | None = None  # for people
@@ -69,6 +73,7 @@ class SharedKeywords(TypedDict, total=False):
     timeout: timedelta | None
     max_attempts: int
     retry: BuiltInPolicy | None
+    unique: Unique | None
     domain: str | None
     name: str | None
     meta: Mapping[str, object]
@@ -91,6 +96,8 @@ def check_shared(request: JobRequest | JobDefinition) -> None:
         bounds.duration_from("timeout", request.timeout, least=1)
     if request.retry is not None:
         format_policy(request.retry)
+    if request.unique is not None:
+        to_unique_for(request.unique)
     if request.name is not None:
         bounds.check_text("name", request.name)
     if request.webhook is not None:

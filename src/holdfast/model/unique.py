@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import Literal, TypeAlias, cast
 
 from holdfast.errors import InvalidInput
-from holdfast.model import bounds
+from holdfast.model import bounds, duration
 
 Rule: TypeAlias = Literal["while_queued", "while_open"]
 Unique: TypeAlias = Rule | timedelta
@@ -37,6 +37,19 @@ def to_unique_for(unique: Unique | None) -> int | None:
     if isinstance(unique, str) and unique in _RULES:
         return _RULES[unique]
     raise InvalidInput("unique", wanted="'while_queued', 'while_open' or a timedelta", got=unique)
+
+
+def parse_unique(field: str, text: object) -> Unique:
+    """Return the value that a text names: a rule, or a length such as ``5m``. Raises ``InvalidInput``."""
+    if text in _RULES:
+        return cast("Rule", text)
+    wanted = f"while_queued, while_open or {duration.WANTED_DURATION}"
+    if not isinstance(text, str):
+        raise InvalidInput(field, wanted=wanted, got=text)
+    try:
+        return duration.parse(field, text)
+    except InvalidInput as error:
+        raise InvalidInput(field, wanted=wanted, got=text) from error
 
 
 def rule_of(unique_for: int | None) -> Rule | None:

@@ -17,21 +17,21 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Unpack, cast, overload
 
-from holdfast.app import Holdfast
+from holdfast.app import Holdfast, unknown_type_message
 from holdfast.clock import ManualClock, from_timedelta, to_datetime
 from holdfast.drivers.contract import JobFilter
-from holdfast.model.definition import JobDefinition
+from holdfast.errors import PayloadError
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Lease, Reservation
-from holdfast.task import Task
+from holdfast.model.request import JobRequest, RequestKeywords
+from holdfast.task import Payload, Result, Task
 from holdfast.wire.codec import JSON
 from holdfast.wire.job_message import job_message
 from holdfast.wire.records import to_job, to_record
 from holdfast.worker.attempt import attempt as run_attempt
-from holdfast.worker.catalogue import Catalogue, Middleware, encode_result, make_handler
-from holdfast.worker.control import Control
+from holdfast.worker.catalogue import Catalogue, Handler, Middleware, make_handler
 from holdfast.worker.event_loop import LocalLoop
 from holdfast.worker.outcome import Outcome, Succeeded
 from holdfast.worker.resources import Resources
@@ -93,33 +93,39 @@ class Inline:
     # Enqueued jobs ----------------------------------------------------------------------------------------------
 
     def enqueued(
-        self, type: str | Task[Any, Any, ..., Any] | None = None, *, payload: object = ANY, queue: str | None = None
+        self,
+        type: str | Task[Any, Any, ..., Any] | None = None,
+        *,
+        payload: object = ANY,
+        **options: Unpack[RequestKeywords],
     ) -> list[StoredJob]:
         """Return the enqueued jobs, in any state, in the order in which they were enqueued.
 
-        ``payload`` is compared as JSON, or is a function that says whether a payload matches.
+        ``payload`` is anything that ``enqueue`` takes, and is compared as JSON; or it is a function that says whether a
+        payload matches. The options are those of ``enqueue``. A job has at least the ``meta`` that is given.
         """
         name = None if type is None else _name(type)
-        matches = _payload_matcher(payload)
-        jobs = (_stored(record) for record in self._records(JobFilter(type=name, queue=queue)))
-        return [job for job in jobs if matches(job.payload)]
+        has_payload = _payload_matcher(payload, None if name is None else self.app.tasks.get(name))
+        has_options = _options_matcher(options)
+        jobs = (_stored(record) for record in self._records(JobFilter(type=name, queue=options.get("queue"))))
+        return [job for job in jobs if has_payload(job.payload) and has_options(job.record)]
 
     def assert_enqueued(
         self,
         type: str | Task[Any, Any, ..., Any],
         *,
         payload: object = ANY,
-        queue: str | None = None,
         count: int | None = None,
+        **options: Unpack[RequestKeywords],
     ) -> list[StoredJob]:
         """Assert that at least one such job was enqueued, or exactly ``count``; return them. See ``enqueued``."""
         __tracebackhide__ = True
-        jobs = self.enqueued(type, payload=payload, queue=queue)
+        jobs = self.enqueued(type, payload=payload, **options)
         if jobs if count is None else len(jobs) == count:
             return jobs
         wanted = f"{'at least one job' if count is None else f'{count} jobs'} of type {_name(type)}"
         wanted += "" if payload is ANY else f" with {_describe(payload)}"
-        wanted += "" if queue is None else f" in queue {queue}"
+        wanted += "".join(f", {name} {value!r}" for name, value in options.items())
         raise AssertionError(f"wanted {wanted}, got {len(jobs)}; {self._list_jobs()}")
 
     def _list_jobs(self) -> str:
@@ -173,23 +179,51 @@ class Inline:
             self.clock.advance(min(due) - now)
         return bool(due)
 
+    @overload
     def run_job(
         self,
-        job: Task[Any, Any, ..., Any] | Callable[..., Any],
+        job: Task[Payload, Result, ..., Any],
+        payload: Payload,
+        *,
+        attempt: int = 1,
+        checkpoint: object = None,
+        **options: Unpack[RequestKeywords],
+    ) -> Result: ...
+    @overload
+    def run_job(
+        self,
+        job: str | Callable[..., Any],
         payload: object = None,
         *,
         attempt: int = 1,
         checkpoint: object = None,
-    ) -> Any:
-        """Run one handler as a worker would, without a store; return its result, or raise its exception.
+        **options: Unpack[RequestKeywords],
+    ) -> Any: ...
 
-        Payload, checkpoint and result are encoded and decoded as JSON. The app's middleware and resources are used.
-        ``Retry``, ``Snooze`` and ``Unrecoverable`` are raised, also if the handler returned them. A payload or result
-        that does not fit raises ``PayloadError``.
+    def run_job(
+        self,
+        job: str | Callable[..., Any],
+        payload: object = None,
+        *,
+        attempt: int = 1,
+        checkpoint: object = None,
+        **options: Unpack[RequestKeywords],
+    ) -> Any:
+        """Run one handler, given by itself or by its type, as a worker would, without a store.
+
+        Returns its result, as the type that it is annotated with, or raises its exception. Payload, checkpoint and
+        result are encoded and decoded as JSON; payload and options are those of ``enqueue``. The app's middleware and
+        resources are used. ``Retry``, ``Snooze``, ``Unrecoverable`` and other exceptions are raised, also if the
+        handler returned them. A payload or result that does not fit raises ``PayloadError``.
         """
         __tracebackhide__ = True
-        definition = job.definition if isinstance(job, Task) else JobDefinition(type="job")
-        record = to_record(definition.request(payload), now=self.clock.now())
+        task = self._task(job) if isinstance(job, str) else job if isinstance(job, Task) else None
+        if task is not None:
+            handler, request = _for_one_job(task.handler), task.request(payload, **options)
+        else:
+            handler = make_handler("job", cast("Callable[..., Any]", job))
+            request = JobRequest(type="job", payload=handler.encode(payload), **options)
+        record = to_record(request, now=self.clock.now())
         reservation = Reservation(
             job=replace(record, attempts=attempt),
             lease=Lease(job_id=record.id, token="", fence=attempt, expires_at=0),
@@ -198,14 +232,19 @@ class Inline:
         raised: list[Exception] = []
         catalogue = Catalogue()
         catalogue.resources = self.app.catalogue.resources
-        catalogue.middleware = [_recording(raised), *self.app.catalogue.middleware]
-        handler = catalogue.add(make_handler(definition.type, job.function if isinstance(job, Task) else job))
+        catalogue.middleware = [_recording(handler, raised), *self.app.catalogue.middleware]
+        catalogue.add(handler)
         handler.decode(to_job(reservation).payload)  # raises PayloadError itself, not an outcome
         outcome = _run_once(catalogue, reservation)
         if raised:
             raise raised[0]
         assert isinstance(outcome, Succeeded), outcome
-        return None if outcome.result is None else JSON.decode(outcome.result, field="result")
+        return handler.decode_result(None if outcome.result is None else JSON.decode(outcome.result, field="result"))
+
+    def _task(self, type_: str) -> Task[Any, Any, ..., Any]:
+        if type_ not in self.app.tasks:
+            raise AssertionError(unknown_type_message(type_, self.app.tasks))
+        return self.app.tasks[type_]
 
     def crash_before_ack(self, type: str | Task[Any, Any, ..., Any] | None = None) -> WorkerResult:
         """Run the next due job twice, as if the worker died after the first run and before its ack.
@@ -256,15 +295,15 @@ def _run_once(catalogue: Catalogue, reservation: Reservation) -> Outcome:
         resources.close()
 
 
-def _recording(raised: list[Exception]) -> Middleware:
+def _recording(handler: Handler, raised: list[Exception]) -> Middleware:
     """Return a middleware that records the exception of an attempt, also that of a result that cannot be stored."""
 
     def record(_context: object, call_next: Callable[[], object]) -> object:
         try:
             answer = call_next()
-            if isinstance(answer, Control):
+            if isinstance(answer, Exception):
                 raise answer  # noqa: TRY301 - returned or raised, the effect is the same
-            encode_result(answer)
+            handler.encode_result(answer)
             return answer
         except Exception as error:
             raised.append(error)
@@ -282,13 +321,49 @@ def _name(type_: str | Task[Any, Any, ..., Any]) -> str:
     return type_.definition.type if isinstance(type_, Task) else type_
 
 
-def _payload_matcher(wanted: object) -> Callable[[object], object]:
+def _for_one_job(handler: Handler) -> Handler:
+    """Return a handler of chunks as a handler that is called for one job, so that middleware sees its answer."""
+    if handler.chunk is None:
+        return handler
+
+    def call(*arguments: object) -> object:
+        return handler.function(*([one] for one in arguments))[0]
+
+    async def call_async(*arguments: object) -> object:
+        return (await handler.function(*([one] for one in arguments)))[0]
+
+    return replace(handler, chunk=None, function=call_async if handler.is_async else call)
+
+
+def _payload_matcher(wanted: object, task: Task[Any, Any, ..., Any] | None) -> Callable[[object], object]:
     if wanted is ANY:
         return lambda _: True
     if callable(wanted):
         return wanted
-    as_json = JSON.decode(JSON.encode(wanted))
+    try:
+        encoded = wanted if task is None else task.handler.encode(wanted)
+    except PayloadError:  # of a job that was enqueued without its task
+        encoded = wanted
+    as_json = JSON.decode(JSON.encode(encoded))
     return lambda payload: payload == as_json
+
+
+def _options_matcher(options: RequestKeywords) -> Callable[[JobRecord], bool]:
+    """Return whether a record is as a request with these options makes it."""
+    wanted = to_record(JobRequest(type="any", **options), now=0)
+    plain = {
+        "unique_for" if name == "unique" else name for name in options.keys() - {"run_at", "delay", "retry", "meta"}
+    }
+
+    def matches(record: JobRecord) -> bool:
+        started = record.created_at if options.get("delay") is not None else 0
+        return (
+            all(getattr(record, name) == getattr(wanted, name) for name in plain)
+            and wanted.meta.items() <= record.meta.items()  # the retry policy is in the meta
+            and (wanted.run_at is None or record.requested_run_at == started + wanted.run_at)
+        )
+
+    return matches
 
 
 def _describe(payload: object) -> str:

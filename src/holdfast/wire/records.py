@@ -14,9 +14,11 @@ from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Reservation
 from holdfast.model.request import META_RETRY, JobRequest
 from holdfast.model.retry import format_policy
+from holdfast.model.unique import to_unique_for
 from holdfast.wire.codec import JSON, Codec, encode_payload
 from holdfast.wire.envelope import META_CODEC
 from holdfast.wire.job_message import job_message, read_job
+from holdfast.wire.unique_key import with_unique_key
 
 
 def to_record(
@@ -32,17 +34,21 @@ def to_record(
     that cannot be stored; everything else was checked when the request was created.
     """
     run_at = _run_at(request, now)
+    payload, key = encode_payload(codec, request.payload, most=max_payload), request.idempotency_key
+    if request.unique is not None and key is None:
+        payload, key = with_unique_key(request.type, payload, codec)
     return JobRecord(
         id=str(uuid7()),  # grows with time: a store appends to its index instead of inserting in the middle
         type=request.type,
         queue=request.queue,
-        payload=encode_payload(codec, request.payload, most=max_payload),
+        payload=payload,
         priority=request.priority,
         run_at=run_at,
         timeout=None if request.timeout is None else from_timedelta(request.timeout),
         created_at=now,
         max_attempts=request.max_attempts,
-        idempotency_key=request.idempotency_key,
+        idempotency_key=key,
+        unique_for=None if request.unique is None else to_unique_for(request.unique),
         domain=request.domain,
         offset=request.offset,
         name=request.name,
@@ -64,7 +70,13 @@ def to_records(
     """Return one record per payload; everything but id, payload and idempotency key is as in ``template``."""
     shared = to_record(template, now=now, codec=codec, max_payload=max_payload)
     encoded = [encode_payload(codec, payload, most=max_payload) for payload in payloads]
-    return JobBatch(shared, [str(uuid7()) for _ in encoded], encoded, None if keys is None else list(keys))
+    given = None if keys is None else list(keys)
+    if template.unique is not None:
+        given = [None] * len(encoded) if given is None else given
+        for place, (payload, key) in enumerate(zip(encoded, given, strict=False)):  # JobBatch compares the lengths
+            if key is None:
+                encoded[place], given[place] = with_unique_key(template.type, payload, codec)
+    return JobBatch(shared, [str(uuid7()) for _ in encoded], encoded, given)
 
 
 def to_job(reservation: Reservation, codec: Codec = JSON) -> Job:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import types
+from dataclasses import fields, is_dataclass
 from functools import cached_property
 from typing import Annotated, Any, Protocol, Union, get_args, get_origin
 
@@ -101,7 +102,32 @@ class _Msgspec:
         return msgspec.convert(value, type=self._type, str_keys=True, dec_hook=_read_member)
 
     def write(self, value: object) -> object:
+        _set_defaults(value)
         return msgspec.to_builtins(value, str_keys=True, enc_hook=dump_member)
+
+
+def _set_defaults(value: Any) -> None:
+    """Set the defaults of dataclasses on the objects: msgspec leaves them in the class, and then does not write them.
+
+    Without it, the payload of ``Mail("ada")`` would differ from that of ``{"to": "ada"}``.
+    """
+    match value:
+        case None | str() | int() | float():
+            pass
+        case list() | tuple() | set() | frozenset():
+            for one in value:
+                _set_defaults(one)
+        case dict():
+            for one in value.values():
+                _set_defaults(one)
+        case msgspec.Struct():
+            for name in value.__struct_fields__:
+                _set_defaults(getattr(value, name))
+        case _ if is_dataclass(value):
+            for field in (one for one in fields(value) if hasattr(value, one.name)):
+                member = getattr(value, field.name)
+                object.__setattr__(value, field.name, member)  # also of a frozen one
+                _set_defaults(member)
 
 
 def _read_member(wanted: type, value: object) -> object:

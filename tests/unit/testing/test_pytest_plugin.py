@@ -108,13 +108,85 @@ def test_a_failed_assertion_lists_the_enqueued_jobs(users):
     result.assert_outcomes(failed=3)
     result.stdout.fnmatch_lines(
         [
-            "*wanted at least one job of type mail.send with payload Mail(to='bob', copies=1) in queue mail, got 0; *:",
+            "*wanted at least one job of type mail.send with payload Mail(to='bob', copies=1), queue 'mail', got 0; *:",
             "*mail.send {'to': 'ada', 'copies': 1} in mail, ready",
             "*wanted 2 jobs of type mail.send, got 30; these were enqueued:",
             "*and 10 more",
             "*wanted at least one job of type mail.send, got 0; nothing was enqueued",
         ]
     )
+
+
+def test_assertions_and_runs_take_what_enqueue_takes(users):
+    result = users("""
+        from dataclasses import dataclass
+        from datetime import UTC, datetime, timedelta
+
+        import pydantic
+        import pytest
+        from holdfast import Context, Fixed, InvalidInput
+        from tasks import Mail, app, send
+
+        class Letter(pydantic.BaseModel):
+            at: datetime
+            copies: int = 1
+
+        @dataclass
+        class Receipt:
+            at: datetime
+            meta: dict
+
+        @app.handler("letter.send", meta={"team": "growth"})
+        async def post(payload: list[Letter], ctx: Context) -> Receipt:
+            return Receipt(payload[0].at, dict(ctx.job.meta))
+
+        @app.handler("letter.chunk", chunk=5)
+        def chunk(payloads: list[Letter]) -> list[int | Exception]:
+            return [one.copies or ValueError("no copies") for one in payloads]
+
+        NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+        OPTIONS = dict(
+            queue="q", priority=4, timeout=timedelta(minutes=1), max_attempts=2, idempotency_key="k", domain="d",
+            name="n", meta={"tenant": {"id": 1}}, retry=Fixed(timedelta(minutes=1)), delay=timedelta(hours=1),
+            unique="while_open",
+        )
+
+        def test_payloads(assert_enqueued):
+            post.enqueue([Letter(at=NOON)])
+            for payload in ([Letter(at=NOON)], [{"at": NOON}], [{"at": "2030-01-01T12:00:00Z"}]):
+                assert_enqueued(post, payload=payload, count=1)
+                assert_enqueued("letter.send", payload=payload, count=1)
+            assert_enqueued(post, payload=[Letter(at=NOON, copies=2)], count=0)
+            assert_enqueued(post, payload="not a list of letters", count=0)
+
+        def test_options(assert_enqueued):
+            send.enqueue(Mail("ada"), **OPTIONS)
+            assert_enqueued(send, payload=Mail("ada"), **OPTIONS)
+            for name, value in OPTIONS.items():
+                assert_enqueued(send, **{name: value}, count=1)
+            others = dict(OPTIONS, queue="r", priority=5, timeout=None, max_attempts=3, idempotency_key=None)
+            others |= dict(domain="e", name="m", meta={"tenant": 2}, retry=Fixed(timedelta(1)), delay=timedelta(1))
+            others |= dict(unique="while_queued")
+            for name, value in others.items():
+                assert_enqueued(send, **{name: value}, count=0)
+            post.enqueue([], run_at=NOON)
+            assert_enqueued(post, run_at=NOON, meta={"team": "growth"})
+            assert_enqueued(post, run_at=datetime(2030, 1, 1, 13, tzinfo=UTC), count=0)
+
+        def test_runs(run_job):
+            letters = [Letter(at=NOON)]
+            for job in (post, "letter.send"):
+                receipt = run_job(job, letters, meta={"tenant": "acme"})
+                assert receipt == Receipt(NOON, {"team": "growth", "tenant": "acme"})
+            assert run_job(chunk, {"at": NOON}) == 1
+            with pytest.raises(ValueError, match="no copies"):
+                run_job(chunk, Letter(at=NOON, copies=0))
+            with pytest.raises(InvalidInput, match=r"wanted list\\[Letter\\], got 0: Input should be"):
+                run_job(post, [5])
+            with pytest.raises(AssertionError, match="did you mean 'letter.send'"):
+                run_job("leter.send", letters)
+    """)
+    result.assert_outcomes(passed=3)
 
 
 def test_drain_runs_due_jobs_and_the_jobs_that_they_enqueue(users):

@@ -154,6 +154,31 @@ def type_is_pickled(annotation: object) -> bool:
     return "Annotated" not in str(annotation)  # a Field of pydantic cannot be pickled
 
 
+@dataclass(frozen=True)
+class Line:
+    text: str
+    count: int = 1
+
+
+@dataclass(slots=True)
+class Page:
+    lines: list[Line]
+    by_name: dict[str, Line] = field(default_factory=dict)
+    number: int = 1
+
+
+class Book(msgspec.Struct):
+    page: Page
+    title: str = ""
+
+
+def test_a_json_value_gets_the_defaults_of_its_type_at_any_depth():
+    given = {"page": {"lines": [{"text": "a"}], "by_name": {"b": {"text": "b"}}}}
+    book = Book(Page([Line("a")], {"b": Line("b")}))
+    assert ValueType(Book).encode(given) == ValueType(Book).encode(book)
+    assert ValueType(Book).encode(given)["page"]["lines"] == [{"text": "a", "count": 1}]
+
+
 @pytest.mark.parametrize(
     ("annotation", "value", "message"),
     [

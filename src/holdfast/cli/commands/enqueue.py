@@ -6,21 +6,25 @@ import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from datetime import datetime, timedelta
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import click
 
+from holdfast.app import Holdfast, unknown_type_message
 from holdfast.cli import parameters
+from holdfast.cli.app_commands import load_app
 from holdfast.cli.command import Command
-from holdfast.cli.parameters import DURATION, INSTANT, POSITIVE_DURATION, RETRY_POLICY
+from holdfast.cli.parameters import DURATION, INSTANT, POSITIVE_DURATION, RETRY_POLICY, UNIQUE
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.client import Client
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.model import duration, retry
 from holdfast.model.lease import Enqueued
 from holdfast.model.request import JobRequest
+from holdfast.model.unique import parse_unique
 from holdfast.wire.codec import JSON
 
 BATCH_JOBS = 1_000  # jobs in one transaction, and in one step of the progress bar
@@ -40,9 +44,16 @@ _FIELDS = tuple(field.name for field in fields(JobRequest))
     "--retry", type=RETRY_POLICY, metavar="POLICY", help="Delays between attempts, e.g. 'exponential(1s, max 1h)'."
 )
 @click.option("--key", "idempotency_key", metavar="TEXT", help="Idempotency key: one job per queue and key.")
+@click.option(
+    "--unique",
+    type=UNIQUE,
+    metavar="RULE",
+    help="One job per key, or per payload: while_queued, while_open, or for a time such as 1h.",
+)
 @click.option("--domain", metavar="TEXT", help="Jobs of one domain run one at a time, in order.")
 @click.option("--name", metavar="TEXT", help="A name for people.")
 @click.option("--meta", multiple=True, metavar="KEY=TEXT", help="Passed to the handler; repeatable.")
+@click.option("--app", "app_path", metavar="MODULE:APP", help="Its handler gives queue, attempts and payload type.")
 @click.option("--batch", metavar="FILE", help="Many jobs: one JSON object per line, - for stdin.")
 @click.option("--json", "as_json", is_flag=True, help="JSON: id, existed, conflict; with --batch one line per job.")
 @pass_session
@@ -54,6 +65,7 @@ def enqueue(
     meta: tuple[str, ...],
     batch: str | None,
     *,
+    app_path: str | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -62,28 +74,32 @@ def enqueue(
     PAYLOAD is JSON; - reads it from stdin, @FILE from a file; without PAYLOAD it is null. If a job with the same key
     exists, its id is printed; exits 1 if that job has a different payload.
 
+    With --app, or app in the settings, the job is as the handler of TYPE says, in the store of the app: its queue,
+    priority, attempts and timeout unless an option replaces them, and a payload that the handler takes.
+
     Each line of a --batch file has the fields of a request (type, payload, queue, delay, idempotency_key ...); TYPE and
     the options are defaults for the lines. A file is checked completely before its first job is stored.
     """
-    settings = session.settings
-    defaults: dict[str, Any] = {
-        "queue": settings.queue,
-        "max_attempts": settings.max_attempts,
-        "timeout": settings.timeout,
+    given: dict[str, Any] = {
         **{name: value for name, value in options.items() if value is not None},
         **({"meta": parameters.parse_meta(meta)} if meta else {}),
     }
     if type_ is not None:
-        defaults["type"] = type_
-    if batch is not None:
-        if payload is not None:
-            raise click.UsageError("wanted either a PAYLOAD or --batch, got both")
-        _enqueue_file(session, batch, defaults, as_json=as_json)
-        return
-    if type_ is None:
+        given["type"] = type_
+    if batch is not None and payload is not None:
+        raise click.UsageError("wanted either a PAYLOAD or --batch, got both")
+    if batch is None and type_ is None:
         raise click.UsageError("wanted the TYPE of the job, got nothing (or --batch FILE)")
-    request = JobRequest(**defaults, payload=parameters.read_payload(payload))
-    enqueued = Client(session.store(create=True)).enqueue(request, on_conflict="return")
+    app_path = app_path or session.settings.app
+    app = None if app_path is None else load_app(app_path, session)
+    if app is not None:
+        click.get_current_context().call_on_close(app.close)
+    producer = _Producer(session, app)
+    if batch is not None:
+        _enqueue_file(session, producer, batch, given, as_json=as_json)
+        return
+    request = producer.request({**given, "payload": parameters.read_payload(payload)})
+    enqueued = producer.client.enqueue(request, on_conflict="return")
     _print_enqueued(session, enqueued, as_json=as_json)
     if enqueued.conflict:
         raise CommandFailed(
@@ -101,20 +117,46 @@ def _print_enqueued(session: Session, enqueued: Enqueued, *, as_json: bool) -> N
         session.output.print_line(enqueued.id)
 
 
+class _Producer:
+    """Makes requests, as the handlers of the app say or as the settings say, and has the client that stores them."""
+
+    def __init__(self, session: Session, app: Holdfast | None) -> None:
+        self._session = session
+        self._app = app
+        self._unknown_types: set[str] = set()
+
+    @cached_property
+    def client(self) -> Client:
+        """The client of the app, or of the store of the settings."""
+        return Client(self._session.store(create=True)) if self._app is None else self._app.client
+
+    def request(self, fields: dict[str, Any]) -> JobRequest:
+        """Return the request with these fields, its type and payload among them. Raises ``InvalidInput``."""
+        type_ = fields["type"]
+        if self._app is not None and type_ in self._app.tasks:
+            others = {name: value for name, value in fields.items() if name not in {"type", "payload"}}
+            return self._app.tasks[type_].request(fields["payload"], **others)
+        if self._app is not None and type_ not in self._unknown_types:
+            self._unknown_types.add(type_)
+            self._session.output.print_note(unknown_type_message(type_, self._app.tasks))
+        settings = self._session.settings
+        defaults = {"queue": settings.queue, "max_attempts": settings.max_attempts, "timeout": settings.timeout}
+        return JobRequest(**{**defaults, **fields})
+
+
 # A file of jobs ---------------------------------------------------------------------------------------------
 
 
-def _enqueue_file(session: Session, name: str, defaults: dict[str, Any], *, as_json: bool) -> None:
+def _enqueue_file(session: Session, producer: _Producer, name: str, given: dict[str, Any], *, as_json: bool) -> None:
     # A file is read twice: the first pass checks every line, so that a bad line stores nothing. Stdin is read once.
-    total = None if name == "-" else sum(1 for _ in _read_requests(name, defaults))
-    client = Client(session.store(create=True))
+    total = None if name == "-" else sum(1 for _ in _read_requests(name, producer, given))
     stored = existed = conflicts = 0
-    requests = _read_requests(name, defaults)
+    requests = _read_requests(name, producer, given)
     with session.output.progress_bar("enqueue", total, shown=not as_json) as update:
         while True:
             try:
                 chunk = list(islice(requests, BATCH_JOBS))
-                answers = client.enqueue(chunk, on_conflict="return")
+                answers = producer.client.enqueue(chunk, on_conflict="return")
             except (HoldfastError, click.ClickException) as error:
                 if not stored + existed:
                     raise
@@ -140,20 +182,21 @@ def _message(error: Exception) -> str:
     return error.format_message() if isinstance(error, click.ClickException) else str(error)
 
 
-def _read_requests(name: str, defaults: dict[str, Any]) -> Iterator[JobRequest]:
+def _read_requests(name: str, producer: _Producer, given: dict[str, Any]) -> Iterator[JobRequest]:
     """One request per line; the error of a bad line contains its number."""
     try:
         with sys.stdin.buffer if name == "-" else Path(name).open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
-                    yield _parse_line(f"{name} line {number}", line, defaults)
+                    yield _parse_line(f"{name} line {number}", line, producer, given)
     except OSError as error:
         raise click.UsageError(f"wanted a file that can be read, got {name}: {error.strerror or error}") from error
 
 
-def _parse_line(where: str, line: bytes, defaults: dict[str, Any]) -> JobRequest:
+def _parse_line(where: str, line: bytes, producer: _Producer, given: dict[str, Any]) -> JobRequest:
     try:
-        return JobRequest(**_merge(JSON.decode(line.strip(), field="the line"), defaults))
+        fields = _merge(JSON.decode(line.strip(), field="the line"), given)
+        return producer.request({"payload": None, **fields})
     except InvalidInput as error:
         raise click.UsageError(f"{where}: {error}") from error
 
@@ -178,6 +221,8 @@ def _parse_field(name: str, value: object) -> object:
     """The value of a field of a line: durations and policies are text, instants are ISO 8601."""
     if name == "retry":
         return retry.parse(value)  # type: ignore[arg-type] # parse refuses a value that is not text
+    if name == "unique":
+        return parse_unique(name, value)
     if name in {"delay", "timeout"}:
         return _parse_duration(name, value)
     if name == "run_at":

@@ -7,7 +7,7 @@ is packed in one step, and a column that no job sets is sent as NULL.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from psycopg.adapt import AdaptersMap, Dumper
@@ -133,6 +133,39 @@ def _pack_numbers(kind: type[A], values: Sequence[int | None], code: str, width:
     return kind(_header(kind, len(values), has_nulls=False) + struct.pack(f">{f'i{code}' * len(values)}", *flat))
 
 
+def unpack(array: Array) -> list[Any]:
+    """Return the elements of a packed column, for a database driver that packs arrays itself."""
+    if len(array) == _EMPTY_BYTES:
+        return []
+    (count,) = struct.unpack_from(">i", array, _COUNT_OFFSET)
+    read = _READERS[type(array)]
+    values: list[Any] = []
+    offset = _HEADER_BYTES
+    for _ in range(count):
+        (length,) = struct.unpack_from(">i", array, offset)
+        offset += 4
+        if length < 0:
+            values.append(None)
+        else:
+            values.append(read(array[offset : offset + length]))
+            offset += length
+    return values
+
+
+def _read_number(value: bytes) -> int:
+    return int.from_bytes(value, signed=True)
+
+
+_EMPTY_BYTES, _COUNT_OFFSET, _HEADER_BYTES = 12, 12, 20
+_READERS: dict[type[Array], Callable[[bytes], Any]] = {
+    Texts: bytes.decode,
+    Blobs: bytes,
+    Bigints: _read_number,
+    Integers: _read_number,
+    Booleans: any,
+}
+
+
 class _ArrayDumper(Dumper):
     format = Format.BINARY
 
@@ -140,7 +173,13 @@ class _ArrayDumper(Dumper):
         return obj
 
 
+_DUMPERS = [
+    (kind, type(f"{kind.__name__}Dumper", (_ArrayDumper,), {"oid": kind.oid}))
+    for kind in (Texts, Blobs, Bigints, Integers, Booleans)
+]
+
+
 def register(adapters: AdaptersMap) -> None:
     """Let a connection or a cursor send packed arrays."""
-    for kind in (Texts, Blobs, Bigints, Integers, Booleans):
-        adapters.register_dumper(kind, type(f"{kind.__name__}Dumper", (_ArrayDumper,), {"oid": kind.oid}))
+    for kind, dumper in _DUMPERS:
+        adapters.register_dumper(kind, dumper)

@@ -23,6 +23,7 @@ from holdfast.drivers.contract import (
 )
 from holdfast.drivers.postgres import admin, enqueue, ledger, registry, reserve, settle
 from holdfast.drivers.postgres.admin import TableHealth
+from holdfast.drivers.postgres.caller_connection import CallerConnection, PsycopgConnection
 from holdfast.drivers.postgres.cancel_wait import CancelWaiter
 from holdfast.drivers.postgres.connections import Connection, ConnectionPool
 from holdfast.drivers.postgres.database import Database
@@ -107,6 +108,11 @@ class PostgresDriver:
         if not jobs:
             return []
         return enqueue.enqueue_on(self._database, connection, jobs, caller_now, owns_transaction=False)
+
+    def enqueue_with(self, caller: CallerConnection, jobs: Sequence[JobRecord], *, now: int | None) -> list[Enqueued]:
+        """Enqueue inside the transaction of a connection that is not one of psycopg, or is async."""
+        self._validation.check_enqueue(jobs)
+        return enqueue.enqueue_with(self._database, caller, jobs, self._validation.caller_now(now))
 
     def enqueue_leased(
         self, jobs: Sequence[JobRecord], *, lease_for: int, worker: str = "", now: int | None = None
@@ -228,13 +234,15 @@ class PostgresDriver:
         )
 
     def joined(self, connection: object) -> JoinedPostgres:
-        """See ``Driver.joined``. The connection is a ``psycopg.Connection`` to the same database, READ COMMITTED."""
-        return JoinedPostgres(self.enqueue_on, self.read_identity, self.capabilities, connection)
+        """See ``Driver.joined``. The connection leads to the same database, and its transaction is READ COMMITTED."""
+        return JoinedPostgres(self, connection)
 
     def read_identity(self, *, refresh: bool = False) -> DatabaseIdentity:
         """Return which database this store is in; remembered, unless ``refresh``."""
         if self._identity is None or refresh:
-            _, self._identity = self._database.run(read_transaction, is_repeatable=True)
+            _, self._identity = self._database.run(
+                lambda connection: read_transaction(PsycopgConnection(connection)), is_repeatable=True
+            )
         return self._identity
 
     def close(self) -> None:

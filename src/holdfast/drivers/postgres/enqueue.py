@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from holdfast.drivers.packing import digest_of, pack_meta
+from holdfast.drivers.packing import Row, digest_of, pack_meta
 from holdfast.drivers.postgres.arrays import (
     Array,
     pack_bigints,
@@ -15,6 +16,7 @@ from holdfast.drivers.postgres.arrays import (
     pack_optional_texts,
     pack_texts,
 )
+from holdfast.drivers.postgres.caller_connection import CallerConnection
 from holdfast.drivers.postgres.columns import STORED_COLUMNS, sql_type
 from holdfast.drivers.postgres.connections import Connection
 from holdfast.drivers.postgres.copy import DEFAULT_DEDUPE_WINDOW, copy_jobs, copy_leased_jobs
@@ -40,15 +42,34 @@ def enqueue_on(
     enqueued = copy_jobs(database, connection, jobs, caller_now, owns_transaction=owns_transaction)
     if enqueued is not None:
         return enqueued
+    if len(jobs) == 1:
+        return [_enqueue_one(database, connection, jobs[0], caller_now, owns_transaction=owns_transaction)]
     runs = list(_split_repeated_ids(jobs))
+    call = partial(database.call_on, connection)
     if len(runs) == 1:
-        return _enqueue(database, connection, runs[0], caller_now, owns_transaction=owns_transaction)
+        return _enqueue(database, call, runs[0], caller_now, owns_transaction=owns_transaction)
     with connection.transaction():
         return [
             answer
             for run in runs
-            for answer in _enqueue(database, connection, run, caller_now, owns_transaction=owns_transaction)
+            for answer in _enqueue(database, call, run, caller_now, owns_transaction=owns_transaction)
         ]
+
+
+def enqueue_with(
+    database: Database, caller: CallerConnection, jobs: Sequence[JobRecord], caller_now: int | None
+) -> list[Enqueued]:
+    """Store the jobs inside the caller's transaction, without COPY: all or none, because an error aborts it."""
+
+    def call(function: str, *arguments: object) -> list[Row]:
+        parameters = (database.space, *arguments)
+        return caller.fetch(database.statements.call(function, len(parameters)), parameters)
+
+    return [
+        answer
+        for run in _split_repeated_ids(jobs)
+        for answer in _enqueue(database, call, run, caller_now, owns_transaction=False)
+    ]
 
 
 def enqueue_leased_on(
@@ -82,16 +103,30 @@ def _split_repeated_ids(jobs: Sequence[JobRecord]) -> Iterator[list[JobRecord]]:
 
 def _enqueue(
     database: Database,
-    connection: Connection,
+    call: Callable[..., list[Row]],
     jobs: list[JobRecord],
     caller_now: int | None,
     *,
     owns_transaction: bool,
 ) -> list[Enqueued]:
     arguments = (caller_now, database.channel, owns_transaction, DEFAULT_DEDUPE_WINDOW, *pack_jobs(jobs))
-    rows = database.call_on(connection, "enqueue", *arguments)
+    rows = call("enqueue", *arguments)
     existing = {item: Enqueued(id=job_id, existed=True, conflict=conflict) for item, job_id, conflict in rows}
     return [existing.get(item) or Enqueued(id=job.id, existed=False) for item, job in enumerate(jobs, 1)]
+
+
+def _enqueue_one(
+    database: Database, connection: Connection, job: JobRecord, caller_now: int | None, *, owns_transaction: bool
+) -> Enqueued:
+    arguments = (caller_now, database.channel, owns_transaction, DEFAULT_DEDUPE_WINDOW, *pack_job(job))
+    existing, conflict = database.call_value_on(connection, "enqueue_one", *arguments)
+    return Enqueued(id=existing or job.id, existed=existing is not None, conflict=bool(conflict))
+
+
+def pack_job(job: JobRecord) -> list[object]:
+    """Return the values of ``enqueue_one``: the payload digest of a job with a key, then the columns of the job."""
+    digest = None if job.idempotency_key is None else digest_of(job.payload)
+    return [digest, *(value_of(job) for value_of, _ in _COLUMN_PACKERS)]
 
 
 def pack_jobs(jobs: Sequence[JobRecord]) -> list[Array | None]:

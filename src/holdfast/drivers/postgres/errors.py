@@ -1,4 +1,4 @@
-"""Translation of psycopg's exceptions into ``holdfast.errors``, once, at the edge of this driver."""
+"""Translation of the database driver's exceptions into ``holdfast.errors``, once, at the edge of this driver."""
 
 from __future__ import annotations
 
@@ -18,17 +18,20 @@ _SERVER_GONE = frozenset({"57P01", "57P02", "57P03", "57P05", "25006", "53300"})
 _WITHOUT_STATE = (psycopg.OperationalError, psycopg.InterfaceError)
 
 
-def is_connection_lost(error: psycopg.Error) -> bool:
+def is_connection_lost(error: Exception) -> bool:
     """Whether the connection can no longer be used. The server may or may not have carried out the call."""
-    state = error.sqlstate
+    state = _state_of(error)
     if state is None:
         return isinstance(error, _WITHOUT_STATE)
     return state in _SERVER_GONE or state.startswith("08")
 
 
-def translate_error(error: psycopg.Error, waited: float = 0.0) -> StoreError:
-    """Return the error of ``holdfast.errors``. PostgreSQL's messages name hosts and users, never passwords."""
-    state = error.sqlstate
+def translate_error(error: Exception, waited: float = 0.0) -> StoreError:
+    """Return the error of ``holdfast.errors``. PostgreSQL's messages name hosts and users, never passwords.
+
+    ``error`` is of psycopg, or of asyncpg, which raises it on a connection of the caller.
+    """
+    state = _state_of(error)
     message = " ".join(str(error).split()) or type(error).__name__
     if state in CONFLICTS or state in _TIMEOUTS:
         return StoreBusy(waited)
@@ -39,3 +42,9 @@ def translate_error(error: psycopg.Error, waited: float = 0.0) -> StoreError:
     if is_connection_lost(error):
         return StoreUnavailable(f"the PostgreSQL server cannot be reached: {message}")
     return StoreUnavailable(f"PostgreSQL refused: {message}")
+
+
+def _state_of(error: Exception) -> str | None:
+    """Return the SQLSTATE; None if the server has not raised the error."""
+    state: str | None = getattr(error, "sqlstate", None)
+    return state

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import psycopg
-from psycopg.pq import TransactionStatus
-from psycopg.rows import tuple_row
 
+from holdfast.drivers.caller_connection import Kind, begin, begin_async, kind_of, require_sync
 from holdfast.drivers.contract import Capabilities
 from holdfast.drivers.enqueue_only import EnqueueOnly
+from holdfast.drivers.on_loop import OnLoop
+from holdfast.drivers.postgres.caller_connection import CallerConnection, PsycopgConnection, adapt
 from holdfast.drivers.postgres.connections import Connection
 from holdfast.drivers.postgres.errors import translate_error
 from holdfast.errors import InvalidInput
@@ -39,72 +40,94 @@ class DatabaseIdentity(NamedTuple):
     name: str
 
 
-def read_transaction(connection: Connection) -> tuple[str, DatabaseIdentity]:
+def read_transaction(connection: CallerConnection) -> tuple[str, DatabaseIdentity]:
     """Return the isolation level of the transaction and the database of the connection: a round trip."""
-    with connection.cursor(row_factory=tuple_row) as cursor:
-        [(isolation, *identity)] = cursor.execute(_READ_TRANSACTION, prepare=False).fetchall()
+    [(isolation, *identity)] = connection.fetch(_READ_TRANSACTION)
     return isolation, DatabaseIdentity(*identity)
 
 
-class EnqueueOn(Protocol):
-    """``PostgresDriver.enqueue_on``: enqueue inside the transaction of a connection."""
+_BEGINNINGS = {
+    Kind.ASYNC_PSYCOPG: "async with connection.transaction():",
+    Kind.ASYNCPG: "async with connection.transaction():",
+    Kind.DJANGO: "with transaction.atomic():",
+}
 
-    def __call__(self, connection: Connection, jobs: Sequence[JobRecord], *, now: int | None) -> list[Enqueued]:
+
+class JoinTarget(Protocol):
+    """The driver that is joined: ``PostgresDriver``."""
+
+    capabilities: Capabilities
+
+    def enqueue_on(self, connection: Connection, jobs: Sequence[JobRecord], *, now: int | None) -> list[Enqueued]:
         """See ``PostgresDriver.enqueue_on``."""
 
+    def enqueue_with(self, caller: CallerConnection, jobs: Sequence[JobRecord], *, now: int | None) -> list[Enqueued]:
+        """See ``PostgresDriver.enqueue_with``."""
 
-class ReadIdentity(Protocol):
-    """``PostgresDriver.read_identity``: return the database of the store, as remembered or as it is now."""
-
-    def __call__(self, *, refresh: bool = False) -> DatabaseIdentity:
+    def read_identity(self, *, refresh: bool = False) -> DatabaseIdentity:
         """See ``PostgresDriver.read_identity``."""
 
 
 class JoinedPostgres(EnqueueOnly):
     """Enqueues on the caller's connection to the same database; never commits.
 
-    psycopg begins a transaction itself, except in autocommit mode. There the caller must have begun one, or the job
-    would be committed at once. Each enqueue first reads the isolation level and the database of the transaction.
+    psycopg, SQLAlchemy and SQLModel begin a transaction themselves, except in autocommit mode. There, with asyncpg and
+    with Django the caller must have begun one, or the job would be committed at once. Each enqueue first reads the
+    isolation level and the database of the transaction.
     """
 
-    def __init__(
-        self,
-        enqueue_on: EnqueueOn,
-        read_identity: ReadIdentity,
-        capabilities: Capabilities,
-        connection: object,
-    ) -> None:
-        super().__init__(capabilities)
-        if not isinstance(connection, psycopg.Connection):
-            raise InvalidInput(
-                "connection", wanted="an open psycopg.Connection to the same database", got=type(connection).__name__
-            )
-        self._enqueue_on = enqueue_on
-        self._read_identity = read_identity
-        self._connection = connection
+    def __init__(self, target: JoinTarget, connection: object) -> None:
+        super().__init__(target.capabilities)
+        self._target = target
+        self._on_loop = connection if isinstance(connection, OnLoop) else None
+        self._connection = connection.connection if isinstance(connection, OnLoop) else connection
+        if self._on_loop is None:
+            require_sync(self._connection)
+        if kind_of(self._connection) is None:
+            self._adapt(self._connection)
 
     def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
         """See ``Driver.enqueue``; durable when the caller commits."""
-        if self._connection.autocommit and self._connection.info.transaction_status == TransactionStatus.IDLE:
-            raise InvalidInput(
-                "connection",
-                wanted="one inside a transaction (`with connection.transaction():`)",
-                got="one in autocommit mode outside of any",
-            )
+        if self._on_loop is None:
+            connection = self._adapt(begin(self._connection))
+        else:
+            connection = self._adapt(self._on_loop.run(begin_async(self._connection)))
         try:
-            self._check_transaction()
-            return self._enqueue_on(self._connection, jobs, now=now)
+            self._check_transaction(connection)
+            if isinstance(connection, PsycopgConnection):
+                return self._target.enqueue_on(connection.connection, jobs, now=now)
+            return self._target.enqueue_with(connection, jobs, now=now)
         except psycopg.Error as error:
             raise translate_error(error) from error
 
-    def _check_transaction(self) -> None:
+    def _adapt(self, connection: object) -> CallerConnection:
+        adapted = adapt(connection, self._on_loop)
+        if adapted is None:
+            got = type(connection)
+            raise InvalidInput(
+                "connection",
+                wanted="an open psycopg.Connection to the same database, or one of SQLAlchemy, SQLModel or Django on "
+                "psycopg; in async code also asyncpg",
+                got=got.__name__ if got.__module__ == "builtins" else f"{got.__module__}.{got.__name__}",
+            )
+        return adapted
+
+    def _check_transaction(self, connection: CallerConnection) -> None:
         """Raise ``InvalidInput`` if a job must not be stored in this transaction. The transaction stays usable."""
-        isolation, identity = read_transaction(self._connection)
+        isolation, identity = read_transaction(connection)
+        if not connection.is_in_transaction:
+            kind = kind_of(self._connection)
+            how = "with connection.transaction():" if kind is None else _BEGINNINGS.get(kind, "not AUTOCOMMIT")
+            raise InvalidInput(
+                "connection",
+                wanted=f"one inside a transaction (`{how}`)",
+                got="one in autocommit mode outside of any",
+            )
         if isolation not in SUPPORTED_ISOLATION:
             raise InvalidInput("connection", wanted="a transaction with READ COMMITTED", got=isolation)
-        if identity == self._read_identity():
+        if identity == self._target.read_identity():
             return
-        own = self._read_identity(refresh=True)  # the store may have moved to another server
+        own = self._target.read_identity(refresh=True)  # the store may have moved to another server
         if identity != own:
             raise InvalidInput(
                 "connection", wanted=f"one to the same database as the store, {own.name}", got=_describe(identity, own)

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from holdfast.drivers.caller_connection import begin, is_async, kind_of
 from holdfast.drivers.contract import Capabilities
 from holdfast.drivers.enqueue_only import EnqueueOnly
+from holdfast.drivers.on_loop import OnLoop
 from holdfast.drivers.sqlite.database import translate_error
 from holdfast.errors import InvalidInput
 from holdfast.model.job import JobRecord
@@ -27,17 +29,21 @@ class JoinedSqlite(EnqueueOnly):
     def __init__(self, enqueue_on: EnqueueOn, capabilities: Capabilities, connection: object, *, path: Path) -> None:
         super().__init__(capabilities)
         self._enqueue_on = enqueue_on
-        self._connection = _check_same_file(connection, path)
+        self._path = path
+        self._connection = connection.connection if isinstance(connection, OnLoop) else connection
+        if kind_of(self._connection) is None or is_async(self._connection):  # of an async one no file is known
+            _check_same_file(self._connection, path)
 
     def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
         """See ``Driver.enqueue``; durable when the caller commits."""
-        if _is_autocommit(self._connection) and not self._connection.in_transaction:
+        own = _check_same_file(begin(self._connection), self._path)
+        if _is_autocommit(own) and not own.in_transaction:
             raise InvalidInput(
                 "connection",
                 wanted='one inside a transaction (`connection.execute("BEGIN")`)',
                 got="one in autocommit mode outside of any",
             )
-        with _without_factories(self._connection) as connection:
+        with _without_factories(own) as connection:
             return self._enqueue_on(connection, jobs, now)
 
 
@@ -62,7 +68,7 @@ def _without_factories(connection: sqlite3.Connection) -> Iterator[sqlite3.Conne
 
 
 def _check_same_file(connection: object, path: Path) -> sqlite3.Connection:
-    wanted = f"an open sqlite3.Connection to {path}"
+    wanted = f"an open sqlite3.Connection to {path}, or one of SQLAlchemy, SQLModel or Django"
     if not isinstance(connection, sqlite3.Connection):
         raise InvalidInput("connection", wanted=wanted, got=type(connection).__name__)
     with _without_factories(connection):
