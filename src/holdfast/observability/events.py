@@ -39,8 +39,8 @@ FIELDS = {
     "task": "`reap` or `trim`",
     "settings": "the retention of the settings",
     "store": "the retention of the store",
-    "observer": "the class of the observer",
     "resource": "the name of the resource",
+    "observer": "the class of the observer",
     "url": "the address of `/metrics`, `/healthz` and `/readyz`",
     "path": "the path of the request",
 }
@@ -206,7 +206,6 @@ _RARE = (
     ),
     _event("child.late_message", logging.WARNING, "a second answer for an attempt is ignored", "pid", "run", "kind"),
     _event("child.not_killed", logging.ERROR, "a child did not end after SIGKILL", "pid"),
-    _event("resource.close_failed", logging.ERROR, "a resource could not be closed", "resource", "error"),
     _event("forkserver.exited", logging.ERROR, "the fork server ended, and is replaced", "pid", "children"),
     _event("forkserver.killed", logging.ERROR, "the fork server had to be killed", "pid", "reason"),
     _event(
@@ -225,6 +224,7 @@ _RARE = (
         "retention.differs", logging.WARNING, "the store has another retention than the settings", "settings", "store"
     ),
     _event("retry.unreadable", logging.WARNING, "the retry policy of a job cannot be read, and is skipped", "reason"),
+    _event("resource.close_failed", logging.ERROR, "a resource could not be closed", "resource", "reason"),
     _event("observer.failed", logging.ERROR, "an observer raised an exception", "observer"),
     _event(
         "presence.failed", logging.WARNING, "the store did not accept the presence of the worker", "worker", "reason"

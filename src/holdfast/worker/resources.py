@@ -123,7 +123,7 @@ class Resources:
             try:
                 close()
             except Exception as error:  # noqa: BLE001 - code of the user; the others are closed, too
-                log_failure("resource.close_failed", error, resource=name, error=str(error))
+                _log_failure(name, error)
 
 
 class _ResourceTask:
@@ -163,11 +163,9 @@ class _ResourceTask:
         await asyncio.wait({self._task}, timeout=CLOSE_SECONDS)
         if not self._task.done():
             self._task.cancel()
-            error: BaseException | None = TimeoutError(f"not closed within {CLOSE_SECONDS} s")
-        else:
-            error = None if self._task.cancelled() else self._task.exception()
-        if error is not None:
-            log_failure("resource.close_failed", error, resource=name, error=str(error))
+            _log_failure(name, TimeoutError(f"not closed within {CLOSE_SECONDS} s"))
+        elif not self._task.cancelled() and (error := self._task.exception()) is not None:
+            _log_failure(name, error)
 
 
 async def _enter(stack: AsyncExitStack, factory: Factory) -> Any:
@@ -201,3 +199,7 @@ def _must_be_awaited(value: object) -> bool:
         return True
     close = getattr(value, "close", None)
     return hasattr(value, "aclose") if close is None else inspect.iscoroutinefunction(close)
+
+
+def _log_failure(name: str, error: BaseException) -> None:
+    log_failure("resource.close_failed", error, resource=name, reason=str(error))
