@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from statistics import median
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,26 @@ def compare_throughput(
         at_least=True,
         ours=f"{jobs / our_seconds:,.0f} jobs/s",
         other=f"{jobs / other_seconds:,.0f} jobs/s",
+    )
+
+
+def compare_single_calls(
+    question: str, *, calls: int, rounds: int, ours: Callable[[], float], other: Callable[[], float], target: float
+) -> Comparison:
+    """Our calls per second divided by the other side's. Each callable makes ``calls`` calls and returns the seconds.
+
+    The median of the ratios of all rounds counts. Most of a durable call is the wait for the disk, which varies from
+    round to round more than the two sides differ, and is the same for both sides of a round.
+    """
+    pairs = [(ours(), other()) for _ in range(rounds)]
+    our_seconds, other_seconds = (median(seconds) for seconds in zip(*pairs, strict=True))
+    return Comparison(
+        question=question,
+        ratio=median(other_seconds / our_seconds for our_seconds, other_seconds in pairs),
+        target=target,
+        at_least=True,
+        ours=f"{calls / our_seconds:,.0f} jobs/s",
+        other=f"{calls / other_seconds:,.0f} jobs/s",
     )
 
 

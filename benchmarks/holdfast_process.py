@@ -6,6 +6,7 @@ to a pipe.
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 import time
@@ -14,9 +15,9 @@ from datetime import timedelta
 
 import holdfast
 from benchmarks.driver_loop import drain
-from benchmarks.jobs import QUEUE, TYPE, make_batch
+from benchmarks.jobs import PAYLOAD, QUEUE, TYPE, make_batch
 from benchmarks.processes import report_start
-from holdfast import Context, Holdfast, Worker, WorkerOptions
+from holdfast import Client, Context, Holdfast, JobRequest, Worker, WorkerOptions
 from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.status import Settled
 
@@ -89,6 +90,17 @@ def bulk_enqueue(url: str, count: str, batch_size: str) -> None:
     store.close()
 
 
+def enqueue_each(url: str, count: str) -> None:
+    """Time ``Client.enqueue`` of one job at a time."""
+    with holdfast.connect(url) as store:
+        client = Client(store)
+        payload = json.loads(PAYLOAD)
+        started = time.perf_counter()
+        for _ in range(int(count)):
+            client.enqueue(JobRequest(type=TYPE, queue=QUEUE, payload=payload))
+        print(time.perf_counter() - started)
+
+
 def worker_listen(url: str, pipe: str) -> None:
     """Run an idle worker with two processes."""
     app = Holdfast(url)
@@ -114,6 +126,7 @@ ROLES = {
     "worker-drain-prepared": worker_drain_prepared,
     "loop-drain": loop_drain,
     "bulk-enqueue": bulk_enqueue,
+    "enqueue-each": enqueue_each,
     "worker-listen": worker_listen,
     "worker-hang": worker_hang,
 }

@@ -5,6 +5,7 @@ Every setting that differs from Huey's default makes it durable.
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 import time
@@ -41,6 +42,17 @@ def drain(path: str, count: str) -> None:
     done.wait()
     print(time.perf_counter() - started)
     consumer.stop(graceful=True)
+
+
+def enqueue_each(path: str, count: str) -> None:
+    """Time the enqueue of one task at a time."""
+    queue = open_queue(Path(path))
+    task = register_task(queue, _never_run_here)
+    payload = json.loads(PAYLOAD)
+    started = time.perf_counter()
+    for _ in range(int(count)):
+        task(payload)
+    print(time.perf_counter() - started)
 
 
 def listen(path: str, pipe: str, *delay: str) -> None:
@@ -84,7 +96,7 @@ def _never_run_here(_payload: object) -> None:
     """The consumer process has the real task; a producer only enqueues it."""
 
 
-ROLES: dict[str, Callable[..., None]] = {"drain": drain, "listen": listen}
+ROLES: dict[str, Callable[..., None]] = {"drain": drain, "enqueue-each": enqueue_each, "listen": listen}
 
 if __name__ == "__main__":
     ROLES[sys.argv[1]](*sys.argv[2:])

@@ -94,6 +94,19 @@ def enqueue(url: str, count: str, batch: str) -> None:
     uvloop.run(main())
 
 
+def enqueue_each(url: str, count: str) -> None:
+    """Time the enqueue of one job at a time."""
+
+    async def main() -> None:
+        queries = await _connect(url)
+        started = time.perf_counter()
+        for _ in range(int(count)):
+            await queries.enqueue(TYPE, PAYLOAD)
+        print(time.perf_counter() - started)
+
+    uvloop.run(main())
+
+
 def listen(url: str, pipe: str) -> None:
     """Run an idle manager with its default batch size."""
 
@@ -132,7 +145,12 @@ async def _connect(url: str) -> Queries:
     return Queries(AsyncpgDriver(await asyncpg.connect(url)))
 
 
-ROLES: dict[str, Callable[..., None]] = {"drain": drain, "enqueue": enqueue, "listen": listen}
+ROLES: dict[str, Callable[..., None]] = {
+    "drain": drain,
+    "enqueue": enqueue,
+    "enqueue-each": enqueue_each,
+    "listen": listen,
+}
 
 if __name__ == "__main__":
     ROLES[sys.argv[1]](*sys.argv[2:])

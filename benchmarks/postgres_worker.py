@@ -23,7 +23,7 @@ from pathlib import Path
 import psycopg
 
 import holdfast
-from benchmarks.comparison import Comparison, compare_latency, compare_throughput
+from benchmarks.comparison import Comparison, compare_latency, compare_single_calls, compare_throughput
 from benchmarks.holdfast_process import HANG
 from benchmarks.jobs import fill, make_records
 from benchmarks.processes import listener, next_start, run_timed, sample_start_latency, time_to_start
@@ -38,6 +38,8 @@ PEER_ENQUEUE_BATCHES = (500, 1000, 2000)  # larger batches are slower
 # The fastest of 500, 1000 and 2000; other load on the machine hid much of the difference.
 PEER_FETCH_BATCHES = {"pool": 1000, "connection": 2000}
 OBAN_LIMIT = 1000  # the fastest of 50, 200 and 1000 with one process, and as fast as 200 with two
+SINGLE_CALLS = 500
+SINGLE_ROUNDS = 15
 SAMPLES = 200
 LEASE_SECONDS = 2.0
 KILLS = 4
@@ -62,6 +64,7 @@ def measure(_: Path) -> Iterator[Comparison]:
             for processes in (1, 2):
                 yield _compare_with_oban(url, server.create_database(f"oban_{processes}"), processes)
         yield _compare_enqueue(server)
+        yield _compare_single_enqueue(server)
         yield _compare_start_latency(server)
         yield _measure_rerun(server.create_database("killed"))
 
@@ -160,6 +163,22 @@ def _compare_enqueue(server: PostgresServer) -> Comparison:
             run_timed("peer_pgqueuer", "enqueue", pgqueuer_url, JOBS, batch) for batch in PEER_ENQUEUE_BATCHES
         ),
         target=2.0,
+    )
+
+
+def _compare_single_enqueue(server: PostgresServer) -> Comparison:
+    from benchmarks.peer_pgqueuer import Producer
+
+    url, pgqueuer_url = server.create_database("single"), server.create_database("pgqueuer_single")
+    holdfast.connect(url).close()
+    Producer(pgqueuer_url).install()
+    return compare_single_calls(
+        "PostgreSQL: enqueue one job at a time / PgQueuer",
+        calls=SINGLE_CALLS,
+        rounds=SINGLE_ROUNDS,
+        ours=lambda: run_timed("holdfast_process", "enqueue-each", url, SINGLE_CALLS),
+        other=lambda: run_timed("peer_pgqueuer", "enqueue-each", pgqueuer_url, SINGLE_CALLS),
+        target=0.9,
     )
 
 

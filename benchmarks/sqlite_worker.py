@@ -13,7 +13,7 @@ from pathlib import Path
 
 import holdfast
 from benchmarks import peer_huey
-from benchmarks.comparison import Comparison, compare_latency, compare_throughput
+from benchmarks.comparison import Comparison, compare_latency, compare_single_calls, compare_throughput
 from benchmarks.jobs import fill, make_records
 from benchmarks.processes import listener, run_timed, sample_start_latency
 
@@ -21,6 +21,8 @@ JOBS = 20_000
 ROUNDS = 5
 HUEY_ROUNDS = 2  # a round takes long, and its time varies little
 LOOP_BATCH = 1000  # the fastest of the driver loop
+SINGLE_CALLS = 500
+SINGLE_ROUNDS = 15
 SAMPLES = 200
 HUEY_POLL_SECONDS = 0.005  # as often as the SQLite driver checks for commits of other processes
 
@@ -31,6 +33,7 @@ def measure(folder: Path) -> Iterator[Comparison]:
     if importlib.util.find_spec("huey") is None:
         raise SystemExit("benchmarks: Huey is not installed, nothing to compare with; `python3 run bench` installs it")
     yield _compare_with_huey(folder)
+    yield _compare_single_enqueue(folder)
     yield from _compare_start_latency(folder)
 
 
@@ -75,6 +78,18 @@ def _compare_with_huey(folder: Path) -> Comparison:
         ours=ours,
         other=other,
         target=8,
+    )
+
+
+def _compare_single_enqueue(folder: Path) -> Comparison:
+    path, huey_path = folder / "ours-each.db", folder / "huey-each.db"
+    return compare_single_calls(
+        "SQLite: enqueue one job at a time / Huey",
+        calls=SINGLE_CALLS,
+        rounds=SINGLE_ROUNDS,
+        ours=lambda: run_timed("holdfast_process", "enqueue-each", f"sqlite:///{path}", SINGLE_CALLS),
+        other=lambda: run_timed("peer_huey", "enqueue-each", huey_path, SINGLE_CALLS),
+        target=0.9,
     )
 
 

@@ -18,7 +18,7 @@ from holdfast.clock import DAY, MINUTE
 from holdfast.drivers.contract import FIND_LIMIT, JobFilter
 from holdfast.drivers.postgres import arrays
 from holdfast.drivers.postgres.arrays import pack_blobs, pack_integers, pack_texts
-from holdfast.drivers.postgres.enqueue import pack_jobs
+from holdfast.drivers.postgres.enqueue import pack_job, pack_jobs
 from holdfast.drivers.postgres.functions import INTERNAL, load_functions
 from holdfast.drivers.postgres.settle import pack_acks, pack_settlements
 from holdfast.model.isolation import Isolation
@@ -183,6 +183,17 @@ def count_pages(
         again = pack_jobs([_record(n, idempotency_key=f"full-{n}") for n in range(1, k + 1)])
         rows, pages["enqueue of known keys", k] = explained.call("enqueue", "main", NOW, "c", True, 1, *again)
         assert len(rows) == (k if full else 0)
+        for where, fields, known in (
+            ("a new job", {}, False),
+            ("an id in ended", {"id": "ended-1"}, True),
+            ("an id in jobs", {"id": "full-1"}, True),
+            ("a known key", {"idempotency_key": "full-1"}, True),
+        ):
+            values = pack_job(_record(0, **fields))
+            [(existing, _)], pages[f"enqueue_one of {where}", k] = explained.call(
+                "enqueue_one", "main", NOW, "c", True, 1, *values
+            )
+            assert (existing is not None) == (known and full)
         _, pages["purge", k] = explained.call("purge", "main", NOW, pack_texts([f"ended-{n}" for n in range(1, k + 1)]))
         _, pages["trim_expired", k] = explained.call("trim_expired", "main", NOW, 1, 1, k)
         ended_ids = pack_texts(ended)

@@ -30,6 +30,7 @@ SEARCHED_INDEXES = {  # statement -> the indexes that its plan must search
     "reserve/find_lanes_of_types": {"holdfast_jobs_lane", "PRIMARY KEY"},
     "wait/lane_heads": {"holdfast_jobs_lane", "PRIMARY KEY"},
     "reserve/limits": {"holdfast_jobs_leased", "PRIMARY KEY"},
+    "enqueue/find_id": {"holdfast_jobs_id", "holdfast_ended_id"},
     "enqueue/find_ids": {"holdfast_jobs_id", "holdfast_ended_id"},
     "enqueue/find_keys": {"PRIMARY KEY", "holdfast_jobs_id"},
     "domains/pass_turn": {"holdfast_jobs_domain"},

@@ -12,9 +12,11 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg.rows import tuple_row
 
 from holdfast.clock import monotonic
 from holdfast.drivers.postgres import arrays
@@ -33,6 +35,14 @@ _of_parent_process: list[
 
 class OwnConnection(psycopg.Connection[tuple[Any, ...]]):
     """A connection that this driver opened; it can send packed arrays."""
+
+    @cached_property
+    def value_cursor(self) -> psycopg.RawCursor[tuple[Any, ...]]:
+        """A cursor for calls with a small answer, which it keeps until the next one.
+
+        A new cursor looks up how to send each argument: a third of what a call of many arguments costs in Python.
+        """
+        return psycopg.RawCursor(self, row_factory=tuple_row)
 
 
 _opened: weakref.WeakSet[OwnConnection] = weakref.WeakSet()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import psycopg
 from psycopg.rows import tuple_row
@@ -66,6 +66,17 @@ class Database:
     def call_on(self, connection: Connection, function: str, *arguments: object) -> list[Row]:
         """Call a function for this space on a given connection, inside its transaction if there is one."""
         return self._call_on(connection, function, self.space, *arguments)
+
+    def call_value_on(self, connection: Connection, function: str, *arguments: object) -> Row:
+        """Call a function that returns one small record, like ``call_on``."""
+        statement = self.statements.call_value(function, len(arguments) + 1)
+        if isinstance(connection, OwnConnection):
+            cursor = connection.value_cursor
+        else:
+            cursor = psycopg.RawCursor(connection, row_factory=tuple_row)
+        cursor.execute(statement, (self.space, *arguments), prepare=False, binary=True)
+        [(value,)] = cursor.fetchall()
+        return cast("Row", value)
 
     def _call_on(self, connection: Connection, function: str, *arguments: object) -> list[Row]:
         with psycopg.RawCursor(connection, row_factory=tuple_row) as cursor:

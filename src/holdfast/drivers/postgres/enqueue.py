@@ -42,6 +42,8 @@ def enqueue_on(
     enqueued = copy_jobs(database, connection, jobs, caller_now, owns_transaction=owns_transaction)
     if enqueued is not None:
         return enqueued
+    if len(jobs) == 1:
+        return [_enqueue_one(database, connection, jobs[0], caller_now, owns_transaction=owns_transaction)]
     runs = list(_split_repeated_ids(jobs))
     call = partial(database.call_on, connection)
     if len(runs) == 1:
@@ -111,6 +113,20 @@ def _enqueue(
     rows = call("enqueue", *arguments)
     existing = {item: Enqueued(id=job_id, existed=True, conflict=conflict) for item, job_id, conflict in rows}
     return [existing.get(item) or Enqueued(id=job.id, existed=False) for item, job in enumerate(jobs, 1)]
+
+
+def _enqueue_one(
+    database: Database, connection: Connection, job: JobRecord, caller_now: int | None, *, owns_transaction: bool
+) -> Enqueued:
+    arguments = (caller_now, database.channel, owns_transaction, DEFAULT_DEDUPE_WINDOW, *pack_job(job))
+    existing, conflict = database.call_value_on(connection, "enqueue_one", *arguments)
+    return Enqueued(id=existing or job.id, existed=existing is not None, conflict=bool(conflict))
+
+
+def pack_job(job: JobRecord) -> list[object]:
+    """Return the values of ``enqueue_one``: the payload digest of a job with a key, then the columns of the job."""
+    digest = None if job.idempotency_key is None else digest_of(job.payload)
+    return [digest, *(value_of(job) for value_of, _ in _COLUMN_PACKERS)]
 
 
 def pack_jobs(jobs: Sequence[JobRecord]) -> list[Array | None]:

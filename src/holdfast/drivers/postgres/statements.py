@@ -63,9 +63,16 @@ class Statements:
         return f'SELECT {some} FROM ({self.query(name)}) AS found ({named}) ORDER BY found."{columns[0]}"'  # noqa: S608
 
     def call(self, function: str, arguments: int) -> str:
-        """Return the call of a function in ``functions/``; its parameters are numbered."""
-        numbers = ", ".join(f"${number}" for number in range(1, arguments + 1))
-        return f"SELECT * FROM {self._prefix}{function}({numbers})"  # noqa: S608 - our names, numbered parameters
+        """Return the call of a function in ``functions/`` that returns rows; its parameters are numbered."""
+        return f"SELECT * FROM {self._expression(function, arguments)}"  # noqa: S608 - our names, numbered parameters
+
+    @cache  # noqa: B019 - a store has one of these objects, and calls few functions
+    def call_value(self, function: str, arguments: int) -> str:
+        """Return the call of a function that returns one value: without FROM, which costs as much as a probe."""
+        return f"SELECT {self._expression(function, arguments)}"
+
+    def _expression(self, function: str, arguments: int) -> str:
+        return f"{self._prefix}{function}({', '.join(f'${number}' for number in range(1, arguments + 1))})"
 
     def copy(self, table: str, columns: Sequence[str]) -> str:
         """Return a binary COPY into these columns of a table."""

@@ -53,6 +53,7 @@ class Database:
                 f"wanted a folder at {path.parent} to put {path.name} into, there is none: create it first"
             )
         self.path = path
+        self._folder = str(path.parent)
         self.options = options
         self.closed = False
         self._abandoned: list[object] = []
@@ -266,7 +267,7 @@ class Database:
 
     def check_free_space(self) -> None:
         """Raise ``StoreFull`` while the disk is nearly full: a full disk would refuse settlements as well."""
-        free = shutil.disk_usage(self.path.parent).free
+        free = shutil.disk_usage(self._folder).free
         if free < self.options.min_free_bytes:
             raise StoreFull(free=free, floor=self.options.min_free_bytes)
 

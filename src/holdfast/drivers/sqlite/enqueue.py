@@ -60,8 +60,7 @@ def _insert(tx: Transaction, batch: _Batch) -> None:
 
 def _find_new(tx: Transaction, jobs: Sequence[JobRecord]) -> _Batch:
     """Compare the batch with the store and with itself: a job may repeat an id or a key of an earlier one."""
-    ids = to_json(job.id for job in jobs)
-    payloads: dict[str, bytes] = dict(tx.run("enqueue/find_ids", {"space": tx.space, "ids": ids}).fetchall())
+    payloads = _find_payloads(tx, jobs)
     batch = _Batch(keys=_find_keys(tx, jobs))
     for job in jobs:
         payload = payloads.get(job.id)
@@ -79,6 +78,14 @@ def _find_new(tx: Transaction, jobs: Sequence[JobRecord]) -> _Batch:
         batch.new.append(job)
         batch.answers.append(Enqueued(id=job.id, existed=False))
     return batch
+
+
+def _find_payloads(tx: Transaction, jobs: Sequence[JobRecord]) -> dict[str, bytes]:
+    """Return the payloads of the jobs that exist, by id."""
+    if len(jobs) == 1:
+        return dict(tx.run("enqueue/find_id", {"space": tx.space, "id": jobs[0].id}).fetchall())
+    ids = to_json(job.id for job in jobs)
+    return dict(tx.run("enqueue/find_ids", {"space": tx.space, "ids": ids}).fetchall())
 
 
 def _find_keys(tx: Transaction, jobs: Sequence[JobRecord]) -> dict[Key, tuple[str, bytes]]:

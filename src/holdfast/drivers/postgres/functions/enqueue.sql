@@ -48,7 +48,7 @@ BEGIN
   WITH inserted AS (
     INSERT INTO jobs ({stored_columns}, space, turn, available_at, enqueued_at)
     SELECT {a.stored_columns}, _space, a.domain IS NULL, coalesce(a.run_at, _now), _now
-      FROM unnest({stored_arrays}) WITH ORDINALITY AS a ({stored_columns}, item)
+      FROM unnest({stored_arguments}) WITH ORDINALITY AS a ({stored_columns}, item)
      WHERE _known IS NULL OR a.item NOT IN (SELECT unnest(_known))
      ORDER BY a.item
     ON CONFLICT (space, id) DO NOTHING
