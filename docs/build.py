@@ -18,9 +18,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
+import click
+
 import holdfast
 from docs import architecture
 from holdfast import errors
+from holdfast.cli.root import root
 from holdfast.drivers.contract import Capabilities, Feature
 from holdfast.drivers.postgres.driver import CAPABILITIES
 from holdfast.observability import events
@@ -220,9 +223,30 @@ PARTS: dict[str, Callable[[], str]] = {
 }
 
 
+def command_options(name: str) -> str:
+    """Return the table of the options of a command and of its subcommands, without those that every command has."""
+    command = root.commands[name]
+    commands = command.commands if isinstance(command, click.Group) else {"": command}
+    shared = {option.name for option in root.params}
+    rows = [
+        f"| `{' '.join(filter(None, (name, subcommand)))}` | {shown_options(option)} | {option.help} |"
+        for subcommand, each in commands.items()
+        for option in each.params
+        if isinstance(option, click.Option) and option.name not in shared
+    ]
+    return "\n".join(["| command | option | meaning |", "|---|---|---|", *rows]) if rows else ""
+
+
+def shown_options(option: click.Option) -> str:
+    """Return the spellings of an option, with the name of its value."""
+    value = "" if option.is_flag else f" {option.metavar or option.type.name.upper()}"
+    spellings = ", ".join(f"`{spelling}{value}`" for spelling in (*option.opts, *option.secondary_opts))
+    return spellings.replace("|", r"\|")
+
+
 SITE_PARTS: dict[str, Callable[[], str]] = {
-    f"cases of {law}": lambda law=law: case_list(law)  # type: ignore[misc]
-    for law in LAWS
+    **{f"cases of {law}": lambda law=law: case_list(law) for law in LAWS},  # type: ignore[misc]
+    **{f"options of {name}": lambda name=name: command_options(name) for name in root.commands},  # type: ignore[misc]
 }
 
 
