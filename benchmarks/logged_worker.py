@@ -13,6 +13,7 @@ from benchmarks.cpu_time import tree_seconds
 from benchmarks.handlers import make_handler
 from benchmarks.jobs import QUEUE, TYPE
 from holdfast import Holdfast, Worker, WorkerOptions
+from holdfast.observability import LogObserver
 from holdfast.observability.log_output import configure_logging
 from holdfast.settings import read
 
@@ -25,12 +26,11 @@ def drain(url: str, kind: str, log: str, file: str) -> None:
     app.handler(TYPE, queue=QUEUE)(make_handler(kind))
     options = WorkerOptions(queues=(QUEUE,), processes=PROCESSES, until_drained=True)
     with Path(file).open("a", encoding="utf-8") as stream:
-        if log == "none":
-            worker = Worker(app.driver, options, catalogue=app.catalogue)
-        else:
+        if log != "none":
             given = {"log": "json", "log_level": "info"} if log == "json" else {"log_level": "warning"}
             configure_logging(read(given, environ={}), stream=stream)
-            worker = app.worker(options)
+        observers = [] if log == "none" else [LogObserver()]
+        worker = Worker(app.driver, options, catalogue=app.catalogue, observers=observers)
         before = tree_seconds(os.getpid())
         worker.run()
         print(tree_seconds(os.getpid()) - before)

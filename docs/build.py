@@ -23,6 +23,7 @@ from holdfast import errors
 from holdfast.drivers.contract import Capabilities, Feature
 from holdfast.drivers.postgres.driver import CAPABILITIES
 from holdfast.observability import events
+from holdfast.observability.metric_table import METRICS
 from holdfast.testing.drivers.conformance import LAWS, Case, cases
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -197,12 +198,22 @@ def log_fields() -> str:
     return "\n".join(["| field | meaning |", "|---|---|", *rows])
 
 
+def metrics() -> str:
+    """Return the table of the metrics."""
+    rows = [
+        f"| `{name}` | {metric.kind} | {', '.join(f'`{label}`' for label in metric.labels)} | {metric.meaning} |"
+        for name, metric in METRICS.items()
+    ]
+    return "\n".join(["| metric | kind | labels | meaning |", "|---|---|---|---|", *rows])
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "overview": overview,
     **{f"cases of {law}": lambda law=law: case_list(law) for law in LAWS},
     "drivers": drivers,
     "errors": error_tree,
     "decisions": decisions,
+    "metrics": metrics,
     "log events": log_events,
     "log fields": log_fields,
 }

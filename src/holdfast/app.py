@@ -3,11 +3,12 @@
 app = Holdfast("sqlite:///jobs.db")
 
 @app.handler("mail.send", queue="mail", max_attempts=5)
-def send(payload): ...
+def send(payload: Mail) -> Receipt: ...
 
-send.enqueue({"to": "ada@example.org"})     # a job
-send({"to": "ada@example.org"})             # a plain call
-app.worker(processes=2).run()               # or the command: holdfast work module:app
+job = send.enqueue(Mail("ada@example.org"))  # a job; other payloads are refused
+send.result(job, timeout=30)                 # its Receipt
+send(Mail("ada@example.org"))                # a plain call
+app.worker(processes=2).run()                # or the command: holdfast work module:app
 """
 
 from __future__ import annotations

@@ -16,27 +16,6 @@ from holdfast.cli.session import Session
 HOLDFAST = [sys.executable, "-m", "holdfast"]
 
 
-def test_init_writes_a_working_project(run, folder):
-    out = run("init").out
-    assert "wrote holdfast.toml" in out
-    assert "wrote tasks.py" in out
-    enqueued = subprocess.run([sys.executable, "tasks.py"], capture_output=True, text=True, check=True)
-    assert "is waiting" in enqueued.stdout
-    worked = subprocess.run(
-        [*HOLDFAST, "work", "tasks:app", "--until-drained"], capture_output=True, text=True, check=True
-    )
-    assert "1 acked" in worked.stdout
-    with holdfast.connect(f"sqlite:///{folder}/jobs.db") as store:
-        assert [(count.type, count.done) for count in store.counts()] == [("hello", 1)]
-
-
-def test_init_overwrites_nothing(run, folder):
-    (folder / "tasks.py").write_text("mine")
-    assert "tasks.py" in run("init", code=1).err
-    assert (folder / "tasks.py").read_text() == "mine"
-    assert not (folder / "holdfast.toml").exists()
-
-
 def test_work_prints_the_number_of_jobs_per_outcome(folder):
     (folder / "mine.py").write_text(
         "from holdfast import Holdfast\n"

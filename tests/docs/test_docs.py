@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import os
 import re
+import subprocess
+import sys
 from dataclasses import MISSING, Field, fields
 from datetime import timedelta
 from pathlib import Path
@@ -26,7 +29,9 @@ from holdfast.worker.processes import dispatch
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = [page for page in (ROOT / "README.md", *sorted(DOCS.rglob("*.md"))) if page.exists()]
+TUTORIAL = DOCS / "tutorials" / "handlers.md"  # run by test_tutorial.py, command by command
+PAGES = [ROOT / "README.md", *(page for page in sorted(DOCS.rglob("*.md")) if page != TUTORIAL)]
+PROGRAMS = [DOCS / "guides" / name for name in ("django.md", "fastapi.md", "sqlalchemy.md")]
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -36,7 +41,7 @@ def page_parameter(path: Path) -> object:
     return pytest.param(path, id=path.relative_to(ROOT).as_posix(), marks=marks)
 
 
-@pytest.mark.parametrize("page", [page_parameter(path) for path in PAGES])
+@pytest.mark.parametrize("page", [page_parameter(path) for path in PAGES if path not in PROGRAMS])
 def test_every_python_snippet_of_a_page_runs(page: Path, tmp_path, monkeypatch):
     text = page.read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -45,6 +50,24 @@ def test_every_python_snippet_of_a_page_runs(page: Path, tmp_path, monkeypatch):
         if snippet[1] == "python":
             line = text.count("\n", 0, snippet.start(2))  # a traceback then shows the line of the page
             exec(compile("\n" * line + snippet[2], str(page), "exec"), namespace)
+
+
+@pytest.mark.parametrize("page", PROGRAMS, ids=lambda page: page.name)
+def test_every_python_snippet_of_a_page_about_a_library_runs_as_one_program(page: Path, tmp_path):
+    """In its own process: Django can be configured once, and SQLAlchemy looks names up in a module."""
+    snippets = [body for kind, body in FENCED.findall(page.read_text(encoding="utf-8")) if kind == "python"]
+    (tmp_path / "page.py").write_text("\n\n".join(snippets), encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    ran = subprocess.run(
+        [sys.executable, "page.py"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
 
 
 def table(page: str, first_heading: str) -> list[list[str]]:

@@ -2,13 +2,14 @@
 
 import asyncio
 import threading
+from dataclasses import replace
 
 import asyncpg
 import psycopg
 import pytest
 
 import holdfast
-from holdfast import AsyncClient, Client, JobRequest
+from holdfast import AsyncClient, Client, Holdfast, JobRequest
 from holdfast.errors import InvalidInput, StoreUnavailable
 from tests.callers import ASYNC_CALLERS, asyncpg_connection, django_database, name_of, psycopg_async, undone_async
 
@@ -201,6 +202,29 @@ def test_calls_that_wait_for_a_transaction_do_not_keep_it_from_its_next_call(url
             await client.enqueue(REQUEST, connection=caller.connection)
             await caller.commit()
             assert {each.id for each in await asyncio.gather(*waiting)} == {answer.id}
+
+    run(scenario)
+
+
+def test_an_app_enqueues_in_an_async_transaction_through_its_middleware(url, store):
+    app = Holdfast(driver=store)
+
+    @app.handler("order.ship")
+    async def ship(order: int): ...
+
+    @app.enqueue_middleware
+    def add_tenant(requests, call_next):
+        return call_next([replace(request, meta={"tenant": "ada"}) for request in requests])
+
+    async def scenario():
+        async with asyncpg_connection(url) as caller:
+            answer = await ship.aenqueue(1, connection=caller.connection)
+            await caller.rollback()
+        assert await app.async_client.get(answer.id) is None
+        async with asyncpg_connection(url) as caller:
+            answer = await ship.aenqueue(1, connection=caller.connection)
+            await caller.commit()
+        assert (await app.async_client.get(answer.id)).meta == {"tenant": "ada"}
 
     run(scenario)
 

@@ -279,8 +279,8 @@ def test_all_resources_are_closed_the_newest_first_and_errors_are_logged(app, ca
     with closing(app.worker()) as worker:
         assert worker.process_once().status == "acked"
     assert events == ["third", "second", "first"]
-    [record] = [record for record in caplog.records if record.message == "resource.close_failed"]
-    assert (record.resource, record.error) == ("second", "second is broken")
+    [record] = [record for record in caplog.records if getattr(record, "event", "") == "resource.close_failed"]
+    assert (record.resource, record.reason) == ("second", "second is broken")
 
 
 def test_a_resource_that_could_not_be_made_fails_its_attempt_and_is_made_by_the_next_one(app):
@@ -326,7 +326,9 @@ def test_a_resource_that_does_not_close_is_cancelled(app, monkeypatch, caplog):
     with closing(app.worker()) as worker:
         assert worker.process_once().status == "acked"
     assert events == ["cancelled"]
-    assert [record.resource for record in caplog.records if record.message == "resource.close_failed"] == ["stuck"]
+    assert [
+        record.resource for record in caplog.records if getattr(record, "event", "") == "resource.close_failed"
+    ] == ["stuck"]
 
 
 @pytest.mark.parametrize("mode", [ONE_AT_A_TIME, FOUR_THREADS])

@@ -76,6 +76,7 @@ def test_every_kind_of_type_travels_to_the_handler_and_back(app, drain):
         "optional": (Mail | None, Mail(to="a")),
         "none": (Mail | None, None),
         "dict": (dict[str, Mail], {"a": Mail(to="a")}),
+        "dict-of-numbers": (dict[int, Mail], {1: Mail(to="a")}),
         "enum": (Colour, Colour.RED),
         "scalars": (tuple[datetime, UUID, Decimal], (NOON, UUID(int=2), Decimal("0.10"))),
     }
@@ -244,3 +245,14 @@ def test_an_async_client_follows_the_store_of_its_app(app, double):
     first = asyncio.run(use_and_close())
     second = asyncio.run(use_and_close())  # it was closed, and is opened again
     assert [app.client.get(one.id).type for one in (first, second)] == ["double", "double"]
+
+
+def test_a_class_may_have_options_beside_its_context(app):
+    @app.handler("class")
+    class Work:
+        def handle(self, ctx, verbose=False):
+            return [ctx.payload, verbose]
+
+    job = Work.enqueue(1)
+    app.worker().process_once()
+    assert Work.result(job) == [1, False]

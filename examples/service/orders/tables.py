@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, DateTime, Engine, ForeignKey, String, create_engine, event, make_url, text
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from holdfast import Holdfast
 
@@ -20,7 +20,7 @@ class Table(DeclarativeBase):
 
 
 class Order(Table):
-    """An order. It is ``new``, then ``paid`` and ``confirmed``, or ``cancelled``."""
+    """An order. It is ``new``, ``paying``, ``paid``, then ``confirmed``; or ``new``, then ``cancelled``."""
 
     __tablename__ = "orders"
 
@@ -75,11 +75,6 @@ def _begin_nothing(connection: Any, _record: object) -> None:
 def _begin_immediate(connection: Connection) -> None:
     """Wait for other writers before the first read: a transaction that reads first cannot wait for them later."""
     connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
-def driver_connection(session: Session) -> object:
-    """Return the connection of psycopg or sqlite3 on which the session has its transaction."""
-    return session.connection().connection.driver_connection
 
 
 def create_tables(engine: Engine, *, role: str | None) -> None:

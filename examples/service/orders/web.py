@@ -16,7 +16,7 @@ from holdfast.observability.prometheus import PrometheusMetrics
 from orders import sandbox
 from orders.jobs import app, cancel_unpaid, charge, count_sold, settings
 from orders.messages import Charge, Item, NewOrder, OrderRef, OrderView
-from orders.tables import Order, driver_connection, open_engine
+from orders.tables import Order, open_engine
 
 PRICE_CENTS = 1250
 
@@ -55,12 +55,12 @@ def place_order(order: NewOrder, session: Database, response: Response) -> Order
         with session.begin():
             session.add(row)
             session.flush()
-            connection = driver_connection(session)
-            charge.enqueue(Charge(order_id=row.id, cents=order.quantity * PRICE_CENTS), connection=connection)
-            cancel_unpaid.enqueue(OrderRef(order_id=row.id), delay=settings.payment_time, connection=connection)
+            charge.enqueue(Charge(order_id=row.id, cents=order.quantity * PRICE_CENTS), connection=session)
+            cancel_unpaid.enqueue(OrderRef(order_id=row.id), delay=settings.payment_time, connection=session)
     except IntegrityError:  # the id is known: the client has not seen our first answer
         response.status_code = 200
-    # After the commit, so that a count that waits in the queue, and has not begun, will see the order.
+    # After the commit: a count that is queued already has not begun, and will see the order. The domain lets the counts
+    # of an item run one after the other.
     count_sold.enqueue(Item(item=order.item), domain=order.item)
     return read_order(str(order.id), session)
 

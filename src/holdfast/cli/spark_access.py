@@ -12,7 +12,7 @@ from holdfast.cli.session import CommandFailed, ExitCode
 if TYPE_CHECKING:
     from holdfast.spark.history.reader import History
 
-REQUIRED_PACKAGES = ("pyarrow", "pyspark")
+REQUIRED_PACKAGES = ("pandas", "pyarrow", "pyspark")
 
 master_option = click.option(
     "--master", metavar="URL", help="The Spark cluster; by default local Spark, or the master of spark-submit."
@@ -26,10 +26,7 @@ def load_spark() -> ModuleType:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in REQUIRED_PACKAGES:
             raise
-        raise CommandFailed(
-            ExitCode.USAGE,
-            f"{error.name} is not installed: pip install 'holdfast[spark-local]', or use an installed Spark",
-        ) from error
+        raise CommandFailed(ExitCode.USAGE, str(error)) from error
     return spark
 
 

@@ -39,6 +39,7 @@ FIELDS = {
     "task": "`reap` or `trim`",
     "settings": "the retention of the settings",
     "store": "the retention of the store",
+    "resource": "the name of the resource",
     "observer": "the class of the observer",
     "url": "the address of `/metrics`, `/healthz` and `/readyz`",
     "path": "the path of the request",
@@ -223,6 +224,7 @@ _RARE = (
         "retention.differs", logging.WARNING, "the store has another retention than the settings", "settings", "store"
     ),
     _event("retry.unreadable", logging.WARNING, "the retry policy of a job cannot be read, and is skipped", "reason"),
+    _event("resource.close_failed", logging.ERROR, "a resource could not be closed", "resource", "reason"),
     _event("observer.failed", logging.ERROR, "an observer raised an exception", "observer"),
     _event(
         "presence.failed", logging.WARNING, "the store did not accept the presence of the worker", "worker", "reason"

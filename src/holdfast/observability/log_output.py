@@ -39,7 +39,7 @@ class LineHandler(logging.StreamHandler[TextIO]):
 
 
 def configure_logging(settings: Settings, *, stream: TextIO | None = None) -> None:
-    """Write the log of this process, and of the processes that it forks, to stderr as the settings say.
+    """Write the log and the warnings of this process, and of those that it forks, to stderr as the settings say.
 
     If the program has configured ``logging`` itself, its handlers stay, and nothing is added. A format that is chosen
     explicitly replaces the handlers that write to stdout or stderr.
@@ -63,6 +63,7 @@ def configure_logging(settings: Settings, *, stream: TextIO | None = None) -> No
             handler.setFormatter(TerminalFormatter(redaction, colours=_shows_colours(stream)))
     root.addHandler(handler)
     root.setLevel(settings.log_level.upper())
+    logging.captureWarnings(True)  # noqa: FBT003 - the signature of logging; a warning is a record like any other
 
 
 def _writes_to_terminal(handler: logging.Handler) -> bool:

@@ -3,14 +3,23 @@
 Only this package imports pyspark.
 """
 
-from holdfast.spark.execution.dataframe import run
-from holdfast.spark.execution.engine import run_queue
-from holdfast.spark.execution.progress import Progress
-from holdfast.spark.history.compaction import compact
-from holdfast.spark.history.reader import History
-from holdfast.spark.history.store_audit import audit_store
-from holdfast.spark.history.sync import sync
-from holdfast.spark.replay.replay import Replay, replay
-from holdfast.spark.session import session
+try:
+    from holdfast.spark.execution.dataframe import run
+    from holdfast.spark.execution.engine import run_queue
+    from holdfast.spark.execution.progress import Progress
+    from holdfast.spark.history.compaction import compact
+    from holdfast.spark.history.reader import History
+    from holdfast.spark.history.store_audit import audit_store
+    from holdfast.spark.history.sync import sync
+    from holdfast.spark.replay.replay import Replay, replay
+    from holdfast.spark.session import session
+except ModuleNotFoundError as error:
+    if (error.name or "").partition(".")[0] not in {"pandas", "pyarrow", "pyspark"}:
+        raise
+    raise ModuleNotFoundError(
+        f"holdfast.spark needs the package {error.name}: pip install 'holdfast[spark-local]', "
+        "or 'holdfast[spark]' beside an installed Spark",
+        name=error.name,
+    ) from error
 
 __all__ = ["History", "Progress", "Replay", "audit_store", "compact", "replay", "run", "run_queue", "session", "sync"]

@@ -31,7 +31,7 @@ from holdfast.wire.codec import JSON
 from holdfast.wire.job_message import job_message
 from holdfast.wire.records import to_job, to_record
 from holdfast.worker.attempt import attempt as run_attempt
-from holdfast.worker.catalogue import Catalogue, Handler, Middleware, encode_result, make_handler
+from holdfast.worker.catalogue import Catalogue, Handler, Middleware, make_handler
 from holdfast.worker.event_loop import LocalLoop
 from holdfast.worker.outcome import Outcome, Succeeded
 from holdfast.worker.resources import Resources
@@ -232,7 +232,7 @@ class Inline:
         raised: list[Exception] = []
         catalogue = Catalogue()
         catalogue.resources = self.app.catalogue.resources
-        catalogue.middleware = [_recording(raised), *self.app.catalogue.middleware]
+        catalogue.middleware = [_recording(handler, raised), *self.app.catalogue.middleware]
         catalogue.add(handler)
         handler.decode(to_job(reservation).payload)  # raises PayloadError itself, not an outcome
         outcome = _run_once(catalogue, reservation)
@@ -295,7 +295,7 @@ def _run_once(catalogue: Catalogue, reservation: Reservation) -> Outcome:
         resources.close()
 
 
-def _recording(raised: list[Exception]) -> Middleware:
+def _recording(handler: Handler, raised: list[Exception]) -> Middleware:
     """Return a middleware that records the exception of an attempt, also that of a result that cannot be stored."""
 
     def record(_context: object, call_next: Callable[[], object]) -> object:
@@ -303,7 +303,7 @@ def _recording(raised: list[Exception]) -> Middleware:
             answer = call_next()
             if isinstance(answer, Exception):
                 raise answer  # noqa: TRY301 - returned or raised, the effect is the same
-            encode_result(answer)
+            handler.encode_result(answer)
             return answer
         except Exception as error:
             raised.append(error)

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from holdfast.errors import PayloadError
 from holdfast.model import bounds
 from holdfast.wire.job_message import JobMessage, PayloadMessage, read_job, read_payload
-from holdfast.worker.catalogue import Catalogue, Handler, Middleware, encode_result
+from holdfast.worker.catalogue import Catalogue, Handler, Middleware
 from holdfast.worker.context import Context
 from holdfast.worker.control import Retry, Snooze, Unrecoverable
 from holdfast.worker.event_loop import RunCoroutine
@@ -71,16 +71,16 @@ def attempt(
     except PayloadError as error:
         return BadPayload(error=plain_text(str(error)))
     except Exception as error:  # noqa: BLE001 - a validator in the type of the payload is user code
-        return _to_outcome(error)
+        return _to_outcome(error, handler)
     in_log = current_jobs.set((message,))
     try:
         if context is not None and catalogue.middleware:
             answer = _call_in_middleware(catalogue.middleware, handler, payload, context, run_coroutine)
         else:
             answer = _call(handler, payload, context, run_coroutine)
-        return _to_outcome(answer, strict=handler.strict_result)
+        return _to_outcome(answer, handler)
     except Exception as error:  # noqa: BLE001 - any exception of a handler is the outcome of its attempt
-        return _to_outcome(error)
+        return _to_outcome(error, handler)
     finally:
         current_jobs.reset(in_log)
         if context is not None:
@@ -110,18 +110,15 @@ def _call(handler: Handler, payload: object, context: Context | None, run_corout
     return run_coroutine(answer) if handler.is_async else answer
 
 
-def _to_outcome(answer: object, *, strict: bool = False) -> Outcome:
-    """Return the outcome for the value that a handler returned or raised. Any text or number in it can be stored.
-
-    ``strict``: a result that cannot be stored makes a dead letter.
-    """
+def _to_outcome(answer: object, handler: Handler) -> Outcome:
+    """Return the outcome for the value that a handler returned or raised. Any text or number in it can be stored."""
     try:
-        return _read_answer(answer, strict)
+        return _read_answer(answer, handler)
     except Exception as error:  # noqa: BLE001 - a control value whose attributes were replaced, for example
         return Failed(error=error_text(error), kind=class_name(error))
 
 
-def _read_answer(answer: object, strict: bool) -> Outcome:  # noqa: FBT001 - called for every job
+def _read_answer(answer: object, handler: Handler) -> Outcome:
     match answer:
         case None:
             return _SUCCEEDED_WITHOUT_RESULT
@@ -139,9 +136,9 @@ def _read_answer(answer: object, strict: bool) -> Outcome:  # noqa: FBT001 - cal
             return Failed(error=error_text(answer), kind=class_name(answer))
         case _:
             try:
-                return succeeded(encode_result(answer))
+                return succeeded(handler.encode_result(answer))
             except Exception as error:  # noqa: BLE001 - a result may raise anything when it is read
-                return _without_result(error, strict=strict)
+                return _without_result(error, strict=handler.strict_result)
 
 
 def _without_result(error: Exception, *, strict: bool) -> Outcome:
@@ -175,7 +172,7 @@ def attempt_chunk(
             outcomes[index] = BadPayload(error=plain_text(str(error)))
             continue
         except Exception as error:  # noqa: BLE001 - as in ``attempt``
-            outcomes[index] = _to_outcome(error)
+            outcomes[index] = _to_outcome(error, handler)
             continue
         on_context(context)
         indexes.append(index)
@@ -189,7 +186,7 @@ def attempt_chunk(
         for context in contexts:
             context.close()
     for index, answer in zip(indexes, answers, strict=True):
-        outcomes[index] = _to_outcome(answer, strict=handler.strict_result)
+        outcomes[index] = _to_outcome(answer, handler)
     return outcomes
 
 

@@ -47,6 +47,19 @@ class Handler:
         """
         return dump_model(payload) if self.payload_type is None else self.payload_type.encode(payload)
 
+    def encode_result(self, result: object) -> bytes:
+        """Return the result as the store keeps it. Raises ``PayloadError`` for one that cannot be kept.
+
+        A value that JSON does not have as it is, a dict with numbers as keys for example, is kept as the type that the
+        function returns.
+        """
+        try:
+            return encode_result(result)
+        except PayloadError:
+            if self.result_type is None:
+                raise
+            return encode_result(self.result_type.encode(result, field="result"))
+
     def decode_result(self, result: object) -> object:
         """Return the result as the type that the function returns. Raises ``PayloadError`` for one that does not fit.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import (
@@ -25,8 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.errors import InvalidInput
-
-log = logging.getLogger("holdfast.worker")
+from holdfast.worker.event_log import log_failure
 
 CLOSE_SECONDS = 10.0  # for an async resource to close; then it is cancelled
 
@@ -204,4 +202,4 @@ def _must_be_awaited(value: object) -> bool:
 
 
 def _log_failure(name: str, error: BaseException) -> None:
-    log.error("resource.close_failed", extra={"resource": name, "error": str(error)}, exc_info=error)
+    log_failure("resource.close_failed", error, resource=name, reason=str(error))

@@ -44,7 +44,7 @@ def read_signature(
             raise InvalidInput("handler", wanted=WANTED_HANDLER, got=handler)
         instance: Any = handler()
         method: Callable[..., Any] = instance.handle
-        if len(inspect.signature(method).parameters) == 1:
+        if len(_parameters(method)) == 1:
             return Signature(
                 function=lambda _payload, ctx: method(ctx),
                 wants_context=True,
@@ -116,7 +116,7 @@ def _evaluate(function: Callable[..., Any], name: str, namespace: Mapping[str, A
     annotated = inspect.unwrap(_annotated(function))
     annotation = getattr(annotated, "__annotations__", {}).get(name)
     holder = types.SimpleNamespace(__annotations__={name: annotation})
-    names = {**getattr(annotated, "__globals__", {})}
+    names = getattr(annotated, "__globals__", {})
     try:
         return get_type_hints(holder, names, dict(namespace or {}), include_extras=True)[name]
     except NameError:

@@ -27,6 +27,7 @@ def bare_root():
     finally:
         root.handlers, _ = before
         root.setLevel(before[1])
+        logging.captureWarnings(False)
 
 
 def settings(folder, **given):

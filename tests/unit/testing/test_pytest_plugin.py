@@ -148,6 +148,7 @@ def test_assertions_and_runs_take_what_enqueue_takes(users):
         OPTIONS = dict(
             queue="q", priority=4, timeout=timedelta(minutes=1), max_attempts=2, idempotency_key="k", domain="d",
             name="n", meta={"tenant": {"id": 1}}, retry=Fixed(timedelta(minutes=1)), delay=timedelta(hours=1),
+            unique="while_open",
         )
 
         def test_payloads(assert_enqueued):
@@ -165,6 +166,7 @@ def test_assertions_and_runs_take_what_enqueue_takes(users):
                 assert_enqueued(send, **{name: value}, count=1)
             others = dict(OPTIONS, queue="r", priority=5, timeout=None, max_attempts=3, idempotency_key=None)
             others |= dict(domain="e", name="m", meta={"tenant": 2}, retry=Fixed(timedelta(1)), delay=timedelta(1))
+            others |= dict(unique="while_queued")
             for name, value in others.items():
                 assert_enqueued(send, **{name: value}, count=0)
             post.enqueue([], run_at=NOON)
