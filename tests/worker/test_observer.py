@@ -1,5 +1,6 @@
 """What a worker reports to its observers."""
 
+import threading
 import time
 from datetime import timedelta
 
@@ -58,3 +59,21 @@ def test_an_observer_that_fails_disturbs_neither_the_worker_nor_others(app, capl
     assert run(app, Failing(), recorder) == {"acked": 3}
     assert recorder.reports.count(("settled", "t", "acked")) == 3
     assert "observer.failed" in caplog.text
+
+
+def test_a_stop_is_reported_when_it_comes_and_when_the_worker_has_ended(app):
+    app.handler("t")(lambda payload: payload)
+    stop = threading.Event()
+
+    class Stopping(Recorder):
+        def looped(self, *, full):
+            self.reports.append(("looped", full))
+            stop.set()
+
+        def stopping(self):
+            self.reports.append(("stopping",))
+
+    recorder = Stopping()
+    Worker(app.driver, WorkerOptions(processes=1, name="w"), catalogue=app.catalogue, observers=[recorder]).run(stop)
+    kinds = [report for report in recorder.reports if report[0] in ("looped", "stopping", "stopped")]
+    assert kinds == [("looped", False), ("stopping",), ("stopped", "w", {})]
