@@ -16,7 +16,7 @@ from holdfast.model.settlement import Ack, Fail
 from holdfast.observability.events import EVENTS
 from holdfast.observability.logs import LogObserver
 from holdfast.worker import event_log
-from holdfast.worker.processes.running import ExitedChild, Run
+from holdfast.worker.processes.running import ExitedChild, Run, StopReason
 from holdfast.worker.status import Settled
 
 KNOWN = {event.name: event for event in EVENTS}
@@ -161,6 +161,8 @@ def test_a_refused_settlement_and_a_lost_lease_are_logged(observer, logged):
     observer.settled([Settled(run, Ack(run.reservation.lease), refused, "lost")])
     observer.lease_lost(run, refused)
     observer.lease_lost(run, None)
+    run.stop_reason = StopReason.LOST
+    observer.lease_lost(run, refused)
     settled, beat, deadline = logged("job.lost", "lease.lost")
     assert (settled.verb, settled.fence, settled.job_id) == ("ack", 7, "j")
     assert settled.reason == beat.reason == f"LeaseExpired: {refused}"
