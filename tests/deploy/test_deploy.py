@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from datetime import timedelta
 
+import click
 import pytest
 import uvicorn
 
@@ -32,6 +35,7 @@ from tests.deploy.deploy_files import (
 )
 
 LINES = list(command_lines())
+GUIDES = ROOT / "docs" / "guides"
 WORKERS = [line for line in LINES if line.argv[:2] == ("holdfast", "work")]
 FINAL_STAGE = [one for one in read_dockerfile() if one.name == "FROM"][-1]
 
@@ -119,6 +123,25 @@ def test_systemd_signals_the_worker_only_and_survives_a_child_that_needs_too_muc
     assert (service["KillMode"], service["KillSignal"]) == ("mixed", "SIGTERM")
     assert service["OOMPolicy"] == "continue"
     assert service["Restart"] == "always"
+
+
+# The guides -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["deploying", "upgrading", "backup"])
+def test_the_commands_of_a_guide_exist(name: str):
+    text = " ".join((GUIDES / f"{name}.md").read_text("utf-8").split())
+    commands = re.findall(r"`holdfast ([a-z][^`]*)`", text)
+    assert commands
+    for command in commands:
+        with contextlib.suppress(click.MissingParameter):  # in a sentence, a command may stand without its arguments
+            parse_holdfast(shlex.split(command))
+
+
+def test_the_guide_has_the_stop_times_of_the_files():
+    text = (GUIDES / "deploying.md").read_text("utf-8")
+    rows = re.findall(r"(?m)^\| (systemd|Docker|Kubernetes) \| `[A-Za-z_]+`.* \| (\d+) s \|$", text)
+    assert [timedelta(seconds=int(number)) for _, number in rows] == list(stop_times().values())
 
 
 # Secrets and rights -----------------------------------------------------------------------------------------
