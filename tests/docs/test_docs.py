@@ -105,6 +105,7 @@ BOUNDS = {
     "retry": f"a [policy](../guides/retries.md#a-policy-for-one-job) with a text, delays up to {LENGTH}",
     "idempotency_key": "a text",
     "unique_for": f"{WHILE_QUEUED} to {LENGTH}",
+    "unique": f'`"while_queued"`, `"while_open"`, 1 µs to {LENGTH}',
     "domain": "a text",
     "offset": f"0 to {2**63 - 1}, with a domain",
     "name": "a text",
