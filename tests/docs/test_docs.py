@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from docs import build
 from holdfast.clock import DAY
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds, duration
@@ -30,7 +31,7 @@ from holdfast.worker.processes import dispatch
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 TUTORIAL = DOCS / "tutorials" / "handlers.md"  # run by test_tutorial.py, command by command
-PAGES = [ROOT / "README.md", *(page for page in sorted(DOCS.rglob("*.md")) if page != TUTORIAL)]
+PAGES = [ROOT / "README.md", *(page for page in build.pages() if DOCS in page.parents and page != TUTORIAL)]
 PROGRAMS = [DOCS / "guides" / name for name in ("django.md", "fastapi.md", "sqlalchemy.md")]
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
