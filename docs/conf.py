@@ -81,18 +81,17 @@ def navigation(index: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def complete_page(_app: Sphinx, name: str, source: list[str]) -> None:
-    """Add the lists that only the site has, and hidden tables of contents: to the index, and to ``adr/index.md``."""
+    """Add the lists that only the site has, and the navigation to the index."""
     source[0] = build.with_site_parts(source[0])
     if name == "index":
         for caption, pages in navigation(source[0]):
-            source[0] += toctree(pages, caption)
-    elif name == "adr/index":
-        source[0] += toctree(sorted(page.stem for page in (DOCS / "adr").glob("[0-9]*.md")))
+            source[0] += toctree(caption, pages)
+    elif name.startswith("adr/0"):
+        source[0] = f"---\norphan: true\n---\n{source[0]}"  # listed by adr/index.md, not by the navigation
 
 
-def toctree(pages: list[str], caption: str = "") -> str:
-    options = [":hidden:", ":titlesonly:", *([f":caption: {caption}"] if caption else [])]
-    return "\n".join(["", "```{toctree}", *options, "", *pages, "```", ""])
+def toctree(caption: str, pages: list[str]) -> str:
+    return "\n".join(["", "```{toctree}", ":hidden:", ":titlesonly:", f":caption: {caption}", "", *pages, "```", ""])
 
 
 # Docstrings -------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from docs import build
 from holdfast.clock import DAY
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds, duration
@@ -30,7 +31,7 @@ from holdfast.worker.processes import dispatch
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 TUTORIAL = DOCS / "tutorials" / "handlers.md"  # run by test_tutorial.py, command by command
-PAGES = [ROOT / "README.md", *(page for page in sorted(DOCS.rglob("*.md")) if page != TUTORIAL)]
+PAGES = [ROOT / "README.md", *(page for page in build.pages() if DOCS in page.parents and page != TUTORIAL)]
 PROGRAMS = [DOCS / "guides" / name for name in ("django.md", "fastapi.md", "sqlalchemy.md")]
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -106,6 +107,7 @@ BOUNDS = {
     "idempotency_key": "a text",
     "unique": f'`"while_queued"`, `"while_open"`, 1 µs to {LENGTH}',
     "unique_for": f"{WHILE_QUEUED} to {LENGTH}",
+    "unique": f'`"while_queued"`, `"while_open"`, 1 µs to {LENGTH}',
     "domain": "a text",
     "offset": f"0 to {2**63 - 1}, with a domain",
     "name": "a text",
