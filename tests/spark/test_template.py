@@ -32,6 +32,9 @@ def holdfast_app_path(project):
     return sys.modules["jobs"].app
 
 
-def test_the_tests_of_the_template_pass(spark, project, run_job):
+def test_the_handler_of_the_template_runs_alone(project, run_job):
     project.test_the_handler_alone(run_job)
+
+
+def test_the_pipeline_of_the_template_runs_on_spark(spark, project):
     project.test_every_row_is_priced_or_refused()
