@@ -107,7 +107,6 @@ BOUNDS = {
     "idempotency_key": "a text",
     "unique": f'`"while_queued"`, `"while_open"`, 1 µs to {LENGTH}',
     "unique_for": f"{WHILE_QUEUED} to {LENGTH}",
-    "unique": f'`"while_queued"`, `"while_open"`, 1 µs to {LENGTH}',
     "domain": "a text",
     "offset": f"0 to {2**63 - 1}, with a domain",
     "name": "a text",
