@@ -1,4 +1,4 @@
-"""A worker that drains a queue, with or without a log: ``python -m benchmarks.logged_worker drain URL KIND LOG FILE``.
+"""A worker that drains a queue: ``python -m benchmarks.logged_worker drain URL KIND LOG FILE``.
 
 Prints the seconds of processor time that the worker and its child processes used.
 """
@@ -15,14 +15,18 @@ from benchmarks.jobs import QUEUE, TYPE
 from holdfast import Holdfast, Worker, WorkerOptions
 from holdfast.observability import LogObserver
 from holdfast.observability.log_output import configure_logging
+from holdfast.observability.prometheus import PrometheusMetrics
 from holdfast.settings import read
 
 PROCESSES = 2
 
 
 def drain(url: str, kind: str, log: str, file: str) -> None:
-    """Drain the queue; ``log`` is ``none``, ``warning`` (text) or ``json`` (every event), appended to a file."""
-    app = Holdfast(url)
+    """Drain the queue; ``log`` is ``none``, ``warning`` (text) or ``json`` (every event), appended to a file.
+
+    ``metrics`` is ``warning`` with the metrics for Prometheus.
+    """
+    app = Holdfast(url, metrics=PrometheusMetrics() if log == "metrics" else None)
     app.handler(TYPE, queue=QUEUE)(make_handler(kind))
     options = WorkerOptions(queues=(QUEUE,), processes=PROCESSES, until_drained=True)
     with Path(file).open("a", encoding="utf-8") as stream:

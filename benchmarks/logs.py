@@ -1,8 +1,8 @@
-"""What does the log of a worker cost, with the level ``warning`` and as JSON lines of every event?
+"""What do the log and the metrics of a worker cost, with the level ``warning`` and as JSON lines of every event?
 
-Both sides are the same worker in a child process; one has the log observer and a configured log, the other has no
-observers. The ratio is one of processor time, of the worker and its children: other load on the machine changes it
-little, and on a machine whose cores are busy it is the ratio of the throughputs.
+Both sides are the same worker in a child process; one has the log observer and a configured log, and maybe the metrics
+for Prometheus, the other has no observers. The ratio is one of processor time, of the worker and its children: other
+load on the machine changes it little, and on a machine whose cores are busy it is the ratio of the throughputs.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ CPU_JOBS = 3_000  # of 1 ms
 
 def measure(folder: Path) -> Iterator[Comparison]:
     yield _compare(folder, "noop", "warning", "logs at warning, no-op jobs", jobs=NOOP_JOBS, target=0.95)
+    yield _compare(folder, "noop", "metrics", "metrics and logs at warning, no-op jobs", jobs=NOOP_JOBS, target=0.95)
     yield _compare(folder, "cpu", "json", "JSON logs at info, jobs of 1 ms", jobs=CPU_JOBS, target=0.90)
     yield _compare(folder, "noop", "json", "JSON logs at info, no-op jobs", jobs=NOOP_JOBS, target=0.30)
 

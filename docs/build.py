@@ -2,7 +2,8 @@
 
 The site is HTML in `docs/_build/html`, made by Sphinx (see `conf.py`); its warnings are errors. `--check` writes
 nothing, builds nothing, and fails if something generated is out of date. A generated part is between two comments,
-`<!-- generated: NAME -->` and `<!-- end -->`; everything else on a page is written by hand.
+`<!-- generated: NAME -->` and `<!-- end -->`; everything else on a page is written by hand. A long list is only in the
+site, where the page says `<!-- in the site: NAME -->`.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
+import click
+
 import holdfast
 from docs import architecture
 from holdfast import errors
+from holdfast.cli.root import root
 from holdfast.drivers.contract import Capabilities, Feature
 from holdfast.drivers.postgres.driver import CAPABILITIES
 from holdfast.observability import events
@@ -28,6 +32,7 @@ from holdfast.testing.drivers.conformance import LAWS, Case, cases
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
+SITE_PART = re.compile(r"<!-- in the site: ([\w ]+) -->")
 PART = re.compile(r"(<!-- generated: ([\w ]+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -209,7 +214,6 @@ def metrics() -> str:
 
 PARTS: dict[str, Callable[[], str]] = {
     "overview": overview,
-    **{f"cases of {law}": lambda law=law: case_list(law) for law in LAWS},
     "drivers": drivers,
     "errors": error_tree,
     "decisions": decisions,
@@ -217,6 +221,38 @@ PARTS: dict[str, Callable[[], str]] = {
     "log events": log_events,
     "log fields": log_fields,
 }
+
+
+def command_options(name: str) -> str:
+    """Return the table of the options of a command and of its subcommands, without those that every command has."""
+    command = root.commands[name]
+    commands = command.commands if isinstance(command, click.Group) else {"": command}
+    shared = {option.name for option in root.params}
+    rows = [
+        f"| `{' '.join(filter(None, (name, subcommand)))}` | {shown_options(option)} | {option.help} |"
+        for subcommand, each in commands.items()
+        for option in each.params
+        if isinstance(option, click.Option) and option.name not in shared
+    ]
+    return "\n".join(["| command | option | meaning |", "|---|---|---|", *rows]) if rows else ""
+
+
+def shown_options(option: click.Option) -> str:
+    """Return the spellings of an option, with the name of its value."""
+    value = "" if option.is_flag else f" {option.metavar or option.type.name.upper()}"
+    spellings = ", ".join(f"`{spelling}{value}`" for spelling in (*option.opts, *option.secondary_opts))
+    return spellings.replace("|", r"\|")
+
+
+SITE_PARTS: dict[str, Callable[[], str]] = {
+    **{f"cases of {law}": lambda law=law: case_list(law) for law in LAWS},  # type: ignore[misc]
+    **{f"options of {name}": lambda name=name: command_options(name) for name in root.commands},  # type: ignore[misc]
+}
+
+
+def with_site_parts(text: str) -> str:
+    """Return a page with the lists that only the site has."""
+    return SITE_PART.sub(lambda part: SITE_PARTS[part[1]](), text)
 
 
 def with_generated_parts(text: str) -> str:
@@ -239,8 +275,12 @@ def out_of_date() -> Iterator[tuple[Path, str]]:
 def missing_parts() -> list[str]:
     """Return the parts that are not on exactly one page, and the laws that have no section."""
     texts = [page.read_text(encoding="utf-8") for page in pages()]
-    names = [part[2] for text in texts for part in PART.finditer(text)]
-    misplaced = [f"{name}: wanted on one page, is on {names.count(name)}" for name in PARTS if names.count(name) != 1]
+    names = [name for text in texts for name in (*(part[2] for part in PART.finditer(text)), *SITE_PART.findall(text))]
+    misplaced = [
+        f"{name}: wanted on one page, is on {names.count(name)}"
+        for name in (*PARTS, *SITE_PARTS)
+        if names.count(name) != 1
+    ]
     headings = HEADING.findall((DOCS / "reference" / "guarantees.md").read_text(encoding="utf-8"))
     return misplaced + [
         f"docs/reference/guarantees.md has no heading {heading(law)!r}" for law in LAWS if heading(law) not in headings

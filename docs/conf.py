@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
+import sys
 import tokenize
 from collections.abc import Iterator
 from importlib.metadata import version as installed_version
@@ -19,6 +20,9 @@ from pathlib import Path
 from sphinx.application import Sphinx
 
 DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS.parent))  # for a plain `sphinx-build docs`
+from docs import build  # noqa: E402
+
 PAGE_LINK = re.compile(r"\]\((?!\.\./|https?:)([\w/-]+)\.md\)")
 
 project = "Holdfast"
@@ -76,8 +80,9 @@ def navigation(index: str) -> Iterator[tuple[str, list[str]]]:
             yield caption.strip(), pages
 
 
-def add_navigation(_app: Sphinx, name: str, source: list[str]) -> None:
-    """Add hidden tables of contents to the index, and one of all records to ``adr/index.md``."""
+def complete_page(_app: Sphinx, name: str, source: list[str]) -> None:
+    """Add the lists that only the site has, and hidden tables of contents: to the index, and to ``adr/index.md``."""
+    source[0] = build.with_site_parts(source[0])
     if name == "index":
         for caption, pages in navigation(source[0]):
             source[0] += toctree(pages, caption)
@@ -119,5 +124,5 @@ def field_comments(cls: object) -> dict[str, str]:
 
 
 def setup(app: Sphinx) -> None:
-    app.connect("source-read", add_navigation)
+    app.connect("source-read", complete_page)
     app.connect("autodoc-process-docstring", add_fields)

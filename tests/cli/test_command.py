@@ -15,6 +15,7 @@ import pytest
 
 import holdfast
 import holdfast.driver
+from docs import build
 from holdfast import Client, Holdfast, JobRequest
 from holdfast.cli.root import root
 from holdfast.drivers.memory import MemoryDriver
@@ -81,7 +82,7 @@ def test_a_usage_error_is_one_line(run, arguments, message):
 
 
 def test_the_page_has_every_command_and_every_option():
-    page = (DOCS / "reference" / "cli.md").read_text(encoding="utf-8")
+    page = build.with_site_parts((DOCS / "reference" / "cli.md").read_text(encoding="utf-8"))
     for path in commands():
         assert re.search(rf"holdfast {' '.join(path)}\b", page), path
         options = {option for one in command_at(path).params for option in one.opts if option.startswith("--")}

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 import urllib.request
 
@@ -46,6 +47,12 @@ def test_metrics_listens_until_a_signal(start, filled):
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (0, "")
+
+
+def test_without_prometheus_client_the_command_says_what_to_install(run, url, monkeypatch):
+    monkeypatch.delitem(sys.modules, "holdfast.observability.prometheus", raising=False)
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    assert "pip install 'holdfast[metrics]'" in run("metrics", code=2).err
 
 
 def test_without_a_store_there_is_nothing_to_export(run):

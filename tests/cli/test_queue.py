@@ -32,7 +32,7 @@ def test_an_empty_store_has_no_queues(run, url, store):
 
 
 def test_an_unknown_queue_is_an_error_that_lists_the_known_queues(run, filled):
-    for command in (["list"], ["pause"], ["resume"], ["limit"], ["drain"]):
+    for command in (["list"], ["pause"], ["resume"], ["limit"], ["keys"], ["drain"]):
         err = run("queue", *command, "mial", code=4).err
         assert "no queue mial" in err
         assert "there are mail, reports" in err
@@ -48,10 +48,10 @@ def test_a_new_queue_can_be_configured_before_its_first_job(run, url):
 def test_pause_and_resume_keep_the_other_settings(run, filled):
     before = QueueSettings(max_inflight=3, rate=2.5, burst=9, dedupe_window=HOUR)
     filled.configure("mail", before)
-    assert run("queue", "pause", "mail").out == "mail: paused, max 3, 2.5/s burst 9\n"
+    assert run("queue", "pause", "mail").out == "mail: paused, max 3, 2.5/s burst 9, keys 1h\n"
     assert filled.settings("mail").paused_until == bounds.MAX_INSTANT
     assert filled.reserve(["mail"], limit=1, lease_for=MINUTE) == []
-    assert run("queue", "resume", "mail").out == "mail: max 3, 2.5/s burst 9\n"
+    assert run("queue", "resume", "mail").out == "mail: max 3, 2.5/s burst 9, keys 1h\n"
     assert filled.settings("mail") == before
 
 
@@ -83,6 +83,17 @@ def test_limit_changes_only_the_named_limits(run, filled):
     assert run("queue", "limit", "mail").out == "mail: 10/s burst 7\n"
     assert run("queue", "limit", "mail", "--rate", "none").out == "mail: no pause and no limits\n"
     assert filled.settings("mail") == QueueSettings(on_exhausted=OnExhausted.SKIP)
+
+
+def test_the_window_of_keys_is_shown_and_changed_alone(run, filled):
+    run("queue", "limit", "mail", "--max-inflight", "4")
+    described = "mail: a key is taken for {}, and while its job has not ended\n"
+    assert run("queue", "keys", "mail").out == described.format("1d")
+    assert run("queue", "keys", "mail", "--for", "36h").out == described.format("1d12h")
+    assert filled.settings("mail") == QueueSettings(max_inflight=4, dedupe_window=36 * HOUR)
+    assert run("queue", "limit", "mail").out == "mail: max 4, keys 1d12h\n"
+    assert run("queue", "keys", "mail", "--json").json["settings"]["dedupe_window"] == 36 * 3600
+    assert "dedupe_window: wanted a whole number from 1" in run("queue", "keys", "mail", "--for", "0s", code=2).err
 
 
 @pytest.mark.parametrize(

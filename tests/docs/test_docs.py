@@ -104,6 +104,7 @@ BOUNDS = {
     "max_attempts": f"1 to {COUNT}",
     "retry": f"a [policy](../guides/retries.md#a-policy-for-one-job) with a text, delays up to {LENGTH}",
     "idempotency_key": "a text",
+    "unique": f'`"while_queued"`, `"while_open"`, 1 µs to {LENGTH}',
     "unique_for": f"{WHILE_QUEUED} to {LENGTH}",
     "domain": "a text",
     "offset": f"0 to {2**63 - 1}, with a domain",

@@ -20,7 +20,7 @@ PAGE = ROOT / "docs" / "tutorials" / "handlers.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 AGE = re.compile(r"\d+(ms|s|m)")
-TIMEOUT_SECONDS = 120
+TIMEOUT_SECONDS = 300
 INSTALL = ["python3 -m venv .venv", ". .venv/bin/activate", "pip install 'holdfast[cli]'"]
 
 

@@ -13,6 +13,7 @@ from holdfast.drivers.postgres.url import read_url
 from holdfast.drivers.statements import ENDED_ONLY
 from holdfast.errors import ConnectError, InvalidInput, SchemaMismatch, StoreUnavailable
 from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS
+from holdfast.model.lease import Enqueued
 from holdfast.model.settlement import Ack
 from tests.postgres.conftest import NOW
 
@@ -63,6 +64,25 @@ def test_the_tables_have_every_column_of_a_job_and_of_a_ledger_row(store, sessio
         ("ledger", LEDGER_COLUMNS),
     ):
         assert {column.name: sql_type(column) for column in wanted}.items() <= columns[table].items()
+
+
+def test_a_store_of_an_older_version_is_upgraded_with_its_jobs_and_keys(store, session, url, job):
+    """The tables before 005, and a revision without ``enqueue_one``."""
+    store.enqueue([job(id="older", idempotency_key="k")], now=NOW)
+    store.close()
+    session.execute("ALTER TABLE jobs DROP COLUMN unique_for; ALTER TABLE ended DROP COLUMN unique_for")
+    session.execute("ALTER TABLE dedupe DROP COLUMN while_queued; DROP FUNCTION enqueue_one, enqueue")
+    session.execute("DELETE FROM migrations WHERE version = 5")
+    session.execute("DELETE FROM functions WHERE name = 'enqueue_one'")
+    session.execute("UPDATE functions SET revision = 3, oldest = 3, checksum = 'older' WHERE name <> 'purge'")
+    with holdfast.connect(url, caller_clock=True) as upgraded:
+        found = upgraded.get("older")
+        assert found is not None
+        assert found.unique_for is None
+        assert upgraded.enqueue([job(idempotency_key="k")], now=NOW) == [Enqueued(id="older", existed=True)]
+        [reservation] = upgraded.reserve(["q"], limit=1, lease_for=1000, now=NOW)
+        assert upgraded.enqueue([job(idempotency_key="k")], now=NOW)[0].existed
+        assert upgraded.settle([Ack(reservation.lease)], now=NOW) == [None]
 
 
 def test_older_code_works_on_newer_tables_that_allow_it(store, session, url, job):

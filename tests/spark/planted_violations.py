@@ -10,6 +10,7 @@ from benchmarks.generated_history import generate_history
 from holdfast.clock import SECOND
 from holdfast.model.job import JobRecord, State
 from holdfast.model.ledger import Ending, LedgerRow
+from holdfast.model.unique import WHILE_OPEN, WHILE_QUEUED
 from holdfast.spark.history.audit import Scope
 from holdfast.spark.history.certificate import CHECKS, FILE_CHECKS, Certificate
 from holdfast.spark.history.schemas import jobs_table, leases_table
@@ -93,6 +94,12 @@ GOOD = [
     # A key whose first job was dead before the second job arrived, and is requeued while the second waits.
     row("k1", "failed", 60, at=1),
     row("k1", "requeued", at=100_000),
+    # A key that a job has while it is queued: the second job arrives while the first runs. A key that a job has while
+    # it is open: the enqueue of the second read its clock just before the end of the first.
+    row("u1", "acked", 66, at=1, lasts=20),
+    row("u2", "acked", 67, at=30, enqueued=5),
+    row("u3", "acked", 68, at=4, lasts=3, enqueued=3),
+    row("u4", "acked", 69, at=30, enqueued=6.5),
     # A prefetched job whose lease expired before it began: its attempt is given back.
     row("ahead", "expired", 61, at=1, detail="not begun"),
     row("ahead", "acked", 62, at=3),
@@ -114,6 +121,8 @@ GOOD_JOBS = [
     job("k1", "ready", key="k"),
     job("k2", "ready", key="k"),
     job("w", "ready"),
+    *(job(each, key="while queued", unique_for=WHILE_QUEUED, attempts=1) for each in ("u1", "u2")),
+    *(job(each, key="while it was open", unique_for=WHILE_OPEN, attempts=1) for each in ("u3", "u4")),
     job("e1", attempts=1, domain="one call"),
     job("e2", attempts=1, domain="one call"),
 ]
@@ -146,6 +155,9 @@ PLANTED = {
     "late comer first": (
         [row("p16", "acked", 131, at=20, enqueued=9, domain="g"), row("p17", "acked", 132, at=30, domain="g")],
         "domain_order",
+    ),
+    "key while open": (
+        [row("p39", "acked", 159, at=4, lasts=9, enqueued=3), row("p40", "acked", 160, at=20, enqueued=6)], "dedupe",
     ),
     "key": ([row("p18", "acked", 133, at=1, lasts=9), row("p19", "acked", 134, at=20, enqueued=5)], "dedupe"),
     "hole in the attempts": (
@@ -180,7 +192,10 @@ PLANTED = {
     "waits although done": ([row("p37", "acked", 158, at=1)], "records"),
 }  # fmt: skip
 # Records that were read before the rows; those that were read after them; and jobs in the store.
-PLANTED_JOBS = [job("p7"), job("p18", key="x"), job("p19", key="x"), job("p20", "ready")]
+PLANTED_JOBS = [
+    *(job("p7"), job("p18", key="x"), job("p19", key="x"), job("p20", "ready")),
+    *(job(each, key="while open", unique_for=WHILE_OPEN) for each in ("p39", "p40")),
+]
 PLANTED_LATE_JOBS = [
     job("p22", attempts=1),
     job("p23", attempts=2),
@@ -196,6 +211,7 @@ GUILTY = {
     "overtaken": "p15",
     "late comer first": "p17",
     "key": "p19",
+    "key while open": "p40",
     "never run": "p20",
     "order in one call": "p32",
     "order of two calls": "p34",

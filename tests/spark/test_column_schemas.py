@@ -29,9 +29,9 @@ OUTCOMES = (
 ROW_OUTCOMES = "job_key string, result string, attempts int, error string, reason string, state string, job_id string"
 HISTORY_JOBS = (
     "position bigint, job_id string, type string, queue string, name string, priority int, domain string, "
-    "offset bigint, idempotency_key string, attempts int, max_attempts int, max_crashes int, created_at timestamp, "
-    "run_at timestamp, state string, dead_at timestamp, dead_reason string, error string, fingerprint string, "
-    "arrival bigint, day date"
+    "offset bigint, idempotency_key string, unique_for bigint, attempts int, max_attempts int, max_crashes int, "
+    "created_at timestamp, run_at timestamp, state string, dead_at timestamp, dead_reason string, error string, "
+    "fingerprint string, arrival bigint, day date"
 )
 HISTORY_PAYLOADS = (
     "position bigint, job_id string, payload binary, meta string, timeout bigint, webhook string, day date"

@@ -14,6 +14,8 @@ import holdfast
 from holdfast.app import Holdfast
 from holdfast.errors import InvalidInput, Unsupported
 from holdfast.model.job import State
+from holdfast.observability import InMemoryMetrics, metric_table
+from holdfast.observability.ledger_metrics import LedgerMetrics
 from holdfast.spark import run_queue
 from holdfast.spark.execution.outcomes import from_ledger
 from holdfast.worker.control import Unrecoverable
@@ -48,6 +50,9 @@ def test_a_queue_is_drained_with_one_row_for_each_attempt(spark, any_app):
 
     app.client.enqueue([handle.request(number) for number in range(200)])
     seen = []
+    metrics = InMemoryMetrics()
+    exporter = LedgerMetrics(app.driver, metrics)
+    exporter.update()
     rows = run_queue(app, spark=spark, slots=2, options=OPTIONS, on_progress=seen.append).collect()
     assert [(count.done, count.dead) for count in app.driver.counts()] == [(196, 4)]
     ends = [(row["job_id"], row["attempt"], row["fence"], row["ending"]) for row in rows]
@@ -58,6 +63,9 @@ def test_a_queue_is_drained_with_one_row_for_each_attempt(spark, any_app):
     assert seen[-1].settled["acked"] == 196
     assert (seen[-1].ready, seen[-1].inflight, seen[-1].done, seen[-1].dead) == (0, 0, 196, 4)
     assert all(progress.total == 200 for progress in seen)
+    exporter.update()
+    assert metrics.value(metric_table.LEDGER_ENDINGS.name, type="t") == len(rows), "metrics of slots, from the ledger"
+    assert metrics.value(metric_table.LEDGER_DEAD.name) == 4
 
 
 def test_a_run_shows_its_own_jobs_and_not_those_of_an_earlier_run(spark, app, capsys):

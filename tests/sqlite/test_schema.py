@@ -12,10 +12,12 @@ import pytest
 
 import holdfast
 from holdfast.clock import SECOND
+from holdfast.drivers.packing import digest_of
 from holdfast.drivers.sqlite.migrations import load, migrate
 from holdfast.drivers.statements import ENDED_ONLY
 from holdfast.errors import ConnectError, InvalidInput, SchemaMismatch, StoreBusy
 from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS, names_of
+from holdfast.model.lease import Enqueued
 from tests.sqlite.conftest import NOW
 
 OPEN = "import holdfast, sys; holdfast.connect(sys.argv[1]).close()"
@@ -75,9 +77,12 @@ def test_a_store_of_the_first_version_is_upgraded_with_its_jobs(path, job):
                 (id_, NOW, NOW, attempts, crashes, NOW),
             )
         connection.execute("INSERT INTO holdfast_lanes VALUES ('main', 'q', 't', 0)")
+        digest = digest_of(job().payload)
+        connection.execute("INSERT INTO holdfast_dedupe VALUES ('main', 'q', 'k', 'fresh', ?, ?)", (digest, NOW))
     with holdfast.connect(f"sqlite:///{path}", caller_clock=True) as store:
         store.enqueue([job(id="new")], now=NOW)
         reservations = store.reserve(["q"], limit=10, lease_for=SECOND, now=NOW)
+        assert store.enqueue([job(idempotency_key="k")], now=NOW) == [Enqueued(id="fresh", existed=True)]
     isolated = {reservation.job.id: reservation.isolated for reservation in reservations}
     assert isolated == {"fresh": False, "crashed": True, "on its last attempt": True, "new": False}
 

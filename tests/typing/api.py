@@ -6,6 +6,7 @@ the ignores state what a type checker must refuse.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import assert_type
 
@@ -45,6 +46,8 @@ from holdfast import (
 )
 from holdfast.driver import Ack, JobRecord, Lease, Reservation, Store, ack
 from holdfast.driver import Retry as RetrySettlement
+from holdfast.observability import Health, InMemoryMetrics, Metrics
+from holdfast.observability.prometheus import PrometheusMetrics
 
 assert_type(__version__, str)
 
@@ -90,6 +93,8 @@ def enqueue() -> None:
 
 async def enqueue_async() -> None:
     """The same with ``await``."""
+    async with AsyncClient.open("memory://", space="shop") as opened:
+        assert_type(opened, AsyncClient)
     async with AsyncClient(connect("memory://")) as client:
         assert_type(await client.enqueue(JobRequest(type="mail.send")), Enqueued)
         assert_type(await client.wait("some-id", timeout=timedelta(seconds=30)), JobRecord)
@@ -162,3 +167,22 @@ def operate(store: Store) -> None:
         ack(store, reservation.lease)
     store.settle([Ack(reservation.lease) for reservation in reservations])
     store.settle([RetrySettlement(reservation.lease, delay=1) for reservation in reservations])
+
+
+class StatsD:
+    """A collector of one's own."""
+
+    def count(self, name: str, value: float, labels: Mapping[str, str]) -> None: ...
+    def observe(self, name: str, values: Sequence[float], labels: Mapping[str, str]) -> None: ...
+    def gauge(self, name: str, value: float, labels: Mapping[str, str]) -> None: ...
+
+
+def observe() -> None:
+    """Metrics, health and traces."""
+    collectors: list[Metrics] = [InMemoryMetrics(), PrometheusMetrics(), StatsD()]
+    observed = Holdfast(metrics=collectors[0], tracing=True)
+    health = Health()
+    assert_type(observed.worker(processes=2, observers=[health]), Worker)
+    assert_type(health.ready().ok, bool)
+    assert_type(health.live().reasons, tuple[str, ...])
+    Holdfast(metrics=5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -213,3 +213,10 @@ def test_a_wrong_store_is_named(tmp_path, text, environ, message):
 def test_an_unknown_store_is_an_error_that_says_where_it_is_looked_for(tmp_path):
     with pytest.raises(InvalidInput, match=r"store prod: wanted url in \[stores.prod\] of holdfast.toml, or"):
         read(folder=tmp_path, environ={}).resolve_url("store:prod")
+
+
+def test_a_collector_of_metrics_is_a_path_to_an_object(tmp_path):
+    (tmp_path / "holdfast.toml").write_text('metrics = "my.module:collector"\n', encoding="utf-8")
+    assert read(folder=tmp_path, environ={}).metrics == "my.module:collector"
+    with pytest.raises(InvalidInput, match=r"HOLDFAST_METRICS.*module:object.*127\.0\.0\.1:9000"):
+        read(folder=tmp_path, environ={"HOLDFAST_METRICS": "127.0.0.1:9000"})

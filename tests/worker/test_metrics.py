@@ -79,7 +79,8 @@ def test_a_worker_counts_what_becomes_of_its_jobs(app, metrics, drain):
 
 
 def test_the_numbers_of_the_store_are_read_in_the_background(app, metrics, drain, monkeypatch):
-    monkeypatch.setattr(store_gauges, "INTERVAL_SECONDS", 0.01)
+    for name in ("FIRST_SECONDS", "INTERVAL_SECONDS"):
+        monkeypatch.setattr(store_gauges, name, 0.01)
     app.handler("t")(lambda _: None)
     app.client.enqueue([JobRequest(type="t", delay=timedelta(days=1)), JobRequest(type="other", queue="elsewhere")])
     app.client.enqueue(JobRequest(type="t", delay=timedelta(0)))
@@ -122,6 +123,20 @@ def test_health_follows_a_worker(app):
     app.worker(processes=1, until_drained=True, observers=[health, Look()]).run()
     assert seen == [(True, True)]
     assert health.ready().reasons == ("the worker has stopped",)
+
+
+def test_the_settings_name_a_collector(tmp_path, monkeypatch):
+    module = "from holdfast.observability import InMemoryMetrics\ncollector = InMemoryMetrics()\n"
+    (tmp_path / "collected.py").write_text(module, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("HOLDFAST_METRICS", "collected:collector")
+    app = Holdfast("memory://")
+    app.handler("t")(lambda _: None).enqueue()
+    import collected
+
+    assert app.metrics is collected.collector
+    assert collected.collector.value(table.ENQUEUED.name) == 1
+    app.close()
 
 
 SERVICE = """

@@ -17,7 +17,7 @@ from holdfast.observability.events import Event
 from holdfast.worker.event_log import log, log_event
 from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.outcome import exit_text
-from holdfast.worker.processes.running import ExitedChild, Run
+from holdfast.worker.processes.running import ExitedChild, Run, StopReason
 from holdfast.worker.status import Settled, Status, dead_reason_of
 
 REPEAT_SECONDS = 10.0  # between two records about one outage of the store
@@ -122,7 +122,9 @@ class LogObserver(WorkerObserver):
                 assert_never(settlement)
 
     def lease_lost(self, run: Run, error: LeaseError | None) -> None:
-        """See ``WorkerObserver.lease_lost``."""
+        """See ``WorkerObserver.lease_lost``. A lease that was not extended in time is refused later: logged once."""
+        if error is not None and run.stop_reason is StopReason.LOST:
+            return
         duration = None if run.began_at is None else monotonic() - run.began_at
         reason = NOT_EXTENDED if error is None else f"{type(error).__name__}: {error}"
         self._log_job(events.LEASE_LOST, run.reservation, duration=duration, reason=reason)

@@ -20,7 +20,8 @@ from holdfast.observability.metrics import Metrics
 from holdfast.worker.observer import WorkerObserver
 
 INTERVAL_SECONDS = 15.0  # between two counts, at least
-REST_FACTOR = 20  # a count that took a second is repeated after 20 seconds: at most a twentieth of the time is counting
+FIRST_SECONDS = 1.0  # before the first count: a worker that starts has other things to do
+REST_FACTOR = 100  # a count that took a second is repeated after 100 seconds: at most 1 % of the time is counting
 STOP_SECONDS = 2.0  # that a worker waits for a running count when it ends
 COUNTED = (State.READY, State.INFLIGHT, State.DEAD)
 STATES = ("ready", "scheduled", "inflight", "dead")
@@ -83,8 +84,9 @@ class StoreGaugesObserver(WorkerObserver):
             self._thread.join(STOP_SECONDS)
 
     def _update_until_stopped(self) -> None:
-        while not self._stop.is_set():
-            self._stop.wait(max(INTERVAL_SECONDS, REST_FACTOR * self._update()))
+        pause = FIRST_SECONDS
+        while not self._stop.wait(pause):
+            pause = max(INTERVAL_SECONDS, REST_FACTOR * self._update())
 
     def _update(self) -> float:
         """Update once; return how many seconds it took."""

@@ -1,9 +1,9 @@
-"""``holdfast queue``: count, pause, limit and drain queues."""
+"""``holdfast queue``: count, pause, limit, configure and drain queues."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,7 +17,7 @@ from holdfast.cli.parameters import DURATION, INSTANT, RATE, ValueOrNone
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.clock import from_datetime, from_timedelta, monotonic
 from holdfast.drivers.contract import QueueCounts, QueueSettings, Store
-from holdfast.model import bounds
+from holdfast.model import bounds, duration
 from holdfast.model.job import State
 
 COUNTED_STATES = ("ready", "scheduled", "inflight", "done", "dead", "cancelled")
@@ -95,7 +95,7 @@ def _to_json(row: QueueCounts, settings: QueueSettings) -> dict[str, Any]:
 
 
 def _describe_limits(output: Output, settings: QueueSettings) -> str:
-    """The pause and the limits in a few words; empty if there are none."""
+    """The pause, the limits and another window of keys in a few words; empty if there are none."""
     words = []
     if is_paused(output, settings):
         until = settings.paused_until
@@ -104,6 +104,8 @@ def _describe_limits(output: Output, settings: QueueSettings) -> str:
         words.append(f"max {settings.max_inflight}")
     if settings.rate is not None:
         words.append(f"{settings.rate:g}/s" + (f" burst {settings.burst}" if settings.burst is not None else ""))
+    if settings.dedupe_window != QueueSettings().dedupe_window:
+        words.append(f"keys {_format_window(settings)}")
     return ", ".join(words)
 
 
@@ -183,8 +185,39 @@ def limit(session: Session, /, name: str, type_: str | None, *, new: bool, as_js
     _change(session, name, type_, changes, new=new, as_json=as_json)
 
 
+@queue.command()
+@click.argument("name")
+@click.option("--for", "length", type=DURATION, metavar="DURATION", help="For jobs that do not say how long: 1h, 2d.")
+@_NEW
+@_JSON
+@pass_session
+def keys(session: Session, name: str, length: timedelta | None, *, new: bool, as_json: bool) -> None:
+    """Set for how long idempotency keys of a queue are taken at least.
+
+    Without --for, shows it; the default is 1d. A job can have its own rule: see `enqueue --unique`. Keys that exist
+    keep their end.
+    """
+    changes = {} if length is None else {"dedupe_window": from_timedelta(length)}
+    _change(session, name, None, changes, new=new, as_json=as_json, describe=_describe_keys)
+
+
+def _describe_keys(_: Output, settings: QueueSettings) -> str:
+    return f"a key is taken for {_format_window(settings)}, and while its job has not ended"
+
+
+def _format_window(settings: QueueSettings) -> str:
+    return duration.format_exact(timedelta(microseconds=settings.dedupe_window))
+
+
 def _change(
-    session: Session, name: str, type_: str | None, changes: dict[str, Any], *, new: bool, as_json: bool
+    session: Session,
+    name: str,
+    type_: str | None,
+    changes: dict[str, Any],
+    *,
+    new: bool,
+    as_json: bool,
+    describe: Callable[[Output, QueueSettings], str] | None = None,
 ) -> None:
     """Change some settings, keep the others, and print the result."""
     store, output = session.store(create=new), session.output
@@ -198,8 +231,8 @@ def _change(
         type_field = {"type": type_} if type_ else {}
         output.print_json({"queue": name, **type_field, "settings": json_values.queue_settings(changed)})
     else:
-        limits = _describe_limits(output, changed) or "no pause and no limits"
-        output.print_line(f"{name}{f' ({type_})' if type_ else ''}: {limits}")
+        shown = (describe or _describe_limits)(output, changed) or "no pause and no limits"
+        output.print_line(f"{name}{f' ({type_})' if type_ else ''}: {shown}")
 
 
 def _is_configured(store: Store, name: str, type_: str | None = None) -> bool:

@@ -31,7 +31,7 @@ class CallerConnection(Protocol):
 
 
 class PsycopgConnection:
-    """A ``psycopg.Connection``. Its adapters and row factory are not used, and stay as they are."""
+    """A ``psycopg.Connection``; jobs are sent by ``enqueue_on``, which can also use COPY."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -44,12 +44,11 @@ class PsycopgConnection:
     def fetch(self, statement: str, parameters: Sequence[object] = ()) -> list[Row]:
         """See ``CallerConnection``."""
         with psycopg.RawCursor(self.connection, row_factory=tuple_row) as cursor:
-            arrays.register(cursor.adapters)
             return cursor.execute(statement.encode(), parameters, prepare=False, binary=True).fetchall()
 
 
 class AsyncPsycopgConnection:
-    """A ``psycopg.AsyncConnection``."""
+    """A ``psycopg.AsyncConnection``. Its adapters and row factory stay as they are."""
 
     def __init__(self, connection: psycopg.AsyncConnection[Any], on_loop: OnLoop) -> None:
         self._connection = connection
