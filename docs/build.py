@@ -224,22 +224,36 @@ PARTS: dict[str, Callable[[], str]] = {
 
 
 def command_options(name: str) -> str:
-    """Return the table of the options of a command and of its subcommands, without those that every command has."""
+    """Return the table of the options of a command, without those that every command has.
+
+    An option that several subcommands share has one row, which names them.
+    """
     command = root.commands[name]
     commands = command.commands if isinstance(command, click.Group) else {"": command}
     shared = {option.name for option in root.params}
-    rows = [
-        f"| `{' '.join(filter(None, (name, subcommand)))}` | {shown_options(option)} | {option.help} |"
-        for subcommand, each in commands.items()
-        for option in each.params
-        if isinstance(option, click.Option) and option.name not in shared
-    ]
-    return "\n".join(["| command | option | meaning |", "|---|---|---|", *rows]) if rows else ""
+    users: dict[str, list[str]] = {}
+    for subcommand, each in commands.items():
+        for option in each.params:
+            if isinstance(option, click.Option) and option.name not in shared:
+                users.setdefault(f"{shown_options(option)} | {option.help}", []).append(subcommand)
+    if not users:
+        return ""
+    if commands.keys() == {""}:
+        return "\n".join([f"| option of `{name}` | meaning |", "|---|---|", *(f"| {row} |" for row in users)])
+    rows = [f"| {', '.join(f'`{subcommand}`' for subcommand in names)} | {row} |" for row, names in users.items()]
+    return "\n".join([f"| `{name}` | option | meaning |", "|---|---|---|", *rows])
 
 
 def shown_options(option: click.Option) -> str:
     """Return the spellings of an option, with the name of its value."""
-    value = "" if option.is_flag else f" {option.metavar or option.type.name.upper()}"
+    match option.type:
+        case click.Choice(choices=choices):
+            name = "|".join(str(choice) for choice in choices)
+        case click.IntRange():
+            name = "N"
+        case kind:
+            name = kind.name.upper()
+    value = "" if option.is_flag else f" {option.metavar or name}"
     spellings = ", ".join(f"`{spelling}{value}`" for spelling in (*option.opts, *option.secondary_opts))
     return spellings.replace("|", r"\|")
 
