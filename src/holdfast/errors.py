@@ -8,7 +8,7 @@
     │   ├── LeaseMismatch              the job is leased under another token
     │   ├── LeaseExpired               the lease has expired
     │   └── WriteRefused               a registry write of an ack found another version
-    ├── StoreError                     the call failed
+    ├── StoreError                     the store could not execute the call
     │   ├── StoreBusy                  locked for too long; nothing changed, try again
     │   ├── StoreUnavailable           the store cannot be reached or used now
     │   ├── StoreFull                  too little free disk space for new jobs
