@@ -38,6 +38,8 @@ FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
+JOB_FIELDS = frozenset({"job_id", "type", "queue", "attempt", "fence", "worker"})
+
 # A case has the name of a function, which has no commas, apostrophes or capitals, and underscores only between words.
 SPELLINGS = {
     "run at": "`run_at`",
@@ -189,12 +191,17 @@ def title_of(page: Path) -> str:
 def log_events() -> str:
     """Return the table of log events."""
     rows = [
-        f"| `{event.name}` | {logging.getLevelName(event.level).lower()} | {event.says} | "
-        + ", ".join(f"`{field}`" for field in event.fields)
-        + " |"
+        f"| `{event.name}` | {logging.getLevelName(event.level).lower()} | {event.says} | {shown_fields(event)} |"
         for event in events.EVENTS
     ]
     return "\n".join(["| event | level | it says | fields |", "|---|---|---|---|", *rows])
+
+
+def shown_fields(event: events.Event) -> str:
+    """Return the fields of a log event. The word *job* stands for the fields that every event about a job has."""
+    shared = JOB_FIELDS if JOB_FIELDS <= set(event.fields) else frozenset[str]()
+    others = [f"`{field}`" for field in event.fields if field not in shared]
+    return ", ".join((["*job*"] if shared else []) + others)
 
 
 def log_fields() -> str:
