@@ -140,11 +140,13 @@ def drivers() -> str:
     names = " | ".join(f"`{one.driver}`" for one in declared)
     durability = " | ".join(f"`{one.durability.name.lower()}`" for one in declared)
     skipped = " | ".join(str(sum(case.gap(one) is not None for case in cases())) for one in declared)
+    differing = [feature for feature in Feature if len({one.gaps.get(feature) for one in declared}) > 1]
+    shared = [feature for feature in Feature if feature not in differing]
     rows = [
         f"| {feature} | "
         + " | ".join(f"no: {one.gaps[feature]}" if feature in one.gaps else "yes" for one in declared)
         + " |"
-        for feature in Feature
+        for feature in differing
     ]
     columns = "---|" * (len(declared) + 1)
     return "\n".join(
@@ -154,6 +156,12 @@ def drivers() -> str:
             f"| durability by default (L15) | {durability} |",
             *rows,
             f"| cases skipped because of a gap | {skipped} |",
+            "",
+            f"All offer: {'; '.join(feature for feature in shared if feature not in CAPABILITIES.gaps)}.",
+            "",
+            "None offers: "
+            + "; ".join(f"{one} ({CAPABILITIES.gaps[one]})" for one in shared if one in CAPABILITIES.gaps)
+            + ".",
         ]
     )
 
@@ -199,7 +207,7 @@ def log_events() -> str:
 
 def shown_fields(event: events.Event) -> str:
     """Return the fields of a log event. The word *job* stands for the fields that every event about a job has."""
-    shared = JOB_FIELDS if JOB_FIELDS <= set(event.fields) else frozenset[str]()
+    shared = JOB_FIELDS if set(event.fields) >= JOB_FIELDS else frozenset[str]()
     others = [f"`{field}`" for field in event.fields if field not in shared]
     return ", ".join((["*job*"] if shared else []) + others)
 
