@@ -115,9 +115,7 @@ JOB_RELEASED = _job_event(
     "delay",
     "reason",
 )
-JOB_CANCELLED = _job_event(
-    "job.cancelled", logging.INFO, "the attempt was stopped by a cancel", "duration", "reason"
-)
+JOB_CANCELLED = _job_event("job.cancelled", logging.INFO, "the attempt was stopped by a cancel", "duration", "reason")
 JOB_LOST = _job_event(
     "job.lost",
     logging.WARNING,
