@@ -38,6 +38,8 @@ FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
+JOB_FIELDS = frozenset({"job_id", "type", "queue", "attempt", "fence", "worker"})
+
 # A case has the name of a function, which has no commas, apostrophes or capitals, and underscores only between words.
 SPELLINGS = {
     "run at": "`run_at`",
@@ -138,11 +140,13 @@ def drivers() -> str:
     names = " | ".join(f"`{one.driver}`" for one in declared)
     durability = " | ".join(f"`{one.durability.name.lower()}`" for one in declared)
     skipped = " | ".join(str(sum(case.gap(one) is not None for case in cases())) for one in declared)
+    differing = [feature for feature in Feature if len({one.gaps.get(feature) for one in declared}) > 1]
+    shared = [feature for feature in Feature if feature not in differing]
     rows = [
         f"| {feature} | "
         + " | ".join(f"no: {one.gaps[feature]}" if feature in one.gaps else "yes" for one in declared)
         + " |"
-        for feature in Feature
+        for feature in differing
     ]
     columns = "---|" * (len(declared) + 1)
     return "\n".join(
@@ -152,6 +156,12 @@ def drivers() -> str:
             f"| durability by default (L15) | {durability} |",
             *rows,
             f"| cases skipped because of a gap | {skipped} |",
+            "",
+            f"All offer: {'; '.join(feature for feature in shared if feature not in CAPABILITIES.gaps)}.",
+            "",
+            "None offers: "
+            + "; ".join(f"{one} ({CAPABILITIES.gaps[one]})" for one in shared if one in CAPABILITIES.gaps)
+            + ".",
         ]
     )
 
@@ -189,12 +199,17 @@ def title_of(page: Path) -> str:
 def log_events() -> str:
     """Return the table of log events."""
     rows = [
-        f"| `{event.name}` | {logging.getLevelName(event.level).lower()} | {event.says} | "
-        + ", ".join(f"`{field}`" for field in event.fields)
-        + " |"
+        f"| `{event.name}` | {logging.getLevelName(event.level).lower()} | {event.says} | {shown_fields(event)} |"
         for event in events.EVENTS
     ]
     return "\n".join(["| event | level | it says | fields |", "|---|---|---|---|", *rows])
+
+
+def shown_fields(event: events.Event) -> str:
+    """Return the fields of a log event. The word *job* stands for the fields that every event about a job has."""
+    shared = JOB_FIELDS if set(event.fields) >= JOB_FIELDS else frozenset[str]()
+    others = [f"`{field}`" for field in event.fields if field not in shared]
+    return ", ".join((["*job*"] if shared else []) + others)
 
 
 def log_fields() -> str:
@@ -224,22 +239,36 @@ PARTS: dict[str, Callable[[], str]] = {
 
 
 def command_options(name: str) -> str:
-    """Return the table of the options of a command and of its subcommands, without those that every command has."""
+    """Return the table of the options of a command, without those that every command has.
+
+    An option that several subcommands share has one row, which names them.
+    """
     command = root.commands[name]
     commands = command.commands if isinstance(command, click.Group) else {"": command}
     shared = {option.name for option in root.params}
-    rows = [
-        f"| `{' '.join(filter(None, (name, subcommand)))}` | {shown_options(option)} | {option.help} |"
-        for subcommand, each in commands.items()
-        for option in each.params
-        if isinstance(option, click.Option) and option.name not in shared
-    ]
-    return "\n".join(["| command | option | meaning |", "|---|---|---|", *rows]) if rows else ""
+    users: dict[str, list[str]] = {}
+    for subcommand, each in commands.items():
+        for option in each.params:
+            if isinstance(option, click.Option) and option.name not in shared:
+                users.setdefault(f"{shown_options(option)} | {option.help}", []).append(subcommand)
+    if not users:
+        return ""
+    if commands.keys() == {""}:
+        return "\n".join([f"| option of `{name}` | meaning |", "|---|---|", *(f"| {row} |" for row in users)])
+    rows = [f"| {', '.join(f'`{subcommand}`' for subcommand in names)} | {row} |" for row, names in users.items()]
+    return "\n".join([f"| `{name}` | option | meaning |", "|---|---|---|", *rows])
 
 
 def shown_options(option: click.Option) -> str:
     """Return the spellings of an option, with the name of its value."""
-    value = "" if option.is_flag else f" {option.metavar or option.type.name.upper()}"
+    match option.type:
+        case click.Choice(choices=choices):
+            name = "|".join(str(choice) for choice in choices)
+        case click.IntRange():
+            name = "N"
+        case kind:
+            name = kind.name.upper()
+    value = "" if option.is_flag else f" {option.metavar or name}"
     spellings = ", ".join(f"`{spelling}{value}`" for spelling in (*option.opts, *option.secondary_opts))
     return spellings.replace("|", r"\|")
 

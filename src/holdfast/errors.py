@@ -1,35 +1,35 @@
 """Every error that Holdfast raises, or returns as the answer for one item of a batch.
 
     HoldfastError
-    ├── InvalidInput (ValueError)      an argument is not valid; says what was wanted and what was got
-    │   └── PayloadError               a payload, result or meta value that cannot be stored or read back
-    ├── LeaseError                     an extend or a settlement was refused, and nothing was changed
-    │   ├── JobNotInflight             the job is not leased to anyone
-    │   ├── LeaseMismatch              the job is leased, but under another token
-    │   ├── LeaseExpired               the token is right, but the lease has expired
-    │   └── WriteRefused               a registry write carried by an ack found another version
-    ├── StoreError                     the store could not carry out the call
-    │   ├── StoreBusy                  other processes held it for too long; nothing was changed, try again
-    │   ├── StoreUnavailable           it cannot be reached or used now
-    │   ├── StoreFull                  too little free disk space to accept new jobs
-    │   ├── StoreClosed                the driver was closed before the call
-    │   └── SchemaMismatch             the tables are not the ones this version knows
-    ├── EnqueueConflict                a known idempotency key, or id, came again with another payload
-    ├── JobNotFound (LookupError)      the space does not know this job
-    ├── JobNotDone                     a result was requested of a job that is not done
-    ├── ContextClosed                  progress or a checkpoint came from outside of the attempt that it is about
+    ├── InvalidInput (ValueError)      an invalid argument: what was wanted, what was got
+    │   └── PayloadError               a payload, result or meta that cannot be stored or read
+    ├── LeaseError                     an extend or settlement was refused; nothing changed
+    │   ├── JobNotInflight             the job is not leased
+    │   ├── LeaseMismatch              the job is leased under another token
+    │   ├── LeaseExpired               the lease has expired
+    │   └── WriteRefused               a registry write of an ack found another version
+    ├── StoreError                     the store could not execute the call
+    │   ├── StoreBusy                  locked for too long; nothing changed, try again
+    │   ├── StoreUnavailable           the store cannot be reached or used now
+    │   ├── StoreFull                  too little free disk space for new jobs
+    │   ├── StoreClosed                the store was closed before the call
+    │   └── SchemaMismatch             this version does not know the tables
+    ├── EnqueueConflict                a known key or id with another payload
+    ├── JobNotFound (LookupError)      the space has no such job
+    ├── JobNotDone                     the job has no result yet
+    ├── ContextClosed                  progress or a checkpoint from outside the attempt
     ├── WaitTimeout (TimeoutError)     the job did not end within the timeout
-    ├── ConnectError                   a URL that no driver can open
-    ├── CallerClockRefused             ``now`` was passed to a store that reads its own clock
-    ├── LedgerTrimmed                  the ledger no longer has the rows after this cursor
-    ├── HistoryConflict                another sync committed to this history first; nothing was added
-    ├── ReplayConflict                 the same replay is running somewhere else
-    ├── SparkTaskFailed                a Spark task that runs jobs failed in all its tries
-    ├── SparkUnavailable               no Spark, or no Java, can be started on this machine
-    ├── RunError                       a DataFrame's run did not end as wanted; has the frames so far
-    │   ├── TooManyDead                it was stopped: too many of its rows became dead letters
-    │   └── OutcomesTrimmed            rows ended earlier, and the store no longer has their jobs
-    └── Unsupported                    this driver does not offer it (see ``capabilities``)
+    ├── ConnectError                   no driver can open the URL
+    ├── CallerClockRefused             ``now`` for a store that reads its own clock
+    ├── LedgerTrimmed                  the rows after this cursor were removed
+    ├── HistoryConflict                another sync of this history was first; nothing added
+    ├── ReplayConflict                 the same replay is running elsewhere
+    ├── SparkTaskFailed                a slot failed in all its tries
+    ├── SparkUnavailable               Spark or Java cannot be started here
+    ├── RunError                       a run of a DataFrame failed; has the frames so far
+    │   ├── TooManyDead                stopped: too many dead letters
+    │   └── OutcomesTrimmed            the store no longer has the jobs of some rows
+    └── Unsupported                    the driver does not offer it (see ``capabilities``)
 
 ``UnknownTypeWarning`` is a warning: a job was enqueued, but the app has no handler for its type.
 

@@ -21,7 +21,7 @@ FIELDS = {
     "duration": "seconds that the handler ran, or that the store was out of reach",
     "delay": "seconds until the job is due again",
     "reason": "why, in a few words",
-    "error": "the exception of the handler: its class and the first line of its message; the job keeps the whole text",
+    "error": "class and first line of the exception; the job keeps the whole text",
     "verb": "the call to the store: `reserve`, `extend`, `settle`",
     "failures": "calls that failed in this outage so far",
     "leases": "expired leases that were ended",
@@ -70,13 +70,13 @@ def _event(name: str, level: int, says: str, *fields: str) -> Event:
 
 # The jobs of a worker ---------------------------------------------------------------------------------------
 
-JOB_RESERVED = _job_event("job.reserved", logging.DEBUG, "the worker holds the job; its handler is about to run")
+JOB_RESERVED = _job_event("job.reserved", logging.DEBUG, "the handler is about to run")
 JOB_DONE = _job_event("job.done", logging.INFO, "the handler succeeded, and the ack is stored", "duration")
 JOB_RETRIED = _job_event(
     "job.retried",
     logging.WARNING,
-    "the attempt failed; the job runs again after the delay. The reason is the class of the exception, `timed out`, "
-    "`out of cpu`, `crashed` or `retry asked for`",
+    "the attempt failed, and the job runs again. Reason: the class of the exception, `timed out`, `out of cpu`, "
+    "`crashed` or `retry asked for`",
     "duration",
     "max_attempts",
     "delay",
@@ -95,7 +95,7 @@ JOB_DEAD = _job_event(
 JOB_REJECTED = _job_event(
     "job.rejected",
     logging.ERROR,
-    "the payload is not what the handler takes: the job is a dead letter",
+    "the payload does not fit the handler: a dead letter",
     "duration",
     "reason",
     "error",
@@ -103,25 +103,23 @@ JOB_REJECTED = _job_event(
 JOB_CRASHED = _job_event(
     "job.crashed",
     logging.ERROR,
-    "the process of the handler ended in the middle of the attempt; `job.retried` or `job.dead` follows",
+    "the process of the handler died; `job.retried` or `job.dead` follows",
     "duration",
     "reason",
 )
 JOB_RELEASED = _job_event(
     "job.released",
     logging.INFO,
-    "the attempt does not count, and the job is ready again: a snooze, a stop of the worker, a lost lease",
+    "the attempt does not count: a snooze, a stop of the worker, a lost lease",
     "duration",
     "delay",
     "reason",
 )
-JOB_CANCELLED = _job_event(
-    "job.cancelled", logging.INFO, "a cancel was requested, and the attempt was stopped", "duration", "reason"
-)
+JOB_CANCELLED = _job_event("job.cancelled", logging.INFO, "the attempt was stopped by a cancel", "duration", "reason")
 JOB_LOST = _job_event(
     "job.lost",
     logging.WARNING,
-    "the store refused the settlement, or could not be reached: the lease has ended or will, and the job runs again",
+    "the settlement was refused or did not reach the store; the job runs again",
     "duration",
     "verb",
     "reason",
@@ -144,14 +142,14 @@ WORKER_STOPPED = _event("worker.stopped", logging.INFO, "the worker has ended", 
 LEASE_REAPED = _event(
     "lease.reaped",
     logging.WARNING,
-    "the maintenance of this worker ended expired leases: another worker has died or stalled",
+    "expired leases were ended: another worker has died or stalled",
     "leases",
     "worker",
 )
 STORE_FAILED = _event(
     "store.failed",
     logging.WARNING,
-    "a call to the store failed, and is repeated; logged at the first failure, then every 10 seconds",
+    "a call to the store failed, and is repeated; logged at first, then every 10 seconds",
     "verb",
     "reason",
     "failures",
@@ -170,8 +168,7 @@ STORE_RECOVERED = _event(
 CHILD_REPLACED = _event(
     "child.replaced",
     logging.WARNING,
-    "a child process ended, and is replaced: `recycled` (level info), `killed` because an attempt did not stop, or "
-    "`crashed`",
+    "a child process is replaced: `recycled` (level info), `killed` because an attempt did not stop, or `crashed`",
     "pid",
     "exit",
     "reason",
@@ -185,7 +182,7 @@ _RARE = (
     _event(
         "job.processes_ended",
         logging.WARNING,
-        "an attempt left processes behind, and they were ended",
+        "processes that an attempt left behind were ended",
         "job_id",
         "type",
         "processes",
@@ -193,13 +190,13 @@ _RARE = (
     Event(
         name="job.forked_process_ended",
         level=logging.WARNING,
-        says="a process that the handler forked left the handler, and was ended",
+        says="a forked process that returned from the handler was ended",
         fields=("job_id", "type", "queue", "attempt", "fence", "worker", "pid"),
     ),
     _event(
         "child.unreadable",
         logging.WARNING,
-        "a child sent what cannot be read, and is killed",
+        "a child sent an unreadable message, and is killed",
         "pid",
         "reason",
         "job_ids",
@@ -211,7 +208,7 @@ _RARE = (
     _event(
         "settle.failed",
         logging.ERROR,
-        "settlements were given up; their leases expire, and the jobs run again",
+        "settlements were given up; their jobs run again",
         "count",
         "reason",
     ),

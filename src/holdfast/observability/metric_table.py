@@ -41,7 +41,7 @@ ENQUEUED = Metric(
     name="holdfast_jobs_enqueued_total",
     kind=_counter,
     labels=JOB,
-    meaning="New jobs that this process stored. A job that existed already is not counted.",
+    meaning="New jobs that this process stored.",
 )
 
 # Of a worker
@@ -75,8 +75,7 @@ TIMEOUTS = Metric(
 REAPED = Metric(
     name="holdfast_leases_reaped_total",
     kind=_counter,
-    meaning="Expired leases that the worker's maintenance ended. A reserve ends expired leases too, and does not count "
-    "them: `holdfast_ledger_endings_total` has all.",
+    meaning="Expired leases that the worker's maintenance ended; `holdfast_ledger_endings_total` has all.",
 )
 REFUSED = Metric(
     name="holdfast_leases_refused_total",
@@ -144,8 +143,7 @@ LEDGER_ENDINGS = Metric(
     name="holdfast_ledger_endings_total",
     kind=_counter,
     labels=(*JOB, "ending"),
-    meaning="Rows of the ledger: leases that were acked, retried, failed, released, expired or cancelled, and jobs "
-    "that were requeued or purged.",
+    meaning="Ledger rows: acked, retried, failed, released, expired, cancelled, requeued or purged.",
 )
 LEDGER_DEAD = Metric(
     name="holdfast_ledger_dead_total", kind=_counter, labels=JOB, meaning="Endings after which the job was dead."
