@@ -17,6 +17,7 @@ HOLDFAST = [sys.executable, "-m", "holdfast"]
 
 
 def test_work_prints_the_number_of_jobs_per_outcome(folder):
+    (folder / "holdfast.toml").write_text('app = "mine:app"\n', encoding="utf-8")
     (folder / "mine.py").write_text(
         "from holdfast import Holdfast\n"
         "app = Holdfast('sqlite:///jobs.db')\n"
@@ -27,7 +28,7 @@ def test_work_prints_the_number_of_jobs_per_outcome(folder):
         "    app.client.enqueue([t.request(n) for n in (1, 2, 0)])\n"
     )
     subprocess.run([sys.executable, "mine.py"], check=True)
-    command = [*HOLDFAST, "work", "mine:app", "--until-drained", "--processes", "1", "--json"]
+    command = [*HOLDFAST, "work", "--until-drained", "--processes", "1", "--json"]
     worked = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(worked.stdout) == {"acked": 2, "dead": 1}
 
@@ -109,6 +110,7 @@ def test_a_signal_stops_the_worker_with_exit_code_zero(run, folder):
 
 def test_a_missing_or_wrong_app_is_reported(run, folder):
     assert "wanted MODULE:APP" in run("work", "tasks", code=2).err
+    assert "HOLDFAST_APP, or app in holdfast.toml), got none" in run("work", code=2).err
     assert "no module nowhere" in run("work", "nowhere:app", code=4).err
     (folder / "half.py").write_text("app = 5\n")
     assert "half has no other" in run("work", "half:other", code=4).err

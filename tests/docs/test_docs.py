@@ -194,7 +194,7 @@ def test_the_table_of_limits_matches_the_code():
 
 
 def test_the_page_has_the_numbers_of_the_worker():
-    page = " ".join((DOCS / "guides/worker.md").read_text(encoding="utf-8").split())
+    page = " ".join((DOCS / "explanation/worker.md").read_text(encoding="utf-8").split())
     seconds = WorkerOptions().lease.total_seconds() / 3
     assert f"every third of the lease ({seconds:.0f} s)" in page
     delay, batch = settler.MAX_DELAY_SECONDS * 1000, settler.MAX_BATCH_SETTLEMENTS

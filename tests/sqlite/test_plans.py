@@ -74,7 +74,7 @@ WITHOUT_SORT = {
 }
 SCANS_ALLOWED = {"enqueue/dedupe_windows"}  # has few rows
 SMALL_TABLE_SCAN = re.compile(
-    r"SCAN (holdfast_acking|holdfast_settling|a|s|queues|types|given|taken|kinds|json_each|CONSTANT)\b"
+    r"SCAN (holdfast_(acking|settling)|a|s|queues|types|given|taken|kinds|expired|json_each|CONSTANT|pragma_\w+)\b"
 )
 
 

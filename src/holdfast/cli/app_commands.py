@@ -11,13 +11,13 @@ from holdfast.app import Holdfast
 from holdfast.cli.parameters import DURATION, DURATION_OR_FOREVER, LEASE, add_options
 from holdfast.cli.session import CommandFailed, ExitCode, Session
 from holdfast.cli.user_module import import_module
-from holdfast.settings import mask_secrets
+from holdfast.settings import FILE_NAME, PREFIX, mask_secrets
 
 
 def app_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the argument ``MODULE:APP`` and the options that every worker has."""
+    """Add the argument ``MODULE:APP``, by default that of the settings, and the options that every worker has."""
     options = [
-        click.argument("app_path", metavar="MODULE:APP"),
+        click.argument("app_path", metavar="[MODULE:APP]", required=False),
         click.option(
             "--queue",
             "queues",
@@ -60,8 +60,15 @@ def print_counts(session: Session, counts: Mapping[str, int], *, as_json: bool) 
         session.output.print_line(text or "nothing done")
 
 
-def load_app(path: str, session: Session) -> Holdfast:
-    """Import the app and apply the settings and the options. Modules in the working directory are found."""
+def load_app(path: str | None, session: Session) -> Holdfast:
+    """Import the app and apply the settings and the options. Modules in the working directory are found.
+
+    Without a path, the app is that of the settings.
+    """
+    path = path or session.settings.app
+    if path is None:
+        ways = f"an argument, {PREFIX}APP, or app in {FILE_NAME}"
+        raise CommandFailed(ExitCode.USAGE, f"wanted MODULE:APP such as tasks:app ({ways}), got none")
     module, colon, name = path.partition(":")
     if not (module and colon and name):
         raise CommandFailed(ExitCode.USAGE, f"wanted MODULE:APP such as tasks:app, got {path}")

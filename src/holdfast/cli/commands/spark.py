@@ -30,7 +30,7 @@ def spark() -> None:
 @pass_session
 def work(
     session: Session,
-    app_path: str,
+    app_path: str | None,
     *,
     queues: tuple[str, ...],
     slots: int | None,

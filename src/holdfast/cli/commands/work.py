@@ -47,7 +47,7 @@ from holdfast.worker.options import WorkerOptions
 @pass_session
 def work(
     session: Session,
-    app_path: str,
+    app_path: str | None,
     *,
     queues: tuple[str, ...],
     processes: int | None,
