@@ -16,7 +16,7 @@
     │   └── SchemaMismatch             this version does not know the tables
     ├── EnqueueConflict                a known key or id with another payload
     ├── JobNotFound (LookupError)      the space has no such job
-    ├── JobNotDone                     the job has no result yet
+    ├── JobNotDone                     the job is not done, so it has no result
     ├── ContextClosed                  progress or a checkpoint from outside the attempt
     ├── WaitTimeout (TimeoutError)     the job did not end within the timeout
     ├── ConnectError                   no driver can open the URL
