@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from holdfast import Unrecoverable
+from holdfast import Unrecoverable, connect
 from holdfast.app import Holdfast
 from holdfast.errors import InvalidInput
 from holdfast.handlers import ShellCommand, ShellResult
@@ -189,29 +190,44 @@ def test_a_process_that_is_left_behind_ends_with_the_program(execute):
     wait_until(lambda: not is_alive(pid))
 
 
-@pytest.mark.parametrize("concurrency", [1, 2])
-def test_a_timeout_kills_the_program_and_what_it_has_started(tmp_path, concurrency):
-    app = Holdfast(f"sqlite:///{tmp_path}/jobs.db")
+@pytest.mark.parametrize(("end", "concurrency"), [("timeout", 1), ("timeout", 2), ("cancel", 1)])
+def test_an_attempt_that_is_stopped_kills_the_program_and_what_it_has_started(tmp_path, end, concurrency):
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    app = Holdfast(url)
     app.use_settings(Settings())
     pids = tmp_path / "pids"
     grandchild = f"trap '' TERM; setsid sleep 300 & echo $! >> {pids}; sleep 300"
     program = f"trap '' TERM; ({grandchild}) & echo $! $$ >> {pids}; wait; sleep 300"
-    shell = app.builtin.shell(allowed=[SHELL], max_attempts=1, timeout=timedelta(seconds=2))
+    timeout = timedelta(seconds=2 if end == "timeout" else 60)
+    shell = app.builtin.shell(allowed=[SHELL], max_attempts=1, timeout=timeout)
     job = shell.enqueue(ShellCommand(argv=[SHELL, "-c", program]))
+
+    def cancel() -> None:
+        wait_until(lambda: len(started_in(pids)) == 3)
+        with connect(url) as store:
+            store.cancel([job.id])
+
+    canceller = threading.Thread(target=cancel)
+    if end == "cancel":
+        canceller.start()
     worker = app.worker(processes=1, concurrency=concurrency, grace=timedelta(seconds=5), until_drained=True)
     try:
-        assert worker.run() == {"dead": 1}
-        assert "timed out" in app.client.get(job.id).last_error
-        started = [int(pid) for pid in pids.read_text().split()]
+        assert worker.run() == ({"dead": 1} if end == "timeout" else {"cancelled": 1})
+        started = started_in(pids)
         assert len(started) == 3
         for pid in started:
             wait_until(lambda pid=pid: not is_alive(pid))
     finally:
         app.close()
-        if pids.exists():
-            for pid in map(int, pids.read_text().split()):
-                if is_alive(pid):
-                    os.kill(pid, signal.SIGKILL)
+        if end == "cancel":
+            canceller.join()
+        for pid in started_in(pids):
+            if is_alive(pid):
+                os.kill(pid, signal.SIGKILL)
+
+
+def started_in(file: Path) -> list[int]:
+    return [int(pid) for pid in file.read_text().split()] if file.exists() else []
 
 
 @pytest.mark.parametrize(

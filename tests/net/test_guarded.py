@@ -155,11 +155,27 @@ def test_a_body_of_exactly_the_cap_is_whole():
         stream(CHUNKED + b"0\r\n", b"X-Trailer: value\r\n" * 1000),  # trailers without end
         lambda connection: connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort"),
         lambda connection: connection.sendall(CHUNKED + b"zz\r\n"),
+        lambda connection: connection.sendall(CHUNKED + b"-5\r\nshort"),
         lambda connection: connection.sendall(CHUNKED + b"10\r\nshort"),
+        lambda connection: connection.sendall(b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"),
         lambda connection: connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n"),
         lambda _connection: None,
     ],
-    ids=["headers", "header", "status", "100", "extension", "trailers", "short", "chunk", "cut", "ssh", "closed"],
+    ids=[
+        "headers",
+        "header",
+        "status",
+        "100",
+        "extension",
+        "trailers",
+        "short",
+        "chunk",
+        "negative",
+        "cut",
+        "103",
+        "ssh",
+        "closed",
+    ],
 )
 def test_an_answer_that_is_not_whole_is_a_failure(respond):
     with serving(respond) as server, pytest.raises(RequestFailed):

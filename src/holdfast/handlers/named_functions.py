@@ -35,18 +35,19 @@ def fire_event(
     _check_allowed("event", event.name, allowed, setting="allowed_events")
     if not listeners:
         raise Snooze(MISSING_DELAY, MISSING_BUDGET, f"no listener for the event {event.name}")
-    done: list[str] = list(context.checkpoint or [])
+    checkpoint = context.checkpoint  # of an earlier attempt
+    done = [name for name in checkpoint if isinstance(name, str)] if isinstance(checkpoint, list) else []
     failures: list[Exception] = []
     for name, listener in listeners:
         if name in done:
             continue
         try:
             _call(listener, event.payload, context)
+            done.append(name)
         except Exception as failure:  # noqa: BLE001 - any exception of the user's function
             failures.append(failure)
-        else:
-            done.append(name)
-            context.checkpoint = done
+        if context.checkpoint != done:  # also if the listener has set it: the checkpoint belongs to all of them
+            context.checkpoint = list(done)
     if len(failures) == 1:
         raise failures[0]  # it may be a Retry
     if failures:

@@ -24,7 +24,7 @@ from holdfast.worker.processes.process_tree import kill_tree
 
 DEFAULT_ENVIRONMENT = {"LANG": "C.UTF-8", "PATH": "/usr/local/bin:/usr/bin:/bin"}
 DEFAULT_MAX_OUTPUT_BYTES = 64 << 10
-MAX_OUTPUT_BYTES = 256 << 10  # of each stream: both fit into a result, also if JSON needs escapes
+MAX_OUTPUT_BYTES = 256 << 10  # of each stream: text of this size fits into a result
 MAX_SHOWN_OUTPUT_CHARACTERS = 4 << 10  # of a failed program, in the error of the job
 POLL_SECONDS = 0.05  # a thread can be interrupted only between two looks
 READ_BYTES = 64 << 10

@@ -22,6 +22,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from holdfast.clock import monotonic
@@ -147,7 +148,7 @@ def send(request: Request, rules: Rules, *, resolve: Resolve = resolve_with_syst
     connection = _connect(url, addresses, rules, deadline)
     try:
         return _exchange(connection, url, request, headers, rules)
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:  # ValueError: a chunk of a negative size
         raise RequestFailed(url.authority, _describe(error)) from error
     finally:
         connection.end()
@@ -301,12 +302,17 @@ def _open_socket(url: Url, address: str, rules: Rules, seconds: float) -> socket
         connecting.connect((address, url.port))
         if url.scheme == "http":
             return connecting
-        context = ssl.create_default_context(cafile=rules.ca_file)  # verifies the certificate and the name
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        return context.wrap_socket(connecting, server_hostname=url.host)
+        return _tls_context(rules.ca_file).wrap_socket(connecting, server_hostname=url.host)
     except BaseException:
         connecting.close()
         raise
+
+
+@lru_cache(maxsize=8)  # to read the certificates of all authorities takes longer than a request
+def _tls_context(ca_file: str | None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=ca_file)  # verifies the certificate and the name
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
 
 
 # The exchange -----------------------------------------------------------------------------------------------
@@ -328,6 +334,8 @@ def _exchange(
         exchange.putheader("Content-Length", str(len(request.body)))
     exchange.endheaders(request.body or None)
     with exchange.getresponse() as answer:
+        if answer.status < 200:
+            raise http.client.HTTPException(f"status {answer.status}, which is not a final one")
         body, truncated = _read_body(answer, rules.max_body_bytes)
         names = tuple((name.lower(), value) for name, value in answer.getheaders())
         return Response(status=answer.status, headers=names, body=body, truncated=truncated)
