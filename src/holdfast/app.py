@@ -14,13 +14,14 @@ app.worker(processes=2).run()                # or the command: holdfast work mod
 from __future__ import annotations
 
 import difflib
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
 from holdfast import settings
 from holdfast.client import Client, EnqueueKeywords
@@ -46,7 +47,9 @@ from holdfast.worker.worker import Worker
 
 if TYPE_CHECKING:
     from holdfast.aio import AsyncClient
+    from holdfast.handlers.builtin import BuiltinHandlers
 
+F = TypeVar("F", bound=Callable[..., Any])
 
 _opening_lock = threading.Lock()  # not of an app: an app may be pickled with the functions that use it
 
@@ -102,6 +105,7 @@ class Holdfast:
         self._clock = clock
         self._metrics = metrics
         self._enqueue_counter: EnqueueCounter | None = None
+        self._builtin: BuiltinHandlers | None = None
         if tracing:
             from holdfast.observability import tracing as spans  # noqa: PLC0415 - needs an extra
 
@@ -258,6 +262,39 @@ class Holdfast:
             return task
 
         return HandlerDecorator(register) if chunk is None else ChunkHandlerDecorator(register)
+
+    @property
+    def builtin(self) -> BuiltinHandlers:
+        """The built-in handlers, which do nothing until one is registered: ``app.builtin.shell(queue="ops")``."""
+        if self._builtin is None:
+            from holdfast.handlers.builtin import BuiltinHandlers  # noqa: PLC0415 - few apps use them
+
+            self._builtin = BuiltinHandlers(self)
+        return self._builtin
+
+    def on(self, event: str) -> Callable[[F], F]:
+        """Call the decorated ``fn(payload)`` or ``fn(payload, ctx)`` for each event of this name.
+
+        An event may have several listeners. ``app.builtin.event()`` registers the handler that calls them.
+        """
+
+        def decorate(function: F) -> F:
+            self.builtin.add_listener(event, function, namespace=sys._getframe(1).f_locals)  # noqa: SLF001 - as for handlers
+            return function
+
+        return decorate
+
+    def command(self, name: str) -> Callable[[F], F]:
+        """Call the decorated ``fn(payload)`` or ``fn(payload, ctx)`` for each command of this name.
+
+        ``app.builtin.command()`` registers the handler that calls it.
+        """
+
+        def decorate(function: F) -> F:
+            self.builtin.add_command(name, function, namespace=sys._getframe(1).f_locals)  # noqa: SLF001 - as for handlers
+            return function
+
+        return decorate
 
     def resource(self, factory: Callable[[], Any]) -> Callable[[], Any]:
         """Register the factory of ``ctx.resources["<name of the factory>"]``.

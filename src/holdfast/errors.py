@@ -29,6 +29,8 @@
     ├── RunError                       a run of a DataFrame failed; has the frames so far
     │   ├── TooManyDead                stopped: too many dead letters
     │   └── OutcomesTrimmed            the store no longer has the jobs of some rows
+    ├── RequestRefused                 a guarded HTTP request is not allowed; nothing was sent
+    ├── RequestFailed                  a guarded HTTP request got no whole answer in time
     └── Unsupported                    the driver does not offer it (see ``capabilities``)
 
 ``UnknownTypeWarning`` is a warning: a job was enqueued, but the app has no handler for its type.
@@ -296,6 +298,23 @@ class OutcomesTrimmed(RunError):
             f"wanted the outcome of every row of the run {run}, got none for {rows} rows: they ended earlier, and "
             "their jobs are no longer kept (keep_ended); under another name of the run they run again"
         )
+
+
+class RequestRefused(HoldfastError):
+    """A rule does not allow this HTTP request. Nothing was sent; ``reason`` names the rule."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class RequestFailed(HoldfastError):
+    """An HTTP request to ``authority`` (host and port) got no whole answer in time. Another try may succeed."""
+
+    def __init__(self, authority: str, reason: str) -> None:
+        self.authority = authority
+        self.reason = reason
+        super().__init__(f"{authority}: {reason}")
 
 
 class Unsupported(HoldfastError):

@@ -27,6 +27,8 @@ from holdfast.model import bounds, duration
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
 from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.model.retention import Retention
+from holdfast.net.addresses import parse_network
+from holdfast.net.urls import parse_pattern
 
 FILE_NAME = "holdfast.toml"
 PREFIX = "HOLDFAST_"
@@ -92,6 +94,12 @@ class Settings:
     log: LogFormat = LogFormat.TEXT  # of ``holdfast work``
     log_level: LogLevel = LogLevel.INFO
     log_redact: tuple[str, ...] = ()  # parts of names whose values the log masks, besides the built-in ones
+    # What the built-in handlers may do. Empty: nothing.
+    allowed_shell_commands: tuple[str, ...] = ()  # absolute paths of programs
+    allowed_urls: tuple[str, ...] = ()  # scheme://host[:port]/prefix
+    allowed_networks: tuple[str, ...] = ()  # private networks that requests to allowed URLs may reach
+    allowed_events: tuple[str, ...] = ()
+    allowed_commands: tuple[str, ...] = ()
     stores: Mapping[str, NamedStore] = field(default_factory=dict)  # by name
     origins: Mapping[str, str] = field(default_factory=dict)
 
@@ -155,6 +163,18 @@ def _check_store_name(field_name: str, name: str) -> str:
     return name
 
 
+def check_program(field_name: str, path: str) -> str:
+    """Check the path of a program that jobs may run."""
+    if not is_plain_path(path):
+        raise InvalidInput(field_name, wanted="the absolute path of a program, such as /usr/bin/rsync", got=path)
+    return path
+
+
+def is_plain_path(path: str) -> bool:
+    """Whether a path is absolute and written in the one way that has no ``..``, no ``.`` and no second slash."""
+    return Path(path).is_absolute() and os.path.normpath(path) == path and "\0" not in path
+
+
 class _Setting(NamedTuple):
     """How one setting is read and checked."""
 
@@ -204,6 +224,22 @@ def _names(name: str, value: str) -> tuple[str, ...]:
     return tuple(bounds.check_name(name, each.strip()) for each in value.split(",") if each.strip())
 
 
+def _list_of(check: Callable[[str, str], object]) -> _Setting:
+    """Return a setting with several texts: an array in the file, with commas between them elsewhere."""
+
+    def check_all(name: str, values: list[object]) -> tuple[str, ...]:
+        for value in values:
+            if not isinstance(value, str):
+                raise InvalidInput(name, wanted="texts", got=value)
+            check(name, value)
+        return tuple(map(str, values))
+
+    def split(text: str) -> list[str]:
+        return [each.strip() for each in text.split(",") if each.strip()]
+
+    return _Setting(list, check_all, split)
+
+
 _SETTINGS: dict[str, _Setting] = {
     "url": _Setting(str, _url),
     "store": _Setting(str, _check_store_name),
@@ -218,10 +254,15 @@ _SETTINGS: dict[str, _Setting] = {
     "log": _Setting(str, _one_of(LogFormat)),
     "log_level": _Setting(str, _one_of(LogLevel)),
     "log_redact": _Setting(str, _names),
+    "allowed_shell_commands": _list_of(check_program),
+    "allowed_urls": _list_of(parse_pattern),
+    "allowed_networks": _list_of(parse_network),
+    "allowed_events": _list_of(bounds.check_name),
+    "allowed_commands": _list_of(bounds.check_name),
 }
 NAMES = tuple(_SETTINGS)
 
-_TYPE_NAMES = {str: "text", int: "a whole number"}
+_TYPE_NAMES = {str: "text", int: "a whole number", list: "an array of texts"}
 
 
 def read(

@@ -46,6 +46,7 @@ from holdfast import (
 )
 from holdfast.driver import Ack, JobRecord, Lease, Reservation, Store, ack
 from holdfast.driver import Retry as RetrySettlement
+from holdfast.handlers import Command, Event, ShellCommand, ShellResult, UrlRequest, UrlResult
 from holdfast.observability import Health, InMemoryMetrics, Metrics
 from holdfast.observability.prometheus import PrometheusMetrics
 
@@ -186,3 +187,32 @@ def observe() -> None:
     assert_type(health.ready().ok, bool)
     assert_type(health.live().reasons, tuple[str, ...])
     Holdfast(metrics=5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+@app.on("user.created")
+def greet(payload: dict[str, str]) -> None:
+    """A listener stays a function."""
+
+
+@app.command("reindex")
+def reindex(payload: str, ctx: Context) -> int:
+    """A command stays a function."""
+    return ctx.attempt + len(payload)
+
+
+def use_builtin_handlers() -> None:
+    """Built-in handlers are tasks with types."""
+    shell = app.builtin.shell(allowed=["/usr/bin/rsync"], queue="ops", timeout=timedelta(minutes=5))
+    job = shell.enqueue(ShellCommand(argv=["/usr/bin/rsync"]))
+    assert_type(shell.result(job), ShellResult)
+    url = app.builtin.url(allowed=["https://example.org"], retried_statuses=[404], max_attempts=5)
+    assert_type(url.result(url.enqueue(UrlRequest(url="https://example.org"))), UrlResult)
+    app.builtin.event().enqueue(Event(name="user.created", payload={"name": "Ada"}))
+    app.builtin.command().enqueue(Command(name="reindex", payload="mail"))
+    shell.enqueue(UrlRequest(url="x"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    greet({"name": "Ada"})
+
+
+def call_command(ctx: Context) -> None:
+    """A decorated function is called as before."""
+    assert_type(reindex("mail", ctx), int)

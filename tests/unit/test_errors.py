@@ -28,6 +28,8 @@ from holdfast.errors import (
     OutcomesTrimmed,
     PayloadError,
     ReplayConflict,
+    RequestFailed,
+    RequestRefused,
     RunError,
     SchemaMismatch,
     SparkTaskFailed,
@@ -75,6 +77,8 @@ ALL = [
     RunError("stopped"),
     TooManyDead(40, 200, 0.1),
     OutcomesTrimmed("nightly", 5),
+    RequestRefused("no pattern of allowed_urls matches https://example.org/"),
+    RequestFailed("example.org", "timed out"),
     Unsupported("memory", "joined", "there is no transaction"),
 ]
 

@@ -83,6 +83,34 @@ def test_a_wrong_variable_is_named(tmp_path, environ, message):
     assert message in str(caught.value)
 
 
+LISTS = {
+    "allowed_shell_commands": (["/usr/bin/rsync", "/bin/ls"], ["rsync", "/bin/../bin/ls", "./x"]),
+    "allowed_urls": (["https://example.org/hooks", "http://*"], ["example.org", "https://user@example.org"]),
+    "allowed_networks": (["10.1.0.0/16", "fd12::/48"], ["10.0.0.1/8", "everything"]),
+    "allowed_events": (["user.created", "paid"], ["two words"]),
+    "allowed_commands": (["reindex"], [""]),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_an_allowlist_is_an_array_in_the_file_and_has_commas_in_a_variable(tmp_path, name):
+    good, bad = LISTS[name]
+    file = tmp_path / "holdfast.toml"
+    file.write_text(f"{name} = {good}\n", encoding="utf-8")
+    assert getattr(read(file=file, environ={}), name) == tuple(good)
+    variable = f"HOLDFAST_{name.upper()}"
+    assert getattr(read(folder=tmp_path, environ={variable: " , ".join(good)}), name) == tuple(good)
+    assert getattr(Settings(), name) == ()
+    for entry in bad:
+        file.write_text(f"{name} = {[entry]}\n", encoding="utf-8")
+        with pytest.raises(InvalidInput, match=f"{name} in "):
+            read(file=file, environ={})
+    for value in ('"text"', "[1]"):
+        file.write_text(f"{name} = {value}\n", encoding="utf-8")
+        with pytest.raises(InvalidInput, match="texts"):
+            read(file=file, environ={})
+
+
 def test_an_empty_url_and_a_file_that_is_not_utf_8(tmp_path):
     file = tmp_path / "holdfast.toml"
     file.write_text('url = " "\n', encoding="utf-8")

@@ -1,0 +1,16 @@
+"""Built-in handlers: ``shell``, ``url``, ``event`` and ``command``. They are registered when an app asks for them.
+
+shell = app.builtin.shell(queue="ops", timeout=timedelta(minutes=5))
+shell.enqueue(ShellCommand(argv=["/usr/bin/rsync", "-a", "/srv/data/", "/mnt/backup/"]))
+
+A handler does what its allowlist names and nothing else. An empty allowlist denies everything: the job becomes a dead
+letter with a reason that begins with ``not allowed``.
+
+This package has the payloads and results of these handlers, and is part of the public API.
+"""
+
+from __future__ import annotations
+
+from holdfast.handlers.messages import Command, Event, ShellCommand, ShellResult, UrlRequest, UrlResult
+
+__all__ = ["Command", "Event", "ShellCommand", "ShellResult", "UrlRequest", "UrlResult"]
