@@ -27,6 +27,7 @@ STOP_POLL_SECONDS = 0.25  # between two looks at the time that is left
 RETRY_SECONDS = 0.1  # pause after the store failed to settle a batch
 
 SettlementOf = Callable[[Run, Outcome, Lease], Settlement]
+Settle = Callable[[Sequence[Run], list[Settlement]], list[LeaseError | None]]
 OnSettled = Callable[[Sequence[Run], Sequence[Settlement], Sequence[LeaseError | StoreError | None]], None]
 
 
@@ -40,10 +41,13 @@ class Settler:
         *,
         lease_for: int,
         settlement_of: SettlementOf,
+        settle: Settle | None = None,
         on_settled: OnSettled,
         observer: WorkerObserver | None = None,
     ) -> None:
+        """``settle`` replaces that of the driver: a guard adds writes of its own."""
         self._driver = driver
+        self._settle_batch = settle or (lambda _, settlements: driver.settle(settlements))
         self._heartbeat = heartbeat
         self._lease_for = lease_for
         self._settlement_of = settlement_of
@@ -164,7 +168,7 @@ class Settler:
         while True:
             try:
                 send_last_notes(self._driver, runs, leases, self._lease_for)
-                answers: Sequence[LeaseError | StoreError | None] = self._driver.settle(settlements)
+                answers: Sequence[LeaseError | StoreError | None] = self._settle_batch(runs, settlements)
             except StoreError as error:
                 self._is_store_out = True
                 self._observer.store_failed("settle", error)
