@@ -55,13 +55,20 @@ def plant(store: Store, on_point: Callable[[str], None]) -> None:
 
 
 def main(url: str, wanted: str, effects: str) -> None:
-    """Run one job, and kill this process at the point."""
+    """Run one job, and kill this process at the point; ``worker``: while a child of its worker runs the handler."""
 
     def kill_at(point: str) -> None:
         if point == wanted:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    store = connect(url)
+    def kill_worker_in(point: str) -> None:
+        if point == "handler":
+            os.kill(worker, signal.SIGKILL)
+            os._exit(1)
+
+    store, worker = connect(url), os.getpid()
+    if wanted == "worker":
+        make_app(store, Path(effects), kill_worker_in).worker(lease=LEASE, name=NAME, processes=1).run()
     plant(store, kill_at)
     make_app(store, Path(effects), kill_at).worker(lease=LEASE, name=NAME).process_once()
 

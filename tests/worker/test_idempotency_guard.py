@@ -11,8 +11,12 @@ from holdfast import Holdfast, QueueSettings, connect
 from holdfast.clock import SECOND, ManualClock
 from holdfast.drivers.contract import Change
 from holdfast.errors import StoreBusy
+from holdfast.model.settlement import Ack
 from holdfast.testing.inline import Inline
-from holdfast.wire.guard_entries import MARK_KIND, Holder, mark_key
+from holdfast.wire.guard_entries import MARK_KIND, Holder, is_done, mark_key
+from holdfast.worker.guard import Guard
+from holdfast.worker.options import WorkerOptions
+from holdfast.worker.processes.running import Run
 from tests.worker import crash_points
 from tests.worker.crash_points import LEASE, NAME, POINTS, make_app, plant
 
@@ -130,6 +134,34 @@ def test_a_mark_of_a_running_job_releases_and_one_of_an_ended_job_is_taken_over(
     assert calls == [1]
 
 
+def test_a_stale_attempt_does_not_take_the_mark_of_a_newer_one(app):
+    task = app.handler("t", idempotent=True)(lambda payload: payload)
+    job = task.enqueue(1, idempotency_key="k")
+    [stale] = app.driver.reserve(["default"], limit=1, lease_for=3600 * SECOND, worker="stale")
+    app.driver.reap(worker="stale")
+    [newer] = app.driver.reserve(["default"], limit=1, lease_for=3600 * SECOND)
+    guard = Guard(app.driver, app.catalogue, WorkerOptions())
+    run = Run(1, newer)
+    assert guard.admit([run]) == ([run], [])
+    admitted, [(_, outcome)] = guard.admit([Run(2, stale)])
+    assert (admitted, outcome.reason) == ([], f"its idempotency key is held by job {job.id}")
+    assert guard.settle([run], guard.add_writes([run], [Ack(newer.lease)])) == [None]
+    assert is_done(app.driver.read(MARK_KIND, [mark_key("default", "k")])[0])
+
+
+def test_a_batch_with_one_key_runs_one_of_its_jobs(app):
+    task = app.handler("t", idempotent=True, single_instance=True)(lambda payload: payload)
+    for number in range(3):
+        task.enqueue(number, idempotency_key=f"k{number}")
+    task.enqueue(3)
+    reservations = app.driver.reserve(["default"], limit=9, lease_for=3600 * SECOND)
+    guard = Guard(app.driver, app.catalogue, WorkerOptions())
+    runs = [Run(number, one) for number, one in enumerate(reservations)]
+    admitted, refused = guard.admit(runs)
+    assert (admitted, [run for run, _ in refused]) == (runs[:1], runs[1:])
+    assert {type(outcome).__name__ for _, outcome in refused} == {"Snoozed"}
+
+
 def test_an_ack_whose_mark_another_one_took_is_done_without_it(app):
     @app.handler("t", idempotent=True)
     def work(_payload):
@@ -212,7 +244,7 @@ def url(request, tmp_path):
     )
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", [*POINTS, "worker"])
 def test_a_process_that_is_killed_at_each_point(point, url, tmp_path):
     effects = tmp_path / "effects"
     with connect(url) as store:
@@ -224,4 +256,5 @@ def test_a_process_that_is_killed_at_each_point(point, url, tmp_path):
         )
         assert killed.returncode == -signal.SIGKILL
         store.reap(worker=NAME)
-        check_after_crash(store, point, effects, lambda: app.worker().process_once().status)
+        reached = "handler" if point == "worker" else point
+        check_after_crash(store, reached, effects, lambda: app.worker().process_once().status)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.clock import wall_clock
 from holdfast.drivers.contract import Store
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, StoreError
 from holdfast.model import bounds, retention
 from holdfast.model.execution import MAX_EXECUTION_ERROR_CHARACTERS
 from holdfast.model.registry import Change
@@ -52,6 +52,6 @@ class Executions:
             try:
                 [entry] = self._store.read(retention.KIND, [retention.KEY])
                 self._ttl = (read_retention(entry) or Retention()).ended_for
-            except InvalidInput:  # maintenance reports it
-                self._ttl = Retention().ended_for
+            except (InvalidInput, StoreError):  # the settlement goes on, and maintenance reports a bad entry
+                return Retention().ended_for
         return self._ttl

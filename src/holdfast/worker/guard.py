@@ -189,7 +189,7 @@ class Guard:
         """Return the outcome of a run whose entry has a holder; None if the run takes the entry over."""
         if holder.done:
             return Skipped(reason=f"its idempotency key is done, by job {holder.job_id}")
-        if holder.job_id == run.reservation.job.id:
+        if holder.job_id == run.reservation.job.id and holder.fence < run.reservation.lease.fence:
             return None  # an earlier attempt of the same job: its lease has ended, or this one would not exist
         other = self._store.inspect(holder.job_id)
         is_running = other is not None and other.job.state is State.INFLIGHT and other.fence == holder.fence
@@ -235,9 +235,14 @@ class Guard:
 
     # With the settlement ----------------------------------------------------------------------------------------
 
-    def add_writes(self, run: Run, settlement: Settlement) -> Settlement:
-        """Return the settlement; an ack with the writes that are committed with it."""
-        if not isinstance(settlement, Ack) or not (self._held or self._executions.is_active):
+    def add_writes(self, runs: Sequence[Run], settlements: list[Settlement]) -> list[Settlement]:
+        """Return the settlements of a batch, the acks with the writes that are committed with them."""
+        if not self._held and not self._executions.is_active:
+            return settlements
+        return [self._with_writes(run, settlement) for run, settlement in zip(runs, settlements, strict=True)]
+
+    def _with_writes(self, run: Run, settlement: Settlement) -> Settlement:
+        if not isinstance(settlement, Ack):
             return settlement
         with self._lock:
             claims = [claim for claim in self._held.get(run, ()) if claim.version is not None]
@@ -304,7 +309,11 @@ def _without_guards(settlement: Settlement) -> Settlement:
 
 
 def _write_all(store: Store, changes: Sequence[Change]) -> list[Entry | None]:
-    entries: list[Entry | None] = []
-    for start in range(0, len(changes), bounds.MAX_BATCH_ITEMS):
-        entries += store.write(changes[start : start + bounds.MAX_BATCH_ITEMS])
+    """Write in the order of the keys, as acks do: two workers with the same keys cannot wait for one another."""
+    places = sorted(range(len(changes)), key=lambda place: (changes[place].kind, changes[place].key))
+    entries: list[Entry | None] = [None] * len(changes)
+    for start in range(0, len(places), bounds.MAX_BATCH_ITEMS):
+        batch = places[start : start + bounds.MAX_BATCH_ITEMS]
+        for place, entry in zip(batch, store.write([changes[place] for place in batch]), strict=True):
+            entries[place] = entry
     return entries

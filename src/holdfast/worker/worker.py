@@ -188,7 +188,7 @@ class Worker:
             heartbeat.stop()
         [lease] = heartbeat.remove([run])
         send_last_notes(self.driver, [run], [lease], self._lease_for)
-        settlements = [guard.add_writes(run, self._settlement_of(run, outcome, lease))]
+        settlements = guard.add_writes([run], [self._settlement_of(run, outcome, lease)])
         [refused] = guard.settle([run], settlements)
         [settlement] = settlements
         return WorkerResult(
@@ -292,7 +292,8 @@ class Worker:
             self.driver,
             heartbeat,
             lease_for=self._lease_for,
-            settlement_of=lambda *ended: guard.add_writes(ended[0], self._settlement_of(*ended)),
+            settlement_of=self._settlement_of,
+            add_writes=guard.add_writes,
             settle=guard.settle,
             on_settled=self._count_settled,
             observer=self._observers,
