@@ -200,6 +200,18 @@ def test_a_store_that_fails_in_the_guard_releases_the_job(app, monkeypatch):
     assert calls == [1]
 
 
+def test_a_worker_logs_and_counts_a_skipped_job(tmp_path, caplog):
+    with connect(f"sqlite:///{tmp_path}/jobs.db") as store:
+        app = Holdfast(driver=store)
+        task = app.handler("t", idempotent=True)(lambda payload: payload)
+        task.enqueue(1, idempotency_key="k")
+        mark(app, "k", "another", done=True)
+        caplog.set_level("INFO", logger="holdfast.worker")
+        assert app.worker(processes=1, until_drained=True).run() == {"skipped": 1}
+    [record] = [record for record in caplog.records if getattr(record, "event", "") == "job.skipped"]
+    assert record.reason == "its idempotency key is done, by job another"
+
+
 def check_after_crash(store, point, effects, run_again):
     """The job is done, its work was finished, and its key skips the next job."""
     lines = effects.read_text().splitlines() if effects.exists() else []
