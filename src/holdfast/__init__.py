@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from holdfast.enqueue_middleware import EnqueueMiddleware
     from holdfast.errors import HoldfastError, InvalidInput, LeaseError
     from holdfast.model.definition import JobBuilder, JobDefinition
+    from holdfast.model.execution import ExecutionResult
     from holdfast.model.job import Job, State
     from holdfast.model.lease import Enqueued
     from holdfast.model.queue_settings import OnExhausted, QueueSettings
@@ -45,6 +46,7 @@ __all__ = [
     "EnqueueKeywords",
     "EnqueueMiddleware",
     "Enqueued",
+    "ExecutionResult",
     "Exponential",
     "Fixed",
     "Holdfast",
@@ -81,6 +83,7 @@ _MODULES = {
     "holdfast.enqueue_middleware": ("EnqueueMiddleware",),
     "holdfast.errors": ("HoldfastError", "InvalidInput", "LeaseError"),
     "holdfast.model.definition": ("JobBuilder", "JobDefinition"),
+    "holdfast.model.execution": ("ExecutionResult",),
     "holdfast.model.job": ("Job", "State"),
     "holdfast.model.lease": ("Enqueued",),
     "holdfast.model.queue_settings": ("OnExhausted", "QueueSettings"),

@@ -23,6 +23,7 @@ from holdfast.drivers.on_loop import OnLoop
 from holdfast.enqueue_middleware import EnqueueMiddleware
 from holdfast.errors import InvalidInput, JobNotFound, StoreClosed
 from holdfast.model import bounds
+from holdfast.model.execution import ExecutionResult
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued
 from holdfast.model.request import JobRequest
@@ -182,6 +183,14 @@ class AsyncClient:
     async def result(self, job: JobRecord | str) -> object:
         """See ``Client.result``."""
         return await self._call(lambda client: client.result(job))
+
+    async def execution(self, job: JobRecord | str) -> ExecutionResult | None:
+        """See ``Client.execution``."""
+        return await self._call(lambda client: client.execution(job))
+
+    async def requeue(self, job_ids: Sequence[str]) -> list[bool]:
+        """See ``Client.requeue``."""
+        return await self._call(lambda client: client.requeue(job_ids))
 
     async def cancel(self, job_id: str) -> State:
         """See ``Client.cancel``."""

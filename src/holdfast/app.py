@@ -65,6 +65,10 @@ class HandlerKeywords(TypedDict, total=False):
     retry: RetryPolicy | None
     unique: Unique | None
     strict_result: bool
+    idempotent: bool | None
+    idempotency_ttl: timedelta | None
+    single_instance: bool | str
+    capture_output: bool
     name: str | None
     meta: Mapping[str, object] | None
 
@@ -218,6 +222,10 @@ class Holdfast:
         unique: Unique | None = None,
         chunk: int | None = None,
         strict_result: bool = False,
+        idempotent: bool | None = None,
+        idempotency_ttl: timedelta | None = None,
+        single_instance: bool | str = False,
+        capture_output: bool = False,
         name: str | None = None,
         meta: Mapping[str, object] | None = None,
     ) -> HandlerDecorator | ChunkHandlerDecorator:
@@ -232,6 +240,10 @@ class Holdfast:
 
         With ``unique`` there is one job per payload at a time: ``"while_queued"`` until it starts, ``"while_open"``
         until it ends, a timedelta also for this time since its enqueue. An idempotency key replaces the payload.
+
+        An ``idempotent`` handler is not called for a job whose idempotency key was done within ``idempotency_ttl``.
+        With ``single_instance`` one job runs at a time: of its queue and type, or of all jobs with the same text. With
+        ``capture_output`` what the function prints is kept: see ``Client.execution``.
         """
         definition = JobDefinition(
             type=type,
@@ -253,6 +265,10 @@ class Holdfast:
                 retry=retry,
                 chunk=chunk,
                 strict_result=strict_result,
+                idempotent=idempotent,
+                idempotency_ttl=idempotency_ttl,
+                single_instance=single_instance,
+                capture_output=capture_output,
                 namespace=namespace,
             )
             self.catalogue.add(handler)
@@ -377,12 +393,18 @@ class Holdfast:
         return Worker(self.driver, worker_options, catalogue=self.catalogue, observers=all_observers)
 
     def worker_options(self, options: WorkerOptions) -> WorkerOptions:
-        """Return the options with the queues of the handlers and the retention of the settings where they have none."""
+        """Return the options with the queues of the handlers and the values of the settings where they have none."""
+        settings = self.settings
         return replace(
             options,
             queues=options.queues or tuple(self.queues) or None,
-            keep_ended=options.keep_ended or self.settings.chosen_keep_ended,
-            keep_ledger=options.keep_ledger or self.settings.chosen_keep_ledger,
+            keep_ended=options.keep_ended or settings.chosen_keep_ended,
+            keep_ledger=options.keep_ledger or settings.chosen_keep_ledger,
+            idempotent=(settings.idempotent or None) if options.idempotent is None else options.idempotent,
+            idempotency_ttl=options.idempotency_ttl or settings.chosen_idempotency_ttl,
+            allowed_handlers=(
+                settings.allowed_handlers or None if options.allowed_handlers is None else options.allowed_handlers
+            ),
         )
 
     def _close_with_async_client(self) -> None:

@@ -9,16 +9,19 @@ from datetime import timedelta
 from typing import Literal, TypeAlias, TypedDict, overload
 
 from holdfast.clock import Clock, SystemClock, monotonic
-from holdfast.drivers.contract import Driver, Store
+from holdfast.drivers.contract import Change, Driver, Feature, Store
 from holdfast.enqueue_middleware import EnqueueMiddleware, enqueue_in_middleware
 from holdfast.errors import EnqueueConflict, InvalidInput, JobNotDone, JobNotFound, Unsupported, WaitTimeout
 from holdfast.model import bounds
+from holdfast.model.execution import ExecutionResult
 from holdfast.model.job import JobRecord, State
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Enqueued
 from holdfast.model.request import JobRequest, RequestKeywords, SharedKeywords
 from holdfast.wire import codec as codecs
 from holdfast.wire.codec import Codec
+from holdfast.wire.execution_entry import EXECUTION_KIND, read_execution
+from holdfast.wire.guard_entries import MARK_KIND, is_done, mark_key
 from holdfast.wire.records import to_record, to_records
 
 MAX_BATCH_JOBS = 5_000  # in one transaction
@@ -181,6 +184,30 @@ class Client:
         if record.result is None:
             return None
         return codecs.JSON.decode(record.result, field="result")
+
+    def execution(self, job: JobRecord | str) -> ExecutionResult | None:
+        """Return the last attempt of a job, with what its handler printed; None if its handler captures no output.
+
+        It is kept as long as the store keeps an ended job. An attempt whose process was killed has no output.
+        """
+        job_id = job if isinstance(job, str) else job.id
+        if not self._store.capabilities.has(Feature.REGISTRY):
+            return None
+        [entry] = self._store.read(EXECUTION_KIND, [job_id])
+        return read_execution(entry)
+
+    def requeue(self, job_ids: Sequence[str]) -> list[bool]:
+        """Run dead or cancelled jobs again; return whether each was requeued.
+
+        Also if the idempotency key of such a job is done by another job: an operator decides, and the job runs.
+        """
+        store = self._store
+        if store.capabilities.has(Feature.REGISTRY) and store.scan(MARK_KIND, limit=1):
+            records = [record for record in map(store.get, job_ids) if record is not None]
+            keys = [mark_key(record.queue, record.idempotency_key) for record in records if record.idempotency_key]
+            done = [entry for entry in store.read(MARK_KIND, keys) if entry is not None and is_done(entry)]
+            store.write([Change(kind=MARK_KIND, key=one.key, value=None, version=one.version) for one in done])
+        return store.requeue(job_ids)
 
     def cancel(self, job_id: str) -> State:
         """Cancel a waiting job, or request that a running job stops; return the new state. Raises ``JobNotFound``.

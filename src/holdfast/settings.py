@@ -91,6 +91,9 @@ class Settings:
     # How long done and cancelled jobs, and ledger rows, are kept: in a store that has no retention yet.
     keep_ended: timedelta = DEFAULT_KEEP_ENDED
     keep_ledger: timedelta = DEFAULT_KEEP_LEDGER
+    idempotent: bool = False  # skip jobs whose idempotency key is done, for handlers that do not say
+    idempotency_ttl: timedelta = timedelta(hours=24)  # how long a key is done
+    allowed_handlers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by queue: its allowed types
     log: LogFormat = LogFormat.TEXT  # of ``holdfast work``
     log_level: LogLevel = LogLevel.INFO
     log_redact: tuple[str, ...] = ()  # parts of names whose values the log masks, besides the built-in ones
@@ -120,6 +123,11 @@ class Settings:
     def chosen_keep_ledger(self) -> timedelta | None:
         """``keep_ledger`` if someone chose it; None if it is the default."""
         return self.keep_ledger if self.is_chosen("keep_ledger") else None
+
+    @property
+    def chosen_idempotency_ttl(self) -> timedelta | None:
+        """``idempotency_ttl`` if someone chose it; None if it is the default."""
+        return self.idempotency_ttl if self.is_chosen("idempotency_ttl") else None
 
     @property
     def store_url(self) -> str | None:
@@ -187,6 +195,16 @@ def _integer_or_text(text: str) -> object:
     return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else text
 
 
+def _boolean_or_text(text: str) -> object:
+    return {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
+
+
+def _boolean(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidInput(name, wanted="true or false", got=value)
+    return value
+
+
 def _url(name: str, value: str) -> str:
     if not value.strip():
         raise InvalidInput(name, wanted="a store URL such as sqlite:///jobs.db", got=value)
@@ -251,6 +269,8 @@ _SETTINGS: dict[str, _Setting] = {
     "metrics": _Setting(str, _object_path),
     "keep_ended": _Setting(str, _at_least(DAY)),  # law L6: a repeated settlement is answered for a day
     "keep_ledger": _Setting(str, _at_least(1)),
+    "idempotent": _Setting(bool, _boolean, _boolean_or_text),
+    "idempotency_ttl": _Setting(str, _at_least(1)),
     "log": _Setting(str, _one_of(LogFormat)),
     "log_level": _Setting(str, _one_of(LogLevel)),
     "log_redact": _Setting(str, _names),
@@ -262,7 +282,7 @@ _SETTINGS: dict[str, _Setting] = {
 }
 NAMES = tuple(_SETTINGS)
 
-_TYPE_NAMES = {str: "text", int: "a whole number", list: "an array of texts"}
+_TYPE_NAMES = {str: "text", int: "a whole number", bool: "true or false", list: "an array of texts"}
 
 
 def read(
@@ -415,9 +435,12 @@ def _read_file(file: Path) -> dict[str, Any]:
         if name == "stores":
             values[name] = _read_stores(value, file)
             continue
+        if name == "queues":
+            values["allowed_handlers"] = _read_allowed_handlers(value, file)
+            continue
         setting = _SETTINGS.get(name)
         if setting is None:
-            known = ", ".join((*_SETTINGS, "stores"))
+            known = ", ".join((*_SETTINGS, "queues", "stores"))
             raise InvalidInput(where, wanted=f"one of the settings {known}", got=f"the unknown {name!r}")
         if type(value) is not setting.toml_type:
             raise InvalidInput(where, wanted=_TYPE_NAMES[setting.toml_type], got=f"{value!r} ({type(value).__name__})")
@@ -442,6 +465,24 @@ def _read_stores(table: object, file: Path) -> dict[str, dict[str, str]]:
             text = _check_store_value(f"{key} of {where}", key, value)
             stores[name][key] = _resolve_sqlite_path(text, file.absolute().parent) if key == "url" else text
     return stores
+
+
+def _read_allowed_handlers(table: object, file: Path) -> dict[str, tuple[str, ...]]:
+    """Return ``handlers`` of the tables ``[queues.NAME]``. A queue without it allows every handler."""
+    allowed: dict[str, tuple[str, ...]] = {}
+    for queue, values in table.items() if isinstance(table, dict) else [("NAME", table)]:
+        where = f"queues.{queue} in {file}"
+        if not isinstance(values, dict) or not values.keys() <= {"handlers"}:
+            got = f"the key {min(values.keys() - {'handlers'})}" if isinstance(values, dict) else "no table"
+            raise InvalidInput(where, wanted="a table with handlers", got=got)
+        types = values.get("handlers", [])
+        if not isinstance(types, list):
+            raise InvalidInput(f"handlers of {where}", wanted="a list of types", got=types)
+        if "handlers" in values:
+            allowed[bounds.check_name(where, queue)] = tuple(
+                bounds.check_name(f"handlers of {where}", one) for one in types
+            )
+    return allowed
 
 
 def _resolve_sqlite_path(url: str, folder: Path) -> str:

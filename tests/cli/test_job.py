@@ -15,12 +15,13 @@ import pytest
 
 import holdfast
 import holdfast.driver
-from holdfast import Client, JobRequest
+from holdfast import Client, Holdfast, JobRequest, Unrecoverable
 from holdfast.clock import MINUTE
 from holdfast.driver import JobRecord
-from holdfast.drivers.contract import Page
+from holdfast.drivers.contract import Change, Page
 from holdfast.drivers.sqlite.driver import SqliteDriver
 from holdfast.model.lease import Note
+from holdfast.wire.guard_entries import MARK_KIND, Holder, mark_key
 
 UNSAFE = {
     "Cc",
@@ -263,3 +264,43 @@ def test_every_command_requires_an_id(run, url, command):
 def test_an_unknown_job_is_not_found(run, filled):
     assert "no job nope" in run("job", "show", "nope", code=4).err
     assert "id: wanted 1 to 128" in run("job", "show", "no job", code=2).err
+
+
+def test_show_prints_the_output_of_the_last_attempt(run, url, store):
+    app = Holdfast(driver=store)
+
+    @app.handler("t", capture_output=True)
+    def work(payload):
+        print("rows:", payload)
+        print("\x1b[2J")
+
+    job = work.enqueue(3)
+    app.worker().process_once()
+    shown = run("job", "show", job.id).out
+    assert "execution  attempt 1 succeeded after" in shown
+    assert "output\n  rows: 3\n" in shown
+    assert "\x1b" not in shown
+    execution = run("job", "show", job.id, "--json").json["execution"]
+    assert (execution["success"], execution["output"], execution["handler"]) == (True, "rows: 3\n\x1b[2J\n", "t")
+    other = run("enqueue", "u").out.strip()
+    assert run("job", "show", other, "--json").json["execution"] is None
+
+
+@pytest.mark.parametrize("command", [["job", "retry"], ["dead", "requeue", "--yes"]])
+def test_a_requeued_job_runs_although_its_key_is_done(run, url, store, command):
+    app = Holdfast(driver=store)
+    calls = []
+
+    @app.handler("t", idempotent=True)
+    def work(payload):
+        calls.append(payload)
+        if len(calls) == 1:
+            raise Unrecoverable("no")
+
+    job = work.enqueue(1, idempotency_key="k")
+    assert app.worker().process_once().status == "dead"
+    value = Holder(job_id="another", fence=9, done=True).encode()
+    store.write([Change(kind=MARK_KIND, key=mark_key("default", "k"), value=value)])
+    run(*command, job.id)
+    assert app.worker().process_once().status == "acked"
+    assert calls == [1, 1]

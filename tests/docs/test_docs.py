@@ -105,6 +105,7 @@ BOUNDS = {
     "max_attempts": f"1 to {COUNT}",
     "retry": f"a [policy](../guides/retries.md#a-policy-for-one-job) with a text, delays up to {LENGTH}",
     "idempotency_key": "a text",
+    "single_instance": f"`True`, or text up to {bounds.MAX_TEXT_BYTES} bytes",
     "unique": f'`"while_queued"`, `"while_open"`, 1 µs to {LENGTH}',
     "unique_for": f"{WHILE_QUEUED} to {LENGTH}",
     "domain": "a text",

@@ -17,6 +17,7 @@ from holdfast import (
     Context,
     Custom,
     Enqueued,
+    ExecutionResult,
     Exponential,
     Fixed,
     Holdfast,
@@ -90,6 +91,8 @@ def enqueue() -> None:
     assert_type(client.get("some-id"), JobRecord | None)
     assert_type(client.wait("some-id", timeout=30), JobRecord)
     assert_type(client.cancel("some-id"), State)
+    assert_type(client.requeue(["some-id"]), list[bool])
+    assert_type(client.execution("some-id"), ExecutionResult | None)
 
 
 async def enqueue_async() -> None:

@@ -12,6 +12,7 @@ from holdfast.clock import SECOND, from_timedelta, to_datetime
 from holdfast.drivers.contract import Inspection, QueueSettings
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
+from holdfast.model.execution import ExecutionResult
 from holdfast.model.fingerprint import fingerprint
 from holdfast.model.job import JobRecord, State
 from holdfast.model.ledger import LedgerRow
@@ -115,6 +116,15 @@ def inspection(inspected: Inspection) -> dict[str, Any]:
         "progress": None if note is None else stored_value(note.progress),
         "checkpoint": None if note is None else stored_value(note.checkpoint),
     }
+
+
+def execution(result: ExecutionResult | None) -> dict[str, Any] | None:
+    """Every field of the last attempt; None if it is not kept."""
+    if result is None:
+        return None
+    values = {field.name: getattr(result, field.name) for field in fields(result)}
+    times = {"started": result.started.isoformat(), "ended": result.ended.isoformat()}
+    return {**values, **times, "duration": result.duration.total_seconds()}
 
 
 _INSTANT_FIELDS = {"enqueued_at", "available_at", "reserved_at", "started_at", "ended_at"}

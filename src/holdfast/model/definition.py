@@ -35,6 +35,7 @@ class JobDefinition:
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     retry: BuiltInPolicy | None = None
     unique: Unique | None = None
+    single_instance: bool | str = False
     name: str | None = None
     meta: Mapping[str, object] = field(default_factory=dict)
     webhook: str | None = None
@@ -52,6 +53,7 @@ class JobDefinition:
             "max_attempts": self.max_attempts,
             "retry": self.retry,
             "unique": self.unique,
+            "single_instance": self.single_instance,
             "name": self.name,
             "meta": self.meta,
             "webhook": self.webhook,
@@ -89,6 +91,10 @@ class JobDefinition:
     def with_unique(self, unique: Unique | None) -> JobDefinition:
         """Return a copy whose jobs are unique in this way; None: only jobs with an idempotency key are."""
         return replace(self, unique=unique)
+
+    def with_single_instance(self, single_instance: bool | str) -> JobDefinition:  # noqa: FBT001 - the value of a field
+        """Return a copy whose jobs run one at a time, of this queue and type or of all jobs with this text."""
+        return replace(self, single_instance=single_instance)
 
     def with_name(self, name: str | None) -> JobDefinition:
         """Return a copy with another name."""
@@ -140,6 +146,10 @@ class JobBuilder:
     def unique(self, unique: Unique) -> Self:
         """Let one job of each payload exist at a time: ``"while_queued"``, ``"while_open"`` or for a timedelta."""
         return self._set(unique=unique)
+
+    def single_instance(self, key: str | None = None) -> Self:
+        """Run one of these jobs at a time: of its queue and type, or of all jobs with the same ``key``."""
+        return self._set(single_instance=True if key is None else key)
 
     def named(self, name: str) -> Self:
         """Set a name for people."""

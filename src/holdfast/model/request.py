@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 DEFAULT_QUEUE = "default"
 RESERVED_META = "holdfast."  # prefix of the meta keys that Holdfast itself writes
 META_RETRY = f"{RESERVED_META}retry"  # the meta key under which a job carries its own retry policy, as text
+META_SINGLE_INSTANCE = f"{RESERVED_META}single_instance"  # true, or the name of the lock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,7 @@ class JobRequest:
     unique: Unique | None = (
         None  # how long the key is taken: see ``model.unique``; without a key, type and payload are it
     )
+    single_instance: bool | str = False  # one at a time: of its queue and type, or of all jobs with this text
     domain: str | None = None  # jobs of a domain run one at a time, in order
     offset: int | None = None  # position in that order; default: the order of arrival
     name: str | None = None  # for people
@@ -74,6 +76,7 @@ class SharedKeywords(TypedDict, total=False):
     max_attempts: int
     retry: BuiltInPolicy | None
     unique: Unique | None
+    single_instance: bool | str
     domain: str | None
     name: str | None
     meta: Mapping[str, object]
@@ -98,11 +101,18 @@ def check_shared(request: JobRequest | JobDefinition) -> None:
         format_policy(request.retry)
     if request.unique is not None:
         to_unique_for(request.unique)
+    check_single_instance(request.single_instance)
     if request.name is not None:
         bounds.check_text("name", request.name)
     if request.webhook is not None:
         bounds.check_webhook("webhook", request.webhook)
     check_meta(request.meta)
+
+
+def check_single_instance(value: object) -> None:
+    """Check that this is a bool, or the name of a lock."""
+    if not isinstance(value, bool):
+        bounds.check_text("single_instance", value)
 
 
 def check_meta(meta: object) -> None:

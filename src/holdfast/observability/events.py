@@ -72,6 +72,12 @@ def _event(name: str, level: int, says: str, *fields: str) -> Event:
 
 JOB_RESERVED = _job_event("job.reserved", logging.DEBUG, "the handler is about to run")
 JOB_DONE = _job_event("job.done", logging.INFO, "the handler succeeded, and the ack is stored", "duration")
+JOB_SKIPPED = _job_event(
+    "job.skipped",
+    logging.INFO,
+    "the work of the job was finished before: its handler was not called, and the job is done",
+    "reason",
+)
 JOB_RETRIED = _job_event(
     "job.retried",
     logging.WARNING,
@@ -125,7 +131,10 @@ JOB_LOST = _job_event(
     "reason",
 )
 RESULT_NOT_STORED = _job_event(
-    "result.not_stored", logging.WARNING, "the job is done, but its result cannot be stored", "reason"
+    "result.not_stored",
+    logging.WARNING,
+    "the job is done, but its result or the mark of its guard cannot be stored",
+    "reason",
 )
 LEASE_LOST = _job_event(
     "lease.lost",
@@ -212,6 +221,13 @@ _RARE = (
         "count",
         "reason",
     ),
+    _event(
+        "lock.lost",
+        logging.WARNING,
+        "another job has the single-instance lock; the attempt is stopped",
+        "job_id",
+        "type",
+    ),
     _event("heartbeat.failed", logging.ERROR, "an unexpected exception; the next heartbeat is tried"),
     _event("cancel_watch.failed", logging.ERROR, "an unexpected exception; cancels come with the next heartbeat"),
     _event(
@@ -234,6 +250,7 @@ _RARE = (
 EVENTS = (
     JOB_RESERVED,
     JOB_DONE,
+    JOB_SKIPPED,
     JOB_RETRIED,
     JOB_DEAD,
     JOB_REJECTED,
@@ -254,6 +271,7 @@ EVENTS = (
 
 EVENT_OF_STATUS: dict[Status, Event] = {
     "acked": JOB_DONE,
+    "skipped": JOB_SKIPPED,
     "retried": JOB_RETRIED,
     "released": JOB_RELEASED,
     "rejected": JOB_REJECTED,

@@ -14,6 +14,7 @@ from holdfast.model.lease import Reservation
 from holdfast.model.settlement import Ack, Fail, Release, Retry
 from holdfast.observability import events
 from holdfast.observability.events import Event
+from holdfast.worker.decide import SKIPPED
 from holdfast.worker.event_log import log, log_event
 from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.outcome import exit_text
@@ -87,6 +88,8 @@ class LogObserver(WorkerObserver):
             self._log_job(event, run.reservation, duration=run.seconds, verb=settlement.verb, reason=reason)
             return
         match settlement:
+            case Ack() if status == "skipped":
+                self._log_job(event, run.reservation, reason=settlement.detail.removeprefix(SKIPPED))
             case Ack():
                 self._log_job(event, run.reservation, duration=run.seconds)
                 if settlement.detail:

@@ -52,7 +52,7 @@ SETTLED = Metric(
     name="holdfast_jobs_settled_total",
     kind=_counter,
     labels=(*JOB, "outcome"),
-    meaning="Attempts that ended: acked, retried, released, rejected, dead, cancelled or lost.",
+    meaning="Attempts that ended: acked, skipped, retried, released, rejected, dead, cancelled or lost.",
 )
 DEAD = Metric(
     name="holdfast_jobs_dead_total",

@@ -17,6 +17,7 @@ from holdfast.observability.labels import OTHER, BoundedNames, JobNames, job_lab
 from holdfast.observability.metrics import Metrics
 from holdfast.worker import decide
 from holdfast.worker.attempt import BAD_RESULT
+from holdfast.worker.guard import NOT_ALLOWED
 from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.processes.running import Run
 from holdfast.worker.status import Settled, Status, dead_reason_of
@@ -29,10 +30,11 @@ REASONS = frozenset(  # of the dead letters that a worker makes; a text of a han
         decide.BAD_PAYLOAD,
         decide.UNRECOVERABLE,
         BAD_RESULT,
+        NOT_ALLOWED,
         OTHER,
     }
 )
-TASKS = frozenset({"reserve", "extend", "settle", "counts", "ledger", OTHER})  # that may fail in the store
+TASKS = frozenset({"reserve", "guard", "extend", "settle", "counts", "ledger", OTHER})  # that may fail in the store
 VERBS = ("extend", "settle")
 
 

@@ -33,7 +33,9 @@ from holdfast.wire.records import to_job, to_record
 from holdfast.worker.attempt import attempt as run_attempt
 from holdfast.worker.catalogue import Catalogue, Handler, Middleware, make_handler
 from holdfast.worker.event_loop import LocalLoop
+from holdfast.worker.guard import Guard
 from holdfast.worker.outcome import Outcome, Succeeded
+from holdfast.worker.processes.running import Run
 from holdfast.worker.resources import Resources
 from holdfast.worker.status import WorkerResult
 from holdfast.worker.worker import Worker
@@ -265,7 +267,8 @@ class Inline:
         if not reservations:
             raise AssertionError(f"wanted a job{'' if type is None else f' of type {_name(type)}'} to be due, got none")
         [reservation] = reservations
-        outcome = _run_once(worker.catalogue, reservation)
+        _, refused = Guard(self.app.driver, worker.catalogue, worker.options).admit([Run(0, reservation)])
+        outcome = refused[0][1] if refused else _run_once(worker.catalogue, reservation)
         if not isinstance(outcome, Succeeded):
             raise AssertionError(f"wanted a first run that succeeds, got {outcome}")  # noqa: TRY004 - a failure of the test
         self.clock.advance(max(0, reservation.lease.expires_at - self.clock.now()))
@@ -352,14 +355,15 @@ def _options_matcher(options: RequestKeywords) -> Callable[[JobRecord], bool]:
     """Return whether a record is as a request with these options makes it."""
     wanted = to_record(JobRequest(type="any", **options), now=0)
     plain = {
-        "unique_for" if name == "unique" else name for name in options.keys() - {"run_at", "delay", "retry", "meta"}
+        "unique_for" if name == "unique" else name
+        for name in options.keys() - {"run_at", "delay", "retry", "single_instance", "meta"}
     }
 
     def matches(record: JobRecord) -> bool:
         started = record.created_at if options.get("delay") is not None else 0
         return (
             all(getattr(record, name) == getattr(wanted, name) for name in plain)
-            and wanted.meta.items() <= record.meta.items()  # the retry policy is in the meta
+            and wanted.meta.items() <= record.meta.items()  # the retry policy and the lock are in the meta
             and (wanted.run_at is None or record.requested_run_at == started + wanted.run_at)
         )
 

@@ -12,7 +12,7 @@ from holdfast.model import bounds
 from holdfast.model.job import Job, JobRecord
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Reservation
-from holdfast.model.request import META_RETRY, JobRequest
+from holdfast.model.request import META_RETRY, META_SINGLE_INSTANCE, JobRequest
 from holdfast.model.retry import format_policy
 from holdfast.model.unique import to_unique_for
 from holdfast.wire.codec import JSON, Codec, encode_payload
@@ -98,6 +98,8 @@ def _meta(request: JobRequest, codec: Codec) -> dict[str, object]:
     reserved: dict[str, object] = {} if codec.name == JSON.name else {META_CODEC: codec.name}
     if request.retry is not None:
         reserved[META_RETRY] = format_policy(request.retry)
+    if request.single_instance:
+        reserved[META_SINGLE_INSTANCE] = request.single_instance
     if not request.meta:
         return reserved
     data = JSON.encode({**request.meta, **reserved}, field="meta")

@@ -1,5 +1,8 @@
 """One attempt as named steps: find the handler, read the payload, call the handler, turn its answer into an outcome.
 
+The steps before it (the allowlist, the idempotency guard, the single-instance lock) are in ``worker.guard``: they need
+the store, which the process of a handler does not have.
+
 The worker, the test kit and Spark run the same steps. Nothing is settled here: the value that a handler returns or
 raises becomes an ``Outcome``, and the worker settles it later, in a batch.
 """
@@ -33,12 +36,17 @@ from holdfast.worker.outcome import (
     plain_text,
     succeeded,
 )
+from holdfast.worker.output import Output, captured
 from holdfast.worker.resources import Resources
 
 BAD_RESULT = "bad result"  # the reason of the dead letter
 _SUCCEEDED_WITHOUT_RESULT = Succeeded()
 AddNote = Callable[[bytes | None, bytes | None], None]  # progress, checkpoint
+AddOutput = Callable[[Output], None]  # called when the handler has ended
 OnContext = Callable[[Context], None]  # called with the context before the handler is called
+
+
+ChunkMember: TypeAlias = tuple[PayloadMessage, AddNote, OnContext]
 
 
 def attempt(
@@ -49,18 +57,32 @@ def attempt(
     on_context: OnContext = lambda _: None,
     *,
     run_coroutine: RunCoroutine = asyncio.run,
+    add_output: AddOutput | None = None,
 ) -> Outcome:
     """Run the job once and return the outcome. Raises only what interrupts the process itself.
 
     ``run_coroutine`` runs the coroutine of an async handler. ``on_context`` is called only if the handler, or a
-    middleware, gets a context.
+    middleware, gets a context. ``add_output`` is called with what the handler printed, if that is captured.
     """
     handler = catalogue.get(message.type)
     if handler is None:
         return UnknownType()
+    member = message, add_note, on_context
     if handler.chunk is not None:
-        members = [(message, add_note, on_context)]
-        return attempt_chunk(handler, resources, members, run_coroutine=run_coroutine)[0]
+        return attempt_chunk(handler, resources, [member], run_coroutine=run_coroutine)[0]
+    if not handler.capture_output or add_output is None:
+        return _attempt_one(catalogue, handler, resources, member, run_coroutine)
+    with captured() as tail:
+        try:
+            return _attempt_one(catalogue, handler, resources, member, run_coroutine)
+        finally:  # also of an attempt that is interrupted
+            add_output(tail.read())
+
+
+def _attempt_one(
+    catalogue: Catalogue, handler: Handler, resources: Resources, member: ChunkMember, run_coroutine: RunCoroutine
+) -> Outcome:
+    message, add_note, on_context = member
     context = None
     try:
         if handler.wants_context or catalogue.middleware:
@@ -150,8 +172,6 @@ def _without_result(error: Exception, *, strict: bool) -> Outcome:
 
 
 # Chunks: several jobs in one call ---------------------------------------------------------------------------
-
-ChunkMember: TypeAlias = tuple[PayloadMessage, AddNote, OnContext]
 
 
 def may_share_call(attempt: int, crashes: int) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.errors import InvalidInput, PayloadError
 from holdfast.model import bounds
+from holdfast.model.request import check_single_instance
 from holdfast.model.retry import RetryPolicy
 from holdfast.wire.codec import JSON, dump_model
 from holdfast.wire.value_type import ValueType
@@ -32,6 +33,10 @@ class Handler:
     cpu: timedelta | None = None
     retry: RetryPolicy | None = None
     strict_result: bool = False  # a result that cannot be stored makes a dead letter
+    idempotent: bool | None = None  # skip a job whose idempotency key is done; None: as the worker's options say
+    idempotency_ttl: timedelta | None = None  # how long a key is done; None: as the worker's options say
+    single_instance: bool | str = False  # one job at a time: of its queue and type, or of all jobs with this text
+    capture_output: bool = False  # keep an ``ExecutionResult`` with what the function prints
     from_json: Callable[[object], object] | None = None  # applied to the JSON value, before ``payload_type``
 
     def decode(self, payload: object) -> object:
@@ -84,6 +89,10 @@ def make_handler(
     retry: RetryPolicy | None = None,
     chunk: int | None = None,
     strict_result: bool = False,
+    idempotent: bool | None = None,
+    idempotency_ttl: timedelta | None = None,
+    single_instance: bool | str = False,
+    capture_output: bool = False,
     namespace: Mapping[str, Any] | None = None,
 ) -> Handler:
     """Return the handler for ``fn(payload)`` or ``fn(payload, ctx)``, also async, or for a class.
@@ -99,6 +108,13 @@ def make_handler(
         bounds.duration_from("cpu", cpu, least=1)
     if chunk is not None:
         bounds.check_integer("chunk", chunk, least=1, most=MAX_CHUNK)
+        if capture_output:
+            raise InvalidInput(
+                "capture_output", wanted="no chunk beside it: jobs of one call share its output", got=type_
+            )
+    if idempotency_ttl is not None:
+        bounds.duration_from("idempotency_ttl", idempotency_ttl, least=1)
+    check_single_instance(single_instance)
     signature = read_signature(function, many=chunk is not None, namespace=namespace)
     return Handler(
         type=type_,
@@ -112,6 +128,10 @@ def make_handler(
         cpu=cpu,
         retry=retry,
         strict_result=strict_result,
+        idempotent=idempotent,
+        idempotency_ttl=idempotency_ttl,
+        single_instance=single_instance,
+        capture_output=capture_output,
     )
 
 

@@ -3,6 +3,7 @@
 | outcome | settlement | attempt | then |
 |---|---|---|---|
 | ``Succeeded`` | ack | counted | done |
+| ``Skipped`` | ack, without a result | counted | done |
 | ``Failed``, ``TimedOut``, ``OutOfCpu`` | retry, after the policy's delay | counted | ready; dead if none is left |
 | ``Crashed`` | the same, marked as a crash | counted | the same; dead after ``max_crashes`` in a row |
 | ``RetryRequested`` | retry, after the requested delay | counted | the same |
@@ -33,6 +34,7 @@ from holdfast.worker.outcome import (
     Outcome,
     OutOfCpu,
     RetryRequested,
+    Skipped,
     Snoozed,
     Succeeded,
     TimedOut,
@@ -44,6 +46,7 @@ from holdfast.worker.outcome import (
 BAD_PAYLOAD = "bad payload"
 CANCELLED = "cancelled"
 UNRECOVERABLE = "unrecoverable"
+SKIPPED = "skipped: "  # begins the detail of the settlement
 TIMED_OUT = "timed out"  # the detail of the settlement
 UNKNOWN_TYPE_DELAY = 10 * SECOND  # long enough not to spin, short enough for the next worker of a rolling deploy
 UNKNOWN_TYPE_BUDGET = HOUR
@@ -65,6 +68,8 @@ def decide(
     match outcome:
         case Succeeded():
             return ack(lease, outcome, started_at)
+        case Skipped():
+            return Ack(lease, detail=f"{SKIPPED}{outcome.reason}", started_at=started_at)
         case Failed() | TimedOut() | OutOfCpu() | Crashed() | RetryRequested():
             delay = _delay(job, outcome, policy, random)
             error, detail = _describe(outcome)

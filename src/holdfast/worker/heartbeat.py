@@ -27,13 +27,18 @@ class Heartbeat:
         lease_for: int,
         on_lost: Callable[[Run, LeaseError], None],
         on_cancel: Callable[[Run], None],
+        on_lock_lost: Callable[[Run], None] = lambda _: None,
         observer: WorkerObserver | None = None,
+        extend_locks: Callable[[Iterable[Run]], list[Run]] = lambda _: [],
     ) -> None:
+        """``extend_locks`` keeps the locks of the runs that hold some, and returns the runs whose lock is lost."""
         self._driver = driver
         self._lease_for = lease_for
         self._on_lost = on_lost
         self._on_cancel = on_cancel
+        self._on_lock_lost = on_lock_lost
         self._observer = observer or WorkerObserver()
+        self._extend_locks = extend_locks
         self._leases: dict[Run, Lease] = {}  # the latest lease of each run
         self._extending = threading.Lock()  # held during an extend: no lease is settled while it is being extended
         self._guard = threading.Lock()  # of _leases
@@ -111,7 +116,10 @@ class Heartbeat:
                 return 0
             sent = {run: run.note for run, _ in leases}
             began = boot_time()
+            without_lock = self._extend_locks(sent)  # first: a lock must not end before its lease
             answers = self._extend([lease for _, lease in leases], sent)
+        for run in without_lock:
+            self._on_lock_lost(run)
         for run, note in sent.items():
             if run.note is note:  # a note that came meanwhile is for the next beat
                 run.note = None

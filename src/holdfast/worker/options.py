@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypedDict
@@ -37,6 +38,10 @@ class WorkerOptions:
     # none; otherwise the store decides. None: the settings of the app.
     keep_ended: timedelta | None = None
     keep_ledger: timedelta | None = None
+    # None: as the settings of the app say; without an app, 24 hours, no and every handler in every queue.
+    idempotency_ttl: timedelta | None = None  # how long an idempotency key is done, for handlers that set none
+    idempotent: bool | None = None  # skip jobs whose key is done, also of handlers that do not say so
+    allowed_handlers: Mapping[str, Collection[str]] | None = None  # the types that may run, by queue
     name: str = ""  # "": host, process id and a random suffix
 
     def __post_init__(self) -> None:
@@ -58,6 +63,12 @@ class WorkerOptions:
             bounds.duration_from("keep_ended", self.keep_ended, least=DAY)
         if self.keep_ledger is not None:
             bounds.duration_from("keep_ledger", self.keep_ledger, least=1)
+        if self.idempotency_ttl is not None:
+            bounds.duration_from("idempotency_ttl", self.idempotency_ttl, least=1)
+        for queue, types in (self.allowed_handlers or {}).items():
+            bounds.check_name("queue", queue)
+            for type_ in types:
+                bounds.check_name("type", type_)
         bounds.check_text("name", self.name, empty=True)
 
 
@@ -79,4 +90,7 @@ class WorkerKeywords(TypedDict, total=False):
     keep_processes: bool
     keep_ended: timedelta | None
     keep_ledger: timedelta | None
+    idempotency_ttl: timedelta | None
+    idempotent: bool | None
+    allowed_handlers: Mapping[str, Collection[str]] | None
     name: str

@@ -57,6 +57,13 @@ def succeeded(result: bytes) -> Succeeded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """The handler was not called, because the work of the job was finished before."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
     """The handler raised. ``kind`` is the class of the exception."""
 
@@ -143,6 +150,7 @@ class UnknownType:
 
 Outcome: TypeAlias = (
     Succeeded
+    | Skipped
     | Failed
     | Unrecovered
     | RetryRequested

@@ -19,7 +19,7 @@ from holdfast.worker.outcome import Outcome
 from holdfast.worker.processes.running import Run
 
 MAX_BATCH_SETTLEMENTS = 1000  # in one call
-MAX_BATCH_BYTES = 16 << 20  # of the results in one call, unless one alone has more
+MAX_BATCH_BYTES = 16 << 20  # of the results and outputs in one call, unless one alone has more
 MAX_UNREPORTED_LEASES = 10_000  # leases that expired while the store was out of reach; more are not kept
 MAX_UNSETTLED_RUNS = 4 * MAX_BATCH_SETTLEMENTS  # the worker reserves nothing while more ended attempts wait
 MAX_DELAY_SECONDS = 0.050  # longest time that an ended attempt waits for others
@@ -27,6 +27,8 @@ STOP_POLL_SECONDS = 0.25  # between two looks at the time that is left
 RETRY_SECONDS = 0.1  # pause after the store failed to settle a batch
 
 SettlementOf = Callable[[Run, Outcome, Lease], Settlement]
+AddWrites = Callable[[Sequence[Run], list[Settlement]], list[Settlement]]
+Settle = Callable[[Sequence[Run], list[Settlement]], list[LeaseError | None]]
 OnSettled = Callable[[Sequence[Run], Sequence[Settlement], Sequence[LeaseError | StoreError | None]], None]
 
 
@@ -40,10 +42,15 @@ class Settler:
         *,
         lease_for: int,
         settlement_of: SettlementOf,
+        add_writes: AddWrites = lambda _, settlements: settlements,
+        settle: Settle | None = None,
         on_settled: OnSettled,
         observer: WorkerObserver | None = None,
     ) -> None:
+        """``add_writes`` and ``settle`` are those of a guard, which commits writes of its own with the settlements."""
         self._driver = driver
+        self._add_writes = add_writes
+        self._settle_batch = settle or (lambda _, settlements: driver.settle(settlements))
         self._heartbeat = heartbeat
         self._lease_for = lease_for
         self._settlement_of = settlement_of
@@ -157,14 +164,15 @@ class Settler:
         """Settle a batch. A lost lease is settled too: the store answers with a refusal, which is reported."""
         runs = [run for run, _ in batch]
         leases = self._heartbeat.remove(runs)
-        settlements = [
-            self._settlement_of(run, outcome, lease) for (run, outcome), lease in zip(batch, leases, strict=True)
-        ]
+        settlements = self._add_writes(
+            runs,
+            [self._settlement_of(run, outcome, lease) for (run, outcome), lease in zip(batch, leases, strict=True)],
+        )
         deadline = monotonic() + self._lease_for / SECOND
         while True:
             try:
                 send_last_notes(self._driver, runs, leases, self._lease_for)
-                answers: Sequence[LeaseError | StoreError | None] = self._driver.settle(settlements)
+                answers: Sequence[LeaseError | StoreError | None] = self._settle_batch(runs, settlements)
             except StoreError as error:
                 self._is_store_out = True
                 self._observer.store_failed("settle", error)
@@ -195,8 +203,10 @@ class Settler:
 def _batch_size(ended: Sequence[tuple[Run, Outcome]]) -> int:
     """Return how many of these runs make one batch."""
     total = 0
-    for count, (_, outcome) in enumerate(ended[:MAX_BATCH_SETTLEMENTS]):
+    for count, (run, outcome) in enumerate(ended[:MAX_BATCH_SETTLEMENTS]):
         total += len(getattr(outcome, "result", None) or b"")
+        if run.output is not None:
+            total += len(run.output.text)
         if total > MAX_BATCH_BYTES and count:
             return count
     return min(len(ended), MAX_BATCH_SETTLEMENTS)

@@ -3,6 +3,7 @@
 | status | meaning |
 |---|---|
 | ``acked`` | the handler succeeded: the job is done |
+| ``skipped`` | the work of the job was finished before: the job is done, and its handler was not called |
 | ``retried`` | the attempt failed and was counted: the job is ready again |
 | ``released`` | the attempt was not counted: the job is ready again |
 | ``rejected`` | the payload is not what the handler takes: the job is dead |
@@ -23,10 +24,10 @@ from holdfast.errors import LeaseError, StoreError
 from holdfast.model.job import JobRecord, State
 from holdfast.model.settlement import Ack, Fail, Release, Settlement
 from holdfast.model.transition import HeldJob, after_settlement
-from holdfast.worker.decide import BAD_PAYLOAD
+from holdfast.worker.decide import BAD_PAYLOAD, SKIPPED
 from holdfast.worker.processes.running import Run
 
-Status: TypeAlias = Literal["acked", "retried", "released", "rejected", "dead", "cancelled", "lost"]
+Status: TypeAlias = Literal["acked", "skipped", "retried", "released", "rejected", "dead", "cancelled", "lost"]
 
 
 class Settled(NamedTuple):
@@ -66,7 +67,8 @@ def settled_statuses(
     refusals: Sequence[LeaseError | StoreError | None],
 ) -> list[Status]:
     """Return the status of each settled attempt."""
-    if not any(refusals) and set(map(type, settlements)) == {Ack}:  # nearly always
+    is_plain = set(map(type, settlements)) == {Ack} and not any([one.detail for one in settlements])  # noqa: C419 - a list is faster
+    if is_plain and not any(refusals):  # nearly always
         return ["acked"] * len(settlements)
     return [
         status_of(run.reservation.job, settlement, refused)
@@ -85,7 +87,7 @@ def status_of(job: JobRecord, settlement: Settlement, refused: Exception | None)
         return "lost"
     match after_settlement(_held(job, settlement), settlement, now=0).state:
         case State.DONE:
-            return "acked"
+            return "skipped" if settlement.detail.startswith(SKIPPED) else "acked"
         case State.CANCELLED:
             return "cancelled"
         case State.DEAD:

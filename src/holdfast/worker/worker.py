@@ -33,6 +33,7 @@ from holdfast.worker.cancel_watch import CancelWatch
 from holdfast.worker.catalogue import Catalogue, Handler, make_handler
 from holdfast.worker.decide import ack, decide
 from holdfast.worker.event_loop import LocalLoop
+from holdfast.worker.guard import Guard
 from holdfast.worker.heartbeat import Heartbeat
 from holdfast.worker.held_jobs import HeldJobs
 from holdfast.worker.interpreter import gc_frozen, tuned_interpreter
@@ -85,6 +86,7 @@ class Worker:
         self._observers = Observers(observers)
         self._pool: ChildPool | None = None  # created by ``prepare``
         self._running_pool: ChildPool | None = None  # of ``run``
+        self._guard: Guard | None = None  # of ``run``, created by ``prepare``
         self._is_holding = threading.Event()
         self._stop = threading.Event()
         self._stop_at_once = threading.Event()
@@ -106,15 +108,29 @@ class Worker:
         retry: RetryPolicy | None = None,
         chunk: int | None = None,
         strict_result: bool = False,
+        idempotent: bool | None = None,
+        idempotency_ttl: timedelta | None = None,
+        single_instance: bool | str = False,
+        capture_output: bool = False,
     ) -> Handler:
         """Run jobs of this type with ``fn(payload)``, ``fn(payload, ctx)``, or a class with ``handle(ctx)``.
 
         With ``chunk`` the function is ``fn(payloads)`` or ``fn(payloads, contexts)``, for at most ``chunk`` jobs at a
         time. With ``strict_result``, a result that cannot be stored makes a dead letter; otherwise the job is done
-        without its result.
+        without its result. The last four are those of ``app.handler``.
         """
         handler = make_handler(
-            type_, function, timeout=timeout, cpu=cpu, retry=retry, chunk=chunk, strict_result=strict_result
+            type_,
+            function,
+            timeout=timeout,
+            cpu=cpu,
+            retry=retry,
+            chunk=chunk,
+            strict_result=strict_result,
+            idempotent=idempotent,
+            idempotency_ttl=idempotency_ttl,
+            single_instance=single_instance,
+            capture_output=capture_output,
         )
         return self.catalogue.add(handler)
 
@@ -149,29 +165,54 @@ class Worker:
     def process_once(self, queue: str | None = None) -> WorkerResult:
         """Run one due job in this process. For tests and scripts: a handler that hangs cannot be interrupted."""
         self.catalogue.check_chunks(concurrency=1)
+        guard = self._make_guard()
         reservations = self._store_source(self.queues if queue is None else [queue]).reserve(Demand(limit=1))
         if not reservations:
             return WorkerResult(status="empty")
         [reservation] = reservations
         run = Run(next(self._numbers), reservation)
-        heartbeat = Heartbeat(self.driver, lease_for=self._lease_for, on_lost=lambda *_: None, on_cancel=lambda _: None)
+        heartbeat = Heartbeat(
+            self.driver,
+            lease_for=self._lease_for,
+            on_lost=lambda *_: None,
+            on_cancel=lambda _: None,
+            extend_locks=guard.extend,
+        )
         heartbeat.start()
         heartbeat.add([run])
         set_worker_name(self.name)
         try:
-            message = job_message(reservation)
-            outcome = attempt(self.catalogue, self._resources, message, run.add_note, run_coroutine=self._run_coroutine)
+            _, refusals = guard.admit([run])
+            outcome = refusals[0][1] if refusals else self._run_here(run)
         finally:
             heartbeat.stop()
         [lease] = heartbeat.remove([run])
         send_last_notes(self.driver, [run], [lease], self._lease_for)
-        settlement = self._settlement_of(run, outcome, lease)
-        [refused] = self.driver.settle([settlement])
+        settlements = guard.add_writes([run], [self._settlement_of(run, outcome, lease)])
+        [refused] = guard.settle([run], settlements)
+        [settlement] = settlements
         return WorkerResult(
             status=status_of(reservation.job, settlement, refused),
             job_id=reservation.job.id,
             error=getattr(settlement, "error", "") if refused is None else str(refused),
         )
+
+    def _run_here(self, run: Run) -> Outcome:
+        began = monotonic()
+        try:
+            return attempt(
+                self.catalogue,
+                self._resources,
+                job_message(run.reservation),
+                run.add_note,
+                run_coroutine=self._run_coroutine,
+                add_output=run.set_output,
+            )
+        finally:
+            run.seconds = monotonic() - began
+
+    def _make_guard(self) -> Guard:
+        return Guard(self.driver, self.catalogue, self.options, self._observers)
 
     def _run_coroutine(self, coroutine: Coroutine[Any, Any, object]) -> object:
         """Run an async handler. The event loop stays open while async resources are on it."""
@@ -197,6 +238,7 @@ class Worker:
                 f"{gap}, but handlers run in child processes: jobs that they enqueue would be lost; use process_once"
             )
             raise Unsupported(self.driver.capabilities.driver, "a worker", reason)
+        self._guard = self._make_guard()
         self._pool = ChildPool(
             self.catalogue,
             processes=self.options.processes,
@@ -235,18 +277,24 @@ class Worker:
         return Counter(self.tally.statuses)
 
     def _run(self, pool: ChildPool, stop: threading.Event) -> None:
+        guard = self._guard
+        assert guard is not None
         heartbeat = Heartbeat(
             self.driver,
             lease_for=self._lease_for,
             on_lost=lambda run, error: self._on_lost(pool, run, error),
             on_cancel=lambda run: pool.interrupt(run, StopReason.CANCEL),
+            on_lock_lost=lambda run: pool.interrupt(run, StopReason.LOST),
             observer=self._observers,
+            extend_locks=guard.extend,
         )
         settler = Settler(
             self.driver,
             heartbeat,
             lease_for=self._lease_for,
             settlement_of=self._settlement_of,
+            add_writes=guard.add_writes,
+            settle=guard.settle,
             on_settled=self._count_settled,
             observer=self._observers,
         )
@@ -305,7 +353,7 @@ class Worker:
                 settler.report_outages()
                 limit = self._reserve_limit(pool)
                 is_full = limit <= 0
-                reserved = self._reserve(source, pool, heartbeat, limit) if limit > 0 else 0
+                reserved = self._reserve(source, pool, heartbeat, settler, limit) if limit > 0 else 0
                 if self._has_reserved_max_jobs():
                     return
                 if limit <= 0:
@@ -353,8 +401,8 @@ class Worker:
             limit = min(limit, max_jobs - self._held_jobs.reserved)
         return min(limit, bounds.MAX_BATCH_ITEMS)
 
-    def _reserve(self, source: JobSource, pool: ChildPool, heartbeat: Heartbeat, limit: int) -> int:
-        """Reserve jobs and submit them to the pool; return how many."""
+    def _reserve(self, source: JobSource, pool: ChildPool, heartbeat: Heartbeat, settler: Settler, limit: int) -> int:
+        """Reserve jobs, submit them to the pool, and settle those that a guard refuses; return how many."""
         began, lease_seconds = boot_time(), self._lease_for / SECOND
         demand = self._held_jobs.demand(limit, pool.free_places(), short_jobs=pool.runs_short_jobs())
         asked_at = monotonic()
@@ -365,7 +413,11 @@ class Worker:
         for run in runs:
             run.set_lease(began, lease_seconds)
         heartbeat.add(runs)
-        pool.submit(runs)
+        assert self._guard is not None
+        admitted, refused = self._guard.admit(runs)
+        if refused:
+            settler.add(refused, more_soon=False)
+        pool.submit(admitted)
         return len(runs)
 
     def _make_run(self, reservation: Reservation) -> Run:
@@ -463,6 +515,8 @@ class Worker:
         statuses = settled_statuses(runs, settlements, refusals)
         self.tally.count(statuses)
         self._held_jobs.remove([run.reservation for run in runs])
+        if self._guard is not None:
+            self._guard.forget(runs)
         if self._observers:
             self._observers.settled(list(map(Settled, runs, settlements, refusals, statuses)))
 

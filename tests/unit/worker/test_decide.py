@@ -33,6 +33,7 @@ from holdfast.worker.outcome import (
     Outcome,
     OutOfCpu,
     RetryRequested,
+    Skipped,
     Snoozed,
     Succeeded,
     TimedOut,
@@ -64,6 +65,7 @@ EXPECTED: list[tuple[Outcome, Settlement]] = [
             detail="skipped",
         ),
     ),
+    (Skipped(reason="done by j0"), Ack(LEASE, started_at=5, detail="skipped: done by j0")),
     (
         Failed(error="ValueError: 1", kind="ValueError"),
         Retry(LEASE, delay=7 * SECOND, error="ValueError: 1", started_at=5, detail="ValueError"),

@@ -12,12 +12,13 @@ from holdfast.errors import LeaseMismatch
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease
 from holdfast.model.settlement import Ack, Fail, Release, Retry
-from holdfast.worker.decide import BAD_PAYLOAD
+from holdfast.worker.decide import BAD_PAYLOAD, SKIPPED
 from holdfast.worker.processes.running import Run
 from holdfast.worker.status import settled_statuses, status_of
 
 SETTLEMENTS = [
     ("acked", Ack, {}),
+    ("skipped", Ack, {"detail": f"{SKIPPED}done by another"}),
     ("retried", Retry, {"error": "no"}),
     ("retried", Retry, {"error": "no", "crashed": True}),
     ("released", Release, {}),
@@ -26,6 +27,7 @@ SETTLEMENTS = [
 ]
 STATES = {
     "acked": "done",
+    "skipped": "done",
     "retried": "ready",
     "released": "ready",
     "dead": "dead",
@@ -56,7 +58,7 @@ def test_each_settlement_has_its_status(status, settlement, fields):
 
 @pytest.mark.parametrize(("status", "settlement", "fields"), SETTLEMENTS)
 def test_any_settlement_but_an_ack_is_cancelled_once_a_cancel_was_requested(status, settlement, fields):
-    expected = "acked" if status == "acked" else "cancelled"
+    expected = status if settlement is Ack else "cancelled"
     assert settle_one(settlement, fields, cancel=True) == (expected, STATES[expected])
 
 
@@ -86,5 +88,7 @@ def test_a_batch_has_a_status_for_each_attempt():
     acks = [Ack(one.lease) for one in reservations]
     assert settled_statuses(runs, acks, [None] * 3) == ["acked"] * 3
     assert settled_statuses(runs, acks, [None, LeaseMismatch("j1"), None]) == ["acked", "lost", "acked"]
+    skipped = Ack(reservations[1].lease, detail=f"{SKIPPED}done by another")
+    assert settled_statuses(runs, [acks[0], skipped, acks[2]], [None] * 3) == ["acked", "skipped", "acked"]
     cancelled = Retry(replace(reservations[2].lease, cancel_requested=True), error="no")
     assert settled_statuses(runs, [*acks[:2], cancelled], [None] * 3) == ["acked", "acked", "cancelled"]

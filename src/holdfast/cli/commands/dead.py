@@ -13,6 +13,7 @@ from holdfast.cli.commands.job import inspect_job, print_inspection
 from holdfast.cli.dead_letters import NO_MATCH, fingerprint_option
 from holdfast.cli.output import Column
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
+from holdfast.client import Client
 from holdfast.model.job import State
 
 
@@ -94,13 +95,14 @@ def groups(session: Session, /, limit: int, most: int, after: str | None, *, as_
 @pass_session
 def show(session: Session, job_id: str, *, as_json: bool) -> None:
     """Show everything about one dead letter."""
-    inspection = inspect_job(session.store(), job_id)
+    store = session.store()
+    inspection = inspect_job(store, job_id)
     state = inspection.job.state
     if state is not State.DEAD:
         raise CommandFailed(
             ExitCode.NOT_FOUND, f"job {job_id} is not a dead letter, it is {state}: see `holdfast job show`"
         )
-    print_inspection(session, inspection, as_json=as_json)
+    print_inspection(session, inspection, as_json=as_json, execution=Client(store).execution(job_id))
 
 
 dead.add_command(requeue)

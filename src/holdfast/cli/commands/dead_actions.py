@@ -14,6 +14,7 @@ from holdfast.cli.commands.job import inspect_job
 from holdfast.cli.dead_letters import NO_MATCH, fingerprint_option
 from holdfast.cli.parameters import RATE, add_options
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
+from holdfast.client import Client
 from holdfast.drivers.contract import Store
 from holdfast.model.job import JobRecord, State
 from holdfast.throttle import Throttle
@@ -48,7 +49,7 @@ def requeue(session: Session, /, **options: Any) -> None:
     Shows the selected letters and asks for confirmation. Attempts and crashes start again at zero, and the jobs go to
     the end of their queue.
     """
-    _act(session, "requeue", "requeued", lambda store, ids: store.requeue(ids), options)
+    _act(session, "requeue", "requeued", lambda store, ids: Client(store).requeue(ids), options)
 
 
 @click.command(cls=Command)

@@ -13,10 +13,12 @@ from holdfast.cli.command import Group
 from holdfast.cli.job_table import print_jobs, shown_state, watch_jobs
 from holdfast.cli.parameters import DURATION, POSITIVE_DURATION
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
-from holdfast.clock import monotonic
+from holdfast.client import Client
+from holdfast.clock import from_timedelta, monotonic
 from holdfast.drivers.contract import Inspection, Store
 from holdfast.model import duration
 from holdfast.model.control_characters import escape_control_characters
+from holdfast.model.execution import ExecutionResult
 from holdfast.model.job import State
 from holdfast.settings import mask_secrets
 
@@ -88,7 +90,9 @@ def list_(
 @pass_session
 def show(session: Session, job_id: str, *, as_json: bool) -> None:
     """Show everything about one job, except its lease token."""
-    print_inspection(session, inspect_job(session.store(), job_id), as_json=as_json)
+    store = session.store()
+    inspection = inspect_job(store, job_id)
+    print_inspection(session, inspection, as_json=as_json, execution=Client(store).execution(job_id))
 
 
 def _without_markers(error: str) -> str:
@@ -104,11 +108,13 @@ def inspect_job(store: Store, job_id: str) -> Inspection:
     return inspection
 
 
-def print_inspection(session: Session, inspection: Inspection, *, as_json: bool) -> None:
+def print_inspection(
+    session: Session, inspection: Inspection, *, as_json: bool, execution: ExecutionResult | None = None
+) -> None:
     """Print one job as names and values."""
     output, record, note = session.output, inspection.job, inspection.note
     if as_json:
-        output.print_json(json_values.inspection(inspection))
+        output.print_json(json_values.inspection(inspection) | {"execution": json_values.execution(execution)})
         return
     running = record.state is State.INFLIGHT
     cancelling = ", cancel requested" if running and inspection.cancel_requested else ""
@@ -144,8 +150,18 @@ def print_inspection(session: Session, inspection: Inspection, *, as_json: bool)
             ("checkpoint", json_values.stored_text(note.checkpoint) if note else None),
             ("payload", json_values.stored_text(record.payload)),
             ("result", json_values.stored_text(record.result)),
+            *_execution_fields(execution),
         ]
     )
+
+
+def _execution_fields(execution: ExecutionResult | None) -> list[tuple[str, object]]:
+    if execution is None:
+        return []
+    length = duration.format_rounded(from_timedelta(execution.duration))
+    how = f"attempt {execution.attempt} {'succeeded' if execution.success else 'failed'} after {length}"
+    shown = f"...{execution.output}" if execution.truncated else execution.output
+    return [("execution", how), ("output", shown.rstrip())]
 
 
 @job.command()
@@ -220,7 +236,7 @@ def retry(session: Session, job_ids: tuple[str, ...], *, as_json: bool) -> None:
     """
     store = session.store()
     unique = list(dict.fromkeys(job_ids))
-    answers = store.requeue(unique)
+    answers = Client(store).requeue(unique)
     refused = unknown = 0
     for job_id, requeued in zip(unique, answers, strict=True):
         record = store.get(job_id)

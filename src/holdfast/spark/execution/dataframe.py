@@ -231,7 +231,7 @@ def _limit_dead(max_ratio: float, on_progress: OnProgress | None, before: Sequen
             on_progress(progress)
         dead_now = progress.settled["dead"] + progress.settled["rejected"]
         dead = dead_before + dead_now
-        ended = ended_before + dead_now + progress.settled["acked"]
+        ended = ended_before + dead_now + progress.settled["acked"] + progress.settled["skipped"]
         if ended >= MIN_ENDED_FOR_RATIO and dead > max_ratio * ended:
             raise TooManyDead(dead, ended, max_ratio)
 

@@ -14,6 +14,7 @@ from holdfast.model.job import State
 from holdfast.model.ledger import LedgerRow
 from holdfast.model.settlement import Fail, Retry
 from holdfast.spark.column_schemas import ddl, ledger_fields
+from holdfast.worker.decide import SKIPPED
 from holdfast.worker.status import Settled
 
 SCHEMA = pa.schema(
@@ -31,6 +32,7 @@ SCHEMA = pa.schema(
 DDL = ddl(SCHEMA)
 STATES = {  # by ending: the state of the job after it
     "acked": State.DONE,
+    "skipped": State.DONE,
     "retried": State.READY,
     "released": State.READY,
     "dead": State.DEAD,
@@ -103,11 +105,17 @@ def from_ledger(rows: Sequence[LedgerRow]) -> pa.RecordBatch:
         reserved_at=[row.reserved_at for row in rows],
         started_at=[row.started_at for row in rows],
         ended_at=[row.ended_at for row in rows],
-        ending=["dead" if row.state is State.DEAD else row.ending for row in rows],
+        ending=[_ending(row) for row in rows],
         state=[row.state for row in rows],
         error_class=[row.detail or None for row in rows],
         error=[row.error or None for row in rows],
     )
+
+
+def _ending(row: LedgerRow) -> str:
+    if row.detail.startswith(SKIPPED):
+        return "skipped"
+    return "dead" if row.state is State.DEAD else row.ending
 
 
 def _batch(**columns: Sequence[object]) -> pa.RecordBatch:

@@ -93,7 +93,7 @@ class ProgressMonitor:
         counts, before = self._counts, self._counts_before
         # Both numbers may be too low, never too high: a count is old, and a report is late or lost with its slot.
         counted = counts.done - before.done, counts.dead - before.dead, counts.cancelled - before.cancelled
-        reported = settled["acked"], settled["dead"] + settled["rejected"], settled["cancelled"]
+        reported = settled["acked"] + settled["skipped"], settled["dead"] + settled["rejected"], settled["cancelled"]
         done, dead, cancelled = (max(0, *numbers) for numbers in zip(counted, reported, strict=True))
         ended = done + dead + cancelled
         waiting = max(0, counts.waiting - (ended - sum(counted)))

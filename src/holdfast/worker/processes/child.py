@@ -30,6 +30,7 @@ from holdfast.worker.event_log import log_event
 from holdfast.worker.event_loop import LocalLoop, RunCoroutine
 from holdfast.worker.limits import Limits, RecycleLimits
 from holdfast.worker.outcome import class_name, error_text
+from holdfast.worker.output import Output
 from holdfast.worker.processes import protocol
 from holdfast.worker.processes.forkserver_process import ChildMain
 from holdfast.worker.processes.leftover_processes import LeftoverProcesses
@@ -41,6 +42,7 @@ from holdfast.worker.processes.protocol import (
     RunEnded,
     RunJob,
     RunNote,
+    RunOutput,
     RunReturned,
     RunStarted,
     RunSucceeded,
@@ -154,6 +156,7 @@ class Child:
         self._interruptible: dict[int, InterruptibleRun] = {}
         self._loop = LocalLoop(self._resources.aclose)
         self._chunks = {handler.type: handler.chunk for handler in catalogue if handler.chunk is not None}
+        self._captured = frozenset(handler.type for handler in catalogue if handler.capture_output)
         signal.signal(INTERRUPT_SIGNAL, self._on_signal)
 
     # The loop ---------------------------------------------------------------------------------------------------
@@ -222,9 +225,12 @@ class Child:
             self._report(run, RunStarted(run, wall_clock()))
             if isinstance(work.job, JobMessage):
                 member = self._chunk_member(work, interruptible)
-                outcome = attempt(self._catalogue, self._resources, *member, run_coroutine=run_coroutine)
             else:  # its handler gets no context, and can send no note
-                outcome = attempt(self._catalogue, self._resources, work.job, _no_note, run_coroutine=run_coroutine)
+                member = work.job, _no_note, _no_context
+            add_output = partial(self._send_output, run) if work.job.type in self._captured else None
+            outcome = attempt(
+                self._catalogue, self._resources, *member, run_coroutine=run_coroutine, add_output=add_output
+            )
             ended: EndMessage = protocol.end_message(run, outcome)
             self._end_interruptible(run)
         except Interruption:
@@ -251,6 +257,9 @@ class Child:
             self._report(run, note)
         else:  # a thread that the handler has started: no interruption is raised in it
             self._reports.write([note])
+
+    def _send_output(self, run: int, output: Output) -> None:
+        self._report(run, RunOutput(run, output.text, output.truncated))
 
     # Chunks -----------------------------------------------------------------------------------------------------
 
@@ -385,6 +394,10 @@ def _failed(run: int, error: BaseException) -> RunEnded:
 
 def _no_note(_progress: bytes | None, _checkpoint: bytes | None) -> None:
     raise AssertionError("a handler without a context has sent a note")
+
+
+def _no_context(_context: Context) -> None:
+    """Do nothing."""
 
 
 def _may_share_call(work: RunJob) -> bool:

@@ -11,7 +11,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from holdfast.clock import boot_time, monotonic, processor_time
 from holdfast.wire.job_message import job_message, payload_message
@@ -19,6 +19,7 @@ from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.event_log import log_event
 from holdfast.worker.limits import Limits, RecycleLimits
 from holdfast.worker.outcome import Crashed, Interrupted, Outcome
+from holdfast.worker.output import Output
 from holdfast.worker.processes import dispatch, protocol
 from holdfast.worker.processes.child import child_main
 from holdfast.worker.processes.child_handle import ChildHandle
@@ -33,6 +34,7 @@ from holdfast.worker.processes.protocol import (
     RunEnded,
     RunJob,
     RunNote,
+    RunOutput,
     RunReturned,
     RunStarted,
     RunSucceeded,
@@ -357,16 +359,8 @@ class ChildPool:
                 else:
                     outcome = protocol.read_outcome(message)
                 self._ended.append((run, outcome))
-            case RunNote() if run.began_at is not None:
-                run.add_note(message.progress, message.checkpoint)
-            case ProcessesEnded() if run.began_at is not None:
-                log_event(
-                    logging.WARNING,
-                    "job.processes_ended",
-                    job_id=run.reservation.job.id,
-                    type=run.reservation.job.type,
-                    processes=message.processes,
-                )
+            case RunNote() | RunOutput() | ProcessesEnded() if run.began_at is not None:
+                _add_report(run, message)
             case RunReturned() if run.began_at is None:
                 self._take_returned(child, run)
             case _:
@@ -398,6 +392,24 @@ class ChildPool:
         self._pending.extendleft(run for run in reversed(child.runs.values()) if run.began_at is None)
         if self._closing_at is None:
             self._on_exit(ExitedChild(child.pid, code, _reason_of_exit(child, code), child.finished))
+
+
+def _add_report(run: Run, message: RunNote | RunOutput | ProcessesEnded) -> None:
+    match message:
+        case RunNote():
+            run.add_note(message.progress, message.checkpoint)
+        case RunOutput():
+            run.set_output(Output(message.output, message.truncated))
+        case ProcessesEnded():
+            log_event(
+                logging.WARNING,
+                "job.processes_ended",
+                job_id=run.reservation.job.id,
+                type=run.reservation.job.type,
+                processes=message.processes,
+            )
+        case _:
+            assert_never(message)
 
 
 def _reason_of_exit(child: ChildHandle, code: int) -> ExitReason:

@@ -20,6 +20,7 @@ from msgspec import Meta
 
 from holdfast.clock import SECOND
 from holdfast.model import bounds
+from holdfast.model.execution import MAX_OUTPUT_BYTES
 from holdfast.wire.job_message import JobMessage, PayloadMessage
 from holdfast.worker.outcome import (
     BadPayload,
@@ -126,8 +127,16 @@ class ProcessesEnded(msgspec.Struct, array_like=True, tag=10, frozen=True):
     processes: Annotated[str, Meta(max_length=bounds.MAX_REASON_CHARACTERS)]
 
 
+class RunOutput(msgspec.Struct, array_like=True, tag=11, frozen=True):
+    """What the handler of this run printed; sent when it has ended."""
+
+    run: int
+    output: Annotated[str, Meta(max_length=MAX_OUTPUT_BYTES)]
+    truncated: bool = False
+
+
 WorkerMessage: TypeAlias = RunJob | Stop | ReturnQueued | InterruptRun
-ChildMessage: TypeAlias = RunStarted | RunNote | RunSucceeded | RunEnded | RunReturned | ProcessesEnded
+ChildMessage: TypeAlias = RunStarted | RunNote | RunSucceeded | RunEnded | RunReturned | ProcessesEnded | RunOutput
 Message: TypeAlias = WorkerMessage | ChildMessage
 
 # Frames -----------------------------------------------------------------------------------------------------

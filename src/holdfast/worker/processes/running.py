@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from holdfast.clock import SECOND
 from holdfast.model.lease import Note, Reservation
 from holdfast.worker.outcome import Cancelled, Interrupted, Outcome, OutOfCpu, TimedOut
+from holdfast.worker.output import Output
 
 LEASE_MARGIN = 0.2  # of the lease time: so long before its lease can end, an attempt is interrupted
 LEASE_KILL_MARGIN = 0.1  # of the lease time: so long before its lease can end, its process is killed
@@ -56,6 +57,7 @@ class Run:
     seconds: float | None = field(default=None, init=False)  # how long the handler ran; None if it did not begin
     cpu_seconds_before: float = field(default=0.0, init=False)  # processor time of the child when the handler began
     note: Note | None = field(default=None, init=False)  # progress and checkpoint that no heartbeat has sent yet
+    output: Output | None = field(default=None, init=False)  # of a handler with ``capture_output``
     stop_reason: StopReason | None = field(default=None, init=False)  # set once a stop was requested
     kill_at: float | None = field(default=None, init=False)  # monotonic seconds: when its child is killed
     lease_deadline: float = field(default=math.inf, init=False)  # by ``boot_time``: when the attempt is interrupted
@@ -73,6 +75,10 @@ class Run:
         """Keep progress or a checkpoint for the next heartbeat; the newest of each wins."""
         old = self.note or Note()
         self.note = Note(progress=progress or old.progress, checkpoint=checkpoint or old.checkpoint)
+
+    def set_output(self, output: Output) -> None:
+        """Keep what the handler printed."""
+        self.output = output
 
     def deadline(self) -> float | None:
         """When the attempt times out, in monotonic seconds; None if it has no timeout, or was asked to stop."""

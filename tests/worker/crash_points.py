@@ -1,0 +1,77 @@
+"""A worker that dies at a named point of the guarded pipeline: ``python crash_points.py URL POINT FILE``.
+
+Every run of the handler appends a line to the file when it begins, and another one when it has finished.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+from holdfast import Holdfast, connect
+from holdfast.drivers.contract import Store
+
+POINTS = ("marked", "handler", "finished", "answer lost")
+NAME = "victim"  # of the worker that dies
+LEASE = timedelta(minutes=5)  # the test ends the leases of the victim itself
+
+
+def make_app(store: Store, effects: Path, on_point: Callable[[str], None] = lambda _: None) -> Holdfast:
+    """Return an app whose handler leaves traces, and dies if ``on_point`` says so."""
+    app = Holdfast(driver=store)
+
+    @app.handler("charge", idempotent=True)
+    def charge(payload: int) -> int:
+        with effects.open("a") as lines:
+            lines.write("begun\n")
+        on_point("handler")
+        with effects.open("a") as lines:
+            lines.write("finished\n")
+        return payload
+
+    return app
+
+
+def plant(store: Store, on_point: Callable[[str], None]) -> None:
+    """Let the calls of this store pass the points."""
+    write, settle = store.write, store.settle
+
+    def write_then_die(*arguments, **keywords):
+        answer = write(*arguments, **keywords)
+        on_point("marked")
+        return answer
+
+    def settle_or_die(*arguments, **keywords):
+        on_point("finished")
+        answer = settle(*arguments, **keywords)
+        on_point("answer lost")
+        return answer
+
+    store.write, store.settle = write_then_die, settle_or_die  # type: ignore[method-assign]
+
+
+def main(url: str, wanted: str, effects: str) -> None:
+    """Run one job, and kill this process at the point; ``worker``: while a child of its worker runs the handler."""
+
+    def kill_at(point: str) -> None:
+        if point == wanted:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def kill_worker_in(point: str) -> None:
+        if point == "handler":
+            os.kill(worker, signal.SIGKILL)
+            os._exit(1)
+
+    store, worker = connect(url), os.getpid()
+    if wanted == "worker":
+        make_app(store, Path(effects), kill_worker_in).worker(lease=LEASE, name=NAME, processes=1).run()
+    plant(store, kill_at)
+    make_app(store, Path(effects), kill_at).worker(lease=LEASE, name=NAME).process_once()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
