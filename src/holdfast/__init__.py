@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from holdfast.model.queue_settings import OnExhausted, QueueSettings
     from holdfast.model.request import JobRequest
     from holdfast.model.retry import Custom, Exponential, Fixed, Jitter, Linear, NoDelay, RetryPolicy
+    from holdfast.signing import open_signer
     from holdfast.task import Task
     from holdfast.wire.codec import Codec, register_codec
+    from holdfast.wire.signing import Signer
     from holdfast.worker.context import Context
     from holdfast.worker.control import Retry, Snooze, Unrecoverable
     from holdfast.worker.limits import Limits
@@ -62,6 +64,7 @@ __all__ = [
     "QueueSettings",
     "Retry",
     "RetryPolicy",
+    "Signer",
     "Snooze",
     "State",
     "Task",
@@ -70,6 +73,7 @@ __all__ = [
     "WorkerOptions",
     "__version__",
     "connect",
+    "open_signer",
     "register_codec",
 ]
 
@@ -85,8 +89,10 @@ _MODULES = {
     "holdfast.model.queue_settings": ("OnExhausted", "QueueSettings"),
     "holdfast.model.request": ("JobRequest",),
     "holdfast.model.retry": ("Custom", "Exponential", "Fixed", "Jitter", "Linear", "NoDelay", "RetryPolicy"),
+    "holdfast.signing": ("open_signer",),
     "holdfast.task": ("Task",),
     "holdfast.wire.codec": ("Codec", "register_codec"),
+    "holdfast.wire.signing": ("Signer",),
     "holdfast.worker.context": ("Context",),
     "holdfast.worker.control": ("Retry", "Snooze", "Unrecoverable"),
     "holdfast.worker.limits": ("Limits",),

@@ -27,17 +27,18 @@ from holdfast.model import bounds, duration
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
 from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.model.retention import Retention
+from holdfast.model.secret import MASK, Secret
 
 FILE_NAME = "holdfast.toml"
 PREFIX = "HOLDFAST_"
 CONFIG = f"{PREFIX}CONFIG"  # names the settings file
 STORES_PREFIX = f"{PREFIX}STORES_"
+OTHER_SIGNING_KEY = "JOBS_SIGNING_KEY"  # accepted for ``HOLDFAST_SIGNING_KEY``, which wins
 STORE_SCHEME = "store"  # of the URL of a named store
 DEFAULT_ORIGIN = "default"
 DEFAULT_KEEP_ENDED = to_timedelta(Retention().ended_for)
 DEFAULT_KEEP_LEDGER = to_timedelta(Retention().ledger_for)
 
-MASK = "***"
 _SECRET_NAME = re.compile(r"(?i)pass|pwd|secret|token|key|sig|credential")
 _SCHEME = re.compile(r"(?i)[a-z][a-z0-9+.-]*://")
 _PLAIN = re.compile(r"[\w./ -]*")  # a path, or a name
@@ -61,6 +62,14 @@ class LogLevel(StrEnum):
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
+
+
+class SigningMode(StrEnum):
+    """Whether jobs are signed and verified. The order is from lenient to strict."""
+
+    OFF = "off"
+    ACCEPT = "accept"  # sign, verify what is signed, and run what is not: while unsigned jobs are drained
+    REQUIRED = "required"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +101,9 @@ class Settings:
     log: LogFormat = LogFormat.TEXT  # of ``holdfast work``
     log_level: LogLevel = LogLevel.INFO
     log_redact: tuple[str, ...] = ()  # parts of names whose values the log masks, besides the built-in ones
+    signing: SigningMode = SigningMode.OFF
+    signing_key: Secret | None = None  # secrets with commas between them: the first one signs, all of them verify
+    signing_key_file: str | None = None  # see ``key_file``
     stores: Mapping[str, NamedStore] = field(default_factory=dict)  # by name
     origins: Mapping[str, str] = field(default_factory=dict)
 
@@ -204,6 +216,18 @@ def _names(name: str, value: str) -> tuple[str, ...]:
     return tuple(bounds.check_name(name, each.strip()) for each in value.split(",") if each.strip())
 
 
+def _secret(name: str, value: str) -> Secret:
+    if not value.strip():
+        raise InvalidInput(name, wanted="a secret", got="none")
+    return Secret(value)
+
+
+def _path(name: str, value: str) -> str:
+    if not value.strip() or "\0" in value:
+        raise InvalidInput(name, wanted="the path of a file", got=value)
+    return value
+
+
 _SETTINGS: dict[str, _Setting] = {
     "url": _Setting(str, _url),
     "store": _Setting(str, _check_store_name),
@@ -218,6 +242,9 @@ _SETTINGS: dict[str, _Setting] = {
     "log": _Setting(str, _one_of(LogFormat)),
     "log_level": _Setting(str, _one_of(LogLevel)),
     "log_redact": _Setting(str, _names),
+    "signing": _Setting(str, _one_of(SigningMode)),
+    "signing_key": _Setting(str, _secret),
+    "signing_key_file": _Setting(str, _path),
 }
 NAMES = tuple(_SETTINGS)
 
@@ -248,6 +275,8 @@ def read(
         origins |= {f"stores.{name}.{key}": str(path) for name, store in stores.items() for key in store}
         _override(values, origins, in_file, dict.fromkeys(in_file, str(path)))
     variables = {name: PREFIX + name.upper() for name in _SETTINGS if environ.get(PREFIX + name.upper())}
+    if environ.get(OTHER_SIGNING_KEY):
+        variables.setdefault("signing_key", OTHER_SIGNING_KEY)
     _override(values, origins, _parse_texts(variables, environ), variables)
     for (name, key), variable in _store_variables(environ).items():
         stores.setdefault(name, {})[key] = _check_store_value(variable, key, environ[variable])
@@ -379,8 +408,11 @@ def _read_file(file: Path) -> dict[str, Any]:
             known = ", ".join((*_SETTINGS, "stores"))
             raise InvalidInput(where, wanted=f"one of the settings {known}", got=f"the unknown {name!r}")
         if type(value) is not setting.toml_type:
-            raise InvalidInput(where, wanted=_TYPE_NAMES[setting.toml_type], got=f"{value!r} ({type(value).__name__})")
+            shown = MASK if name == "signing_key" else repr(value)
+            raise InvalidInput(where, wanted=_TYPE_NAMES[setting.toml_type], got=f"{shown} ({type(value).__name__})")
         values[name] = setting.check(where, value)
+    if isinstance(values.get("signing_key_file"), str):
+        values["signing_key_file"] = str(file.absolute().parent / values["signing_key_file"])
     if isinstance(values.get("url"), str):
         values["url"] = _resolve_sqlite_path(str(values["url"]), file.absolute().parent)
     return values

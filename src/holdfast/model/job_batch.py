@@ -93,7 +93,11 @@ class JobBatch(Sequence[JobRecord]):
         keys = repeat(None) if self.keys is None else self.keys
         signatures = repeat(None) if self.signatures is None else self.signatures
         for job_id, payload, key, signature in zip(
-            self.ids, self.payloads, keys, signatures, strict=False  # ``repeat(None)`` has no end
+            self.ids,
+            self.payloads,
+            keys,
+            signatures,
+            strict=False,  # ``repeat(None)`` has no end
         ):
             yield _make_record(shared, job_id, payload, key, signature)
 

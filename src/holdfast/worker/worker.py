@@ -27,6 +27,7 @@ from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.model.retry import RetryPolicy
 from holdfast.model.settlement import Settlement
 from holdfast.wire.job_message import job_message
+from holdfast.wire.signing import Signer
 from holdfast.worker.attempt import attempt, may_share_call
 from holdfast.worker.background_call import BackgroundCall
 from holdfast.worker.cancel_watch import CancelWatch
@@ -50,6 +51,7 @@ from holdfast.worker.resources import Resources
 from holdfast.worker.retry_policy import policy_of
 from holdfast.worker.settler import Settler, send_last_notes
 from holdfast.worker.status import Settled, Tally, WorkerResult, settled_statuses, status_of
+from holdfast.worker.verification import Verification
 
 POLL_SECONDS = 0.25  # an idle worker reserves again after this time, even if the store sends no hint
 DRAIN_POLL_SECONDS = (
@@ -71,8 +73,12 @@ class Worker:
         catalogue: Catalogue | None = None,
         source: JobSource | None = None,
         observers: Sequence[WorkerObserver] = (),
+        signer: Signer | None = None,
     ) -> None:
-        """``run`` reserves jobs from ``source`` instead of the store's queues. Everything else uses ``driver``."""
+        """``run`` reserves jobs from ``source`` instead of the store's queues. Everything else uses ``driver``.
+
+        With a ``signer``, no handler gets a job whose signature is wrong: see ``verification``.
+        """
         self.driver = driver
         self.options = options or WorkerOptions()
         self._run_options = self.options  # with the arguments of ``run``
@@ -94,6 +100,7 @@ class Worker:
         self._random = random.Random()  # noqa: S311 - jitter
         self._resources = Resources(self.catalogue.resources)  # of ``process_once``, like the event loop
         self._loop = LocalLoop(self._resources.aclose)
+        self._verification = None if signer is None else Verification(signer, worker=self.name)
         self._observers.attached(self)
 
     def register(
@@ -159,8 +166,7 @@ class Worker:
         heartbeat.add([run])
         set_worker_name(self.name)
         try:
-            message = job_message(reservation)
-            outcome = attempt(self.catalogue, self._resources, message, run.add_note, run_coroutine=self._run_coroutine)
+            outcome = self._attempt(run)
         finally:
             heartbeat.stop()
         [lease] = heartbeat.remove([run])
@@ -172,6 +178,14 @@ class Worker:
             job_id=reservation.job.id,
             error=getattr(settlement, "error", "") if refused is None else str(refused),
         )
+
+    def _attempt(self, run: Run) -> Outcome:
+        """Verify the signature of a job, and run the job in this process."""
+        rejected = None if self._verification is None else self._verification.check(run.reservation.job)
+        if rejected is not None:
+            return rejected
+        message = job_message(run.reservation)
+        return attempt(self.catalogue, self._resources, message, run.add_note, run_coroutine=self._run_coroutine)
 
     def _run_coroutine(self, coroutine: Coroutine[Any, Any, object]) -> object:
         """Run an async handler. The event loop stays open while async resources are on it."""
@@ -303,9 +317,12 @@ class Worker:
                 if not settler.wait_for_capacity(POLL_SECONDS):
                     continue
                 settler.report_outages()
+                if self._verification is not None and (pause := self._verification.pause_left()):
+                    self._stop.wait(min(pause, POLL_SECONDS))
+                    continue
                 limit = self._reserve_limit(pool)
                 is_full = limit <= 0
-                reserved = self._reserve(source, pool, heartbeat, limit) if limit > 0 else 0
+                reserved = self._reserve(source, pool, heartbeat, settler, limit) if limit > 0 else 0
                 if self._has_reserved_max_jobs():
                     return
                 if limit <= 0:
@@ -353,8 +370,8 @@ class Worker:
             limit = min(limit, max_jobs - self._held_jobs.reserved)
         return min(limit, bounds.MAX_BATCH_ITEMS)
 
-    def _reserve(self, source: JobSource, pool: ChildPool, heartbeat: Heartbeat, limit: int) -> int:
-        """Reserve jobs and submit them to the pool; return how many."""
+    def _reserve(self, source: JobSource, pool: ChildPool, heartbeat: Heartbeat, settler: Settler, limit: int) -> int:
+        """Reserve jobs, and submit those with a good signature to the pool; return how many were reserved."""
         began, lease_seconds = boot_time(), self._lease_for / SECOND
         demand = self._held_jobs.demand(limit, pool.free_places(), short_jobs=pool.runs_short_jobs())
         asked_at = monotonic()
@@ -365,8 +382,16 @@ class Worker:
         for run in runs:
             run.set_lease(began, lease_seconds)
         heartbeat.add(runs)
-        pool.submit(runs)
+        pool.submit(runs if self._verification is None else self._verified(self._verification, runs, settler))
         return len(runs)
+
+    def _verified(self, verification: Verification, runs: list[Run], settler: Settler) -> list[Run]:
+        """Return the runs that may begin, and settle the others."""
+        checked = [(run, verification.check(run.reservation.job)) for run in runs]
+        rejected = [(run, outcome) for run, outcome in checked if outcome is not None]
+        if rejected:
+            settler.add(rejected, more_soon=False)
+        return [run for run, outcome in checked if outcome is None]
 
     def _make_run(self, reservation: Reservation) -> Run:
         run, job = Run(next(self._numbers), reservation), reservation.job

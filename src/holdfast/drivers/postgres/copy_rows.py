@@ -1,7 +1,7 @@
 """Jobs and idempotency keys as the rows of a binary COPY.
 
-The jobs of a ``JobBatch`` differ only in id, payload, key and signature. Their shared columns are packed once and the others
-column by column, so that Python executes no bytecode per field. Other jobs are packed one by one.
+The jobs of a ``JobBatch`` differ only in id, payload, key and signature. Their shared columns are packed once and the
+others column by column, so that Python executes no bytecode per field. Other jobs are packed one by one.
 """
 
 from __future__ import annotations
@@ -72,9 +72,7 @@ def _packer_of(column: Column) -> Packer:
 
 # Columns that most batches do not set: they are copied only if a job of the batch sets them.
 _OPTIONAL_PACKERS: dict[str, Packer] = {
-    column.name: _packer_of(column)
-    for column in STORED_COLUMNS
-    if column.name not in _REQUIRED_COLUMNS
+    column.name: _packer_of(column) for column in STORED_COLUMNS if column.name not in _REQUIRED_COLUMNS
 }
 _DEFAULTS: dict[str, object] = {"meta": {}} | {
     field.name: field.default for field in fields(JobRecord) if field.default is not MISSING
@@ -215,9 +213,7 @@ def _pack_each(
     return parts
 
 
-def _pack_batch(
-    field_count: bytes, space: str, jobs: JobBatch, columns: Sequence[str], now: int
-) -> list[PackedColumn]:
+def _pack_batch(field_count: bytes, space: str, jobs: JobBatch, columns: Sequence[str], now: int) -> list[PackedColumn]:
     """Return the rows of a batch as columns; the last ones are the keys and the signatures, if there are any."""
     template, own = jobs.template, _own_columns(jobs)
     before = field_count + _pack_head(space, template, now)
