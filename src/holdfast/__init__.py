@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from holdfast.model.queue_settings import OnExhausted, QueueSettings
     from holdfast.model.request import JobRequest
     from holdfast.model.retry import Custom, Exponential, Fixed, Jitter, Linear, NoDelay, RetryPolicy
+    from holdfast.signing import open_signer
     from holdfast.task import Task
     from holdfast.wire.codec import Codec, register_codec
+    from holdfast.wire.signing import Signer
     from holdfast.worker.context import Context
     from holdfast.worker.control import Retry, Snooze, Unrecoverable
     from holdfast.worker.limits import Limits
@@ -65,6 +67,7 @@ __all__ = [
     "QueueSettings",
     "Retry",
     "RetryPolicy",
+    "Signer",
     "Snooze",
     "State",
     "Task",
@@ -73,6 +76,7 @@ __all__ = [
     "WorkerOptions",
     "__version__",
     "connect",
+    "open_signer",
     "register_codec",
 ]
 
@@ -89,8 +93,10 @@ _MODULES = {
     "holdfast.model.queue_settings": ("OnExhausted", "QueueSettings"),
     "holdfast.model.request": ("JobRequest",),
     "holdfast.model.retry": ("Custom", "Exponential", "Fixed", "Jitter", "Linear", "NoDelay", "RetryPolicy"),
+    "holdfast.signing": ("open_signer",),
     "holdfast.task": ("Task",),
     "holdfast.wire.codec": ("Codec", "register_codec"),
+    "holdfast.wire.signing": ("Signer",),
     "holdfast.worker.context": ("Context",),
     "holdfast.worker.control": ("Retry", "Snooze", "Unrecoverable"),
     "holdfast.worker.limits": ("Limits",),

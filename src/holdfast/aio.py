@@ -28,6 +28,7 @@ from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued
 from holdfast.model.request import JobRequest
 from holdfast.wire.codec import Codec
+from holdfast.wire.signing import Signer
 
 MAX_THREADS = 8  # of one client: below the default size of a PostgreSQL connection pool; further calls wait in a queue
 THREAD_NAME = "holdfast-client"
@@ -50,8 +51,9 @@ class AsyncClient:
         max_payload: int = bounds.MAX_PAYLOAD_BYTES,
         clock: Clock | None = None,
         middleware: Sequence[EnqueueMiddleware] = (),
+        signer: Signer | None = None,
     ) -> None:
-        client = Client(driver, codec=codec, max_payload=max_payload, clock=clock, middleware=middleware)
+        client = Client(driver, codec=codec, max_payload=max_payload, clock=clock, middleware=middleware, signer=signer)
         self._start(lambda: client, driver.close)
 
     @classmethod
@@ -63,6 +65,7 @@ class AsyncClient:
         codec: str | Codec = "json",
         max_payload: int = bounds.MAX_PAYLOAD_BYTES,
         clock: Clock | None = None,
+        signer: Signer | None = None,
     ) -> Self:
         """Return the client of the store that ``connect(url)`` opens; also ``store:NAME``, of the settings.
 
@@ -74,7 +77,7 @@ class AsyncClient:
         def get_client() -> Client:
             if not opened:
                 store = connect(url, space=space, clock=clock)
-                opened.append(Client(store, codec=codec, max_payload=max_payload, clock=clock))
+                opened.append(Client(store, codec=codec, max_payload=max_payload, clock=clock, signer=signer))
             return opened[0]
 
         def close() -> None:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 from holdfast import settings
 from holdfast.client import Client, EnqueueKeywords
 from holdfast.clock import Clock
-from holdfast.drivers.contract import Store
+from holdfast.drivers.contract import NamedSpace, Store
 from holdfast.enqueue_middleware import EnqueueMiddleware
 from holdfast.errors import InvalidInput, UnknownTypeWarning
 from holdfast.model.definition import JobDefinition
@@ -39,7 +39,9 @@ from holdfast.observability import observers_of
 from holdfast.observability.enqueue_metrics import EnqueueCounter
 from holdfast.observability.metrics import Metrics, load_metrics
 from holdfast.settings import Settings
+from holdfast.signing import open_signer
 from holdfast.task import ChunkHandlerDecorator, HandlerDecorator, Task, split_keywords
+from holdfast.wire.signing import Signer
 from holdfast.worker.catalogue import Catalogue, Middleware, make_handler
 from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.options import WorkerKeywords, WorkerOptions
@@ -182,8 +184,14 @@ class Holdfast:
             if self._enqueue_counter is None and self.metrics is not None:
                 self._enqueue_counter = EnqueueCounter(self.metrics)
                 self.enqueue_middlewares.append(self._enqueue_counter)
-            self._client = Client(self.driver, clock=self._clock, middleware=self.enqueue_middlewares)
+            self._client = Client(
+                self.driver, clock=self._clock, middleware=self.enqueue_middlewares, signer=self._open_signer()
+            )
         return self._client
+
+    def _open_signer(self) -> Signer | None:
+        space = self.driver.space_name if isinstance(self.driver, NamedSpace) else self.space
+        return open_signer(self.settings, space=space)
 
     @property
     def async_client(self) -> AsyncClient:
@@ -390,7 +398,13 @@ class Holdfast:
         all_observers = observers_of(
             self.driver, worker_options.queues, metrics=self.metrics, jobs=jobs, others=observers
         )
-        return Worker(self.driver, worker_options, catalogue=self.catalogue, observers=all_observers)
+        return Worker(
+            self.driver,
+            worker_options,
+            catalogue=self.catalogue,
+            observers=all_observers,
+            signer=self._open_signer(),
+        )
 
     def worker_options(self, options: WorkerOptions) -> WorkerOptions:
         """Return the options with the queues of the handlers and the values of the settings where they have none."""

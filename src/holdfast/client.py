@@ -23,6 +23,7 @@ from holdfast.wire.codec import Codec
 from holdfast.wire.execution_entry import EXECUTION_KIND, read_execution
 from holdfast.wire.guard_entries import MARK_KIND, is_done, mark_key
 from holdfast.wire.records import to_record, to_records
+from holdfast.wire.signing import Signer
 
 MAX_BATCH_JOBS = 5_000  # in one transaction
 MAX_BATCH_BYTES = 16 << 20  # of payload in one transaction: a larger one would hold the store's lock for too long
@@ -57,10 +58,15 @@ class Client:
         max_payload: int = bounds.MAX_PAYLOAD_BYTES,
         clock: Clock | None = None,
         middleware: Sequence[EnqueueMiddleware] = (),
+        signer: Signer | None = None,
     ) -> None:
-        """Use a driver. ``middleware`` is called around every enqueue: see ``holdfast.enqueue_middleware``."""
+        """Use a driver. ``middleware`` is called around every enqueue: see ``holdfast.enqueue_middleware``.
+
+        With a ``signer``, every job is signed: see ``holdfast.signing``.
+        """
         self.driver = driver
         self._middleware = middleware
+        self._signer = signer
         self._codec = codecs.codec_named(codec) if isinstance(codec, str) else codec
         self._max_payload = bounds.check_integer(
             "max_payload", max_payload, least=1, most=bounds.MAX_STORED_PAYLOAD_BYTES
@@ -139,6 +145,8 @@ class Client:
         def store(requests: Sequence[JobRequest]) -> list[Enqueued]:
             nonlocal records
             records = encode(requests)
+            if self._signer is not None:
+                records = self._signer.sign(records)
             return [answer for batch in batches(records) for answer in driver.enqueue(batch)]
 
         if self._middleware and requests:

@@ -23,6 +23,7 @@ from holdfast.drivers.contract import (
     JobScan,
     LeasedEnqueue,
     LedgerScan,
+    NamedSpace,
     Page,
     QueueCounts,
     Registry,
@@ -55,7 +56,8 @@ from holdfast.model.transition import (
     is_repeat,
     refusal,
 )
-from holdfast.wire.envelope import from_envelope, identity_bytes, to_envelope
+from holdfast.wire.envelope import from_envelope, to_envelope
+from holdfast.wire.identity import identity_bytes
 
 __all__ = [
     "DAY",
@@ -100,6 +102,7 @@ __all__ = [
     "LedgerScan",
     "Limit",
     "ManualClock",
+    "NamedSpace",
     "Note",
     "Page",
     "QueueCounts",

@@ -29,17 +29,18 @@ from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.model.retention import Retention
 from holdfast.net.addresses import parse_network
 from holdfast.net.urls import parse_pattern
+from holdfast.model.secret import MASK, Secret
 
 FILE_NAME = "holdfast.toml"
 PREFIX = "HOLDFAST_"
 CONFIG = f"{PREFIX}CONFIG"  # names the settings file
 STORES_PREFIX = f"{PREFIX}STORES_"
+OTHER_SIGNING_KEY = "JOBS_SIGNING_KEY"  # accepted for ``HOLDFAST_SIGNING_KEY``, which wins
 STORE_SCHEME = "store"  # of the URL of a named store
 DEFAULT_ORIGIN = "default"
 DEFAULT_KEEP_ENDED = to_timedelta(Retention().ended_for)
 DEFAULT_KEEP_LEDGER = to_timedelta(Retention().ledger_for)
 
-MASK = "***"
 _SECRET_NAME = re.compile(r"(?i)pass|pwd|secret|token|key|sig|credential")
 _SCHEME = re.compile(r"(?i)[a-z][a-z0-9+.-]*://")
 _PLAIN = re.compile(r"[\w./ -]*")  # a path, or a name
@@ -63,6 +64,14 @@ class LogLevel(StrEnum):
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
+
+
+class SigningMode(StrEnum):
+    """Whether jobs are signed and verified. The order is from lenient to strict."""
+
+    OFF = "off"
+    ACCEPT = "accept"  # sign, verify what is signed, and run what is not: while unsigned jobs are drained
+    REQUIRED = "required"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +112,9 @@ class Settings:
     allowed_networks: tuple[str, ...] = ()  # private networks that requests to allowed URLs may reach
     allowed_events: tuple[str, ...] = ()
     allowed_commands: tuple[str, ...] = ()
+    signing: SigningMode = SigningMode.OFF
+    signing_key: Secret | None = None  # secrets with commas between them: the first one signs, all of them verify
+    signing_key_file: str | None = None  # see ``key_file``
     stores: Mapping[str, NamedStore] = field(default_factory=dict)  # by name
     origins: Mapping[str, str] = field(default_factory=dict)
 
@@ -258,6 +270,18 @@ def _list_of(check: Callable[[str, str], object]) -> _Setting:
     return _Setting(list, check_all, split)
 
 
+def _secret(name: str, value: str) -> Secret:
+    if not value.strip():
+        raise InvalidInput(name, wanted="a secret", got="none")
+    return Secret(value)
+
+
+def _path(name: str, value: str) -> str:
+    if not value.strip() or "\0" in value:
+        raise InvalidInput(name, wanted="the path of a file", got=value)
+    return value
+
+
 _SETTINGS: dict[str, _Setting] = {
     "url": _Setting(str, _url),
     "store": _Setting(str, _check_store_name),
@@ -279,6 +303,9 @@ _SETTINGS: dict[str, _Setting] = {
     "allowed_networks": _list_of(parse_network),
     "allowed_events": _list_of(bounds.check_name),
     "allowed_commands": _list_of(bounds.check_name),
+    "signing": _Setting(str, _one_of(SigningMode)),
+    "signing_key": _Setting(str, _secret),
+    "signing_key_file": _Setting(str, _path),
 }
 NAMES = tuple(_SETTINGS)
 
@@ -309,6 +336,8 @@ def read(
         origins |= {f"stores.{name}.{key}": str(path) for name, store in stores.items() for key in store}
         _override(values, origins, in_file, dict.fromkeys(in_file, str(path)))
     variables = {name: PREFIX + name.upper() for name in _SETTINGS if environ.get(PREFIX + name.upper())}
+    if environ.get(OTHER_SIGNING_KEY):
+        variables.setdefault("signing_key", OTHER_SIGNING_KEY)
     _override(values, origins, _parse_texts(variables, environ), variables)
     for (name, key), variable in _store_variables(environ).items():
         stores.setdefault(name, {})[key] = _check_store_value(variable, key, environ[variable])
@@ -443,8 +472,11 @@ def _read_file(file: Path) -> dict[str, Any]:
             known = ", ".join((*_SETTINGS, "queues", "stores"))
             raise InvalidInput(where, wanted=f"one of the settings {known}", got=f"the unknown {name!r}")
         if type(value) is not setting.toml_type:
-            raise InvalidInput(where, wanted=_TYPE_NAMES[setting.toml_type], got=f"{value!r} ({type(value).__name__})")
+            shown = MASK if name == "signing_key" else repr(value)
+            raise InvalidInput(where, wanted=_TYPE_NAMES[setting.toml_type], got=f"{shown} ({type(value).__name__})")
         values[name] = setting.check(where, value)
+    if isinstance(values.get("signing_key_file"), str):
+        values["signing_key_file"] = str(file.absolute().parent / values["signing_key_file"])
     if isinstance(values.get("url"), str):
         values["url"] = _resolve_sqlite_path(str(values["url"]), file.absolute().parent)
     return values

@@ -22,7 +22,8 @@ from holdfast.model import bounds, duration
 from holdfast.model.job import JobRecord, State
 from holdfast.model.request import JobRequest
 from holdfast.model.unique import WHILE_QUEUED
-from holdfast.wire.envelope import _Envelope, _Identity, _Status, from_envelope, identity_bytes, to_envelope
+from holdfast.wire.envelope import _Envelope, _Identity, _Status, from_envelope, to_envelope
+from holdfast.wire.identity import identity_bytes
 from holdfast.worker import heartbeat, settler
 from holdfast.worker.limits import Limits
 from holdfast.worker.options import WorkerOptions
@@ -253,7 +254,6 @@ def test_a_vector_has_the_envelope_and_the_identity_of_the_page(vector: dict[str
     assert to_envelope(job, space=space) == vector["envelope"].encode()
     assert from_envelope(vector["envelope"].encode()) == (job, space)
     identity = identity_bytes(job, space=space)
-    assert identity == vector["identity"].encode()
     assert hashlib.sha256(identity).hexdigest() == vector["sha256"]
 
 

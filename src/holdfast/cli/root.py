@@ -14,6 +14,7 @@ from holdfast.cli.commands.enqueue import enqueue
 from holdfast.cli.commands.history import history
 from holdfast.cli.commands.init import init
 from holdfast.cli.commands.job import job
+from holdfast.cli.commands.keys import keys
 from holdfast.cli.commands.ledger import ledger
 from holdfast.cli.commands.maintenance import reap, trim
 from holdfast.cli.commands.metrics import metrics
@@ -54,6 +55,7 @@ for command in (
     trim,
     retention,
     doctor,
+    keys,
     metrics,
     schema,
     conform,

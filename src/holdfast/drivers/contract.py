@@ -462,6 +462,16 @@ class LeasedEnqueue(Protocol):
 
 
 @runtime_checkable
+class NamedSpace(Protocol):
+    """Optional: tell the name of the space. A signature covers it; without it, the settings tell the name."""
+
+    @property
+    def space_name(self) -> str:
+        """The name of the space that this driver was opened in."""
+        ...
+
+
+@runtime_checkable
 class CancelWait(Protocol):
     """Optional: learn of a cancel request at once. Without it, a worker learns of one from its next ``extend``."""
 

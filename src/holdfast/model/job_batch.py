@@ -1,4 +1,4 @@
-"""``JobBatch``: many new jobs that differ only in id, payload and idempotency key.
+"""``JobBatch``: many new jobs that differ only in id, payload, idempotency key and signature.
 
 To a driver, a batch is a sequence of records. A driver that recognises the class can work on whole columns instead:
 building, checking and unpacking one record takes some microseconds, about as long as storing it.
@@ -18,16 +18,16 @@ from holdfast.model.isolation import is_isolated
 from holdfast.model.job import JobRecord, State, check_new
 from holdfast.model.lease import Reservation, make_reservation
 
-_OWN_FIELDS = ("id", "payload", "idempotency_key")
+_OWN_FIELDS = ("id", "payload", "idempotency_key", "signature")
 _SHARED_FIELDS = tuple(name for name in JobRecord.__slots__ if name not in _OWN_FIELDS)
 _pack_shared = compile_packer(_SHARED_FIELDS)
 _make_record = compile_reader(JobRecord, _SHARED_FIELDS, arguments=_OWN_FIELDS)
 
 
 class JobBatch(Sequence[JobRecord]):
-    """One record per id: ``template`` with that id, its payload and its key, if ``keys`` are given."""
+    """One record per id: ``template`` with that id, its payload, and its key and signature if they are given."""
 
-    __slots__ = ("ids", "keys", "payloads", "template")
+    __slots__ = ("ids", "keys", "payloads", "signatures", "template")
 
     def __init__(
         self,
@@ -35,17 +35,23 @@ class JobBatch(Sequence[JobRecord]):
         ids: Sequence[str],
         payloads: Sequence[bytes],
         keys: Sequence[str | None] | None = None,
+        signatures: Sequence[str | None] | None = None,
     ) -> None:
         """Ignores the id and the payload of ``template``."""
-        if keys is None and template.idempotency_key is not None:
-            raise InvalidInput("keys", wanted="one for each payload", got="one for all")
-        for name, column in (("payloads", payloads), ("keys", keys)):
-            if column is not None and len(column) != len(ids):
-                raise InvalidInput(name, wanted=f"as many as ids, {len(ids)}", got=str(len(column)))
+        for name, column, shared in (
+            ("keys", keys, template.idempotency_key),
+            ("signatures", signatures, template.signature),  # a signature covers the id and the payload
+        ):
+            if column is None and shared is not None:
+                raise InvalidInput(name, wanted="one for each payload", got="one for all")
+        for name, values in (("payloads", payloads), ("keys", keys), ("signatures", signatures)):
+            if values is not None and len(values) != len(ids):
+                raise InvalidInput(name, wanted=f"as many as ids, {len(ids)}", got=str(len(values)))
         self.template = template
         self.ids = ids
         self.payloads = payloads
         self.keys = keys
+        self.signatures = signatures
 
     def check(self) -> None:
         """Check every record as ``check_new`` does, column by column."""
@@ -55,6 +61,11 @@ class JobBatch(Sequence[JobRecord]):
         bounds.check_new_names("id", self.ids)
         bounds.check_blobs("payload", self.payloads, most=bounds.MAX_STORED_PAYLOAD_BYTES)
         bounds.check_optional_texts("idempotency_key", self.keys or ())
+        bounds.check_optional_texts("signature", self.signatures or ())
+
+    def with_signatures(self, signatures: Sequence[str | None] | None) -> JobBatch:
+        """Return the same jobs with these signatures."""
+        return JobBatch(self.template, self.ids, self.payloads, self.keys, signatures)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -65,19 +76,34 @@ class JobBatch(Sequence[JobRecord]):
     def __getitem__(self, place: slice) -> JobBatch: ...
 
     def __getitem__(self, place: int | slice) -> JobRecord | JobBatch:
-        keys = self.keys
         if isinstance(place, slice):
-            part = None if keys is None else keys[place]
-            return JobBatch(self.template, self.ids[place], self.payloads[place], part)
-        [record] = _records(self.template, [self.ids[place]], [self.payloads[place]], [keys[place] if keys else None])
-        return record
+            return JobBatch(
+                self.template,
+                self.ids[place],
+                self.payloads[place],
+                None if self.keys is None else self.keys[place],
+                None if self.signatures is None else self.signatures[place],
+            )
+        key = self.keys[place] if self.keys else None
+        signature = self.signatures[place] if self.signatures else None
+        return _make_record(_pack_shared(self.template), self.ids[place], self.payloads[place], key, signature)
 
     def __iter__(self) -> Iterator[JobRecord]:
-        return _records(self.template, self.ids, self.payloads, repeat(None) if self.keys is None else self.keys)
+        shared = _pack_shared(self.template)
+        keys = repeat(None) if self.keys is None else self.keys
+        signatures = repeat(None) if self.signatures is None else self.signatures
+        for job_id, payload, key, signature in zip(
+            self.ids,
+            self.payloads,
+            keys,
+            signatures,
+            strict=False,  # ``repeat(None)`` has no end
+        ):
+            yield _make_record(shared, job_id, payload, key, signature)
 
 
 def representatives(jobs: Sequence[JobRecord]) -> Sequence[JobRecord]:
-    """One representative record per job shape: the records differ at most in id, payload and key."""
+    """One representative record per job shape: the records differ at most in id, payload, key and signature."""
     return jobs[:1] if isinstance(jobs, JobBatch) else jobs
 
 
@@ -103,17 +129,9 @@ def lease_batch(
 
 def _count_attempt(jobs: Sequence[JobRecord]) -> Sequence[JobRecord]:
     if isinstance(jobs, JobBatch):
-        return JobBatch(_count_attempt_of(jobs.template), jobs.ids, jobs.payloads, jobs.keys)
+        return JobBatch(_count_attempt_of(jobs.template), jobs.ids, jobs.payloads, jobs.keys, jobs.signatures)
     return [_count_attempt_of(job) for job in jobs]
 
 
 def _count_attempt_of(job: JobRecord) -> JobRecord:
     return replace(job, state=State.INFLIGHT, attempts=job.attempts + 1)
-
-
-def _records(
-    template: JobRecord, ids: Sequence[str], payloads: Sequence[bytes], keys: Sequence[str | None] | repeat[None]
-) -> Iterator[JobRecord]:
-    shared = _pack_shared(template)
-    for job_id, payload, key in zip(ids, payloads, keys, strict=False):  # ``repeat(None)`` has no end
-        yield _make_record(shared, job_id, payload, key)

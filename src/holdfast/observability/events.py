@@ -228,6 +228,14 @@ _RARE = (
         "job_id",
         "type",
     ),
+    _event(
+        "reserve.paused",
+        logging.ERROR,
+        "many jobs in a row had a bad signature: this worker reserves nothing for a while",
+        "worker",
+        "duration",
+        "reason",
+    ),
     _event("heartbeat.failed", logging.ERROR, "an unexpected exception; the next heartbeat is tried"),
     _event("cancel_watch.failed", logging.ERROR, "an unexpected exception; cancels come with the next heartbeat"),
     _event(

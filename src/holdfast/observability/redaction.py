@@ -6,7 +6,8 @@ import re
 from collections.abc import Collection, Mapping
 from functools import cache
 
-from holdfast.settings import MASK, mask_secrets
+from holdfast.model.secret import MASK
+from holdfast.settings import mask_secrets
 from holdfast.worker.outcome import plain_text
 
 # Parts of names, compared without case, underscores and hyphens: ``apikey`` is in ``X-Api-Key``.

@@ -11,9 +11,13 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from holdfast import settings
 from holdfast.connect import connect
 from holdfast.drivers.contract import Feature, Store
 from holdfast.errors import Unsupported
+from holdfast.settings import SigningMode
+from holdfast.signing import open_signer
+from holdfast.wire.signing import Signer
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]")
 
@@ -26,6 +30,14 @@ def open_store(url: str, space: str) -> Store:
     if key not in _open_stores:
         _open_stores[key] = connect(url, space=space)
     return _open_stores[key]
+
+
+def signer_of(space: str, at_least: SigningMode) -> Signer | None:
+    """Return the signer of a space, with the keys of this process: no plan, no log and no event log has a key.
+
+    ``at_least`` is the mode of the Spark driver. Raises ``InvalidInput`` if signing is on and this process has no key.
+    """
+    return open_signer(settings.read(), space=space, at_least=at_least)
 
 
 def check_reach(store: Store, spark: SparkSession) -> None:

@@ -1,7 +1,7 @@
 """The canonical envelope: one JSON form of a job, the same in every store and every language.
 
-``to_envelope`` writes the envelope, ``from_envelope`` reads it without loss, and ``identity_bytes`` returns the bytes
-that a signature covers: every field of a job that never changes. docs/reference/envelope.md has the fields and vectors.
+``to_envelope`` writes the envelope, and ``from_envelope`` reads it without loss. docs/reference/envelope.md has the
+fields and vectors. ``wire.identity`` has the bytes that a signature covers.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, TypeAlias, cast
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 import msgspec
 
@@ -19,6 +19,7 @@ from holdfast.model.job import DEFAULT_MAX_ATTEMPTS, DEFAULT_MAX_CRASHES, JobRec
 from holdfast.model.request import RESERVED_META
 from holdfast.model.unique import Rule, from_rule, rule_of
 from holdfast.wire.codec import JSON
+from holdfast.wire.identity import split_signature
 
 VERSION = 1
 META_CODEC = f"{RESERVED_META}codec"  # the meta key that names the codec of a payload that is not JSON
@@ -82,7 +83,6 @@ class EnvelopeContent(NamedTuple):
 
 
 _encode = msgspec.json.Encoder().encode
-_canonical = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.Decoder(_Envelope).decode
 
 # Writing ----------------------------------------------------------------------------------------------------
@@ -91,9 +91,25 @@ _decode = msgspec.json.Decoder(_Envelope).decode
 def to_envelope(record: JobRecord, *, space: str = "main") -> bytes:
     """Return the job as one compact JSON object, with every field that another store needs to continue the job."""
     encoding, content = _payload_content(record)
-    key_id, sig = _split_signature(record.signature)
+    key_id, sig = split_signature(record.signature)
     envelope = _Envelope(
-        **_identity_fields(record, space=space, key_id=key_id, encoding=encoding),
+        version=VERSION,
+        space=space,
+        type=record.type,
+        id=record.id,
+        name=record.name,
+        queue=record.queue,
+        priority=record.priority,
+        domain=record.domain,
+        offset=record.offset,
+        created_at=record.created_at,
+        requested_run_at=record.requested_run_at,
+        timeout=record.timeout,
+        max_retries=record.max_attempts - 1,
+        idempotency_key=record.idempotency_key,
+        webhook=record.webhook,
+        encoding=encoding,
+        key_id=key_id,
         meta=msgspec.Raw(_encode_meta(record)),
         payload=msgspec.Raw(record.payload if encoding == "json" else _encode(content)),  # JSON stays byte for byte
         attempts=record.attempts,
@@ -118,46 +134,6 @@ def to_envelope(record: JobRecord, *, space: str = "main") -> bytes:
         raise PayloadError("envelope", wanted=wanted, got=ascii(error.object)) from error
 
 
-def identity_bytes(record: JobRecord, *, space: str = "main", key_id: str | None = None) -> bytes:
-    """Return the bytes that a signature covers: the canonical JSON of every field that never changes.
-
-    The counters, the status and the signature itself are not included; the id of the key is. ``key_id`` is the id of
-    the key that is about to sign; None means the key that has signed.
-    """
-    encoding, content = _payload_content(record)
-    identity = _Identity(
-        **_identity_fields(
-            record, space=space, key_id=key_id or _split_signature(record.signature)[0], encoding=encoding
-        ),
-        meta=msgspec.Raw(_canonical(JSON.decode(_encode_meta(record)))),
-        payload=msgspec.Raw(_canonical(content)),
-    )
-    return _canonical(identity)
-
-
-def _identity_fields(record: JobRecord, *, space: str, key_id: str | None, encoding: Encoding) -> dict[str, Any]:
-    """Return the fields of an identity, without meta and payload, whose encoding depends on the caller."""
-    return {
-        "version": VERSION,
-        "space": space,
-        "type": record.type,
-        "id": record.id,
-        "name": record.name,
-        "queue": record.queue,
-        "priority": record.priority,
-        "domain": record.domain,
-        "offset": record.offset,
-        "created_at": record.created_at,
-        "requested_run_at": record.requested_run_at,
-        "timeout": record.timeout,
-        "max_retries": record.max_attempts - 1,
-        "idempotency_key": record.idempotency_key,
-        "webhook": record.webhook,
-        "encoding": encoding,
-        "key_id": key_id,
-    }
-
-
 def _payload_content(record: JobRecord) -> tuple[Encoding, object]:
     """Return the payload as people and other languages see it: its JSON value, or its bytes in base64.
 
@@ -174,14 +150,6 @@ def _payload_content(record: JobRecord) -> tuple[Encoding, object]:
 
 def _encode_meta(record: JobRecord) -> bytes:
     return bounds.check_blob("meta", JSON.encode(record.meta, field="meta"), most=bounds.MAX_META_BYTES)
-
-
-def _split_signature(signature: str | None) -> tuple[str | None, str | None]:
-    """Split ``"<keyId>:<signature>"``. A key id may hold colons, a signature may not."""
-    if signature is None:
-        return None, None
-    key_id, colon, sig = signature.rpartition(":")
-    return key_id if colon else None, sig
 
 
 # Reading ----------------------------------------------------------------------------------------------------

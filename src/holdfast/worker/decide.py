@@ -7,7 +7,7 @@
 | ``Failed``, ``TimedOut``, ``OutOfCpu`` | retry, after the policy's delay | counted | ready; dead if none is left |
 | ``Crashed`` | the same, marked as a crash | counted | the same; dead after ``max_crashes`` in a row |
 | ``RetryRequested`` | retry, after the requested delay | counted | the same |
-| ``Unrecovered``, ``BadPayload`` | fail | counted | dead |
+| ``Unrecovered``, ``BadPayload``, ``BadSignature`` | fail | counted | dead |
 | ``Cancelled`` | fail | counted | cancelled, because the store knows the request |
 | ``Snoozed``, ``Interrupted``, ``UnknownType`` | release | refunded | ready; dead if the budget is spent |
 
@@ -27,6 +27,7 @@ from holdfast.model.retry import DEFAULT, RetryPolicy
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement, make_ack
 from holdfast.worker.outcome import (
     BadPayload,
+    BadSignature,
     Cancelled,
     Crashed,
     Failed,
@@ -44,6 +45,7 @@ from holdfast.worker.outcome import (
 )
 
 BAD_PAYLOAD = "bad payload"
+BAD_SIGNATURE = "bad signature"
 CANCELLED = "cancelled"
 UNRECOVERABLE = "unrecoverable"
 SKIPPED = "skipped: "  # begins the detail of the settlement
@@ -76,7 +78,7 @@ def decide(
             error = f"{error}\n{delay.policy_error}" if delay.policy_error else error
             crashed = isinstance(outcome, Crashed)
             return Retry(lease, delay=delay.micros, error=error, crashed=crashed, started_at=started_at, detail=detail)
-        case Unrecovered() | BadPayload() | Cancelled():
+        case Unrecovered() | BadPayload() | BadSignature() | Cancelled():
             return Fail(lease, reason=_reason(outcome), error=outcome.error, started_at=started_at)
         case Snoozed() | Interrupted() | UnknownType():
             snooze = _as_snooze(job, outcome)
@@ -127,13 +129,15 @@ def _delay(job: JobRecord, outcome: _Failure, policy: RetryPolicy, random: float
         return _Delay(micros, f"The retry policy failed, the default policy was used: {error_text(failure)}")
 
 
-def _reason(outcome: Unrecovered | BadPayload | Cancelled) -> str:
+def _reason(outcome: Unrecovered | BadPayload | BadSignature | Cancelled) -> str:
     """Return the reason of the dead letter."""
     match outcome:
         case Unrecovered():
             return outcome.reason or UNRECOVERABLE
         case BadPayload():
             return BAD_PAYLOAD
+        case BadSignature():
+            return BAD_SIGNATURE
         case Cancelled():
             return CANCELLED
         case _:

@@ -144,6 +144,13 @@ class BadPayload:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BadSignature:
+    """The job is not the one that was signed, or it has no signature although one is required."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownType:
     """This worker has no handler for the type; a newer worker may have one."""
 
@@ -161,6 +168,7 @@ Outcome: TypeAlias = (
     | OutOfCpu
     | Crashed
     | BadPayload
+    | BadSignature
     | UnknownType
 )
 

@@ -6,7 +6,7 @@
 | ``skipped`` | the work of the job was finished before: the job is done, and its handler was not called |
 | ``retried`` | the attempt failed and was counted: the job is ready again |
 | ``released`` | the attempt was not counted: the job is ready again |
-| ``rejected`` | the payload is not what the handler takes: the job is dead |
+| ``rejected`` | the payload is not what the handler takes, or the signature is wrong: the job is dead |
 | ``dead`` | the job is dead for any other reason |
 | ``cancelled`` | a cancel was requested while the job ran, and the attempt did not succeed |
 | ``lost`` | the store refused the settlement: the lease had ended before |
@@ -24,7 +24,7 @@ from holdfast.errors import LeaseError, StoreError
 from holdfast.model.job import JobRecord, State
 from holdfast.model.settlement import Ack, Fail, Release, Settlement
 from holdfast.model.transition import HeldJob, after_settlement
-from holdfast.worker.decide import BAD_PAYLOAD, SKIPPED
+from holdfast.worker.decide import BAD_PAYLOAD, BAD_SIGNATURE, SKIPPED
 from holdfast.worker.processes.running import Run
 
 Status: TypeAlias = Literal["acked", "skipped", "retried", "released", "rejected", "dead", "cancelled", "lost"]
@@ -91,8 +91,8 @@ def status_of(job: JobRecord, settlement: Settlement, refused: Exception | None)
         case State.CANCELLED:
             return "cancelled"
         case State.DEAD:
-            is_bad_payload = isinstance(settlement, Fail) and settlement.reason == BAD_PAYLOAD
-            return "rejected" if is_bad_payload else "dead"
+            is_rejected = isinstance(settlement, Fail) and settlement.reason in (BAD_PAYLOAD, BAD_SIGNATURE)
+            return "rejected" if is_rejected else "dead"
         case _:
             return "released" if isinstance(settlement, Release) else "retried"
 

@@ -27,6 +27,7 @@ from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.model.retry import RetryPolicy
 from holdfast.model.settlement import Settlement
 from holdfast.wire.job_message import job_message
+from holdfast.wire.signing import Signer
 from holdfast.worker.attempt import attempt, may_share_call
 from holdfast.worker.background_call import BackgroundCall
 from holdfast.worker.cancel_watch import CancelWatch
@@ -51,6 +52,7 @@ from holdfast.worker.resources import Resources
 from holdfast.worker.retry_policy import policy_of
 from holdfast.worker.settler import Settler, send_last_notes
 from holdfast.worker.status import Settled, Tally, WorkerResult, settled_statuses, status_of
+from holdfast.worker.verification import Verification
 
 POLL_SECONDS = 0.25  # an idle worker reserves again after this time, even if the store sends no hint
 DRAIN_POLL_SECONDS = (
@@ -72,8 +74,12 @@ class Worker:
         catalogue: Catalogue | None = None,
         source: JobSource | None = None,
         observers: Sequence[WorkerObserver] = (),
+        signer: Signer | None = None,
     ) -> None:
-        """``run`` reserves jobs from ``source`` instead of the store's queues. Everything else uses ``driver``."""
+        """``run`` reserves jobs from ``source`` instead of the store's queues. Everything else uses ``driver``.
+
+        With a ``signer``, no handler gets a job whose signature is wrong: see ``verification``.
+        """
         self.driver = driver
         self.options = options or WorkerOptions()
         self._run_options = self.options  # with the arguments of ``run``
@@ -96,6 +102,7 @@ class Worker:
         self._random = random.Random()  # noqa: S311 - jitter
         self._resources = Resources(self.catalogue.resources)  # of ``process_once``, like the event loop
         self._loop = LocalLoop(self._resources.aclose)
+        self._verification = None if signer is None else Verification(signer, worker=self.name)
         self._observers.attached(self)
 
     def register(
@@ -182,8 +189,7 @@ class Worker:
         heartbeat.add([run])
         set_worker_name(self.name)
         try:
-            _, refusals = guard.admit([run])
-            outcome = refusals[0][1] if refusals else self._run_here(run)
+            outcome = self._refusal_of(run, guard) or self._run_here(run)
         finally:
             heartbeat.stop()
         [lease] = heartbeat.remove([run])
@@ -196,6 +202,14 @@ class Worker:
             job_id=reservation.job.id,
             error=getattr(settlement, "error", "") if refused is None else str(refused),
         )
+
+    def _refusal_of(self, run: Run, guard: Guard) -> Outcome | None:
+        """Return why a job is not run: its signature is bad, or a guard refuses it."""
+        rejected = None if self._verification is None else self._verification.check(run.reservation.job)
+        if rejected is not None:
+            return rejected
+        _, refusals = guard.admit([run])
+        return refusals[0][1] if refusals else None
 
     def _run_here(self, run: Run) -> Outcome:
         began = monotonic()
@@ -351,6 +365,9 @@ class Worker:
                 if not settler.wait_for_capacity(POLL_SECONDS):
                     continue
                 settler.report_outages()
+                if self._verification is not None and (pause := self._verification.pause_left()):
+                    self._stop.wait(min(pause, POLL_SECONDS))
+                    continue
                 limit = self._reserve_limit(pool)
                 is_full = limit <= 0
                 reserved = self._reserve(source, pool, heartbeat, settler, limit) if limit > 0 else 0
@@ -402,7 +419,7 @@ class Worker:
         return min(limit, bounds.MAX_BATCH_ITEMS)
 
     def _reserve(self, source: JobSource, pool: ChildPool, heartbeat: Heartbeat, settler: Settler, limit: int) -> int:
-        """Reserve jobs, submit them to the pool, and settle those that a guard refuses; return how many."""
+        """Reserve jobs, submit those that may run to the pool, and settle the others; return how many were reserved."""
         began, lease_seconds = boot_time(), self._lease_for / SECOND
         demand = self._held_jobs.demand(limit, pool.free_places(), short_jobs=pool.runs_short_jobs())
         asked_at = monotonic()
@@ -413,12 +430,22 @@ class Worker:
         for run in runs:
             run.set_lease(began, lease_seconds)
         heartbeat.add(runs)
+        if self._verification is not None:
+            runs = self._verified(self._verification, runs, settler)
         assert self._guard is not None
         admitted, refused = self._guard.admit(runs)
         if refused:
             settler.add(refused, more_soon=False)
         pool.submit(admitted)
-        return len(runs)
+        return len(reservations)
+
+    def _verified(self, verification: Verification, runs: list[Run], settler: Settler) -> list[Run]:
+        """Return the runs that may begin, and settle the others."""
+        checked = [(run, verification.check(run.reservation.job)) for run in runs]
+        rejected = [(run, outcome) for run, outcome in checked if outcome is not None]
+        if rejected:
+            settler.add(rejected, more_soon=False)
+        return [run for run, outcome in checked if outcome is None]
 
     def _make_run(self, reservation: Reservation) -> Run:
         run, job = Run(next(self._numbers), reservation), reservation.job

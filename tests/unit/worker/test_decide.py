@@ -26,6 +26,7 @@ from holdfast.worker.decide import decide
 from holdfast.worker.outcome import (
     MAX_MESSAGE_CHARACTERS,
     BadPayload,
+    BadSignature,
     Cancelled,
     Crashed,
     Failed,
@@ -105,6 +106,7 @@ EXPECTED: list[tuple[Outcome, Settlement]] = [
     ),
     (Unrecovered(reason=""), Fail(LEASE, reason="unrecoverable", started_at=5)),
     (BadPayload(error="payload: wanted"), Fail(LEASE, reason="bad payload", error="payload: wanted", started_at=5)),
+    (BadSignature(error="changed"), Fail(LEASE, reason="bad signature", error="changed", started_at=5)),
     (Cancelled(error="stopped"), Fail(LEASE, reason="cancelled", error="stopped", started_at=5)),
     (Snoozed(delay=3, budget=9), Release(LEASE, delay=3, budget=9, started_at=5, detail="snoozed")),
     (

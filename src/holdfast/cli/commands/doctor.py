@@ -17,6 +17,7 @@ from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.clock import SECOND, monotonic
 from holdfast.errors import HoldfastError
 from holdfast.model import duration
+from holdfast.model.secret import Secret
 from holdfast.settings import NAMES, Settings, mask_secrets, unknown_variables
 
 STORE_CHECKS = {
@@ -94,6 +95,8 @@ def _settings(settings: Settings) -> list[dict[str, Any]]:
 def _display_value(name: str, value: object) -> object:
     if isinstance(value, timedelta):
         return duration.format_exact(value)
+    if isinstance(value, Secret):
+        return str(value)
     if isinstance(value, tuple):
         return ", ".join(value) or None
     return mask_secrets(value) if name.endswith("url") and isinstance(value, str) else value

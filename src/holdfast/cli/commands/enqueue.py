@@ -25,6 +25,7 @@ from holdfast.model import duration, retry
 from holdfast.model.lease import Enqueued
 from holdfast.model.request import JobRequest
 from holdfast.model.unique import parse_unique
+from holdfast.signing import open_signer
 from holdfast.wire.codec import JSON
 
 BATCH_JOBS = 1_000  # jobs in one transaction, and in one step of the progress bar
@@ -128,7 +129,10 @@ class _Producer:
     @cached_property
     def client(self) -> Client:
         """The client of the app, or of the store of the settings."""
-        return Client(self._session.store(create=True)) if self._app is None else self._app.client
+        if self._app is not None:
+            return self._app.client
+        signer = open_signer(self._session.settings, space=self._session.space)
+        return Client(self._session.store(create=True), signer=signer)
 
     def request(self, fields: dict[str, Any]) -> JobRequest:
         """Return the request with these fields, its type and payload among them. Raises ``InvalidInput``."""

@@ -72,6 +72,7 @@ def replay(
         queue=queue,
         replay_id=replay_id,
         spark=spark.session(master),
+        settings=session.settings,
     ) as plan:
         if not as_json:
             _print_preview(session, plan)
@@ -153,6 +154,8 @@ def _print_result(session: Session, result: ReplayResult) -> None:
         )
         return
     session.output.print_line(f"{_jobs(result.added)} enqueued by replay {result.replay_id}")
+    if result.refused:
+        session.output.print_note(f"{_jobs(result.refused)} left out: their signatures are not valid")
 
 
 def _to_json(plan: Replay, result: ReplayResult | None) -> dict[str, Any]:
@@ -162,6 +165,7 @@ def _to_json(plan: Replay, result: ReplayResult | None) -> dict[str, Any]:
         "without_payload": plan.preview.without_payload,
         "added": 0 if result is None else result.added,
         "existed": 0 if result is None else result.existed,
+        "refused": 0 if result is None else result.refused,
         "finished_at": None if result is None else json_values.instant(result.finished_at),
         "before": result is not None and result.before,
         "groups": [asdict(group) for group in plan.preview.groups],

@@ -73,7 +73,8 @@ class MemoryDriver:
         store: MemoryStore | None = None,
     ) -> None:
         self._store = store or MemoryStore(clock)
-        self._space = self._store.spaces[bounds.check_name("space", space)]
+        self.space_name = bounds.check_name("space", space)
+        self._space = self._store.spaces[space]
         self._lock = self._store.lock
         self._last_reserve = threading.local()  # .changes of the store and .instant when this thread reserved last
         self._caller_clock = caller_clock

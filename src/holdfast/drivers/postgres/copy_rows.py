@@ -1,7 +1,7 @@
 """Jobs and idempotency keys as the rows of a binary COPY.
 
-The jobs of a ``JobBatch`` differ only in id, payload and key. Their shared columns are packed once and the others
-column by column, so that Python executes no bytecode per field. Other jobs are packed one by one.
+The jobs of a ``JobBatch`` differ only in id, payload, key and signature. Their shared columns are packed once and the
+others column by column, so that Python executes no bytecode per field. Other jobs are packed one by one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from holdfast.model.job_batch import JobBatch, representatives
 from holdfast.model.unique import WHILE_QUEUED, window_of
 
 BLOCK_JOBS = 500  # jobs that are packed and sent at a time
-KEY = "idempotency_key"
+KEY, SIGNATURE = "idempotency_key", "signature"
 START = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
 END = struct.pack(">h", -1)
 KEY_COLUMNS = ("space", "queue", "until", "while_queued", "key", "job_id", "digest")
@@ -70,12 +70,9 @@ def _packer_of(column: Column) -> Packer:
     return lambda job: pack(value(job))
 
 
-# Columns that most batches do not set: they are copied only if a job of the batch sets them. The key comes last,
-# because the jobs of a JobBatch do not share it.
+# Columns that most batches do not set: they are copied only if a job of the batch sets them.
 _OPTIONAL_PACKERS: dict[str, Packer] = {
-    column.name: _packer_of(column)
-    for column in sorted(STORED_COLUMNS, key=lambda column: column.name == KEY)
-    if column.name not in _REQUIRED_COLUMNS
+    column.name: _packer_of(column) for column in STORED_COLUMNS if column.name not in _REQUIRED_COLUMNS
 }
 _DEFAULTS: dict[str, object] = {"meta": {}} | {
     field.name: field.default for field in fields(JobRecord) if field.default is not MISSING
@@ -110,14 +107,19 @@ class NewLeases:
 
 
 def columns_of(jobs: Sequence[JobRecord]) -> tuple[str, ...]:
-    """Return the columns of the table that these jobs set."""
-    columns = (
-        *_REQUIRED_COLUMNS,
-        *(name for name in _OPTIONAL_PACKERS if _is_set(name, representatives(jobs))),
-    )
-    if isinstance(jobs, JobBatch) and jobs.keys is not None and KEY not in columns:
-        columns = (*columns, KEY)
-    return columns
+    """Return the columns of the table that these jobs set; the last ones are those that differ within a batch."""
+    shapes = representatives(jobs)
+    if not isinstance(jobs, JobBatch):
+        return (*_REQUIRED_COLUMNS, *(name for name in _OPTIONAL_PACKERS if _is_set(name, shapes)))
+    own = _own_columns(jobs)
+    shared = (name for name in _OPTIONAL_PACKERS if name not in (KEY, SIGNATURE) and _is_set(name, shapes))
+    return (*_REQUIRED_COLUMNS, *shared, *own)
+
+
+def _own_columns(jobs: JobBatch) -> dict[str, Sequence[str | None]]:
+    """Return the optional columns whose values differ within the batch."""
+    columns = {KEY: jobs.keys, SIGNATURE: jobs.signatures}
+    return {name: values for name, values in columns.items() if values is not None}
 
 
 def _is_set(name: str, jobs: Sequence[JobRecord]) -> bool:
@@ -132,18 +134,17 @@ def pack_jobs(space: str, jobs: Sequence[JobRecord], columns: Sequence[str], now
     for start in range(0, len(jobs), BLOCK_JOBS):
         block = jobs[start : start + BLOCK_JOBS]
         if isinstance(block, JobBatch):
-            yield _join_rows(*_pack_batch(field_count, space, block, packers, now))
+            yield _join_rows(*_pack_batch(field_count, space, block, columns, now))
         else:
             yield b"".join(_pack_each(field_count, space, block, packers, now))
 
 
 def pack_leased_jobs(space: str, jobs: JobBatch, columns: Sequence[str], leases: NewLeases) -> Iterator[bytes]:
     """Yield the rows of the jobs, each followed by ``LEASE_COLUMNS``."""
-    packers = [_OPTIONAL_PACKERS[name] for name in columns[len(_REQUIRED_COLUMNS) :]]
     field_count = struct.pack(">h", len(columns) + len(LEASE_COLUMNS))
     for start in range(0, len(jobs), BLOCK_JOBS):
         block = slice(start, start + BLOCK_JOBS)
-        packed = _pack_batch(field_count, space, jobs[block], packers, leases.now)
+        packed = _pack_batch(field_count, space, jobs[block], columns, leases.now)
         yield _join_rows(*packed, *leases.pack_columns(block))
 
 
@@ -212,24 +213,24 @@ def _pack_each(
     return parts
 
 
-def _pack_batch(field_count: bytes, space: str, jobs: JobBatch, packers: list[Packer], now: int) -> list[PackedColumn]:
-    """Return the rows of a batch as columns; the last one has the keys, if there are any."""
-    template = jobs.template
+def _pack_batch(field_count: bytes, space: str, jobs: JobBatch, columns: Sequence[str], now: int) -> list[PackedColumn]:
+    """Return the rows of a batch as columns; the last ones are the keys and the signatures, if there are any."""
+    template, own = jobs.template, _own_columns(jobs)
     before = field_count + _pack_head(space, template, now)
-    shared = packers[:-1] if jobs.keys is not None else packers
-    after = b"".join(pack(template) for pack in shared)
+    shared = (name for name in columns[len(_REQUIRED_COLUMNS) :] if name not in own)
+    after = b"".join(_OPTIONAL_PACKERS[name](template) for name in shared)
     instants = _pack_instants(8, now if template.run_at is None else template.run_at, 8, template.created_at)
-    columns = [
+    packed = [
         repeat(before),
         *_pack_text_column(jobs.ids),
         repeat(instants),
         *_pack_blob_column(jobs.payloads),
         repeat(after),
     ]
-    if jobs.keys is not None:
-        has_gaps = None in jobs.keys
-        columns += [map(_pack_text, jobs.keys)] if has_gaps else _pack_text_column(cast("Sequence[str]", jobs.keys))
-    return columns
+    for values in own.values():
+        has_gaps = None in values
+        packed += [map(_pack_text, values)] if has_gaps else _pack_text_column(cast("Sequence[str]", values))
+    return packed
 
 
 def _pack_head(space: str, job: JobRecord, now: int) -> bytes:

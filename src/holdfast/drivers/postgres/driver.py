@@ -224,6 +224,11 @@ class PostgresDriver:
         self._validation.check_wait_for_cancel(job_ids, timeout)
         return self._cancel_waiter.wait(job_ids, timeout)
 
+    @property
+    def space_name(self) -> str:
+        """See ``NamedSpace``."""
+        return self._database.space
+
     def space(self, name: str) -> PostgresDriver:
         """See ``Driver.space``."""
         return PostgresDriver(

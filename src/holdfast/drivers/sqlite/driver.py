@@ -86,6 +86,11 @@ class SqliteDriver:
         """The database file."""
         return self._database.path
 
+    @property
+    def space_name(self) -> str:
+        """See ``NamedSpace``."""
+        return self._space
+
     def check_free_space(self) -> None:
         """See ``Database.check_free_space``."""
         self._database.check_free_space()

@@ -60,6 +60,7 @@ class SinkOptions:
     columns: Mapping[str, str]  # field of a job: name of a column
     constants: Mapping[str, int]  # field of a job: value for every row without a column value
     bad_rows: str  # FAIL, or the folder of a table
+    signing: settings.SigningMode = settings.SigningMode.OFF  # of the Spark driver; each executor has its own keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +105,7 @@ def parse_sink(spark_options: Mapping[str, str], columns: Sequence[str]) -> Sink
         columns=field_columns,
         constants=constants,
         bad_rows=options.get("bad_rows", FAIL),
+        signing=defaults.signing,
     )
 
 

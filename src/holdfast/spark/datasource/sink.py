@@ -26,7 +26,8 @@ from holdfast.spark.datasource.options import FAIL, SinkOptions
 from holdfast.spark.datasource.row_keys import check_distinct
 from holdfast.spark.datasource.row_to_job import RowConverter
 from holdfast.spark.datasource.short_errors import short_errors
-from holdfast.spark.store_access import open_store
+from holdfast.spark.store_access import open_store, signer_of
+from holdfast.wire.signing import Signer
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"  # properties of the tasks of a micro-batch
 
@@ -89,11 +90,12 @@ def write(
     """
     partition = _task_context().partitionId()
     store = open_store(options.store.url, options.store.space)
+    signer = signer_of(options.store.space, options.signing)
     converter = RowConverter(options, names, run=run, partition=None if repeatable else partition)
     if options.bad_rows == FAIL:
-        return _write(rows, store, converter, None, partition)
+        return _write(rows, store, converter, None, partition, signer=signer)
     with BadRowsFile(options.bad_rows, run, partition) as bad_rows:
-        return _write(rows, store, converter, bad_rows, partition)
+        return _write(rows, store, converter, bad_rows, partition, signer=signer)
 
 
 def _write(
@@ -102,13 +104,16 @@ def _write(
     converter: RowConverter,
     bad_rows: BadRowsFile | None,
     partition: int,
+    *,
+    signer: Signer | None,
 ) -> PartitionCounts:
     clock = SystemClock()
     counts = PartitionCounts()
     for batch in rows:
         positions, jobs, errors = _convert(converter, batch, clock.now())
         converter.content_keys.refuse_equal_rows()
-        _store(store, positions, jobs, errors, counts, stop_at_error=bad_rows is None)
+        signed = jobs if signer is None or (errors and bad_rows is None) else signer.sign(jobs)
+        _store(store, positions, signed, errors, counts, stop_at_error=bad_rows is None)
         if errors:
             if bad_rows is None:
                 position, error = min(errors.items())

@@ -120,6 +120,7 @@ def _make_spec(
         options=options,
         stop_after=None if stop_after is None else stop_after.total_seconds(),
         ledger_start=store.ledger_end(),
+        signing=app.settings.signing,
         reports_attempts=reports_attempts,
     )
 

@@ -24,7 +24,8 @@ from holdfast.spark.execution.row_payloads import RowPayloads
 from holdfast.spark.execution.run_columns import InputColumns
 from holdfast.spark.execution.run_spec import RunSpec, send_stop
 from holdfast.spark.execution.slot import Slot, slot_names
-from holdfast.spark.store_access import open_store
+from holdfast.spark.store_access import open_store, signer_of
+from holdfast.wire.signing import Signer
 from holdfast.worker.interpreter import tuned_interpreter
 from holdfast.worker.job_source import Demand, StoreJobSource
 
@@ -49,6 +50,7 @@ def run_rows(
         types=spec.catalogue.types,
         lease_for=from_timedelta(spec.options.lease),
         worker=names[-1],
+        signer=signer_of(spec.space, spec.signing),
     )
     with Slot(spec, number, names, store, source=source) as slot, tuned_interpreter():
         yield from slot.outcomes()
@@ -106,8 +108,10 @@ class RowSource:
         types: Collection[str],
         lease_for: int,
         worker: str,
+        signer: Signer | None = None,
     ) -> None:
         self._store = store
+        self._signer = signer
         self._stored_jobs = StoreJobSource(store, queues, types, lease_for=lease_for, worker=worker)
         self._rows = rows
         self._run = run
@@ -183,7 +187,8 @@ class RowSource:
         send_stop(self._store, self._run)
         self._refused, self._has_rows = error, False
 
-    def _enqueue(self, jobs: JobBatch, *, leased: bool) -> tuple[list[Enqueued], list[Reservation]]:
+    def _enqueue(self, batch: JobBatch, *, leased: bool) -> tuple[list[Enqueued], list[Reservation]]:
+        jobs = batch if self._signer is None else self._signer.sign(batch)
         if leased and isinstance(self._store, LeasedEnqueue):
             return self._store.enqueue_leased(jobs, lease_for=self._lease_for, worker=self._worker)
         return self._store.enqueue(jobs), []

@@ -9,6 +9,7 @@ import msgspec
 from holdfast.clock import DAY
 from holdfast.drivers.contract import Store
 from holdfast.model.registry import Change, Entry
+from holdfast.settings import SigningMode
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.options import WorkerOptions
 
@@ -30,6 +31,7 @@ class RunSpec:
     options: WorkerOptions
     stop_after: float | None = None  # seconds
     ledger_start: str | None = None  # cursor: where the ledger ended when the run began
+    signing: SigningMode = SigningMode.OFF  # of the Spark driver; each executor has its own keys
     reports_attempts: bool = True  # whether slots return one row for each attempt
 
     def __repr__(self) -> str:

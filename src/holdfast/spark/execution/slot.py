@@ -38,7 +38,7 @@ from holdfast.spark.execution.run_spec import (
     SlotStatus,
     read_stop,
 )
-from holdfast.spark.store_access import open_store
+from holdfast.spark.store_access import open_store, signer_of
 from holdfast.worker.interpreter import tuned_interpreter
 from holdfast.worker.job_source import JobSource
 from holdfast.worker.observer import WorkerObserver
@@ -93,6 +93,7 @@ class Slot:
             options,
             catalogue=spec.catalogue,
             source=source,
+            signer=signer_of(spec.space, spec.signing),
             # Executors log few things: the outcomes of attempts are in the frames, the ledger and the progress.
             observers=[
                 LogObserver(statuses=["lost"]),

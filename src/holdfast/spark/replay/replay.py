@@ -9,7 +9,7 @@ recorded in the progress, is not enqueued twice.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Self, cast
@@ -21,14 +21,18 @@ from uuid_utils import uuid7
 from holdfast.client import batches
 from holdfast.clock import DAY, SystemClock
 from holdfast.connect import is_store
-from holdfast.drivers.contract import Store
+from holdfast.drivers.contract import NamedSpace, Store
 from holdfast.errors import ReplayConflict
 from holdfast.model import bounds
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS, JobRecord
 from holdfast.model.registry import Change
+from holdfast.settings import Settings
+from holdfast.settings import read as read_settings
+from holdfast.signing import open_signer
 from holdfast.spark.history.reader import History
 from holdfast.spark.replay.selection import (
     COPIED_COLUMNS,
+    SIGNED_COLUMNS,
     Preview,
     jobs_of_history,
     jobs_of_store,
@@ -38,6 +42,7 @@ from holdfast.spark.replay.selection import (
 from holdfast.spark.session import register_format, session
 from holdfast.throttle import Throttle
 from holdfast.wire.codec import JSON
+from holdfast.wire.signing import Verdict
 
 KIND = "replay"  # registry kind, by replay id: a ReplayProgress
 PROGRESS_TTL = 366 * DAY  # a finished replay is not repeated within this time
@@ -51,6 +56,7 @@ class ReplayProgress(msgspec.Struct, frozen=True, kw_only=True):
     after: str = ""  # the last old id that was enqueued again
     added: int = 0
     existed: int = 0
+    refused: int = 0
     finished_at: int | None = None
 
 
@@ -62,6 +68,7 @@ class ReplayResult:
     added: int
     existed: int  # enqueued by an earlier call that could not record it
     without_payload: int  # selected, and left out
+    refused: int  # selected, and left out: the signature is not valid
     finished_at: int
     before: bool = False  # whether an earlier call had finished it, so that this one did nothing
 
@@ -77,14 +84,20 @@ def replay(
     replay_id: str | None = None,
     spark: SparkSession | None = None,
     on_progress: Callable[[int], None] | None = None,
+    settings: Settings | None = None,
 ) -> ReplayResult:
     """Enqueue ended jobs of a history (a folder) or of a store (its URL) again, each once, into the store ``to``.
 
     ``where`` is a condition in SQL over the columns of ``jobs``; ``rate`` is in jobs per second. A call with the same
     ``replay_id`` continues where the last one ended, and does nothing once the replay is finished. The default id is a
     hash of source, condition, space and queue. A new id enqueues all jobs once more.
+
+    If the settings turn signing on, new jobs are signed, and jobs of a store are verified before: a job whose signature
+    is not valid is left out. A history keeps no signatures: all its selected jobs are signed.
     """
-    with Replay(source, where, to=to, space=space, queue=queue, replay_id=replay_id, spark=spark) as prepared:
+    with Replay(
+        source, where, to=to, space=space, queue=queue, replay_id=replay_id, spark=spark, settings=settings
+    ) as prepared:
         return prepared.run(rate=rate, on_progress=on_progress)
 
 
@@ -101,13 +114,19 @@ class Replay:
         queue: str | None = None,
         replay_id: str | None = None,
         spark: SparkSession | None = None,
+        settings: Settings | None = None,
     ) -> None:
+        settings = settings or read_settings()
+        target_space = to.space_name if isinstance(to, NamedSpace) else settings.space
+        self._signer = open_signer(settings, space=target_space)
+        self._verifier = open_signer(settings, space=space)
         self.id = bounds.check_name("replay_id", replay_id or _id_of(source, where, space, queue))
         self._store = to
         self._queue = None if queue is None else bounds.check_name("queue", queue)
         self._key_prefix = f"replay:{self.id}:"
         jobs = _read_jobs(session() if spark is None else register_format(spark), source, space)
         self._selected = select(jobs, where, own_keys=self._key_prefix).persist()
+        self._has_signatures = set(SIGNED_COLUMNS) <= set(self._selected.columns)
         self.preview: Preview = preview(self._selected)
 
     def __enter__(self) -> Self:
@@ -140,7 +159,7 @@ class Replay:
     def _remaining_rows(self, after: str) -> Iterator[Row]:
         """Return the jobs after an id, in order. This process holds one portion of them at a time."""
         rows = self._selected.where("payload IS NOT NULL").where(self._selected["job_id"] > after)
-        rows = rows.select(*COPIED_COLUMNS)
+        rows = rows.select(*COPIED_COLUMNS, *(SIGNED_COLUMNS if self._has_signatures else ()))
         portions = -(-self.preview.chosen // PORTION_JOBS)
         if portions > 1:
             rows = rows.repartitionByRange(portions, "job_id").sortWithinPartitions("job_id")
@@ -150,13 +169,24 @@ class Replay:
 
     def _enqueue(self, rows: list[Row], progress: ReplayProgress) -> ReplayProgress:
         now = SystemClock().now()
-        records = [self._new_job(row, now) for row in rows]
+        records: Sequence[JobRecord] = [self._new_job(row, now) for row in rows if self._is_genuine(row)]
+        refused = len(rows) - len(records)
+        if self._signer is not None:
+            records = self._signer.sign(records)
         added = sum(not answer.existed for batch in batches(records) for answer in self._store.enqueue(batch))
         return ReplayProgress(
             after=rows[-1]["job_id"],
             added=progress.added + added,
-            existed=progress.existed + len(rows) - added,
+            existed=progress.existed + len(records) - added,
+            refused=progress.refused + refused,
         )
+
+    def _is_genuine(self, row: Row) -> bool:
+        """Whether the old job is as it was signed, or needs no signature."""
+        if self._verifier is None or not self._has_signatures:
+            return True
+        verdict = self._verifier.verify(_signed_job(row))
+        return verdict is Verdict.VALID or (verdict is Verdict.UNSIGNED and not self._verifier.required)
 
     def _new_job(self, row: Row, now: int) -> JobRecord:
         return JobRecord(
@@ -172,7 +202,7 @@ class Replay:
             idempotency_key=_key(self._key_prefix, row["job_id"]),
             domain=row["domain"],
             name=row["name"],
-            meta=cast("dict[str, object]", JSON.decode(row["meta"].encode(), field="meta")) if row["meta"] else {},
+            meta=_meta(row),
             webhook=row["webhook"],
         )
 
@@ -183,6 +213,7 @@ class Replay:
             added=progress.added,
             existed=progress.existed,
             without_payload=self.preview.without_payload,
+            refused=progress.refused,
             finished_at=progress.finished_at,
             before=before,
         )
@@ -200,6 +231,32 @@ class Replay:
         if entry is None:
             raise ReplayConflict(self.id)
         return progress, entry.version
+
+
+def _signed_job(row: Row) -> JobRecord:
+    """Return the fields of the old job that its signature covers."""
+    return JobRecord(
+        id=row["job_id"],
+        type=row["type"],
+        queue=row["queue"],
+        payload=bytes(row["payload"]),
+        priority=row["priority"],
+        timeout=row["timeout"],
+        created_at=row["created_micros"],
+        max_attempts=row["max_attempts"],
+        idempotency_key=row["idempotency_key"],
+        domain=row["domain"],
+        offset=row["offset"],
+        name=row["name"],
+        meta=_meta(row),
+        webhook=row["webhook"],
+        signature=row["signature"],
+        requested_run_at=row["requested_micros"],
+    )
+
+
+def _meta(row: Row) -> dict[str, object]:
+    return cast("dict[str, object]", JSON.decode(row["meta"].encode(), field="meta")) if row["meta"] else {}
 
 
 def _read_jobs(spark: SparkSession, source: str, space: str) -> DataFrame:

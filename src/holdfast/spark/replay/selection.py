@@ -20,6 +20,8 @@ COPIED_COLUMNS = (
     *("job_id", "type", "queue", "payload", "priority", "timeout", "max_attempts", "max_crashes"),
     *("domain", "name", "meta", "webhook"),
 )
+# The columns that a signature covers, beside the copied ones. Only the jobs of a store have them.
+SIGNED_COLUMNS = ("signature", "idempotency_key", "offset", "created_micros", "requested_micros")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +71,12 @@ def jobs_of_history(jobs: DataFrame, payloads: DataFrame) -> DataFrame:
 def jobs_of_store(jobs: DataFrame) -> DataFrame:
     """Return the jobs of a store with the column names of a history."""
     micros = f.expr("unix_micros(timestamp_micros(0) + timeout)")  # SQL cannot divide an interval by an interval
-    return jobs.withColumnsRenamed({"id": "job_id", "last_error": "error"}).withColumn("timeout", micros)
+    instants = {
+        "created_micros": f.expr("unix_micros(created_at)"),
+        "requested_micros": f.expr("unix_micros(requested_run_at)"),
+    }
+    renamed = jobs.withColumnsRenamed({"id": "job_id", "last_error": "error"})
+    return renamed.withColumn("timeout", micros).withColumns(instants)
 
 
 def select(jobs: DataFrame, where: str, *, own_keys: str) -> DataFrame:

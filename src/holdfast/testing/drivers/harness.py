@@ -169,9 +169,15 @@ class Harness(ABC):
         }
         return JobRecord(**{**defaults, **fields})
 
-    def job_batch(self, payloads: Sequence[bytes], keys: Sequence[str | None] | None = None, **fields: Any) -> JobBatch:
-        """Return records that differ only in id, payload and idempotency key."""
-        return JobBatch(self.job(**fields), [self.job().id for _ in payloads], payloads, keys)
+    def job_batch(
+        self,
+        payloads: Sequence[bytes],
+        keys: Sequence[str | None] | None = None,
+        signatures: Sequence[str | None] | None = None,
+        **fields: Any,
+    ) -> JobBatch:
+        """Return records that differ only in id, payload, idempotency key and signature."""
+        return JobBatch(self.job(**fields), [self.job().id for _ in payloads], payloads, keys, signatures)
 
     def enqueue(self, *jobs: JobRecord) -> list[Enqueued]:
         """Enqueue records now."""

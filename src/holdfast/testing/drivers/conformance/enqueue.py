@@ -152,6 +152,17 @@ def a_large_job_batch_stores_the_same_jobs_as_single_records_would(h: Harness) -
     assert_equal(h.reserve_one().job.payload, b"0", "the payload of the first")
 
 
+@case("L9")
+def a_job_batch_has_one_signature_per_job(h: Harness) -> None:
+    for count in (3, LARGE_BATCH):
+        keys = [f"{count} {number}" if number % 2 else None for number in range(count)]
+        signatures = [f"k1:v1.{number}" if number % 3 else None for number in range(count)]
+        jobs = h.job_batch([b"1"] * count, keys, signatures)
+        h.store.enqueue(jobs, now=h.now_or_none)
+        stored = {job.id: job.signature for job in h.store.find(limit=1000).items}
+        assert_equal([stored[job_id] for job_id in jobs.ids], signatures, "the stored signatures")
+
+
 @case("L6")
 def a_large_job_batch_that_is_enqueued_again_is_known(h: Harness) -> None:
     jobs = h.job_batch([b"1"] * LARGE_BATCH)
@@ -174,6 +185,7 @@ def one_invalid_job_refuses_the_whole_job_batch(h: Harness) -> None:
         h.job_batch(good.payloads, priority=10),
         h.job_batch([*good.payloads[1:], "text"]),  # type: ignore[list-item]
         JobBatch(good.template, [*good.ids[1:], "not an id"], good.payloads),
+        h.job_batch(good.payloads, signatures=["s" * (bounds.MAX_TEXT_BYTES + 1)] * LARGE_BATCH),
     ):
         with assert_raises(InvalidInput):
             h.store.enqueue(bad, now=h.now_or_none)

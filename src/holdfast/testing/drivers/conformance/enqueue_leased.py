@@ -49,6 +49,15 @@ def a_large_job_batch_is_leased_in_the_same_transaction(h: Harness) -> None:
     assert_equal(h.reserve_ids(LARGE_BATCH), [], "jobs left for other workers")
 
 
+@case("L9")
+def a_batch_leased_at_enqueue_has_one_signature_per_job(h: Harness) -> None:
+    signatures = [f"k1:v1.{number}" for number in range(LARGE_BATCH)]
+    _, reservations = enqueue_leased(h, large_batch(h, signatures=signatures))
+    assert_equal([reservation.job.signature for reservation in reservations], signatures, "the leased signatures")
+    stored = {job.id: job.signature for job in h.store.find(limit=1000).items}
+    assert_equal([stored[reservation.job.id] for reservation in reservations], signatures, "the stored signatures")
+
+
 @case("L3")
 def a_job_leased_at_enqueue_looks_like_any_other_job_in_flight(h: Harness) -> None:
     _, reservations = enqueue_leased(h, large_batch(h))

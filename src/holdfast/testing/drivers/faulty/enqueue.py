@@ -12,6 +12,7 @@ from holdfast.drivers.memory.reserve import lease_rows
 from holdfast.drivers.memory.rows import Row, StoredKey
 from holdfast.drivers.memory.space import Space
 from holdfast.model.job import JobRecord, State
+from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Enqueued, Lease, Reservation, is_expired
 from holdfast.model.transition import Transition
 from holdfast.model.unique import WHILE_QUEUED
@@ -202,6 +203,27 @@ class EnqueueStoresPartOfBatch(FaultyDriver):
         return [answer for job in jobs for answer in super(EnqueueStoresPartOfBatch, self).enqueue([job], now=now)]
 
 
+class BatchSharesOneSignature(FaultyDriver):
+    """Every job of a ``JobBatch`` gets the signature of the first one."""
+
+    def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
+        """Copy the first signature."""
+        if isinstance(jobs, JobBatch) and jobs.signatures:
+            jobs = jobs.with_signatures([jobs.signatures[0]] * len(jobs))
+        return super().enqueue(jobs, now=now)
+
+
+class LeasedEnqueueForgetsSignatures(FaultyDriver):
+    """A ``JobBatch`` that is leased at enqueue is stored without its signatures."""
+
+    def enqueue_leased(
+        self, jobs: Sequence[JobRecord], *, lease_for: int, worker: str = "", now: int | None = None
+    ) -> tuple[list[Enqueued], list[Reservation]]:
+        """Leave the signatures out."""
+        unsigned = jobs.with_signatures(None) if isinstance(jobs, JobBatch) else jobs
+        return super().enqueue_leased(unsigned, lease_for=lease_for, worker=worker, now=now)
+
+
 class KeyKeepsItsOldWindow(FaultyDriver):
     """A purged job that is enqueued again does not get a new window for its key."""
 
@@ -258,6 +280,8 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     QueuedKeyTakenBack,
     EnqueueOverwritesPayload,
     EnqueueStoresPartOfBatch,
+    BatchSharesOneSignature,
+    LeasedEnqueueForgetsSignatures,
     KeyKeepsItsOldWindow,
     LeasedEnqueueLeasesKnownJobs,
     LeasedEnqueueIgnoresLimits,

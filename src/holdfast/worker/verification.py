@@ -1,0 +1,61 @@
+"""Verify the signatures of reserved jobs, before any of them is sent to a child process.
+
+The parent verifies, not the attempt in the child: the parent has the whole record, while a child gets only what its
+handler needs, and a process that runs handlers needs no key.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from holdfast.clock import DAY, SECOND, monotonic
+from holdfast.model.job import JobRecord
+from holdfast.wire.identity import split_signature
+from holdfast.wire.signing import Signer, Verdict
+from holdfast.worker.event_log import log_event
+from holdfast.worker.outcome import BadSignature, Outcome, Snoozed
+
+MAX_REJECTED_IN_A_ROW = 10
+PAUSE_SECONDS = 10.0
+UNKNOWN_KEY_DELAY = 10 * SECOND  # another worker, or this one with a newer key file, may know the key
+UNKNOWN_KEY_BUDGET = DAY
+
+
+class Verification:
+    """The signature checks of one worker. After many rejected jobs in a row, the worker pauses its reserves.
+
+    Something is wrong then: this worker may have a wrong key, and would reject every job of the fleet.
+    """
+
+    def __init__(self, signer: Signer, *, worker: str) -> None:
+        self._signer = signer
+        self._worker = worker
+        self._rejected_in_a_row = 0
+        self._paused_until = 0.0
+
+    def check(self, job: JobRecord) -> Outcome | None:
+        """Return None if the job may run, else the outcome of the attempt."""
+        verdict = self._signer.verify(job)
+        if verdict is Verdict.VALID or (verdict is Verdict.UNSIGNED and not self._signer.required):
+            self._rejected_in_a_row = 0
+            return None
+        key_id = split_signature(job.signature)[0]
+        if verdict is Verdict.UNKNOWN_KEY:
+            reason = f"unknown signing key {key_id}"
+            return Snoozed(delay=UNKNOWN_KEY_DELAY, budget=UNKNOWN_KEY_BUDGET, reason=reason)
+        self._count_rejected()
+        if verdict is Verdict.UNSIGNED:
+            return BadSignature(error="the job has no signature, and signatures are required")
+        return BadSignature(error=f"the job is not the one that was signed with the key {key_id}")
+
+    def pause_left(self) -> float:
+        """Return for how many seconds the worker must not reserve."""
+        return max(0.0, self._paused_until - monotonic())
+
+    def _count_rejected(self) -> None:
+        self._rejected_in_a_row += 1
+        if self._rejected_in_a_row >= MAX_REJECTED_IN_A_ROW:
+            self._paused_until = monotonic() + PAUSE_SECONDS
+            if self._rejected_in_a_row == MAX_REJECTED_IN_A_ROW:
+                reason = f"{MAX_REJECTED_IN_A_ROW} bad signatures in a row"
+                log_event(logging.ERROR, "reserve.paused", worker=self._worker, duration=PAUSE_SECONDS, reason=reason)

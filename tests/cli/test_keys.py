@@ -1,0 +1,52 @@
+"""``holdfast keys``, and jobs that ``holdfast enqueue`` signs."""
+
+import stat
+
+import pytest
+
+from holdfast import connect
+from holdfast.key_file import read_ring
+
+
+@pytest.fixture
+def keys(folder, monkeypatch):
+    monkeypatch.setenv("HOLDFAST_SIGNING_KEY_FILE", str(folder / "keys"))
+    return folder / "keys"
+
+
+def test_rotate_and_list_show_ids_and_dates_but_no_secret(run, keys):
+    first = run("keys", "rotate", "--json").json
+    second = run("keys", "rotate", "--queue", "mail")
+    assert second.out.endswith("signs the queue mail from now on\n")
+    listed = run("keys", "list", "--json").json["items"]
+    assert listed[0] == first
+    assert [key["queue"] for key in listed] == [None, "mail"]
+    assert stat.S_IMODE(keys.stat().st_mode) == 0o600
+    table = run("keys", "list").out
+    assert first["id"] in table
+    secrets = [line.split('"')[3] for line in keys.read_text().splitlines() if '"secret"' in line]
+    assert len(secrets) == 2
+    assert not any(secret in table + second.out + second.err for secret in secrets)
+
+
+def test_without_a_key_file_the_command_says_how_to_name_one(run):
+    result = run("keys", "rotate", code=2)
+    assert "set HOLDFAST_SIGNING_KEY_FILE" in result.err
+
+
+def test_enqueue_signs(run, keys, url, monkeypatch):
+    run("keys", "rotate")
+    monkeypatch.setenv("HOLDFAST_SIGNING", "required")
+    run("enqueue", "mail.send", "1")
+    with connect(url) as store:
+        [job] = store.find().items
+    [key] = read_ring(keys).keys
+    assert str(job.signature).startswith(f"{key.id}:v1.")
+
+
+def test_doctor_does_not_show_the_key(run, url, monkeypatch):
+    monkeypatch.setenv("HOLDFAST_SIGNING_KEY", "correct horse battery staple")
+    run("enqueue", "mail.send", "1")
+    result = run("doctor", "--json")
+    assert "horse" not in result.out + result.err
+    assert {"name": "signing_key", "value": "***", "from": "HOLDFAST_SIGNING_KEY"} in result.json["settings"]
