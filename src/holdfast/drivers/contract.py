@@ -345,8 +345,14 @@ class Admin(Protocol):
         """Remove ended jobs, each with a ``purged`` ledger row. Returns True where this call removed the job."""
         ...
 
-    def configure(self, queue: str, settings: QueueSettings, *, type: str | None = None) -> None:
-        """Replace the settings of a queue, or of one type in it. The next reserve applies them."""
+    def configure(
+        self, queue: str, settings: QueueSettings, *, type: str | None = None, only: Collection[str] | None = None
+    ) -> None:
+        """Replace the settings of a queue, or of one type in it. The next reserve applies them.
+
+        With ``only``, these fields are replaced and the others stay as they are, in one step: two callers that change
+        different fields undo nothing of each other. ``rate`` and ``burst`` are replaced together.
+        """
         ...
 
     def settings(self, queue: str, *, type: str | None = None) -> QueueSettings:

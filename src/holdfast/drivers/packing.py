@@ -68,7 +68,16 @@ def ledger_row_reader(*, before: int = 0, after: int = 0) -> Callable[[Sequence[
     )
 
 
-SETTINGS_COLUMNS = ("paused_until", "max_inflight", "rate", "burst", "on_exhausted", "dedupe_window")
+SETTINGS_COLUMNS = (
+    "paused_until",
+    "max_inflight",
+    "rate",
+    "burst",
+    "on_exhausted",
+    "dedupe_window",
+    "held_until",
+    "probing",
+)
 
 
 def pack_settings(settings: QueueSettings) -> Row:
@@ -80,12 +89,14 @@ def pack_settings(settings: QueueSettings) -> Row:
         settings.burst,
         settings.on_exhausted.value,
         settings.dedupe_window,
+        settings.held_until,
+        settings.probing,
     )
 
 
 def read_settings(row: Sequence[Any]) -> QueueSettings:
     """Return the settings in a row of ``SETTINGS_COLUMNS``."""
-    paused_until, max_inflight, rate, burst, on_exhausted, dedupe_window = row
+    paused_until, max_inflight, rate, burst, on_exhausted, dedupe_window, held_until, probing = row
     return QueueSettings(
         paused_until=paused_until,
         max_inflight=max_inflight,
@@ -93,6 +104,8 @@ def read_settings(row: Sequence[Any]) -> QueueSettings:
         burst=burst,
         on_exhausted=OnExhausted(on_exhausted),
         dedupe_window=dedupe_window,
+        held_until=held_until,
+        probing=bool(probing),
     )
 
 

@@ -16,7 +16,7 @@ from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State, check_new
 from holdfast.model.job_batch import JobBatch, representatives
 from holdfast.model.lease import Lease
-from holdfast.model.queue_settings import OnExhausted, QueueSettings
+from holdfast.model.queue_settings import SETTINGS_FIELDS, OnExhausted, QueueSettings
 from holdfast.model.registry import Change
 from holdfast.model.retention import Retention
 from holdfast.model.settlement import Settlement
@@ -144,13 +144,22 @@ class Validation:
         for job_id in job_ids:
             bounds.check_name("id", job_id)
 
-    def check_settings(self, queue: str, settings: QueueSettings | None, type_: str | None) -> None:
+    def check_settings(
+        self, queue: str, settings: QueueSettings | None, type_: str | None, only: Collection[str] | None = None
+    ) -> None:
         """Check the names, and that the driver supports the settings."""
         bounds.check_name("queue", queue)
         if type_ is not None:
             bounds.check_name("type", type_)
         if settings is not None and settings.on_exhausted is not OnExhausted.SKIP:
             self.require(Feature.HALT)
+        if only is not None:
+            self._not_text("only", only)
+            unknown = sorted(set(only) - set(SETTINGS_FIELDS))
+            if unknown:
+                raise InvalidInput("only", wanted=f"some of {', '.join(SETTINGS_FIELDS)}", got=", ".join(unknown))
+            if ("rate" in only) != ("burst" in only):  # a burst without its rate is no setting
+                raise InvalidInput("only", wanted="rate and burst together", got=", ".join(sorted(only)))
 
     def check_page(self, limit: int) -> None:
         """Check the limit of a page."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, fields, replace
+from datetime import timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -20,6 +22,7 @@ class OnExhausted(StrEnum):
 
 
 LEVEL_PER_JOB = 1_000_000  # the level of a bucket is in millionths of jobs
+DEFAULT_BREAKER_COOLDOWN = timedelta(minutes=1)
 ROUNDING_TOLERANCE = 0.001  # millionths of jobs: 0.1 * 10_000_000 may be just below 1_000_000
 
 
@@ -43,6 +46,9 @@ class QueueSettings:
     burst: int | None = None  # reservations at once after an idle time; default: as many as in one second
     on_exhausted: OnExhausted = OnExhausted.SKIP
     dedupe_window: int = DAY  # minimum time that a key is remembered; of a queue, not of a type
+    # Set by workers, so that an operator's pause and limits stay. The stricter of both applies.
+    held_until: int | None = None  # an instant: an open breaker, or a handler that paused its type
+    probing: bool = False  # a breaker is open or half open: at most one job in flight
 
     def __post_init__(self) -> None:
         """Check every value; a rate of 0 is refused, because that is a pause."""
@@ -57,18 +63,27 @@ class QueueSettings:
             if self.rate is None:
                 raise InvalidInput("burst", wanted="a rate beside it", got="burst alone")
         bounds.check_integer("dedupe_window", self.dedupe_window, least=1, most=bounds.MAX_DURATION)
+        if self.held_until is not None:
+            bounds.check_integer("held_until", self.held_until, most=bounds.MAX_INSTANT)
+        if type(self.probing) is not bool:
+            raise InvalidInput("probing", wanted="True or False", got=self.probing)
+
+    def merge(self, other: QueueSettings, only: Collection[str] | None) -> QueueSettings:
+        """Return these settings with the fields ``only`` of the others; with all fields of the others for None."""
+        return other if only is None else replace(self, **{name: getattr(other, name) for name in only})
 
     def is_limiting(self, now: int) -> bool:
         """Whether a pause or a limit may keep due jobs from being reserved."""
-        paused = self.paused_until is not None and now < self.paused_until
-        return paused or self.max_inflight is not None or self.rate is not None
+        return self._is_paused(now) or self.max_inflight is not None or self.rate is not None or self.probing
 
     def allowance(self, *, inflight: int, bucket: Bucket | None, now: int) -> int:
         """Return how many more jobs may be reserved now; ``inflight`` jobs and the rate bucket count against it."""
-        if self.paused_until is not None and now < self.paused_until:
+        if self._is_paused(now):
             return 0
         left = bounds.MAX_BATCH_ITEMS
-        if self.max_inflight is not None:
+        if self.probing:
+            left = max(0, 1 - inflight)
+        elif self.max_inflight is not None:
             left = min(left, max(0, self.max_inflight - inflight))
         if self.rate is not None:
             left = min(left, self._level(bucket, now) // LEVEL_PER_JOB)
@@ -83,7 +98,7 @@ class QueueSettings:
 
         ``max_inflight`` has no instant: it allows the next job when one has ended.
         """
-        opens_at = now if self.paused_until is None else max(now, self.paused_until)
+        opens_at = max(now, self.paused_until or now, self.held_until or now)
         if self.rate is not None and bucket is not None and self._level(bucket, opens_at) < LEVEL_PER_JOB:
             missing = LEVEL_PER_JOB - bucket.level
             opens_in = min((missing - ROUNDING_TOLERANCE) / self.rate, float(bounds.MAX_INSTANT))
@@ -91,6 +106,9 @@ class QueueSettings:
             if self._level(bucket, opens_at) < LEVEL_PER_JOB:  # the division was rounded down
                 opens_at += 1
         return opens_at
+
+    def _is_paused(self, now: int) -> bool:
+        return now < max(self.paused_until or 0, self.held_until or 0)
 
     def _level(self, bucket: Bucket | None, now: int) -> int:
         """Return the level now. Microseconds times jobs per second are millionths of jobs, so whole rates are exact.
@@ -104,3 +122,6 @@ class QueueSettings:
             return full
         level = bucket.level + math.floor(max(0, now - bucket.at) * self.rate + ROUNDING_TOLERANCE)
         return level if level < full + LEVEL_PER_JOB else full
+
+
+SETTINGS_FIELDS = tuple(field.name for field in fields(QueueSettings))

@@ -337,11 +337,14 @@ class MemoryDriver:
             space, at = self._open(now)
             return [admin.purge_one(space, job_id, at) for job_id in job_ids]
 
-    def configure(self, queue: str, settings: QueueSettings, *, type: str | None = None) -> None:
+    def configure(
+        self, queue: str, settings: QueueSettings, *, type: str | None = None, only: Collection[str] | None = None
+    ) -> None:
         """See ``Admin.configure``."""
-        self._validation.check_settings(queue, settings, type)
+        self._validation.check_settings(queue, settings, type, only)
         with self._lock:
-            self._open_space().settings[queue, type] = settings
+            space = self._open_space()
+            space.settings[queue, type] = space.settings_of(queue, type).merge(settings, only)
             self._wake_waiters()
 
     def settings(self, queue: str, *, type: str | None = None) -> QueueSettings:

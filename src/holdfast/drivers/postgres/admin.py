@@ -226,10 +226,14 @@ def is_cancel_requested(database: Database, job_ids: Collection[str]) -> bool:
     return bool(is_requested)
 
 
-def configure(database: Database, queue: str, type_: str | None, settings: QueueSettings) -> None:
+def configure(
+    database: Database, queue: str, type_: str | None, settings: QueueSettings, only: Collection[str] | None
+) -> None:
     """See ``Admin.configure``."""
-    values = dict(zip(SETTINGS_COLUMNS, pack_settings(settings), strict=True))
-    database.query("admin/configure", {"queue": queue, "type": type_ or "", **values})
+    new_row = QueueSettings().merge(settings, only)
+    values = dict(zip(SETTINGS_COLUMNS, pack_settings(new_row), strict=True))
+    changed = list(SETTINGS_COLUMNS if only is None else only)
+    database.query("admin/configure", {"queue": queue, "type": type_ or "", "only": changed, **values})
 
 
 def settings(database: Database, queue: str, type_: str | None) -> QueueSettings:

@@ -336,10 +336,12 @@ class PostgresDriver:
         self._validation.check_ids(job_ids)
         return admin.purge(self._database, job_ids, self._validation.caller_now(now))
 
-    def configure(self, queue: str, settings: QueueSettings, *, type: str | None = None) -> None:
+    def configure(
+        self, queue: str, settings: QueueSettings, *, type: str | None = None, only: Collection[str] | None = None
+    ) -> None:
         """See ``Admin.configure``."""
-        self._validation.check_settings(queue, settings, type)
-        admin.configure(self._database, queue, type, settings)
+        self._validation.check_settings(queue, settings, type, only)
+        admin.configure(self._database, queue, type, settings, only)
 
     def settings(self, queue: str, *, type: str | None = None) -> QueueSettings:
         """See ``Admin.settings``."""

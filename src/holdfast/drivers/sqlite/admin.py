@@ -184,9 +184,12 @@ def _write_ledger(tx: Transaction, statement: str, jobs: dict[str, StoredJob]) -
 # Settings, retention ----------------------------------------------------------------------------------------------
 
 
-def configure(tx: Transaction, queue: str, type_: str | None, settings: QueueSettings) -> None:
+def configure(
+    tx: Transaction, queue: str, type_: str | None, changed: QueueSettings, only: Collection[str] | None
+) -> None:
     """See ``Admin.configure``."""
-    tx.run("admin/configure", (tx.space, queue, type_ or "", *pack_settings(settings)))
+    merged = settings(tx, queue, type_).merge(changed, only)
+    tx.run("admin/configure", (tx.space, queue, type_ or "", *pack_settings(merged)))
 
 
 def settings(tx: Transaction, queue: str, type_: str | None) -> QueueSettings:

@@ -327,10 +327,12 @@ class SqliteDriver:
         self._validation.check_ids(job_ids)
         return self._write(lambda tx: admin.purge(tx, job_ids), now)
 
-    def configure(self, queue: str, settings: QueueSettings, *, type: str | None = None) -> None:
+    def configure(
+        self, queue: str, settings: QueueSettings, *, type: str | None = None, only: Collection[str] | None = None
+    ) -> None:
         """See ``Admin.configure``."""
-        self._validation.check_settings(queue, settings, type)
-        self._write(lambda tx: admin.configure(tx, queue, type, settings))
+        self._validation.check_settings(queue, settings, type, only)
+        self._write(lambda tx: admin.configure(tx, queue, type, settings, only))
 
     def settings(self, queue: str, *, type: str | None = None) -> QueueSettings:
         """See ``Admin.settings``."""

@@ -11,7 +11,8 @@ BEGIN
   now := effective_now(_caller_now);
   IF EXISTS (SELECT FROM settings AS s
               WHERE s.space = _space AND s.queue = _queue
-                AND (s.paused_until > now OR s.max_inflight IS NOT NULL OR s.rate IS NOT NULL)) THEN
+                AND (greatest(s.paused_until, s.held_until) > now OR s.max_inflight IS NOT NULL OR s.rate IS NOT NULL
+                     OR s.probing)) THEN
     RETURN;
   END IF;
   dedupe_window := coalesce((SELECT s.dedupe_window FROM settings AS s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from holdfast.clock import HOUR, MILLISECOND, SECOND
@@ -37,7 +38,7 @@ def _reserve_for_ten_seconds(h: Harness) -> int:
 def settings_are_stored_per_queue_and_type(h: Harness) -> None:
     assert_equal(h.store.settings(QUEUE), QueueSettings(), "the settings of a new queue")
     queue_settings = QueueSettings(paused_until=5, max_inflight=3, rate=2.5, burst=7, dedupe_window=SECOND)
-    type_settings = QueueSettings(max_inflight=1)
+    type_settings = QueueSettings(max_inflight=1, held_until=7, probing=True)
     h.store.configure(QUEUE, queue_settings)
     h.store.configure(QUEUE, type_settings, type="a")
     assert_equal(h.store.settings(QUEUE), queue_settings, "of the queue")
@@ -52,6 +53,53 @@ def configure_replaces_all_settings_of_the_queue(h: Harness) -> None:
     _configure(h, max_inflight=3, rate=1)
     _configure(h, max_inflight=4)
     assert_equal(h.store.settings(QUEUE), QueueSettings(max_inflight=4), "the settings")
+
+
+@case("L3", needs=LIMITS)
+def configure_with_only_keeps_the_other_settings(h: Harness) -> None:
+    _configure(h, paused_until=5, max_inflight=3, rate=2, burst=4)
+    h.store.configure(QUEUE, QueueSettings(held_until=9, probing=True), only=("held_until", "probing"))
+    wanted = QueueSettings(paused_until=5, max_inflight=3, rate=2, burst=4, held_until=9, probing=True)
+    assert_equal(h.store.settings(QUEUE), wanted, "after the hold")
+    h.store.configure(QUEUE, QueueSettings(rate=7), only=("rate", "burst"))
+    assert_equal(h.store.settings(QUEUE), replace(wanted, rate=7, burst=None), "after the new rate")
+    h.store.configure("new", QueueSettings(max_inflight=2, dedupe_window=SECOND), only=("max_inflight",))
+    assert_equal(h.store.settings("new"), QueueSettings(max_inflight=2), "of a queue without settings")
+
+
+@case("L3", needs=LIMITS)
+def no_job_of_a_held_queue_is_reserved_before_the_hold_ends(h: Harness) -> None:
+    [job] = _fill(h, 1)
+    _configure(h, held_until=h.now + SECOND)
+    h.advance(SECOND - 1)
+    assert_equal(h.reserve(), [], "reserved one microsecond before the end")
+    h.advance(1)
+    assert_equal(h.reserve_ids(), [job], "reserved at the end")
+
+
+@case("L3", needs=LIMITS)
+def the_later_of_a_pause_and_a_hold_applies(h: Harness) -> None:
+    [job] = _fill(h, 1)
+    _configure(h, paused_until=h.now + 2 * SECOND, held_until=h.now + SECOND)
+    h.advance(SECOND)
+    assert_equal(h.reserve(), [], "reserved while paused")
+    _configure(h, paused_until=h.now, held_until=h.now + SECOND)
+    assert_equal(h.reserve(), [], "reserved while held")
+    h.advance(SECOND)
+    assert_equal(h.reserve_ids(), [job], "reserved after both")
+
+
+@case("L3", needs=LIMITS)
+def while_a_queue_is_probing_one_job_at_a_time_is_in_flight(h: Harness) -> None:
+    jobs = _fill(h, 3)
+    _configure(h, max_inflight=2, probing=True)
+    probes = h.reserve(3)
+    assert_equal([probe.job.id for probe in probes], jobs[:1], "the probe")
+    assert_equal(h.reserve(3), [], "beside the probe")
+    h.must_settle(Ack(probes[0].lease))
+    assert_equal(h.reserve_ids(3), jobs[1:2], "the next probe")
+    _configure(h, max_inflight=2)
+    assert_equal(h.reserve_ids(3), jobs[2:], "after probing, within the limit")
 
 
 @case("L3", needs=LIMITS)

@@ -11,7 +11,7 @@ from typing import Any
 from holdfast.drivers.memory.rows import Row
 from holdfast.drivers.memory.space import Space
 from holdfast.model.order import Capacity
-from holdfast.model.queue_settings import LEVEL_PER_JOB
+from holdfast.model.queue_settings import LEVEL_PER_JOB, QueueSettings
 from holdfast.testing.drivers.faulty.faulty_driver import FaultyDriver, FaultySpace
 
 
@@ -98,6 +98,48 @@ class PauseIgnored(FaultyDriver):
     space_type = _PauseIgnoredSpace
 
 
+class _HoldIgnoredSpace(FaultySpace):
+    def capacity(self, queues: list[str], now: int) -> Capacity:
+        settings = self.settings
+        self.settings = {key: replace(value, held_until=None) for key, value in settings.items()}
+        try:
+            return super().capacity(queues, now)
+        finally:
+            self.settings = settings
+
+
+class HoldIgnored(FaultyDriver):
+    """Jobs of a type that its breaker holds are reserved."""
+
+    space_type = _HoldIgnoredSpace
+
+
+class _ProbingIgnoredSpace(FaultySpace):
+    def capacity(self, queues: list[str], now: int) -> Capacity:
+        settings = self.settings
+        self.settings = {key: replace(value, probing=False) for key, value in settings.items()}
+        try:
+            return super().capacity(queues, now)
+        finally:
+            self.settings = settings
+
+
+class ProbingIgnored(FaultyDriver):
+    """A half-open breaker lets more than one job through."""
+
+    space_type = _ProbingIgnoredSpace
+
+
+class ConfigureResetsOtherSettings(FaultyDriver):
+    """``configure`` with ``only`` replaces all settings."""
+
+    def configure(
+        self, queue: str, settings: QueueSettings, *, type: str | None = None, only: Collection[str] | None = None
+    ) -> None:
+        """Replace all settings."""
+        super().configure(queue, settings, type=type)
+
+
 class _LimitsIgnoredSpace(FaultySpace):
     def capacity(self, queues: list[str], now: int) -> Capacity:
         return Capacity()
@@ -116,5 +158,8 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     TypeLimitsIgnored,
     MaxInflightPerCall,
     PauseIgnored,
+    HoldIgnored,
+    ProbingIgnored,
+    ConfigureResetsOtherSettings,
     LimitsIgnored,
 )

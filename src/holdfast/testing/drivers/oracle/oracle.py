@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from holdfast.drivers.contract import QueueCounts, Trimmed
 from holdfast.errors import LeaseError
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation
-from holdfast.model.queue_settings import QueueSettings
+from holdfast.model.queue_settings import SETTINGS_FIELDS, QueueSettings
 from holdfast.model.registry import Change, Entry
 from holdfast.model.settlement import Settlement
 from holdfast.testing.drivers.oracle import admin
@@ -103,9 +104,15 @@ class Oracle:
         """Remove everything that is old enough, except dead letters."""
         return admin.trim(self.state, ended_for=ended_for, ledger_for=ledger_for, now=now)
 
-    def configure(self, queue: str, settings: QueueSettings, *, type: str | None = None) -> None:
-        """Replace the settings of a queue, or of a type in it."""
-        self.state.settings[queue, type] = settings
+    def configure(
+        self, queue: str, settings: QueueSettings, *, type: str | None = None, only: Collection[str] | None = None
+    ) -> QueueSettings:
+        """Replace all settings of a queue, or of a type in it, or ``only`` these fields; return the result."""
+        before = self.state.settings.get((queue, type), QueueSettings())
+        kept = {name: getattr(before, name) for name in SETTINGS_FIELDS if only is not None and name not in only}
+        after = replace(settings, **kept)
+        self.state.settings[queue, type] = after
+        return after
 
     def counts(self, *, now: int) -> list[QueueCounts]:
         """Return how many jobs of each queue and type are in each state."""

@@ -88,6 +88,10 @@ def _has_capacity(state: OracleState, job: OracleJob, now: int) -> bool:
         ]
         if settings.paused_until is not None and now < settings.paused_until:
             return False
+        if settings.held_until is not None and now < settings.held_until:
+            return False
+        if settings.probing and inflight:
+            return False
         if settings.max_inflight is not None and len(inflight) >= settings.max_inflight:
             return False
         if settings.rate is not None and _rate_level(state, (queue, type_), settings, now) < 1:

@@ -163,11 +163,13 @@ class ComparedStore:
         assert_true(self.keys_left >= 0, "trim removed a key that may not be removed")
         return wanted
 
-    def configure(self, queue: str, settings: QueueSettings, *, type: str | None) -> None:
+    def configure(
+        self, queue: str, settings: QueueSettings, *, type: str | None, only: Collection[str] | None = None
+    ) -> None:
         """Store the settings and read them back."""
-        self.oracle.configure(queue, settings, type=type)
-        self.store.configure(queue, settings, type=type)
-        assert_same("settings", settings, self.store.settings(queue, type=type))
+        wanted = self.oracle.configure(queue, settings, type=type, only=only)
+        self.store.configure(queue, settings, type=type, only=only)
+        assert_same("settings", wanted, self.store.settings(queue, type=type))
 
     # Registry -------------------------------------------------------------------------------------------------------
 

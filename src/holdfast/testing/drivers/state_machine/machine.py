@@ -46,6 +46,7 @@ from holdfast.testing.drivers.state_machine.strategies import (
     ClockMove,
     Fields,
     change_fields,
+    changed_settings,
     clock_moves,
     job_fields,
     notes,
@@ -93,6 +94,7 @@ class LeaseMachine(RuleBasedStateMachine):
             instants.add(job.available_at if job.lease is None else job.lease.expires_at)
         instants.update(key.until for key in state.keys.values())
         instants.update(s.paused_until for s in state.settings.values() if s.paused_until is not None)
+        instants.update(s.held_until for s in state.settings.values() if s.held_until is not None)
         instants.update(entry.expires_at for entry in state.registry.values() if entry.expires_at is not None)
         return sorted(instant for instant in instants if instant >= now)
 
@@ -211,12 +213,21 @@ class LeaseMachine(RuleBasedStateMachine):
 
     # Operators ------------------------------------------------------------------------------------------------------
 
-    @rule(queue=st.sampled_from(QUEUES), type_=st.sampled_from([None, None, *TYPES]), drawn=queue_settings)
-    def configure(self, queue: str, type_: str | None, drawn: QueueSettings) -> None:
+    @rule(
+        queue=st.sampled_from(QUEUES),
+        type_=st.sampled_from([None, None, *TYPES]),
+        drawn=queue_settings,
+        only=changed_settings,
+    )
+    def configure(
+        self, queue: str, type_: str | None, drawn: QueueSettings, only: tuple[str, ...] | None = None
+    ) -> None:
         """Set pause, limits and rates of a queue, or of a type in it."""
         if drawn.paused_until is not None:
             drawn = replace(drawn, paused_until=self.compared.now + drawn.paused_until)
-        self.compared.configure(queue, drawn, type=type_)
+        if drawn.held_until is not None:
+            drawn = replace(drawn, held_until=self.compared.now + drawn.held_until)
+        self.compared.configure(queue, drawn, type=type_, only=only)
 
     @rule(call=operator_calls, indexes=recent_indexes, queues=st.sampled_from([None, QUEUES[:1]]), move=clock_moves)
     def operate(self, call: str, indexes: list[int], queues: list[str] | None, move: ClockMove) -> None:

@@ -75,8 +75,12 @@ queue_settings = st.one_of(
     st.just(QueueSettings()),
     st.builds(QueueSettings, paused_until=st.sampled_from([SECOND, HOUR])),  # relative to now
     st.builds(QueueSettings, max_inflight=st.integers(1, 2), dedupe_window=st.sampled_from([1, SECOND, DAY])),
+    st.builds(QueueSettings, held_until=st.sampled_from([None, SECOND]), probing=st.booleans()),
     # Only whole rates: with other rates a driver may differ from the oracle's fractions by a millionth of a job.
     st.builds(QueueSettings, rate=st.sampled_from([1, 2, 3, 7.0]), burst=st.sampled_from([None, 1, 2])),
+)
+changed_settings = st.sampled_from(
+    [None, None, ("paused_until",), ("max_inflight", "rate", "burst"), ("held_until", "probing")]
 )
 verbs = st.sampled_from(["ack", "retry", "release", "fail", "ack", "retry"])
 operator_calls = st.sampled_from(

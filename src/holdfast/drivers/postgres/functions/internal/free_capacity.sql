@@ -5,10 +5,11 @@
 CREATE OR REPLACE FUNCTION free_capacity(_space text, _queues text[], _now bigint)
 RETURNS TABLE (queue text, type text, free bigint) LANGUAGE sql AS $$
   SELECT s.queue, s.type,
-         CASE WHEN s.paused_until > _now THEN 0 ELSE greatest(0, least(
+         CASE WHEN greatest(s.paused_until, s.held_until) > _now THEN 0 ELSE greatest(0, least(
            10000,
-           s.max_inflight - (SELECT count(*) FROM jobs AS j
-                              WHERE s.max_inflight IS NOT NULL AND j.space = _space AND j.queue = s.queue
+           CASE WHEN s.probing THEN 1 ELSE s.max_inflight END
+                          - (SELECT count(*) FROM jobs AS j
+                              WHERE (s.probing OR s.max_inflight IS NOT NULL) AND j.space = _space AND j.queue = s.queue
                                 AND j.state = 'inflight' AND s.type IN ('', j.type)),
            floor(bucket_level(s, _now) / 1000000.0)::bigint)) END
     FROM settings AS s

@@ -1,5 +1,13 @@
--- Replace the settings of a queue, or of a type in it (type '' is the queue). The rate bucket keeps its level.
-INSERT INTO holdfast.settings (space, queue, type, {settings_columns})
+-- Replace some settings of a queue, or of a type in it (type '' is the queue); the others stay. The rate bucket keeps its
+-- level. A new row gets defaults for the settings that are not given.
+INSERT INTO holdfast.settings AS s (space, queue, type, {settings_columns})
 VALUES (%(space)s, %(queue)s, %(type)s, {settings_values})
 ON CONFLICT (space, queue, type) DO UPDATE
-   SET ({settings_columns}) = ROW ({excluded.settings_columns})
+   SET paused_until = CASE WHEN 'paused_until' = ANY (%(only)s) THEN excluded.paused_until ELSE s.paused_until END,
+       max_inflight = CASE WHEN 'max_inflight' = ANY (%(only)s) THEN excluded.max_inflight ELSE s.max_inflight END,
+       rate = CASE WHEN 'rate' = ANY (%(only)s) THEN excluded.rate ELSE s.rate END,
+       burst = CASE WHEN 'burst' = ANY (%(only)s) THEN excluded.burst ELSE s.burst END,
+       on_exhausted = CASE WHEN 'on_exhausted' = ANY (%(only)s) THEN excluded.on_exhausted ELSE s.on_exhausted END,
+       dedupe_window = CASE WHEN 'dedupe_window' = ANY (%(only)s) THEN excluded.dedupe_window ELSE s.dedupe_window END,
+       held_until = CASE WHEN 'held_until' = ANY (%(only)s) THEN excluded.held_until ELSE s.held_until END,
+       probing = CASE WHEN 'probing' = ANY (%(only)s) THEN excluded.probing ELSE s.probing END

@@ -3,4 +3,5 @@ INSERT INTO holdfast_settings (space, queue, type, {settings_columns})
 VALUES (?, ?, ?, {settings_values})
 ON CONFLICT (space, queue, type) DO UPDATE
    SET paused_until = excluded.paused_until, max_inflight = excluded.max_inflight, rate = excluded.rate,
-       burst = excluded.burst, on_exhausted = excluded.on_exhausted, dedupe_window = excluded.dedupe_window
+       burst = excluded.burst, on_exhausted = excluded.on_exhausted, dedupe_window = excluded.dedupe_window,
+       held_until = excluded.held_until, probing = excluded.probing
