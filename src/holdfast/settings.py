@@ -27,9 +27,9 @@ from holdfast.model import bounds, duration
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
 from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.model.retention import Retention
+from holdfast.model.secret import MASK, Secret
 from holdfast.net.addresses import parse_network
 from holdfast.net.urls import parse_pattern
-from holdfast.model.secret import MASK, Secret
 
 FILE_NAME = "holdfast.toml"
 PREFIX = "HOLDFAST_"
