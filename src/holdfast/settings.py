@@ -23,10 +23,14 @@ from urllib.parse import quote, unquote, urlsplit
 
 from holdfast.clock import DAY, to_timedelta
 from holdfast.errors import InvalidInput
-from holdfast.model import bounds, duration
+from holdfast.model import bounds, duration, lease
+from holdfast.model import retry as retry_policy
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
+from holdfast.model.limit_proposal import LIMIT_FIELDS, LimitProposal, Origin, QueueLimits
+from holdfast.model.queue_settings import DEFAULT_BREAKER_COOLDOWN
 from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.model.retention import Retention
+from holdfast.model.retry import BuiltInPolicy
 
 FILE_NAME = "holdfast.toml"
 PREFIX = "HOLDFAST_"
@@ -36,6 +40,7 @@ STORE_SCHEME = "store"  # of the URL of a named store
 DEFAULT_ORIGIN = "default"
 DEFAULT_KEEP_ENDED = to_timedelta(Retention().ended_for)
 DEFAULT_KEEP_LEDGER = to_timedelta(Retention().ledger_for)
+DEFAULT_LEASE = to_timedelta(lease.DEFAULT_LEASE)
 
 MASK = "***"
 _SECRET_NAME = re.compile(r"(?i)pass|pwd|secret|token|key|sig|credential")
@@ -75,6 +80,14 @@ class NamedStore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueueTable:
+    """What ``[queues.NAME]`` says about a queue. The limits are proposals: see ``model.limit_proposal``."""
+
+    limits: QueueLimits | None = None
+    types: Mapping[str, QueueLimits] = field(default_factory=dict)  # limits of one type in the queue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The settings in force. ``origin`` returns where a value came from."""
 
@@ -84,6 +97,11 @@ class Settings:
     queue: str = DEFAULT_QUEUE  # for jobs that name none
     max_attempts: int = DEFAULT_MAX_ATTEMPTS  # for jobs that set none
     timeout: timedelta | None = None  # of one attempt, for jobs that set none
+    retry: BuiltInPolicy = retry_policy.DEFAULT  # of a worker, for jobs and handlers that have none
+    lease: timedelta = DEFAULT_LEASE  # of a worker
+    # The circuit breaker of handlers that have none of their own; without a threshold they have no breaker.
+    breaker_threshold: int | None = None
+    breaker_cooldown: timedelta = DEFAULT_BREAKER_COOLDOWN
     app: str | None = None  # MODULE:APP, whose handlers say how ``holdfast enqueue`` stores their jobs
     metrics: str | None = None  # a collector, ``module:object``: see ``observability.metrics``
     # How long done and cancelled jobs, and ledger rows, are kept: in a store that has no retention yet.
@@ -92,6 +110,7 @@ class Settings:
     log: LogFormat = LogFormat.TEXT  # of ``holdfast work``
     log_level: LogLevel = LogLevel.INFO
     log_redact: tuple[str, ...] = ()  # parts of names whose values the log masks, besides the built-in ones
+    queues: Mapping[str, QueueTable] = field(default_factory=dict)  # by name
     stores: Mapping[str, NamedStore] = field(default_factory=dict)  # by name
     origins: Mapping[str, str] = field(default_factory=dict)
 
@@ -112,6 +131,26 @@ class Settings:
     def chosen_keep_ledger(self) -> timedelta | None:
         """``keep_ledger`` if someone chose it; None if it is the default."""
         return self.keep_ledger if self.is_chosen("keep_ledger") else None
+
+    @property
+    def chosen_lease(self) -> timedelta | None:
+        """``lease`` if someone chose it; None if it is the default."""
+        return self.lease if self.is_chosen("lease") else None
+
+    @property
+    def chosen_retry(self) -> BuiltInPolicy | None:
+        """``retry`` if someone chose it; None if it is the default."""
+        return self.retry if self.is_chosen("retry") else None
+
+    @property
+    def queue_limits(self) -> tuple[LimitProposal, ...]:
+        """The limits of ``[queues.NAME]`` and ``[queues.NAME.types.TYPE]``."""
+        return tuple(
+            LimitProposal(queue=queue, type=type_, limits=limits, origin=Origin.SETTINGS)
+            for queue, table in self.queues.items()
+            for type_, limits in ((None, table.limits), *table.types.items())
+            if limits is not None
+        )
 
     @property
     def store_url(self) -> str | None:
@@ -189,6 +228,13 @@ def _at_least(least: int) -> Callable[[str, str], timedelta]:
     return check
 
 
+def _retry(name: str, value: str) -> BuiltInPolicy:
+    try:
+        return retry_policy.parse(value)
+    except InvalidInput as error:
+        raise InvalidInput(name, wanted=error.wanted, got=value) from error
+
+
 def _one_of(choices: type[StrEnum]) -> Callable[[str, str], StrEnum]:
     def check(name: str, value: str) -> StrEnum:
         try:
@@ -211,6 +257,12 @@ _SETTINGS: dict[str, _Setting] = {
     "queue": _Setting(str, bounds.check_name),
     "max_attempts": _Setting(int, lambda name, value: bounds.check_integer(name, value, least=1), _integer_or_text),
     "timeout": _Setting(str, _at_least(1)),
+    "retry": _Setting(str, _retry),
+    "lease": _Setting(str, _at_least(lease.MIN_LEASE)),
+    "breaker_threshold": _Setting(
+        int, lambda name, value: bounds.check_integer(name, value, least=1), _integer_or_text
+    ),
+    "breaker_cooldown": _Setting(str, _at_least(1)),
     "app": _Setting(str, _object_path),
     "metrics": _Setting(str, _object_path),
     "keep_ended": _Setting(str, _at_least(DAY)),  # law L6: a repeated settlement is answered for a day
@@ -242,8 +294,11 @@ def read(
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     stores: dict[str, dict[str, str]] = {}
+    queues: dict[str, QueueTable] = {}
     if path is not None:
         in_file = _read_file(path)
+        queues = in_file.pop("queues", {})
+        origins |= dict.fromkeys((f"queues.{name}" for name in queues), str(path))
         stores = in_file.pop("stores", {})
         origins |= {f"stores.{name}.{key}": str(path) for name, store in stores.items() for key in store}
         _override(values, origins, in_file, dict.fromkeys(in_file, str(path)))
@@ -255,7 +310,7 @@ def read(
     arguments = {name: f"--{name.replace('_', '-')}" for name in given or {}}
     texts = {arguments[name]: text for name, text in (given or {}).items()}
     _override(values, origins, _parse_texts(arguments, texts), arguments)
-    return Settings(**values, stores=_named_stores(stores), origins=origins)
+    return Settings(**values, queues=queues, stores=_named_stores(stores), origins=origins)
 
 
 def _parse_texts(names: Mapping[str, str], texts: Mapping[str, str]) -> dict[str, Any]:
@@ -374,9 +429,12 @@ def _read_file(file: Path) -> dict[str, Any]:
         if name == "stores":
             values[name] = _read_stores(value, file)
             continue
+        if name == "queues":
+            values[name] = _read_queues(value, file)
+            continue
         setting = _SETTINGS.get(name)
         if setting is None:
-            known = ", ".join((*_SETTINGS, "stores"))
+            known = ", ".join((*_SETTINGS, "queues", "stores"))
             raise InvalidInput(where, wanted=f"one of the settings {known}", got=f"the unknown {name!r}")
         if type(value) is not setting.toml_type:
             raise InvalidInput(where, wanted=_TYPE_NAMES[setting.toml_type], got=f"{value!r} ({type(value).__name__})")
@@ -401,6 +459,40 @@ def _read_stores(table: object, file: Path) -> dict[str, dict[str, str]]:
             text = _check_store_value(f"{key} of {where}", key, value)
             stores[name][key] = _resolve_sqlite_path(text, file.absolute().parent) if key == "url" else text
     return stores
+
+
+def _read_queues(tables: object, file: Path) -> dict[str, QueueTable]:
+    """Return the tables ``[queues.NAME]``, which may have tables ``types.TYPE`` with limits of one type."""
+    queues: dict[str, QueueTable] = {}
+    for name, table in _tables("queues.NAME", tables, file):
+        where = f"queues.{bounds.check_name(f'queues in {file}', name)}"
+        types = {
+            bounds.check_name(f"type of {where} in {file}", type_): _read_limits(f"{where}.types.{type_}", limits, file)
+            for type_, limits in _tables(f"{where}.types.TYPE", table.pop("types", {}), file)
+        }
+        limits = _read_limits(where, table, file) if table else None
+        queues[name] = QueueTable(limits=limits, types=types)
+    return queues
+
+
+def _tables(where: str, tables: object, file: Path) -> list[tuple[str, dict[str, Any]]]:
+    """Return the names and copies of tables inside a table. Raises ``InvalidInput`` for anything else."""
+    if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
+        raise InvalidInput(f"{where} in {file}", wanted="a table", got=tables)
+    return [(name, dict(table)) for name, table in tables.items()]
+
+
+def _read_limits(where: str, table: Mapping[str, Any], file: Path) -> QueueLimits:
+    unknown = sorted(table.keys() - set(LIMIT_FIELDS))
+    if unknown:
+        raise InvalidInput(f"{where} in {file}", wanted=f"{', '.join(LIMIT_FIELDS)}", got=f"the key {unknown[0]}")
+    values = dict(table)
+    if isinstance(values.get("rate"), str):
+        values["rate"] = duration.parse_rate(f"rate of {where} in {file}", values["rate"])
+    try:
+        return QueueLimits(**values)
+    except InvalidInput as error:
+        raise InvalidInput(f"{error.field} of {where} in {file}", wanted=error.wanted, got=error.got) from error
 
 
 def _resolve_sqlite_path(url: str, folder: Path) -> str:

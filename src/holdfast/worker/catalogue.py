@@ -9,9 +9,11 @@ from typing import Any
 
 from holdfast.errors import InvalidInput, PayloadError
 from holdfast.model import bounds
+from holdfast.model.limit_proposal import LimitProposal
 from holdfast.model.retry import RetryPolicy
 from holdfast.wire.codec import JSON, dump_model
 from holdfast.wire.value_type import ValueType
+from holdfast.worker.breaker import BreakerRule
 from holdfast.worker.signature import read_signature
 
 MAX_CHUNK = 10_000  # jobs in one call: as many as one reserve can return
@@ -32,6 +34,8 @@ class Handler:
     cpu: timedelta | None = None
     retry: RetryPolicy | None = None
     strict_result: bool = False  # a result that cannot be stored makes a dead letter
+    limits: LimitProposal | None = None  # of its type in its queue, proposed to the store
+    breaker: BreakerRule | None = None  # None: that of the worker
     from_json: Callable[[object], object] | None = None  # applied to the JSON value, before ``payload_type``
 
     def decode(self, payload: object) -> object:
@@ -84,6 +88,8 @@ def make_handler(
     retry: RetryPolicy | None = None,
     chunk: int | None = None,
     strict_result: bool = False,
+    limits: LimitProposal | None = None,
+    breaker: BreakerRule | None = None,
     namespace: Mapping[str, Any] | None = None,
 ) -> Handler:
     """Return the handler for ``fn(payload)`` or ``fn(payload, ctx)``, also async, or for a class.
@@ -112,6 +118,8 @@ def make_handler(
         cpu=cpu,
         retry=retry,
         strict_result=strict_result,
+        limits=limits,
+        breaker=breaker,
     )
 
 
