@@ -32,6 +32,8 @@ from holdfast.errors import InvalidInput, UnknownTypeWarning
 from holdfast.model.definition import JobDefinition
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
 from holdfast.model.lease import Enqueued
+from holdfast.model.limit_proposal import NO_LIMITS, LimitProposal, Origin, QueueLimits, parse_rate
+from holdfast.model.queue_settings import DEFAULT_BREAKER_COOLDOWN
 from holdfast.model.request import DEFAULT_QUEUE, JobRequest, RequestKeywords
 from holdfast.model.retry import RetryPolicy
 from holdfast.model.unique import Unique
@@ -42,6 +44,7 @@ from holdfast.settings import Settings
 from holdfast.signing import open_signer
 from holdfast.task import ChunkHandlerDecorator, HandlerDecorator, Task, split_keywords
 from holdfast.wire.signing import Signer
+from holdfast.worker.breaker import BreakerRule
 from holdfast.worker.catalogue import Catalogue, Middleware, make_handler
 from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.options import WorkerKeywords, WorkerOptions
@@ -65,6 +68,11 @@ class HandlerKeywords(TypedDict, total=False):
     timeout: timedelta | None
     cpu: timedelta | None
     retry: RetryPolicy | None
+    rate: str | float | None
+    burst: int | None
+    max_inflight: int | None
+    breaker_threshold: int | None
+    breaker_cooldown: timedelta | None
     unique: Unique | None
     strict_result: bool
     idempotent: bool | None
@@ -227,6 +235,11 @@ class Holdfast:
         timeout: timedelta | None = None,
         cpu: timedelta | None = None,
         retry: RetryPolicy | None = None,
+        rate: str | float | None = None,
+        burst: int | None = None,
+        max_inflight: int | None = None,
+        breaker_threshold: int | None = None,
+        breaker_cooldown: timedelta | None = None,
         unique: Unique | None = None,
         chunk: int | None = None,
         strict_result: bool = False,
@@ -246,6 +259,13 @@ class Holdfast:
         of up to ``chunk`` payloads, and returns a list with a result or an exception for each. A result that cannot be
         stored is left out, and the job is done; with ``strict_result`` the job becomes a dead letter.
 
+        ``rate`` (``"100/s"``, or a number per second; ``burst`` at once after an idle time) and ``max_inflight`` limit
+        the jobs of this type in this queue, in the whole fleet. Settings and operators can replace them.
+
+        With ``breaker_threshold``, so many failed attempts in a row in one worker open the breaker of the type: no
+        worker reserves its jobs for ``breaker_cooldown``, by default a minute, and then one at a time until one
+        succeeds.
+
         With ``unique`` there is one job per payload at a time: ``"while_queued"`` until it starts, ``"while_open"``
         until it ends, a timedelta also for this time since its enqueue. An idempotency key replaces the payload.
 
@@ -264,6 +284,10 @@ class Holdfast:
             meta=meta or {},
         )
 
+        limits = QueueLimits(max_inflight=max_inflight, rate=parse_rate("rate", rate), burst=burst)
+        proposal = LimitProposal(queue=queue, type=type, limits=limits, origin=Origin.HANDLER)
+        breaker = _make_breaker(breaker_threshold, breaker_cooldown)
+
         def register(function: Callable[..., Any], namespace: Mapping[str, Any]) -> Task[Any, Any, ..., Any]:
             handler = make_handler(
                 type,
@@ -277,6 +301,8 @@ class Holdfast:
                 idempotency_ttl=idempotency_ttl,
                 single_instance=single_instance,
                 capture_output=capture_output,
+                limits=None if limits == NO_LIMITS else proposal,
+                breaker=breaker,
                 namespace=namespace,
             )
             self.catalogue.add(handler)
@@ -407,11 +433,16 @@ class Holdfast:
         )
 
     def worker_options(self, options: WorkerOptions) -> WorkerOptions:
-        """Return the options with the queues of the handlers and the values of the settings where they have none."""
+        """Return the options with the queues of the handlers, and with the settings where they have none."""
         settings = self.settings
+        threshold, cooldown = settings.breaker_threshold, settings.breaker_cooldown
         return replace(
             options,
             queues=options.queues or tuple(self.queues) or None,
+            lease=options.lease or settings.chosen_lease,
+            retry=options.retry or settings.chosen_retry,
+            queue_limits=options.queue_limits or settings.queue_limits,
+            breaker=options.breaker or (BreakerRule(threshold=threshold, cooldown=cooldown) if threshold else None),
             keep_ended=options.keep_ended or settings.chosen_keep_ended,
             keep_ledger=options.keep_ledger or settings.chosen_keep_ledger,
             idempotent=(settings.idempotent or None) if options.idempotent is None else options.idempotent,
@@ -430,6 +461,14 @@ class Holdfast:
         if self._driver is not None:
             self._driver.close()
             self._driver = self._client = None
+
+
+def _make_breaker(threshold: int | None, cooldown: timedelta | None) -> BreakerRule | None:
+    if threshold is None:
+        if cooldown is not None:
+            raise InvalidInput("breaker_cooldown", wanted="a breaker_threshold beside it", got="none")
+        return None
+    return BreakerRule(threshold=threshold, cooldown=DEFAULT_BREAKER_COOLDOWN if cooldown is None else cooldown)
 
 
 def unknown_type_message(type_: str, known: Iterable[str]) -> str:

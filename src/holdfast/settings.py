@@ -23,10 +23,14 @@ from urllib.parse import quote, unquote, urlsplit
 
 from holdfast.clock import DAY, to_timedelta
 from holdfast.errors import InvalidInput
-from holdfast.model import bounds, duration
+from holdfast.model import bounds, duration, lease
+from holdfast.model import retry as retry_policy
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
+from holdfast.model.limit_proposal import LIMIT_FIELDS, LimitProposal, Origin, QueueLimits
+from holdfast.model.queue_settings import DEFAULT_BREAKER_COOLDOWN
 from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.model.retention import Retention
+from holdfast.model.retry import BuiltInPolicy
 from holdfast.model.secret import MASK, Secret
 from holdfast.net.addresses import parse_network
 from holdfast.net.urls import parse_pattern
@@ -40,6 +44,7 @@ STORE_SCHEME = "store"  # of the URL of a named store
 DEFAULT_ORIGIN = "default"
 DEFAULT_KEEP_ENDED = to_timedelta(Retention().ended_for)
 DEFAULT_KEEP_LEDGER = to_timedelta(Retention().ledger_for)
+DEFAULT_LEASE = to_timedelta(lease.DEFAULT_LEASE)
 
 _SECRET_NAME = re.compile(r"(?i)pass|pwd|secret|token|key|sig|credential")
 _SCHEME = re.compile(r"(?i)[a-z][a-z0-9+.-]*://")
@@ -86,6 +91,15 @@ class NamedStore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueueTable:
+    """What ``[queues.NAME]`` says about a queue. The limits are proposals: see ``model.limit_proposal``."""
+
+    limits: QueueLimits | None = None
+    types: Mapping[str, QueueLimits] = field(default_factory=dict)  # limits of one type in the queue
+    handlers: tuple[str, ...] | None = None  # the types that may run; None: all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The settings in force. ``origin`` returns where a value came from."""
 
@@ -95,6 +109,11 @@ class Settings:
     queue: str = DEFAULT_QUEUE  # for jobs that name none
     max_attempts: int = DEFAULT_MAX_ATTEMPTS  # for jobs that set none
     timeout: timedelta | None = None  # of one attempt, for jobs that set none
+    retry: BuiltInPolicy = retry_policy.DEFAULT  # of a worker, for jobs and handlers that have none
+    lease: timedelta = DEFAULT_LEASE  # of a worker
+    # The circuit breaker of handlers that have none of their own; without a threshold they have no breaker.
+    breaker_threshold: int | None = None
+    breaker_cooldown: timedelta = DEFAULT_BREAKER_COOLDOWN
     app: str | None = None  # MODULE:APP, whose handlers say how ``holdfast enqueue`` stores their jobs
     metrics: str | None = None  # a collector, ``module:object``: see ``observability.metrics``
     # How long done and cancelled jobs, and ledger rows, are kept: in a store that has no retention yet.
@@ -102,7 +121,6 @@ class Settings:
     keep_ledger: timedelta = DEFAULT_KEEP_LEDGER
     idempotent: bool = False  # skip jobs whose idempotency key is done, for handlers that do not say
     idempotency_ttl: timedelta = timedelta(hours=24)  # how long a key is done
-    allowed_handlers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by queue: its allowed types
     log: LogFormat = LogFormat.TEXT  # of ``holdfast work``
     log_level: LogLevel = LogLevel.INFO
     log_redact: tuple[str, ...] = ()  # parts of names whose values the log masks, besides the built-in ones
@@ -115,6 +133,7 @@ class Settings:
     signing: SigningMode = SigningMode.OFF
     signing_key: Secret | None = None  # secrets with commas between them: the first one signs, all of them verify
     signing_key_file: str | None = None  # see ``key_file``
+    queues: Mapping[str, QueueTable] = field(default_factory=dict)  # by name
     stores: Mapping[str, NamedStore] = field(default_factory=dict)  # by name
     origins: Mapping[str, str] = field(default_factory=dict)
 
@@ -140,6 +159,31 @@ class Settings:
     def chosen_idempotency_ttl(self) -> timedelta | None:
         """``idempotency_ttl`` if someone chose it; None if it is the default."""
         return self.idempotency_ttl if self.is_chosen("idempotency_ttl") else None
+
+    @property
+    def chosen_lease(self) -> timedelta | None:
+        """``lease`` if someone chose it; None if it is the default."""
+        return self.lease if self.is_chosen("lease") else None
+
+    @property
+    def chosen_retry(self) -> BuiltInPolicy | None:
+        """``retry`` if someone chose it; None if it is the default."""
+        return self.retry if self.is_chosen("retry") else None
+
+    @property
+    def allowed_handlers(self) -> dict[str, tuple[str, ...]]:
+        """The types that may run, by queue, of the queues that have ``handlers``."""
+        return {name: table.handlers for name, table in self.queues.items() if table.handlers is not None}
+
+    @property
+    def queue_limits(self) -> tuple[LimitProposal, ...]:
+        """The limits of ``[queues.NAME]`` and ``[queues.NAME.types.TYPE]``."""
+        return tuple(
+            LimitProposal(queue=queue, type=type_, limits=limits, origin=Origin.SETTINGS)
+            for queue, table in self.queues.items()
+            for type_, limits in ((None, table.limits), *table.types.items())
+            if limits is not None
+        )
 
     @property
     def store_url(self) -> str | None:
@@ -239,6 +283,13 @@ def _at_least(least: int) -> Callable[[str, str], timedelta]:
     return check
 
 
+def _retry(name: str, value: str) -> BuiltInPolicy:
+    try:
+        return retry_policy.parse(value)
+    except InvalidInput as error:
+        raise InvalidInput(name, wanted=error.wanted, got=value) from error
+
+
 def _one_of(choices: type[StrEnum]) -> Callable[[str, str], StrEnum]:
     def check(name: str, value: str) -> StrEnum:
         try:
@@ -289,6 +340,12 @@ _SETTINGS: dict[str, _Setting] = {
     "queue": _Setting(str, bounds.check_name),
     "max_attempts": _Setting(int, lambda name, value: bounds.check_integer(name, value, least=1), _integer_or_text),
     "timeout": _Setting(str, _at_least(1)),
+    "retry": _Setting(str, _retry),
+    "lease": _Setting(str, _at_least(lease.MIN_LEASE)),
+    "breaker_threshold": _Setting(
+        int, lambda name, value: bounds.check_integer(name, value, least=1), _integer_or_text
+    ),
+    "breaker_cooldown": _Setting(str, _at_least(1)),
     "app": _Setting(str, _object_path),
     "metrics": _Setting(str, _object_path),
     "keep_ended": _Setting(str, _at_least(DAY)),  # law L6: a repeated settlement is answered for a day
@@ -330,8 +387,11 @@ def read(
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     stores: dict[str, dict[str, str]] = {}
+    queues: dict[str, QueueTable] = {}
     if path is not None:
         in_file = _read_file(path)
+        queues = in_file.pop("queues", {})
+        origins |= dict.fromkeys((f"queues.{name}" for name in queues), str(path))
         stores = in_file.pop("stores", {})
         origins |= {f"stores.{name}.{key}": str(path) for name, store in stores.items() for key in store}
         _override(values, origins, in_file, dict.fromkeys(in_file, str(path)))
@@ -345,7 +405,7 @@ def read(
     arguments = {name: f"--{name.replace('_', '-')}" for name in given or {}}
     texts = {arguments[name]: text for name, text in (given or {}).items()}
     _override(values, origins, _parse_texts(arguments, texts), arguments)
-    return Settings(**values, stores=_named_stores(stores), origins=origins)
+    return Settings(**values, queues=queues, stores=_named_stores(stores), origins=origins)
 
 
 def _parse_texts(names: Mapping[str, str], texts: Mapping[str, str]) -> dict[str, Any]:
@@ -465,7 +525,7 @@ def _read_file(file: Path) -> dict[str, Any]:
             values[name] = _read_stores(value, file)
             continue
         if name == "queues":
-            values["allowed_handlers"] = _read_allowed_handlers(value, file)
+            values[name] = _read_queues(value, file)
             continue
         setting = _SETTINGS.get(name)
         if setting is None:
@@ -499,22 +559,49 @@ def _read_stores(table: object, file: Path) -> dict[str, dict[str, str]]:
     return stores
 
 
-def _read_allowed_handlers(table: object, file: Path) -> dict[str, tuple[str, ...]]:
-    """Return ``handlers`` of the tables ``[queues.NAME]``. A queue without it allows every handler."""
-    allowed: dict[str, tuple[str, ...]] = {}
-    for queue, values in table.items() if isinstance(table, dict) else [("NAME", table)]:
-        where = f"queues.{queue} in {file}"
-        if not isinstance(values, dict) or not values.keys() <= {"handlers"}:
-            got = f"the key {min(values.keys() - {'handlers'})}" if isinstance(values, dict) else "no table"
-            raise InvalidInput(where, wanted="a table with handlers", got=got)
-        types = values.get("handlers", [])
-        if not isinstance(types, list):
-            raise InvalidInput(f"handlers of {where}", wanted="a list of types", got=types)
-        if "handlers" in values:
-            allowed[bounds.check_name(where, queue)] = tuple(
-                bounds.check_name(f"handlers of {where}", one) for one in types
-            )
-    return allowed
+def _read_queues(tables: object, file: Path) -> dict[str, QueueTable]:
+    """Return the tables ``[queues.NAME]``, which may have tables ``types.TYPE`` with limits of one type."""
+    queues: dict[str, QueueTable] = {}
+    for name, table in _tables("queues.NAME", tables, file):
+        where = f"queues.{bounds.check_name(f'queues in {file}', name)}"
+        types = {
+            bounds.check_name(f"type of {where} in {file}", type_): _read_limits(f"{where}.types.{type_}", limits, file)
+            for type_, limits in _tables(f"{where}.types.TYPE", table.pop("types", {}), file)
+        }
+        handlers = _read_handlers(where, table.pop("handlers", None), file)
+        limits = _read_limits(where, table, file) if table else None
+        queues[name] = QueueTable(limits=limits, types=types, handlers=handlers)
+    return queues
+
+
+def _read_handlers(where: str, types: object, file: Path) -> tuple[str, ...] | None:
+    """Return ``handlers`` of a table ``[queues.NAME]``; None allows every handler."""
+    if types is None:
+        return None
+    name = f"handlers of {where} in {file}"
+    if not isinstance(types, list):
+        raise InvalidInput(name, wanted="a list of types", got=types)
+    return tuple(bounds.check_name(name, one) for one in types)
+
+
+def _tables(where: str, tables: object, file: Path) -> list[tuple[str, dict[str, Any]]]:
+    """Return the names and copies of tables inside a table. Raises ``InvalidInput`` for anything else."""
+    if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
+        raise InvalidInput(f"{where} in {file}", wanted="a table", got=tables)
+    return [(name, dict(table)) for name, table in tables.items()]
+
+
+def _read_limits(where: str, table: Mapping[str, Any], file: Path) -> QueueLimits:
+    unknown = sorted(table.keys() - set(LIMIT_FIELDS))
+    if unknown:
+        raise InvalidInput(f"{where} in {file}", wanted=f"{', '.join(LIMIT_FIELDS)}", got=f"the key {unknown[0]}")
+    values = dict(table)
+    if isinstance(values.get("rate"), str):
+        values["rate"] = duration.parse_rate(f"rate of {where} in {file}", values["rate"])
+    try:
+        return QueueLimits(**values)
+    except InvalidInput as error:
+        raise InvalidInput(f"{error.field} of {where} in {file}", wanted=error.wanted, got=error.got) from error
 
 
 def _resolve_sqlite_path(url: str, folder: Path) -> str:

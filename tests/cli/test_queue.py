@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import timedelta
 
 import pytest
 
@@ -11,7 +12,9 @@ import holdfast.driver
 from holdfast import QueueSettings
 from holdfast.clock import HOUR, MINUTE, SystemClock
 from holdfast.model import bounds
+from holdfast.model.limit_proposal import LimitProposal, Origin, QueueLimits
 from holdfast.model.queue_settings import OnExhausted
+from holdfast.worker.limit_proposals import propose_limits
 
 
 def test_queues_are_counted(run, filled):
@@ -136,3 +139,58 @@ def test_drain_times_out_and_notes_a_pause(run, filled):
 def test_drain_due_ignores_scheduled_jobs(run, filled):
     assert run("queue", "drain", "reports", "--due").out == "reports: empty\n"
     assert "1 jobs are left" in run("queue", "drain", "reports", "--timeout", "10ms", code=5).err
+
+
+# Who set the limits, breakers, and waiting for running jobs ---------------------------------------------------
+
+
+def propose(store, origin, **limits):
+    proposal = LimitProposal(queue="mail", type="mail.send", limits=QueueLimits(**limits), origin=origin)
+    propose_limits(store, [proposal])
+
+
+def test_the_list_says_who_set_the_limits(run, filled):
+    propose(filled, Origin.HANDLER, rate=5)
+    assert run("queue", "list", "--types").out.splitlines()[1].endswith("5/s, from the handler")
+    propose(filled, Origin.SETTINGS, rate=7)
+    assert run("queue", "list", "--types").out.splitlines()[1].endswith("7/s, from the settings")
+    assert run("queue", "limit", "mail", "--type", "mail.send", "--rate", "none").out.endswith(
+        "no pause and no limits\n"
+    )
+    propose(filled, Origin.SETTINGS, rate=7)
+    assert filled.settings("mail", type="mail.send").rate is None  # the operator wants no limit
+    run("queue", "limit", "mail", "--type", "mail.send", "--max-inflight", "4")
+    [row] = run("queue", "list", "mail", "--types", "--json").json
+    assert (row["settings"]["max_inflight"], row["settings"]["limits_from"]) == (4, "operator")
+    run("queue", "limit", "mail", "--type", "mail.send", "--reset")
+    propose(filled, Origin.HANDLER, rate=5)
+    [row] = run("queue", "list", "mail", "--types", "--json").json
+    assert (row["settings"]["rate"], row["settings"]["limits_from"]) == (5, "handler")
+    assert "either --reset or limits" in run("queue", "limit", "mail", "--reset", "--rate", "1", code=2).err
+
+
+def test_an_open_breaker_is_shown_and_resume_closes_it(run, url, filled):
+    app = holdfast.Holdfast(url)
+
+    @app.handler("mail.send", queue="mail", breaker_threshold=1, breaker_cooldown=timedelta(hours=1))
+    def send(_payload):
+        raise ConnectionError
+
+    assert app.worker().process_once().status == "retried"
+    app.close()
+    assert "breaker open, ends in 59m" in run("queue", "list", "mail", "--types").out
+    assert "mail.send in mail" in next(
+        check["text"] for check in run("doctor", "--json").json["checks"] if check["name"] == "breakers"
+    )
+    assert run("queue", "resume", "mail", "--type", "mail.send").out == "mail (mail.send): no pause and no limits\n"
+    assert filled.settings("mail", type="mail.send") == QueueSettings()
+    assert "breakers" not in {check["name"] for check in run("doctor", "--json").json["checks"]}
+
+
+def test_a_pause_can_wait_until_nothing_is_in_flight(run, filled):
+    assert "1 jobs of mail are in flight" in run("queue", "pause", "mail", "--wait", "--timeout", "0s", code=5).err
+    [running] = filled.find(holdfast.driver.JobFilter(states=(holdfast.State.INFLIGHT,))).items
+    filled.reap(worker="host-a")
+    assert run("queue", "pause", "mail", "--wait", "--timeout", "1m").out == "mail: paused\n"
+    assert filled.get(running.id).state == "ready"
+    assert "--timeout: wanted --wait" in run("queue", "pause", "mail", "--timeout", "1m", code=2).err

@@ -16,12 +16,13 @@ from pathlib import Path
 import pytest
 
 from docs import build
-from holdfast.clock import DAY
+from holdfast.clock import DAY, SECOND
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds, duration
 from holdfast.model.job import JobRecord, State
 from holdfast.model.request import JobRequest
 from holdfast.model.unique import WHILE_QUEUED
+from holdfast.settings import NAMES, PREFIX
 from holdfast.wire.envelope import _Envelope, _Identity, _Status, from_envelope, to_envelope
 from holdfast.wire.identity import identity_bytes
 from holdfast.worker import heartbeat, settler
@@ -172,6 +173,7 @@ COMPUTED_DEFAULTS = {
     "queues": "those of the app's handlers; without an app, `default`",
     "processes": "one for each core",
     "limits": "none",
+    "queue_limits": "none",
     "name": "host, process id and a random part",
 }
 
@@ -197,7 +199,7 @@ def test_the_table_of_limits_matches_the_code():
 
 def test_the_page_has_the_numbers_of_the_worker():
     page = " ".join((DOCS / "explanation/worker.md").read_text(encoding="utf-8").split())
-    seconds = WorkerOptions().lease.total_seconds() / 3
+    seconds = WorkerOptions().lease_for / SECOND / 3
     assert f"every third of the lease ({seconds:.0f} s)" in page
     delay, batch = settler.MAX_DELAY_SECONDS * 1000, settler.MAX_BATCH_SETTLEMENTS
     assert f"for at most {delay:.0f} ms, and a batch has at most {batch}." in page
@@ -262,3 +264,8 @@ def test_a_refused_vector_names_the_field_of_the_page(vector: dict[str, str]):
     with pytest.raises(InvalidInput) as refusal:
         from_envelope(vector["given"].encode())
     assert refusal.value.field == vector["field"]
+
+
+def test_the_table_of_settings_has_every_setting_with_its_variable():
+    page = (DOCS / "reference/cli.md").read_text(encoding="utf-8")
+    assert [name for name in NAMES if f"| `{name}` | `{PREFIX}{name.upper()}` |" not in page] == []

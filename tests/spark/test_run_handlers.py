@@ -1,5 +1,6 @@
 """What may be a handler of ``run``, and what it may return."""
 
+import itertools
 import sys
 from functools import partial
 
@@ -9,7 +10,9 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import Row
 
+from holdfast import connect
 from holdfast.errors import InvalidInput
+from holdfast.model.limit_proposal import QueueLimits
 from holdfast.spark import run
 from tests.spark.conftest import OPTIONS
 
@@ -46,6 +49,25 @@ def results(result):
 @pytest.mark.parametrize(("handler", "result"), [(partial(add, 5), "6"), (Adder(5), "7"), (AsyncAdder(), "1")])
 def test_a_partial_and_a_callable_object_are_handlers(spark, url, handler, result):
     assert results(run(spark.range(1, 2), handler, key="id", url=url, slots=1, options=OPTIONS)) == [result]
+
+
+def test_the_rows_of_a_run_have_limits_over_all_slots(spark, url):
+    limited = run(
+        spark.range(6),
+        partial(add, 0),
+        key="id",
+        url=url,
+        run="r",
+        rate="100/s",
+        max_inflight=1,
+        slots=2,
+        options=OPTIONS,
+    )
+    assert results(limited) == [str(number) for number in range(6)]
+    with connect(url) as store:
+        assert QueueLimits.of(store.settings("run:r")) == QueueLimits(rate=100, max_inflight=1)
+        leases = sorted((row.reserved_at, row.ended_at) for row in store.ledger().items)
+    assert all(ended <= reserved for (_, ended), (reserved, _) in itertools.pairwise(leases))
 
 
 def test_results_of_numpy_and_pandas_and_nan_are_values(spark, url):

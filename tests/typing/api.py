@@ -56,7 +56,18 @@ assert_type(__version__, str)
 app = Holdfast("sqlite:///jobs.db")
 
 
-@app.handler("mail.send", queue="mail", max_attempts=5, timeout=timedelta(seconds=30), retry=Exponential(timedelta(1)))
+@app.handler(
+    "mail.send",
+    queue="mail",
+    max_attempts=5,
+    timeout=timedelta(seconds=30),
+    retry=Exponential(timedelta(1)),
+    rate="100/s",
+    burst=10,
+    max_inflight=50,
+    breaker_threshold=5,
+    breaker_cooldown=timedelta(minutes=1),
+)
 def send(payload: dict[str, str], ctx: Context) -> int:
     """A handler that makes every choice it can make."""
     assert_type(ctx.attempt, int)
@@ -65,6 +76,8 @@ def send(payload: dict[str, str], ctx: Context) -> int:
         raise Retry(after=timedelta(seconds=5), reason="busy")
     if ctx.attempt == 2:
         raise Snooze(timedelta(minutes=1))
+    if ctx.attempt == 3:
+        raise Retry(after=timedelta(seconds=5), reason="429", pause_type=True)
     if not payload:
         raise Unrecoverable("no address")
     return len(payload)

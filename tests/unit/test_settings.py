@@ -9,8 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast import Holdfast, WorkerOptions
+from holdfast.clock import SECOND
 from holdfast.errors import InvalidInput
-from holdfast.settings import NAMES, Settings, mask_secrets, read, unknown_variables
+from holdfast.model.limit_proposal import LimitProposal, Origin, QueueLimits
+from holdfast.model.retry import Fixed, NoDelay
+from holdfast.settings import NAMES, QueueTable, Settings, mask_secrets, read, unknown_variables
+from holdfast.worker.breaker import BreakerRule
 
 
 def test_without_anything_there_are_defaults(tmp_path):
@@ -248,3 +253,62 @@ def test_a_collector_of_metrics_is_a_path_to_an_object(tmp_path):
     assert read(folder=tmp_path, environ={}).metrics == "my.module:collector"
     with pytest.raises(InvalidInput, match=r"HOLDFAST_METRICS.*module:object.*127\.0\.0\.1:9000"):
         read(folder=tmp_path, environ={"HOLDFAST_METRICS": "127.0.0.1:9000"})
+
+
+def test_a_worker_gets_its_lease_retry_policy_and_breaker_from_the_settings(tmp_path):
+    environ = {
+        "HOLDFAST_LEASE": "30s",
+        "HOLDFAST_RETRY": "fixed(5s)",
+        "HOLDFAST_BREAKER_THRESHOLD": "5",
+        "HOLDFAST_BREAKER_COOLDOWN": "2m",
+    }
+    app = Holdfast("memory://")
+    app.use_settings(read(folder=tmp_path, environ=environ))
+    options = app.worker_options(WorkerOptions())
+    assert (options.lease_for, options.retry_policy) == (30 * SECOND, Fixed(timedelta(seconds=5)))
+    assert options.breaker == BreakerRule(threshold=5, cooldown=timedelta(minutes=2))
+    options = app.worker_options(WorkerOptions(lease=timedelta(seconds=1), retry=NoDelay()))
+    assert (options.lease_for, options.retry_policy) == (SECOND, NoDelay())
+
+
+def test_tables_of_queues_propose_limits(tmp_path):
+    file = tmp_path / "holdfast.toml"
+    file.write_text(
+        """
+        [queues.mail]
+        rate = "600/m"
+        max_inflight = 50
+
+        [queues.mail.types."mail.send"]
+        rate = 2.5
+        burst = 4
+        """,
+        encoding="utf-8",
+    )
+    settings = read(file=file, environ={})
+    of_queue, of_type = QueueLimits(rate=10.0, max_inflight=50), QueueLimits(rate=2.5, burst=4)
+    assert settings.queues == {"mail": QueueTable(limits=of_queue, types={"mail.send": of_type})}
+    assert settings.queue_limits == (
+        LimitProposal(queue="mail", type=None, limits=of_queue, origin=Origin.SETTINGS),
+        LimitProposal(queue="mail", type="mail.send", limits=of_type, origin=Origin.SETTINGS),
+    )
+    assert settings.origin("queues.mail") == str(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("queues = 3", "queues.NAME in .*: wanted a table"),
+        ("queues.mail = 3", "queues.NAME in .*: wanted a table"),
+        ("[queues.mail]\nspeed = 3", "queues.mail in .*: wanted max_inflight, rate, burst, got the key speed"),
+        ('[queues.mail]\nrate = "fast"', "rate of queues.mail in .*: wanted a rate such as"),
+        ("[queues.mail]\nmax_inflight = 0", "max_inflight of queues.mail in .*: wanted a whole number from 1"),
+        ("[queues.mail.types.a]\nburst = 2", "burst of queues.mail.types.a in .*: wanted a rate beside it"),
+        ('retry = "often"', "retry in .*: wanted"),
+    ],
+)
+def test_a_wrong_table_of_a_queue_is_named(tmp_path, text, message):
+    file = tmp_path / "holdfast.toml"
+    file.write_text(text + "\n", encoding="utf-8")
+    with pytest.raises(InvalidInput, match=message):
+        read(file=file, environ={})

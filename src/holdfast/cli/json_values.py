@@ -145,6 +145,8 @@ def queue_settings(settings: QueueSettings) -> dict[str, Any]:
         "burst": settings.burst,
         "on_exhausted": settings.on_exhausted.value,
         "dedupe_window": seconds(settings.dedupe_window),
+        "held_until": instant(settings.held_until),
+        "probing": settings.probing,
     }
 
 

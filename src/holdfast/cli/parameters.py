@@ -13,9 +13,9 @@ import click
 from holdfast.clock import SystemClock, from_datetime, from_timedelta, to_timedelta
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds, duration, retry, unique
+from holdfast.model.lease import MIN_LEASE
 from holdfast.observability.endpoint import parse_address
 from holdfast.wire.codec import JSON
-from holdfast.worker.options import MIN_LEASE
 
 INSTANT_WANTED = "an instant such as 2026-11-15T20:30:00Z or 2026-11-15T21:30:00+01:00"
 MAX_QUOTED_BYTES = 60  # of a payload in an error message

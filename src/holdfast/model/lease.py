@@ -7,11 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+from holdfast.clock import SECOND
 from holdfast.model import bounds
 from holdfast.model.fast_construction import mutable_twin
 from holdfast.model.job import JobRecord
 
 TOKEN_RANDOM_BYTES = 16
+MIN_LEASE = SECOND // 10  # microseconds, of a worker
+DEFAULT_LEASE = 15 * SECOND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

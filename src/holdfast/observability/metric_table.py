@@ -138,6 +138,14 @@ OLDEST_READY = Metric(
     meaning="For how long the oldest ready job has been due. Every process exports the same: use `max`.",
 )
 
+BREAKER_OPEN = Metric(
+    name="holdfast_breaker_open",
+    kind=_gauge,
+    labels=JOB,
+    meaning="1 while the circuit breaker of a type is open or half open, 0 after it has closed. Every process exports "
+    "the same: use `max`.",
+)
+
 # Of the ledger, read by `holdfast metrics`: all workers and Spark slots
 LEDGER_ENDINGS = Metric(
     name="holdfast_ledger_endings_total",
@@ -193,6 +201,7 @@ METRICS: dict[str, Metric] = {
         STORE_FAILURES,
         JOBS,
         OLDEST_READY,
+        BREAKER_OPEN,
         LEDGER_ENDINGS,
         LEDGER_DEAD,
         LEDGER_WAIT,

@@ -18,6 +18,7 @@ from holdfast.observability import metric_table as table
 from holdfast.observability.labels import BoundedNames, JobNames, job_labels
 from holdfast.observability.metrics import Metrics
 from holdfast.worker.observer import WorkerObserver
+from holdfast.worker.type_holds import read_breakers
 
 INTERVAL_SECONDS = 15.0  # between two counts, at least
 FIRST_SECONDS = 1.0  # before the first count: a worker that starts has other things to do
@@ -36,6 +37,7 @@ class StoreGauges:
         self._queues = queues
         self._bounded = BoundedNames()
         self._exported: set[JobNames] = set()
+        self._breakers: set[JobNames] = set()  # that were open once
 
     def update(self) -> None:
         """Count the jobs and set the gauges. Raises ``StoreError``."""
@@ -53,6 +55,14 @@ class StoreGauges:
             for state in STATES:
                 self._metrics.gauge(table.JOBS.name, numbers[names, state], {**labels, "state": state})
             self._metrics.gauge(table.OLDEST_READY.name, ages.get(names, 0) / SECOND, labels)
+        self._update_breakers()
+
+    def _update_breakers(self) -> None:
+        found = [(one.queue, one.type) for one in read_breakers(self._store)]
+        is_open = {self._bounded(job) for job in found if self._queues is None or job[0] in self._queues}
+        self._breakers |= is_open
+        for names in self._breakers:
+            self._metrics.gauge(table.BREAKER_OPEN.name, int(names in is_open), job_labels(names))
 
 
 def _number(row: QueueCounts, state: str) -> int:

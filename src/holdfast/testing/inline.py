@@ -20,7 +20,7 @@ from datetime import datetime
 from typing import Any, Final, Unpack, cast, overload
 
 from holdfast.app import Holdfast, unknown_type_message
-from holdfast.clock import ManualClock, from_timedelta, to_datetime
+from holdfast.clock import ManualClock, to_datetime
 from holdfast.drivers.contract import JobFilter
 from holdfast.errors import PayloadError
 from holdfast.model.job import JobRecord, State
@@ -260,7 +260,7 @@ class Inline:
         reservations = self.app.driver.reserve(
             worker.queues,
             limit=1,
-            lease_for=from_timedelta(worker.options.lease),
+            lease_for=worker.options.lease_for,
             worker="crashed",
             types=worker.catalogue.types if type is None else {_name(type)} & worker.catalogue.types,
         )

@@ -9,10 +9,12 @@ from typing import Any
 
 from holdfast.errors import InvalidInput, PayloadError
 from holdfast.model import bounds
+from holdfast.model.limit_proposal import LimitProposal
 from holdfast.model.request import check_single_instance
 from holdfast.model.retry import RetryPolicy
 from holdfast.wire.codec import JSON, dump_model
 from holdfast.wire.value_type import ValueType
+from holdfast.worker.breaker import BreakerRule
 from holdfast.worker.signature import read_signature
 
 MAX_CHUNK = 10_000  # jobs in one call: as many as one reserve can return
@@ -37,6 +39,8 @@ class Handler:
     idempotency_ttl: timedelta | None = None  # how long a key is done; None: as the worker's options say
     single_instance: bool | str = False  # one job at a time: of its queue and type, or of all jobs with this text
     capture_output: bool = False  # keep an ``ExecutionResult`` with what the function prints
+    limits: LimitProposal | None = None  # of its type in its queue, proposed to the store
+    breaker: BreakerRule | None = None  # None: that of the worker
     from_json: Callable[[object], object] | None = None  # applied to the JSON value, before ``payload_type``
 
     def decode(self, payload: object) -> object:
@@ -93,6 +97,8 @@ def make_handler(
     idempotency_ttl: timedelta | None = None,
     single_instance: bool | str = False,
     capture_output: bool = False,
+    limits: LimitProposal | None = None,
+    breaker: BreakerRule | None = None,
     namespace: Mapping[str, Any] | None = None,
 ) -> Handler:
     """Return the handler for ``fn(payload)`` or ``fn(payload, ctx)``, also async, or for a class.
@@ -132,6 +138,8 @@ def make_handler(
         idempotency_ttl=idempotency_ttl,
         single_instance=single_instance,
         capture_output=capture_output,
+        limits=limits,
+        breaker=breaker,
     )
 
 

@@ -23,12 +23,19 @@ class Control(Exception):
 
 
 class Retry(Control):
-    """The attempt failed and is counted. Try again ``after`` this time; None uses the delay of the retry policy."""
+    """The attempt failed and is counted. Try again ``after`` this time; None uses the delay of the retry policy.
 
-    def __init__(self, after: timedelta | None = None, reason: object = "") -> None:
-        super().__init__(after, reason)  # the arguments that pickle calls it with
+    With ``pause_type`` no job of this type is reserved from this queue before then, in no worker: for a server that
+    answers "429 Too Many Requests" with ``Retry-After``. It needs ``after``.
+    """
+
+    def __init__(self, after: timedelta | None = None, reason: object = "", pause_type: bool = False) -> None:  # noqa: FBT001, FBT002 - pickle passes it by position
+        super().__init__(after, reason, pause_type)  # the arguments that pickle calls it with
         self.after = None if after is None else bounds.duration_from("after", after)
         self.reason = plain_text(reason)
+        self.pause_type = bool(pause_type)
+        if self.pause_type and self.after is None:
+            raise InvalidInput("pause_type", wanted="a length, after=..., beside it", got="none")
 
     def __str__(self) -> str:
         return self.reason or "asked for a retry"

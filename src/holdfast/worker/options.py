@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypedDict
 
-from holdfast.clock import DAY, SECOND
+from holdfast.clock import DAY, from_timedelta
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
+from holdfast.model.lease import DEFAULT_LEASE, MIN_LEASE
+from holdfast.model.limit_proposal import LimitProposal
 from holdfast.model.retry import DEFAULT, RetryPolicy
+from holdfast.worker.breaker import BreakerRule
 from holdfast.worker.limits import Limits
-
-MIN_LEASE = SECOND // 10  # microseconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,10 +25,11 @@ class WorkerOptions:
     queues: tuple[str, ...] | None = None  # None: the queues of the app's handlers; without an app, ``default``
     processes: int = field(default_factory=lambda: os.cpu_count() or 1)
     concurrency: int = 1  # jobs at a time in one process: more than one only for handlers that mostly wait
-    lease: timedelta = timedelta(seconds=15)
+    lease: timedelta | None = None  # None: the settings of the app, else 15 seconds
     drain: timedelta | None = timedelta(seconds=25)  # time that running jobs get after a stop; None: no limit
     grace: timedelta = timedelta(seconds=2)  # between interrupting a handler and killing its process
-    retry: RetryPolicy = DEFAULT  # for jobs without a policy, of handlers without a policy
+    # For jobs without a policy, of handlers without a policy. None: the settings of the app, else ``DEFAULT``.
+    retry: RetryPolicy | None = None
     until_drained: bool = False  # stop when the queues have no open job left
     max_jobs: int | None = None  # stop after this many jobs
     limits: Limits = field(default_factory=Limits)  # of each child process
@@ -42,6 +44,8 @@ class WorkerOptions:
     idempotency_ttl: timedelta | None = None  # how long an idempotency key is done, for handlers that set none
     idempotent: bool | None = None  # skip jobs whose key is done, also of handlers that do not say so
     allowed_handlers: Mapping[str, Collection[str]] | None = None  # the types that may run, by queue
+    queue_limits: tuple[LimitProposal, ...] = ()  # proposed to the store; empty: the settings of the app
+    breaker: BreakerRule | None = None  # for handlers without their own; None: the settings of the app
     name: str = ""  # "": host, process id and a random suffix
 
     def __post_init__(self) -> None:
@@ -52,7 +56,8 @@ class WorkerOptions:
             bounds.check_name("queue", queue)
         bounds.check_integer("processes", self.processes, least=1, most=1024)
         bounds.check_integer("concurrency", self.concurrency, least=1, most=1024)
-        bounds.duration_from("lease", self.lease, least=MIN_LEASE)
+        if self.lease is not None:
+            bounds.duration_from("lease", self.lease, least=MIN_LEASE)
         bounds.duration_from("grace", self.grace)
         if self.drain is not None:
             bounds.duration_from("drain", self.drain)
@@ -71,6 +76,16 @@ class WorkerOptions:
                 bounds.check_name("type", type_)
         bounds.check_text("name", self.name, empty=True)
 
+    @property
+    def lease_for(self) -> int:
+        """The length of a lease in microseconds."""
+        return DEFAULT_LEASE if self.lease is None else from_timedelta(self.lease)
+
+    @property
+    def retry_policy(self) -> RetryPolicy:
+        """The retry policy of jobs and handlers that have none."""
+        return self.retry or DEFAULT
+
 
 class WorkerKeywords(TypedDict, total=False):
     """The fields of ``WorkerOptions`` as keyword arguments of ``app.worker``."""
@@ -78,10 +93,10 @@ class WorkerKeywords(TypedDict, total=False):
     queues: tuple[str, ...] | None
     processes: int
     concurrency: int
-    lease: timedelta
+    lease: timedelta | None
     drain: timedelta | None
     grace: timedelta
-    retry: RetryPolicy
+    retry: RetryPolicy | None
     until_drained: bool
     max_jobs: int | None
     limits: Limits
@@ -93,4 +108,6 @@ class WorkerKeywords(TypedDict, total=False):
     idempotency_ttl: timedelta | None
     idempotent: bool | None
     allowed_handlers: Mapping[str, Collection[str]] | None
+    queue_limits: tuple[LimitProposal, ...]
+    breaker: BreakerRule | None
     name: str

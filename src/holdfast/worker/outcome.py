@@ -81,10 +81,14 @@ class Unrecovered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryRequested:
-    """The handler requested another attempt ``after`` this time; None uses the delay of the retry policy."""
+    """The handler requested another attempt ``after`` this time; None uses the delay of the retry policy.
+
+    With ``pause_type`` the whole type waits for this time.
+    """
 
     after: int | None = None
     error: str = ""
+    pause_type: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,11 +40,12 @@ from holdfast.worker.held_jobs import HeldJobs
 from holdfast.worker.interpreter import gc_frozen, tuned_interpreter
 from holdfast.worker.job_log import set_worker_name
 from holdfast.worker.job_source import Demand, JobSource, StoreJobSource
+from holdfast.worker.limit_proposals import propose_limits
 from holdfast.worker.limits import RecycleLimits
 from holdfast.worker.maintenance import Maintenance
 from holdfast.worker.observer import Observers, WorkerObserver
 from holdfast.worker.options import WorkerOptions
-from holdfast.worker.outcome import Interrupted, Outcome, Succeeded
+from holdfast.worker.outcome import Interrupted, Outcome, RetryRequested, Succeeded
 from holdfast.worker.processes import dispatch
 from holdfast.worker.processes.pool import ChildPool
 from holdfast.worker.processes.running import Run, StopReason
@@ -52,6 +53,7 @@ from holdfast.worker.resources import Resources
 from holdfast.worker.retry_policy import policy_of
 from holdfast.worker.settler import Settler, send_last_notes
 from holdfast.worker.status import Settled, Tally, WorkerResult, settled_statuses, status_of
+from holdfast.worker.type_holds import TypeHolds
 from holdfast.worker.verification import Verification
 
 POLL_SECONDS = 0.25  # an idle worker reserves again after this time, even if the store sends no hint
@@ -87,7 +89,7 @@ class Worker:
         self.name = self.options.name or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self.queues = list(self.options.queues or (DEFAULT_QUEUE,))
         self.tally = Tally()
-        self._lease_for = from_timedelta(self.options.lease)
+        self._lease_for = self.options.lease_for
         self._source = source
         self._observers = Observers(observers)
         self._pool: ChildPool | None = None  # created by ``prepare``
@@ -103,6 +105,10 @@ class Worker:
         self._resources = Resources(self.catalogue.resources)  # of ``process_once``, like the event loop
         self._loop = LocalLoop(self._resources.aclose)
         self._verification = None if signer is None else Verification(signer, worker=self.name)
+        self._has_proposed = False
+        self._type_holds = TypeHolds(
+            driver, self.catalogue, self.options.breaker, lease_for=self._lease_for, worker=self.name
+        )
         self._observers.attached(self)
 
     def register(
@@ -172,6 +178,7 @@ class Worker:
     def process_once(self, queue: str | None = None) -> WorkerResult:
         """Run one due job in this process. For tests and scripts: a handler that hangs cannot be interrupted."""
         self.catalogue.check_chunks(concurrency=1)
+        self._propose_limits()
         guard = self._make_guard()
         reservations = self._store_source(self.queues if queue is None else [queue]).reserve(Demand(limit=1))
         if not reservations:
@@ -197,6 +204,8 @@ class Worker:
         settlements = guard.add_writes([run], [self._settlement_of(run, outcome, lease)])
         [refused] = guard.settle([run], settlements)
         [settlement] = settlements
+        if self._type_holds.is_active:
+            self._type_holds.settled([run], settlements, [refused])
         return WorkerResult(
             status=status_of(reservation.job, settlement, refused),
             job_id=reservation.job.id,
@@ -360,6 +369,7 @@ class Worker:
         while not self._is_stopping(stop):
             self._observers.looped(full=is_full)
             try:
+                self._propose_limits()
                 maintenance.run_due()
                 self._release_unstarted(pool, settler, waited_seconds=RELEASE_AFTER_SECONDS)
                 if not settler.wait_for_capacity(POLL_SECONDS):
@@ -388,6 +398,15 @@ class Worker:
             except StoreError as error:
                 self._observers.store_failed("reserve", error)
                 self._stop.wait(POLL_SECONDS)
+
+    def _propose_limits(self) -> None:
+        """Propose the limits of the settings and of the handlers once, before the first reserve."""
+        if not self._has_proposed:
+            of_handlers = [handler.limits for handler in self.catalogue if handler.limits is not None]
+            of_settings = {(one.queue, one.type) for one in self.options.queue_limits}
+            others = [one for one in of_handlers if (one.queue, one.type) not in of_settings]
+            propose_limits(self.driver, [*self.options.queue_limits, *others])
+            self._has_proposed = True
 
     def _wait_for_end(self, pool: ChildPool, settler: Settler, seconds: float) -> None:
         """Wait until a run ends; once all have ended, until they are settled."""
@@ -426,6 +445,8 @@ class Worker:
         reservations = source.reserve(demand)
         self._observers.reserved(reservations, monotonic() - asked_at)
         self._held_jobs.add(reservations, demand.isolation)
+        if self._type_holds.has_breakers:
+            self._type_holds.reserved(reservations)
         runs = [self._make_run(reservation) for reservation in reservations]
         for run in runs:
             run.set_lease(began, lease_seconds)
@@ -529,8 +550,10 @@ class Worker:
     def _settlement_of(self, run: Run, outcome: Outcome, lease: Lease) -> Settlement:
         if isinstance(outcome, Succeeded):  # the most frequent outcome needs no retry policy
             return ack(lease, outcome, run.started_at)
+        if isinstance(outcome, RetryRequested) and outcome.pause_type and outcome.after is not None:
+            self._type_holds.request_pause(run.reservation, outcome.after)
         job = run.reservation.job
-        policy = policy_of(job, self.catalogue.get(job.type), self.options.retry)
+        policy = policy_of(job, self.catalogue.get(job.type), self.options.retry_policy)
         return decide(job, lease, outcome, policy, random=self._random.random(), started_at=run.started_at)
 
     def _count_settled(
@@ -546,6 +569,8 @@ class Worker:
             self._guard.forget(runs)
         if self._observers:
             self._observers.settled(list(map(Settled, runs, settlements, refusals, statuses)))
+        if self._type_holds.is_active:
+            self._type_holds.settled(runs, settlements, refusals)
 
     def _on_lost(self, pool: ChildPool, run: Run, error: LeaseError) -> None:
         self._observers.lease_lost(run, error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -17,6 +18,7 @@ from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.clock import SECOND, monotonic
 from holdfast.errors import HoldfastError
 from holdfast.model import duration
+from holdfast.model.limit_proposal import LIMIT_FIELDS, QueueLimits
 from holdfast.model.secret import Secret
 from holdfast.settings import NAMES, Settings, mask_secrets, unknown_variables
 
@@ -82,6 +84,12 @@ def _repair_clock(session: Session) -> None:
 
 def _settings(settings: Settings) -> list[dict[str, Any]]:
     values = {name: getattr(settings, name) for name in NAMES}
+    for queue in settings.queues:
+        proposals = [one for one in settings.queue_limits if one.queue == queue]
+        values[f"queues.{queue}"] = ", ".join(
+            f"{one.type or 'all types'}: " + " ".join(f"{name}={value:g}" for name, value in _set_fields(one.limits))
+            for one in proposals
+        )
     for name, store in settings.stores.items():
         values[f"stores.{name}.url"] = store.url
         if store.space is not None:
@@ -92,6 +100,11 @@ def _settings(settings: Settings) -> list[dict[str, Any]]:
     ]
 
 
+def _set_fields(limits: QueueLimits) -> Iterator[tuple[str, float]]:
+    values = ((name, getattr(limits, name)) for name in LIMIT_FIELDS)
+    return ((name, value) for name, value in values if value is not None)
+
+
 def _display_value(name: str, value: object) -> object:
     if isinstance(value, timedelta):
         return duration.format_exact(value)
@@ -99,6 +112,8 @@ def _display_value(name: str, value: object) -> object:
         return str(value)
     if isinstance(value, tuple):
         return ", ".join(value) or None
+    if dataclasses.is_dataclass(value):  # a retry policy
+        return str(value)
     return mask_secrets(value) if name.endswith("url") and isinstance(value, str) else value
 
 

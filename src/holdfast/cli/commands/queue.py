@@ -16,14 +16,27 @@ from holdfast.cli.output import Column, Output
 from holdfast.cli.parameters import DURATION, INSTANT, RATE, ValueOrNone
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.clock import from_datetime, from_timedelta, monotonic
-from holdfast.drivers.contract import QueueCounts, QueueSettings, Store
-from holdfast.model import bounds, duration
+from holdfast.drivers.contract import Feature, QueueCounts, QueueSettings, Store
+from holdfast.model import bounds, duration, limit_proposal
 from holdfast.model.job import State
+from holdfast.model.limit_proposal import (
+    NO_LIMITS,
+    LimitOrigin,
+    Origin,
+    QueueLimits,
+    key_of,
+    origin_change,
+    read_origin,
+)
+from holdfast.model.registry import Entry
+from holdfast.worker.breaker import BreakerPhase, phase_of
+from holdfast.worker.type_holds import forget_breaker
 
 COUNTED_STATES = ("ready", "scheduled", "inflight", "done", "dead", "cancelled")
 HEADINGS = ("READY", "SCHED", "INFL", "DONE", "DEAD", "CANC")  # short, so that the limits fit into the same row
 MIN_COUNT_INTERVAL_SECONDS = 0.5
 COUNT_INTERVAL_FACTOR = 20  # counting reads every open job: the next count waits 20 times as long as the last one took
+ORIGINS_PAGE = 1000  # registry entries in one call
 OPEN = (State.READY, State.INFLIGHT)
 NOT_DONE = tuple(state for state in State if state is not State.DONE)
 
@@ -50,8 +63,10 @@ def list_(session: Session, names: tuple[str, ...], *, types: bool, no_done: boo
     _check_known(store, names, counts)
     rows = counts if types else sum_by_queue(counts, names)
     settings = [store.settings(row.queue, type=row.type or None) for row in rows]
+    origins = _limit_origins(store, [(row.queue, row.type or None) for row in rows], settings)
     if as_json:
-        output.print_json([_to_json(row, one) for row, one in zip(rows, settings, strict=True)])
+        found = zip(rows, settings, origins, strict=True)
+        output.print_json([_to_json(row, one, origin) for row, one, origin in found])
         return
     if not rows:
         output.print_note("no jobs in this space")
@@ -68,9 +83,9 @@ def list_(session: Session, names: tuple[str, ...], *, types: bool, no_done: boo
                 row.queue,
                 *([row.type] if types else []),
                 *(getattr(row, state) for state in COUNTED_STATES),
-                _describe_limits(output, one),
+                _describe_limits(output, one, origin),
             )
-            for row, one in zip(rows, settings, strict=True)
+            for row, one, origin in zip(rows, settings, origins, strict=True)
         ],
     )
 
@@ -88,22 +103,52 @@ def sum_by_queue(rows: Sequence[QueueCounts], names: Sequence[str] = ()) -> list
     ]
 
 
-def _to_json(row: QueueCounts, settings: QueueSettings) -> dict[str, Any]:
+def _to_json(row: QueueCounts, settings: QueueSettings, origin: Origin | None) -> dict[str, Any]:
     counts = {state: getattr(row, state) for state in COUNTED_STATES}
     type_field = {"type": row.type} if row.type else {}
-    return {"queue": row.queue, **type_field, **counts, "settings": json_values.queue_settings(settings)}
+    values = {**json_values.queue_settings(settings), "limits_from": origin}
+    return {"queue": row.queue, **type_field, **counts, "settings": values}
 
 
-def _describe_limits(output: Output, settings: QueueSettings) -> str:
+def _limit_origins(
+    store: Store, queues: Sequence[tuple[str, str | None]], settings: Sequence[QueueSettings]
+) -> list[Origin | None]:
+    """Return who set the limits of each queue or type; None where there are none."""
+    current = [QueueLimits.of(one) for one in settings]
+    if not store.capabilities.has(Feature.REGISTRY) or all(limits == NO_LIMITS for limits in current):
+        return [None if limits == NO_LIMITS else Origin.OPERATOR for limits in current]
+    keys = [key_of(queue, type_) for queue, type_ in queues]
+    pages = (keys[start : start + ORIGINS_PAGE] for start in range(0, len(keys), ORIGINS_PAGE))
+    entries = [entry for page in pages for entry in store.read(limit_proposal.KIND, page)]
+    return [_origin(entry, limits) for entry, limits in zip(entries, current, strict=True)]
+
+
+def _origin(entry: Entry | None, limits: QueueLimits) -> Origin | None:
+    stored = read_origin(entry)
+    if limits == NO_LIMITS:
+        return None
+    return stored.origin if stored is not None and stored.limits == limits else Origin.OPERATOR
+
+
+def _describe_limits(output: Output, settings: QueueSettings, origin: Origin | None = None) -> str:
     """The pause, the limits and another window of keys in a few words; empty if there are none."""
     words = []
     if is_paused(output, settings):
         until = settings.paused_until
         words.append("paused" if until == bounds.MAX_INSTANT else f"paused, ends {output.age(until)}")
+    phase = phase_of(settings, output.now())
+    if phase is not BreakerPhase.CLOSED:
+        words.append(
+            f"breaker {phase}" + (f", ends {output.age(settings.held_until)}" if _is_held(output, settings) else "")
+        )
+    elif _is_held(output, settings):
+        words.append(f"paused by a handler, ends {output.age(settings.held_until)}")
     if settings.max_inflight is not None:
         words.append(f"max {settings.max_inflight}")
     if settings.rate is not None:
         words.append(f"{settings.rate:g}/s" + (f" burst {settings.burst}" if settings.burst is not None else ""))
+    if origin in {Origin.SETTINGS, Origin.HANDLER}:
+        words.append(f"from the {origin}")
     if settings.dedupe_window != QueueSettings().dedupe_window:
         words.append(f"keys {_format_window(settings)}")
     return ", ".join(words)
@@ -114,6 +159,10 @@ def is_paused(output: Output, settings: QueueSettings) -> bool:
     return settings.paused_until is not None and output.now() < settings.paused_until
 
 
+def _is_held(output: Output, settings: QueueSettings) -> bool:
+    return settings.held_until is not None and output.now() < settings.held_until
+
+
 # Settings ---------------------------------------------------------------------------------------------------
 
 
@@ -121,6 +170,8 @@ def is_paused(output: Output, settings: QueueSettings) -> bool:
 @click.argument("name")
 @click.option("--until", type=INSTANT, metavar="INSTANT", help="Resume automatically at this instant.")
 @click.option("--for", "length", type=DURATION, metavar="DURATION", help="Resume automatically after this long.")
+@click.option("--wait", is_flag=True, help="Then wait until no job of the queue is in flight.")
+@click.option("--timeout", type=DURATION, metavar="DURATION", help="With --wait: give up after this long, exit code 5.")
 @_TYPE
 @_NEW
 @_JSON
@@ -128,17 +179,22 @@ def is_paused(output: Output, settings: QueueSettings) -> bool:
 def pause(
     session: Session,
     name: str,
+    *,
     until: datetime | None,
     length: timedelta | None,
+    timeout: timedelta | None,
     type_: str | None,
-    *,
+    wait: bool,
     new: bool,
     as_json: bool,
 ) -> None:
-    """Stop reserving jobs of a queue.
+    """Stop reserving jobs of a queue, in all workers.
 
-    Running jobs continue, new jobs are accepted. Without --until or --for, the pause lasts until `queue resume`.
+    Running jobs continue, new jobs are accepted. Without --until or --for, the pause lasts until `queue resume`. With
+    --wait, the command returns when nothing of the queue runs any more.
     """
+    if timeout is not None and not wait:
+        raise click.UsageError("--timeout: wanted --wait beside it")
     if until is not None and length is not None:
         raise click.UsageError("wanted either --until or --for, got both")
     paused_until = bounds.MAX_INSTANT
@@ -149,6 +205,20 @@ def pause(
     if paused_until <= session.output.now():
         raise click.UsageError("wanted a pause that ends later than now")
     _change(session, name, type_, {"paused_until": paused_until}, new=new, as_json=as_json)
+    if wait:
+        _wait_for_inflight(session, name, type_, timeout)
+
+
+def _wait_for_inflight(session: Session, name: str, type_: str | None, timeout: timedelta | None) -> None:
+    """Wait until no job of a queue, or of one type in it, is in flight."""
+    store = session.store()
+    deadline = None if timeout is None else monotonic() + timeout.total_seconds()
+    while True:
+        counts, seconds = _timed_counts(store, [name], states=(State.INFLIGHT,))
+        left = sum(row.inflight for row in counts if type_ in (None, row.type))
+        if not left:
+            return
+        _sleep(seconds, deadline, f"{left} jobs of {name} are in flight")
 
 
 @queue.command()
@@ -157,8 +227,15 @@ def pause(
 @_JSON
 @pass_session
 def resume(session: Session, name: str, type_: str | None, *, as_json: bool) -> None:
-    """End a pause."""
-    _change(session, name, type_, {"paused_until": None}, new=False, as_json=as_json)
+    """End a pause.
+
+    With --type, also close the circuit breaker of the type, and end a pause that a handler asked for.
+    """
+    changes: dict[str, Any] = {"paused_until": None}
+    if type_ is not None:
+        changes |= {"held_until": None, "probing": False}
+        forget_breaker(session.store(), name, type_)
+    _change(session, name, type_, changes, new=False, as_json=as_json)
 
 
 @queue.command()
@@ -166,23 +243,36 @@ def resume(session: Session, name: str, type_: str | None, *, as_json: bool) -> 
 @click.option("--max-inflight", type=ValueOrNone(click.INT), metavar="N|none", help="The most jobs in flight.")
 @click.option("--rate", type=ValueOrNone(RATE), metavar="RATE|none", help="Reservations: 10/s, 600/m, 5/h; 10 is 10/s.")
 @click.option("--burst", type=ValueOrNone(click.INT), metavar="N|none", help="The most at once after idle time.")
+@click.option("--reset", is_flag=True, help="Remove all limits; a worker that starts proposes its own again.")
 @_TYPE
 @_NEW
 @_JSON
 @pass_session
-def limit(session: Session, /, name: str, type_: str | None, *, new: bool, as_json: bool, **options: Any) -> None:
+def limit(
+    session: Session, /, name: str, type_: str | None, *, reset: bool, new: bool, as_json: bool, **options: Any
+) -> None:
     """Limit how many jobs of a queue run at once or start per second.
 
     Without options, shows the limits. Limits that are not named do not change; none removes a limit. Removing the rate
-    also removes the burst.
+    also removes the burst. Limits that are set here replace those of the settings and of handlers, until --reset.
     """
+    if reset and any(value is not None for value in options.values()):
+        raise click.UsageError("wanted either --reset or limits, got both")
+    if reset:
+        options = dict.fromkeys(options, False)
     changes = {field: value or None for field, value in options.items() if value is not None}
     for field, value in options.items():
         if value == 0 and value is not False:
             raise click.UsageError(f"--{field.replace('_', '-')}: wanted at least 1, or none, got 0")
     if "rate" in changes and changes["rate"] is None:
         changes.setdefault("burst", None)
+    store = session.store(create=new)
+    remembers = store.capabilities.has(Feature.REGISTRY)
+    if reset and remembers:  # first: a worker that starts meanwhile proposes nothing while there are limits
+        store.write([origin_change(name, type_, None)])
     _change(session, name, type_, changes, new=new, as_json=as_json)
+    if changes and not reset and remembers:
+        store.write([origin_change(name, type_, LimitOrigin(origin=Origin.OPERATOR))])
 
 
 @queue.command()
@@ -226,7 +316,8 @@ def _change(
         _check_known(store, [name], store.counts([name], states=NOT_DONE))
     changed = replace(settings, **changes)
     if changed != settings:
-        store.configure(name, changed, type=type_)
+        fields_changed = set(changes) | ({"rate", "burst"} if {"rate", "burst"} & changes.keys() else set())
+        store.configure(name, changed, type=type_, only=sorted(fields_changed))
     if as_json:
         type_field = {"type": type_} if type_ else {}
         output.print_json({"queue": name, **type_field, "settings": json_values.queue_settings(changed)})
@@ -283,18 +374,25 @@ def drain(session: Session, names: tuple[str, ...], timeout: timedelta | None, *
         while left := _unfinished(counts, due=due):
             total = max(total, left)  # jobs may be enqueued meanwhile
             update(total - left, total)
-            if deadline is not None and monotonic() >= deadline:
-                raise CommandFailed(ExitCode.TIMED_OUT, f"{left} jobs are left in {', '.join(names)}")
-            interval = max(MIN_COUNT_INTERVAL_SECONDS, seconds * COUNT_INTERVAL_FACTOR)
-            time.sleep(interval if deadline is None else max(0.0, min(interval, deadline - monotonic())))
+            _sleep(seconds, deadline, f"{left} jobs are left in {', '.join(names)}")
             counts, seconds = _timed_counts(store, names)
     output.print_line(f"{', '.join(names)}: empty")
 
 
-def _timed_counts(store: Store, names: Sequence[str]) -> tuple[list[QueueCounts], float]:
+def _sleep(seconds: float, deadline: float | None, failure: str) -> None:
+    """Sleep until the next count, after one that took so many seconds. Raises ``CommandFailed`` at the deadline."""
+    if deadline is not None and monotonic() >= deadline:
+        raise CommandFailed(ExitCode.TIMED_OUT, failure)
+    interval = max(MIN_COUNT_INTERVAL_SECONDS, seconds * COUNT_INTERVAL_FACTOR)
+    time.sleep(interval if deadline is None else max(0.0, min(interval, deadline - monotonic())))
+
+
+def _timed_counts(
+    store: Store, names: Sequence[str], states: Sequence[State] = OPEN
+) -> tuple[list[QueueCounts], float]:
     """Return the counts and the seconds that counting took."""
     began = monotonic()
-    return store.counts(list(names), states=OPEN), monotonic() - began
+    return store.counts(list(names), states=states), monotonic() - began
 
 
 def _unfinished(counts: Sequence[QueueCounts], *, due: bool) -> int:

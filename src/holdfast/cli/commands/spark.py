@@ -12,6 +12,7 @@ from holdfast.cli.command import Command
 from holdfast.cli.parameters import DURATION, SPARK_SETTING
 from holdfast.cli.session import Session, pass_session
 from holdfast.cli.spark_access import load_spark, master_option
+from holdfast.model.retry import BuiltInPolicy
 from holdfast.settings import CONFIG
 from holdfast.worker.options import WorkerOptions
 
@@ -37,7 +38,8 @@ def work(
     stop_after: timedelta | None,
     master: str | None,
     conf: tuple[tuple[str, str], ...],
-    lease: timedelta,
+    lease: timedelta | None,
+    retry: BuiltInPolicy | None,
     drain: timedelta | None,
     grace: timedelta,
     as_json: bool,
@@ -52,7 +54,9 @@ def work(
     if session.config is not None:
         os.environ[CONFIG] = str(session.config.absolute())  # executors of this machine inherit it
     app = load_app(app_path, session)
-    options = WorkerOptions(queues=tuple(dict.fromkeys(queues)) or None, lease=lease, drain=drain, grace=grace)
+    options = WorkerOptions(
+        queues=tuple(dict.fromkeys(queues)) or None, lease=lease, retry=retry, drain=drain, grace=grace
+    )
     try:
         rows = engine.run_queue(
             app,

@@ -13,7 +13,9 @@ from holdfast.cli.command import Command
 from holdfast.cli.metrics_access import ADDRESS, worker_endpoint
 from holdfast.cli.parameters import POSITIVE_DURATION
 from holdfast.cli.session import Session, pass_session
+from holdfast.clock import to_timedelta
 from holdfast.model import duration
+from holdfast.model.retry import BuiltInPolicy
 from holdfast.observability.log_output import configure_logging
 from holdfast.settings import LogFormat, LogLevel
 from holdfast.worker.limits import MEBIBYTE, Limits
@@ -52,7 +54,8 @@ def work(
     queues: tuple[str, ...],
     processes: int | None,
     concurrency: int,
-    lease: timedelta,
+    lease: timedelta | None,
+    retry: BuiltInPolicy | None,
     drain: timedelta | None,
     grace: timedelta,
     max_jobs: int | None,
@@ -79,6 +82,7 @@ def work(
         processes=processes or os.cpu_count() or 1,
         concurrency=concurrency,
         lease=lease,
+        retry=retry,
         drain=drain,
         grace=grace,
         until_drained=until_drained,
@@ -97,7 +101,7 @@ def work(
         noun = "job type" if types == 1 else "job types"
         session.output.print_line(
             f"{worker.name}: {options.processes * concurrency} jobs at a time from {names}; "
-            f"lease {duration.format_exact(lease)}; {types} {noun}"
+            f"lease {duration.format_exact(to_timedelta(worker.options.lease_for))}; {types} {noun}"
             + ("" if endpoint is None else f"; {endpoint.url}/metrics")
         )
     try:

@@ -11,6 +11,7 @@ from holdfast.clock import MINUTE
 from holdfast.drivers.contract import Diagnosis, Feature, QueueCounts, Store
 from holdfast.model import duration
 from holdfast.observability.presence import WorkerPresence, read_presences
+from holdfast.worker.type_holds import read_breakers
 
 OLD_READY_JOB = 5 * MINUTE  # microseconds that a job has been due
 UNREAPED_LEASE = MINUTE  # microseconds since a lease expired; every worker reaps all queues every few seconds
@@ -31,6 +32,7 @@ def check_work(session: Session, store: Store) -> Iterator[Check]:
             text=f"paused queues with ready jobs: {_names(paused)}",
             advice="`holdfast queue resume NAME` continues",
         )
+    yield from _check_breakers(store)
     ready = [row for row in counts if row.ready and row.queue not in paused]
     yield from _check_oldest(ready)
     yield from _check_leases(store)
@@ -38,6 +40,14 @@ def check_work(session: Session, store: Store) -> Iterator[Check]:
         workers = _read_workers(store)
         yield from _check_workers(workers, ready)
         yield from _check_handled(workers, ready)
+
+
+def _check_breakers(store: Store) -> Iterator[Check]:
+    breakers = {f"{one.type} in {one.queue}" for one in read_breakers(store)}
+    if breakers:
+        text = f"circuit breakers that are open or half open: {_names(breakers)}"
+        advice = "see why attempts fail; `holdfast queue resume NAME --type TYPE` closes one at once"
+        yield Check(name="breakers", health=Health.NOTE, text=text, advice=advice)
 
 
 def _check_jobs(counts: Sequence[QueueCounts]) -> Iterator[Check]:

@@ -25,6 +25,7 @@ from holdfast.drivers.contract import QueueCounts, Store
 from holdfast.errors import InvalidInput, OutcomesTrimmed, TooManyDead
 from holdfast.model import bounds, retention
 from holdfast.model.job import JobRecord
+from holdfast.model.limit_proposal import LIMIT_FIELDS, QueueLimits, parse_rate
 from holdfast.model.retry import RetryPolicy
 from holdfast.settings import named_store_url
 from holdfast.settings import read as settings
@@ -69,6 +70,8 @@ def run(
     timeout: timedelta | None = None,
     retry: RetryPolicy | None = None,
     chunk: int | None = None,
+    rate: str | float | None = None,
+    max_inflight: int | None = None,
     max_dead_ratio: float | None = None,
     column: str | None = None,
     flatten: bool = False,
@@ -90,10 +93,11 @@ def run(
     same key that differ in another column stop the run with ``InvalidInput``; other rows may have run by then. ``run``
     names the run: a call with the name of an earlier run continues that run; without a name every call is a new run.
     With ``chunk`` the handler takes a list of at most ``chunk`` rows, and returns a list of as many results or
-    exceptions. ``max_dead_ratio`` stops the run with ``TooManyDead`` once a larger share of the rows is dead, over all
-    calls with this name; at least 100 rows must have ended. ``progress`` and ``on_progress`` are those of
-    ``run_queue``. ``version`` names the handler; without it, a hash of the handler's code does. If a run has results of
-    several versions, ``summary`` of the result says so.
+    exceptions. ``rate`` (``"100/s"``, or a number per second) and ``max_inflight`` limit the rows of the run over all
+    executors, exactly; None keeps what a named run has. ``max_dead_ratio`` stops the run with ``TooManyDead`` once a
+    larger share of the rows is dead, over all calls with this name; at least 100 rows must have ended. ``progress`` and
+    ``on_progress`` are those of ``run_queue``. ``version`` names the handler; without it, a hash of the handler's code
+    does. If a run has results of several versions, ``summary`` of the result says so.
 
     A named run remembers its rows as long as the store keeps their jobs (``keep_ended``), and their keys for 30 days
     more: a call in that time raises ``OutcomesTrimmed`` and runs no row twice. Both errors have the frames of the rows
@@ -121,6 +125,8 @@ def run(
     try:
         driver = app.driver
         check_reach(driver, spark)
+        if rate is not None or max_inflight is not None:
+            _limit_rows(driver, queue, QueueLimits(max_inflight=max_inflight, rate=parse_rate("rate", rate)))
         if run is not None:
             remembered_for = _remember_keys(driver, queue, worker_options)
             begin_version(driver, queue, version, ttl=remembered_for)
@@ -189,8 +195,12 @@ def _remember_keys(store: Store, queue: str, options: WorkerOptions) -> int:
     window = (chosen or retention.Retention()).ended_for + KEY_MARGIN
     settings = store.settings(queue)
     if settings.dedupe_window < window:
-        store.configure(queue, replace(settings, dedupe_window=window))
+        store.configure(queue, replace(settings, dedupe_window=window), only=("dedupe_window",))
     return window
+
+
+def _limit_rows(store: Store, queue: str, limits: QueueLimits) -> None:
+    store.configure(queue, limits.as_settings(), only=LIMIT_FIELDS)
 
 
 # Rows to jobs -----------------------------------------------------------------------------------------------

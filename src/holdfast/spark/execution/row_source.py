@@ -13,7 +13,7 @@ from dataclasses import replace
 import pyarrow as pa
 from uuid_utils import uuid7
 
-from holdfast.clock import SystemClock, from_timedelta
+from holdfast.clock import SystemClock
 from holdfast.drivers.contract import LeasedEnqueue, Store
 from holdfast.errors import InvalidInput, PayloadError, StoreError
 from holdfast.model.job import JobRecord
@@ -48,7 +48,7 @@ def run_rows(
         run=spec.run,
         queues=spec.options.queues or (template.queue,),
         types=spec.catalogue.types,
-        lease_for=from_timedelta(spec.options.lease),
+        lease_for=spec.options.lease_for,
         worker=names[-1],
         signer=signer_of(spec.space, spec.signing),
     )

@@ -23,7 +23,7 @@ import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
 
-from holdfast.clock import DAY, SECOND, SystemClock, from_timedelta, monotonic
+from holdfast.clock import DAY, SECOND, SystemClock, monotonic
 from holdfast.drivers.contract import Store
 from holdfast.errors import StoreError
 from holdfast.model.registry import Change
@@ -86,7 +86,7 @@ class Slot:
         self._executor = f"{socket.gethostname()}:{os.getpid()}"
         self._store = store
         options = replace(spec.options, name=self.name)
-        self._lease_for = from_timedelta(options.lease)
+        self._lease_for = options.lease_for
         self._settled: SimpleQueue[tuple[Sequence[Settled], int] | None] = SimpleQueue()  # None: no more will follow
         self._worker = Worker(
             self._store,

@@ -228,7 +228,8 @@ def end_message(run: int, outcome: Outcome) -> RunSucceeded | RunEnded:
         case Unrecovered():
             return RunEnded(run, kind="unrecoverable", error=outcome.error, reason=outcome.reason)
         case RetryRequested():
-            return RunEnded(run, kind="retry", error=outcome.error, after=outcome.after)
+            kind = "retry, pause type" if outcome.pause_type else "retry"
+            return RunEnded(run, kind=kind, error=outcome.error, after=outcome.after)
         case Snoozed():
             return RunEnded(run, kind="snooze", after=outcome.delay, budget=outcome.budget, reason=outcome.reason)
         case BadPayload():
@@ -248,8 +249,9 @@ def read_outcome(message: RunSucceeded | RunEnded) -> Outcome:
             return Succeeded(detail=message.reason)
         case "unrecoverable":
             return Unrecovered(reason=message.reason, error=message.error)
-        case "retry":
-            return RetryRequested(after=message.after, error=message.error)
+        case "retry" | "retry, pause type":
+            pause_type = message.kind != "retry"
+            return RetryRequested(after=message.after, error=message.error, pause_type=pause_type)
         case "snooze":
             return Snoozed(delay=message.after or 0, budget=message.budget, reason=message.reason)
         case "bad payload":

@@ -34,6 +34,7 @@ OUTCOMES = [
     Unrecovered(reason="never", error="KeyError: 2"),
     RetryRequested(after=5, error="later"),
     RetryRequested(error="later"),
+    RetryRequested(after=5, error="429", pause_type=True),
     Snoozed(delay=3, budget=9, reason="locked"),
     BadPayload(error="payload: wanted"),
     UnknownType(),

@@ -1,0 +1,49 @@
+"""Stores the limits that the settings and the handlers of a worker propose, when the worker starts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from holdfast.drivers.contract import Feature, Store
+from holdfast.errors import InvalidInput
+from holdfast.model.limit_proposal import (
+    KIND,
+    LIMIT_FIELDS,
+    LimitOrigin,
+    LimitProposal,
+    QueueLimits,
+    key_of,
+    may_apply,
+    origin_change,
+    read_origin,
+)
+from holdfast.worker.event_log import log_event
+
+
+def propose_limits(store: Store, proposals: Sequence[LimitProposal]) -> None:
+    """Store each proposal that may replace what the store has; log ``limits.differ`` for each that may not.
+
+    Raises ``StoreError``. May be called again: a proposal that is stored already changes nothing.
+    """
+    if not proposals or not (store.capabilities.has(Feature.LIMITS) and store.capabilities.has(Feature.REGISTRY)):
+        return
+    entries = store.read(KIND, [key_of(one.queue, one.type) for one in proposals])
+    for proposal, entry in zip(proposals, entries, strict=True):
+        queue, type_, limits = proposal.queue, proposal.type, proposal.limits
+        current = QueueLimits.of(store.settings(queue, type=type_))
+        try:
+            stored = read_origin(entry)
+        except InvalidInput:
+            stored = None  # written by another version: its limits, if any, count as an operator's
+        if may_apply(proposal, stored, current):
+            remembered = LimitOrigin(origin=proposal.origin, limits=limits)
+            version = 0 if entry is None else entry.version
+            # The origin first. A worker that ends between the two calls leaves a proposal that the next one repeats.
+            [written] = store.write([origin_change(queue, type_, remembered, version=version)])
+            if written is not None:  # otherwise another worker proposes at the same time
+                store.configure(queue, limits.as_settings(), type=type_, only=LIMIT_FIELDS)
+        elif current != limits:
+            facts = {"settings": asdict(limits), "store": asdict(current), "reason": f"from the {proposal.origin}"}
+            log_event(logging.WARNING, "limits.differ", queue=queue, type=type_, **facts)
