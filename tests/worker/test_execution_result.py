@@ -80,7 +80,8 @@ def test_attempts_in_child_processes_are_kept_apart(app, drain, concurrency):
 
     jobs = {number: task.enqueue(number) for number, task in enumerate([work, wait, work, wait])}
     hung, other = hang.enqueue(None), plain.enqueue(None)
-    assert drain(processes=1, concurrency=concurrency) == {"acked": 5, "dead": 1}
+    tally = drain(processes=1, concurrency=concurrency, lease=timedelta(seconds=30))
+    assert (tally["acked"], tally["dead"]) == (5, 1)
     for number, job in jobs.items():
         assert app.client.execution(job.id).output == f"{number}\n" * 20
     stopped = app.client.execution(hung.id)

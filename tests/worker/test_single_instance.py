@@ -219,7 +219,7 @@ def test_a_worker_stops_an_attempt_whose_lock_is_gone(tmp_path):
             time.sleep(0.01)
 
     job = work.enqueue(1)
-    worker = app.worker(processes=1, lease=timedelta(seconds=3), max_jobs=1)
+    worker = app.worker(processes=1, lease=timedelta(seconds=9), max_jobs=1)
     thread = threading.Thread(target=worker.run, daemon=True)
     worker.prepare()
     thread.start()
