@@ -29,6 +29,7 @@ from tests.soak.random_kills import run_random_kills
 from tests.soak.rolling_restarts import run_rolling_restarts
 from tests.soak.server_crashes import run_server_crashes
 from tests.soak.service_restarts import run_service_soak
+from tests.soak.signing import run_signing
 from tests.soak.spark_runs import run_spark_runs
 from tests.soak.worker_killer import run_worker_killers
 from tests.sqlite.test_processes import run_on_file
@@ -83,6 +84,9 @@ SOAKS: dict[str, Soak] = {
     "worker-killer": lambda folder, scale: run_worker_killers(folder, runs=max(2, int(50 * scale))),
     "large-payloads": lambda folder, scale: run_large_payloads(
         folder, f"sqlite:///{folder}/jobs.db", jobs=int(10_000 * scale), most_bytes=600 << 20
+    ),
+    "signing": lambda folder, scale: run_signing(
+        folder, corruptions=int(100_000 * scale), rotations=max(1, int(10 * scale))
     ),
     "restarts": lambda folder, scale: run_rolling_restarts(folder, count=int(50 * scale)),
     "service": run_service_soak,

@@ -19,7 +19,8 @@ from holdfast.model.job import JobRecord
 from holdfast.model.job_batch import JobBatch
 from holdfast.wire.identity import own_frames, shared_frames, split_signature
 
-FORMAT = "v1"
+FORMAT = "v1."  # before the MAC
+_FORMAT_BYTES = FORMAT.encode()
 MIN_SECRET_BYTES = 16
 MAX_SECRET_BYTES = 1 << 10
 _KEY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -43,6 +44,7 @@ class SigningKey:
     secret: bytes = field(repr=False)
     created_at: int | None = None
     queue: str | None = None
+    _started: hmac.HMAC = field(init=False, repr=False, compare=False)  # a copy costs half as much as a new one
 
     def __post_init__(self) -> None:
         if not _KEY_ID.fullmatch(self.id):
@@ -50,6 +52,7 @@ class SigningKey:
         if not MIN_SECRET_BYTES <= len(self.secret) <= MAX_SECRET_BYTES:
             wanted = f"a secret of {MIN_SECRET_BYTES} to {MAX_SECRET_BYTES} bytes"
             raise InvalidInput(f"signing key {self.id}", wanted=wanted, got=f"{len(self.secret)} bytes")
+        object.__setattr__(self, "_started", hmac.new(self.secret, digestmod="sha256"))
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a signing key is not pickled: each process reads its own keys")
@@ -62,8 +65,9 @@ class SigningKey:
 
     def mac(self, message: bytes) -> bytes:
         """Return the MAC of a message, in base64url without padding."""
-        digest = hmac.digest(self.secret, message, "sha256")
-        return b2a_base64(digest, newline=False).rstrip(b"=").translate(_URL_SAFE)
+        started = self._started.copy()
+        started.update(message)
+        return b2a_base64(started.digest(), newline=False)[:-1].translate(_URL_SAFE)  # 32 bytes have one "=" at the end
 
 
 class KeyRing:
@@ -140,18 +144,18 @@ class Signer:
             return Verdict.UNKNOWN_KEY
         if key.queue not in (None, job.queue):
             return Verdict.INVALID
-        expected = _signature_text(key, shared_frames(job, self._space, key.id), job)
+        expected = _FORMAT_BYTES + _mac_of(job, self._space, key)
         # The texts are compared, not the decoded MACs: base64 has several texts for the same bytes.
-        is_equal = hmac.compare_digest(expected.encode(), job.signature.encode(errors="surrogatepass"))
+        is_equal = hmac.compare_digest(expected, text.encode(errors="surrogatepass"))
         return Verdict.VALID if is_equal else Verdict.INVALID
 
     def _sign_one(self, ring: KeyRing, job: JobRecord) -> JobRecord:
         key = self._signing_key(ring, job.queue)
-        return replace(job, signature=_signature_text(key, shared_frames(job, self._space, key.id), job))
+        return replace(job, signature=f"{key.id}:{FORMAT}{_mac_of(job, self._space, key).decode()}")
 
     def _batch_signatures(self, jobs: JobBatch, key: SigningKey) -> Iterator[str]:
         shared = shared_frames(jobs.template, self._space, key.id)
-        prefix = f"{key.id}:{FORMAT}."
+        prefix = f"{key.id}:{FORMAT}"
         for place, (job_id, payload) in enumerate(zip(jobs.ids, jobs.payloads, strict=True)):
             own = own_frames(job_id, None if jobs.keys is None else jobs.keys[place], payload)
             yield prefix + key.mac(shared + own).decode()
@@ -163,6 +167,5 @@ class Signer:
         return key
 
 
-def _signature_text(key: SigningKey, shared: bytes, job: JobRecord) -> str:
-    mac = key.mac(shared + own_frames(job.id, job.idempotency_key, job.payload))
-    return f"{key.id}:{FORMAT}.{mac.decode()}"
+def _mac_of(job: JobRecord, space: str, key: SigningKey) -> bytes:
+    return key.mac(shared_frames(job, space, key.id) + own_frames(job.id, job.idempotency_key, job.payload))

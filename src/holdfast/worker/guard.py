@@ -83,7 +83,7 @@ class Guard:
         """Raise ``Unsupported`` if a handler needs a guard, and the store has no registry."""
         self._store = store
         self._observer = observer or WorkerObserver()
-        self._lease_for = from_timedelta(options.lease)
+        self._lease_for = options.lease_for
         self._allowed = {queue: frozenset(types) for queue, types in (options.allowed_handlers or {}).items()}
         ttl = options.idempotency_ttl or DEFAULT_IDEMPOTENCY_TTL
         self._idempotent = {  # by type: how long the key is done
