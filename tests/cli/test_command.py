@@ -95,7 +95,18 @@ def test_the_page_has_every_command_and_every_option():
 
 def test_a_missing_url_says_how_to_give_one(run):
     for path in commands():
-        if path[0] not in {"doctor", "conform", "init", "work", "bench", "spark", "history", "replay", "report"}:
+        if path[0] not in {
+            "doctor",
+            "conform",
+            "init",
+            "work",
+            "bench",
+            "spark",
+            "history",
+            "keys",
+            "replay",
+            "report",
+        }:
             arguments = {"show": ["x"], "wait": ["x"], "cancel": ["x"], "retry": ["x"], "enqueue": ["x"]}.get(
                 path[-1], []
             )
