@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypedDict
 
 from holdfast.errors import InvalidInput, PayloadError
 from holdfast.model import bounds
@@ -82,6 +82,20 @@ class Handler:
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
             got = f"{type(error).__name__}: {error}"
             raise PayloadError("payload", wanted="a value that its reader accepts", got=got) from error
+
+
+class HandlerKeywords(TypedDict, total=False):
+    """The options of a handler that need no app."""
+
+    timeout: timedelta | None
+    cpu: timedelta | None
+    retry: RetryPolicy | None
+    chunk: int | None
+    strict_result: bool
+    idempotent: bool | None
+    idempotency_ttl: timedelta | None
+    single_instance: bool | str
+    capture_output: bool
 
 
 def make_handler(

@@ -15,8 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timedelta
-from typing import Any
+from typing import Any, Unpack
 
 from holdfast.clock import SECOND, boot_time, from_timedelta, monotonic
 from holdfast.drivers.contract import CancelWait, Feature, Store
@@ -24,14 +23,13 @@ from holdfast.errors import InvalidInput, LeaseError, StoreError, Unsupported
 from holdfast.model import bounds
 from holdfast.model.lease import Lease, Reservation
 from holdfast.model.request import DEFAULT_QUEUE
-from holdfast.model.retry import RetryPolicy
 from holdfast.model.settlement import Settlement
 from holdfast.wire.job_message import job_message
 from holdfast.wire.signing import Signer
 from holdfast.worker.attempt import attempt, may_share_call
 from holdfast.worker.background_call import BackgroundCall
 from holdfast.worker.cancel_watch import CancelWatch
-from holdfast.worker.catalogue import Catalogue, Handler, make_handler
+from holdfast.worker.catalogue import Catalogue, Handler, HandlerKeywords, make_handler
 from holdfast.worker.decide import ack, decide
 from holdfast.worker.event_loop import LocalLoop
 from holdfast.worker.guard import Guard
@@ -115,37 +113,15 @@ class Worker:
         self,
         type_: str,
         function: Callable[..., Any],
-        *,
-        timeout: timedelta | None = None,
-        cpu: timedelta | None = None,
-        retry: RetryPolicy | None = None,
-        chunk: int | None = None,
-        strict_result: bool = False,
-        idempotent: bool | None = None,
-        idempotency_ttl: timedelta | None = None,
-        single_instance: bool | str = False,
-        capture_output: bool = False,
+        **keywords: Unpack[HandlerKeywords],
     ) -> Handler:
         """Run jobs of this type with ``fn(payload)``, ``fn(payload, ctx)``, or a class with ``handle(ctx)``.
 
         With ``chunk`` the function is ``fn(payloads)`` or ``fn(payloads, contexts)``, for at most ``chunk`` jobs at a
         time. With ``strict_result``, a result that cannot be stored makes a dead letter; otherwise the job is done
-        without its result. The last four are those of ``app.handler``.
+        without its result. The other keywords are those of ``app.handler``.
         """
-        handler = make_handler(
-            type_,
-            function,
-            timeout=timeout,
-            cpu=cpu,
-            retry=retry,
-            chunk=chunk,
-            strict_result=strict_result,
-            idempotent=idempotent,
-            idempotency_ttl=idempotency_ttl,
-            single_instance=single_instance,
-            capture_output=capture_output,
-        )
-        return self.catalogue.add(handler)
+        return self.catalogue.add(make_handler(type_, function, **keywords))
 
     def stop(self, *, at_once: bool = False) -> None:
         """Reserve no more, and let running jobs end within the drain time; with ``at_once``, interrupt them now."""
