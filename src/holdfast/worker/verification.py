@@ -7,6 +7,7 @@ handler needs, and a process that runs handlers needs no key.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from holdfast.clock import DAY, SECOND, monotonic
 from holdfast.model.job import JobRecord
@@ -14,6 +15,7 @@ from holdfast.wire.identity import split_signature
 from holdfast.wire.signing import Signer, Verdict
 from holdfast.worker.event_log import log_event
 from holdfast.worker.outcome import BadSignature, Outcome, Snoozed
+from holdfast.worker.processes.running import Run
 
 MAX_REJECTED_IN_A_ROW = 10
 PAUSE_SECONDS = 10.0
@@ -47,6 +49,12 @@ class Verification:
         if verdict is Verdict.UNSIGNED:
             return BadSignature(error="the job has no signature, and signatures are required")
         return BadSignature(error=f"the job is not the one that was signed with the key {key_id}")
+
+    def admit(self, runs: Sequence[Run]) -> tuple[list[Run], list[tuple[Run, Outcome]]]:
+        """Return the runs that may begin, and the others with their outcomes."""
+        checked = [(run, self.check(run.reservation.job)) for run in runs]
+        rejected = [(run, outcome) for run, outcome in checked if outcome is not None]
+        return [run for run, outcome in checked if outcome is None], rejected
 
     def pause_left(self) -> float:
         """Return for how many seconds the worker must not reserve."""
