@@ -129,10 +129,13 @@ class Worker:
         """Run one due job in this process. For tests and scripts: a handler that hangs cannot be interrupted."""
         self.catalogue.check_chunks(concurrency=1)
         self._proposed_limits.store_once()
+        self._type_holds.read_rules()
         guard = self._make_guard()
         reservations = self._store_source(self.queues if queue is None else [queue]).reserve(Demand(limit=1))
         if not reservations:
             return WorkerResult(status="empty")
+        if self._type_holds.has_breakers:
+            self._type_holds.reserved(reservations)
         [reservation] = reservations
         run = Run(1, reservation)
         heartbeat = Heartbeat(
@@ -193,6 +196,7 @@ class Worker:
             )
             raise Unsupported(self.driver.capabilities.driver, "a worker", reason)
         self._guard = self._make_guard()
+        self._type_holds.read_rules()
         self._pool = ChildPool(
             self.catalogue,
             processes=self.options.processes,
