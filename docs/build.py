@@ -21,7 +21,7 @@ from urllib.parse import unquote
 import click
 
 import holdfast
-from docs import architecture
+from docs import architecture, settings_tables
 from holdfast import errors
 from holdfast.cli.root import root
 from holdfast.drivers.contract import Capabilities, Feature
@@ -235,6 +235,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "metrics": metrics,
     "log events": log_events,
     "log fields": log_fields,
+    "settings": settings_tables.settings_table,
+    "settings of the specification": settings_tables.specification_table,
 }
 
 

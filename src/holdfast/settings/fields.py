@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from holdfast.clock import DAY, to_timedelta
 from holdfast.errors import InvalidInput
@@ -36,12 +37,16 @@ def is_plain_path(path: str) -> bool:
     return Path(path).is_absolute() and os.path.normpath(path) == path and "\0" not in path
 
 
-class Setting(NamedTuple):
-    """How one setting is read and checked."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """How one setting is read, checked and documented. ``check`` takes the name and the value of the file or text."""
 
-    toml_type: type
     check: Callable[[str, Any], object]
+    toml_type: type = str
     from_text: Callable[[str], object] = str
+    kind: str  # for people: what the value is
+    meaning: str  # for people, in one line
+    option: str = ""  # of the command
 
 
 def _integer_or_text(text: str) -> object:
@@ -64,14 +69,25 @@ def _object_path(name: str, value: str) -> str:
     return value
 
 
-def _at_least(least: int) -> Callable[[str, str], timedelta]:
+def _duration(least: int, *, meaning: str, option: str = "") -> Setting:
     def check(name: str, value: str) -> timedelta:
         length = duration.parse(name, value)
         if length < to_timedelta(least):
             raise InvalidInput(name, wanted=f"at least {duration.format_rounded(least)}", got=value)
         return length
 
-    return check
+    return Setting(check=check, kind="duration", meaning=meaning, option=option)
+
+
+def _count(*, meaning: str, option: str = "") -> Setting:
+    return Setting(
+        check=lambda name, value: bounds.check_integer(name, value, least=1),
+        toml_type=int,
+        from_text=_integer_or_text,
+        kind="number from 1",
+        meaning=meaning,
+        option=option,
+    )
 
 
 def _retry(name: str, value: str) -> BuiltInPolicy:
@@ -81,14 +97,15 @@ def _retry(name: str, value: str) -> BuiltInPolicy:
         raise InvalidInput(name, wanted=error.wanted, got=value) from error
 
 
-def _one_of(choices: type[StrEnum]) -> Callable[[str, str], StrEnum]:
+def _choice(choices: type[StrEnum], *, meaning: str, option: str = "") -> Setting:
     def check(name: str, value: str) -> StrEnum:
         try:
             return choices(value.lower())
         except ValueError:
             raise InvalidInput(name, wanted=f"one of {', '.join(choices)}", got=value) from None
 
-    return check
+    kind = ", ".join(f"`{choice}`" for choice in choices)
+    return Setting(check=check, kind=kind, meaning=meaning, option=option)
 
 
 def _names(name: str, value: str) -> tuple[str, ...]:
@@ -96,7 +113,7 @@ def _names(name: str, value: str) -> tuple[str, ...]:
     return tuple(bounds.check_name(name, each.strip()) for each in value.split(",") if each.strip())
 
 
-def _list_of(check: Callable[[str, str], object]) -> Setting:
+def _list_of(check: Callable[[str, str], object], *, kind: str, meaning: str) -> Setting:
     """Return a setting with several texts: an array in the file, with commas between them elsewhere."""
 
     def check_all(name: str, values: list[object]) -> tuple[str, ...]:
@@ -109,7 +126,7 @@ def _list_of(check: Callable[[str, str], object]) -> Setting:
     def split(text: str) -> list[str]:
         return [each.strip() for each in text.split(",") if each.strip()]
 
-    return Setting(list, check_all, split)
+    return Setting(check=check_all, toml_type=list, from_text=split, kind=f"list of {kind}", meaning=meaning)
 
 
 def _secret(name: str, value: str) -> Secret:
@@ -125,33 +142,69 @@ def _path(name: str, value: str) -> str:
 
 
 SETTINGS: dict[str, Setting] = {
-    "url": Setting(str, check_url),
-    "store": Setting(str, check_store_name),
-    "space": Setting(str, bounds.check_name),
-    "queue": Setting(str, bounds.check_name),
-    "max_attempts": Setting(int, lambda name, value: bounds.check_integer(name, value, least=1), _integer_or_text),
-    "timeout": Setting(str, _at_least(1)),
-    "retry": Setting(str, _retry),
-    "lease": Setting(str, _at_least(lease.MIN_LEASE)),
-    "breaker_threshold": Setting(int, lambda name, value: bounds.check_integer(name, value, least=1), _integer_or_text),
-    "breaker_cooldown": Setting(str, _at_least(1)),
-    "app": Setting(str, _object_path),
-    "metrics": Setting(str, _object_path),
-    "keep_ended": Setting(str, _at_least(DAY)),  # law L6: a repeated settlement is answered for a day
-    "keep_ledger": Setting(str, _at_least(1)),
-    "idempotent": Setting(bool, _boolean, _boolean_or_text),
-    "idempotency_ttl": Setting(str, _at_least(1)),
-    "log": Setting(str, _one_of(LogFormat)),
-    "log_level": Setting(str, _one_of(LogLevel)),
-    "log_redact": Setting(str, _names),
-    "allowed_shell_commands": _list_of(check_program),
-    "allowed_urls": _list_of(parse_pattern),
-    "allowed_networks": _list_of(parse_network),
-    "allowed_events": _list_of(bounds.check_name),
-    "allowed_commands": _list_of(bounds.check_name),
-    "signing": Setting(str, _one_of(SigningMode)),
-    "signing_key": Setting(str, _secret),
-    "signing_key_file": Setting(str, _path),
+    "url": Setting(check=check_url, kind="URL", meaning="the store", option="--url"),
+    "store": Setting(
+        check=check_store_name, kind="name", meaning="the store by its name, instead of `url`", option="--store"
+    ),
+    "space": Setting(check=bounds.check_name, kind="name", meaning="the tenant", option="--space"),
+    "queue": Setting(
+        check=bounds.check_name, kind="name", meaning="for jobs without a queue", option="enqueue --queue"
+    ),
+    "max_attempts": _count(
+        meaning="the most runs of a job, for jobs without their own", option="enqueue --max-attempts"
+    ),
+    "timeout": _duration(1, meaning="of one attempt, for jobs without their own", option="enqueue --timeout"),
+    "retry": Setting(
+        check=_retry,
+        kind="policy",
+        meaning="delays between the runs of a job, for jobs and handlers without a policy",
+        option="work --retry",
+    ),
+    "lease": _duration(
+        lease.MIN_LEASE, meaning="the length of a worker's leases; at least 100 ms", option="work --lease"
+    ),
+    "breaker_threshold": _count(meaning="failed attempts in a row that open the breaker of a type; none: no breaker"),
+    "breaker_cooldown": _duration(1, meaning="for how long a breaker is open"),
+    "app": Setting(
+        check=_object_path,
+        kind="`module:object`",
+        meaning="its handlers are run, and say how their jobs are enqueued",
+        option="`MODULE:APP` of work; enqueue --app",
+    ),
+    "metrics": Setting(check=_object_path, kind="`module:object`", meaning="a collector of metrics of your own"),
+    "keep_ended": _duration(  # law L6: a repeated settlement is answered for a day
+        DAY, meaning="how long done and cancelled jobs are kept; at least a day", option="trim --keep-ended"
+    ),
+    "keep_ledger": _duration(1, meaning="how long ledger rows are kept", option="trim --keep-ledger"),
+    "idempotent": Setting(
+        check=_boolean,
+        toml_type=bool,
+        from_text=_boolean_or_text,
+        kind="true or false",
+        meaning="skip jobs whose idempotency key is done, for handlers that do not say",
+    ),
+    "idempotency_ttl": _duration(1, meaning="how long a key is done"),
+    "log": _choice(LogFormat, meaning="the format of the log", option="work --log"),
+    "log_level": _choice(LogLevel, meaning="the lowest level that is logged", option="work --log-level"),
+    "log_redact": Setting(check=_names, kind="names with commas", meaning="more names whose values the log masks"),
+    "allowed_shell_commands": _list_of(
+        check_program, kind="paths", meaning="programs that the handler `shell` may run"
+    ),
+    "allowed_urls": _list_of(parse_pattern, kind="URL patterns", meaning="URLs that the handler `url` may request"),
+    "allowed_networks": _list_of(
+        parse_network, kind="networks", meaning="private networks that these requests may reach"
+    ),
+    "allowed_events": _list_of(bounds.check_name, kind="names", meaning="events that the handler `event` may pass on"),
+    "allowed_commands": _list_of(
+        bounds.check_name, kind="names", meaning="commands that the handler `command` may call"
+    ),
+    "signing": _choice(SigningMode, meaning="whether jobs are signed and verified"),
+    "signing_key": Setting(
+        check=_secret,
+        kind="secrets with commas",
+        meaning="the first one signs, all of them verify",
+    ),
+    "signing_key_file": Setting(check=_path, kind="path", meaning="a file of keys, if there is no `signing_key`"),
 }
 NAMES = tuple(SETTINGS)
 
