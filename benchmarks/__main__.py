@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import (
+    guards,
     logs,
     plot,
     postgres_growth,
@@ -35,6 +36,7 @@ BENCHMARKS: dict[str, ModuleType] = {
     "sqlite-worker": sqlite_worker,
     "logs": logs,
     "signing": signing,
+    "guards": guards,
     "postgres-speed": postgres_speed,
     "postgres-growth": postgres_growth,
     "postgres-worker": postgres_worker,

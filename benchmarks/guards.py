@@ -1,0 +1,109 @@
+"""What does each guard cost in the drain of no-op jobs, on SQLite and PostgreSQL?
+
+Every side is a worker with one process in a child process that drains the same jobs; one side has no guard, each of the
+others has one. The sides take turns, and the best round of each counts. No guard stops a job here: every job has a lock
+of its own, and the limits are never reached.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from benchmarks.comparison import Comparison
+from benchmarks.jobs import PAYLOAD, QUEUE, TYPE
+from benchmarks.processes import run_timed
+from holdfast import Holdfast, JobRequest, WorkerOptions
+from holdfast.settings import read
+from holdfast.testing.servers.postgres import PostgresServer
+
+JOBS = 20_000
+ROUNDS = 5
+PLAIN = "plain"
+SECRET = "correct horse battery staple"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """A guard: keywords of the handler, variables of the settings, and fields of each job."""
+
+    target: float = 1.0  # the least ratio of the throughputs
+    handler: Mapping[str, Any] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+    allowed_handlers: dict[str, tuple[str, ...]] | None = None
+    has_own_lock: bool = False
+
+
+GUARDS = {
+    PLAIN: Guard(),
+    "signing": Guard(target=0.8, variables={"HOLDFAST_SIGNING": "required", "HOLDFAST_SIGNING_KEY": SECRET}),
+    "allowlist": Guard(target=0.9, allowed_handlers={QUEUE: (TYPE,)}),
+    "breaker": Guard(target=0.9, handler={"breaker_threshold": 5}),
+    "limits": Guard(target=0.7, handler={"rate": 1_000_000, "max_inflight": 1_000_000}),
+    "idempotent": Guard(target=0.3, handler={"idempotent": True}),
+    "single_instance": Guard(target=0.3, has_own_lock=True),
+    "capture_output": Guard(target=0.3, handler={"capture_output": True}),
+}
+
+
+def measure(folder: Path) -> Iterator[Comparison]:
+    numbers = count()
+    yield from _compare("SQLite", lambda: f"sqlite:///{folder}/{next(numbers)}.db")
+    with PostgresServer() as server:
+        yield from _compare("PostgreSQL", lambda: server.create_database(f"guards_{next(numbers)}"))
+
+
+def _compare(store: str, make_url: Callable[[], str]) -> Iterator[Comparison]:
+    seconds: dict[str, float] = {}
+    for _ in range(ROUNDS):
+        for name in GUARDS:
+            took = run_timed("guards", name, make_url())
+            seconds[name] = min(took, seconds.get(name, took))
+    for name, guard in GUARDS.items():
+        if name != PLAIN:
+            yield Comparison(
+                question=f"{store}: worker with {name} / without a guard, no-op jobs",
+                ratio=seconds[PLAIN] / seconds[name],
+                target=guard.target,
+                at_least=True,
+                ours=f"{JOBS / seconds[name]:,.0f} jobs/s",
+                other=f"{JOBS / seconds[PLAIN]:,.0f} jobs/s",
+            )
+
+
+def main(name: str, url: str) -> None:
+    """Enqueue the jobs, and print the seconds that a worker takes for them."""
+    guard = GUARDS[name]
+    app = Holdfast(url)
+    app.use_settings(read(environ=guard.variables))
+    app.handler(TYPE, queue=QUEUE, **guard.handler)(lambda _payload: None)
+    payload = json.loads(PAYLOAD)
+    app.client.enqueue(
+        [
+            JobRequest(
+                type=TYPE,
+                queue=QUEUE,
+                payload=payload,
+                idempotency_key=f"key {number}",
+                single_instance=f"lock {number}" if guard.has_own_lock else False,
+            )
+            for number in range(JOBS)
+        ]
+    )
+    options = WorkerOptions(queues=(QUEUE,), processes=1, until_drained=True, allowed_handlers=guard.allowed_handlers)
+    worker = app.worker(options)
+    started = time.perf_counter()
+    counts = worker.run()
+    print(time.perf_counter() - started)
+    assert counts["acked"] == JOBS, counts
+    app.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
