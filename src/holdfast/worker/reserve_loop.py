@@ -27,6 +27,7 @@ from holdfast.worker.processes.pool import ChildPool
 from holdfast.worker.processes.running import Run
 from holdfast.worker.settler import Settler
 from holdfast.worker.shutdown import Shutdown
+from holdfast.worker.store_backoff import StoreBackoff
 from holdfast.worker.type_holds import TypeHolds
 from holdfast.worker.verification import Verification
 
@@ -55,6 +56,7 @@ class ReserveLoop:
     proposed_limits: ProposedLimits
     observers: Observers
     shutdown: Shutdown
+    _backoff: StoreBackoff = field(default_factory=StoreBackoff, init=False)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1), init=False)
 
     def run(self) -> None:
@@ -99,7 +101,7 @@ class ReserveLoop:
                     drain_poll = min(2 * drain_poll, POLL_SECONDS)
             except StoreError as error:
                 self.observers.store_failed("reserve", error)
-                self.shutdown.pause(POLL_SECONDS)
+                self.shutdown.pause(self._backoff.failed())
 
     def release_unstarted(self, *, waited_seconds: float = 0.0) -> None:
         """Release the jobs that were not sent to a child yet."""
@@ -123,6 +125,7 @@ class ReserveLoop:
         demand = self.held_jobs.demand(limit, self.pool.free_places(), short_jobs=self.pool.runs_short_jobs())
         asked_at = monotonic()
         reservations = self.source.reserve(demand)
+        self._backoff.answered()
         self.observers.reserved(reservations, monotonic() - asked_at)
         self.held_jobs.add(reservations, demand.isolation)
         if self.type_holds.has_breakers:

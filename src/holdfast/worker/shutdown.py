@@ -13,6 +13,7 @@ from datetime import timedelta
 from holdfast.clock import monotonic
 
 STOP_SECONDS = 10.0  # the longest wait of a worker that ends for a store that does not answer
+CALLER_EVENT_POLL_SECONDS = 0.25  # between two looks at the event of the caller
 MIN_SETTLE_SECONDS = 2.0  # that a stopped worker waits for its last settlements, also after drain and grace
 
 
@@ -53,7 +54,9 @@ class Shutdown:
 
     def pause(self, seconds: float) -> None:
         """Wait; a stop request ends the wait."""
-        self._stop.wait(seconds)
+        deadline = monotonic() + seconds
+        while not self.is_requested and (left := deadline - monotonic()) > 0:
+            self._stop.wait(min(left, CALLER_EVENT_POLL_SECONDS))
 
     def begin_drain(self, drain: timedelta | None, grace: timedelta) -> float | None:
         """Return the instant in monotonic seconds until which running jobs may end; None: without a limit."""
