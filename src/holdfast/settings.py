@@ -106,6 +106,7 @@ class Settings:
     url: str | None = None  # the store
     store: str | None = None  # the name of the store, if it is not given by ``url``
     space: str = "main"
+    environment: str = ""  # such as production: schedules with ``environments`` fire only where it is one of them
     queue: str = DEFAULT_QUEUE  # for jobs that name none
     max_attempts: int = DEFAULT_MAX_ATTEMPTS  # for jobs that set none
     timeout: timedelta | None = None  # of one attempt, for jobs that set none
@@ -134,6 +135,7 @@ class Settings:
     signing_key: Secret | None = None  # secrets with commas between them: the first one signs, all of them verify
     signing_key_file: str | None = None  # see ``key_file``
     queues: Mapping[str, QueueTable] = field(default_factory=dict)  # by name
+    schedules: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # by name: see ``cron.table``
     stores: Mapping[str, NamedStore] = field(default_factory=dict)  # by name
     origins: Mapping[str, str] = field(default_factory=dict)
 
@@ -337,6 +339,7 @@ _SETTINGS: dict[str, _Setting] = {
     "url": _Setting(str, _url),
     "store": _Setting(str, _check_store_name),
     "space": _Setting(str, bounds.check_name),
+    "environment": _Setting(str, bounds.check_name),
     "queue": _Setting(str, bounds.check_name),
     "max_attempts": _Setting(int, lambda name, value: bounds.check_integer(name, value, least=1), _integer_or_text),
     "timeout": _Setting(str, _at_least(1)),
@@ -388,10 +391,13 @@ def read(
     origins: dict[str, str] = {}
     stores: dict[str, dict[str, str]] = {}
     queues: dict[str, QueueTable] = {}
+    schedules: dict[str, dict[str, object]] = {}
     if path is not None:
         in_file = _read_file(path)
         queues = in_file.pop("queues", {})
         origins |= dict.fromkeys((f"queues.{name}" for name in queues), str(path))
+        schedules = in_file.pop("schedules", {})
+        origins |= dict.fromkeys((f"schedules.{name}" for name in schedules), str(path))
         stores = in_file.pop("stores", {})
         origins |= {f"stores.{name}.{key}": str(path) for name, store in stores.items() for key in store}
         _override(values, origins, in_file, dict.fromkeys(in_file, str(path)))
@@ -405,7 +411,7 @@ def read(
     arguments = {name: f"--{name.replace('_', '-')}" for name in given or {}}
     texts = {arguments[name]: text for name, text in (given or {}).items()}
     _override(values, origins, _parse_texts(arguments, texts), arguments)
-    return Settings(**values, queues=queues, stores=_named_stores(stores), origins=origins)
+    return Settings(**values, queues=queues, schedules=schedules, stores=_named_stores(stores), origins=origins)
 
 
 def _parse_texts(names: Mapping[str, str], texts: Mapping[str, str]) -> dict[str, Any]:
@@ -521,15 +527,12 @@ def _read_file(file: Path) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, value in table.items():
         where = f"{name} in {file}"
-        if name == "stores":
-            values[name] = _read_stores(value, file)
-            continue
-        if name == "queues":
-            values[name] = _read_queues(value, file)
+        if name in _TABLES:
+            values[name] = _TABLES[name](value, file)
             continue
         setting = _SETTINGS.get(name)
         if setting is None:
-            known = ", ".join((*_SETTINGS, "queues", "stores"))
+            known = ", ".join((*_SETTINGS, *_TABLES))
             raise InvalidInput(where, wanted=f"one of the settings {known}", got=f"the unknown {name!r}")
         if type(value) is not setting.toml_type:
             shown = MASK if name == "signing_key" else repr(value)
@@ -602,6 +605,18 @@ def _read_limits(where: str, table: Mapping[str, Any], file: Path) -> QueueLimit
         return QueueLimits(**values)
     except InvalidInput as error:
         raise InvalidInput(f"{error.field} of {where} in {file}", wanted=error.wanted, got=error.got) from error
+
+
+def _read_schedules(tables: object, file: Path) -> dict[str, dict[str, object]]:
+    """Return the tables ``[schedules.NAME]`` as they are; the app reads them."""
+    return dict(_tables("schedules.NAME", tables, file))
+
+
+_TABLES: dict[str, Callable[[object, Path], Mapping[str, object]]] = {
+    "queues": _read_queues,
+    "schedules": _read_schedules,
+    "stores": _read_stores,
+}
 
 
 def _resolve_sqlite_path(url: str, folder: Path) -> str:
