@@ -7,7 +7,7 @@
     │   ├── JobNotInflight             the job is not leased
     │   ├── LeaseMismatch              the job is leased under another token
     │   ├── LeaseExpired               the lease has expired
-    │   └── WriteRefused               a registry write of an ack found another version
+    │   └── WriteRefused               a write with an ack or enqueue found another version
     ├── StoreError                     the store could not execute the call
     │   ├── StoreBusy                  locked for too long; nothing changed, try again
     │   ├── StoreUnavailable           the store cannot be reached or used now
@@ -116,12 +116,15 @@ class LeaseExpired(LeaseError):
 
 
 class WriteRefused(LeaseError):
-    """The ack carried a registry write whose expected version is not the current one; the job was not acked."""
+    """A registry write of an ack or an enqueue expects another version than the current one; nothing was changed.
+
+    Of an enqueue, ``job_id`` is the first job of the call.
+    """
 
     def __init__(self, job_id: str, *, kind: str, key: str) -> None:
         self.kind = kind
         self.key = key
-        super().__init__(job_id, f"wanted to write {kind}/{key} with the ack, another version is there")
+        super().__init__(job_id, f"wanted to write {kind}/{key} in the same transaction, another version is there")
 
 
 class StoreError(HoldfastError):
