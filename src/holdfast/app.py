@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 from holdfast import settings
 from holdfast.client import Client, EnqueueKeywords
 from holdfast.clock import Clock
-from holdfast.drivers.contract import NamedSpace, Store
+from holdfast.drivers.contract import Feature, NamedSpace, Store
 from holdfast.enqueue_middleware import EnqueueMiddleware
 from holdfast.errors import InvalidInput, UnknownTypeWarning
 from holdfast.model.definition import JobDefinition
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from holdfast.aio import AsyncClient
     from holdfast.cron.builder import CompletionHook, ScheduleBuilder
     from holdfast.cron.schedule import Schedule
+    from holdfast.cron.schedules import Schedules
     from holdfast.handlers.builtin import BuiltinHandlers
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -364,6 +365,13 @@ class Holdfast:
         return execution_order(schedules.values())
 
     @property
+    def schedules(self) -> Schedules:
+        """The schedules of the space: put, pause, resume, remove, trigger, backfill and list them."""
+        from holdfast.cron.schedules import Schedules  # noqa: PLC0415 - see ``cron``
+
+        return Schedules(self)
+
+    @property
     def builtin(self) -> BuiltinHandlers:
         """The built-in handlers, which do nothing until one is registered: ``app.builtin.shell(queue="ops")``."""
         if self._builtin is None:
@@ -467,10 +475,14 @@ class Holdfast:
         """Return a worker for the handlers of this app, by default on all their queues.
 
         The keywords are the fields of ``WorkerOptions``; they replace those of ``options``. The worker reports to the
-        log, to the metrics of the app, and to these ``observers``.
+        log, to the metrics of the app, and to these ``observers``. If the app has schedules, ``run`` fires them.
         """
         worker_options = self.worker_options(replace(options or WorkerOptions(), **keywords))
         jobs = [(task.definition.queue, type_) for type_, task in self.tasks.items()]
+        if self._wants_cron(worker_options):
+            from holdfast.cron.worker_thread import CronThread  # noqa: PLC0415 - many apps have no schedules
+
+            observers = [*observers, CronThread(self)]
         all_observers = observers_of(
             self.driver, worker_options.queues, metrics=self.metrics, jobs=jobs, others=observers
         )
@@ -481,6 +493,13 @@ class Holdfast:
             observers=all_observers,
             signer=self._open_signer(),
         )
+
+    def _wants_cron(self, options: WorkerOptions) -> bool:
+        if options.cron is not None:
+            return options.cron
+        has_schedules = bool(self.code_schedules or self.settings.schedules)
+        drains = options.until_drained or options.max_jobs is not None
+        return has_schedules and not drains and self.driver.capabilities.has(Feature.REGISTRY)
 
     def worker_options(self, options: WorkerOptions) -> WorkerOptions:
         """Return the options with the queues of the handlers, and with the settings where they have none."""

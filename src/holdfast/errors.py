@@ -16,6 +16,8 @@
     │   └── SchemaMismatch             this version does not know the tables
     ├── EnqueueConflict                a known key or id with another payload
     ├── JobNotFound (LookupError)      the space has no such job
+    ├── ScheduleNotFound (LookupError) the space has no such schedule
+    ├── ScheduleConflict               schedulers kept changing the schedule; nothing changed
     ├── JobNotDone                     the job is not done, so it has no result
     ├── ContextClosed                  progress or a checkpoint from outside the attempt
     ├── WaitTimeout (TimeoutError)     the job did not end within the timeout
@@ -189,6 +191,22 @@ class JobNotFound(HoldfastError, LookupError):
     def __init__(self, job_id: str) -> None:
         self.job_id = job_id
         super().__init__(f"job {job_id}: wanted a job of this space, there is none with that id")
+
+
+class ScheduleNotFound(HoldfastError, LookupError):
+    """This space has no schedule ``name``: nobody has put it, and no scheduler has declared it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"schedule {name}: wanted a schedule of this space, there is none with that name")
+
+
+class ScheduleConflict(HoldfastError):
+    """Schedulers changed the schedule ``name`` again and again. This call changed nothing, and may be repeated."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"schedule {name}: wanted to change it, schedulers changed it at the same time; try again")
 
 
 class JobNotDone(HoldfastError):
