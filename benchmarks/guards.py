@@ -7,24 +7,28 @@ of its own, and the limits are never reached.
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 from benchmarks.comparison import Comparison
-from benchmarks.jobs import PAYLOAD, QUEUE, TYPE
+from benchmarks.jobs import PAYLOAD, QUEUE, TYPE, fill
 from benchmarks.processes import run_timed
-from holdfast import Holdfast, JobRequest, WorkerOptions
+from holdfast import Holdfast, JobRequest, WorkerOptions, connect
+from holdfast.clock import MINUTE
+from holdfast.driver import Ack, Change
 from holdfast.settings import read
 from holdfast.testing.servers.postgres import PostgresServer
 
 JOBS = 20_000
 ROUNDS = 5
+ACKS = 1000
+ACK_ROUNDS = 10
 PLAIN = "plain"
 SECRET = "correct horse battery staple"
 
@@ -53,10 +57,11 @@ GUARDS = {
 
 
 def measure(folder: Path) -> Iterator[Comparison]:
-    numbers = count()
+    numbers = itertools.count()
     yield from _compare("SQLite", lambda: f"sqlite:///{folder}/{next(numbers)}.db")
     with PostgresServer() as server:
         yield from _compare("PostgreSQL", lambda: server.create_database(f"guards_{next(numbers)}"))
+        yield _compare_acks(server.create_database("acks"))
 
 
 def _compare(store: str, make_url: Callable[[], str]) -> Iterator[Comparison]:
@@ -75,6 +80,30 @@ def _compare(store: str, make_url: Callable[[], str]) -> Iterator[Comparison]:
                 ours=f"{JOBS / seconds[name]:,.0f} jobs/s",
                 other=f"{JOBS / seconds[PLAIN]:,.0f} jobs/s",
             )
+
+
+def _compare_acks(url: str) -> Comparison:
+    """Acks with one registry write each, as the guards send them, and plain ones, in turn."""
+    seconds: dict[bool, list[float]] = {True: [], False: []}
+    with connect(url) as store:
+        for number, has_write in itertools.product(range(ACK_ROUNDS), seconds):
+            fill(store, ACKS)
+            acks = [
+                Ack(one.lease, writes=(Change(kind="bench", key=f"{number} {place}", value=b"1"),) if has_write else ())
+                for place, one in enumerate(store.reserve([QUEUE], limit=ACKS, lease_for=MINUTE))
+            ]
+            started = time.perf_counter()
+            assert not any(store.settle(acks))
+            seconds[has_write].append(time.perf_counter() - started)
+    ours, other = min(seconds[True]), min(seconds[False])
+    return Comparison(
+        question=f"PostgreSQL: settle {ACKS:,} acks with a registry write each / plain acks, time",
+        ratio=ours / other,
+        target=2.0,
+        at_least=False,
+        ours=f"{ours * 1000:.1f} ms",
+        other=f"{other * 1000:.1f} ms",
+    )
 
 
 def main(name: str, url: str) -> None:
