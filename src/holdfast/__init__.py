@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from holdfast.aio import AsyncClient
     from holdfast.app import Holdfast
     from holdfast.client import Client, EnqueueKeywords
+    from holdfast.cron.builder import ScheduleBuilder
+    from holdfast.cron.expression import CronExpression
+    from holdfast.cron.schedule import Missed, Schedule
+    from holdfast.cron.window import TimeWindow
     from holdfast.enqueue_middleware import EnqueueMiddleware
     from holdfast.errors import HoldfastError, InvalidInput, LeaseError
     from holdfast.model.definition import JobBuilder, JobDefinition
@@ -44,6 +48,7 @@ __all__ = [
     "Client",
     "Codec",
     "Context",
+    "CronExpression",
     "Custom",
     "EnqueueKeywords",
     "EnqueueMiddleware",
@@ -62,15 +67,19 @@ __all__ = [
     "LeaseError",
     "Limits",
     "Linear",
+    "Missed",
     "NoDelay",
     "OnExhausted",
     "QueueSettings",
     "Retry",
     "RetryPolicy",
+    "Schedule",
+    "ScheduleBuilder",
     "Signer",
     "Snooze",
     "State",
     "Task",
+    "TimeWindow",
     "Unrecoverable",
     "Worker",
     "WorkerOptions",
@@ -84,6 +93,10 @@ _MODULES = {
     "holdfast.aio": ("AsyncClient",),
     "holdfast.app": ("Holdfast",),
     "holdfast.client": ("Client", "EnqueueKeywords"),
+    "holdfast.cron.builder": ("ScheduleBuilder",),
+    "holdfast.cron.expression": ("CronExpression",),
+    "holdfast.cron.schedule": ("Missed", "Schedule"),
+    "holdfast.cron.window": ("TimeWindow",),
     "holdfast.enqueue_middleware": ("EnqueueMiddleware",),
     "holdfast.errors": ("HoldfastError", "InvalidInput", "LeaseError"),
     "holdfast.model.definition": ("JobBuilder", "JobDefinition"),

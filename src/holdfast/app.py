@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 from holdfast.app_connection import AppConnection
 from holdfast.client import Client, EnqueueKeywords
 from holdfast.clock import Clock
-from holdfast.drivers.contract import Store
+from holdfast.drivers.contract import Feature, Store
 from holdfast.enqueue_middleware import EnqueueMiddleware
 from holdfast.errors import InvalidInput, UnknownTypeWarning
 from holdfast.model.definition import JobDefinition
@@ -48,6 +48,9 @@ from holdfast.worker.worker import Worker
 
 if TYPE_CHECKING:
     from holdfast.aio import AsyncClient
+    from holdfast.cron.builder import CompletionHook, ScheduleBuilder
+    from holdfast.cron.schedule import Schedule
+    from holdfast.cron.schedules import Schedules
     from holdfast.handlers.builtin import BuiltinHandlers
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -75,6 +78,8 @@ class HandlerKeywords(TypedDict, total=False):
     capture_output: bool
     name: str | None
     meta: Mapping[str, object] | None
+    cron: str | None
+    timezone: str | None
 
 
 class Holdfast:
@@ -104,6 +109,8 @@ class Holdfast:
         self.catalogue = Catalogue()
         self.tasks: dict[str, Task[Any, Any, ..., Any]] = {}  # by type
         self.queues: dict[str, None] = {}  # an ordered set: the queues of the handlers, in order of definition
+        self.code_schedules: dict[str, Schedule] = {}  # by name; ``declared_schedules`` adds those of the settings
+        self.completion_hooks: dict[str, CompletionHook] = {}  # by the name of the schedule
         self.enqueue_middlewares: list[EnqueueMiddleware] = []  # the first one is the outermost
         self._client: Client | None = None
         self._async_client: AsyncClient | None = None  # for every store and event loop: it asks for ``client``
@@ -218,6 +225,8 @@ class Holdfast:
         capture_output: bool = False,
         name: str | None = None,
         meta: Mapping[str, object] | None = None,
+        cron: str | None = None,
+        timezone: str | None = None,
     ) -> HandlerDecorator | ChunkHandlerDecorator:
         """Run jobs of this type with the decorated ``fn(payload)``, ``fn(payload, ctx)``, or class.
 
@@ -241,6 +250,9 @@ class Holdfast:
         An ``idempotent`` handler is not called for a job whose idempotency key was done within ``idempotency_ttl``.
         With ``single_instance`` one job runs at a time: of its queue and type, or of all jobs with the same text. With
         ``capture_output`` what the function prints is kept: see ``Client.execution``.
+
+        With ``cron``, an expression such as ``"0 6 * * 1-5"``, a schedule with the name of the type enqueues a job
+        without a payload again and again, in this ``timezone`` or in UTC. ``app.cron`` can say more.
         """
         definition = JobDefinition(
             type=type,
@@ -256,6 +268,8 @@ class Holdfast:
         limits = QueueLimits(max_inflight=max_inflight, rate=parse_rate("rate", rate), burst=burst)
         proposal = LimitProposal(queue=queue, type=type, limits=limits, origin=Origin.HANDLER)
         breaker = BreakerRule.of(breaker_threshold, breaker_cooldown)
+        if timezone is not None and cron is None:
+            raise InvalidInput("timezone", wanted="a cron expression beside it", got="none")
 
         def register(function: Callable[..., Any], namespace: Mapping[str, Any]) -> Task[Any, Any, ..., Any]:
             handler = make_handler(
@@ -278,9 +292,53 @@ class Holdfast:
             self.queues[queue] = None
             task: Task[Any, Any, ..., Any] = Task(self, definition, function, handler)
             self.tasks[type] = task
+            if cron is not None:
+                self.cron(type).expression(cron).timezone(timezone or "UTC").queue(queue).run(task, None)
             return task
 
         return HandlerDecorator(register) if chunk is None else ChunkHandlerDecorator(register)
+
+    def cron(self, name: str) -> ScheduleBuilder:
+        """Describe a schedule: ``app.cron("report").daily(at="06:00").weekdays().run(make_report)``.
+
+        A scheduler, which is part of ``holdfast work``, enqueues its jobs: once each, however many schedulers run.
+        """
+        from holdfast.cron.builder import ScheduleBuilder  # noqa: PLC0415 - a producer has no schedules
+
+        return ScheduleBuilder(name, self._add_schedule)
+
+    def _add_schedule(self, schedule: Schedule, hook: CompletionHook | None) -> None:
+        if schedule.name in self.code_schedules:
+            raise InvalidInput("schedule", wanted="one schedule of each name", got=f"a second {schedule.name}")
+        self.code_schedules[schedule.name] = schedule
+        if hook is not None:
+            self.completion_hooks[schedule.name] = hook
+
+    def declared_schedules(self) -> list[Schedule]:
+        """Return the schedules of the code and of the settings, each after those that it depends on.
+
+        Raises ``InvalidInput`` for a cycle, an unknown dependency, and a name that code and settings both use.
+        """
+        from holdfast.cron.dependencies import check_dependencies, execution_order  # noqa: PLC0415 - see ``cron``
+        from holdfast.cron.table import read_table  # noqa: PLC0415
+
+        schedules = dict(self.code_schedules)
+        for name, table in self.settings.schedules.items():
+            where = self.settings.origin(f"schedules.{name}")
+            if name in schedules:
+                raise InvalidInput(
+                    f"schedules.{name} in {where}", wanted="a name that no schedule in code has", got=name
+                )
+            schedules[name] = read_table(name, table, where=where)
+        check_dependencies(schedules.values())
+        return execution_order(schedules.values())
+
+    @property
+    def schedules(self) -> Schedules:
+        """The schedules of the space: put, pause, resume, remove, trigger, backfill and list them."""
+        from holdfast.cron.schedules import Schedules  # noqa: PLC0415 - see ``cron``
+
+        return Schedules(self)
 
     @property
     def builtin(self) -> BuiltinHandlers:
@@ -386,10 +444,14 @@ class Holdfast:
         """Return a worker for the handlers of this app, by default on all their queues.
 
         The keywords are the fields of ``WorkerOptions``; they replace those of ``options``. The worker reports to the
-        log, to the metrics of the app, and to these ``observers``.
+        log, to the metrics of the app, and to these ``observers``. If the app has schedules, ``run`` fires them.
         """
         worker_options = self.worker_options(replace(options or WorkerOptions(), **keywords))
         jobs = [(task.definition.queue, type_) for type_, task in self.tasks.items()]
+        if self._wants_cron(worker_options):
+            from holdfast.cron.worker_thread import CronThread  # noqa: PLC0415 - many apps have no schedules
+
+            observers = [*observers, CronThread(self)]
         all_observers = observers_of(
             self.driver, worker_options.queues, metrics=self.metrics, jobs=jobs, others=observers
         )
@@ -400,6 +462,13 @@ class Holdfast:
             observers=all_observers,
             signer=self._connection.open_signer(),
         )
+
+    def _wants_cron(self, options: WorkerOptions) -> bool:
+        if options.cron is not None:
+            return options.cron
+        has_schedules = bool(self.code_schedules or self.settings.schedules)
+        drains = options.until_drained or options.max_jobs is not None
+        return has_schedules and not drains and self.driver.capabilities.has(Feature.REGISTRY)
 
     def worker_options(self, options: WorkerOptions) -> WorkerOptions:
         """Return the options with the queues of the handlers, and with the settings where they have none."""

@@ -133,14 +133,39 @@ class Client:
 
         return self._enqueue([template], encode, driver, on_conflict)
 
+    def enqueue_with_writes(
+        self,
+        requests: Sequence[JobRequest],
+        writes: Sequence[Change],
+        *,
+        adapt: Callable[[Sequence[JobRecord]], Sequence[JobRecord]] = lambda records: records,
+    ) -> list[Enqueued]:
+        """Store jobs and registry entries in one transaction: for parts of Holdfast that keep both.
+
+        ``adapt`` changes the records before they are signed. No answer raises ``EnqueueConflict``. Raises
+        ``WriteRefused``, and stores nothing, if an entry has another version than its change expects.
+        """
+
+        def encode(changed: Sequence[JobRequest]) -> Sequence[JobRecord]:
+            return adapt([self._record(each) for each in changed])
+
+        def store(records: Sequence[JobRecord]) -> list[Enqueued]:
+            return self.driver.enqueue(records, writes=writes)
+
+        return self._enqueue(requests, encode, self.driver, "return", store)
+
     def _enqueue(
         self,
         requests: Sequence[JobRequest],
         encode: Callable[[Sequence[JobRequest]], Sequence[JobRecord]],
         driver: Driver,
         on_conflict: OnConflict,
+        store_records: Callable[[Sequence[JobRecord]], list[Enqueued]] | None = None,
     ) -> list[Enqueued]:
-        """Store the jobs inside the middleware. ``encode`` returns the records of the requests."""
+        """Store the jobs inside the middleware. ``encode`` returns the records of the requests.
+
+        ``store_records`` replaces the calls of the driver, one for each batch.
+        """
         records: Sequence[JobRecord] = ()
 
         def store(requests: Sequence[JobRequest]) -> list[Enqueued]:
@@ -148,6 +173,8 @@ class Client:
             records = encode(requests)
             if self._signer is not None:
                 records = self._signer.sign(records)
+            if store_records is not None:
+                return store_records(records)
             return [answer for batch in batches(records) for answer in driver.enqueue(batch)]
 
         if self._middleware and requests:

@@ -12,6 +12,7 @@ from holdfast.testing.drivers.harness import CaseSkipped, Harness
 DECLINED_METHODS = {
     Feature.LEDGER: ("ledger",),
     Feature.REGISTRY: ("read", "write", "scan"),
+    Feature.ENQUEUE_WRITES: (),
     Feature.LIMITS: ("configure",),
     Feature.SPACES: ("space",),
 }

@@ -147,6 +147,11 @@ SETTINGS: dict[str, Setting] = {
         check=check_store_name, kind="name", meaning="the store by its name, instead of `url`", option="--store"
     ),
     "space": Setting(check=bounds.check_name, kind="name", meaning="the tenant", option="--space"),
+    "environment": Setting(
+        check=bounds.check_name,
+        kind="name",
+        meaning="such as `production`: schedules with `environments` fire only in these",
+    ),
     "queue": Setting(
         check=bounds.check_name, kind="name", meaning="for jobs without a queue", option="enqueue --queue"
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
@@ -25,7 +25,7 @@ def find_upwards(folder: Path) -> Path | None:
 
 
 def read_file(file: Path) -> dict[str, Any]:
-    """Return the checked values of the file; ``stores`` and ``queues`` are tables by name."""
+    """Return the checked values of the file; ``queues``, ``schedules`` and ``stores`` are tables by name."""
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -35,15 +35,12 @@ def read_file(file: Path) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, value in table.items():
         where = f"{name} in {file}"
-        if name == "stores":
-            values[name] = _read_stores(value, file)
-            continue
-        if name == "queues":
-            values[name] = _read_queues(value, file)
+        if name in _TABLES:
+            values[name] = _TABLES[name](value, file)
             continue
         setting = SETTINGS.get(name)
         if setting is None:
-            known = ", ".join((*SETTINGS, "queues", "stores"))
+            known = ", ".join((*SETTINGS, *_TABLES))
             raise InvalidInput(where, wanted=f"one of the settings {known}", got=f"the unknown {name!r}")
         if type(value) is not setting.toml_type:
             shown = MASK if name == "signing_key" else repr(value)
@@ -116,6 +113,18 @@ def _read_limits(where: str, table: Mapping[str, Any], file: Path) -> QueueLimit
         return QueueLimits(**values)
     except InvalidInput as error:
         raise InvalidInput(f"{error.field} of {where} in {file}", wanted=error.wanted, got=error.got) from error
+
+
+def _read_schedules(tables: object, file: Path) -> dict[str, dict[str, object]]:
+    """Return the tables ``[schedules.NAME]`` as they are; the app reads them."""
+    return dict(_tables("schedules.NAME", tables, file))
+
+
+_TABLES: dict[str, Callable[[object, Path], Mapping[str, object]]] = {
+    "queues": _read_queues,
+    "schedules": _read_schedules,
+    "stores": _read_stores,
+}
 
 
 def _resolve_sqlite_path(url: str, folder: Path) -> str:

@@ -34,10 +34,13 @@ def read(
     origins: dict[str, str] = {}
     stores: dict[str, dict[str, str]] = {}
     queues: dict[str, QueueTable] = {}
+    schedules: dict[str, dict[str, object]] = {}
     if path is not None:
         in_file = read_file(path)
         queues = in_file.pop("queues", {})
         origins |= dict.fromkeys((f"queues.{name}" for name in queues), str(path))
+        schedules = in_file.pop("schedules", {})
+        origins |= dict.fromkeys((f"schedules.{name}" for name in schedules), str(path))
         stores = in_file.pop("stores", {})
         origins |= {f"stores.{name}.{key}": str(path) for name, store in stores.items() for key in store}
         _override(values, origins, in_file, dict.fromkeys(in_file, str(path)))
@@ -51,7 +54,7 @@ def read(
     arguments = {name: f"--{name.replace('_', '-')}" for name in given or {}}
     texts = {arguments[name]: text for name, text in (given or {}).items()}
     _override(values, origins, _parse_texts(arguments, texts), arguments)
-    return Settings(**values, queues=queues, stores=named_stores(stores), origins=origins)
+    return Settings(**values, queues=queues, schedules=schedules, stores=named_stores(stores), origins=origins)
 
 
 def _parse_texts(names: Mapping[str, str], texts: Mapping[str, str]) -> dict[str, Any]:

@@ -67,6 +67,7 @@ class Settings:
     url: str | None = None  # the store
     store: str | None = None  # the name of the store, if it is not given by ``url``
     space: str = "main"
+    environment: str = ""  # such as production: schedules with ``environments`` fire only where it is one of them
     queue: str = DEFAULT_QUEUE  # for jobs that name none
     max_attempts: int = DEFAULT_MAX_ATTEMPTS  # for jobs that set none
     timeout: timedelta | None = None  # of one attempt, for jobs that set none
@@ -95,6 +96,7 @@ class Settings:
     signing_key: Secret | None = None  # secrets with commas between them: the first one signs, all of them verify
     signing_key_file: str | None = None  # see ``key_file``
     queues: Mapping[str, QueueTable] = field(default_factory=dict)  # by name
+    schedules: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # by name: see ``cron.table``
     stores: Mapping[str, NamedStore] = field(default_factory=dict)  # by name
     origins: Mapping[str, str] = field(default_factory=dict)
 

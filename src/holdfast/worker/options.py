@@ -47,6 +47,8 @@ class WorkerOptions:
     allowed_handlers: Mapping[str, Collection[str]] | None = None  # the types that may run, by queue
     queue_limits: tuple[LimitProposal, ...] = ()  # proposed to the store; empty: the settings of the app
     breaker: BreakerRule | None = None  # for handlers without their own; None: the settings of the app
+    # Fire the schedules of the app beside its jobs. None: if the app has some, and the worker does not only drain.
+    cron: bool | None = None
     name: str = ""  # "": host, process id and a random suffix
 
     def __post_init__(self) -> None:
@@ -128,4 +130,5 @@ class WorkerKeywords(TypedDict, total=False):
     allowed_handlers: Mapping[str, Collection[str]] | None
     queue_limits: tuple[LimitProposal, ...]
     breaker: BreakerRule | None
+    cron: bool | None
     name: str

@@ -113,12 +113,7 @@ def _apply_writes(tx: Transaction, settlement: Settlement) -> WriteRefused | Non
     """Make all registry writes of an ack, or none of them if one has a conflict."""
     if not isinstance(settlement, Ack) or not settlement.writes:
         return None
-    conflict = registry.find_conflict(tx, settlement.writes)
-    if conflict is not None:
-        return WriteRefused(settlement.lease.job_id, kind=conflict.kind, key=conflict.key)
-    for change in settlement.writes:
-        registry.apply(tx, change)
-    return None
+    return registry.write_all(tx, settlement.writes, job_id=settlement.lease.job_id)
 
 
 def reap(tx: Transaction, queues: Iterable[str] | None, *, worker: str | None, limit: int) -> int:

@@ -283,6 +283,27 @@ class LeaseMachine(RuleBasedStateMachine):
         self.compared.settle([(self.lease(index), make)])
         self.compared.read(KIND, ["a", "b"])
 
+    @rule(
+        drawn=st.lists(job_fields, min_size=1, max_size=2),
+        changes=st.lists(change_fields, min_size=1, max_size=2, unique_by=_key),
+        again=st.booleans(),
+        move=clock_moves,
+    )
+    def enqueue_with_writes(
+        self,
+        drawn: list[Fields],
+        changes: list[Fields],
+        again: bool,  # noqa: FBT001 - drawn
+        move: ClockMove,
+    ) -> None:
+        """Enqueue with registry writes in the same transaction; sometimes the first job exists already."""
+        self.move_clock(move)
+        records = [self.record(fields) for fields in drawn]
+        if again:
+            records[0] = replace(records[0], id=self.job_ids([0])[0])
+        self.compared.enqueue_with_writes(records, [self.make_change(fields) for fields in changes])
+        self.compared.read(KIND, ["a", "b"])
+
     @invariant()
     def store_and_oracle_are_equal(self) -> None:
         """See ``ComparedStore.check``."""
