@@ -1,30 +1,37 @@
-"""What does each guard cost in the drain of no-op jobs, on SQLite and PostgreSQL?
+"""What does each guard cost in the drain of no-op jobs, on SQLite and PostgreSQL, in processor time?
 
 Every side is a worker with one process in a child process that drains the same jobs; one side has no guard, each of the
-others has one. The sides take turns, and the best round of each counts. No guard stops a job here: every job has a lock
-of its own, and the limits are never reached.
+others has one. The sides take turns, and the best round of each counts. The time is that of the worker, its children
+and the server: other load changes it little. No guard stops a job here: every job has a lock of its own, and the limits
+are never reached.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 from benchmarks.comparison import Comparison
-from benchmarks.jobs import PAYLOAD, QUEUE, TYPE
+from benchmarks.cpu_time import tree_seconds
+from benchmarks.jobs import PAYLOAD, QUEUE, TYPE, fill
 from benchmarks.processes import run_timed
-from holdfast import Holdfast, JobRequest, WorkerOptions
+from holdfast import Holdfast, JobRequest, WorkerOptions, connect
+from holdfast.clock import MINUTE
+from holdfast.driver import Ack, Change
 from holdfast.settings import read
 from holdfast.testing.servers.postgres import PostgresServer
 
 JOBS = 20_000
-ROUNDS = 5
+ROUNDS = 3
+ACKS = 1000
+ACK_ROUNDS = 10
 PLAIN = "plain"
 SECRET = "correct horse battery staple"
 
@@ -33,7 +40,7 @@ SECRET = "correct horse battery staple"
 class Guard:
     """A guard: keywords of the handler, variables of the settings, and fields of each job."""
 
-    target: float = 1.0  # the least ratio of the throughputs
+    target: float = 1.0  # the least ratio
     handler: Mapping[str, Any] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
     allowed_handlers: dict[str, tuple[str, ...]] | None = None
@@ -53,32 +60,58 @@ GUARDS = {
 
 
 def measure(folder: Path) -> Iterator[Comparison]:
-    numbers = count()
+    numbers = itertools.count()
     yield from _compare("SQLite", lambda: f"sqlite:///{folder}/{next(numbers)}.db")
     with PostgresServer() as server:
-        yield from _compare("PostgreSQL", lambda: server.create_database(f"guards_{next(numbers)}"))
+        yield from _compare("PostgreSQL", lambda: server.create_database(f"guards_{next(numbers)}"), server=server.pid)
+        yield _compare_acks(server.create_database("acks"))
 
 
-def _compare(store: str, make_url: Callable[[], str]) -> Iterator[Comparison]:
+def _compare(store: str, make_url: Callable[[], str], *, server: int | None = None) -> Iterator[Comparison]:
     seconds: dict[str, float] = {}
     for _ in range(ROUNDS):
         for name in GUARDS:
-            took = run_timed("guards", name, make_url())
+            took = run_timed("guards", name, make_url(), server or "")
             seconds[name] = min(took, seconds.get(name, took))
     for name, guard in GUARDS.items():
         if name != PLAIN:
             yield Comparison(
-                question=f"{store}: worker with {name} / without a guard, no-op jobs",
+                question=f"{store}: worker with {name} / without a guard, no-op jobs, in processor time",
                 ratio=seconds[PLAIN] / seconds[name],
                 target=guard.target,
                 at_least=True,
-                ours=f"{JOBS / seconds[name]:,.0f} jobs/s",
-                other=f"{JOBS / seconds[PLAIN]:,.0f} jobs/s",
+                ours=f"{seconds[name] / JOBS * 1e6:.1f} µs/job",
+                other=f"{seconds[PLAIN] / JOBS * 1e6:.1f} µs/job",
             )
 
 
-def main(name: str, url: str) -> None:
-    """Enqueue the jobs, and print the seconds that a worker takes for them."""
+def _compare_acks(url: str) -> Comparison:
+    """Acks with one registry write each, as the guards send them, and plain ones, in turn."""
+    seconds: dict[bool, list[float]] = {True: [], False: []}
+    with connect(url) as store:
+        for number, has_write in itertools.product(range(ACK_ROUNDS), seconds):
+            fill(store, ACKS)
+            acks = [
+                Ack(one.lease, writes=(Change(kind="bench", key=f"{number} {place}", value=b"1"),) if has_write else ())
+                for place, one in enumerate(store.reserve([QUEUE], limit=ACKS, lease_for=MINUTE))
+            ]
+            started = time.perf_counter()
+            assert not any(store.settle(acks))
+            seconds[has_write].append(time.perf_counter() - started)
+    ours, other = min(seconds[True]), min(seconds[False])
+    return Comparison(
+        question=f"PostgreSQL: settle {ACKS:,} acks with a registry write each / plain acks, time",
+        ratio=ours / other,
+        target=2.0,
+        at_least=False,
+        ours=f"{ours * 1000:.1f} ms",
+        other=f"{other * 1000:.1f} ms",
+    )
+
+
+def main(name: str, url: str, server: str) -> None:
+    """Enqueue the jobs, and print the processor time of a worker and of the server with this process id for them."""
+    processes = [os.getpid(), *([int(server)] if server else [])]
     guard = GUARDS[name]
     app = Holdfast(url)
     app.use_settings(read(environ=guard.variables))
@@ -98,9 +131,9 @@ def main(name: str, url: str) -> None:
     )
     options = WorkerOptions(queues=(QUEUE,), processes=1, until_drained=True, allowed_handlers=guard.allowed_handlers)
     worker = app.worker(options)
-    started = time.perf_counter()
+    before = sum(map(tree_seconds, processes))
     counts = worker.run()
-    print(time.perf_counter() - started)
+    print(sum(map(tree_seconds, processes)) - before)
     assert counts["acked"] == JOBS, counts
     app.close()
 

@@ -83,7 +83,7 @@ def shown_default(name: str) -> str:
     """Return a default as it is written in the file."""
     value = DEFAULTS[name]
     match value:
-        case None | ():
+        case None | () | "":
             return "none"
         case bool():
             return f"`{str(value).lower()}`"
