@@ -12,6 +12,7 @@ from holdfast.model.isolation import Isolation
 from holdfast.model.queue_settings import Bucket, QueueSettings
 
 SettingsKey = tuple[str, str | None]  # a queue, or a type in a queue
+KeyPlace = tuple[str, str]  # a queue, and the limit key of jobs in it
 
 
 class Lane(NamedTuple):
@@ -65,6 +66,37 @@ class Capacity:
                 yield self.limits[key]
 
 
+class KeyCapacity:
+    """How many jobs the limits by key still allow. The limit of a key is looked up when its first job is met.
+
+    ``find_limit`` returns the limit of a key; None if its queue does not limit jobs by their keys.
+    """
+
+    def __init__(self, find_limit: Callable[[KeyPlace], Limit | None]) -> None:
+        self.limits: dict[KeyPlace, Limit | None] = {}
+        self._find_limit = find_limit
+
+    def allows(self, place: KeyPlace) -> bool:
+        """Whether the limit of this key allows one more job."""
+        if place not in self.limits:
+            self.limits[place] = self._find_limit(place)
+        limit = self.limits[place]
+        return limit is None or limit.left > 0
+
+    def opens_at(self, place: KeyPlace, now: int) -> int:
+        """Return when the hold and the rate of this key allow the next job; ``now`` if they allow one already."""
+        self.allows(place)
+        limit = self.limits[place]
+        return now if limit is None else limit.settings.opens_at(limit.bucket, now)
+
+    def take(self, place: KeyPlace) -> None:
+        """Count one job of this key as taken."""
+        limit = self.limits[place]
+        if limit is not None:
+            limit.left -= 1
+            limit.taken += 1
+
+
 DueJob = TypeVar("DueJob", bound=tuple[int, int] | tuple[object, ...])  # begins with (available_at, seq)
 
 
@@ -76,18 +108,24 @@ def pick(
     isolation: Isolation = Isolation.SHARE,
     max_bytes: int | None = None,
     size_of: Callable[[DueJob], int] = lambda _: 0,
+    keys: KeyCapacity | None = None,
+    key_of: Callable[[DueJob], str | None] = lambda _: None,
 ) -> list[tuple[Lane, DueJob]]:
     """Return the first ``limit`` jobs over all lanes, by (priority desc, available_at, seq), within the capacity.
 
     With ``max_bytes``, stops before the job whose payload, of ``size_of(job)`` bytes, does not fit; the first job fits
-    always. Each lane is an iterator over its due jobs in order. A lane is read only after all lanes of higher
-    priorities are empty, and from each lane at most one job is read that is not returned.
+    always. With ``keys``, passes over a job whose limit key, ``key_of(job)``, allows no more jobs. Each lane is an
+    iterator over its due jobs in order. A lane is read only after all lanes of higher priorities are empty, and from
+    each lane at most one job is read that is neither returned nor passed over.
     """
     if isolation is Isolation.SKIP:
         lanes = (item for item in lanes if not item[0].isolated)
     picks: list[tuple[Lane, DueJob]] = []
     total_bytes = 0
     for lane, job in _in_order(lanes, capacity):
+        key = None if keys is None else key_of(job)
+        if keys is not None and key is not None and not keys.allows((lane.queue, key)):
+            continue
         ends_here = lane.isolated and isolation is not Isolation.SHARE
         if ends_here and (picks or isolation is Isolation.STOP):
             break
@@ -97,6 +135,8 @@ def pick(
                 break
         if capacity.limits:
             capacity.take(lane)
+        if keys is not None and key is not None:
+            keys.take((lane.queue, key))
         picks.append((lane, job))
         if ends_here or len(picks) == limit:
             break

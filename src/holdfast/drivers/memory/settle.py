@@ -9,7 +9,7 @@ from holdfast.drivers.memory.space import Space
 from holdfast.errors import JobNotInflight, LeaseError, LeaseExpired, WriteRefused
 from holdfast.model import transition
 from holdfast.model.lease import Lease, Note
-from holdfast.model.settlement import Ack, Settlement
+from holdfast.model.settlement import Ack, Retry, Settlement
 
 
 def extend_one(space: Space, lease: Lease, note: Note | None, *, expires_at: int, now: int) -> Lease | LeaseError:
@@ -44,6 +44,8 @@ def settle_one(space: Space, settlement: Settlement, now: int) -> LeaseError | N
             return WriteRefused(row.job.id, kind=conflict.kind, key=conflict.key)
         for change in settlement.writes:
             space.registry.apply(change, now)
+    if isinstance(settlement, Retry) and (held_until := settlement.held_until(now)) is not None:
+        space.hold_key(row, held_until)
     decided = transition.after_settlement(row.held, settlement, now)
     space.end(row, decided, settlement.verb, now, settlement.started_at)
     return None
