@@ -14,6 +14,7 @@ DECLINED_METHODS = {
     Feature.REGISTRY: ("read", "write", "scan"),
     Feature.LIMITS: ("configure",),
     Feature.SPACES: ("space",),
+    Feature.KEY_LIMITS: (),  # ``Validation`` declines it
 }
 
 

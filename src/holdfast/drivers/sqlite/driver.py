@@ -69,7 +69,6 @@ class SqliteDriver:
             durability=Durability.FSYNC if database.options.synchronous == "FULL" else Durability.PROCESS,
             gaps={
                 Feature.OFFSETS: "domains run in order of arrival",
-                Feature.KEY_LIMITS: "not built yet",
                 Feature.HALT: "a domain continues when its head fails for good",
                 Feature.MACHINES: "the file is on one machine",
             },
