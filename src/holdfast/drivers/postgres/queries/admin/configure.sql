@@ -10,4 +10,8 @@ ON CONFLICT (space, queue, type) DO UPDATE
        on_exhausted = CASE WHEN 'on_exhausted' = ANY (%(only)s) THEN excluded.on_exhausted ELSE s.on_exhausted END,
        dedupe_window = CASE WHEN 'dedupe_window' = ANY (%(only)s) THEN excluded.dedupe_window ELSE s.dedupe_window END,
        held_until = CASE WHEN 'held_until' = ANY (%(only)s) THEN excluded.held_until ELSE s.held_until END,
-       probing = CASE WHEN 'probing' = ANY (%(only)s) THEN excluded.probing ELSE s.probing END
+       probing = CASE WHEN 'probing' = ANY (%(only)s) THEN excluded.probing ELSE s.probing END,
+       key_max_inflight = CASE WHEN 'key_max_inflight' = ANY (%(only)s) THEN excluded.key_max_inflight
+                               ELSE s.key_max_inflight END,
+       key_rate = CASE WHEN 'key_rate' = ANY (%(only)s) THEN excluded.key_rate ELSE s.key_rate END,
+       key_burst = CASE WHEN 'key_burst' = ANY (%(only)s) THEN excluded.key_burst ELSE s.key_burst END
