@@ -54,7 +54,6 @@ CAPABILITIES = Capabilities(
     durability=Durability.FSYNC,  # with the usual settings of a server; the real ones are read when a store is opened
     gaps={
         Feature.OFFSETS: "domains run in order of arrival",
-        Feature.KEY_LIMITS: "not built yet",
         Feature.HALT: "a domain continues when its head fails for good",
     },
 )

@@ -1,7 +1,8 @@
 -- Replace some settings of a queue, or of a type in it (type '' is the queue); the others stay. The rate bucket keeps its
--- level. A new row gets defaults for the settings that are not given.
-INSERT INTO holdfast.settings AS s (space, queue, type, {settings_columns})
-VALUES (%(space)s, %(queue)s, %(type)s, {settings_values})
+-- level. A new row gets defaults for the settings that are not given. wake_keys runs after the row is locked, in
+-- statements of its own: it sees what the reserve has committed for which the lock was waited.
+INSERT INTO holdfast.settings AS s (space, queue, type, keyed, {settings_columns})
+VALUES (%(space)s, %(queue)s, %(type)s, %(keyed)s, {settings_values})
 ON CONFLICT (space, queue, type) DO UPDATE
    SET paused_until = CASE WHEN 'paused_until' = ANY (%(only)s) THEN excluded.paused_until ELSE s.paused_until END,
        max_inflight = CASE WHEN 'max_inflight' = ANY (%(only)s) THEN excluded.max_inflight ELSE s.max_inflight END,
@@ -14,4 +15,6 @@ ON CONFLICT (space, queue, type) DO UPDATE
        key_max_inflight = CASE WHEN 'key_max_inflight' = ANY (%(only)s) THEN excluded.key_max_inflight
                                ELSE s.key_max_inflight END,
        key_rate = CASE WHEN 'key_rate' = ANY (%(only)s) THEN excluded.key_rate ELSE s.key_rate END,
-       key_burst = CASE WHEN 'key_burst' = ANY (%(only)s) THEN excluded.key_burst ELSE s.key_burst END
+       key_burst = CASE WHEN 'key_burst' = ANY (%(only)s) THEN excluded.key_burst ELSE s.key_burst END,
+       keyed = s.keyed OR excluded.keyed
+RETURNING CASE WHEN %(wakes_keys)s THEN holdfast.wake_keys(s.space, s.queue) END
