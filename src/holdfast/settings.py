@@ -33,12 +33,14 @@ from holdfast.model.retention import Retention
 from holdfast.model.retry import BuiltInPolicy
 from holdfast.model.secret import MASK, Secret
 from holdfast.net.addresses import parse_network
-from holdfast.net.urls import parse_pattern
+from holdfast.net.urls import parse_pattern, parse_url
+from holdfast.serve_settings import ASYMMETRIC_ALGORITHMS, AuthMode, ServeSettings
 
 FILE_NAME = "holdfast.toml"
 PREFIX = "HOLDFAST_"
 CONFIG = f"{PREFIX}CONFIG"  # names the settings file
 STORES_PREFIX = f"{PREFIX}STORES_"
+SERVE = "serve"  # the table of the HTTP service; its settings have this word and an underscore before their names
 OTHER_SIGNING_KEY = "JOBS_SIGNING_KEY"  # accepted for ``HOLDFAST_SIGNING_KEY``, which wins
 STORE_SCHEME = "store"  # of the URL of a named store
 DEFAULT_ORIGIN = "default"
@@ -133,6 +135,7 @@ class Settings:
     signing: SigningMode = SigningMode.OFF
     signing_key: Secret | None = None  # secrets with commas between them: the first one signs, all of them verify
     signing_key_file: str | None = None  # see ``key_file``
+    serve: ServeSettings = field(default_factory=ServeSettings)  # of the HTTP service
     queues: Mapping[str, QueueTable] = field(default_factory=dict)  # by name
     stores: Mapping[str, NamedStore] = field(default_factory=dict)  # by name
     origins: Mapping[str, str] = field(default_factory=dict)
@@ -333,6 +336,62 @@ def _path(name: str, value: str) -> str:
     return value
 
 
+def _issuer_url(name: str, value: str) -> str:
+    parse_url(value, field=name)
+    parse_pattern(name, value)  # a request to it must match a pattern: no query
+    return value
+
+
+def _text(name: str, value: str) -> str:
+    return bounds.check_text(name, value)
+
+
+def _whole(least: int, most: int = bounds.MAX_COUNT) -> _Setting:
+    return _Setting(
+        int, lambda name, value: bounds.check_integer(name, value, least=least, most=most), _integer_or_text
+    )
+
+
+def _choices(known: tuple[str, ...], kind: Callable[[str], Any] = str) -> _Setting:
+    """Return a setting with several texts of a closed set."""
+
+    def check_one(name: str, value: str) -> None:
+        if value not in known:
+            raise InvalidInput(name, wanted=f"some of {', '.join(known)}", got=value)
+
+    several = _list_of(check_one)
+
+    def check_all(name: str, values: list[object]) -> tuple[Any, ...]:
+        if not values:
+            raise InvalidInput(name, wanted=f"some of {', '.join(known)}", got="none")
+        return tuple(map(kind, several.check(name, values)))  # type: ignore[call-overload] # a tuple of texts
+
+    return _Setting(list, check_all, several.from_text)
+
+
+_SERVE_SETTINGS: dict[str, _Setting] = {
+    "bind": _Setting(str, _text),
+    "auth": _choices(tuple(AuthMode), AuthMode),
+    "tokens_file": _Setting(str, _path),
+    "jwks_url": _Setting(str, _issuer_url),
+    "issuer": _Setting(str, _text),
+    "audience": _Setting(str, _text),
+    "algorithms": _choices(ASYMMETRIC_ALGORITHMS),
+    "introspection_url": _Setting(str, _issuer_url),
+    "client_id": _Setting(str, _text),
+    "client_secret": _Setting(str, _secret),
+    "space_claim": _Setting(str, _text),
+    "scope_prefix": _Setting(str, _text),
+    "lease": _Setting(str, _at_least(lease.MIN_LEASE)),
+    "min_lease": _Setting(str, _at_least(lease.MIN_LEASE)),
+    "max_lease": _Setting(str, _at_least(lease.MIN_LEASE)),
+    "max_wait": _Setting(str, _at_least(0)),
+    "max_body_bytes": _whole(1 << 10, bounds.MAX_STORED_PAYLOAD_BYTES),
+    "max_requests": _whole(1),
+    "rate": _Setting(str, duration.parse_rate),
+    "threads": _whole(1, 256),
+}
+
 _SETTINGS: dict[str, _Setting] = {
     "url": _Setting(str, _url),
     "store": _Setting(str, _check_store_name),
@@ -363,7 +422,10 @@ _SETTINGS: dict[str, _Setting] = {
     "signing": _Setting(str, _one_of(SigningMode)),
     "signing_key": _Setting(str, _secret),
     "signing_key_file": _Setting(str, _path),
+    **{f"{SERVE}_{name}": setting for name, setting in _SERVE_SETTINGS.items()},
 }
+_SECRETS = ("signing_key", f"{SERVE}_client_secret")
+_PATHS = ("signing_key_file", f"{SERVE}_tokens_file")  # in a file: relative to its folder
 NAMES = tuple(_SETTINGS)
 
 _TYPE_NAMES = {str: "text", int: "a whole number", bool: "true or false", list: "an array of texts"}
@@ -402,10 +464,13 @@ def read(
     for (name, key), variable in _store_variables(environ).items():
         stores.setdefault(name, {})[key] = _check_store_value(variable, key, environ[variable])
         origins[f"stores.{name}.{key}"] = variable
-    arguments = {name: f"--{name.replace('_', '-')}" for name in given or {}}
+    arguments = {name: f"--{name.removeprefix(f'{SERVE}_').replace('_', '-')}" for name in given or {}}
     texts = {arguments[name]: text for name, text in (given or {}).items()}
     _override(values, origins, _parse_texts(arguments, texts), arguments)
-    return Settings(**values, queues=queues, stores=_named_stores(stores), origins=origins)
+    serve = {name: values.pop(f"{SERVE}_{name}") for name in _SERVE_SETTINGS if f"{SERVE}_{name}" in values}
+    return Settings(
+        **values, serve=ServeSettings(**serve), queues=queues, stores=_named_stores(stores), origins=origins
+    )
 
 
 def _parse_texts(names: Mapping[str, str], texts: Mapping[str, str]) -> dict[str, Any]:
@@ -519,7 +584,7 @@ def _read_file(file: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(str(file), wanted="TOML in UTF-8", got=str(error)) from error
     values: dict[str, Any] = {}
-    for name, value in table.items():
+    for name, value in _with_serve_table(table, file).items():
         where = f"{name} in {file}"
         if name == "stores":
             values[name] = _read_stores(value, file)
@@ -532,14 +597,22 @@ def _read_file(file: Path) -> dict[str, Any]:
             known = ", ".join((*_SETTINGS, "queues", "stores"))
             raise InvalidInput(where, wanted=f"one of the settings {known}", got=f"the unknown {name!r}")
         if type(value) is not setting.toml_type:
-            shown = MASK if name == "signing_key" else repr(value)
+            shown = MASK if name in _SECRETS else repr(value)
             raise InvalidInput(where, wanted=_TYPE_NAMES[setting.toml_type], got=f"{shown} ({type(value).__name__})")
         values[name] = setting.check(where, value)
-    if isinstance(values.get("signing_key_file"), str):
-        values["signing_key_file"] = str(file.absolute().parent / values["signing_key_file"])
+    folder = file.absolute().parent
+    values |= {name: str(folder / values[name]) for name in _PATHS if name in values}
     if isinstance(values.get("url"), str):
-        values["url"] = _resolve_sqlite_path(str(values["url"]), file.absolute().parent)
+        values["url"] = _resolve_sqlite_path(str(values["url"]), folder)
     return values
+
+
+def _with_serve_table(table: dict[str, Any], file: Path) -> dict[str, Any]:
+    """Return the settings of a file with those of its table ``[serve]`` among them."""
+    in_serve = table.pop(SERVE, {})
+    if not isinstance(in_serve, dict):
+        raise InvalidInput(f"{SERVE} in {file}", wanted="a table", got=in_serve)
+    return table | {f"{SERVE}_{name}": value for name, value in in_serve.items()}
 
 
 def _read_stores(table: object, file: Path) -> dict[str, dict[str, str]]:
