@@ -21,11 +21,15 @@ SPECIFIED = (
 )
 
 
+NO_DEFAULT = "(no default)"  # `none` in code is a value
+
+
 def rows_after(heading: str) -> list[list[str]]:
-    """Return the cells of the first table after a text, without its head."""
+    """Return the cells of the first table after a text, without its head; NO_DEFAULT for a default of none."""
     table = re.search(r"(?:^\|.*\n)+", PAGE[PAGE.index(heading) :], re.MULTILINE)
     assert table is not None
-    return [[cell.strip().strip("`") for cell in line.split("|")[1:-1]] for line in table[0].splitlines()[2:]]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table[0].splitlines()[2:]]
+    return [[NO_DEFAULT if cell == "none" else cell.strip("`") for cell in row] for row in rows]
 
 
 def test_the_page_has_every_setting_in_the_order_of_the_code():
@@ -37,7 +41,7 @@ def test_the_variable_sets_the_setting_and_its_default_is_the_default(row, tmp_p
     name, _, default, variable, _, meaning = row
     assert meaning
     assert settings.unknown_variables({variable: "x"}) == []
-    if default != "none":
+    if default != NO_DEFAULT:
         read = settings.read(environ={variable: default}, folder=tmp_path)
         assert (value_of(read, name), read.origin(name)) == (value_of(Settings(), name), variable)
     else:
