@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import (
+    cron,
     guards,
     logs,
     plot,
@@ -34,6 +35,7 @@ BENCHMARKS: dict[str, ModuleType] = {
     "sqlite-speed": sqlite_speed,
     "sqlite-growth": sqlite_growth,
     "sqlite-worker": sqlite_worker,
+    "cron": cron,
     "logs": logs,
     "signing": signing,
     "guards": guards,

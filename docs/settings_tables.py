@@ -8,11 +8,15 @@ from typing import NamedTuple
 
 from holdfast.model import duration
 from holdfast.model.retry import BuiltInPolicy, format_policy
+from holdfast.serve_settings import ServeSettings
 from holdfast.settings import NAMES, OTHER_SIGNING_KEY, Settings
 from holdfast.settings.fields import SETTINGS
 from holdfast.settings.names import variable_of
+from holdfast.settings.serve_fields import SERVE
 
-DEFAULTS = {field.name: field.default for field in fields(Settings) if field.default is not MISSING}
+DEFAULTS = {field.name: field.default for field in fields(Settings) if field.default is not MISSING} | {
+    f"{SERVE}_{field.name}": field.default for field in fields(ServeSettings)
+}
 
 
 class Named(NamedTuple):
@@ -91,6 +95,8 @@ def shown_default(name: str) -> str:
             return f"`{duration.format_exact(value)}`"
         case int() | str():
             return f"`{value}`"
+        case tuple():
+            return f"`{','.join(value)}`"
         case _:
             assert isinstance(value, BuiltInPolicy), value
             return f"`{format_policy(value)}`"

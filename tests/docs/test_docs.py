@@ -110,6 +110,7 @@ BOUNDS = {
     "unique": f'`"while_queued"`, `"while_open"`, 1 µs to {LENGTH}',
     "unique_for": f"{WHILE_QUEUED} to {LENGTH}",
     "domain": "a text",
+    "limit_key": "a text",
     "offset": f"0 to {2**63 - 1}, with a domain",
     "name": "a text",
     "meta": f"{bounds.MAX_META_BYTES // KIBIBYTE} KiB encoded, {bounds.MAX_DEPTH} levels; "

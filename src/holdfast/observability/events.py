@@ -49,6 +49,13 @@ FIELDS = {
     "observer": "the class of the observer",
     "url": "the address of `/metrics`, `/healthz` and `/readyz`",
     "path": "the path of the request",
+    "auth": "who checks tokens",
+    "operation": "the call, as the OpenAPI document names it",
+    "request_id": "the id of the request, which its answer has, too",
+    "subject": "who has called: the `sub` of the token",
+    "space": "the space of the call",
+    "target": "the queue or the tasks that were changed",
+    "status": "the status of the answer",
 }
 
 
@@ -317,6 +324,26 @@ _RARE = (
     _event("metrics.failed", logging.ERROR, "the collector of metrics raised an exception at an enqueue"),
     _event("endpoint.started", logging.INFO, "the worker answers scrapers and probes", "worker", "url"),
     _event("endpoint.failed", logging.ERROR, "a request of a scraper or a probe failed", "path"),
+    _event("http.started", logging.INFO, "the HTTP service answers", "url", "auth"),
+    _event("http.stopped", logging.INFO, "the HTTP service has answered its last request"),
+    _event(
+        "http.failed",
+        logging.ERROR,
+        "a request of the HTTP service failed unexpectedly; its answer was 500",
+        "operation",
+        "request_id",
+    ),
+    _event(
+        "http.operator",
+        logging.INFO,
+        "an operator changed something over HTTP",
+        "operation",
+        "subject",
+        "space",
+        "target",
+        "status",
+        "request_id",
+    ),
 )
 
 # Schedules ------------------------------------------------------------------------------------------------

@@ -12,9 +12,10 @@ from holdfast.errors import InvalidInput
 from holdfast.model import bounds, duration
 from holdfast.model.limit_proposal import LIMIT_FIELDS, QueueLimits
 from holdfast.model.secret import MASK
-from holdfast.settings.fields import SETTINGS, TYPE_NAMES
+from holdfast.settings.fields import PATHS, SECRETS, SETTINGS, TYPE_NAMES
 from holdfast.settings.named_stores import check_store_name, check_store_value
 from holdfast.settings.names import FILE_NAME
+from holdfast.settings.serve_fields import SERVE
 from holdfast.settings.values import QueueTable
 
 
@@ -33,7 +34,7 @@ def read_file(file: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(str(file), wanted="TOML in UTF-8", got=str(error)) from error
     values: dict[str, Any] = {}
-    for name, value in table.items():
+    for name, value in _with_serve_table(table, file).items():
         where = f"{name} in {file}"
         if name in _TABLES:
             values[name] = _TABLES[name](value, file)
@@ -43,14 +44,22 @@ def read_file(file: Path) -> dict[str, Any]:
             known = ", ".join((*SETTINGS, *_TABLES))
             raise InvalidInput(where, wanted=f"one of the settings {known}", got=f"the unknown {name!r}")
         if type(value) is not setting.toml_type:
-            shown = MASK if name == "signing_key" else repr(value)
+            shown = MASK if name in SECRETS else repr(value)
             raise InvalidInput(where, wanted=TYPE_NAMES[setting.toml_type], got=f"{shown} ({type(value).__name__})")
         values[name] = setting.check(where, value)
-    if isinstance(values.get("signing_key_file"), str):
-        values["signing_key_file"] = str(file.absolute().parent / values["signing_key_file"])
+    folder = file.absolute().parent
+    values |= {name: str(folder / values[name]) for name in PATHS if name in values}
     if isinstance(values.get("url"), str):
-        values["url"] = _resolve_sqlite_path(str(values["url"]), file.absolute().parent)
+        values["url"] = _resolve_sqlite_path(str(values["url"]), folder)
     return values
+
+
+def _with_serve_table(table: dict[str, Any], file: Path) -> dict[str, Any]:
+    """Return the settings of a file with those of its table ``[serve]`` among them."""
+    in_serve = table.pop(SERVE, {})
+    if not isinstance(in_serve, dict):
+        raise InvalidInput(f"{SERVE} in {file}", wanted="a table", got=in_serve)
+    return table | {f"{SERVE}_{name}": value for name, value in in_serve.items()}
 
 
 def _read_stores(table: object, file: Path) -> dict[str, dict[str, str]]:

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import InvalidInput
+from holdfast.serve_settings import ServeSettings
 from holdfast.settings.fields import SETTINGS
 from holdfast.settings.file import find_upwards, read_file
 from holdfast.settings.named_stores import check_store_value, named_stores, store_variables
 from holdfast.settings.names import CONFIG, OTHER_SIGNING_KEY, PREFIX, variable_of
+from holdfast.settings.serve_fields import SERVE, SERVE_SETTINGS
 from holdfast.settings.values import QueueTable, Settings
 
 
@@ -51,10 +53,18 @@ def read(
     for (name, key), variable in store_variables(environ).items():
         stores.setdefault(name, {})[key] = check_store_value(variable, key, environ[variable])
         origins[f"stores.{name}.{key}"] = variable
-    arguments = {name: f"--{name.replace('_', '-')}" for name in given or {}}
+    arguments = {name: f"--{name.removeprefix(f'{SERVE}_').replace('_', '-')}" for name in given or {}}
     texts = {arguments[name]: text for name, text in (given or {}).items()}
     _override(values, origins, _parse_texts(arguments, texts), arguments)
-    return Settings(**values, queues=queues, schedules=schedules, stores=named_stores(stores), origins=origins)
+    serve = {name: values.pop(f"{SERVE}_{name}") for name in SERVE_SETTINGS if f"{SERVE}_{name}" in values}
+    return Settings(
+        **values,
+        serve=ServeSettings(**serve),
+        queues=queues,
+        schedules=schedules,
+        stores=named_stores(stores),
+        origins=origins,
+    )
 
 
 def _parse_texts(names: Mapping[str, str], texts: Mapping[str, str]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.model.retention import Retention
 from holdfast.model.retry import BuiltInPolicy
 from holdfast.model.secret import Secret
+from holdfast.serve_settings import ServeSettings
 from holdfast.settings.named_stores import NamedStore, named_store_url, store_name_of
 from holdfast.settings.names import FILE_NAME, STORES_PREFIX
 
@@ -95,6 +96,7 @@ class Settings:
     signing: SigningMode = SigningMode.OFF
     signing_key: Secret | None = None  # secrets with commas between them: the first one signs, all of them verify
     signing_key_file: str | None = None  # see ``key_file``
+    serve: ServeSettings = field(default_factory=ServeSettings)  # of the HTTP service
     queues: Mapping[str, QueueTable] = field(default_factory=dict)  # by name
     schedules: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # by name: see ``cron.table``
     stores: Mapping[str, NamedStore] = field(default_factory=dict)  # by name
