@@ -92,14 +92,15 @@ def after_attempts(
     While the breaker is open, attempts that were reserved before ``held_until`` say nothing: they began before it
     opened. Only a job that was reserved later is a probe.
     """
+    failures = state.failures
     for attempt in attempts:
         if state.probing:
             if attempt.reserved_at < (state.held_until or 0):
                 continue
             if attempt.failed:
-                return replace(state, failures=state.failures + 1), BreakerAction.OPEN
+                return replace(state, failures=failures + 1), BreakerAction.OPEN
             return BreakerState(), BreakerAction.CLOSE
-        state = replace(state, failures=state.failures + 1 if attempt.failed else 0)
-        if state.failures >= rule.threshold:
-            return state, BreakerAction.OPEN
-    return state, None
+        failures = failures + 1 if attempt.failed else 0
+        if failures >= rule.threshold:
+            return replace(state, failures=failures), BreakerAction.OPEN
+    return replace(state, failures=failures), None
