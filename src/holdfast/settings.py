@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -26,7 +26,7 @@ from holdfast.errors import InvalidInput
 from holdfast.model import bounds, duration, lease
 from holdfast.model import retry as retry_policy
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
-from holdfast.model.limit_proposal import LIMIT_FIELDS, LimitProposal, Origin, QueueLimits
+from holdfast.model.limit_proposal import LIMIT_FIELDS, TYPE_LIMIT_FIELDS, LimitProposal, Origin, QueueLimits
 from holdfast.model.queue_settings import DEFAULT_BREAKER_COOLDOWN
 from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.model.retention import Retention
@@ -565,7 +565,9 @@ def _read_queues(tables: object, file: Path) -> dict[str, QueueTable]:
     for name, table in _tables("queues.NAME", tables, file):
         where = f"queues.{bounds.check_name(f'queues in {file}', name)}"
         types = {
-            bounds.check_name(f"type of {where} in {file}", type_): _read_limits(f"{where}.types.{type_}", limits, file)
+            bounds.check_name(f"type of {where} in {file}", type_): _read_limits(
+                f"{where}.types.{type_}", limits, file, fields=TYPE_LIMIT_FIELDS
+            )
             for type_, limits in _tables(f"{where}.types.TYPE", table.pop("types", {}), file)
         }
         handlers = _read_handlers(where, table.pop("handlers", None), file)
@@ -591,13 +593,16 @@ def _tables(where: str, tables: object, file: Path) -> list[tuple[str, dict[str,
     return [(name, dict(table)) for name, table in tables.items()]
 
 
-def _read_limits(where: str, table: Mapping[str, Any], file: Path) -> QueueLimits:
-    unknown = sorted(table.keys() - set(LIMIT_FIELDS))
+def _read_limits(
+    where: str, table: Mapping[str, Any], file: Path, *, fields: Sequence[str] = LIMIT_FIELDS
+) -> QueueLimits:
+    unknown = sorted(table.keys() - set(fields))
     if unknown:
-        raise InvalidInput(f"{where} in {file}", wanted=f"{', '.join(LIMIT_FIELDS)}", got=f"the key {unknown[0]}")
+        raise InvalidInput(f"{where} in {file}", wanted=f"{', '.join(fields)}", got=f"the key {unknown[0]}")
     values = dict(table)
-    if isinstance(values.get("rate"), str):
-        values["rate"] = duration.parse_rate(f"rate of {where} in {file}", values["rate"])
+    for name in ("rate", "key_rate"):
+        if isinstance(values.get(name), str):
+            values[name] = duration.parse_rate(f"{name} of {where} in {file}", values[name])
     try:
         return QueueLimits(**values)
     except InvalidInput as error:
