@@ -67,6 +67,7 @@ app = Holdfast("sqlite:///jobs.db")
     rate="100/s",
     burst=10,
     max_inflight=50,
+    limit_key="to",
     breaker_threshold=5,
     breaker_cooldown=timedelta(minutes=1),
 )
@@ -79,7 +80,7 @@ def send(payload: dict[str, str], ctx: Context) -> int:
     if ctx.attempt == 2:
         raise Snooze(timedelta(minutes=1))
     if ctx.attempt == 3:
-        raise Retry(after=timedelta(seconds=5), reason="429", pause_type=True)
+        raise Retry(after=timedelta(seconds=5), reason="429", pause_type=True, pause_key=True)
     if not payload:
         raise Unrecoverable("no address")
     return len(payload)
@@ -95,6 +96,7 @@ def enqueue() -> None:
     """Enqueue from a handler, and with a client."""
     assert_type(send.enqueue({"to": "ada"}), Enqueued)
     send.enqueue({"to": "ada"}, delay=timedelta(hours=1), idempotency_key="welcome-ada", domain="ada", offset=1)
+    send.enqueue({"to": "ada"}, limit_key="example.org")
     send.enqueue({"to": "ada"}, run_at=datetime(2030, 1, 1, tzinfo=UTC), retry=NoDelay())
     assert_type(send.enqueue_many([{"to": "ada"}, {"to": "bob"}], keys=["a", None]), list[Enqueued])
     send.enqueue(priorty=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
