@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import (
+    cron,
     logs,
     plot,
     postgres_growth,
@@ -33,6 +34,7 @@ BENCHMARKS: dict[str, ModuleType] = {
     "sqlite-speed": sqlite_speed,
     "sqlite-growth": sqlite_growth,
     "sqlite-worker": sqlite_worker,
+    "cron": cron,
     "logs": logs,
     "signing": signing,
     "postgres-speed": postgres_speed,

@@ -19,8 +19,12 @@ if TYPE_CHECKING:
     from holdfast.app import Holdfast
     from holdfast.client import Client, EnqueueKeywords
     from holdfast.cron.builder import ScheduleBuilder
+    from holdfast.cron.completion import Completion
     from holdfast.cron.expression import CronExpression
+    from holdfast.cron.reports import Fired, FireStatus
+    from holdfast.cron.runner import CronRunner
     from holdfast.cron.schedule import Missed, Schedule
+    from holdfast.cron.schedules import ScheduleInfo, Schedules
     from holdfast.cron.window import TimeWindow
     from holdfast.enqueue_middleware import EnqueueMiddleware
     from holdfast.errors import HoldfastError, InvalidInput, LeaseError
@@ -47,14 +51,18 @@ __all__ = [
     "AsyncClient",
     "Client",
     "Codec",
+    "Completion",
     "Context",
     "CronExpression",
+    "CronRunner",
     "Custom",
     "EnqueueKeywords",
     "EnqueueMiddleware",
     "Enqueued",
     "ExecutionResult",
     "Exponential",
+    "FireStatus",
+    "Fired",
     "Fixed",
     "Holdfast",
     "HoldfastError",
@@ -75,6 +83,8 @@ __all__ = [
     "RetryPolicy",
     "Schedule",
     "ScheduleBuilder",
+    "ScheduleInfo",
+    "Schedules",
     "Signer",
     "Snooze",
     "State",
@@ -94,8 +104,12 @@ _MODULES = {
     "holdfast.app": ("Holdfast",),
     "holdfast.client": ("Client", "EnqueueKeywords"),
     "holdfast.cron.builder": ("ScheduleBuilder",),
+    "holdfast.cron.completion": ("Completion",),
     "holdfast.cron.expression": ("CronExpression",),
+    "holdfast.cron.reports": ("Fired", "FireStatus"),
+    "holdfast.cron.runner": ("CronRunner",),
     "holdfast.cron.schedule": ("Missed", "Schedule"),
+    "holdfast.cron.schedules": ("ScheduleInfo", "Schedules"),
     "holdfast.cron.window": ("TimeWindow",),
     "holdfast.enqueue_middleware": ("EnqueueMiddleware",),
     "holdfast.errors": ("HoldfastError", "InvalidInput", "LeaseError"),

@@ -54,9 +54,10 @@ def wall_times(zone: str, start: datetime, end: datetime) -> list[tuple[datetime
 def enumerate_fires(rule: Rule, minutes: Iterable[tuple[datetime, datetime, int]]) -> Iterator[datetime]:
     """Return the instants at which a rule fires, by the documented rule for skipped and repeated hours."""
     previous: datetime | None = None
+    is_fixed = rule.is_fixed
     for instant, wall, fold in minutes:
-        if rule.is_fixed:
-            skipped = list(_minutes_between(previous, wall)) if previous is not None else []
+        if is_fixed:
+            skipped = () if previous is None else _minutes_between(previous, wall)
             if any(map(rule.matches, skipped)) or (fold == 0 and rule.matches(wall)):
                 yield instant
         elif rule.matches(wall):

@@ -19,6 +19,7 @@ from holdfast.driver import Store
 from holdfast.testing.drivers.simulation import simulate
 from holdfast.testing.drivers.state_machine import run_state_machine
 from tests.soak import postgres
+from tests.soak.cron import run_cron
 from tests.soak.history_kills import run_history_kills
 from tests.soak.hostile_handlers import run_hostile_handlers
 from tests.soak.large_payloads import run_large_payloads
@@ -79,6 +80,7 @@ SOAKS: dict[str, Soak] = {
     "processes": _run_competing_processes,
     "simulation": _run_simulation,
     "state-machine": _run_state_machine,
+    "cron": run_cron,
     "kills": lambda folder, scale: run_random_kills(folder, workers=6, jobs=int(20_000 * scale), seconds=120 * scale),
     "poison": lambda folder, scale: run_poison(folder, jobs=int(1000 * scale)),
     "hostile-handlers": lambda folder, scale: run_hostile_handlers(folder, rounds=int(500 * scale)),
