@@ -28,6 +28,7 @@ from tests.soak.poison import run_poison
 from tests.soak.postgres_versions import run_versions
 from tests.soak.random_kills import run_random_kills
 from tests.soak.rolling_restarts import run_rolling_restarts
+from tests.soak.schedulers import run_schedulers
 from tests.soak.server_crashes import run_server_crashes
 from tests.soak.service_restarts import run_service_soak
 from tests.soak.signing import run_signing
@@ -90,6 +91,7 @@ SOAKS: dict[str, Soak] = {
     "signing": lambda folder, scale: run_signing(
         folder, corruptions=int(100_000 * scale), rotations=max(1, int(10 * scale))
     ),
+    "schedulers": lambda folder, scale: run_schedulers(folder, kills=max(5, int(200 * scale))),
     "restarts": lambda folder, scale: run_rolling_restarts(folder, count=int(50 * scale)),
     "service": run_service_soak,
     "history": lambda folder, scale: run_history_kills(folder, kills=max(1, int(20 * scale))),

@@ -58,6 +58,19 @@ def declare(
     return Declaration()
 
 
+def restore(schedule: Schedule, fingerprint: str, stored: ScheduleState | None, now: int) -> Declaration:
+    """Return the same for a scheduler that has declared the schedule before, and was away for a while.
+
+    Only a schedule that was given up meanwhile changes.
+    """
+    if stored is None:
+        return declare(schedule, fingerprint, None, now)
+    if stored.source is not Source.CODE or not stored.undeclared:
+        return Declaration()
+    is_same = stored.fingerprint == fingerprint
+    return (declare if is_same else take_over)(schedule, fingerprint, stored, now)
+
+
 def take_over(schedule: Schedule, fingerprint: str, stored: ScheduleState, now: int) -> Declaration:
     """Return the same for a stored definition that is overdue because no scheduler with it runs any more.
 

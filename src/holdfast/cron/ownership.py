@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from holdfast.clock import MINUTE
-from holdfast.cron.declaration import Declaration, declare, take_over
+from holdfast.cron.declaration import Declaration, declare, restore, take_over
 from holdfast.cron.entries import ScheduleState, Source, Stored, changes_of, with_next_fire
 from holdfast.cron.plan import first_fire
 from holdfast.cron.reports import Reports
@@ -106,25 +106,33 @@ class Ownership:
     # Declaring --------------------------------------------------------------------------------------------------
 
     def _declare(self, now: int) -> None:
-        schedules = [one for one in self._app.declared_schedules() if one.fires_in(self._environment)]
-        self._declared = {one.name: (one, one.fingerprint()) for one in schedules}
-        self._declared_from = dict(self._app.code_schedules)
-        for start in range(0, len(schedules), BATCH_SCHEDULES):
-            refused = self._declare_batch(schedules[start : start + BATCH_SCHEDULES], now)
-            if refused:  # another scheduler was declaring them at the same time
-                self._declare_batch(refused, now)
+        """Declare the schedules that this scheduler has not declared yet, and restore the others.
 
-    def _declare_batch(self, schedules: Sequence[Schedule], now: int) -> list[Schedule]:
+        A schedule that it has declared before is not declared again: after an outage of the store, the schedulers of an
+        old version would take back what a newer version has declared.
+        """
+        schedules = [one for one in self._app.declared_schedules() if one.fires_in(self._environment)]
+        declared = {one.name: (one, one.fingerprint()) for one in schedules}
+        code_schedules = dict(self._app.code_schedules)
+        for start in range(0, len(schedules), BATCH_SCHEDULES):
+            batch = [declared[one.name] for one in schedules[start : start + BATCH_SCHEDULES]]
+            refused = self._declare_batch(batch, now)
+            if refused:  # another scheduler was declaring them at the same time
+                self._declare_batch([declared[one.name] for one in refused], now)
+        self._declared, self._declared_from = declared, code_schedules
+
+    def _declare_batch(self, batch: Sequence[tuple[Schedule, str]], now: int) -> list[Schedule]:
         """Store the schedules that are new or have changed; return those that another scheduler changed meanwhile."""
-        stored = self._store.states(one.name for one in schedules)
+        stored = self._store.states(schedule.name for schedule, _ in batch)
         decided: list[tuple[Schedule, Stored[ScheduleState] | None, Declaration]] = []
-        for schedule in schedules:
+        for schedule, fingerprint in batch:
             before = stored.get(schedule.name)
             if before is None and schedule.name in stored:
                 self._on_failed(schedule.name, UNREADABLE)
                 continue
-            fingerprint = self._declared[schedule.name][1]
-            decision = declare(schedule, fingerprint, None if before is None else before.value, now)
+            is_known = self._declared.get(schedule.name, (None, ""))[1] == fingerprint
+            decide = restore if is_known else declare
+            decision = decide(schedule, fingerprint, None if before is None else before.value, now)
             if decision.is_refused:
                 self._on_failed(schedule.name, decision.reason)
             elif decision.state is not None:
