@@ -40,8 +40,9 @@ _FAILED = frozenset({FireStatus.FAILED, FireStatus.BLOCKED})
 def run(session: Session, app_path: str | None, *, once: bool, loop: bool, now: datetime | None, as_json: bool) -> None:
     """Fire what is due, once or in a loop.
 
-    These are the schedules of the app, and the dynamic schedules of the space. A schedule with a queue is enqueued. With --once, one without a queue runs at once, and the exit code is 1 if it
-    fails. With --loop, everything is enqueued. Any number of schedulers may run.
+    These are the schedules of the app, and the dynamic schedules of the space. A schedule with a queue is enqueued.
+    With --once, one without a queue runs at once, and the exit code is 1 if it fails. With --loop, everything is
+    enqueued. Any number of schedulers may run.
     """
     if loop and (once or now is not None):
         raise click.UsageError("--loop: wanted neither --once nor --now beside it")
