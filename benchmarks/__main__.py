@@ -26,6 +26,7 @@ from benchmarks import (
     sqlite_growth,
     sqlite_speed,
     sqlite_worker,
+    work_lease,
 )
 from benchmarks.comparison import Comparison
 
@@ -35,6 +36,7 @@ BENCHMARKS: dict[str, ModuleType] = {
     "sqlite-worker": sqlite_worker,
     "logs": logs,
     "signing": signing,
+    "work-lease": work_lease,
     "postgres-speed": postgres_speed,
     "postgres-growth": postgres_growth,
     "postgres-worker": postgres_worker,
