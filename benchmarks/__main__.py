@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import (
+    cron,
+    guards,
     logs,
     plot,
     postgres_growth,
@@ -34,8 +36,10 @@ BENCHMARKS: dict[str, ModuleType] = {
     "sqlite-speed": sqlite_speed,
     "sqlite-growth": sqlite_growth,
     "sqlite-worker": sqlite_worker,
+    "cron": cron,
     "logs": logs,
     "signing": signing,
+    "guards": guards,
     "work-lease": work_lease,
     "postgres-speed": postgres_speed,
     "postgres-growth": postgres_growth,

@@ -195,6 +195,10 @@ class AsyncClient:
         """See ``Client.requeue``."""
         return await self._call(lambda client: client.requeue(job_ids))
 
+    async def requeue_signed(self, jobs: Sequence[JobRecord]) -> list[bool]:
+        """See ``Client.requeue_signed``."""
+        return await self._call(lambda client: client.requeue_signed(jobs))
+
     async def cancel(self, job_id: str) -> State:
         """See ``Client.cancel``."""
         return await self._call(lambda client: client.cancel(job_id))

@@ -7,7 +7,7 @@
     │   ├── JobNotInflight             the job is not leased
     │   ├── LeaseMismatch              the job is leased under another token
     │   ├── LeaseExpired               the lease has expired
-    │   └── WriteRefused               a registry write of an ack found another version
+    │   └── WriteRefused               a write with an ack or enqueue found another version
     ├── OrderingError                  a call of a ``WorkLease`` was refused; nothing changed
     │   ├── BacklogOrderingError       another offset is the head of the backlog
     │   ├── TokenMismatchError         the domain is leased under another token
@@ -21,6 +21,8 @@
     │   └── SchemaMismatch             this version does not know the tables
     ├── EnqueueConflict                a known key or id with another payload
     ├── JobNotFound (LookupError)      the space has no such job
+    ├── ScheduleNotFound (LookupError) the space has no such schedule
+    ├── ScheduleConflict               schedulers kept changing the schedule; nothing changed
     ├── JobNotDone                     the job is not done, so it has no result
     ├── ContextClosed                  progress or a checkpoint from outside the attempt
     ├── WaitTimeout (TimeoutError)     the job did not end within the timeout
@@ -121,12 +123,15 @@ class LeaseExpired(LeaseError):
 
 
 class WriteRefused(LeaseError):
-    """The ack carried a registry write whose expected version is not the current one; the job was not acked."""
+    """A registry write of an ack or an enqueue expects another version than the current one; nothing was changed.
+
+    Of an enqueue, ``job_id`` is the first job of the call.
+    """
 
     def __init__(self, job_id: str, *, kind: str, key: str) -> None:
         self.kind = kind
         self.key = key
-        super().__init__(job_id, f"wanted to write {kind}/{key} with the ack, another version is there")
+        super().__init__(job_id, f"wanted to write {kind}/{key} in the same transaction, another version is there")
 
 
 class OrderingError(HoldfastError):
@@ -235,6 +240,22 @@ class JobNotFound(HoldfastError, LookupError):
     def __init__(self, job_id: str) -> None:
         self.job_id = job_id
         super().__init__(f"job {job_id}: wanted a job of this space, there is none with that id")
+
+
+class ScheduleNotFound(HoldfastError, LookupError):
+    """This space has no schedule ``name``: nobody has put it, and no scheduler has declared it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"schedule {name}: wanted a schedule of this space, there is none with that name")
+
+
+class ScheduleConflict(HoldfastError):
+    """Schedulers changed the schedule ``name`` again and again. This call changed nothing, and may be repeated."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"schedule {name}: wanted to change it, schedulers changed it at the same time; try again")
 
 
 class JobNotDone(HoldfastError):

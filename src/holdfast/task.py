@@ -54,6 +54,11 @@ class Task(Generic[Payload, Result, Params, Answer]):
         self.handler = handler
         self._app = app
 
+    @property
+    def app(self) -> Holdfast:
+        """The app of the handler."""
+        return self._app
+
     def __call__(self, *args: Params.args, **kwargs: Params.kwargs) -> Answer:
         """Call the function directly. No job is stored."""
         return self.function(*args, **kwargs)

@@ -15,6 +15,7 @@ from holdfast import (
     Client,
     Codec,
     Context,
+    CronExpression,
     Custom,
     Enqueued,
     ExecutionResult,
@@ -36,6 +37,7 @@ from holdfast import (
     QueueSettings,
     Retry,
     RetryPolicy,
+    Schedule,
     Snooze,
     State,
     Unrecoverable,
@@ -134,6 +136,14 @@ def work() -> None:
     worker: Worker = app.worker()
     worker.process_once("mail")
     worker.stop()
+
+
+def schedule() -> None:
+    """Describe schedules."""
+    assert_type(app.cron("mail").daily(at="06:00").weekdays().run(send, {"to": "ada"}), Schedule)
+    app.cron("poll").every_minutes(5).between("08:00", "18:00").missed("all", cap=10).run("poll", [1])
+    app.cron("wrong").daily().run(send, 3)  # type: ignore[misc]  # pyright: ignore[reportArgumentType,reportCallIssue]
+    assert_type(CronExpression("@daily", "Europe/Berlin").next_after(datetime.now(UTC)), datetime | None)
 
 
 def define() -> JobDefinition:

@@ -82,6 +82,7 @@ def job(record: JobRecord) -> dict[str, Any]:
         "unique": unique(record.unique_for),
         "domain": record.domain,
         "offset": record.offset,
+        "limit_key": record.limit_key,
         "meta": dict(record.meta),
         "webhook": None if record.webhook is None else mask_secrets(record.webhook),
         "signature": record.signature,

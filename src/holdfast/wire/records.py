@@ -51,6 +51,7 @@ def to_record(
         unique_for=None if request.unique is None else to_unique_for(request.unique),
         domain=request.domain,
         offset=request.offset,
+        limit_key=request.limit_key,
         name=request.name,
         meta=_meta(request, codec),
         webhook=request.webhook,

@@ -18,6 +18,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
+from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.model.queue_settings import DEFAULT_BREAKER_COOLDOWN, QueueSettings
 
@@ -33,6 +34,15 @@ class BreakerRule:
         """Raise ``InvalidInput`` for a value out of range."""
         bounds.check_integer("breaker_threshold", self.threshold, least=1)
         bounds.duration_from("breaker_cooldown", self.cooldown, least=1)
+
+    @classmethod
+    def of(cls, threshold: int | None, cooldown: timedelta | None) -> BreakerRule | None:
+        """Return the rule of these options; None without a threshold."""
+        if threshold is not None:
+            return cls(threshold=threshold, cooldown=DEFAULT_BREAKER_COOLDOWN if cooldown is None else cooldown)
+        if cooldown is not None:
+            raise InvalidInput("breaker_cooldown", wanted="a breaker_threshold beside it", got="none")
+        return None
 
 
 class BreakerPhase(StrEnum):

@@ -30,7 +30,7 @@ from holdfast.model.limit_proposal import (
 )
 from holdfast.model.registry import Entry
 from holdfast.worker.breaker import BreakerPhase, phase_of
-from holdfast.worker.type_holds import forget_breaker
+from holdfast.worker.type_holds import forget_holds, read_holds
 
 COUNTED_STATES = ("ready", "scheduled", "inflight", "done", "dead", "cancelled")
 HEADINGS = ("READY", "SCHED", "INFL", "DONE", "DEAD", "CANC")  # short, so that the limits fit into the same row
@@ -229,13 +229,19 @@ def _wait_for_inflight(session: Session, name: str, type_: str | None, timeout: 
 def resume(session: Session, name: str, type_: str | None, *, as_json: bool) -> None:
     """End a pause.
 
-    With --type, also close the circuit breaker of the type, and end a pause that a handler asked for.
+    Without --type, ends the pause of the queue; a type that is paused itself stays paused. With --type, ends the pause
+    of the type, closes its circuit breaker, and ends a pause that its handler asked for.
     """
     changes: dict[str, Any] = {"paused_until": None}
     if type_ is not None:
         changes |= {"held_until": None, "probing": False}
-        forget_breaker(session.store(), name, type_)
     _change(session, name, type_, changes, new=False, as_json=as_json)
+    store = session.store()
+    if type_ is not None:
+        forget_holds(store, name, type_)
+        return
+    for held in sorted(one.type for one in read_holds(store) if one.queue == name):
+        session.output.print_note(f"{held} is still paused: see `holdfast queue resume {name} --type {held}`")
 
 
 @queue.command()
