@@ -72,7 +72,7 @@ def main(url: str, owner: str, count: str, hold: str) -> None:
     dice = random.Random(owner)
     with connect(url) as store:
         lease = WorkLease(max_retries=1_000_000, store=store, strict=False, owner=owner, lease_for=LEASE)
-        for domain in DOMAINS:
+        for domain in dice.sample(DOMAINS, len(DOMAINS)):
             process_all(lease, domain, dice.sample(range(int(count)), int(count)), report)
 
 

@@ -93,7 +93,7 @@ SOAKS: dict[str, Soak] = {
         folder, corruptions=int(100_000 * scale), rotations=max(1, int(10 * scale))
     ),
     "schedulers": lambda folder, scale: run_schedulers(folder, kills=max(5, int(200 * scale))),
-    "work-lease": lambda folder, scale: run_work_lease(folder, count=max(30, int(1000 * scale))),
+    "work-lease": lambda folder, scale: run_work_lease(folder, count=max(30, int(500 * scale))),
     "restarts": lambda folder, scale: run_rolling_restarts(folder, count=int(50 * scale)),
     "service": run_service_soak,
     "history": lambda folder, scale: run_history_kills(folder, kills=max(1, int(20 * scale))),

@@ -16,7 +16,7 @@ TIMEOUT_SECONDS = 1800
 
 
 def run_work_lease(folder: Path, *, count: int) -> str:
-    """Kill a process every 50 to 400 ms, on SQLite and on PostgreSQL; return the summary."""
+    """Kill a process every 0.3 to 1.5 s, on SQLite and on PostgreSQL; return the summary."""
     kills = _run_kills(f"sqlite:///{folder}/jobs.db", count)
     with PostgresServer() as server:
         kills += _run_kills(server.url, count)
@@ -47,7 +47,7 @@ def _run_kills(url: str, count: int) -> int:
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while all(process.poll() is None for process, _ in running):
         assert time.monotonic() < deadline
-        time.sleep(dice.uniform(0.05, 0.4))
+        time.sleep(dice.uniform(0.3, 1.5))
         place = dice.randrange(PROCESSES)
         ended.append(running[place])
         running[place][0].send_signal(signal.SIGKILL)
