@@ -52,6 +52,15 @@ from holdfast.driver import Retry as RetrySettlement
 from holdfast.handlers import Command, Event, ShellCommand, ShellResult, UrlRequest, UrlResult
 from holdfast.observability import Health, InMemoryMetrics, Metrics
 from holdfast.observability.prometheus import PrometheusMetrics
+from holdfast.ordering import (
+    Acquired,
+    BacklogOrderingError,
+    Busy,
+    DomainState,
+    IntervalSet,
+    NextHint,
+    WorkLease,
+)
 
 assert_type(__version__, str)
 
@@ -244,3 +253,29 @@ def use_builtin_handlers() -> None:
 def call_command(ctx: Context) -> None:
     """A decorated function is called as before."""
     assert_type(reindex("mail", ctx), int)
+
+
+def work_in_order(store: Store) -> None:
+    """Answers are classes, taken apart by ``match``."""
+    lease = WorkLease(max_retries=3, store=store, owner="me", lease_for=timedelta(seconds=30))
+    match lease.try_acquire("customer-7", 1):
+        case Acquired(token, fence=fence):
+            assert_type(token, str)
+            assert_type(fence, int)
+            match lease.succeed("customer-7", token):
+                case NextHint(offset):
+                    assert_type(offset, int)
+                case _:
+                    pass
+        case BacklogOrderingError() as error:
+            assert_type(error.expected, int)
+        case Busy():
+            lease.resume("customer-7", "skip")
+        case _:
+            pass
+    state = lease.state("customer-7")
+    assert_type(state, DomainState)
+    assert_type(state.processed, IntervalSet)
+    assert_type(state.backlog, tuple[int, ...])
+    WorkLease(max_retries=3, errors="ignore")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    lease.resume("customer-7", "resume")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
