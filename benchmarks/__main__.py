@@ -28,6 +28,7 @@ from benchmarks import (
     sqlite_growth,
     sqlite_speed,
     sqlite_worker,
+    work_lease,
 )
 from benchmarks.comparison import Comparison
 
@@ -39,6 +40,7 @@ BENCHMARKS: dict[str, ModuleType] = {
     "logs": logs,
     "signing": signing,
     "guards": guards,
+    "work-lease": work_lease,
     "postgres-speed": postgres_speed,
     "postgres-growth": postgres_growth,
     "postgres-worker": postgres_worker,

@@ -158,13 +158,16 @@ class AsyncClient:
         payloads: Iterable[object],
         *,
         keys: Iterable[str | None] | None = None,
+        limit_keys: Iterable[str | None] | None = None,
         connection: object = None,
         on_conflict: OnConflict = "raise",
     ) -> list[Enqueued]:
         """See ``Client.enqueue_many``. The payloads are read and encoded in the thread, too."""
 
         def enqueue(client: Client, joined: object = None) -> list[Enqueued]:
-            return client.enqueue_many(template, payloads, keys=keys, connection=joined, on_conflict=on_conflict)
+            return client.enqueue_many(
+                template, payloads, keys=keys, limit_keys=limit_keys, connection=joined, on_conflict=on_conflict
+            )
 
         return await (self._call(enqueue) if connection is None else self._call_joined(enqueue, connection))
 

@@ -31,6 +31,7 @@ from holdfast.errors import InvalidInput, UnknownTypeWarning
 from holdfast.model.definition import JobDefinition
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
 from holdfast.model.lease import Enqueued
+from holdfast.model.limit_key import LimitKeySource, check_source
 from holdfast.model.limit_proposal import NO_LIMITS, LimitProposal, Origin, QueueLimits, parse_rate
 from holdfast.model.request import DEFAULT_QUEUE, JobRequest, RequestKeywords
 from holdfast.model.retry import RetryPolicy
@@ -68,6 +69,7 @@ class HandlerKeywords(TypedDict, total=False):
     rate: str | float | None
     burst: int | None
     max_inflight: int | None
+    limit_key: LimitKeySource | None
     breaker_threshold: int | None
     breaker_cooldown: timedelta | None
     unique: Unique | None
@@ -214,6 +216,7 @@ class Holdfast:
         rate: str | float | None = None,
         burst: int | None = None,
         max_inflight: int | None = None,
+        limit_key: LimitKeySource | None = None,
         breaker_threshold: int | None = None,
         breaker_cooldown: timedelta | None = None,
         unique: Unique | None = None,
@@ -238,7 +241,9 @@ class Holdfast:
         stored is left out, and the job is done; with ``strict_result`` the job becomes a dead letter.
 
         ``rate`` (``"100/s"``, or a number per second; ``burst`` at once after an idle time) and ``max_inflight`` limit
-        the jobs of this type in this queue, in the whole fleet. Settings and operators can replace them.
+        the jobs of this type in this queue, in the whole fleet. Settings and operators can replace them. ``limit_key``
+        is the name of a field of the payload, or a function of the payload, for example ``"host"``: the limits by key
+        of the queue (``key_rate``, ``key_max_inflight``) apply to the jobs of each host.
 
         With ``breaker_threshold``, so many failed attempts in a row in one worker open the breaker of the type: no
         worker reserves its jobs for ``breaker_cooldown``, by default a minute, and then one at a time until one
@@ -265,6 +270,8 @@ class Holdfast:
             meta=meta or {},
         )
 
+        if limit_key is not None:
+            check_source(limit_key)
         limits = QueueLimits(max_inflight=max_inflight, rate=parse_rate("rate", rate), burst=burst)
         proposal = LimitProposal(queue=queue, type=type, limits=limits, origin=Origin.HANDLER)
         breaker = BreakerRule.of(breaker_threshold, breaker_cooldown)
@@ -290,7 +297,7 @@ class Holdfast:
             )
             self.catalogue.add(handler)
             self.queues[queue] = None
-            task: Task[Any, Any, ..., Any] = Task(self, definition, function, handler)
+            task: Task[Any, Any, ..., Any] = Task(self, definition, function, handler, limit_key)
             self.tasks[type] = task
             if cron is not None:
                 self.cron(type).expression(cron).timezone(timezone or "UTC").queue(queue).run(task, None)

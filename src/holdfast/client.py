@@ -116,10 +116,13 @@ class Client:
         payloads: Iterable[object],
         *,
         keys: Iterable[str | None] | None = None,
+        limit_keys: Iterable[str | None] | None = None,
         connection: object = None,
         on_conflict: OnConflict = "raise",
     ) -> list[Enqueued]:
-        """Store one job per payload; ``keys`` are their idempotency keys, everything else is as in ``template``.
+        """Store one job per payload; everything else is as in ``template``.
+
+        ``keys`` are their idempotency keys, and ``limit_keys`` their limit keys, in place of that of the template.
 
         The fastest way to enqueue very many jobs: the shared fields are checked once. See ``enqueue`` for the rules.
         """
@@ -127,9 +130,10 @@ class Client:
         _check_request(template)
         if self._middleware:  # which may store twice: it tries again, for example
             payloads, keys = list(payloads), None if keys is None else list(keys)
+            limit_keys = None if limit_keys is None else list(limit_keys)
 
         def encode(requests: Sequence[JobRequest]) -> JobBatch:
-            return to_records(_check_request(requests[0]), payloads, keys, **self._encoding())
+            return to_records(_check_request(requests[0]), payloads, keys, limit_keys, **self._encoding())
 
         return self._enqueue([template], encode, driver, on_conflict)
 

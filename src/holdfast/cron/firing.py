@@ -25,7 +25,6 @@ from holdfast.model.registry import Change
 if TYPE_CHECKING:
     from holdfast.app import Holdfast
 
-MAX_TRIES = 5  # of one group of steps, while other schedulers are faster
 MAX_GROUP_STEPS = 200  # that are stored in one transaction
 MAX_GROUP_JOBS = 1_000  # about
 
@@ -76,27 +75,23 @@ class Firing:
     def commit(self, steps: Sequence[Step]) -> list[Committed]:
         """Store steps, in groups that are atomic; return those that were stored.
 
-        A step whose schedule another scheduler has changed is left out, and so are the steps that depend on it: they
-        are planned again. A schedule that cannot be enqueued delays no other. Raises ``StoreError``.
+        The others stay due, and are planned again: another scheduler has changed one of the schedules of their group. A
+        schedule that cannot be enqueued delays no other. Raises ``StoreError``.
         """
         return [done for group in _groups(steps) for done in self._commit_group(group)]
 
-    def _commit_group(self, steps: list[Step]) -> list[Committed]:
-        for _ in range(MAX_TRIES):
-            if not steps:
-                return []
-            try:
-                return self._store_group(steps)
-            except WriteRefused:
-                steps = self._unchanged(steps)
-            except StoreError:
-                raise
-            except Exception as error:  # noqa: BLE001 - of one request, or of an enqueue middleware
-                if len(steps) == 1:
-                    self._on_failed(steps[0].name, error)
-                    return []
+    def _commit_group(self, steps: Sequence[Step]) -> list[Committed]:
+        try:
+            return self._store_group(steps)
+        except WriteRefused:
+            return []
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001 - of one request, or of an enqueue middleware
+            if len(steps) > 1:
                 return self._commit_each(steps)
-        return []
+            self._on_failed(steps[0].name, error)
+            return []
 
     def _commit_each(self, steps: Sequence[Step]) -> list[Committed]:
         """Store steps one by one, without those that depend on a step that could not be stored."""
@@ -115,19 +110,6 @@ class Firing:
         answers = iter(enqueued)
         committed = [Committed(step=step, answers=[next(answers) for _ in step.jobs]) for step in steps]
         return [one for one, is_done in zip(committed, done, strict=True) if is_done]
-
-    def _unchanged(self, steps: Sequence[Step]) -> list[Step]:
-        """Return the steps whose schedules have their version still, without those that depend on the others."""
-        current = self._store.states(step.name for step in steps)
-        versions = {name: stored.version for name, stored in current.items() if stored is not None}
-        left_out: set[str] = set()
-        kept = []
-        for step in steps:  # a step comes after its dependencies
-            if versions.get(step.name) == step.before.version and left_out.isdisjoint(step.schedule.depends_on):
-                kept.append(step)
-            else:
-                left_out.add(step.name)
-        return kept
 
 
 def store_fires(

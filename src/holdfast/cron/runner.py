@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from holdfast.app import Holdfast
 
 MAX_DUE_KEYS = 2_000  # of one round; a tick has as many rounds as it needs
-MAX_FRUITLESS_ROUNDS = 3  # of one tick, while other schedulers are faster
+MAX_FRUITLESS_ROUNDS = 10  # of one tick, while other schedulers are faster
 RETRY_AFTER = MINUTE  # a schedule that could not be enqueued
 MAX_SLEEP_SECONDS = 5.0  # of the loop: another process may put a schedule that is due soon
 SPREAD_SECONDS = 0.05  # schedulers wake up one after another: the first one fires, and the others find it done
@@ -131,7 +131,7 @@ class CronRunner:
                 break
             fruitless = 0 if tick.is_fruitful else fruitless + 1
         self._reports.ticked()
-        return tick.fired, min(tick.next_instants, default=None)
+        return tick.fired, tick.now if tick.has_more else min(tick.next_instants, default=None)
 
     def _round(self, tick: _Tick, keys: Sequence[DueKey]) -> None:
         """Do what these keys of the index say."""

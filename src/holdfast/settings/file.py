@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds, duration
-from holdfast.model.limit_proposal import LIMIT_FIELDS, QueueLimits
+from holdfast.model.limit_proposal import LIMIT_FIELDS, TYPE_LIMIT_FIELDS, QueueLimits
 from holdfast.model.secret import MASK
 from holdfast.settings.fields import PATHS, SECRETS, SETTINGS, TYPE_NAMES
 from holdfast.settings.named_stores import check_store_name, check_store_value
@@ -85,7 +85,9 @@ def _read_queues(tables: object, file: Path) -> dict[str, QueueTable]:
     for name, table in _tables("queues.NAME", tables, file):
         where = f"queues.{bounds.check_name(f'queues in {file}', name)}"
         types = {
-            bounds.check_name(f"type of {where} in {file}", type_): _read_limits(f"{where}.types.{type_}", limits, file)
+            bounds.check_name(f"type of {where} in {file}", type_): _read_limits(
+                f"{where}.types.{type_}", limits, file, fields=TYPE_LIMIT_FIELDS
+            )
             for type_, limits in _tables(f"{where}.types.TYPE", table.pop("types", {}), file)
         }
         handlers = _read_handlers(where, table.pop("handlers", None), file)
@@ -111,13 +113,16 @@ def _tables(where: str, tables: object, file: Path) -> list[tuple[str, dict[str,
     return [(name, dict(table)) for name, table in tables.items()]
 
 
-def _read_limits(where: str, table: Mapping[str, Any], file: Path) -> QueueLimits:
-    unknown = sorted(table.keys() - set(LIMIT_FIELDS))
+def _read_limits(
+    where: str, table: Mapping[str, Any], file: Path, *, fields: Sequence[str] = LIMIT_FIELDS
+) -> QueueLimits:
+    unknown = sorted(table.keys() - set(fields))
     if unknown:
-        raise InvalidInput(f"{where} in {file}", wanted=f"{', '.join(LIMIT_FIELDS)}", got=f"the key {unknown[0]}")
+        raise InvalidInput(f"{where} in {file}", wanted=f"{', '.join(fields)}", got=f"the key {unknown[0]}")
     values = dict(table)
-    if isinstance(values.get("rate"), str):
-        values["rate"] = duration.parse_rate(f"rate of {where} in {file}", values["rate"])
+    for name in ("rate", "key_rate"):
+        if isinstance(values.get(name), str):
+            values[name] = duration.parse_rate(f"{name} of {where} in {file}", values[name])
     try:
         return QueueLimits(**values)
     except InvalidInput as error:

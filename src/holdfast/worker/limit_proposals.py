@@ -11,6 +11,7 @@ from holdfast.errors import InvalidInput
 from holdfast.model.limit_proposal import (
     KIND,
     LIMIT_FIELDS,
+    TYPE_LIMIT_FIELDS,
     LimitOrigin,
     LimitProposal,
     QueueLimits,
@@ -64,7 +65,8 @@ def propose_limits(store: Store, proposals: Sequence[LimitProposal]) -> None:
             # The origin first. A worker that ends between the two calls leaves a proposal that the next one repeats.
             [written] = store.write([origin_change(queue, type_, remembered, version=version)])
             if written is not None:  # otherwise another worker proposes at the same time
-                store.configure(queue, limits.as_settings(), type=type_, only=LIMIT_FIELDS)
+                fields = LIMIT_FIELDS if type_ is None else TYPE_LIMIT_FIELDS
+                store.configure(queue, limits.as_settings(), type=type_, only=fields)
         elif current != limits:
             facts = {"settings": asdict(limits), "store": asdict(current), "reason": f"from the {proposal.origin}"}
             log_event(logging.WARNING, "limits.differ", queue=queue, type=type_, **facts)

@@ -334,8 +334,11 @@ class Worker:
     def _settlement_of(self, run: Run, outcome: Outcome, lease: Lease) -> Settlement:
         if isinstance(outcome, Succeeded):  # the most frequent outcome needs no retry policy
             return ack(lease, outcome, run.started_at)
-        if isinstance(outcome, RetryRequested) and outcome.pause_type and outcome.after is not None:
-            self._type_holds.request_pause(run.reservation, outcome.after)
+        if isinstance(outcome, RetryRequested):
+            if outcome.pause_type and outcome.after is not None:
+                self._type_holds.request_pause(run.reservation, outcome.after)
+            if outcome.pause_key and not self.driver.capabilities.has(Feature.KEY_LIMITS):
+                outcome = replace(outcome, pause_key=False)
         job = run.reservation.job
         policy = policy_of(job, self.catalogue.get(job.type), self.options.retry_policy)
         return decide(job, lease, outcome, policy, random=self._random.random(), started_at=run.started_at)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from holdfast import Schedule
 from holdfast.clock import SECOND, ManualClock
 from holdfast.connect import connect
 from holdfast.cron import store_clock
@@ -23,6 +25,17 @@ def test_a_clock_that_steps_back_fires_nothing_twice(app, clock, runner, fires):
         runner.run()
         CronRunner(app).run()  # a scheduler that starts now declares the same schedule
     assert fires() == {("every", "2027-05-03T06:00:00Z"): 1, ("every", "2027-05-03T06:01:00Z"): 1}
+
+
+def test_a_schedule_that_changes_after_a_step_back_does_not_fire_before_its_last_fire(app, clock, runner):
+    every = Schedule(name="every", expression="* * * * *", type="report", queue="reports")
+    app.schedules.put(every)
+    clock.advance(MINUTE)
+    runner.run()
+    clock.advance(-timedelta(minutes=10))
+    assert app.schedules.put(replace(every, payload=1)).next_fire == SIX + MINUTE
+    app.schedules.pause("every")
+    assert app.schedules.resume("every").next_fire == SIX + MINUTE
 
 
 def test_a_clock_that_was_a_year_ahead_does_not_stop_a_schedule_for_a_year(app, clock, fires, events):

@@ -191,3 +191,23 @@ def test_a_store_without_writes_of_an_enqueue_finds_the_job_of_a_fire_by_its_id(
         runner.run()
         assert at > 5
         assert jobs(store) == expected(12)
+
+
+def test_a_fire_that_another_scheduler_was_faster_with_does_not_stop_the_others():
+    """The other scheduler fires one of the schedules between the read and the enqueue of this one."""
+    clock = ManualClock(from_datetime(START))
+    with connect("memory://", clock=clock) as store:
+        slow = CrashingStore(store)
+        runner = CronRunner(make_app(slow, clock))
+        runner.run()
+        clock.advance(MINUTE)
+        faster = Holdfast(driver=store, clock=clock)
+        enqueue = store.enqueue
+
+        def pause_one(*args, **kwargs):
+            del slow.enqueue
+            faster.schedules.pause("c")
+            return enqueue(*args, **kwargs)
+
+        slow.enqueue = pause_one
+        assert sorted(fired.schedule for fired in runner.run()) == ["a", "b"]

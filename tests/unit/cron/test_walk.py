@@ -163,6 +163,25 @@ def test_a_completed_dependency_holds_the_fire_until_its_job_is_done(chain, cloc
     assert store.scan(WATCH_KIND) == []
 
 
+def test_a_pending_fire_waits_for_another_pending_fire(app, clock, store):
+    app.cron("load").daily(at="06:00").queue("loads").run("report", 1)
+    app.cron("transform").daily(at="06:00").queue("t").depends_on("load", completed=True).run("report", 2)
+    app.cron("publish").daily(at="06:00").queue("p").depends_on("transform", completed=True).run("report", 3)
+    runner = CronRunner(app)
+    runner.run()
+    clock.advance(MINUTE)
+    runner.run()
+    fired = []
+    for _ in range(3):  # the job of transform does not exist yet
+        clock.advance(5 * SECONDS)
+        fired += runner.run()
+    assert fired == []
+    for queue, schedule in (("loads", "transform"), ("t", "publish")):
+        settle(store, queue)
+        clock.advance(30 * SECONDS)
+        assert statuses(runner.run()) == [(schedule, ENQUEUED)]
+
+
 def test_a_pending_fire_is_dropped_if_the_job_of_its_dependency_is_dead(chain, clock, store, events):
     runner = CronRunner(chain)
     runner.run()

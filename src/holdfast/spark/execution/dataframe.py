@@ -25,7 +25,7 @@ from holdfast.drivers.contract import QueueCounts, Store
 from holdfast.errors import InvalidInput, OutcomesTrimmed, TooManyDead
 from holdfast.model import bounds, retention
 from holdfast.model.job import JobRecord
-from holdfast.model.limit_proposal import LIMIT_FIELDS, QueueLimits, parse_rate
+from holdfast.model.limit_proposal import TYPE_LIMIT_FIELDS, QueueLimits, parse_rate
 from holdfast.model.retry import RetryPolicy
 from holdfast.settings import named_store_url
 from holdfast.settings import read as settings
@@ -209,7 +209,7 @@ def _remember_keys(store: Store, queue: str, options: WorkerOptions) -> int:
 
 
 def _limit_rows(store: Store, queue: str, limits: QueueLimits) -> None:
-    store.configure(queue, limits.as_settings(), only=LIMIT_FIELDS)
+    store.configure(queue, limits.as_settings(), only=TYPE_LIMIT_FIELDS)
 
 
 # Rows to jobs -----------------------------------------------------------------------------------------------
