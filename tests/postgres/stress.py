@@ -1,4 +1,4 @@
-"""All verbs at random, from several threads, over a few domains and keys: whatever one locks, another one wants it too."""
+"""All verbs at random, from several threads, over a few domains and keys: what one locks, another one wants, too."""
 
 from __future__ import annotations
 
