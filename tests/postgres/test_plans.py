@@ -20,6 +20,7 @@ from holdfast.drivers.postgres import arrays
 from holdfast.drivers.postgres.arrays import pack_blobs, pack_integers, pack_texts
 from holdfast.drivers.postgres.enqueue import pack_job, pack_jobs
 from holdfast.drivers.postgres.functions import INTERNAL, load_functions
+from holdfast.drivers.postgres.registry import pack_changes
 from holdfast.drivers.postgres.settle import pack_acks, pack_settlements
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import State
@@ -205,6 +206,7 @@ def count_pages(
             ("finish_copy", "new-0", "new-1", pack_texts(["q"]), pack_texts(["d"])),
             ("refuse_ended_ids", pack_texts([f"new-{n}" for n in range(k)])),
             ("write_registry", NOW, pack_texts(["k"] * k), ended_ids, pack_blobs([b""] * k), None, None),
+            ("enqueue_with_writes", NOW, "c", True, 1, *pack_changes(changes), *pack_jobs(new)),
             ("read_ledger", None, None, k),
             ("find_ledger_end",),
             ("wake_keys", "q"),

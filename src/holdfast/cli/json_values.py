@@ -148,6 +148,9 @@ def queue_settings(settings: QueueSettings) -> dict[str, Any]:
         "dedupe_window": seconds(settings.dedupe_window),
         "held_until": instant(settings.held_until),
         "probing": settings.probing,
+        "key_max_inflight": settings.key_max_inflight,
+        "key_rate": settings.key_rate,
+        "key_burst": settings.key_burst,
     }
 
 

@@ -81,6 +81,7 @@ class Feature(StrEnum):
     IDEMPOTENCY = "idempotency keys"
     LEDGER = "the ledger"
     REGISTRY = "the registry"
+    ENQUEUE_WRITES = "registry writes with an enqueue"
     SPACES = "spaces"
     NOTES = "progress and checkpoints"
     CALLER_CLOCK = "a caller's clock"
@@ -113,7 +114,9 @@ class Driver(Protocol):
         """What this driver supports, and what it does not, with reasons."""
         ...
 
-    def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
+    def enqueue(
+        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+    ) -> list[Enqueued]:
         """Store new jobs and return one answer per record, in order.
 
         Atomic: if one record is invalid, ``InvalidInput`` is raised and no job is stored. The jobs are durable, in the
@@ -123,6 +126,11 @@ class Driver(Protocol):
         Its answer has the id of the existing job, ``existed``, and ``conflict`` if the payloads differ (L6, L12). A key
         is taken per queue, as long as ``unique_for`` of its job says: see ``holdfast.model.unique``. By default, that
         is while its job has not ended and at least for the ``dedupe_window`` of the queue.
+
+        ``writes`` are registry changes, at most ``MAX_BATCH_ITEMS`` and each of another entry, that are made in the
+        same transaction: with at least one job, whether the jobs are new or existed. All expected versions are compared
+        before anything is stored. If one differs, ``WriteRefused`` names it, and neither a job nor an entry is stored.
+        A call that ends with ``StoreUnavailable`` may have been carried out: read the entries before it is repeated.
 
         Raises ``StoreFull`` while there is still enough space for settlements.
         """

@@ -69,6 +69,17 @@ class Validation:
             if job.webhook is not None:  # the field is kept in records and envelopes for a later version
                 raise Unsupported(self._capabilities.driver, "webhooks", "nothing calls them yet")
 
+    def check_enqueue_writes(self, jobs: Sequence[JobRecord], writes: Sequence[Change]) -> None:
+        """Check the registry writes of an enqueue. Each ``Change`` checked its own values when it was created."""
+        self.require(Feature.REGISTRY)
+        self.require(Feature.ENQUEUE_WRITES)
+        bounds.check_batch("writes", len(writes))
+        self._all("write", writes, Change)
+        if len({(write.kind, write.key) for write in writes}) < len(writes):
+            raise InvalidInput("writes", wanted="every key once", got="two writes to one key")
+        if not jobs:
+            raise InvalidInput("jobs", wanted="at least one job (without jobs: `write`)", got="none")
+
     def check_reserve(
         self,
         queues: Sequence[str],

@@ -66,32 +66,61 @@ class Capacity:
                 yield self.limits[key]
 
 
-class KeyCapacity:
-    """How many jobs the limits by key still allow. The limit of a key is looked up when its first job is met.
+@dataclass(slots=True)
+class KeyLimit(Limit):
+    """The limits of one key, with the number of its jobs in flight and of those that were passed over, ``refused``."""
 
-    ``find_limit`` returns the limit of a key; None if its queue does not limit jobs by their keys.
+    inflight: int = 0
+    refused: int = 0
+
+    def opens_at(self, now: int, *, after: int | None = None) -> int | None:
+        """Return when the key allows one more job, after those that were taken, or after so many; ``now`` if it does.
+
+        None if only the end of one of its jobs makes place.
+        """
+        count = self.taken if after is None else after
+        most = self.settings.max_inflight
+        if most is not None and self.inflight + count >= most:
+            return None
+        bucket = self.bucket
+        if self.settings.rate is not None and count:
+            bucket = self.settings.bucket_after(count, bucket, now)
+        return self.settings.opens_at(bucket, now)
+
+
+class KeyCapacity:
+    """How many jobs the limits by key still allow. The limits of a key are looked up when its first job is met.
+
+    ``find_limit`` returns the limits of a key; None if its queue does not limit jobs by their keys.
     """
 
-    def __init__(self, find_limit: Callable[[KeyPlace], Limit | None]) -> None:
-        self.limits: dict[KeyPlace, Limit | None] = {}
+    def __init__(self, find_limit: Callable[[KeyPlace], KeyLimit | None]) -> None:
+        self._limits: dict[KeyPlace, KeyLimit | None] = {}
         self._find_limit = find_limit
 
-    def allows(self, place: KeyPlace) -> bool:
-        """Whether the limit of this key allows one more job."""
-        if place not in self.limits:
-            self.limits[place] = self._find_limit(place)
-        limit = self.limits[place]
-        return limit is None or limit.left > 0
+    def __getitem__(self, place: KeyPlace) -> KeyLimit | None:
+        """Return the limits of a key."""
+        if place not in self._limits:
+            self._limits[place] = self._find_limit(place)
+        return self._limits[place]
 
-    def opens_at(self, place: KeyPlace, now: int) -> int:
-        """Return when the hold and the rate of this key allow the next job; ``now`` if they allow one already."""
-        self.allows(place)
-        limit = self.limits[place]
-        return now if limit is None else limit.settings.opens_at(limit.bucket, now)
+    def used(self) -> Iterator[tuple[KeyPlace, KeyLimit]]:
+        """Return the keys of which jobs were taken or passed over."""
+        for place, limit in self._limits.items():
+            if limit is not None and (limit.taken or limit.refused):
+                yield place, limit
+
+    def allows(self, place: KeyPlace) -> bool:
+        """Whether the limits of this key allow one more job; if they do not, its job is passed over."""
+        limit = self[place]
+        if limit is None or limit.left > 0:
+            return True
+        limit.refused += 1
+        return False
 
     def take(self, place: KeyPlace) -> None:
         """Count one job of this key as taken."""
-        limit = self.limits[place]
+        limit = self[place]
         if limit is not None:
             limit.left -= 1
             limit.taken += 1

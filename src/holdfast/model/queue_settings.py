@@ -118,8 +118,13 @@ class QueueSettings:
 
     def is_idle(self, bucket: Bucket | None, now: int) -> bool:
         """Whether no pause is in force and the rate is unused: nothing of the past limits the next jobs."""
-        is_unused = self.rate is None or bucket is None or self._refilled(bucket, now) >= self._full + LEVEL_PER_JOB
-        return is_unused and not self._is_paused(now)
+        level = self.unused_level
+        return not self._is_paused(now) and (level is None or bucket is None or self._refilled(bucket, now) >= level)
+
+    @property
+    def unused_level(self) -> int | None:
+        """The level from which on a bucket is as good as none; None without a rate."""
+        return None if self.rate is None else self._full + LEVEL_PER_JOB
 
     def _is_paused(self, now: int) -> bool:
         return now < max(self.paused_until or 0, self.held_until or 0)
@@ -158,8 +163,8 @@ def _check_limits(max_inflight: object, rate: object, burst: object, *, prefix: 
 
 def replaces_key_limits(only: Collection[str] | None) -> bool:
     """Whether ``configure`` with this ``only`` replaces limits by key."""
-    return only is None or not KEY_LIMIT_FIELDS.isdisjoint(only)
+    return only is None or not set(KEY_LIMIT_FIELDS).isdisjoint(only)
 
 
-KEY_LIMIT_FIELDS = frozenset(("key_max_inflight", "key_rate", "key_burst"))
+KEY_LIMIT_FIELDS = ("key_max_inflight", "key_rate", "key_burst")
 SETTINGS_FIELDS = tuple(field.name for field in fields(QueueSettings))

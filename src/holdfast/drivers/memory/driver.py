@@ -103,11 +103,17 @@ class MemoryDriver:
 
     # Driver -----------------------------------------------------------------------------------------------------
 
-    def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
+    def enqueue(
+        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+    ) -> list[Enqueued]:
         """See ``Driver.enqueue``."""
         self._validation.check_enqueue(jobs)
+        if writes:
+            self._validation.check_enqueue_writes(jobs, writes)
         with self._lock:
             space, at = self._open(now)
+            if writes and (refused := space.registry.write_all(writes, at, job_id=jobs[0].id)):
+                raise refused
             answers = [enqueue_one(space, job, at) for job in jobs]
             self._wake_waiters()
             return answers

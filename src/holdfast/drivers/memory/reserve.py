@@ -95,18 +95,18 @@ def next_instant(space: Space, queues: list[str], after: int) -> int | None:
     """
     capacity, keys = space.capacity(queues, after), space.key_capacity(queues, after)
     heads = [
-        max(position[0], capacity.opens_at(lane, after), _key_opens_at(space, position, keys, after))
+        max(position[0], capacity.opens_at(lane, after), opens_at)
         for lane, positions in space.lanes.items()
         if lane.queue in queues
         for position in (positions[:1] if keys is None else positions)
+        if (opens_at := _key_opens_at(space, position, keys, after)) is not None
     ]
     expiries = [positions[0][0] for queue, positions in space.leases.items() if positions and queue in queues]
     return min((instant for instant in (*heads, *expiries) if instant > after), default=None)
 
 
-def _key_opens_at(space: Space, position: Position, keys: KeyCapacity | None, now: int) -> int:
-    """Return when the hold and the rate of the job's key allow it; ``now`` if they allow it already."""
+def _key_opens_at(space: Space, position: Position, keys: KeyCapacity | None, now: int) -> int | None:
+    """Return when the key of a job allows it; None if only the end of another job of the key does."""
     job = space.rows[position[2]].job
-    if keys is None or job.limit_key is None:
-        return now
-    return keys.opens_at((job.queue, job.limit_key), now)
+    limit = None if keys is None or job.limit_key is None else keys[job.queue, job.limit_key]
+    return now if limit is None else limit.opens_at(now)

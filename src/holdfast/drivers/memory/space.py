@@ -17,7 +17,7 @@ from holdfast.errors import LeaseError
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Lease, Note, is_expired
 from holdfast.model.ledger import Ending, LedgerRow
-from holdfast.model.order import Capacity, KeyCapacity, KeyPlace, Lane, Limit, SettingsKey
+from holdfast.model.order import Capacity, KeyCapacity, KeyLimit, KeyPlace, Lane, Limit, SettingsKey
 from holdfast.model.queue_settings import Bucket, QueueSettings
 from holdfast.model.transition import UNCOUNTED_VERB, Transition, refusal
 
@@ -279,19 +279,21 @@ class Space:
         held = {queue for queue, _ in self.limit_keys}
         if not any(queue in held or self.settings_of(queue).has_key_limits for queue in queues):
             return None
-        return KeyCapacity(lambda place: self._limit_of_key(place, now))
+        return KeyCapacity(lambda place: self.key_limit(place, now))
 
-    def _limit_of_key(self, place: KeyPlace, now: int) -> Limit:
+    def key_limit(self, place: KeyPlace, now: int) -> KeyLimit:
+        """Return how many jobs of one key its limits allow now."""
         queue, key = place
         stored = self.limit_keys.get(place, StoredLimitKey())
         settings = self.settings_of(queue).of_key(stored.held_until)
         count = sum(self.rows[job_id].job.limit_key == key for _, _, job_id in self.leases[queue])
-        return Limit(settings, stored.bucket, settings.allowance(inflight=count, bucket=stored.bucket, now=now))
+        left = settings.allowance(inflight=count, bucket=stored.bucket, now=now)
+        return KeyLimit(settings, stored.bucket, left, inflight=count)
 
     def store_buckets(self, keys: KeyCapacity, now: int) -> None:
         """Store what is left of the rates of the keys of which jobs were taken."""
-        for place, limit in keys.limits.items():
-            if limit is not None and limit.taken and limit.settings.rate is not None:
+        for place, limit in keys.used():
+            if limit.taken and limit.settings.rate is not None:
                 self.limit_keys.setdefault(place, StoredLimitKey()).bucket = limit.bucket_after(now)
 
     def hold_key(self, row: Row, until: int) -> None:

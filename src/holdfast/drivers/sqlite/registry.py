@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from holdfast.drivers.packing import end_of_prefix, read_entry
 from holdfast.drivers.sqlite.transaction import Transaction
+from holdfast.errors import WriteRefused
 from holdfast.model.registry import Change, Entry
 
 
@@ -39,6 +40,16 @@ def apply(tx: Transaction, change: Change) -> Entry:
     )
     tx.run("registry/write", (tx.space, change.kind, entry.key, entry.value, entry.version, entry.expires_at))
     return entry
+
+
+def write_all(tx: Transaction, changes: Sequence[Change], *, job_id: str) -> WriteRefused | None:
+    """Make all changes that belong to a job; make none, and return the refusal, if one has a conflict."""
+    conflict = find_conflict(tx, changes)
+    if conflict is not None:
+        return WriteRefused(job_id, kind=conflict.kind, key=conflict.key)
+    for change in changes:
+        apply(tx, change)
+    return None
 
 
 def write(tx: Transaction, changes: Sequence[Change]) -> list[Entry | None]:

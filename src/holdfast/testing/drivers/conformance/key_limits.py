@@ -10,12 +10,13 @@ from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import State
+from holdfast.model.lease import Reservation
 from holdfast.model.settlement import Ack, Fail, Release, Retry
 from holdfast.testing.drivers.conformance.assertions import assert_equal, assert_raises
 from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.harness import LEASE, QUEUE, CaseSkipped, Harness
 
-KEY_LIMITS = {Feature.KEY_LIMITS}
+KEY_LIMITS = {Feature.LIMITS, Feature.KEY_LIMITS}
 BACKLOG = 12_000  # jobs: more than one reserve may set aside
 
 
@@ -27,6 +28,14 @@ def configure_keys(h: Harness, queue: str = QUEUE, **fields: Any) -> None:
 def fill(h: Harness, key: str | None, count: int, **fields: Any) -> list[str]:
     """Enqueue jobs with one limit key."""
     return [h.enqueue_job(limit_key=key, **fields).id for _ in range(count)]
+
+
+def reserve_some(h: Harness, count: int, *, limit: int = 9, **options: Any) -> list[Reservation]:
+    """Reserve up to ``limit`` jobs; fail the case unless there are ``count``."""
+    reservations = h.reserve(limit, **options)
+    ids = [reservation.job.id for reservation in reservations]
+    assert len(reservations) == count, f"wanted {count} jobs reserved, got {ids}"
+    return reservations
 
 
 # Storing keys and limits ---------------------------------------------------------------------------------------------
@@ -139,7 +148,7 @@ def the_jobs_of_a_key_keep_their_order(h: Harness) -> None:
     for job in (*first[1:], *later):
         h.must_settle(Ack(running.lease))
         h.advance(1)
-        [running] = h.reserve(5)
+        [running] = reserve_some(h, 1, limit=5)
         assert_equal(running.job.id, job, "the next")
 
 
@@ -217,7 +226,7 @@ def key_limits_work_with_isolation_and_max_bytes(h: Harness) -> None:
     configure_keys(h, max_inflight=1)
     last_attempt = [h.enqueue_job(limit_key="a", max_attempts=1).id for _ in range(2)]
     others = fill(h, "b", 1, payload=b"1" * 100) + fill(h, "c", 1, payload=b"1" * 100)
-    [alone] = h.reserve(5, isolation=Isolation.ALONE)
+    [alone] = reserve_some(h, 1, limit=5, isolation=Isolation.ALONE)
     assert_equal(alone.job.id, last_attempt[0], "the isolated job")
     assert_equal(h.reserve_ids(5, isolation=Isolation.ALONE, max_bytes=150), others[:1], "beside the full key")
     assert_equal(h.reserve_ids(5, isolation=Isolation.STOP), others[1:], "the rest: the isolated job waits for its key")
@@ -236,7 +245,7 @@ def the_head_of_a_domain_waits_for_its_key_and_the_domain_for_its_head(h: Harnes
     reservations = h.reserve(5)
     assert_equal([one.job.id for one in reservations], [full, other], "reserved: the domain waits for its head")
     h.must_settle(*[Ack(one.lease) for one in reservations])
-    [running] = h.reserve(5)
+    [running] = reserve_some(h, 1, limit=5)
     assert_equal(running.job.id, head, "the head")
     h.must_settle(Ack(running.lease))
     assert_equal(h.reserve_ids(5), [second], "the next of the domain")
@@ -261,7 +270,7 @@ def key_limits_apply_to_jobs_that_wait_or_run_already(h: Harness) -> None:
 def a_lowered_key_limit_applies_when_jobs_have_ended(h: Harness) -> None:
     jobs = fill(h, "a", 6)
     configure_keys(h, max_inflight=3)
-    running = h.reserve(6)
+    running = reserve_some(h, 3)
     configure_keys(h, max_inflight=1)
     h.must_settle(*[Ack(one.lease) for one in running[:2]])
     assert_equal(h.reserve(6), [], "reserved while one is in flight")

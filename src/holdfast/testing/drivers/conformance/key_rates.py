@@ -11,7 +11,7 @@ from holdfast.model.job import State
 from holdfast.model.settlement import Ack, Retry
 from holdfast.testing.drivers.conformance.assertions import assert_answers, assert_equal
 from holdfast.testing.drivers.conformance.case import case
-from holdfast.testing.drivers.conformance.key_limits import KEY_LIMITS, configure_keys, fill
+from holdfast.testing.drivers.conformance.key_limits import KEY_LIMITS, configure_keys, fill, reserve_some
 from holdfast.testing.drivers.harness import LEASE, QUEUE, Harness
 
 
@@ -66,7 +66,7 @@ def a_rate_and_max_inflight_of_a_key_apply_together(h: Harness) -> None:
     first = h.reserve(9)
     assert_equal([one.job.id for one in first], jobs[:2], "within max_inflight")
     h.must_settle(*[Ack(one.lease) for one in first])
-    [third] = h.reserve(9)
+    [third] = reserve_some(h, 1, limit=9)
     assert_equal(third.job.id, jobs[2], "within the rest of the burst")
     h.must_settle(Ack(third.lease))
     assert_equal(h.reserve(9), [], "reserved beyond the rate")
@@ -123,7 +123,7 @@ def a_held_key_is_not_reserved_before_the_retry_is_due(h: Harness) -> None:
 def a_hold_works_beside_key_limits(h: Harness) -> None:
     configure_keys(h, max_inflight=2, rate=10)
     jobs = fill(h, "a", 5)
-    running = h.reserve(9)
+    running = reserve_some(h, 2)
     h.must_settle(Retry(running[0].lease, delay=MINUTE, hold_key=True), Ack(running[1].lease))
     h.advance(MINUTE - 1)
     assert_equal(h.reserve(9), [], "reserved while held")
@@ -134,7 +134,7 @@ def a_hold_works_beside_key_limits(h: Harness) -> None:
 @case("L3", needs=KEY_LIMITS)
 def the_longer_of_two_holds_applies(h: Harness) -> None:
     jobs = fill(h, "a", 3)
-    first, second = h.reserve(2)
+    first, second = reserve_some(h, 2, limit=2)
     h.must_settle(Retry(first.lease, delay=MINUTE, hold_key=True))
     h.must_settle(Retry(second.lease, delay=SECOND, hold_key=True))
     h.advance(MINUTE - 1)

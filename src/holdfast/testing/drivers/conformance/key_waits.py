@@ -13,7 +13,7 @@ from holdfast.model.ledger import Ending
 from holdfast.model.settlement import Ack, Retry
 from holdfast.testing.drivers.conformance.assertions import assert_equal
 from holdfast.testing.drivers.conformance.case import case
-from holdfast.testing.drivers.conformance.key_limits import KEY_LIMITS, configure_keys, fill
+from holdfast.testing.drivers.conformance.key_limits import KEY_LIMITS, configure_keys, fill, reserve_some
 from holdfast.testing.drivers.harness import LEASE, QUEUE, TYPE, Harness
 
 THREADS = 4
@@ -34,12 +34,13 @@ def a_job_that_waits_for_its_key_is_shown_as_ready_since_it_was_due(h: Harness) 
     since = h.now
     _, [waiting] = _wait_for_key(h)
     h.advance(MINUTE)
+    assert_equal(h.reserve(5), [], "reserved while the key is still full")
     inspection = h.inspect(waiting)
     assert_equal((inspection.job.state, inspection.available_at), (State.READY, since), "state and available_at")
     assert_equal([job.id for job in h.store.find().items if job.state is State.READY], [waiting], "ready jobs")
-    [counts] = h.store.counts(now=h.now_or_none)
-    assert_equal(counts, QueueCounts(queue=QUEUE, type=TYPE, ready=1, inflight=1), "the counts")
-    assert_equal(counts.oldest_ready_age, MINUTE, "the age of the oldest ready job")
+    counts = h.store.counts(now=h.now_or_none)
+    assert_equal(counts, [QueueCounts(queue=QUEUE, type=TYPE, ready=1, inflight=1)], "the counts")
+    assert_equal(counts[0].oldest_ready_age, MINUTE, "the age of the oldest ready job")
     assert h.store.any_open([QUEUE], [TYPE]), "wanted an open job"
 
 
@@ -86,7 +87,7 @@ def a_cancel_of_a_job_that_the_last_reserve_left_lets_the_one_behind_it_run(h: H
     first = h.reserve(2)
     assert_equal(h.reserve(5), [], "reserved while the key is full")
     h.must_settle(*[Ack(one.lease) for one in first])
-    [third] = h.reserve(1)
+    [third] = reserve_some(h, 1, limit=1)
     assert_equal(third.job.id, jobs[2], "the next; one more is allowed")
     h.cancel(jobs[3])
     assert_equal(h.reserve_ids(5), jobs[4:5], "reserved: the one behind the cancelled job")
@@ -100,7 +101,7 @@ def a_crash_that_is_taken_back_keeps_the_place_of_a_job_that_waits_for_its_key(h
     fill(h, "a", 2)
     lost = h.reserve_one()
     h.advance(LEASE)
-    [running] = h.reserve(5)
+    [running] = reserve_some(h, 1, limit=5)
     assert running.job.id != lost.job.id, "wanted the other job first: it is older than the end of the lease"
     assert_equal(h.reserve(5), [], "reserved while the key is full")
     assert_equal(h.report_outage(lost.lease), [True], "the outage")
@@ -182,9 +183,10 @@ def wait_returns_when_a_job_of_a_full_key_ends(h: Harness) -> None:
     store = h.open_with_store_clock()
     store.configure(QUEUE, QueueSettings(key_max_inflight=1))
     store.enqueue([h.job(limit_key="a") for _ in range(2)])
-    [running] = store.reserve([QUEUE], limit=5, lease_for=LEASE)
+    running = store.reserve([QUEUE], limit=5, lease_for=LEASE)
+    assert_equal(len(running), 1, "jobs reserved at first")
     assert_equal(store.reserve([QUEUE], limit=5, lease_for=LEASE), [], "reserved while the key is full")
-    timer = threading.Timer(0.05, store.settle, [[Ack(running.lease)]])
+    timer = threading.Timer(0.05, store.settle, [[Ack(running[0].lease)]])
     began = monotonic()
     timer.start()
     try:

@@ -11,7 +11,7 @@ from holdfast.model.job import State
 from holdfast.model.ledger import Ending
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
 from holdfast.testing.drivers.oracle.extend import leased_job
-from holdfast.testing.drivers.oracle.registry import apply_change, has_expected_version
+from holdfast.testing.drivers.oracle.registry import write_all
 from holdfast.testing.drivers.oracle.state import OracleJob, OracleState, mark_dead
 
 
@@ -46,11 +46,9 @@ def settle_one(state: OracleState, settlement: Settlement, now: int) -> LeaseErr
 
 
 def _ack(state: OracleState, job: OracleJob, ack: Ack, now: int) -> WriteRefused | None:
-    for change in ack.writes:
-        if not has_expected_version(state, change, now):
-            return WriteRefused(job.record.id, kind=change.kind, key=change.key)
-    for change in ack.writes:
-        apply_change(state, change, now)
+    refused = write_all(state, job.record.id, ack.writes, now)
+    if refused is not None:
+        return refused
     state.end(job, Ending.ACKED, State.DONE, now, by=ack)
     job.record = replace(job.record, result=ack.result)
     return None
