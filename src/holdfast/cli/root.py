@@ -8,6 +8,7 @@ from holdfast.cli.command import Root
 from holdfast.cli.commands.audit import audit
 from holdfast.cli.commands.bench import bench
 from holdfast.cli.commands.conform import conform
+from holdfast.cli.commands.cron import cron
 from holdfast.cli.commands.dead import dead
 from holdfast.cli.commands.doctor import doctor
 from holdfast.cli.commands.enqueue import enqueue
@@ -23,6 +24,7 @@ from holdfast.cli.commands.replay import replay
 from holdfast.cli.commands.report import report
 from holdfast.cli.commands.retention import retention
 from holdfast.cli.commands.schema import schema
+from holdfast.cli.commands.serve import serve
 from holdfast.cli.commands.spark import spark
 from holdfast.cli.commands.work import work
 from holdfast.cli.commands.worker import worker
@@ -46,9 +48,11 @@ for command in (
     init,
     work,
     worker,
+    serve,
     enqueue,
     job,
     queue,
+    cron,
     dead,
     ledger,
     reap,

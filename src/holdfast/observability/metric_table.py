@@ -2,8 +2,9 @@
 
 Names and units follow Prometheus: a counter ends in ``_total``, a duration is in seconds.
 
-The values of every label are bounded. ``outcome``, ``reason``, ``state``, ``ending``, ``verb`` and ``task`` are closed
-sets. ``queue`` and ``type`` are names that users choose: see ``labels.BoundedNames``.
+The values of every label are bounded. ``outcome``, ``reason``, ``state``, ``ending``, ``verb``, ``task``,
+``operation`` and ``status`` are closed sets. ``queue`` and ``type`` are names that users choose: see
+``labels.BoundedNames``.
 """
 
 from __future__ import annotations
@@ -124,6 +125,36 @@ STORE_FAILURES = Metric(
     meaning="Calls to the store that failed, and are tried again.",
 )
 
+# Of a scheduler
+SCHEDULE_FIRES = Metric(
+    name="holdfast_schedule_fires_total",
+    kind=_counter,
+    labels=JOB,
+    meaning="Jobs that this scheduler enqueued for its schedules.",
+)
+SCHEDULE_LATE = Metric(
+    name="holdfast_schedule_late_seconds",
+    kind=_histogram,
+    labels=JOB,
+    meaning="From the instant of a fire to the tick that enqueued its job.",
+    buckets=SECONDS,
+)
+SCHEDULE_MISSED = Metric(
+    name="holdfast_schedule_missed_total",
+    kind=_counter,
+    meaning="Fires that were later than the grace time of their schedule, and were dropped by its `missed` policy.",
+)
+SCHEDULE_FAILURES = Metric(
+    name="holdfast_schedule_failures_total",
+    kind=_counter,
+    meaning="Schedules that could not be fired, and are tried again.",
+)
+SCHEDULER_TICK = Metric(
+    name="holdfast_scheduler_last_tick_timestamp_seconds",
+    kind=_gauge,
+    meaning="When the scheduler last looked for what is due.",
+)
+
 # Of the store, read by workers and by `holdfast metrics`
 JOBS = Metric(
     name="holdfast_jobs",
@@ -181,6 +212,21 @@ LEDGER_TRIMMED = Metric(
     meaning="How often rows were trimmed before they were counted.",
 )
 
+# Of the HTTP service
+HTTP_REQUESTS = Metric(
+    name="holdfast_http_requests_total",
+    kind=_counter,
+    labels=("operation", "status"),
+    meaning="Requests that the HTTP service answered, by operation of its OpenAPI document and status.",
+)
+HTTP_SECONDS = Metric(
+    name="holdfast_http_request_seconds",
+    kind=_histogram,
+    labels=("operation",),
+    meaning="How long a request took. A claim or a result that waits takes as long as it waits.",
+    buckets=SECONDS,
+)
+
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
@@ -199,6 +245,11 @@ METRICS: dict[str, Metric] = {
         IN_FLIGHT,
         LAST_RESERVE,
         STORE_FAILURES,
+        SCHEDULE_FIRES,
+        SCHEDULE_LATE,
+        SCHEDULE_MISSED,
+        SCHEDULE_FAILURES,
+        SCHEDULER_TICK,
         JOBS,
         OLDEST_READY,
         BREAKER_OPEN,
@@ -208,5 +259,7 @@ METRICS: dict[str, Metric] = {
         LEDGER_RUN,
         LEDGER_READ,
         LEDGER_TRIMMED,
+        HTTP_REQUESTS,
+        HTTP_SECONDS,
     )
 }

@@ -90,6 +90,8 @@ def _settings(settings: Settings) -> list[dict[str, Any]]:
             f"{one.type or 'all types'}: " + " ".join(f"{name}={value:g}" for name, value in _set_fields(one.limits))
             for one in proposals
         )
+    for name, table in settings.schedules.items():
+        values[f"schedules.{name}"] = f"{table.get('cron')}: {table.get('type')}"
     for name, store in settings.stores.items():
         values[f"stores.{name}.url"] = store.url
         if store.space is not None:

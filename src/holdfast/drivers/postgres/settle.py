@@ -124,6 +124,7 @@ def pack_settlements(settlements: Sequence[Settlement], writes: Writes) -> list[
         pack_optional_texts([one.reason if isinstance(one, Fail) else None for one in settlements]),
         pack_bigints([one.budget if isinstance(one, Release) else None for one in settlements]),
         *pack_writes(writes),
+        pack_booleans([isinstance(one, Retry) and one.hold_key for one in settlements]),
     ]
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from holdfast.drivers.packing import Row, to_json
 from holdfast.drivers.sqlite import registry
 from holdfast.drivers.sqlite.domains import pass_turns
+from holdfast.drivers.sqlite.limit_keys import wake
 from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack, Settlement
@@ -51,7 +52,10 @@ def settle_valid_acks(tx: Transaction, settlements: Sequence[Settlement], writte
     tx.run("ack/insert_ledger", parameters)
     tx.run("ack/insert_ended", parameters)
     tx.run("ack/delete_jobs")
-    pass_turns(tx, tx.run("ack/domains").fetchall())
+    followers = tx.run("ack/followers").fetchall()
+    if followers:
+        pass_turns(tx, {(queue, domain) for queue, domain, _ in followers})
+        wake(tx, {(queue, key) for queue, _, key in followers})
     tx.run("ack/clear")
     return left
 

@@ -1,0 +1,82 @@
+"""One tick of a scheduler, on a store in memory."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from holdfast.cron.reports import FireStatus
+from holdfast.cron.runner import CronRunner
+from holdfast.errors import InvalidInput
+
+SIX = datetime(2027, 5, 3, 6, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+
+def test_a_due_schedule_with_a_queue_is_enqueued_once(app, store, clock, runner, fires):
+    app.cron("daily").daily(at="06:00").queue("reports").run("report", {"day": 1})
+    assert runner.run() == []
+    clock.advance(MINUTE)
+    [fired] = runner.run()
+    assert (fired.schedule, fired.fire, fired.status) == ("daily", SIX, FireStatus.ENQUEUED)
+    job = store.get(fired.job_id)
+    assert (job.type, job.queue, job.payload) == ("report", "reports", b'{"day":1}')
+    assert job.idempotency_key == "cron:daily:UTC:2027-05-03T06:00:00Z"
+    assert runner.run() == []
+    assert fires() == {("daily", "2027-05-03T06:00:00Z"): 1}
+
+
+def test_now_replaces_the_clock_and_a_new_schedule_fires_at_this_very_instant(app, runner):
+    app.cron("daily").daily(at="06:00").queue("reports").run("report", None)
+    [fired] = runner.run(now=SIX)
+    assert fired.fire == SIX
+    assert runner.run(now=SIX) == []
+    [fired] = runner.run(now=SIX + timedelta(days=1))
+    assert fired.fire == SIX + timedelta(days=1)
+
+
+def test_a_job_takes_what_its_schedule_does_not_say_from_its_handler(make_app):
+    app = make_app()
+
+    @app.handler("mail", queue="mail", priority=3, max_attempts=7)
+    def mail(payload):
+        pass
+
+    app.cron("plain").every_minute().queue("mail").run(mail, None)
+    app.cron("special").every_minute().queue("other").priority(9).max_attempts(2).jitter(MINUTE).run(mail, None)
+    plain, special = CronRunner(app).run(now=SIX)
+    plain, special = app.client.get(plain.job_id), app.client.get(special.job_id)
+    assert (plain.queue, plain.priority, plain.max_attempts) == ("mail", 3, 7)
+    assert (special.queue, special.priority, special.max_attempts) == ("other", 9, 2)
+    assert plain.requested_run_at < special.requested_run_at
+
+
+def test_a_schedule_that_cannot_be_enqueued_delays_no_other(app, runner, events):
+    app.cron("bad").every_minute().queue("reports").run("report", "bad")
+    app.cron("good").every_minute().queue("reports").run("report", "good")
+
+    @app.enqueue_middleware
+    def refuse_bad(requests, call_next):
+        if any(request.payload == "bad" for request in requests):
+            raise ValueError("this payload is refused")
+        return call_next(requests)
+
+    assert [fired.schedule for fired in runner.run(now=SIX)] == ["good"]
+    assert [record.schedule for record in events.named("schedule.failed")] == ["bad"]
+    assert runner.run(now=SIX + timedelta(seconds=30)) == []  # it is left alone for a minute
+    assert len(events.named("schedule.failed")) == 1
+    app.enqueue_middlewares.remove(refuse_bad)
+    fired = runner.run(now=SIX + MINUTE)
+    assert sorted((each.schedule, each.fire) for each in fired) == [
+        ("bad", SIX),
+        ("bad", SIX + MINUTE),
+        ("good", SIX + MINUTE),
+    ]
+
+
+def test_a_cycle_is_an_error_when_the_runner_is_created(app):
+    app.cron("a").every_minute().queue("reports").depends_on("b").run("report", None)
+    app.cron("b").every_minute().queue("reports").depends_on("a").run("report", None)
+    with pytest.raises(InvalidInput, match=r"a -> b -> a|b -> a -> b"):
+        CronRunner(app)
