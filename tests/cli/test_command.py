@@ -43,7 +43,9 @@ def command_at(path: tuple[str, ...]) -> click.Command:
 # Help -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", [(), ("job",), ("queue",), ("dead",), ("schema",), *commands()], ids=" ".join)
+@pytest.mark.parametrize(
+    "path", [(), ("job",), ("queue",), ("cron",), ("dead",), ("schema",), *commands()], ids=" ".join
+)
 def test_help_fits_the_terminal_and_opens_no_store(run, path):
     out = run(*path, "--help").out
     assert max(map(len, out.splitlines())) <= 80

@@ -125,7 +125,8 @@ def test_a_schedule_of_another_environment_is_elsewhere(run, module, store, monk
 
 
 def test_a_schedule_is_disabled_and_enabled(run, nightly):
-    assert run("cron", "disable", "nightly").out == "nightly: paused\n"
+    result = run("cron", "disable", "nightly")
+    assert (result.out, result.err) == ("nightly: paused\n", "")
     assert run("cron", "list", "--json").json[0]["next_fire"] is None
     assert run("cron", "enable", "nightly").out.startswith("nightly: active, next ")
     assert run("cron", "disable", "nightly", "--json").json["status"] == "paused"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -63,6 +64,7 @@ class ScheduleRow:
 
 def open_app(session: Session, path: str | None) -> Holdfast:
     """Return the app of an option or of the settings; without both, an app without handlers on the store."""
+    logging.getLogger("holdfast").addHandler(logging.NullHandler())  # the answer of the command says what was done
     if path or session.settings.app:
         return load_app(path, session)
     app = Holdfast(driver=session.store())

@@ -32,7 +32,11 @@ def cron() -> None:
 @_JSON_LIST
 @pass_session
 def list_(session: Session, app_path: str | None, *, as_json: bool) -> None:
-    """List the schedules of the store, and those of the app that no scheduler has started yet."""
+    """List schedules, and when they fire next.
+
+    These are the schedules of the store, and those of the app that no scheduler has started yet. A schedule that
+    `cron disable` has stopped is paused.
+    """
     app, output = open_app(session, app_path), session.output
     rows = read_rows(app)
     if as_json:
@@ -84,7 +88,7 @@ def next_(
     app_path: str | None,
     as_json: bool,
 ) -> None:
-    """Show the next fires of a schedule, or of an expression: in words, and in local time.
+    """Show the next fires, in words and local time.
 
     An expression is one argument: holdfast cron next "0 6 * * 1-5" --timezone Europe/Berlin
     """
@@ -126,7 +130,7 @@ def _next_fires(expression: CronExpression, start: datetime, count: int) -> list
 @click.option("--json", "as_json", is_flag=True, help="JSON: the schedule after the change.")
 @pass_session
 def enable(session: Session, name: str, app_path: str | None, *, as_json: bool) -> None:
-    """Let a schedule fire again, from now on."""
+    """Let a schedule fire again from now on."""
     app = open_app(session, app_path)
     _change(session, app, name, app.schedules.resume, as_json=as_json)
 
@@ -137,7 +141,10 @@ def enable(session: Session, name: str, app_path: str | None, *, as_json: bool) 
 @click.option("--json", "as_json", is_flag=True, help="JSON: the schedule after the change.")
 @pass_session
 def disable(session: Session, name: str, app_path: str | None, *, as_json: bool) -> None:
-    """Stop a schedule on every node, until `cron enable`. Its jobs that are enqueued already still run."""
+    """Stop a schedule on every node.
+
+    It fires nothing until `cron enable`. Jobs that it has enqueued already still run.
+    """
     app = open_app(session, app_path)
     _change(session, app, name, app.schedules.pause, as_json=as_json)
 

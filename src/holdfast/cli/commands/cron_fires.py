@@ -38,10 +38,11 @@ _FAILED = frozenset({FireStatus.FAILED, FireStatus.BLOCKED})
 @_JSON_FIRES
 @pass_session
 def run(session: Session, app_path: str | None, *, once: bool, loop: bool, now: datetime | None, as_json: bool) -> None:
-    """Fire the schedules of an app, and the dynamic schedules of the space.
+    """Fire what is due, once or in a loop.
 
-    A schedule with a queue is enqueued. With --once, one without a queue runs at once, and the exit code is 1 if it
-    fails. With --loop, everything is enqueued. Any number of schedulers may run.
+    These are the schedules of the app, and the dynamic schedules of the space. A schedule with a queue is enqueued.
+    With --once, one without a queue runs at once, and the exit code is 1 if it fails. With --loop, everything is
+    enqueued. Any number of schedulers may run.
     """
     if loop and (once or now is not None):
         raise click.UsageError("--loop: wanted neither --once nor --now beside it")
@@ -83,7 +84,10 @@ def _print_fired(session: Session, fired: Sequence[Fired], *, as_json: bool) -> 
 @_JSON_FIRES
 @pass_session
 def trigger(session: Session, name: str, *, app_path: str | None, as_json: bool) -> None:
-    """Enqueue one job of a schedule now, also of a disabled one. Its next fire stays as it is."""
+    """Enqueue one job of a schedule now.
+
+    Also of a disabled one. Its next fire stays as it is.
+    """
     app = open_app(session, app_path)
     fired = app.schedules.trigger(find_row(app, name).schedule.name)
     if as_json:
@@ -120,7 +124,7 @@ def backfill(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Enqueue the fires of a schedule in a past period.
+    """Enqueue the fires of a past period.
 
     Shows the fires and asks for confirmation. A fire whose job the store still has is not enqueued again.
     """

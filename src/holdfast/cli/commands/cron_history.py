@@ -34,9 +34,10 @@ MAX_READ_JOBS = 2_000  # of the same type, to see whether they are of this sched
 @click.option("--json", "as_json", is_flag=True, help="JSON lines: a row of the ledger each, with its fire.")
 @pass_session
 def history(session: Session, name: str, *, limit: int, app_path: str | None, as_json: bool) -> None:
-    """Show how the last jobs of a schedule ended, oldest first.
+    """Show how the jobs of a schedule ended.
 
-    A job that was retried has a row for each attempt. Jobs that wait or run are not shown: see `job list`.
+    The newest is the last one. A job that was retried has a row for each attempt. Jobs that wait or run are not shown:
+    see `job list`.
     """
     app, output = open_app(session, app_path), session.output
     schedule = find_row(app, name).schedule
