@@ -30,7 +30,7 @@ from holdfast.testing.servers.postgres import PostgresServer
 from tests.postgres.conftest import NOW
 from tests.postgres.test_wait import wait_until
 
-FULL_READ = re.compile(r"Seq Scan on (jobs|ended|ledger|dedupe|registry|notes|arrivals)\b")
+FULL_READ = re.compile(r"Seq Scan on (jobs|ended|ledger|dedupe|registry|notes|arrivals|limit_keys|key_changes)\b")
 PAGES = re.compile(r"Buffers: shared (?:hit=(\d+))?(?: ?read=(\d+))?")
 REPAIRS = {"remove_repeated_endings"}  # reads all jobs of a space, when a call has failed
 VERBS = {file.function for file in load_functions() if not file.name.startswith(INTERNAL)} - REPAIRS
@@ -144,6 +144,7 @@ def count_pages(
         ):
             arguments = (
                 "main",
+                NOW,
                 queues,
                 some_types,
                 k,
@@ -153,7 +154,6 @@ def count_pages(
                 max_bytes,
                 isolation.value,
                 True,
-                NOW,
             )
             rows, pages[verb, k] = explained.call("reserve", *arguments)
             assert len(rows) == (k if full else 0)
@@ -209,6 +209,7 @@ def count_pages(
             ("enqueue_with_writes", NOW, "c", True, 1, *pack_changes(changes), *pack_jobs(new)),
             ("read_ledger", None, None, k),
             ("find_ledger_end",),
+            ("wake_keys", "q"),
         ):
             _, pages[verb, k] = explained.call(verb, "main", *arguments)
         if leases:
@@ -307,7 +308,7 @@ def test_isolated_jobs_are_not_read_one_by_one(url, analyzed):
         (Isolation.SHARE, ["isolated-1", "isolated-2"]),
     ):
         for types in (None, pack_texts(["t"])):
-            arguments = ("main", queues, types, 2, MINUTE, "w", b"\0" * 32, 1 << 20, isolation.value, True, NOW)
+            arguments = ("main", NOW, queues, types, 2, MINUTE, "w", b"\0" * 32, 1 << 20, isolation.value, True)
             rows, pages = explained.call("reserve", *arguments)
             assert [row[5] for row in rows] == ids
             assert 0 < pages < 200, (isolation, pages)
@@ -322,7 +323,7 @@ def test_a_payload_that_does_not_fit_the_byte_budget_is_not_read(url):
         store.enqueue([_record(n, domain=None, idempotency_key=None, payload=payload) for n in range(10)], now=NOW)
     explained = ExplainedSession(url)
     for max_bytes, count in ((1, 1), (900_000, 3)):
-        arguments = ("main", pack_texts(["q"]), None, 10, MINUTE, "w", b"\0" * 160, max_bytes, "share", False, NOW)
+        arguments = ("main", NOW, pack_texts(["q"]), None, 10, MINUTE, "w", b"\0" * 160, max_bytes, "share", False)
         rows, pages = explained.call("reserve", *arguments)
         assert len(rows) == count
         assert 0 < pages < 200  # to compare the sizes by reading ten payloads takes 400

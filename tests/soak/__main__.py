@@ -33,6 +33,7 @@ from tests.soak.server_crashes import run_server_crashes
 from tests.soak.service_restarts import run_service_soak
 from tests.soak.signing import run_signing
 from tests.soak.spark_runs import run_spark_runs
+from tests.soak.work_lease import run_work_lease
 from tests.soak.worker_killer import run_worker_killers
 from tests.sqlite.test_processes import run_on_file
 
@@ -92,6 +93,7 @@ SOAKS: dict[str, Soak] = {
         folder, corruptions=int(100_000 * scale), rotations=max(1, int(10 * scale))
     ),
     "schedulers": lambda folder, scale: run_schedulers(folder, kills=max(5, int(200 * scale))),
+    "work-lease": lambda folder, scale: run_work_lease(folder, count=max(30, int(500 * scale))),
     "restarts": lambda folder, scale: run_rolling_restarts(folder, count=int(50 * scale)),
     "service": run_service_soak,
     "history": lambda folder, scale: run_history_kills(folder, kills=max(1, int(20 * scale))),

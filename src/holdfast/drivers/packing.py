@@ -77,6 +77,9 @@ SETTINGS_COLUMNS = (
     "dedupe_window",
     "held_until",
     "probing",
+    "key_max_inflight",
+    "key_rate",
+    "key_burst",
 )
 
 
@@ -91,22 +94,18 @@ def pack_settings(settings: QueueSettings) -> Row:
         settings.dedupe_window,
         settings.held_until,
         settings.probing,
+        settings.key_max_inflight,
+        None if settings.key_rate is None else float(settings.key_rate),
+        settings.key_burst,
     )
 
 
 def read_settings(row: Sequence[Any]) -> QueueSettings:
     """Return the settings in a row of ``SETTINGS_COLUMNS``."""
-    paused_until, max_inflight, rate, burst, on_exhausted, dedupe_window, held_until, probing = row
-    return QueueSettings(
-        paused_until=paused_until,
-        max_inflight=max_inflight,
-        rate=rate,
-        burst=burst,
-        on_exhausted=OnExhausted(on_exhausted),
-        dedupe_window=dedupe_window,
-        held_until=held_until,
-        probing=bool(probing),
-    )
+    values = dict(zip(SETTINGS_COLUMNS, row, strict=True))
+    values["on_exhausted"] = OnExhausted(values["on_exhausted"])
+    values["probing"] = bool(values["probing"])
+    return QueueSettings(**values)
 
 
 def read_inspection(job: JobRecord, row: Sequence[Any]) -> Inspection:

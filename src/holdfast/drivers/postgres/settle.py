@@ -106,6 +106,7 @@ def pack_settlements(settlements: Sequence[Settlement]) -> list[Array | None]:
         pack_blobs([write.value for _, write in writes]),
         pack_bigints([write.version for _, write in writes]),
         pack_bigints([write.ttl for _, write in writes]),
+        pack_booleans([isinstance(one, Retry) and one.hold_key for one in settlements]),
     ]
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from holdfast.drivers.packing import Row, to_json
 from holdfast.drivers.sqlite.domains import pass_turns
+from holdfast.drivers.sqlite.limit_keys import wake
 from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.model.settlement import Ack, Settlement
 
@@ -46,7 +47,10 @@ def settle_plain_acks(tx: Transaction, settlements: Sequence[Settlement], writte
     tx.run("ack/insert_ledger", parameters)
     tx.run("ack/insert_ended", parameters)
     tx.run("ack/delete_jobs")
-    pass_turns(tx, tx.run("ack/domains").fetchall())
+    followers = tx.run("ack/followers").fetchall()
+    if followers:
+        pass_turns(tx, {(queue, domain) for queue, domain, _ in followers})
+        wake(tx, {(queue, key) for queue, _, key in followers})
     tx.run("ack/clear")
     return left
 
