@@ -161,6 +161,8 @@ class CronRunner:
             tick.next_instants.append(tick.now + MIN_CHECK_DELAY)
         tick.has_more |= result.refused > 0 or any(fire <= tick.now for fire in next_fires)
         tick.is_fruitful |= bool(result.committed)
+        if result.is_stopped:
+            tick.has_more = False
 
     def _read_live(self, keys: Sequence[DueKey]) -> tuple[list[Stored[ScheduleState]], list[Stored[Watch]]]:
         """Return the entries that these keys name, and remove the keys that do not count any more."""

@@ -54,6 +54,7 @@ class Round:
     committed: list[Step] = field(default_factory=list)
     refused: int = 0  # steps that were not stored: another scheduler was first, or they failed
     deferred: int = 0  # schedules that stay due, because a dependency is due and fired by another scheduler
+    is_stopped: bool = False  # a signal came during an inline run: the schedules after it stay due
 
 
 class Walk:
@@ -91,7 +92,8 @@ class Walk:
         by_name = {one.schedule.name: one for one in due}
         self._others = self._read_others(by_name)
         for schedule in self._order([one.schedule for one in due]):
-            self._take(schedule, by_name[schedule.name].stored)
+            if not self._round.is_stopped:
+                self._take(schedule, by_name[schedule.name].stored)
         self._flush()
         return self._round
 
@@ -229,8 +231,9 @@ class Walk:
             if answer.existed:
                 fires[job.fire] = replace(fires[job.fire], status=FireStatus.EXISTED)
         if self._is_inline(step.schedule) and step.jobs:
-            records = run_inline(self._app, [job.job_id for job in step.jobs])
-            fires |= {job.fire: _ended(fires[job.fire], records.get(job.job_id)) for job in step.jobs}
+            run = run_inline(self._app, [job.job_id for job in step.jobs])
+            fires |= {job.fire: _ended(fires[job.fire], run.jobs.get(job.job_id)) for job in step.jobs}
+            self._round.is_stopped |= run.is_stopped
         self._round.fired += fires.values()
 
 
