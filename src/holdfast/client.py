@@ -255,9 +255,9 @@ class Client:
         For jobs that were rejected because of their signature. A job that was changed after the review is rejected
         again. Logs ``job.signed_again``. Needs a client with a ``signer``.
         """
-        if self._signer is None:
+        if self.signer is None:
             raise InvalidInput("signer", wanted="a client with a signer: see `open_signer`", got="none")
-        approve(self._store, self._signer, jobs)
+        approve(self._store, self.signer, jobs)
         return self.requeue([job.id for job in jobs])
 
     def cancel(self, job_id: str) -> State:

@@ -115,7 +115,7 @@ class Worker:
     @property
     def is_stopping(self) -> bool:
         """Whether ``stop`` was called, or a signal has stopped ``run``."""
-        return self._stop.is_set()
+        return self._shutdown.is_requested
 
     @property
     def held(self) -> int:
