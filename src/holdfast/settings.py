@@ -144,6 +144,11 @@ class Settings:
         """Return where a value came from: a file, a variable, an argument, or ``default``."""
         return self.origins.get(name, DEFAULT_ORIGIN)
 
+    def value(self, name: str) -> object:
+        """Return a setting by its name in ``NAMES``."""
+        in_serve = name.removeprefix(f"{SERVE}_")
+        return getattr(self, name) if in_serve == name else getattr(self.serve, in_serve)
+
     def is_chosen(self, name: str) -> bool:
         """Whether someone chose this value; False if it is the default."""
         return self.origin(name) != DEFAULT_ORIGIN
