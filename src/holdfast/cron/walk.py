@@ -25,8 +25,9 @@ from holdfast.cron.inline import run_inline
 from holdfast.cron.plan import Plan, plan
 from holdfast.cron.reports import Fired, FireStatus, Reports, fire_instant
 from holdfast.cron.schedule import Schedule
+from holdfast.cron.signature import Definitions
 from holdfast.cron.store import ScheduleStore
-from holdfast.cron.watches import Watches, hook_watch, pending_fire
+from holdfast.cron.watches import Watches
 from holdfast.errors import InvalidInput
 from holdfast.model.job import JobRecord, State
 
@@ -53,6 +54,7 @@ class Round:
     committed: list[Step] = field(default_factory=list)
     refused: int = 0  # steps that were not stored: another scheduler was first, or they failed
     deferred: int = 0  # schedules that stay due, because a dependency is due and fired by another scheduler
+    is_stopped: bool = False  # a signal came during an inline run: the schedules after it stay due
 
 
 class Walk:
@@ -63,6 +65,7 @@ class Walk:
         app: Holdfast,
         store: ScheduleStore,
         *,
+        definitions: Definitions,
         firing: Firing,
         watches: Watches,
         reports: Reports,
@@ -71,6 +74,7 @@ class Walk:
     ) -> None:
         self._app = app
         self._store = store
+        self._definitions = definitions
         self._firing = firing
         self._watches = watches
         self._reports = reports
@@ -88,7 +92,8 @@ class Walk:
         by_name = {one.schedule.name: one for one in due}
         self._others = self._read_others(by_name)
         for schedule in self._order([one.schedule for one in due]):
-            self._take(schedule, by_name[schedule.name].stored)
+            if not self._round.is_stopped:
+                self._take(schedule, by_name[schedule.name].stored)
         self._flush()
         return self._round
 
@@ -130,20 +135,20 @@ class Walk:
         for fire in () if blocked else decided.fires:
             waits_for = self._waits_for(schedule, fire) if schedule.completed else []
             if waits_for:
-                watches.append(pending_fire(schedule, fire, waits_for, self._now))
+                watches.append(self._watches.pending_fire(schedule, fire, waits_for, self._now))
                 self._note(schedule, fire, FireStatus.PENDING)
             else:
                 jobs.append(fire_job(self._app, schedule, fire, inline=self._is_inline(schedule)))
                 self._note(schedule, fire, FireStatus.ENQUEUED)
-        if self._watches.has_hook(schedule):
-            watches += [hook_watch(job, self._now) for job in jobs]
+        watches += self._watches.hooks(jobs, self._now)
         for fire in decided.fires if blocked else ():
             self._note(schedule, fire, FireStatus.BLOCKED, error=blocked)
+        after = _advanced(schedule, stored.value, decided, blocked)
         self._steps.append(
             Step(
                 schedule=schedule,
                 before=stored,
-                after=_advanced(schedule, stored.value, decided, blocked),
+                after=replace(after, signature=self._definitions.sign(schedule)),  # with the newest key
                 plan=decided,
                 jobs=tuple(jobs),
                 watches=tuple(watches),
@@ -226,8 +231,9 @@ class Walk:
             if answer.existed:
                 fires[job.fire] = replace(fires[job.fire], status=FireStatus.EXISTED)
         if self._is_inline(step.schedule) and step.jobs:
-            records = run_inline(self._app, [job.job_id for job in step.jobs])
-            fires |= {job.fire: _ended(fires[job.fire], records.get(job.job_id)) for job in step.jobs}
+            run = run_inline(self._app, [job.job_id for job in step.jobs])
+            fires |= {job.fire: _ended(fires[job.fire], run.jobs.get(job.job_id)) for job in step.jobs}
+            self._round.is_stopped |= run.is_stopped
         self._round.fired += fires.values()
 
 
