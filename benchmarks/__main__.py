@@ -14,6 +14,7 @@ from rich.table import Table
 
 from benchmarks import (
     cron,
+    guards,
     logs,
     plot,
     postgres_growth,
@@ -27,6 +28,7 @@ from benchmarks import (
     sqlite_growth,
     sqlite_speed,
     sqlite_worker,
+    work_lease,
 )
 from benchmarks.comparison import Comparison
 
@@ -37,6 +39,8 @@ BENCHMARKS: dict[str, ModuleType] = {
     "cron": cron,
     "logs": logs,
     "signing": signing,
+    "guards": guards,
+    "work-lease": work_lease,
     "postgres-speed": postgres_speed,
     "postgres-growth": postgres_growth,
     "postgres-worker": postgres_worker,

@@ -21,13 +21,14 @@ from urllib.parse import unquote
 import click
 
 import holdfast
-from docs import architecture
+from docs import architecture, settings_tables
 from holdfast import errors
 from holdfast.cli.root import root
 from holdfast.drivers.contract import Capabilities, Feature
 from holdfast.drivers.postgres.driver import CAPABILITIES
 from holdfast.observability import events
 from holdfast.observability.metric_table import METRICS
+from holdfast.service.problems import Code, Problem
 from holdfast.testing.drivers.conformance import LAWS, Case, cases
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -227,14 +228,23 @@ def metrics() -> str:
     return "\n".join(["| metric | kind | labels | meaning |", "|---|---|---|---|", *rows])
 
 
+def http_problems() -> str:
+    """Return the table of the problems of the HTTP service."""
+    rows = [f"| `{code}` | {problem.status} | {problem.title} |" for code in Code for problem in [Problem(code)]]
+    return "\n".join(["| code | status | meaning |", "|---|---|---|", *rows])
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "overview": overview,
     "drivers": drivers,
     "errors": error_tree,
     "decisions": decisions,
     "metrics": metrics,
+    "http problems": http_problems,
     "log events": log_events,
     "log fields": log_fields,
+    "settings": settings_tables.settings_table,
+    "settings of the specification": settings_tables.specification_table,
 }
 
 

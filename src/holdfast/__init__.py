@@ -1,8 +1,8 @@
 """Holdfast: durable jobs under strict leases, one at a time or a DataFrame at a time.
 
-The public API is this package, ``holdfast.errors``, ``holdfast.handlers``, ``holdfast.spark`` and ``holdfast.testing``;
-``holdfast.driver`` is the public API for authors of drivers. Every other module is private and may change in any
-release.
+The public API is this package, ``holdfast.errors``, ``holdfast.handlers``, ``holdfast.ordering``, ``holdfast.spark``
+and ``holdfast.testing``; ``holdfast.driver`` is the public API for authors of drivers. Every other module is private
+and may change in any release.
 
 Each name is imported at its first use, so that ``import holdfast`` stays cheap.
 """

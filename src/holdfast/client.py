@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Literal, TypeAlias, TypedDict, overload
 
+from holdfast.approvals import approve
 from holdfast.clock import Clock, SystemClock, monotonic
 from holdfast.drivers.contract import Change, Driver, Feature, Store
 from holdfast.enqueue_middleware import EnqueueMiddleware, enqueue_in_middleware
@@ -115,10 +116,13 @@ class Client:
         payloads: Iterable[object],
         *,
         keys: Iterable[str | None] | None = None,
+        limit_keys: Iterable[str | None] | None = None,
         connection: object = None,
         on_conflict: OnConflict = "raise",
     ) -> list[Enqueued]:
-        """Store one job per payload; ``keys`` are their idempotency keys, everything else is as in ``template``.
+        """Store one job per payload; everything else is as in ``template``.
+
+        ``keys`` are their idempotency keys, and ``limit_keys`` their limit keys, in place of that of the template.
 
         The fastest way to enqueue very many jobs: the shared fields are checked once. See ``enqueue`` for the rules.
         """
@@ -126,9 +130,10 @@ class Client:
         _check_request(template)
         if self._middleware:  # which may store twice: it tries again, for example
             payloads, keys = list(payloads), None if keys is None else list(keys)
+            limit_keys = None if limit_keys is None else list(limit_keys)
 
         def encode(requests: Sequence[JobRequest]) -> JobBatch:
-            return to_records(_check_request(requests[0]), payloads, keys, **self._encoding())
+            return to_records(_check_request(requests[0]), payloads, keys, limit_keys, **self._encoding())
 
         return self._enqueue([template], encode, driver, on_conflict)
 
@@ -243,6 +248,17 @@ class Client:
             done = [entry for entry in store.read(MARK_KIND, keys) if entry is not None and is_done(entry)]
             store.write([Change(kind=MARK_KIND, key=one.key, value=None, version=one.version) for one in done])
         return store.requeue(job_ids)
+
+    def requeue_signed(self, jobs: Sequence[JobRecord]) -> list[bool]:
+        """Sign dead letters that you have reviewed, as they are in these records, and requeue them. See ``requeue``.
+
+        For jobs that were rejected because of their signature. A job that was changed after the review is rejected
+        again. Logs ``job.signed_again``. Needs a client with a ``signer``.
+        """
+        if self.signer is None:
+            raise InvalidInput("signer", wanted="a client with a signer: see `open_signer`", got="none")
+        approve(self._store, self.signer, jobs)
+        return self.requeue([job.id for job in jobs])
 
     def cancel(self, job_id: str) -> State:
         """Cancel a waiting job, or request that a running job stops; return the new state. Raises ``JobNotFound``.

@@ -8,6 +8,11 @@
     │   ├── LeaseMismatch              the job is leased under another token
     │   ├── LeaseExpired               the lease has expired
     │   └── WriteRefused               a write with an ack or enqueue found another version
+    ├── OrderingError                  a call of a ``WorkLease`` was refused; nothing changed
+    │   ├── BacklogOrderingError       another offset is the head of the backlog
+    │   ├── TokenMismatchError         the domain is leased under another token
+    │   ├── LeaseNotFoundError         the domain has no lease
+    │   └── DomainFull                 the offsets of the domain do not fit its entry
     ├── StoreError                     the store could not execute the call
     │   ├── StoreBusy                  locked for too long; nothing changed, try again
     │   ├── StoreUnavailable           the store cannot be reached or used now
@@ -127,6 +132,50 @@ class WriteRefused(LeaseError):
         self.kind = kind
         self.key = key
         super().__init__(job_id, f"wanted to write {kind}/{key} in the same transaction, another version is there")
+
+
+class OrderingError(HoldfastError):
+    """The call was refused and nothing was changed; ``domain`` says for which domain."""
+
+    def __init__(self, domain: str, message: str) -> None:
+        self.domain = domain
+        super().__init__(f"domain {domain}: {message}")
+
+
+class BacklogOrderingError(OrderingError):
+    """Nothing is in flight, and ``got`` is not the head of the backlog: ``expected`` must be acquired first."""
+
+    def __init__(self, domain: str, expected: int, got: int) -> None:
+        self.expected = expected
+        self.got = got
+        super().__init__(domain, f"wanted the head of the backlog, {expected}, got {got}")
+
+
+class TokenMismatchError(OrderingError):
+    """The domain is leased under another token: the caller no longer owns it."""
+
+    def __init__(self, domain: str) -> None:
+        super().__init__(domain, "wanted the token of its current lease, got another one")
+
+
+class LeaseNotFoundError(OrderingError):
+    """The domain has no lease that could end."""
+
+    def __init__(self, domain: str) -> None:
+        super().__init__(domain, "wanted an offset in flight, there is no lease")
+
+
+class DomainFull(OrderingError):
+    """The backlog, or the processed and failed offsets, have too many separate ranges: ``size`` bytes."""
+
+    def __init__(self, domain: str, *, size: int, most: int) -> None:
+        self.size = size
+        self.most = most
+        super().__init__(
+            domain,
+            f"wanted an entry of at most {most} bytes, got {size}: too many offsets that do not follow one another; "
+            "process the backlog, or set a watermark",
+        )
 
 
 class StoreError(HoldfastError):

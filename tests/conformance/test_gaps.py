@@ -15,6 +15,7 @@ DECLINED_METHODS = {
     Feature.ENQUEUE_WRITES: (),
     Feature.LIMITS: ("configure",),
     Feature.SPACES: ("space",),
+    Feature.KEY_LIMITS: (),  # ``Validation`` declines it
 }
 
 

@@ -24,6 +24,7 @@ from holdfast.cli.commands.replay import replay
 from holdfast.cli.commands.report import report
 from holdfast.cli.commands.retention import retention
 from holdfast.cli.commands.schema import schema
+from holdfast.cli.commands.serve import serve
 from holdfast.cli.commands.spark import spark
 from holdfast.cli.commands.work import work
 from holdfast.cli.commands.worker import worker
@@ -47,6 +48,7 @@ for command in (
     init,
     work,
     worker,
+    serve,
     enqueue,
     job,
     queue,

@@ -33,6 +33,7 @@ FIELDS = {
     "job_ids": "the jobs that had begun in the process, or that a fire waits for",
     "children": "child processes that ended with it",
     "processes": "the processes that were ended",
+    "signed_by": "the id of the signing key",
     "run": "the number of an attempt inside this worker",
     "kind": "the message of the child",
     "count": "settlements that were not answered, or fires that were missed",
@@ -48,6 +49,13 @@ FIELDS = {
     "observer": "the class of the observer",
     "url": "the address of `/metrics`, `/healthz` and `/readyz`",
     "path": "the path of the request",
+    "auth": "who checks tokens",
+    "operation": "the call, as the OpenAPI document names it",
+    "request_id": "the id of the request, which its answer has, too",
+    "subject": "who has called: the `sub` of the token",
+    "space": "the space of the call",
+    "target": "the queue or the tasks that were changed",
+    "status": "the status of the answer",
 }
 
 
@@ -106,7 +114,7 @@ JOB_DEAD = _job_event(
 JOB_REJECTED = _job_event(
     "job.rejected",
     logging.ERROR,
-    "the payload does not fit the handler: a dead letter",
+    "the payload does not fit the handler, or the signature is bad: a dead letter",
     "duration",
     "reason",
     "error",
@@ -241,6 +249,16 @@ _RARE = (
         "duration",
         "reason",
     ),
+    _event(
+        "job.signed_again",
+        logging.WARNING,
+        "an operator has reviewed the dead letter, and signed the job as it is; logged by the client",
+        "job_id",
+        "type",
+        "queue",
+        "signed_by",
+        "reason",
+    ),
     _event("heartbeat.failed", logging.ERROR, "an unexpected exception; the next heartbeat is tried"),
     _event("cancel_watch.failed", logging.ERROR, "an unexpected exception; cancels come with the next heartbeat"),
     _event(
@@ -306,6 +324,26 @@ _RARE = (
     _event("metrics.failed", logging.ERROR, "the collector of metrics raised an exception at an enqueue"),
     _event("endpoint.started", logging.INFO, "the worker answers scrapers and probes", "worker", "url"),
     _event("endpoint.failed", logging.ERROR, "a request of a scraper or a probe failed", "path"),
+    _event("http.started", logging.INFO, "the HTTP service answers", "url", "auth"),
+    _event("http.stopped", logging.INFO, "the HTTP service has answered its last request"),
+    _event(
+        "http.failed",
+        logging.ERROR,
+        "a request of the HTTP service failed unexpectedly; its answer was 500",
+        "operation",
+        "request_id",
+    ),
+    _event(
+        "http.operator",
+        logging.INFO,
+        "an operator changed something over HTTP",
+        "operation",
+        "subject",
+        "space",
+        "target",
+        "status",
+        "request_id",
+    ),
 )
 
 # Schedules ------------------------------------------------------------------------------------------------

@@ -2,8 +2,9 @@
 
 Names and units follow Prometheus: a counter ends in ``_total``, a duration is in seconds.
 
-The values of every label are bounded. ``outcome``, ``reason``, ``state``, ``ending``, ``verb`` and ``task`` are closed
-sets. ``queue`` and ``type`` are names that users choose: see ``labels.BoundedNames``.
+The values of every label are bounded. ``outcome``, ``reason``, ``state``, ``ending``, ``verb``, ``task``,
+``operation`` and ``status`` are closed sets. ``queue`` and ``type`` are names that users choose: see
+``labels.BoundedNames``.
 """
 
 from __future__ import annotations
@@ -211,6 +212,21 @@ LEDGER_TRIMMED = Metric(
     meaning="How often rows were trimmed before they were counted.",
 )
 
+# Of the HTTP service
+HTTP_REQUESTS = Metric(
+    name="holdfast_http_requests_total",
+    kind=_counter,
+    labels=("operation", "status"),
+    meaning="Requests that the HTTP service answered, by operation of its OpenAPI document and status.",
+)
+HTTP_SECONDS = Metric(
+    name="holdfast_http_request_seconds",
+    kind=_histogram,
+    labels=("operation",),
+    meaning="How long a request took. A claim or a result that waits takes as long as it waits.",
+    buckets=SECONDS,
+)
+
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
@@ -243,5 +259,7 @@ METRICS: dict[str, Metric] = {
         LEDGER_RUN,
         LEDGER_READ,
         LEDGER_TRIMMED,
+        HTTP_REQUESTS,
+        HTTP_SECONDS,
     )
 }

@@ -33,7 +33,7 @@ from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation
 from holdfast.model.ledger import LedgerRow
-from holdfast.model.queue_settings import QueueSettings
+from holdfast.model.queue_settings import QueueSettings, replaces_key_limits
 from holdfast.model.registry import Change, Entry
 from holdfast.model.settlement import Settlement
 
@@ -351,6 +351,8 @@ class MemoryDriver:
         with self._lock:
             space = self._open_space()
             space.settings[queue, type] = space.settings_of(queue, type).merge(settings, only)
+            if type is None and replaces_key_limits(only):
+                space.end_holds(queue)
             self._wake_waiters()
 
     def settings(self, queue: str, *, type: str | None = None) -> QueueSettings:

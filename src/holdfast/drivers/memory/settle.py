@@ -9,7 +9,7 @@ from holdfast.drivers.memory.space import Space
 from holdfast.errors import JobNotInflight, LeaseError, LeaseExpired
 from holdfast.model import transition
 from holdfast.model.lease import Lease, Note
-from holdfast.model.settlement import Ack, Settlement
+from holdfast.model.settlement import Ack, Retry, Settlement
 
 
 def extend_one(space: Space, lease: Lease, note: Note | None, *, expires_at: int, now: int) -> Lease | LeaseError:
@@ -42,6 +42,8 @@ def settle_one(space: Space, settlement: Settlement, now: int) -> LeaseError | N
         refused = space.registry.write_all(settlement.writes, now, job_id=row.job.id)
         if refused is not None:
             return refused
+    if isinstance(settlement, Retry) and (held_until := settlement.held_until(now)) is not None:
+        space.hold_key(row, held_until)
     decided = transition.after_settlement(row.held, settlement, now)
     space.end(row, decided, settlement.verb, now, settlement.started_at)
     return None

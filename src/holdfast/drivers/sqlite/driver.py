@@ -126,6 +126,7 @@ class SqliteDriver:
         self._validation.caller_now(now)
         if not connection.in_transaction:
             connection.execute("BEGIN IMMEDIATE")
+        self._database.migrate_on(connection)
         return self._run(connection, lambda tx: enqueue.enqueue(tx, jobs, writes), now)
 
     def enqueue_leased(

@@ -114,6 +114,9 @@ class Oracle:
         kept = {name: getattr(before, name) for name in SETTINGS_FIELDS if only is not None and name not in only}
         after = replace(settings, **kept)
         self.state.settings[queue, type] = after
+        if type is None and (only is None or any(name.startswith("key_") for name in only)):
+            for place in [place for place in self.state.key_holds if place[0] == queue]:
+                del self.state.key_holds[place]
         return after
 
     def counts(self, *, now: int) -> list[QueueCounts]:

@@ -26,6 +26,10 @@ def settle_one(state: OracleState, settlement: Settlement, now: int) -> LeaseErr
         return job
     if isinstance(settlement, Ack):
         return _ack(state, job, settlement, now)
+    if isinstance(settlement, Retry) and settlement.hold_key and job.record.limit_key is not None:
+        place = job.record.queue, job.record.limit_key
+        ends_at = now + settlement.delay if settlement.run_at is None else settlement.run_at
+        state.key_holds[place] = max(ends_at, state.key_holds.get(place, ends_at))
     if job.cancel_requested:
         _cancel(state, job, settlement, now)
         return None

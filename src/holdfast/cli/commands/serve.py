@@ -1,0 +1,66 @@
+"""``holdfast serve``: the HTTP service."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.cli.command import Command
+from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
+from holdfast.observability.endpoint import parse_address
+from holdfast.observability.log_output import configure_logging
+from holdfast.serve_settings import DEFAULT_BIND, AuthMode
+from holdfast.settings import LogFormat, LogLevel
+from holdfast.worker.event_log import log_event
+
+if TYPE_CHECKING:
+    from holdfast.observability.prometheus import PrometheusMetrics
+
+EXTRA_PACKAGES = {"starlette", "uvicorn", "jwt", "h11", "cryptography"}
+
+
+@click.command(cls=Command)
+@click.option("--bind", "serve_bind", metavar="HOST:PORT", help=f"Where to listen; by default {DEFAULT_BIND}.")
+@click.option("--auth", "serve_auth", metavar="MODES", help=f"Who checks tokens: {', '.join(AuthMode)}.")
+@click.option("--log", type=click.Choice([*map(str, LogFormat)]), help="Format of the log on stderr; by default text.")
+@click.option("--log-level", type=click.Choice([*map(str, LogLevel)]), help="Lowest level of the log; by default info.")
+@pass_session
+def serve(session: Session, /, **options: str | None) -> None:
+    """Answer HTTP requests of producers and workers in any language.
+
+    Without --auth, the service needs no token and listens on loopback only. SIGTERM or SIGINT stops it: requests under
+    way are answered first.
+    """
+    session.given |= {name: value for name, value in options.items() if value is not None}
+    settings = session.settings
+    address = parse_address(settings.serve.bind)
+    try:
+        from holdfast.service import server  # noqa: PLC0415 - needs an extra
+        from holdfast.service.service import Service  # noqa: PLC0415 - the same
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in EXTRA_PACKAGES:
+            raise
+        message = f"the service needs the package {error.name}: pip install 'holdfast[serve]'"
+        raise CommandFailed(ExitCode.USAGE, message) from error
+    configure_logging(settings)
+    service = Service(session.store(create=True), settings, space=session.space, prometheus=_prometheus())
+    http = server.HttpServer(service, address)
+
+    def on_listening() -> None:
+        note = " (no tokens: for this machine only)" if service.authenticator.is_open else ""
+        session.output.print_line(f"{http.url}: answers{note}; {http.url}/openapi.json describes the calls")
+        log_event(logging.INFO, "http.started", url=http.url, auth=", ".join(settings.serve.auth))
+
+    http.run(on_listening)
+    log_event(logging.INFO, "http.stopped")
+
+
+def _prometheus() -> PrometheusMetrics | None:
+    """Return a collector; None if prometheus-client is not installed."""
+    try:
+        from holdfast.observability.prometheus import PrometheusMetrics  # noqa: PLC0415 - needs an extra
+    except ModuleNotFoundError:
+        return None
+    return PrometheusMetrics()

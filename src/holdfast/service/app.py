@@ -1,0 +1,274 @@
+"""The ASGI application: one endpoint per path, which checks a request, calls its operation and sends the answer.
+
+The order of the checks: number of requests, host, method, token, scope, rate, size and time of the body, JSON.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import secrets
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from holdfast.clock import monotonic
+from holdfast.errors import HoldfastError, InvalidInput
+from holdfast.model import bounds
+from holdfast.service import json_body
+from holdfast.service.limits import receive_body
+from holdfast.service.openapi import make_document
+from holdfast.service.operation import Call, ClientConnection, Operation, Reply
+from holdfast.service.problems import CONTENT_TYPE, Code, Problem, problem_of
+from holdfast.service.request_head import check_head
+from holdfast.service.routes import OPERATIONS
+from holdfast.service.service import Service
+from holdfast.worker.event_log import log_event, log_failure
+
+REQUEST_ID = "X-Request-Id"
+MAX_QUERY_CHARACTERS = 8_192
+MAX_QUERY_PARAMETERS = 50
+
+_encode = msgspec.json.Encoder().encode
+
+
+def create_app(service: Service) -> Starlette:
+    """Return the application of a service. It starts and stops the service."""
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        await service.start()
+        try:
+            yield
+        finally:
+            await service.stop()
+
+    async def on_http_exception(request: Request, _: Exception) -> Response:
+        request_id = _request_id(request.scope)
+        return _problem_response(Problem(Code.NOT_FOUND), request_id)
+
+    app = Starlette(
+        routes=_routes(service),
+        lifespan=lifespan,
+        exception_handlers={HTTPException: on_http_exception},
+        middleware=[Middleware(HeadCheck)],
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+class HeadCheck:
+    """Middleware that answers a request with a bad head, before its path is looked up."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check the head of a request, and pass the request on."""
+        if scope["type"] == "http":
+            try:
+                check_head(scope)
+            except Problem as problem:
+                await _problem_response(problem, _request_id(scope))(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def _routes(service: Service) -> list[Route]:
+    """Return one route per path. Paths without parameters come first: ``/tasks/batch`` before ``/tasks/{task_id}``."""
+    by_path: defaultdict[str, dict[str, Operation]] = defaultdict(dict)
+    for operation in OPERATIONS:
+        by_path[operation.full_path][operation.method] = operation
+        if operation.versioned:
+            by_path[operation.path][operation.method] = operation  # the alias
+    ordered = sorted(by_path.items(), key=lambda item: item[0].count("{"))
+    document = make_document(OPERATIONS, service.serve, has_tokens=not service.authenticator.is_open)
+    return [Route(path, Endpoint(service, operations, document)) for path, operations in ordered]
+
+
+class Endpoint:
+    """The operations of one path, by method."""
+
+    def __init__(self, service: Service, operations: Mapping[str, Operation], document: Mapping[str, Any]) -> None:
+        self._service = service
+        self._document = document
+        self._operations = {**operations}
+        if "GET" in operations:
+            self._operations["HEAD"] = operations["GET"]
+        self._allow = ", ".join(sorted(self._operations))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, whatever happens."""
+        began, request_id = monotonic(), _request_id(scope)
+        operation = self._operations.get(scope["method"])
+        try:
+            response = await self._answer(operation, scope, receive, request_id)
+        except Problem as problem:
+            response = _problem_response(problem, request_id)
+        except HoldfastError as error:
+            response = _problem_response(problem_of(error), request_id)
+        except Exception as error:  # noqa: BLE001 - the client gets an answer without a traceback
+            name = "" if operation is None else operation.name
+            log_failure("http.failed", error, operation=name, request_id=request_id)
+            response = _problem_response(Problem(Code.INTERNAL_ERROR), request_id)
+        if operation is not None:
+            self._service.metrics.count(operation.name, response.status_code, monotonic() - began)
+        await response(scope, receive, send)
+
+    async def _answer(self, operation: Operation | None, scope: Scope, receive: Receive, request_id: str) -> Response:
+        """Return the answer of an operation. Raises ``Problem``."""
+        if operation is None:
+            raise Problem(Code.METHOD_NOT_ALLOWED, f"wanted {self._allow}", headers={"Allow": self._allow})
+        with self._service.requests.counted(settles=operation.settles):
+            call = await self._check(operation, scope, receive)
+            reply = await operation.handler(call)
+        if operation.audited:
+            _log_action(operation, call, reply, request_id)
+        return _response(reply, request_id)
+
+    async def _check(self, operation: Operation, scope: Scope, receive: Receive) -> Call:
+        """Return the request of a caller who may make it. Raises ``Problem``."""
+        service = self._service
+        headers = _headers(scope)
+        principal = service.authenticator.anonymous
+        if service.authenticator.is_open:
+            _check_loopback_host(headers.get("host", ""))
+        elif operation.scope is not None:
+            count = sum(name == b"authorization" for name, _ in scope["headers"])
+            principal = await service.authenticator.authenticate(headers, count=count)
+            if not principal.may(operation.scope):
+                raise Problem(Code.FORBIDDEN, f"wanted a token with the scope {operation.scope}")
+        service.rate_limit.check((principal.space, principal.subject, operation.scope or ""))
+        return Call(
+            service=service,
+            principal=principal,
+            tenant=service.tenant(principal.space),
+            path=_path(scope["path_params"]),
+            query=_query(operation, scope),
+            body=await self._body(operation, headers, receive),
+            accept=headers.get("accept", ""),
+            document=self._document,
+            client=ClientConnection(receive),
+        )
+
+    async def _body(self, operation: Operation, headers: Mapping[str, str], receive: Receive) -> Any:
+        """Return the message of a request. Raises ``Problem``."""
+        length = headers.get("content-length")
+        most = self._service.serve.max_body_bytes if operation.body is not None else 0
+        data = await receive_body(receive, length=int(length) if length and length.isdecimal() else None, most=most)
+        if operation.body is None:
+            return None
+        if headers.get("content-encoding", "identity").lower() != "identity" or not _is_json(headers):
+            raise Problem(Code.UNSUPPORTED_MEDIA_TYPE, "wanted Content-Type: application/json, not compressed")
+        if len(data) > json_body.LARGE_BODY_BYTES:
+            return await self._service.calls.compute(json_body.read_body, data, operation.body)
+        return json_body.read_body(data, operation.body)
+
+
+def _log_action(operation: Operation, call: Call, reply: Reply, request_id: str) -> None:
+    log_event(
+        logging.INFO,
+        "http.operator",
+        operation=operation.name,
+        subject=call.principal.subject,
+        space=call.principal.space,
+        target=call.path.get("queue") or ",".join(getattr(call.body, "task_ids", ())),
+        status=reply.status,
+        request_id=request_id,
+    )
+
+
+# Parts of a request -----------------------------------------------------------------------------------------
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    """Return the headers; of repeated ones the last."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def _request_id(scope: Scope) -> str:
+    """Return the id that the client has sent if it is a plain name, else a new one. The same for the whole request."""
+    found = scope.get("holdfast.request_id")
+    if found is None:
+        given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"").decode("latin-1")
+        try:
+            found = bounds.check_new_name(REQUEST_ID, given)
+        except InvalidInput:
+            found = secrets.token_hex(8)
+        scope["holdfast.request_id"] = found
+    return str(found)
+
+
+def _check_loopback_host(host: str) -> None:
+    """Refuse the name of another host, for a service without tokens.
+
+    A web page that points its own name to loopback (DNS rebinding) sends such a name.
+    """
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+    try:
+        is_loopback = name == "localhost" or ipaddress.ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        is_loopback = False
+    if not is_loopback:
+        raise Problem(Code.WRONG_HOST, "wanted localhost or a loopback address, because no token is needed")
+
+
+def _is_json(headers: Mapping[str, str]) -> bool:
+    kind, _, parameters = headers.get("content-type", "").partition(";")
+    charset = parameters.strip().lower().removeprefix("charset=").strip('"')
+    return kind.strip().lower() == "application/json" and charset in {"", "utf-8"}
+
+
+def _path(parameters: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the parameters of the path. An id that no task can have is a 404."""
+    task_id = parameters.get("task_id")
+    if task_id is not None:
+        try:
+            bounds.check_new_name("taskId", task_id)
+        except InvalidInput:
+            raise Problem(Code.NOT_FOUND, "there is no such task") from None
+    return parameters
+
+
+def _query(operation: Operation, scope: Scope) -> Any:
+    text = scope["query_string"].decode("latin-1")
+    if len(text) > MAX_QUERY_CHARACTERS:
+        raise Problem(Code.INVALID_REQUEST, f"wanted at most {MAX_QUERY_CHARACTERS} characters in the query")
+    try:
+        parameters = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_QUERY_PARAMETERS)
+    except ValueError as error:
+        raise Problem(Code.INVALID_REQUEST, "wanted parameters in UTF-8") from error
+    if operation.query is None:
+        if parameters:
+            raise Problem(Code.INVALID_REQUEST, "wanted no parameters", field=parameters[0][0][:100])
+        return None
+    return json_body.read_query(parameters, operation.query)
+
+
+# Answers ----------------------------------------------------------------------------------------------------
+
+_SECURITY = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+
+def _response(reply: Reply, request_id: str) -> Response:
+    headers = {REQUEST_ID: request_id, **_SECURITY, **reply.headers}
+    if reply.content is None:
+        return Response(status_code=reply.status, headers=headers)
+    content = reply.content if isinstance(reply.content, bytes) else _encode(reply.content)
+    return Response(content, status_code=reply.status, headers={**headers, "Content-Type": reply.content_type})
+
+
+def _problem_response(problem: Problem, request_id: str) -> Response:
+    headers = {REQUEST_ID: request_id, **_SECURITY, **problem.headers, "Content-Type": CONTENT_TYPE}
+    return Response(_encode(problem.details(request_id)), status_code=problem.status, headers=headers)

@@ -1,0 +1,57 @@
+"""``Batcher``: items of requests that meet become one call to the store.
+
+The first item is sent at once. Items that arrive while as many calls run as may form the next call: the busier the
+service, the larger the batch, and no request waits for a timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+I = TypeVar("I")  # noqa: E741 - an item
+A = TypeVar("A")  # its answer
+
+PARALLEL_CALLS = 4
+MAX_ITEMS = 200  # in one call
+
+
+class Batcher(Generic[I, A]):
+    """``run`` takes items and returns one answer per item. A failure of the call is the failure of each item."""
+
+    def __init__(self, run: Callable[[list[I]], Awaitable[Sequence[A]]]) -> None:
+        self._run = run
+        self._waiting: deque[tuple[I, asyncio.Future[A]]] = deque()
+        self._calls: set[asyncio.Task[None]] = set()
+
+    async def submit(self, item: I) -> A:
+        """Return the answer for one item."""
+        answered: asyncio.Future[A] = asyncio.get_running_loop().create_future()
+        self._waiting.append((item, answered))
+        self._start()
+        return await answered
+
+    def _start(self) -> None:
+        while self._waiting and len(self._calls) < PARALLEL_CALLS:
+            batch = [self._waiting.popleft() for _ in range(min(MAX_ITEMS, len(self._waiting)))]
+            call = asyncio.create_task(self._call(batch))
+            self._calls.add(call)
+            call.add_done_callback(self._ended)
+
+    def _ended(self, call: asyncio.Task[None]) -> None:
+        self._calls.discard(call)
+        self._start()
+
+    async def _call(self, batch: list[tuple[I, asyncio.Future[A]]]) -> None:
+        try:
+            answers = await self._run([item for item, _ in batch])
+        except Exception as error:  # noqa: BLE001 - raised in each request
+            for _, answered in batch:
+                if not answered.done():
+                    answered.set_exception(error)
+            return
+        for (_, answered), answer in zip(batch, answers, strict=True):
+            if not answered.done():
+                answered.set_result(answer)

@@ -1,0 +1,71 @@
+"""Strict JSON: UTF-8, no duplicate keys, no NaN, numbers of 64 bits, at most 64 levels, nothing after the value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TypeVar
+
+import msgspec
+
+from holdfast.errors import InvalidInput
+from holdfast.service.problems import Code, Problem
+from holdfast.wire.codec import JSON
+
+T = TypeVar("T")
+
+LARGE_BODY_BYTES = 64 << 10  # a larger one is parsed in a thread: it would hold up other requests
+
+
+class _DuplicateKey(Exception):
+    pass
+
+
+def decode_strict(data: bytes) -> object:
+    """Return the value of a JSON text. Raises ``InvalidInput``."""
+    value = JSON.decode(data, field="body")
+    if isinstance(value, dict | list):
+        try:
+            json.loads(data, object_pairs_hook=_check_keys)  # no decoder of msgspec reports duplicate keys
+        except _DuplicateKey as error:
+            raise InvalidInput("body", wanted="each key of an object once", got="one key twice") from error
+    return value
+
+
+def _check_keys(pairs: list[tuple[str, object]]) -> None:
+    if len({key for key, _ in pairs}) < len(pairs):
+        raise _DuplicateKey
+
+
+def read_body(data: bytes, kind: type[T]) -> T:
+    """Return the message in a body. Raises ``Problem``."""
+    try:
+        value = decode_strict(data)
+    except InvalidInput as error:
+        raise Problem(Code.INVALID_JSON, f"wanted {error.wanted}", field=error.field) from error
+    return convert(value, kind)
+
+
+def convert(value: object, kind: type[T]) -> T:
+    """Return a decoded JSON value as a message. Raises ``Problem`` that names the field."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise _invalid(error) from error
+
+
+def read_query(parameters: list[tuple[str, str]], kind: type[T]) -> T:
+    """Return the message in the parameters of a URL. Raises ``Problem`` for unknown and repeated ones."""
+    values: Mapping[str, str] = dict(parameters)
+    if len(values) < len(parameters):
+        raise Problem(Code.INVALID_REQUEST, "wanted each parameter once")
+    try:
+        return msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise _invalid(error) from error
+
+
+def _invalid(error: msgspec.ValidationError) -> Problem:
+    """Return the problem; msgspec names the place as ``... - at `$.leaseSeconds```."""
+    text, _, place = str(error).partition(" - at `$")
+    return Problem(Code.INVALID_REQUEST, text, field=place.strip(".`") or None)

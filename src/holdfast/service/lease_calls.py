@@ -1,0 +1,44 @@
+"""What all calls under a lease share: the lease in the request, its length, and who may use it."""
+
+from __future__ import annotations
+
+from holdfast.drivers.contract import Inspection
+from holdfast.model.job import JobRecord, State
+from holdfast.model.lease import Lease
+from holdfast.serve_settings import ServeSettings
+from holdfast.service.operation import Call
+from holdfast.service.problems import Code, Problem, not_found
+
+
+def lease_of(task_id: str, token: str) -> Lease:
+    """Return the lease that a request names. The store compares the token, and knows the rest."""
+    fence, _, _ = token.partition(".")
+    number = int(fence) if fence.isascii() and fence.isdecimal() and len(fence) <= 19 else 0
+    return Lease(job_id=task_id, token=token, fence=number, expires_at=0)
+
+
+def lease_seconds(settings: ServeSettings, asked: float | None) -> float:
+    """Return the length of a lease. Raises ``Problem`` if it is outside of the bounds of the settings."""
+    least, most = settings.min_lease.total_seconds(), settings.max_lease.total_seconds()
+    seconds = settings.lease.total_seconds() if asked is None else asked
+    if not least <= seconds <= most:
+        raise Problem(Code.INVALID_REQUEST, f"wanted {least:g} to {most:g} seconds", field="leaseSeconds")
+    return seconds
+
+
+async def read_owned(call: Call, task_id: str) -> JobRecord:
+    """Return the job of a call. Raises ``Problem`` if there is none, or if another subject has claimed it."""
+    [found] = await call.tenant.inspect([task_id])
+    return check_owner(call, task_id, found)
+
+
+def check_owner(call: Call, task_id: str, found: Inspection | None) -> JobRecord:
+    """Return the job that was found. Raises ``Problem`` if there is none, or if another subject has claimed it.
+
+    The token of a lease is the proof of ownership; the subject must be that of the claim besides.
+    """
+    if found is None:
+        raise not_found(task_id)
+    if found.job.state is State.INFLIGHT and found.worker != call.principal.subject:
+        raise Problem(Code.LEASE_MISMATCH, "another worker has claimed the task; nothing was changed", task_id=task_id)
+    return found.job

@@ -1,0 +1,109 @@
+"""Limits that hold before a request is read: its size, its time, how many there are, and how often a token calls."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import Any
+
+from holdfast.clock import monotonic
+from holdfast.service.problems import BUSY_SECONDS, Code, Problem
+
+BODY_SECONDS = 10.0  # from the end of the headers to the end of the body
+MAX_BUCKETS = 10_000  # tokens and scopes whose rate is remembered
+SETTLE_SHARE = 2  # settlements are accepted up to this multiple of ``max_requests``
+WAITING_SHARE = 4  # requests may wait for work or for a result up to this multiple
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+
+async def receive_body(receive: Receive, *, length: int | None, most: int) -> bytes:
+    """Return the body. Raises ``Problem`` if it is too large or comes too slowly."""
+    if length is not None and length > most:
+        raise _too_large(most)
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Problem(Code.TIMEOUT, "the client has gone")
+                part = message.get("body", b"")
+                size += len(part)
+                if size > most:
+                    raise _too_large(most)
+                parts.append(part)
+                if not message.get("more_body", False):
+                    return parts[0] if len(parts) == 1 else b"".join(parts)
+    except TimeoutError:
+        raise Problem(Code.TIMEOUT, f"wanted the body within {BODY_SECONDS:.0f} s", headers=CLOSE) from None
+
+
+CLOSE = {"Connection": "close"}
+
+
+def _too_large(most: int) -> Problem:
+    return Problem(Code.BODY_TOO_LARGE, f"wanted at most {most} bytes", headers=CLOSE)
+
+
+class RequestCount:
+    """Bounds the requests that are answered at the same time. Settlements are refused last.
+
+    A request that waits for work costs next to nothing, so it is counted apart: idle workers keep no producer away.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._running = 0
+        self._waiting = 0
+
+    @contextmanager
+    def counted(self, *, settles: bool) -> Iterator[None]:
+        """Count one request. Raises ``Problem`` if there are too many."""
+        if self._running >= self._most * (SETTLE_SHARE if settles else 1):
+            raise Problem(Code.OVERLOADED, "too many requests at the same time", retry_after=BUSY_SECONDS)
+        self._running += 1
+        try:
+            yield
+        finally:
+            self._running -= 1
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Count a request as one that waits. Raises ``Problem`` if too many wait."""
+        if self._waiting >= self._most * WAITING_SHARE:
+            raise Problem(Code.OVERLOADED, "too many requests wait", retry_after=BUSY_SECONDS)
+        self._waiting += 1
+        self._running -= 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+            self._running += 1
+
+
+class RateLimit:
+    """Token buckets, one per caller and scope, in this process. A bucket holds the requests of one second."""
+
+    def __init__(self, rate: float | None, now: Callable[[], float] = monotonic) -> None:
+        self._rate = rate
+        self._now = now
+        self._buckets: OrderedDict[tuple[str, str, str], tuple[float, float]] = OrderedDict()  # level, at
+
+    def check(self, key: tuple[str, str, str]) -> None:
+        """Count one request. Raises ``Problem`` with the time after which the next one is allowed."""
+        if self._rate is None:
+            return
+        now, full = self._now(), max(1.0, self._rate)
+        level, at = self._buckets.pop(key, (full, now))
+        level = min(full, level + (now - at) * self._rate)
+        allowed = level >= 1
+        self._buckets[key] = (level - 1 if allowed else level, now)
+        while len(self._buckets) > MAX_BUCKETS:
+            self._buckets.popitem(last=False)
+        if not allowed:
+            raise Problem(Code.RATE_LIMITED, retry_after=math.ceil((1 - level) / self._rate))

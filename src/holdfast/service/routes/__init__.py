@@ -1,0 +1,15 @@
+"""The operations of the API, by topic."""
+
+from __future__ import annotations
+
+from holdfast.service.operation import Operation
+from holdfast.service.routes import claims, health, queues, search, settlements, tasks
+
+OPERATIONS: tuple[Operation, ...] = (
+    *tasks.OPERATIONS,
+    *claims.OPERATIONS,
+    *settlements.OPERATIONS,
+    *search.OPERATIONS,
+    *queues.OPERATIONS,
+    *health.OPERATIONS,
+)

@@ -1,0 +1,1 @@
+"""The JSON of requests and answers: msgspec types, from which the OpenAPI document is made."""

@@ -1,0 +1,182 @@
+"""The server of ``holdfast serve``: uvicorn with limits on connections and headers, which drains before it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import socket
+import types
+from collections.abc import Callable
+
+import h11
+import msgspec
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from holdfast.errors import InvalidInput
+from holdfast.service.app import create_app
+from holdfast.service.problems import CONTENT_TYPE, Code, Problem
+from holdfast.service.service import Service
+
+HEADER_SECONDS = 10.0  # from the first byte of a connection or request to the end of its headers
+MAX_HEADER_BYTES = 16 << 10
+KEEP_ALIVE_SECONDS = 75  # of an idle connection: longer than those of usual load balancers
+DRAIN_SECONDS = 20  # for which requests may go on when the service stops
+BACKLOG = 512  # connections that wait to be accepted
+CONNECTIONS_PER_REQUEST = 4  # open connections, as a multiple of ``max_requests``; more are closed at once
+
+
+class HttpServer:
+    """Listens at an address from its creation on, and answers while ``run`` runs."""
+
+    def __init__(self, service: Service, address: tuple[str, int]) -> None:
+        """Raise ``InvalidInput`` if the address cannot be used. Port 0 takes a free port."""
+        host, port = address
+        check_bind(host, has_tokens=not service.authenticator.is_open)
+        self._socket = _listen(host, port)
+        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+        self._server = _Server(
+            uvicorn.Config(
+                create_app(service),
+                http=_limited_protocol(service.serve.max_requests * CONNECTIONS_PER_REQUEST),
+                ws="none",
+                loop="asyncio",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=DRAIN_SECONDS,
+                backlog=BACKLOG,
+            ),
+            service,
+        )
+
+    @property
+    def url(self) -> str:
+        """The URL of the service, with the port in use."""
+        host, port, *_ = self._socket.getsockname()
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def run(self, on_listening: Callable[[], None] = lambda: None) -> None:
+        """Answer requests until SIGTERM, SIGINT or ``stop``. In another thread than the main one, only ``stop``."""
+        self._server.on_listening = on_listening
+        try:
+            self._server.run(sockets=[self._socket])
+        finally:
+            self._socket.close()
+
+    def stop(self) -> None:
+        """Answer the requests under way, and end ``run``. Safe to call from any thread."""
+        self._server.should_exit = True
+
+
+def check_bind(host: str, *, has_tokens: bool) -> None:
+    """Raise ``InvalidInput`` if the service would be open to the network without tokens."""
+    if has_tokens or host == "localhost":
+        return
+    try:
+        is_loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = False
+    if not is_loopback:
+        raise InvalidInput("serve_bind", wanted="a loopback address, because serve_auth is none", got=host)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket. The protocol is named: else asyncio leaves Nagle's algorithm on, which costs 40 ms."""
+    listening = None
+    try:
+        family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(place)
+        listening.listen(BACKLOG)
+        return listening
+    except OSError as error:
+        if listening is not None:
+            listening.close()
+        got = f"{host}:{port}, {error.strerror or error}"
+        raise InvalidInput("serve_bind", wanted="an address that is free on this machine", got=got) from error
+
+
+class _Server(uvicorn.Server):
+    """Tells the service when it is about to stop: requests that wait are answered then."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+        self.on_listening: Callable[[], None] = lambda: None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.on_listening()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._service.drain()
+        await super().shutdown(sockets)
+
+    def handle_exit(self, sig: int, frame: types.FrameType | None) -> None:
+        """Stop; a second signal stops at once. Unlike uvicorn, do not raise the signal again after the end."""
+        del sig, frame
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
+def _limited_protocol(max_connections: int) -> type[H11Protocol]:
+    return type("LimitedProtocol", (_LimitedProtocol,), {"max_connections": max_connections})
+
+
+class _LimitedProtocol(H11Protocol):
+    """A connection with a deadline for headers; one too many is closed at once."""
+
+    max_connections = 0
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as H11Protocol
+        super().connection_made(transport)
+        if len(self.connections) > self.max_connections:
+            transport.abort()
+            return
+        self._expect_headers()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._is_answering():
+            self._forget_deadline()
+        elif self._deadline is None and self.timeout_keep_alive_task is None:
+            self._expect_headers()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._forget_deadline()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget_deadline()
+        super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP with a problem, too."""
+        body = msgspec.json.encode(Problem(Code.INVALID_HTTP, msg).details())
+        headers = [("content-type", CONTENT_TYPE), ("content-length", str(len(body))), ("connection", "close")]
+        for event in (
+            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+            h11.Data(data=body),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _expect_headers(self) -> None:
+        self._deadline = self.loop.call_later(HEADER_SECONDS, self.transport.abort)
+
+    def _forget_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None

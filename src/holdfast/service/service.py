@@ -1,0 +1,134 @@
+"""``Service``: what all requests share. One per process and event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from holdfast.drivers.contract import Store
+from holdfast.errors import HoldfastError
+from holdfast.service.auth.providers import open_authenticator
+from holdfast.service.limits import RateLimit, RequestCount
+from holdfast.service.metrics import HttpMetrics
+from holdfast.service.queue_counts import QueueCounter
+from holdfast.service.store_calls import StoreCalls
+from holdfast.service.tenant import Tenant
+from holdfast.settings import Settings
+from holdfast.worker.maintenance import Maintenance
+
+if TYPE_CHECKING:
+    from holdfast.observability.prometheus import PrometheusMetrics
+
+MAINTENANCE_SECONDS = 1.0  # between two looks at what is due
+PROBE_SECONDS = 2.0  # that the store has to answer a readiness probe
+STOP_SECONDS = 5.0  # that background work has to end
+
+
+class Service:
+    """The store, the settings, the tenants, and what runs in the background."""
+
+    def __init__(
+        self, store: Store, settings: Settings, *, space: str, prometheus: PrometheusMetrics | None = None
+    ) -> None:
+        """Raise ``InvalidInput`` for settings that cannot be used."""
+        self.store = store
+        self.settings = settings
+        self.serve = settings.serve
+        self.space = space
+        self.calls = StoreCalls(settings.serve.threads)
+        self.authenticator = open_authenticator(settings.serve, space=space, executor=self.calls.background)
+        self.requests = RequestCount(settings.serve.max_requests)
+        self.rate_limit = RateLimit(settings.serve.rate)
+        self.metrics = HttpMetrics(store, prometheus)
+        self._draining: asyncio.Event | None = None
+        self._tenants: dict[str, Tenant] = {}
+        self._counters: dict[str, QueueCounter] = {}
+        self._maintenance: dict[str, Maintenance] = {}
+        self._background: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start what runs in the background. The space of the settings is repaired, also if nobody claims in it."""
+        self._draining = asyncio.Event()
+        self.tenant(self.space)
+        self.metrics.start()
+        self._background = asyncio.create_task(self._maintain())
+
+    async def stop(self) -> None:
+        """Stop what runs in the background. The store stays open."""
+        self.drain()
+        if self._background is not None:
+            self._background.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._background
+        for tenant in self._tenants.values():
+            await tenant.stop()
+        self.metrics.stop()
+        self.calls.close()
+
+    def drain(self) -> None:
+        """Answer the requests that wait: the service is about to stop."""
+        if self._draining is not None:
+            self._draining.set()
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether the service is about to stop."""
+        return self._draining is not None and self._draining.is_set()
+
+    async def ends(self, disconnected: Awaitable[None]) -> None:
+        """Return when a waiting request should end: its client has gone, or the service stops."""
+        assert self._draining is not None
+        tasks = {asyncio.ensure_future(disconnected), asyncio.ensure_future(self._draining.wait())}
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    def tenant(self, space: str) -> Tenant:
+        """Return what works in a space."""
+        found = self._tenants.get(space)
+        if found is None:
+            store = self.store if space == self.space else self.store.space(space)
+            found = self._tenants[space] = Tenant(store, space, self.settings, self.calls, self.requests)
+            loop, resumed = asyncio.get_running_loop(), found.resumed
+
+            def on_reaped(leases: int) -> None:
+                if leases:
+                    loop.call_soon_threadsafe(resumed)
+
+            self._maintenance[space] = Maintenance(
+                store,
+                keep_ended=self.settings.chosen_keep_ended,
+                keep_ledger=self.settings.chosen_keep_ledger,
+                on_reaped=on_reaped,
+            )
+            self._counters[space] = QueueCounter(store, self.calls)
+        return found
+
+    def counter(self, space: str) -> QueueCounter:
+        """Return what counts the tasks of a space."""
+        self.tenant(space)
+        return self._counters[space]
+
+    async def not_ready(self) -> str | None:
+        """Return why the service is not ready; None if it is."""
+        if self.is_draining:
+            return "the service is about to stop"
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                await self.calls.settle(self.store.settings, self.settings.queue)
+        except TimeoutError:
+            return f"the store has not answered within {PROBE_SECONDS:.0f} s"
+        except HoldfastError as error:  # no text of the error: it may name hosts and users
+            return f"the store failed: {type(error).__name__}"
+        return None
+
+    async def _maintain(self) -> None:
+        """End expired leases and remove old rows in every space that this process has seen, also if nobody claims."""
+        while True:
+            await asyncio.sleep(MAINTENANCE_SECONDS)
+            for maintenance in list(self._maintenance.values()):
+                await asyncio.get_running_loop().run_in_executor(self.calls.background, maintenance.run_due)

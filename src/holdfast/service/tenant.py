@@ -1,0 +1,225 @@
+"""``Tenant``: what the service does in one space. Every call to the store goes through here."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+
+from holdfast.client import Client, batches
+from holdfast.clock import Clock, SystemClock, from_timedelta
+from holdfast.drivers.contract import Inspection, Store
+from holdfast.errors import HoldfastError, InvalidInput, LeaseError, Unsupported
+from holdfast.model.isolation import Isolation
+from holdfast.model.job import JobRecord, State
+from holdfast.model.lease import Enqueued, Lease, Note, Reservation
+from holdfast.model.request import JobRequest
+from holdfast.model.settlement import Fail, Release, Settlement
+from holdfast.service.batching import Batcher
+from holdfast.service.limits import RequestCount
+from holdfast.service.store_calls import StoreCalls
+from holdfast.service.stored_json import is_json
+from holdfast.service.waiting_claims import WaitingClaims, Want, give_back
+from holdfast.settings import Settings
+from holdfast.signing import open_signer
+from holdfast.wire.records import to_record
+from holdfast.worker.decide import BAD_PAYLOAD, BAD_SIGNATURE
+from holdfast.worker.outcome import BadSignature, Snoozed
+from holdfast.worker.retry_policy import policy_of
+from holdfast.worker.verification import Verification
+
+MAX_CLAIM_BYTES = 16 << 20  # of payload in one claim
+FIRST_POLL_SECONDS, MAX_POLL_SECONDS = 0.05, 0.5  # between two reads of a task that is waited for
+MAX_RESERVES = 3  # of one claim, if the tasks that it finds cannot be handed out
+
+
+class Tenant:
+    """One space. Used by one event loop."""
+
+    def __init__(self, store: Store, name: str, settings: Settings, calls: StoreCalls, requests: RequestCount) -> None:
+        self.name = name
+        self.store = store
+        self.client = Client(store)
+        self.clock: Clock = SystemClock()
+        self.settings = settings
+        self.calls = calls
+        self._requests = requests
+        self._signer = open_signer(settings, space=name)
+        self._verification = None if self._signer is None else Verification(store, self._signer, worker="http")
+        self._waiting = WaitingClaims(store, calls, self._reserve)
+        self._enqueues = Batcher(self._enqueue_batch)
+        self._settles = Batcher(self._settle_batch)
+        self._ended: defaultdict[str, list[asyncio.Event]] = defaultdict(list)  # by task id
+
+    # Producers --------------------------------------------------------------------------------------------------
+
+    def record_of(self, request: JobRequest) -> JobRecord:
+        """Return the record of a request. Raises ``InvalidInput``."""
+        return to_record(request, now=self.clock.now())
+
+    async def enqueue(self, record: JobRecord) -> Enqueued:
+        """Store one job, in one transaction with those of other requests that meet it."""
+        answer = await self._enqueues.submit(record)
+        self._waiting.notify()
+        if isinstance(answer, HoldfastError):
+            raise answer
+        return answer
+
+    async def enqueue_many(self, records: Sequence[JobRecord]) -> list[Enqueued | HoldfastError]:
+        """Store the jobs of one request. Returns one answer per job, in order: an error if it cannot be stored."""
+        answers = await self.calls.run(self._store_records, records)
+        self._waiting.notify()
+        return answers
+
+    async def _enqueue_batch(self, records: list[JobRecord]) -> list[Enqueued | HoldfastError]:
+        return await self.calls.run(self._store_records, records)
+
+    def _store_records(self, records: Sequence[JobRecord]) -> list[Enqueued | HoldfastError]:
+        """Store jobs in one transaction. If the store refuses one of them, each one is stored by itself."""
+        signed = records if self._signer is None else self._signer.sign(records)
+        try:
+            return [answer for batch in batches(signed) for answer in self.store.enqueue(batch)]
+        except (InvalidInput, Unsupported) as error:
+            if len(records) == 1:
+                return [error]
+            return [answer for record in records for answer in self._store_records([record])]
+
+    async def wait_until_ended(
+        self, task_id: str, seconds: float, *, ends: Callable[[], Awaitable[object]]
+    ) -> JobRecord | None:
+        """Return the job when it has ended, or after so many seconds, or when ``ends`` has; None if there is none.
+
+        An end that this process has written is seen at once; one that another process has written, within a second.
+        """
+        event = asyncio.Event()
+        self._ended[task_id].append(event)
+        ending = asyncio.ensure_future(ends())
+        pause, deadline = FIRST_POLL_SECONDS, asyncio.get_running_loop().time() + seconds
+        try:
+            while True:
+                record = await self.calls.run(self.store.get, task_id)
+                left = deadline - asyncio.get_running_loop().time()
+                if record is None or record.state.has_ended or left <= 0 or ending.done():
+                    return record
+                changed = asyncio.ensure_future(event.wait())
+                with self._requests.waiting():
+                    await asyncio.wait({changed, ending}, timeout=min(pause, left), return_when=asyncio.FIRST_COMPLETED)
+                changed.cancel()
+                event.clear()
+                pause = min(2 * pause, MAX_POLL_SECONDS)
+        finally:
+            ending.cancel()
+            self._ended[task_id].remove(event)
+            if not self._ended[task_id]:
+                del self._ended[task_id]
+
+    # Workers ----------------------------------------------------------------------------------------------------
+
+    async def claim(self, want: Want, seconds: float, *, ends: Callable[[], Awaitable[object]]) -> list[Reservation]:
+        """Return reservations: at once if there is work, else when work comes within so many seconds."""
+        reservations = await self._reserve(want)
+        if reservations or seconds <= 0:
+            return reservations
+        with self._requests.waiting():
+            return await self._waiting.wait(want, seconds, ends=ends)
+
+    async def give_back(self, reservations: list[Reservation]) -> None:
+        """Release tasks whose worker has gone before it got them."""
+        await self.calls.settle(give_back, self.store, reservations)
+        self._waiting.notify()
+
+    async def _reserve(self, want: Want) -> list[Reservation]:
+        if self._verification is not None and self._verification.pause_left():
+            return []
+        for _ in range(MAX_RESERVES):
+            reservations = await self.calls.run(self._reserve_usable, want)
+            if reservations is not None:
+                return reservations
+        return []
+
+    def _reserve_usable(self, want: Want) -> list[Reservation] | None:
+        """Reserve. Jobs that cannot be handed out are settled; None if the reserve found such jobs only."""
+        found = self.store.reserve(
+            want.queues,
+            limit=want.limit,
+            lease_for=want.lease_for,
+            worker=want.worker,
+            types=want.types,
+            max_bytes=MAX_CLAIM_BYTES,
+            isolation=Isolation.SHARE if want.limit == 1 else Isolation.ALONE,
+        )
+        refused = {one.job.id: settlement for one in found if (settlement := self._refusal(one)) is not None}
+        if not refused:
+            return found
+        self.store.settle(list(refused.values()))
+        return [one for one in found if one.job.id not in refused] or None
+
+    def _refusal(self, reservation: Reservation) -> Settlement | None:
+        """Return how a job ends that no worker may get: its signature is bad, or its payload cannot be read."""
+        match None if self._verification is None else self._verification.check(reservation.job):
+            case BadSignature(error=error):
+                return Fail(reservation.lease, reason=BAD_SIGNATURE, error=error)
+            case Snoozed(delay=delay, budget=budget, reason=reason):
+                return Release(reservation.lease, delay=delay, budget=budget, detail=reason)
+        if not is_json(reservation.job):
+            return Fail(reservation.lease, reason=BAD_PAYLOAD, error="the payload cannot be sent as JSON")
+        return None
+
+    async def inspect(self, task_ids: Sequence[str]) -> list[Inspection | None]:
+        """Return jobs with their leases, in order; None where there is none."""
+        return await self.calls.settle(lambda: [self.store.inspect(task_id) for task_id in task_ids])
+
+    async def extend(self, lease: Lease, lease_for: int, progress: bytes | None) -> Lease | LeaseError:
+        """Extend a lease."""
+        notes = None if progress is None else {lease.job_id: Note(progress=progress)}
+        [answer] = await self.calls.settle(self.store.extend, [lease], lease_for=lease_for, notes=notes)
+        return answer
+
+    async def settle(self, settlement: Settlement) -> LeaseError | None:
+        """End one lease, in one transaction with those of other requests that meet it."""
+        refused = await self._settles.submit(settlement)
+        self._settled([settlement.lease.job_id])
+        return refused
+
+    async def settle_many(self, settlements: Sequence[Settlement]) -> list[LeaseError | None]:
+        """End the leases of one request."""
+        refused = await self.calls.settle(self.store.settle, settlements)
+        self._settled([one.lease.job_id for one in settlements])
+        return refused
+
+    async def _settle_batch(self, settlements: list[Settlement]) -> list[LeaseError | None]:
+        return await self.calls.settle(self.store.settle, settlements)
+
+    def _settled(self, task_ids: Sequence[str]) -> None:
+        for task_id in task_ids:
+            for event in self._ended.get(task_id, ()):
+                event.set()
+        self._waiting.notify()  # a retried or released task, and the next one of a domain
+
+    def retry_delay(self, job: JobRecord) -> int:
+        """Return the delay before the next attempt, in microseconds, by the retry policy of the job."""
+        policy = policy_of(job, None, self.settings.retry)
+        return from_timedelta(policy.delay(max(1, job.attempts), random.random()))  # noqa: S311 - jitter
+
+    # Operators --------------------------------------------------------------------------------------------------
+
+    async def cancel(self, task_id: str) -> State | None:
+        """Cancel a task; None if there is no such task."""
+        [state] = await self.calls.run(self.store.cancel, [task_id])
+        self._settled([task_id])
+        return state
+
+    async def requeue(self, task_ids: Sequence[str]) -> list[bool]:
+        """Run failed or cancelled tasks again."""
+        answers = await self.calls.run(self.client.requeue, task_ids)
+        self._waiting.notify()
+        return answers
+
+    def resumed(self) -> None:
+        """Tasks may be ready: a pause has ended, or a limit has changed."""
+        self._waiting.notify()
+
+    async def stop(self) -> None:
+        """End what runs in the background."""
+        await self._waiting.stop()

@@ -1,0 +1,270 @@
+"""Hostile requests: every one gets the expected problem, none a 500, and the service goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import sqlite3
+
+import pytest
+
+from holdfast.service import limits
+from tests.service.http_service import JSON, in_thread, running_service, sqlite_url
+from tests.waiting import wait_until
+
+DEEP = 10_000
+
+BODIES = {
+    "nothing": (b"", "invalid_json"),
+    "a space": (b" ", "invalid_json"),
+    "cut off": (b'{"command":"a"', "invalid_json"),
+    "two values": (b'{"command":"a"}{}', "invalid_json"),
+    "a trailing comma": (b'{"command":"a",}', "invalid_json"),
+    "a comment": (b'{"command":"a"/**/}', "invalid_json"),
+    "single quotes": (b"{'command':'a'}", "invalid_json"),
+    "a byte order mark": (b'\xef\xbb\xbf{"command":"a"}', "invalid_json"),
+    "UTF-16": ('{"command":"a"}'.encode("utf-16"), "invalid_json"),
+    "not UTF-8": (b'{"command":"a","payload":"\xff"}', "invalid_json"),
+    "overlong UTF-8": (b'{"command":"a","payload":"\xc0\xaf"}', "invalid_json"),
+    "a lone surrogate": (b'{"command":"a","payload":"\\ud800"}', "invalid_json"),
+    "a raw control character": (b'{"command":"a","payload":"\x01"}', "invalid_json"),
+    "NaN": (b'{"command":"a","payload":NaN}', "invalid_json"),
+    "infinity": (b'{"command":"a","payload":-Infinity}', "invalid_json"),
+    "a number out of range": (b'{"command":"a","payload":1e999}', "invalid_json"),
+    "a whole number of 65 bits": (b'{"command":"a","payload":36893488147419103232}', "invalid_json"),
+    "a very long number": (b'{"command":"a","payload":' + b"9" * 100_000 + b"}", "invalid_json"),
+    "a leading zero": (b'{"command":"a","payload":01}', "invalid_json"),
+    "a key twice": (b'{"command":"a","command":"b"}', "invalid_json"),
+    "a key twice, escaped": (b'{"command":"a","\\u0063ommand":"b"}', "invalid_json"),
+    "a key twice, inside": (b'{"command":"a","payload":[{"x":1,"x":1}]}', "invalid_json"),
+    "deep lists": (b'{"command":"a","payload":' + b"[" * DEEP + b"]" * DEEP + b"}", "invalid_json"),
+    "deep objects": (b'{"command":"a","payload":' + b'{"a":' * DEEP + b"1" + b"}" * DEEP + b"}", "invalid_json"),
+    "deep and cut off": (b"[" * 1_000_000, "invalid_json"),
+    "65 levels": (b'{"command":"a","payload":' + b"[" * 64 + b"]" * 64 + b"}", "invalid_json"),
+    "a list": (b"[]", "invalid_request"),
+    "null": (b"null", "invalid_request"),
+    "a text": (b'"command"', "invalid_request"),
+    "no command": (b"{}", "invalid_request"),
+    "an unknown field": (b'{"command":"a","webhook":"http://169.254.169.254/"}', "invalid_request"),
+    "a field of the prototype": (b'{"command":"a","__proto__":{}}', "invalid_request"),
+    "a field in another case": (b'{"Command":"a"}', "invalid_request"),
+    "a command with a slash": (b'{"command":"../a"}', "invalid_request"),
+    "a command with SQL": (b'{"command":"a\'; DROP TABLE jobs;--"}', "invalid_request"),
+    "a command with NUL": (b'{"command":"a\\u0000"}', "invalid_request"),
+    "a command with a newline": (b'{"command":"a\\n"}', "invalid_request"),
+    "an empty command": (b'{"command":""}', "invalid_request"),
+    "a long command": (b'{"command":"' + b"a" * 129 + b'"}', "invalid_request"),
+    "a command that is a list": (b'{"command":["a"]}', "invalid_request"),
+    "a queue with a format": (b'{"command":"a","queue":"%s%n"}', "invalid_request"),
+    "a priority of 10": (b'{"command":"a","priority":10}', "invalid_request"),
+    "a priority in quotes": (b'{"command":"a","priority":"1"}', "invalid_request"),
+    "a priority that is true": (b'{"command":"a","priority":true}', "invalid_request"),
+    "no attempts": (b'{"command":"a","maxAttempts":0}', "invalid_request"),
+    "too many attempts": (b'{"command":"a","maxAttempts":99999999999}', "invalid_request"),
+    "a delay in the past": (b'{"command":"a","delaySeconds":-1}', "invalid_request"),
+    "a delay of centuries": (b'{"command":"a","delaySeconds":1e300}', "invalid_request"),
+    "a time without a zone": (b'{"command":"a","runAt":"2090-01-01T00:00:00"}', "invalid_request"),
+    "a time before 1970": (b'{"command":"a","runAt":"1900-01-01T00:00:00Z"}', "invalid_request"),
+    "a time as a number": (b'{"command":"a","runAt":1}', "invalid_request"),
+    "an empty key": (b'{"command":"a","idempotencyKey":""}', "invalid_request"),
+    "a key with a control character": (b'{"command":"a","idempotencyKey":"\\u0007"}', "invalid_request"),
+    "a key of 257 bytes": (b'{"command":"a","idempotencyKey":"' + "ü".encode() * 129 + b'"}', "invalid_request"),
+    "an offset without a domain": (b'{"command":"a","offset":1}', "invalid_request"),
+    "an offset of 64 bits": (b'{"command":"a","domain":"d","offset":9223372036854775808}', "invalid_request"),
+    "a payload over 1 MiB": (b'{"command":"a","payload":"' + b"x" * (1 << 20) + b'"}', "invalid_request"),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_hostile_body_is_refused(sqlite_service, name):
+    body, code = BODIES[name]
+    answer = sqlite_service.client.post("/v1/tasks", content=body, headers=JSON)
+    assert (answer.status_code, answer.json()["code"]) == (400, code)
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "Traceback" not in answer.text
+
+
+def test_nothing_of_them_was_stored(sqlite_service):
+    assert sqlite_service.store.counts() == []
+
+
+def test_a_payload_may_have_63_levels(sqlite_service, command):
+    payload = json.loads("[" * 63 + "]" * 63)
+    task_id = sqlite_service.enqueue(command, payload=payload)
+    assert sqlite_service.get(f"/v1/tasks/{task_id}").json()["payload"] == payload
+    sqlite_service.store.cancel([task_id])
+    sqlite_service.store.purge([task_id])
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"content-type": "text/plain"}, 415),
+        ({"content-type": "application/x-www-form-urlencoded"}, 415),
+        ({"content-type": "application/json; charset=utf-16"}, 415),
+        ({"content-type": "application/json", "content-encoding": "gzip"}, 415),
+        ({}, 415),
+        ({"content-type": "Application/JSON; charset=UTF-8"}, 400),
+        ({"content-type": "application/json"}, 400),
+    ],
+)
+def test_a_body_of_another_type_is_refused(sqlite_service, headers, status):
+    answer = sqlite_service.client.post("/v1/tasks", content=b"{}", headers=headers)
+    assert answer.status_code == status
+
+
+def test_a_body_that_is_too_large_is_refused_before_it_is_read(sqlite_service):
+    head = b"POST /v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    answer = exchange(sqlite_service, head + b"Content-Length: 99999999999\r\n\r\n")
+    assert (answer.status, answer.body["code"]) == (413, "body_too_large")
+    chunked = head + b"Transfer-Encoding: chunked\r\n\r\n" + b"100000\r\n" + b"x" * 0x100000 + b"\r\n"
+    answer = exchange(sqlite_service, chunked + (b"100000\r\n" + b"x" * 0x100000 + b"\r\n") * 4)
+    assert (answer.status, answer.body["code"]) == (413, "body_too_large")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "limit=0",
+        "limit=1001",
+        "limit=x",
+        "limit=1&limit=2",
+        "unknown=1",
+        "status=NOPE",
+        "after=%ff",
+        "after=" + "x" * 300,
+    ],
+)
+def test_a_hostile_query_is_refused(sqlite_service, query):
+    answer = sqlite_service.client.get(f"/v1/tasks?{query}")
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_request")
+
+
+def test_a_hostile_cursor_is_refused(sqlite_service):
+    for after in ("x", "-1", "' OR 1=1", "\u0000", "🙂"):
+        assert sqlite_service.get("/v1/tasks", after=after).status_code in (200, 400)
+
+
+# Raw HTTP ---------------------------------------------------------------------------------------------------
+
+
+class Answer:
+    """The first answer on a connection."""
+
+    def __init__(self, data: bytes) -> None:
+        head, _, body = data.partition(b"\r\n\r\n")
+        self.data = data
+        self.status = int(head.split(b" ")[1]) if head else 0
+        self.body = json.loads(body) if body.startswith(b"{") and body.endswith(b"}") else {}
+
+
+def exchange(service, data: bytes, *, seconds: float = 30.0) -> Answer:
+    """Send bytes, and return what comes until the service closes the connection, or nothing more comes."""
+    host, port = service.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=seconds) as connection:
+        with contextlib.suppress(OSError):  # the service has answered and closed before it read all
+            connection.sendall(data)
+        received = b""
+        while not _is_whole(received):
+            try:
+                part = connection.recv(65536)
+            except ConnectionError:
+                break
+            if not part:
+                break
+            received += part
+    return Answer(received)
+
+
+def _is_whole(data: bytes) -> bool:
+    head, end, body = data.partition(b"\r\n\r\n")
+    lengths = [line.split(b":")[1] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")]
+    return bool(end) and bool(lengths) and len(body) >= int(lengths[0])
+
+
+POST = b"POST /v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+RAW = {
+    "two lengths": POST + b"Content-Length: 2\r\nContent-Length: 15\r\n\r\n{}",
+    "a length and chunks": POST + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+    "an unknown transfer encoding": POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n",
+    "a length with a sign": POST + b"Content-Length: +2\r\n\r\n{}",
+    "a negative length": POST + b"Content-Length: -1\r\n\r\n",
+    "a chunk of a negative size": POST + b"Transfer-Encoding: chunked\r\n\r\n-1\r\n{}\r\n0\r\n\r\n",
+    "a space before the colon": POST + b"X-A : 1\r\n\r\n",
+    "a header without a name": POST + b": 1\r\n\r\n",
+    "NUL in a header": POST + b"X-A: \x00\r\n\r\n",
+    "no host": b"GET /healthz HTTP/1.1\r\n\r\n",
+    "two hosts": b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\n\r\n",
+    "headers over 16 KiB": POST + b"X-A: " + b"x" * (20 << 10) + b"\r\n\r\n",
+    "very many headers": POST + b"".join(b"X-%d: 1\r\n" % number for number in range(3000)) + b"\r\n",
+    "a long path": b"GET /" + b"x" * (20 << 10) + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "no HTTP": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+    "another version": b"GET /healthz HTTP/3.0\r\nHost: localhost\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("name", RAW)
+def test_what_is_no_clear_http_is_refused(sqlite_service, name):
+    answer = exchange(sqlite_service, RAW[name])
+    assert answer.status in (400, 414, 431), answer.data
+    assert answer.body["code"] in ("invalid_http", "headers_too_large", "uri_too_long")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/../etc/passwd", "//etc/passwd", "/v1/tasks/", "/V1/tasks", "/v1%2ftasks", "/v1/tasks%00", "/v2/tasks", "/"],
+)
+def test_other_paths_are_not_found(sqlite_service, path):
+    answer = exchange(sqlite_service, b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path.encode())
+    assert (answer.status, answer.body["code"]) == (404, "not_found")
+
+
+def test_another_method_names_those_that_are_allowed(sqlite_service):
+    for method in ("PUT", "DELETE", "OPTIONS", "TRACE", "PATCH"):
+        answer = sqlite_service.client.request(method, "/v1/tasks")
+        assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD, POST")
+    assert sqlite_service.client.head("/healthz").status_code == 200
+
+
+def test_a_request_id_is_returned_and_a_hostile_one_is_replaced(sqlite_service):
+    assert sqlite_service.client.get("/healthz", headers={"x-request-id": "abc-1"}).headers["x-request-id"] == "abc-1"
+    for hostile in ("a b", "x" * 200, "<script>"):
+        assert (
+            sqlite_service.client.get("/healthz", headers={"x-request-id": hostile}).headers["x-request-id"] != hostile
+        )
+
+
+def test_headers_and_bodies_that_do_not_end_are_cut_off(tmp_path, monkeypatch):
+    monkeypatch.setattr("holdfast.service.server.HEADER_SECONDS", 0.2)
+    monkeypatch.setattr(limits, "BODY_SECONDS", 0.2)
+    with running_service(sqlite_url(tmp_path)) as running:
+        assert exchange(running, b"").data == b""
+        assert exchange(running, b"GET /healthz HTTP/1.1\r\nHost: loc").data == b""
+        answer = exchange(running, POST + b'Content-Length: 20\r\n\r\n{"command"')
+        assert (answer.status, answer.body["code"]) == (408, "timeout")
+        answer = exchange(running, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert answer.status == 200
+
+
+def test_too_many_requests_at_once_are_refused_and_settlements_last(tmp_path):
+    with running_service(sqlite_url(tmp_path), max_requests=2) as running:
+        running.enqueue("a")
+        claim = running.claim("a")
+        count = running.service.requests
+        waiting = in_thread(lambda: running.claim("b", waitSeconds=50))  # counts apart
+        wait_until(lambda: count._waiting == 1)
+        with contextlib.closing(sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")  # so that every write waits
+            writes = [in_thread(lambda: running.post("/v1/tasks", {"command": "b"})) for _ in range(2)]
+            wait_until(lambda: count._running == 2)
+            refused = running.post("/v1/tasks", {"command": "c"})
+            assert (refused.json()["code"], refused.headers["retry-after"]) == ("overloaded", "1")
+            assert running.get("/healthz").status_code == 200
+            settled = in_thread(lambda: running.settle("result", claim, status="COMPLETED"))
+            wait_until(lambda: count._running == 3)
+            other.execute("COMMIT")
+        assert [write().status_code for write in writes] == [202, 202]
+        assert settled().status_code == 200
+        assert waiting()["task"]["command"] == "b"

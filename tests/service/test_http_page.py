@@ -1,0 +1,76 @@
+"""Every command of docs/reference/http.md runs, in order; small programs stand in for curl and jq."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+from holdfast.service.routes import OPERATIONS
+from tests.service.http_service import running_service, sqlite_url
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "http.md"
+SNIPPETS = re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+CURL = """
+import http.client, sys
+url, headers, body, method, words = None, {}, None, None, iter(sys.argv[1:])
+for word in words:
+    if word == "-s": pass
+    elif word == "-X": method = next(words)
+    elif word == "-d": body = next(words).encode()
+    elif word == "-H": name, value = next(words).split(": "); headers[name] = value
+    else: url = word
+host, _, path = url.removeprefix("http://").partition("/")
+connection = http.client.HTTPConnection(host, timeout=60)
+connection.request(method or ("POST" if body else "GET"), "/" + path, body, headers)
+answer = connection.getresponse()
+print(answer.read().decode())
+sys.exit(answer.status >= 400)
+"""
+
+JQ = """
+import json, sys
+path, source = sys.argv[2], open(sys.argv[3]) if len(sys.argv) > 3 else sys.stdin
+value = json.load(source)
+for name in path.strip(".").split("."):
+    value = value[int(name) if name.isdigit() else name]
+print(value)
+"""
+
+
+def install(folder: Path, name: str, program: str) -> None:
+    file = folder / name
+    file.write_text(f"#!{sys.executable} -IS\n{program}", encoding="utf-8")
+    file.chmod(file.stat().st_mode | stat.S_IXUSR)
+
+
+def test_every_command_of_the_page_runs(tmp_path):
+    install(tmp_path, "curl", CURL)
+    install(tmp_path, "jq", JQ)
+    with running_service(sqlite_url(tmp_path)) as service:
+        ran = subprocess.run(
+            ["bash", "-e", "-o", "pipefail", "-c", "\n".join(SNIPPETS)],
+            cwd=tmp_path,
+            env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOLDFAST": service.url},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stderr
+        [failed] = service.get("/v1/tasks", status="FAILED").json()["tasks"]
+        assert failed["error"] == "no such address"
+        assert service.get("/v1/queues/default/settings").json()["maxInProgress"] == 100
+
+
+def test_the_page_has_a_command_for_every_call():
+    text = "\n".join(SNIPPETS)
+    text = re.sub(r"\$\(jq[^)]*\)|\$task|\$other", "X", text).replace("'X'", "X")
+    for operation in OPERATIONS:
+        path = re.sub(r"{\w+}", "(X|default)", operation.full_path)
+        page = PAGE.read_text(encoding="utf-8") if not operation.versioned else text
+        assert re.search(rf'{path}(["? \n`]|$)', page), operation.full_path

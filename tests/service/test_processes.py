@@ -1,0 +1,67 @@
+"""``holdfast serve`` as a process: two on one database are one service, and a signal answers what waits."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+from tests.service.http_service import TIMEOUT_SECONDS, in_thread
+from tests.waiting import wait_until
+
+SOURCES = Path(__file__).parents[2] / "src"
+
+
+class ServeProcess:
+    """A process that answers, and a client of it."""
+
+    def __init__(self, process: subprocess.Popen[str], url: str) -> None:
+        self.process = process
+        self.client = httpx.Client(base_url=url, timeout=TIMEOUT_SECONDS, trust_env=False)
+
+    def post(self, path: str, body: object) -> httpx.Response:
+        return self.client.post(path, json=body)
+
+
+@contextmanager
+def serve_process(url: str) -> Iterator[ServeProcess]:
+    environment = {**os.environ, "PYTHONPATH": str(SOURCES), "HOLDFAST_URL": url}
+    command = [sys.executable, "-m", "holdfast", "serve", "--bind", "127.0.0.1:0"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            line = process.stdout.readline()
+            match = re.match(r"(http://127\.0\.0\.1:\d+): answers \(no tokens: for this machine only\)", line)
+            assert match is not None, line
+            running = ServeProcess(process, match[1])
+            with running.client:
+                yield running
+        finally:
+            process.kill()
+
+
+def test_two_processes_on_one_database_are_one_service(postgres_database):
+    url = postgres_database()
+    with serve_process(url) as first, serve_process(url) as second:
+        claim = in_thread(lambda: first.post("/tasks/claim", {"commands": ["a"], "waitSeconds": 50, "leaseSeconds": 2}))
+        task_id = second.post("/tasks", {"command": "a", "payload": 1}).json()["taskId"]
+        assert claim().json()["task"]["id"] == task_id
+        body = {"leaseToken": claim().json()["leaseToken"], "progress": 1, "leaseSeconds": 2}
+        assert second.post(f"/tasks/{task_id}/heartbeat", body).status_code == 200
+        first.process.kill()
+        # Nobody claims: the loop of the other process ends the lease.
+        wait_until(lambda: second.client.get(f"/tasks/{task_id}").json()["status"] == "PENDING")
+        refused = second.post(f"/tasks/{task_id}/result", {"leaseToken": body["leaseToken"], "status": "COMPLETED"})
+        assert (refused.status_code, refused.json()["code"]) == (409, "not_in_progress")
+
+        waiting = in_thread(lambda: second.post("/tasks/claim", {"commands": ["b"], "waitSeconds": 50}))
+        wait_until(lambda: second.client.get("/readyz").status_code == 200)
+        second.process.send_signal(signal.SIGTERM)
+        assert waiting().status_code in (204, 503)
+        assert second.process.wait(TIMEOUT_SECONDS) == 0

@@ -1,0 +1,260 @@
+"""Workers: claim, long poll, heartbeat, result, nack, abandon; stale and repeated calls."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import pytest
+
+from holdfast.clock import SECOND
+from tests.service.http_service import in_thread
+from tests.waiting import wait_until
+
+
+def test_a_claim_counts_the_attempt_and_returns_a_lease(service, command):
+    task_id = service.enqueue(command)
+    claim = service.claim(command, leaseSeconds=20)
+    task = claim["task"]
+    assert (task["id"], task["status"], task["attempts"]) == (task_id, "IN_PROGRESS", 1)
+    assert claim["leaseToken"].startswith(f"{claim['fence']}.")
+    assert claim["leaseSeconds"] == 20
+    assert service.get(f"/v1/tasks/{task_id}").json()["leaseUntil"] == claim["leaseUntil"]
+
+
+def test_a_claim_with_a_limit_returns_a_list_in_the_order_of_priority(service, command):
+    ids = [service.enqueue(command, priority=priority) for priority in (1, 9, 5)]
+    answer = service.post("/v1/tasks/claim", {"commands": [command], "limit": 2}).json()
+    assert [claim["task"]["id"] for claim in answer["claims"]] == [ids[1], ids[2]]
+    assert (
+        service.post("/v1/tasks/claim", {"commands": [command], "limit": 5}).json()["claims"][0]["task"]["id"] == ids[0]
+    )
+    assert service.post("/v1/tasks/claim", {"commands": [command], "limit": 5}).status_code == 204
+
+
+def test_tasks_of_a_queue_are_claimed_by_its_name(service, command):
+    service.enqueue(command, queue="other")
+    assert service.post("/v1/tasks/claim", {"commands": [command]}).status_code == 204
+    assert service.claim(command, queues=["default", "other"])["task"]["queue"] == "other"
+
+
+@pytest.mark.parametrize("seconds", [0.5, 3601, -1, 0, "10", None])
+def test_a_lease_outside_of_the_bounds_is_refused(service, command, seconds):
+    service.enqueue(command)
+    answer = service.post("/v1/tasks/claim", {"commands": [command], "leaseSeconds": seconds})
+    assert answer.status_code == (200 if seconds is None else 400)
+    if seconds is not None:
+        assert answer.json()["field"] == "leaseSeconds"
+
+
+def test_tasks_of_a_domain_are_claimed_one_at_a_time(service, command):
+    ids = [service.enqueue(command, domain=command) for _ in range(2)]
+    claim = service.claim(command)
+    assert claim["task"]["id"] == ids[0]
+    assert service.post("/v1/tasks/claim", {"commands": [command]}).status_code == 204
+    service.settle("result", claim, status="COMPLETED")
+    assert service.claim(command)["task"]["id"] == ids[1]
+
+
+# Long poll --------------------------------------------------------------------------------------------------
+
+
+def test_a_waiting_claim_is_answered_when_a_task_comes(service, command):
+    claim = in_thread(lambda: service.claim(command, waitSeconds=50))
+    time.sleep(0.2)  # so that it waits; without the pause the test is weaker, not wrong
+    task_id = service.enqueue(command)
+    assert claim()["task"]["id"] == task_id
+
+
+def test_a_waiting_claim_sees_a_task_of_another_process(service, command):
+    from holdfast.client import Client
+    from holdfast.model.request import JobRequest
+
+    claim = in_thread(lambda: service.claim(command, waitSeconds=50))
+    time.sleep(0.2)  # as above
+    task_id = Client(service.store).enqueue(JobRequest(type=command, payload=[1])).id
+    assert claim()["task"]["id"] == task_id
+
+
+def test_many_claims_that_wait_get_one_task_each(service, command):
+    claims = [in_thread(lambda: service.claim(command, waitSeconds=50)) for _ in range(10)]
+    time.sleep(0.2)  # as above
+    ids = {service.enqueue(command) for _ in range(10)}
+    assert {claim()["task"]["id"] for claim in claims} == ids
+
+
+def test_a_claim_that_waits_in_vain_is_answered_with_204(service, command):
+    answer = service.post("/v1/tasks/claim", {"commands": [command], "waitSeconds": 0.3})
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert service.post("/v1/tasks/claim", {"commands": [command], "waitSeconds": 61}).status_code == 400
+
+
+def test_a_waiting_claim_gets_a_task_whose_lease_has_expired(service, command):
+    task_id = service.enqueue(command)
+    service.claim(command, leaseSeconds=1)
+    claim = service.claim(command, waitSeconds=50)
+    assert (claim["task"]["id"], claim["task"]["attempts"]) == (task_id, 2)
+
+
+def test_a_task_is_not_lost_to_a_worker_that_went_away_while_it_waited(service, command):
+    host, port = service.url.removeprefix("http://").split(":")
+    body = f'{{"commands":["{command}"],"waitSeconds":50,"leaseSeconds":3600}}'
+    head = f"POST /v1/tasks/claim HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+    head += f"Content-Length: {len(body)}\r\n\r\n"
+    with socket.create_connection((host, int(port))) as gone:
+        gone.sendall((head + body).encode())
+        tenant = service.service.tenant("main")
+        wait_until(lambda: any(one.want.types == (command,) for one in tenant._waiting._waiting))
+    wait_until(lambda: not any(one.want.types == (command,) for one in tenant._waiting._waiting))
+    task_id = service.enqueue(command)
+    assert service.claim(command)["task"]["id"] == task_id
+
+
+# The end of a lease -----------------------------------------------------------------------------------------
+
+
+def test_a_heartbeat_extends_the_lease_and_carries_progress(service, command):
+    task_id = service.enqueue(command)
+    claim = service.claim(command, leaseSeconds=5)
+    extended = service.settle("heartbeat", claim, leaseSeconds=600, progress={"done": 1})
+    assert extended.status_code == 200
+    assert extended.json()["leaseUntil"] > claim["leaseUntil"]
+    task = service.get(f"/v1/tasks/{task_id}").json()
+    assert (task["leaseUntil"], task["progress"]) == (extended.json()["leaseUntil"], {"done": 1})
+
+
+def test_failed_is_final(service, command):
+    task_id = service.enqueue(command)
+    answer = service.settle("result", service.claim(command), status="FAILED", error="no such address")
+    assert answer.json() == {"taskId": task_id, "status": "FAILED"}
+    result = service.get(f"/v1/tasks/{task_id}/result").json()
+    assert (result["status"], result["error"], result["reason"]) == (
+        "FAILED",
+        "no such address",
+        "failed by its worker",
+    )
+
+
+def test_failed_and_retryable_is_a_failed_attempt(service, command):
+    task_id = service.enqueue(command, maxAttempts=2)
+    answer = service.settle("result", service.claim(command), status="FAILED", error="later", retryable=True)
+    assert answer.json()["status"] in ("DELAYED", "PENDING")  # the delay of the policy may be 0
+    assert service.get(f"/v1/tasks/{task_id}").json()["error"] == "later"
+
+
+def test_a_nack_delays_the_task_and_the_last_one_fails_it(service, command):
+    task_id = service.enqueue(command, maxAttempts=2)
+    answer = service.settle("nack", service.claim(command), delaySeconds=3600, reason="busy")
+    assert answer.json()["status"] == "DELAYED"
+    assert service.get(f"/v1/tasks/{task_id}").json()["error"] == "busy"
+    other = service.enqueue(command, maxAttempts=1)
+    assert service.settle("nack", service.claim(command), delaySeconds=0).json() == {
+        "taskId": other,
+        "status": "FAILED",
+    }
+
+
+def test_a_nack_without_a_delay_uses_the_policy_of_the_settings(service, command):
+    task_id = service.enqueue(command)
+    service.settle("nack", service.claim(command))
+    record = service.store.get(task_id)
+    assert record.run_at is None or record.run_at - record.failed_at <= 3600 * SECOND
+
+
+def test_an_abandoned_task_waits_again_and_its_attempt_does_not_count(service, command):
+    task_id = service.enqueue(command, maxAttempts=1)
+    assert service.settle("abandon", service.claim(command)).json() == {"taskId": task_id, "status": "PENDING"}
+    assert service.claim(command)["task"]["attempts"] == 1
+
+
+# Stale and repeated calls -----------------------------------------------------------------------------------
+
+ENDINGS = [
+    ("result", {"status": "COMPLETED", "result": 1}),
+    ("result", {"status": "FAILED", "error": "no"}),
+    ("nack", {"delaySeconds": 3600}),
+    ("nack", {}),
+    ("abandon", {"delaySeconds": 3600}),
+]
+
+
+@pytest.mark.parametrize(("verb", "fields"), ENDINGS)
+def test_a_repeated_call_gets_the_first_answer_and_changes_nothing(service, command, verb, fields):
+    task_id = service.enqueue(command)
+    claim = service.claim(command)
+    first = service.settle(verb, claim, **fields)
+    assert first.status_code == 200
+    before = service.store.get(task_id)
+    again = service.settle(verb, claim, **fields)
+    assert (again.status_code, again.json()) == (200, first.json())
+    assert service.store.get(task_id) == before
+
+
+@pytest.mark.parametrize(("verb", "fields"), [*ENDINGS, ("heartbeat", {})])
+def test_a_call_after_another_end_is_refused(service, command, verb, fields):
+    service.enqueue(command)
+    claim = service.claim(command)
+    end = ("abandon", {}) if verb != "abandon" else ("result", {"status": "COMPLETED"})
+    service.settle(end[0], claim, **end[1])
+    refused = service.settle(verb, claim, **fields)
+    assert (refused.status_code, refused.json()["code"]) == (409, "not_in_progress")
+
+
+@pytest.mark.parametrize(("verb", "fields"), [*ENDINGS, ("heartbeat", {})])
+def test_a_stale_token_is_refused_and_changes_nothing(service, command, verb, fields):
+    task_id = service.enqueue(command)
+    stale = service.claim(command)
+    service.settle("abandon", stale)
+    service.claim(command)
+    before = service.store.inspect(task_id)
+    for token in (stale["leaseToken"], "1.0", "x", "9" * 200):
+        answer = service.post(f"/v1/tasks/{task_id}/{verb}", {"leaseToken": token, **fields})
+        assert (answer.status_code, answer.json()["code"]) == (409, "lease_mismatch"), token
+    assert service.store.inspect(task_id) == before
+
+
+def test_an_expired_lease_is_refused(service, command):
+    task_id = service.enqueue(command)
+    claim = service.claim(command, leaseSeconds=1)
+    wait_until(lambda: service.store.inspect(task_id).expires_at < service.service.tenant("main").clock.now())
+    answer = service.settle("result", claim, status="COMPLETED")
+    assert (answer.status_code, answer.json()["code"]) in [(409, "lease_expired"), (409, "not_in_progress")]
+    assert service.get(f"/v1/tasks/{task_id}").json()["status"] != "COMPLETED"
+
+
+@pytest.mark.parametrize("verb", ["heartbeat", "result", "nack", "abandon"])
+def test_every_call_of_a_worker_needs_a_token(service, command, verb):
+    task_id = service.enqueue(command)
+    service.claim(command)
+    fields = {"status": "COMPLETED"} if verb == "result" else {}
+    assert service.post(f"/v1/tasks/{task_id}/{verb}", fields).json()["code"] == "invalid_request"
+    assert service.get(f"/v1/tasks/{task_id}").json()["status"] == "IN_PROGRESS"
+
+
+def test_each_result_of_a_batch_has_its_own_outcome(service, command):
+    for _ in range(4):
+        service.enqueue(command)
+    claims = service.post("/v1/tasks/claim", {"commands": [command], "limit": 4}).json()["claims"]
+    items = [{"taskId": claim["task"]["id"], "leaseToken": claim["leaseToken"]} for claim in claims]
+    results = [
+        {**items[0], "status": "COMPLETED", "result": 1},
+        {**items[1], "status": "FAILED", "error": "no"},
+        {**items[2], "status": "COMPLETED", "leaseToken": "1.0"},
+        {**items[3], "status": "COMPLETED", "result": "x" * (1 << 20)},
+        {"taskId": "unknown", "leaseToken": "1.0", "status": "COMPLETED"},
+    ]
+    answer = service.post("/v1/tasks/result/batch", {"results": results}).json()["items"]
+    outcomes = [item["status"] if "status" in item else item["problem"]["code"] for item in answer]
+    assert outcomes == ["COMPLETED", "FAILED", "lease_mismatch", "invalid_request", "not_found"]
+    assert service.post("/v1/tasks/result/batch", {"results": results}).json()["items"] == answer
+
+
+def test_a_payload_that_is_not_json_becomes_a_dead_letter(service, command):
+    from holdfast.driver import JobRecord
+
+    bad = JobRecord(id=f"bad-{command}", type=command, queue="default", payload=b"\xff", created_at=1)
+    service.store.enqueue([bad])
+    good = service.enqueue(command)
+    assert service.claim(command, waitSeconds=50)["task"]["id"] == good
+    task = service.get(f"/v1/tasks/{bad.id}").json()
+    assert (task["status"], task["reason"], task["payload"]) == ("FAILED", "bad payload", {"base64": "/w=="})
