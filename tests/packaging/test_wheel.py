@@ -7,7 +7,7 @@ from zipfile import ZipFile
 
 import pytest
 
-EXTRAS = {"cli", "metrics", "otel", "postgres", "spark", "spark-local", "testing"}
+EXTRAS = {"cli", "metrics", "otel", "postgres", "serve", "spark", "spark-local", "testing"}
 
 WORK = """
 from holdfast import Holdfast

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-import time
+import sqlite3
 
 import pytest
 
-from holdfast.client import Client
-from holdfast.model.request import JobRequest
 from holdfast.service import limits
 from tests.service.http_service import JSON, in_thread, running_service, sqlite_url
+from tests.waiting import wait_until
 
 DEEP = 10_000
 
@@ -253,15 +252,19 @@ def test_too_many_requests_at_once_are_refused_and_settlements_last(tmp_path):
     with running_service(sqlite_url(tmp_path), max_requests=2) as running:
         running.enqueue("a")
         claim = running.claim("a")
-        waiting = [
-            in_thread(lambda: running.post("/v1/tasks/claim", {"commands": ["b"], "waitSeconds": 50})) for _ in "12"
-        ]
-        deadline = time.monotonic() + 30
-        while (answer := running.post("/v1/tasks/claim", {"commands": ["c"]})).status_code != 503:
-            assert time.monotonic() < deadline
-        assert (answer.json()["code"], answer.headers["retry-after"]) == ("overloaded", "1")
-        assert running.settle("result", claim, status="COMPLETED").status_code == 200
-        assert running.get("/healthz").status_code == 200
-        for _ in waiting:  # not over HTTP, which is full
-            Client(running.store).enqueue(JobRequest(type="b"))
-        assert {each().status_code for each in waiting} == {200}
+        count = running.service.requests
+        waiting = in_thread(lambda: running.claim("b", waitSeconds=50))  # counts apart
+        wait_until(lambda: count._waiting == 1)
+        with contextlib.closing(sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")  # so that every write waits
+            writes = [in_thread(lambda: running.post("/v1/tasks", {"command": "b"})) for _ in range(2)]
+            wait_until(lambda: count._running == 2)
+            refused = running.post("/v1/tasks", {"command": "c"})
+            assert (refused.json()["code"], refused.headers["retry-after"]) == ("overloaded", "1")
+            assert running.get("/healthz").status_code == 200
+            settled = in_thread(lambda: running.settle("result", claim, status="COMPLETED"))
+            wait_until(lambda: count._running == 3)
+            other.execute("COMMIT")
+        assert [write().status_code for write in writes] == [202, 202]
+        assert settled().status_code == 200
+        assert waiting()["task"]["command"] == "b"

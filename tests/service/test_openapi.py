@@ -9,7 +9,7 @@ from tests.service.openapi_cases import run_openapi_cases
 
 
 def test_answers_are_those_of_the_document(sqlite_service):
-    assert run_openapi_cases(sqlite_service, count=3) > 3 * len(OPERATIONS)
+    assert run_openapi_cases(sqlite_service.url, count=3) > 3 * len(OPERATIONS)
 
 
 def test_the_document_has_the_bounds_of_the_settings(sqlite_service):

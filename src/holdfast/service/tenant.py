@@ -11,11 +11,13 @@ from holdfast.client import Client, batches
 from holdfast.clock import Clock, SystemClock, from_timedelta
 from holdfast.drivers.contract import Inspection, Store
 from holdfast.errors import HoldfastError, InvalidInput, LeaseError, Unsupported
+from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation
 from holdfast.model.request import JobRequest
 from holdfast.model.settlement import Fail, Release, Settlement
 from holdfast.service.batching import Batcher
+from holdfast.service.limits import RequestCount
 from holdfast.service.store_calls import StoreCalls
 from holdfast.service.stored_json import is_json
 from holdfast.service.waiting_claims import WaitingClaims, Want, give_back
@@ -35,13 +37,14 @@ MAX_RESERVES = 3  # of one claim, if the tasks that it finds cannot be handed ou
 class Tenant:
     """One space. Used by one event loop."""
 
-    def __init__(self, store: Store, name: str, settings: Settings, calls: StoreCalls) -> None:
+    def __init__(self, store: Store, name: str, settings: Settings, calls: StoreCalls, requests: RequestCount) -> None:
         self.name = name
         self.store = store
         self.client = Client(store)
         self.clock: Clock = SystemClock()
         self.settings = settings
         self.calls = calls
+        self._requests = requests
         self._signer = open_signer(settings, space=name)
         self._verification = None if self._signer is None else Verification(store, self._signer, worker="http")
         self._waiting = WaitingClaims(store, calls, self._reserve)
@@ -100,7 +103,8 @@ class Tenant:
                 if record is None or record.state.has_ended or left <= 0 or ending.done():
                     return record
                 changed = asyncio.ensure_future(event.wait())
-                await asyncio.wait({changed, ending}, timeout=min(pause, left), return_when=asyncio.FIRST_COMPLETED)
+                with self._requests.waiting():
+                    await asyncio.wait({changed, ending}, timeout=min(pause, left), return_when=asyncio.FIRST_COMPLETED)
                 changed.cancel()
                 event.clear()
                 pause = min(2 * pause, MAX_POLL_SECONDS)
@@ -117,7 +121,8 @@ class Tenant:
         reservations = await self._reserve(want)
         if reservations or seconds <= 0:
             return reservations
-        return await self._waiting.wait(want, seconds, ends=ends)
+        with self._requests.waiting():
+            return await self._waiting.wait(want, seconds, ends=ends)
 
     async def give_back(self, reservations: list[Reservation]) -> None:
         """Release tasks whose worker has gone before it got them."""
@@ -142,6 +147,7 @@ class Tenant:
             worker=want.worker,
             types=want.types,
             max_bytes=MAX_CLAIM_BYTES,
+            isolation=Isolation.SHARE if want.limit == 1 else Isolation.ALONE,
         )
         refused = {one.job.id: settlement for one in found if (settlement := self._refusal(one)) is not None}
         if not refused:

@@ -85,6 +85,9 @@ async def heartbeat(call: Call) -> Reply:
 
 STALE = (Code.NOT_FOUND, Code.NOT_IN_PROGRESS, Code.LEASE_MISMATCH, Code.LEASE_EXPIRED)
 
+_OF_CLAIM = {"task_id": "$response.body#/task/id"}
+_LEASE = {"leaseToken": "$response.body#/leaseToken"}
+
 OPERATIONS: Sequence[Operation] = (
     Operation(
         name="claimTasks",
@@ -95,6 +98,12 @@ OPERATIONS: Sequence[Operation] = (
         scope=Scope.CLAIM,
         body=ClaimRequest,
         answers={200: Claim | Claims, 204: None},
+        links={
+            "heartbeatTask": {"parameters": _OF_CLAIM, "requestBody": _LEASE},
+            "submitResult": {"parameters": _OF_CLAIM, "requestBody": {**_LEASE, "status": "COMPLETED"}},
+            "nackTask": {"parameters": _OF_CLAIM, "requestBody": _LEASE},
+            "abandonTask": {"parameters": _OF_CLAIM, "requestBody": _LEASE},
+        },
     ),
     Operation(
         name="heartbeatTask",
