@@ -84,7 +84,7 @@ class Walk:
         self._steps: list[Step] = []  # that are planned, and not stored yet
         self._fires: dict[str, dict[int, Fired]] = {}  # of this walk, by schedule and instant
         self._others: Mapping[str, Stored[ScheduleState] | None] = {}  # dependencies that are not due
-        self._deferred: set[str] = set()
+        self._deferred: set[str] = set()  # schedules that are due, and not fired in this walk
 
     def run(self, due: Sequence[DueSchedule], *, due_elsewhere: Iterable[str]) -> Round:
         """Fire these schedules. ``due_elsewhere`` are due, too, but for other schedulers."""
@@ -123,8 +123,10 @@ class Walk:
     def _take(self, schedule: Schedule, stored: Stored[ScheduleState]) -> None:
         assert stored.value.next_fire is not None
         decided = plan(schedule, stored.value.next_fire, self._now)
-        blocked = self._find_failure(schedule, decided.fires)
-        if blocked is None or (schedule.completed and not self._deferred.isdisjoint(schedule.depends_on)):
+        waits = schedule.completed or self._is_inline(schedule)
+        is_deferred = waits and not self._deferred.isdisjoint(schedule.depends_on)
+        blocked = None if is_deferred else self._find_failure(schedule, decided.fires)
+        if blocked is None:
             self._deferred.add(schedule.name)
             self._round.deferred += 1
             return
@@ -175,6 +177,8 @@ class Walk:
             other = self._others.get(name) if self._is_inline(schedule) else None
             if other is not None and other.value.last_fire in fires and other.value.last_job is not None:
                 job = self._app.client.get(other.value.last_job)
+                if job is not None and job.queue == INLINE_QUEUE and job.state is State.READY:  # a runner was killed
+                    job = run_inline(self._app, [job.id]).jobs.get(job.id)
                 if job is None or job.queue != INLINE_QUEUE or job.state is State.DONE:
                     continue
                 if not job.state.has_ended:
