@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import (
+    cron,
+    guards,
     logs,
     plot,
     postgres_growth,
@@ -26,6 +28,7 @@ from benchmarks import (
     sqlite_growth,
     sqlite_speed,
     sqlite_worker,
+    work_lease,
 )
 from benchmarks.comparison import Comparison
 
@@ -33,8 +36,11 @@ BENCHMARKS: dict[str, ModuleType] = {
     "sqlite-speed": sqlite_speed,
     "sqlite-growth": sqlite_growth,
     "sqlite-worker": sqlite_worker,
+    "cron": cron,
     "logs": logs,
     "signing": signing,
+    "guards": guards,
+    "work-lease": work_lease,
     "postgres-speed": postgres_speed,
     "postgres-growth": postgres_growth,
     "postgres-worker": postgres_worker,

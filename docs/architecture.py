@@ -96,7 +96,7 @@ BOXES = [
         frame=True,
         title_x=300,
     ),
-    Box(40, 504, 210, 78, "reserve loop", ("worker/worker.py", "worker/job_source.py")),
+    Box(40, 504, 210, 78, "reserve loop", ("worker/reserve_loop.py", "worker/job_source.py")),
     Box(40, 612, 210, 78, "heartbeat", ("worker/heartbeat.py", "extends every lease")),
     Box(290, 504, 232, 78, "dispatch to children", ("worker/processes/dispatch.py", "worker/processes/pool.py")),
     Box(290, 612, 232, 78, "fork server", ("worker/processes/forkserver.py", "starts and reaps children")),

@@ -21,7 +21,7 @@ from urllib.parse import unquote
 import click
 
 import holdfast
-from docs import architecture
+from docs import architecture, settings_tables
 from holdfast import errors
 from holdfast.cli.root import root
 from holdfast.drivers.contract import Capabilities, Feature
@@ -243,6 +243,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "http problems": http_problems,
     "log events": log_events,
     "log fields": log_fields,
+    "settings": settings_tables.settings_table,
+    "settings of the specification": settings_tables.specification_table,
 }
 
 

@@ -23,6 +23,7 @@ JOB = JobRecord(
     idempotency_key="welcome ada",
     domain="customer 17",
     offset=3,
+    limit_key="mail.example.org",
     name="welcome",
     meta={"team": "growth", "trace": {"id": "4bf9", "sampled": True}},
     timeout=30 * SECOND,

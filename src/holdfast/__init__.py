@@ -1,8 +1,8 @@
 """Holdfast: durable jobs under strict leases, one at a time or a DataFrame at a time.
 
-The public API is this package, ``holdfast.errors``, ``holdfast.handlers``, ``holdfast.spark`` and ``holdfast.testing``;
-``holdfast.driver`` is the public API for authors of drivers. Every other module is private and may change in any
-release.
+The public API is this package, ``holdfast.errors``, ``holdfast.handlers``, ``holdfast.ordering``, ``holdfast.spark``
+and ``holdfast.testing``; ``holdfast.driver`` is the public API for authors of drivers. Every other module is private
+and may change in any release.
 
 Each name is imported at its first use, so that ``import holdfast`` stays cheap.
 """
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from holdfast.aio import AsyncClient
     from holdfast.app import Holdfast
     from holdfast.client import Client, EnqueueKeywords
+    from holdfast.cron.builder import ScheduleBuilder
+    from holdfast.cron.completion import Completion
+    from holdfast.cron.expression import CronExpression
+    from holdfast.cron.reports import Fired, FireStatus
+    from holdfast.cron.runner import CronRunner
+    from holdfast.cron.schedule import Missed, Schedule
+    from holdfast.cron.schedules import ScheduleInfo, Schedules
+    from holdfast.cron.window import TimeWindow
     from holdfast.enqueue_middleware import EnqueueMiddleware
     from holdfast.errors import HoldfastError, InvalidInput, LeaseError
     from holdfast.model.definition import JobBuilder, JobDefinition
@@ -43,13 +51,18 @@ __all__ = [
     "AsyncClient",
     "Client",
     "Codec",
+    "Completion",
     "Context",
+    "CronExpression",
+    "CronRunner",
     "Custom",
     "EnqueueKeywords",
     "EnqueueMiddleware",
     "Enqueued",
     "ExecutionResult",
     "Exponential",
+    "FireStatus",
+    "Fired",
     "Fixed",
     "Holdfast",
     "HoldfastError",
@@ -62,15 +75,21 @@ __all__ = [
     "LeaseError",
     "Limits",
     "Linear",
+    "Missed",
     "NoDelay",
     "OnExhausted",
     "QueueSettings",
     "Retry",
     "RetryPolicy",
+    "Schedule",
+    "ScheduleBuilder",
+    "ScheduleInfo",
+    "Schedules",
     "Signer",
     "Snooze",
     "State",
     "Task",
+    "TimeWindow",
     "Unrecoverable",
     "Worker",
     "WorkerOptions",
@@ -84,6 +103,14 @@ _MODULES = {
     "holdfast.aio": ("AsyncClient",),
     "holdfast.app": ("Holdfast",),
     "holdfast.client": ("Client", "EnqueueKeywords"),
+    "holdfast.cron.builder": ("ScheduleBuilder",),
+    "holdfast.cron.completion": ("Completion",),
+    "holdfast.cron.expression": ("CronExpression",),
+    "holdfast.cron.reports": ("Fired", "FireStatus"),
+    "holdfast.cron.runner": ("CronRunner",),
+    "holdfast.cron.schedule": ("Missed", "Schedule"),
+    "holdfast.cron.schedules": ("ScheduleInfo", "Schedules"),
+    "holdfast.cron.window": ("TimeWindow",),
     "holdfast.enqueue_middleware": ("EnqueueMiddleware",),
     "holdfast.errors": ("HoldfastError", "InvalidInput", "LeaseError"),
     "holdfast.model.definition": ("JobBuilder", "JobDefinition"),

@@ -158,13 +158,16 @@ class AsyncClient:
         payloads: Iterable[object],
         *,
         keys: Iterable[str | None] | None = None,
+        limit_keys: Iterable[str | None] | None = None,
         connection: object = None,
         on_conflict: OnConflict = "raise",
     ) -> list[Enqueued]:
         """See ``Client.enqueue_many``. The payloads are read and encoded in the thread, too."""
 
         def enqueue(client: Client, joined: object = None) -> list[Enqueued]:
-            return client.enqueue_many(template, payloads, keys=keys, connection=joined, on_conflict=on_conflict)
+            return client.enqueue_many(
+                template, payloads, keys=keys, limit_keys=limit_keys, connection=joined, on_conflict=on_conflict
+            )
 
         return await (self._call(enqueue) if connection is None else self._call_joined(enqueue, connection))
 
@@ -194,6 +197,10 @@ class AsyncClient:
     async def requeue(self, job_ids: Sequence[str]) -> list[bool]:
         """See ``Client.requeue``."""
         return await self._call(lambda client: client.requeue(job_ids))
+
+    async def requeue_signed(self, jobs: Sequence[JobRecord]) -> list[bool]:
+        """See ``Client.requeue_signed``."""
+        return await self._call(lambda client: client.requeue_signed(jobs))
 
     async def cancel(self, job_id: str) -> State:
         """See ``Client.cancel``."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import difflib
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,27 +22,25 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
-from holdfast import settings
+from holdfast.app_connection import AppConnection
 from holdfast.client import Client, EnqueueKeywords
 from holdfast.clock import Clock
-from holdfast.drivers.contract import NamedSpace, Store
+from holdfast.drivers.contract import Feature, Store
 from holdfast.enqueue_middleware import EnqueueMiddleware
 from holdfast.errors import InvalidInput, UnknownTypeWarning
 from holdfast.model.definition import JobDefinition
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
 from holdfast.model.lease import Enqueued
+from holdfast.model.limit_key import LimitKeySource, check_source
 from holdfast.model.limit_proposal import NO_LIMITS, LimitProposal, Origin, QueueLimits, parse_rate
-from holdfast.model.queue_settings import DEFAULT_BREAKER_COOLDOWN
 from holdfast.model.request import DEFAULT_QUEUE, JobRequest, RequestKeywords
 from holdfast.model.retry import RetryPolicy
 from holdfast.model.unique import Unique
 from holdfast.observability import observers_of
 from holdfast.observability.enqueue_metrics import EnqueueCounter
 from holdfast.observability.metrics import Metrics, load_metrics
-from holdfast.settings import Settings
-from holdfast.signing import open_signer
+from holdfast.settings import Settings, named_store_url
 from holdfast.task import ChunkHandlerDecorator, HandlerDecorator, Task, split_keywords
-from holdfast.wire.signing import Signer
 from holdfast.worker.breaker import BreakerRule
 from holdfast.worker.catalogue import Catalogue, Middleware, make_handler
 from holdfast.worker.observer import WorkerObserver
@@ -52,11 +49,12 @@ from holdfast.worker.worker import Worker
 
 if TYPE_CHECKING:
     from holdfast.aio import AsyncClient
+    from holdfast.cron.builder import CompletionHook, ScheduleBuilder
+    from holdfast.cron.schedule import Schedule
+    from holdfast.cron.schedules import Schedules
     from holdfast.handlers.builtin import BuiltinHandlers
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_opening_lock = threading.Lock()  # not of an app: an app may be pickled with the functions that use it
 
 
 class HandlerKeywords(TypedDict, total=False):
@@ -71,6 +69,7 @@ class HandlerKeywords(TypedDict, total=False):
     rate: str | float | None
     burst: int | None
     max_inflight: int | None
+    limit_key: LimitKeySource | None
     breaker_threshold: int | None
     breaker_cooldown: timedelta | None
     unique: Unique | None
@@ -81,6 +80,8 @@ class HandlerKeywords(TypedDict, total=False):
     capture_output: bool
     name: str | None
     meta: Mapping[str, object] | None
+    cron: str | None
+    timezone: str | None
 
 
 class Holdfast:
@@ -105,18 +106,16 @@ class Holdfast:
         given = [what for what, value in (("url", url), ("store", store), ("driver", driver)) if value is not None]
         if len(given) > 1:
             raise InvalidInput("app", wanted="one of url, store and driver", got=" and ".join(given))
-        self._url = url if store is None else settings.named_store_url(store)
-        self._space = space
-        self._has_driver = driver is not None
-        self._settings: Settings | None = None
+        named = url if store is None else named_store_url(store)
+        self._connection = AppConnection(named, driver=driver, space=space, clock=clock)
         self.catalogue = Catalogue()
         self.tasks: dict[str, Task[Any, Any, ..., Any]] = {}  # by type
         self.queues: dict[str, None] = {}  # an ordered set: the queues of the handlers, in order of definition
+        self.code_schedules: dict[str, Schedule] = {}  # by name; ``declared_schedules`` adds those of the settings
+        self.completion_hooks: dict[str, CompletionHook] = {}  # by the name of the schedule
         self.enqueue_middlewares: list[EnqueueMiddleware] = []  # the first one is the outermost
-        self._driver = driver
         self._client: Client | None = None
         self._async_client: AsyncClient | None = None  # for every store and event loop: it asks for ``client``
-        self._clock = clock
         self._metrics = metrics
         self._enqueue_counter: EnqueueCounter | None = None
         self._builtin: BuiltinHandlers | None = None
@@ -130,15 +129,11 @@ class Holdfast:
     @property
     def settings(self) -> Settings:
         """The settings (``holdfast.toml``, then ``HOLDFAST_*`` variables), read at the first use."""
-        if self._settings is None:
-            self._settings = settings.read()
-        return self._settings
+        return self._connection.settings
 
     def use_settings(self, settings: Settings, *, url: str | None = None, space: str | None = None) -> None:
         """Use settings that the program has read; ``url`` and ``space`` replace those of the app. For commands."""
-        self._settings = settings
-        self._url = url or self._url
-        self._space = space or self._space
+        self._connection.use_settings(settings, url=url, space=space)
 
     @property
     def url(self) -> str | None:
@@ -146,33 +141,17 @@ class Holdfast:
 
         A store that is given by its name has the URL ``store:NAME``: another process resolves it with its own settings.
         """
-        return self._url if self._url is not None or self._has_driver else self.settings.store_url
+        return self._connection.url
 
     @property
     def space(self) -> str:
         """The space: the argument, else that of the named store, else that of the settings."""
-        if self._space is not None:
-            return self._space
-        return self.settings.space if self.url is None else self.settings.space_of(self.url)
+        return self._connection.space
 
     @property
     def driver(self) -> Store:
         """The store. It is opened at the first use."""
-        if self._driver is None:
-            with _opening_lock:
-                self._driver = self._driver or self._open()
-        return self._driver
-
-    def _open(self) -> Store:
-        from holdfast.connect import connect  # noqa: PLC0415 - imports drivers, which a producer with a driver does not need
-
-        url = self.url
-        if url is None:
-            ways = f"Holdfast(url), {settings.PREFIX}URL, or url in {settings.FILE_NAME}"
-            raise InvalidInput("url", wanted=f"a store: {ways}, or the name of a store", got="none")
-        is_named = settings.store_name_of(url) is not None
-        address = self.settings.resolve_url(url) if is_named else url
-        return connect(address, space=self.space, clock=self._clock)
+        return self._connection.driver
 
     @property
     def metrics(self) -> Metrics | None:
@@ -193,13 +172,12 @@ class Holdfast:
                 self._enqueue_counter = EnqueueCounter(self.metrics)
                 self.enqueue_middlewares.append(self._enqueue_counter)
             self._client = Client(
-                self.driver, clock=self._clock, middleware=self.enqueue_middlewares, signer=self._open_signer()
+                self.driver,
+                clock=self._connection.clock,
+                middleware=self.enqueue_middlewares,
+                signer=self._connection.open_signer(),
             )
         return self._client
-
-    def _open_signer(self) -> Signer | None:
-        space = self.driver.space_name if isinstance(self.driver, NamedSpace) else self.space
-        return open_signer(self.settings, space=space)
 
     @property
     def async_client(self) -> AsyncClient:
@@ -213,12 +191,12 @@ class Holdfast:
     @contextmanager
     def using(self, driver: Store, *, clock: Clock | None = None) -> Iterator[Holdfast]:
         """Use another store until the block ends. Both stores stay open. For tests with a store in memory."""
-        before = self._driver, self._client, self._clock
-        self._driver, self._client, self._clock = driver, None, clock
+        before, self._client = self._client, None
         try:
-            yield self
+            with self._connection.using(driver, clock=clock):
+                yield self
         finally:
-            self._driver, self._client, self._clock = before
+            self._client = before
 
     @overload
     def handler(self, type: str, *, chunk: None = None, **keywords: Unpack[HandlerKeywords]) -> HandlerDecorator: ...
@@ -238,6 +216,7 @@ class Holdfast:
         rate: str | float | None = None,
         burst: int | None = None,
         max_inflight: int | None = None,
+        limit_key: LimitKeySource | None = None,
         breaker_threshold: int | None = None,
         breaker_cooldown: timedelta | None = None,
         unique: Unique | None = None,
@@ -249,6 +228,8 @@ class Holdfast:
         capture_output: bool = False,
         name: str | None = None,
         meta: Mapping[str, object] | None = None,
+        cron: str | None = None,
+        timezone: str | None = None,
     ) -> HandlerDecorator | ChunkHandlerDecorator:
         """Run jobs of this type with the decorated ``fn(payload)``, ``fn(payload, ctx)``, or class.
 
@@ -260,7 +241,9 @@ class Holdfast:
         stored is left out, and the job is done; with ``strict_result`` the job becomes a dead letter.
 
         ``rate`` (``"100/s"``, or a number per second; ``burst`` at once after an idle time) and ``max_inflight`` limit
-        the jobs of this type in this queue, in the whole fleet. Settings and operators can replace them.
+        the jobs of this type in this queue, in the whole fleet. Settings and operators can replace them. ``limit_key``
+        is the name of a field of the payload, or a function of the payload, for example ``"host"``: the limits by key
+        of the queue (``key_rate``, ``key_max_inflight``) apply to the jobs of each host.
 
         With ``breaker_threshold``, so many failed attempts in a row in one worker open the breaker of the type: no
         worker reserves its jobs for ``breaker_cooldown``, by default a minute, and then one at a time until one
@@ -272,6 +255,9 @@ class Holdfast:
         An ``idempotent`` handler is not called for a job whose idempotency key was done within ``idempotency_ttl``.
         With ``single_instance`` one job runs at a time: of its queue and type, or of all jobs with the same text. With
         ``capture_output`` what the function prints is kept: see ``Client.execution``.
+
+        With ``cron``, an expression such as ``"0 6 * * 1-5"``, a schedule with the name of the type enqueues a job
+        without a payload again and again, in this ``timezone`` or in UTC. ``app.cron`` can say more.
         """
         definition = JobDefinition(
             type=type,
@@ -284,9 +270,13 @@ class Holdfast:
             meta=meta or {},
         )
 
+        if limit_key is not None:
+            check_source(limit_key)
         limits = QueueLimits(max_inflight=max_inflight, rate=parse_rate("rate", rate), burst=burst)
         proposal = LimitProposal(queue=queue, type=type, limits=limits, origin=Origin.HANDLER)
-        breaker = _make_breaker(breaker_threshold, breaker_cooldown)
+        breaker = BreakerRule.of(breaker_threshold, breaker_cooldown)
+        if timezone is not None and cron is None:
+            raise InvalidInput("timezone", wanted="a cron expression beside it", got="none")
 
         def register(function: Callable[..., Any], namespace: Mapping[str, Any]) -> Task[Any, Any, ..., Any]:
             handler = make_handler(
@@ -307,11 +297,55 @@ class Holdfast:
             )
             self.catalogue.add(handler)
             self.queues[queue] = None
-            task: Task[Any, Any, ..., Any] = Task(self, definition, function, handler)
+            task: Task[Any, Any, ..., Any] = Task(self, definition, function, handler, limit_key)
             self.tasks[type] = task
+            if cron is not None:
+                self.cron(type).expression(cron).timezone(timezone or "UTC").queue(queue).run(task, None)
             return task
 
         return HandlerDecorator(register) if chunk is None else ChunkHandlerDecorator(register)
+
+    def cron(self, name: str) -> ScheduleBuilder:
+        """Describe a schedule: ``app.cron("report").daily(at="06:00").weekdays().run(make_report)``.
+
+        A scheduler, which is part of ``holdfast work``, enqueues its jobs: once each, however many schedulers run.
+        """
+        from holdfast.cron.builder import ScheduleBuilder  # noqa: PLC0415 - a producer has no schedules
+
+        return ScheduleBuilder(name, self._add_schedule)
+
+    def _add_schedule(self, schedule: Schedule, hook: CompletionHook | None) -> None:
+        if schedule.name in self.code_schedules:
+            raise InvalidInput("schedule", wanted="one schedule of each name", got=f"a second {schedule.name}")
+        self.code_schedules[schedule.name] = schedule
+        if hook is not None:
+            self.completion_hooks[schedule.name] = hook
+
+    def declared_schedules(self) -> list[Schedule]:
+        """Return the schedules of the code and of the settings, each after those that it depends on.
+
+        Raises ``InvalidInput`` for a cycle, an unknown dependency, and a name that code and settings both use.
+        """
+        from holdfast.cron.dependencies import check_dependencies, execution_order  # noqa: PLC0415 - see ``cron``
+        from holdfast.cron.table import read_table  # noqa: PLC0415
+
+        schedules = dict(self.code_schedules)
+        for name, table in self.settings.schedules.items():
+            where = self.settings.origin(f"schedules.{name}")
+            if name in schedules:
+                raise InvalidInput(
+                    f"schedules.{name} in {where}", wanted="a name that no schedule in code has", got=name
+                )
+            schedules[name] = read_table(name, table, where=where)
+        check_dependencies(schedules.values())
+        return execution_order(schedules.values())
+
+    @property
+    def schedules(self) -> Schedules:
+        """The schedules of the space: put, pause, resume, remove, trigger, backfill and list them."""
+        from holdfast.cron.schedules import Schedules  # noqa: PLC0415 - see ``cron``
+
+        return Schedules(self)
 
     @property
     def builtin(self) -> BuiltinHandlers:
@@ -417,10 +451,14 @@ class Holdfast:
         """Return a worker for the handlers of this app, by default on all their queues.
 
         The keywords are the fields of ``WorkerOptions``; they replace those of ``options``. The worker reports to the
-        log, to the metrics of the app, and to these ``observers``.
+        log, to the metrics of the app, and to these ``observers``. If the app has schedules, ``run`` fires them.
         """
         worker_options = self.worker_options(replace(options or WorkerOptions(), **keywords))
         jobs = [(task.definition.queue, type_) for type_, task in self.tasks.items()]
+        if self._wants_cron(worker_options):
+            from holdfast.cron.worker_thread import CronThread  # noqa: PLC0415 - many apps have no schedules
+
+            observers = [*observers, CronThread(self)]
         all_observers = observers_of(
             self.driver, worker_options.queues, metrics=self.metrics, jobs=jobs, others=observers
         )
@@ -429,28 +467,19 @@ class Holdfast:
             worker_options,
             catalogue=self.catalogue,
             observers=all_observers,
-            signer=self._open_signer(),
+            signer=self._connection.open_signer(),
         )
+
+    def _wants_cron(self, options: WorkerOptions) -> bool:
+        if options.cron is not None:
+            return options.cron
+        has_schedules = bool(self.code_schedules or self.settings.schedules)
+        drains = options.until_drained or options.max_jobs is not None
+        return has_schedules and not drains and self.driver.capabilities.has(Feature.REGISTRY)
 
     def worker_options(self, options: WorkerOptions) -> WorkerOptions:
         """Return the options with the queues of the handlers, and with the settings where they have none."""
-        settings = self.settings
-        threshold, cooldown = settings.breaker_threshold, settings.breaker_cooldown
-        return replace(
-            options,
-            queues=options.queues or tuple(self.queues) or None,
-            lease=options.lease or settings.chosen_lease,
-            retry=options.retry or settings.chosen_retry,
-            queue_limits=options.queue_limits or settings.queue_limits,
-            breaker=options.breaker or (BreakerRule(threshold=threshold, cooldown=cooldown) if threshold else None),
-            keep_ended=options.keep_ended or settings.chosen_keep_ended,
-            keep_ledger=options.keep_ledger or settings.chosen_keep_ledger,
-            idempotent=(settings.idempotent or None) if options.idempotent is None else options.idempotent,
-            idempotency_ttl=options.idempotency_ttl or settings.chosen_idempotency_ttl,
-            allowed_handlers=(
-                settings.allowed_handlers or None if options.allowed_handlers is None else options.allowed_handlers
-            ),
-        )
+        return replace(options, queues=options.queues or tuple(self.queues) or None).with_settings(self.settings)
 
     def _close_with_async_client(self) -> None:
         self._async_client = None  # a closed one cannot be used again
@@ -458,17 +487,8 @@ class Holdfast:
 
     def close(self) -> None:
         """Close the store if it is open."""
-        if self._driver is not None:
-            self._driver.close()
-            self._driver = self._client = None
-
-
-def _make_breaker(threshold: int | None, cooldown: timedelta | None) -> BreakerRule | None:
-    if threshold is None:
-        if cooldown is not None:
-            raise InvalidInput("breaker_cooldown", wanted="a breaker_threshold beside it", got="none")
-        return None
-    return BreakerRule(threshold=threshold, cooldown=DEFAULT_BREAKER_COOLDOWN if cooldown is None else cooldown)
+        self._connection.close()
+        self._client = None
 
 
 def unknown_type_message(type_: str, known: Iterable[str]) -> str:

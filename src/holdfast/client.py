@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Literal, TypeAlias, TypedDict, overload
 
+from holdfast.approvals import approve
 from holdfast.clock import Clock, SystemClock, monotonic
 from holdfast.drivers.contract import Change, Driver, Feature, Store
 from holdfast.enqueue_middleware import EnqueueMiddleware, enqueue_in_middleware
@@ -66,7 +67,7 @@ class Client:
         """
         self.driver = driver
         self._middleware = middleware
-        self._signer = signer
+        self.signer = signer
         self._codec = codecs.codec_named(codec) if isinstance(codec, str) else codec
         self._max_payload = bounds.check_integer(
             "max_payload", max_payload, least=1, most=bounds.MAX_STORED_PAYLOAD_BYTES
@@ -115,10 +116,13 @@ class Client:
         payloads: Iterable[object],
         *,
         keys: Iterable[str | None] | None = None,
+        limit_keys: Iterable[str | None] | None = None,
         connection: object = None,
         on_conflict: OnConflict = "raise",
     ) -> list[Enqueued]:
-        """Store one job per payload; ``keys`` are their idempotency keys, everything else is as in ``template``.
+        """Store one job per payload; everything else is as in ``template``.
+
+        ``keys`` are their idempotency keys, and ``limit_keys`` their limit keys, in place of that of the template.
 
         The fastest way to enqueue very many jobs: the shared fields are checked once. See ``enqueue`` for the rules.
         """
@@ -126,11 +130,33 @@ class Client:
         _check_request(template)
         if self._middleware:  # which may store twice: it tries again, for example
             payloads, keys = list(payloads), None if keys is None else list(keys)
+            limit_keys = None if limit_keys is None else list(limit_keys)
 
         def encode(requests: Sequence[JobRequest]) -> JobBatch:
-            return to_records(_check_request(requests[0]), payloads, keys, **self._encoding())
+            return to_records(_check_request(requests[0]), payloads, keys, limit_keys, **self._encoding())
 
         return self._enqueue([template], encode, driver, on_conflict)
+
+    def enqueue_with_writes(
+        self,
+        requests: Sequence[JobRequest],
+        writes: Sequence[Change],
+        *,
+        adapt: Callable[[Sequence[JobRecord]], Sequence[JobRecord]] = lambda records: records,
+    ) -> list[Enqueued]:
+        """Store jobs and registry entries in one transaction: for parts of Holdfast that keep both.
+
+        ``adapt`` changes the records before they are signed. No answer raises ``EnqueueConflict``. Raises
+        ``WriteRefused``, and stores nothing, if an entry has another version than its change expects.
+        """
+
+        def encode(changed: Sequence[JobRequest]) -> Sequence[JobRecord]:
+            return adapt([self._record(each) for each in changed])
+
+        def store(records: Sequence[JobRecord]) -> list[Enqueued]:
+            return self.driver.enqueue(records, writes=writes)
+
+        return self._enqueue(requests, encode, self.driver, "return", store)
 
     def _enqueue(
         self,
@@ -138,15 +164,21 @@ class Client:
         encode: Callable[[Sequence[JobRequest]], Sequence[JobRecord]],
         driver: Driver,
         on_conflict: OnConflict,
+        store_records: Callable[[Sequence[JobRecord]], list[Enqueued]] | None = None,
     ) -> list[Enqueued]:
-        """Store the jobs inside the middleware. ``encode`` returns the records of the requests."""
+        """Store the jobs inside the middleware. ``encode`` returns the records of the requests.
+
+        ``store_records`` replaces the calls of the driver, one for each batch.
+        """
         records: Sequence[JobRecord] = ()
 
         def store(requests: Sequence[JobRequest]) -> list[Enqueued]:
             nonlocal records
             records = encode(requests)
-            if self._signer is not None:
-                records = self._signer.sign(records)
+            if self.signer is not None:
+                records = self.signer.sign(records)
+            if store_records is not None:
+                return store_records(records)
             return [answer for batch in batches(records) for answer in driver.enqueue(batch)]
 
         if self._middleware and requests:
@@ -216,6 +248,17 @@ class Client:
             done = [entry for entry in store.read(MARK_KIND, keys) if entry is not None and is_done(entry)]
             store.write([Change(kind=MARK_KIND, key=one.key, value=None, version=one.version) for one in done])
         return store.requeue(job_ids)
+
+    def requeue_signed(self, jobs: Sequence[JobRecord]) -> list[bool]:
+        """Sign dead letters that you have reviewed, as they are in these records, and requeue them. See ``requeue``.
+
+        For jobs that were rejected because of their signature. A job that was changed after the review is rejected
+        again. Logs ``job.signed_again``. Needs a client with a ``signer``.
+        """
+        if self.signer is None:
+            raise InvalidInput("signer", wanted="a client with a signer: see `open_signer`", got="none")
+        approve(self._store, self.signer, jobs)
+        return self.requeue([job.id for job in jobs])
 
     def cancel(self, job_id: str) -> State:
         """Cancel a waiting job, or request that a running job stops; return the new state. Raises ``JobNotFound``.

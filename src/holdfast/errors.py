@@ -7,7 +7,12 @@
     │   ├── JobNotInflight             the job is not leased
     │   ├── LeaseMismatch              the job is leased under another token
     │   ├── LeaseExpired               the lease has expired
-    │   └── WriteRefused               a registry write of an ack found another version
+    │   └── WriteRefused               a write with an ack or enqueue found another version
+    ├── OrderingError                  a call of a ``WorkLease`` was refused; nothing changed
+    │   ├── BacklogOrderingError       another offset is the head of the backlog
+    │   ├── TokenMismatchError         the domain is leased under another token
+    │   ├── LeaseNotFoundError         the domain has no lease
+    │   └── DomainFull                 the offsets of the domain do not fit its entry
     ├── StoreError                     the store could not execute the call
     │   ├── StoreBusy                  locked for too long; nothing changed, try again
     │   ├── StoreUnavailable           the store cannot be reached or used now
@@ -16,6 +21,8 @@
     │   └── SchemaMismatch             this version does not know the tables
     ├── EnqueueConflict                a known key or id with another payload
     ├── JobNotFound (LookupError)      the space has no such job
+    ├── ScheduleNotFound (LookupError) the space has no such schedule
+    ├── ScheduleConflict               schedulers kept changing the schedule; nothing changed
     ├── JobNotDone                     the job is not done, so it has no result
     ├── ContextClosed                  progress or a checkpoint from outside the attempt
     ├── WaitTimeout (TimeoutError)     the job did not end within the timeout
@@ -116,12 +123,59 @@ class LeaseExpired(LeaseError):
 
 
 class WriteRefused(LeaseError):
-    """The ack carried a registry write whose expected version is not the current one; the job was not acked."""
+    """A registry write of an ack or an enqueue expects another version than the current one; nothing was changed.
+
+    Of an enqueue, ``job_id`` is the first job of the call.
+    """
 
     def __init__(self, job_id: str, *, kind: str, key: str) -> None:
         self.kind = kind
         self.key = key
-        super().__init__(job_id, f"wanted to write {kind}/{key} with the ack, another version is there")
+        super().__init__(job_id, f"wanted to write {kind}/{key} in the same transaction, another version is there")
+
+
+class OrderingError(HoldfastError):
+    """The call was refused and nothing was changed; ``domain`` says for which domain."""
+
+    def __init__(self, domain: str, message: str) -> None:
+        self.domain = domain
+        super().__init__(f"domain {domain}: {message}")
+
+
+class BacklogOrderingError(OrderingError):
+    """Nothing is in flight, and ``got`` is not the head of the backlog: ``expected`` must be acquired first."""
+
+    def __init__(self, domain: str, expected: int, got: int) -> None:
+        self.expected = expected
+        self.got = got
+        super().__init__(domain, f"wanted the head of the backlog, {expected}, got {got}")
+
+
+class TokenMismatchError(OrderingError):
+    """The domain is leased under another token: the caller no longer owns it."""
+
+    def __init__(self, domain: str) -> None:
+        super().__init__(domain, "wanted the token of its current lease, got another one")
+
+
+class LeaseNotFoundError(OrderingError):
+    """The domain has no lease that could end."""
+
+    def __init__(self, domain: str) -> None:
+        super().__init__(domain, "wanted an offset in flight, there is no lease")
+
+
+class DomainFull(OrderingError):
+    """The backlog, or the processed and failed offsets, have too many separate ranges: ``size`` bytes."""
+
+    def __init__(self, domain: str, *, size: int, most: int) -> None:
+        self.size = size
+        self.most = most
+        super().__init__(
+            domain,
+            f"wanted an entry of at most {most} bytes, got {size}: too many offsets that do not follow one another; "
+            "process the backlog, or set a watermark",
+        )
 
 
 class StoreError(HoldfastError):
@@ -186,6 +240,22 @@ class JobNotFound(HoldfastError, LookupError):
     def __init__(self, job_id: str) -> None:
         self.job_id = job_id
         super().__init__(f"job {job_id}: wanted a job of this space, there is none with that id")
+
+
+class ScheduleNotFound(HoldfastError, LookupError):
+    """This space has no schedule ``name``: nobody has put it, and no scheduler has declared it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"schedule {name}: wanted a schedule of this space, there is none with that name")
+
+
+class ScheduleConflict(HoldfastError):
+    """Schedulers changed the schedule ``name`` again and again. This call changed nothing, and may be repeated."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"schedule {name}: wanted to change it, schedulers changed it at the same time; try again")
 
 
 class JobNotDone(HoldfastError):

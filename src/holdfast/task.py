@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from itertools import tee
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -28,6 +29,7 @@ from holdfast.client import EnqueueKeywords, EnqueueManyKeywords, OnConflict, Ti
 from holdfast.model.definition import JobDefinition
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued
+from holdfast.model.limit_key import LimitKeySource, limit_key_of
 from holdfast.model.request import JobRequest, RequestKeywords, SharedKeywords
 from holdfast.worker.catalogue import Handler
 from holdfast.worker.context import Context
@@ -46,13 +48,24 @@ class Task(Generic[Payload, Result, Params, Answer]):
     """A handler function that can be enqueued: ``task(...)`` calls it, ``task.enqueue(...)`` stores a job for it."""
 
     def __init__(
-        self, app: Holdfast, definition: JobDefinition, function: Callable[Params, Answer], handler: Handler
+        self,
+        app: Holdfast,
+        definition: JobDefinition,
+        function: Callable[Params, Answer],
+        handler: Handler,
+        limit_key: LimitKeySource | None = None,
     ) -> None:
         functools.update_wrapper(self, function)
         self.definition = definition
         self.function = function
         self.handler = handler
+        self.limit_key = limit_key
         self._app = app
+
+    @property
+    def app(self) -> Holdfast:
+        """The app of the handler."""
+        return self._app
 
     def __call__(self, *args: Params.args, **kwargs: Params.kwargs) -> Answer:
         """Call the function directly. No job is stored."""
@@ -73,7 +86,17 @@ class Task(Generic[Payload, Result, Params, Answer]):
         ``payload`` is an instance of the type that the handler takes, or a JSON value that fits it; any other raises
         ``InvalidInput``. A keyword replaces what the handler says; ``meta`` is added to that of the handler.
         """
-        return self.definition.request(self.handler.encode(payload), **keywords)
+        return self._request(payload, keywords)
+
+    def _request(self, payload: object, keywords: RequestKeywords) -> JobRequest:
+        encoded = self.handler.encode(payload)
+        if self.limit_key is not None and "limit_key" not in keywords:
+            keywords["limit_key"] = self._limit_key_of(encoded)
+        return self.definition.request(encoded, **keywords)
+
+    def _limit_key_of(self, encoded: object) -> str | None:
+        assert self.limit_key is not None
+        return limit_key_of(self.limit_key, self.handler.decode(encoded))
 
     @overload
     def enqueue(
@@ -88,7 +111,7 @@ class Task(Generic[Payload, Result, Params, Answer]):
         With ``connection`` the job is part of the caller's transaction.
         """
         connection, on_conflict, fields = split_keywords(keywords)
-        request = self.definition.request(self.handler.encode(payload), **fields)
+        request = self._request(payload, fields)
         return self._app.client.enqueue(request, connection=connection, on_conflict=on_conflict)
 
     def enqueue_many(
@@ -100,13 +123,25 @@ class Task(Generic[Payload, Result, Params, Answer]):
     ) -> list[Enqueued]:
         """Store one job per payload, in large batches; ``keys`` are their idempotency keys."""
         connection, on_conflict, fields = _split_many(keywords)
+        encoded, limit_keys = self._encode_many(payloads, fields)
         return self._app.client.enqueue_many(
             self.definition.request(None, **fields),
-            map(self.handler.encode, payloads),
+            encoded,
             keys=keys,
+            limit_keys=limit_keys,
             connection=connection,
             on_conflict=on_conflict,
         )
+
+    def _encode_many(
+        self, payloads: Iterable[Payload], fields: SharedKeywords
+    ) -> tuple[Iterator[object], Iterator[str | None] | None]:
+        """Return the payloads as JSON, and their limit keys if they have their own. Both are computed when read."""
+        encoded = map(self.handler.encode, payloads)
+        if self.limit_key is None or "limit_key" in fields:
+            return encoded, None
+        first, second = tee(encoded)
+        return first, map(self._limit_key_of, second)
 
     # Results ------------------------------------------------------------------------------------------------
 
@@ -132,7 +167,7 @@ class Task(Generic[Payload, Result, Params, Answer]):
     async def aenqueue(self, payload: object = None, **keywords: Unpack[EnqueueKeywords]) -> Enqueued:
         """See ``enqueue``. Nothing blocks the event loop, also if the store must be opened first."""
         connection, on_conflict, fields = split_keywords(keywords)
-        request = self.definition.request(self.handler.encode(payload), **fields)
+        request = self._request(payload, fields)
         return await self._app.async_client.enqueue(request, connection=connection, on_conflict=on_conflict)
 
     async def aenqueue_many(
@@ -144,10 +179,12 @@ class Task(Generic[Payload, Result, Params, Answer]):
     ) -> list[Enqueued]:
         """See ``enqueue_many``. The payloads are read and encoded in a thread."""
         connection, on_conflict, fields = _split_many(keywords)
+        encoded, limit_keys = self._encode_many(payloads, fields)
         return await self._app.async_client.enqueue_many(
             self.definition.request(None, **fields),
-            map(self.handler.encode, payloads),
+            encoded,
             keys=keys,
+            limit_keys=limit_keys,
             connection=connection,
             on_conflict=on_conflict,
         )

@@ -37,7 +37,9 @@ def temporary(folder, monkeypatch):
     return place
 
 
-def test_a_temporary_file_is_measured_and_removed(run, temporary):
+def test_a_temporary_file_is_measured_and_removed(run, temporary, monkeypatch):
+    monkeypatch.setenv("HOLDFAST_SIGNING", "required")  # of the jobs of others: those of the benchmark are not signed
+    monkeypatch.setenv("HOLDFAST_SIGNING_KEY", "correct horse battery staple")
     report = run("bench", *QUICK, "--json").json
     assert (report["driver"], report["durability"], report["jobs"]) == ("sqlite", "fsync", 50)
     kinds = [(one["kind"], one["size"]) for one in report["throughput"]]

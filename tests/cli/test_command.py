@@ -43,7 +43,9 @@ def command_at(path: tuple[str, ...]) -> click.Command:
 # Help -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", [(), ("job",), ("queue",), ("dead",), ("schema",), *commands()], ids=" ".join)
+@pytest.mark.parametrize(
+    "path", [(), ("job",), ("queue",), ("cron",), ("dead",), ("schema",), *commands()], ids=" ".join
+)
 def test_help_fits_the_terminal_and_opens_no_store(run, path):
     out = run(*path, "--help").out
     assert max(map(len, out.splitlines())) <= 80
@@ -98,6 +100,7 @@ def test_a_missing_url_says_how_to_give_one(run):
         if path[0] not in {
             "doctor",
             "conform",
+            "cron",  # see test_cron.py
             "init",
             "work",
             "bench",

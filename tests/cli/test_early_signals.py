@@ -153,6 +153,8 @@ def test_a_signal_at_any_moment_exits_with_zero(folder, number):
         ("work tasks:app", True),
         ("--url sqlite:///work --debug work tasks:app", True),
         ("--url=sqlite:///x work tasks:app", True),
+        ("cron --url sqlite:///x run tasks:app --loop", True),
+        ("cron next run", False),
         ("--space work enqueue t", False),
         ("enqueue work", False),
         ("job list", False),
@@ -161,7 +163,7 @@ def test_a_signal_at_any_moment_exits_with_zero(folder, number):
         ("", False),
     ],
 )
-def test_only_the_command_work_handles_early_signals(line, listens, monkeypatch):
+def test_only_commands_that_run_until_a_signal_handle_early_signals(line, listens, monkeypatch):
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)  # restored after the test
     before = {number: signal.getsignal(number) for number in early_signals.SIGNALS}
     try:

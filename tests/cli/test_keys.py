@@ -4,7 +4,7 @@ import stat
 
 import pytest
 
-from holdfast import connect
+from holdfast import Client, Holdfast, JobRequest, connect
 from holdfast.key_file import read_ring
 
 
@@ -50,3 +50,26 @@ def test_doctor_does_not_show_the_key(run, url, monkeypatch):
     result = run("doctor", "--json")
     assert "horse" not in result.out + result.err
     assert {"name": "signing_key", "value": "***", "from": "HOLDFAST_SIGNING_KEY"} in result.json["settings"]
+
+
+def test_dead_requeue_signs_what_it_has_shown(run, keys, url, monkeypatch):
+    run("keys", "rotate")
+    with connect(url) as store:
+        Client(store).enqueue(JobRequest(type="mail.send", payload={"to": "ada"}, name="welcome"))
+    monkeypatch.setenv("HOLDFAST_SIGNING", "required")
+    app = Holdfast(url)
+    app.handler("mail.send")(lambda payload: payload["to"])
+    assert app.worker().process_once().status == "rejected"
+    refused = run("dead", "requeue", "--reason", "bad signature", "--sign", stdin="n\n", code=1)
+    assert 'payload={"to":"ada"} name=welcome' in refused.out
+    assert app.worker().process_once().status == "empty"
+    done = run("dead", "requeue", "--reason", "bad signature", "--sign", "--yes")
+    assert done.out.endswith("requeued 1 dead letter\n")
+    assert app.worker().process_once().status == "acked"
+    app.close()
+    assert "no dead letter matches" in run("dead", "requeue", "--all", "--sign", "--yes").err
+
+
+def test_dead_requeue_does_not_sign_without_a_key(run, url):
+    run("enqueue", "mail.send", "1")
+    assert "--sign needs a key" in run("dead", "requeue", "--all", "--sign", code=2).err

@@ -88,6 +88,34 @@ def test_limit_changes_only_the_named_limits(run, filled):
     assert filled.settings("mail") == QueueSettings(on_exhausted=OnExhausted.SKIP)
 
 
+def test_limits_by_key_are_set_shown_and_removed(run, filled):
+    run("queue", "limit", "mail", "--key-max-inflight", "2")
+    assert run("queue", "limit", "mail", "--key-rate", "600/m").out == "mail: max 2 per key, 10/s per key\n"
+    assert run("queue", "list").out.splitlines()[1].endswith("max 2 per key, 10/s per key")
+    [row] = run("queue", "list", "mail", "--json").json
+    assert (row["settings"]["key_max_inflight"], row["settings"]["key_rate"]) == (2, 10)
+    assert row["settings"]["limits_from"] == "operator"
+    run("queue", "limit", "mail", "--key-burst", "3")
+    assert run("queue", "limit", "mail", "--key-rate", "none").out == "mail: max 2 per key\n"
+    assert run("queue", "limit", "mail", "--reset").out == "mail: no pause and no limits\n"
+
+
+def test_setting_a_limit_by_key_ends_the_pauses_of_keys(run, url, filled):
+    filled.enqueue(
+        [
+            holdfast.driver.JobRecord(
+                id=name, type="t", queue="mail", payload=b"1", created_at=1, priority=9, limit_key="a"
+            )
+            for name in ("first", "second")
+        ]
+    )
+    [first] = filled.reserve(["mail"], limit=1, lease_for=MINUTE)
+    filled.settle([holdfast.driver.Retry(first.lease, delay=HOUR, hold_key=True)])
+    assert filled.reserve(["mail"], types=["t"], limit=1, lease_for=MINUTE) == []
+    run("queue", "limit", "mail", "--key-max-inflight", "none")
+    assert len(filled.reserve(["mail"], types=["t"], limit=1, lease_for=MINUTE)) == 1
+
+
 def test_the_window_of_keys_is_shown_and_changed_alone(run, filled):
     run("queue", "limit", "mail", "--max-inflight", "4")
     described = "mail: a key is taken for {}, and while its job has not ended\n"
@@ -108,6 +136,8 @@ def test_the_window_of_keys_is_shown_and_changed_alone(run, filled):
         (["--rate", "fast"], "wanted a rate such as"),
         (["--rate", "0"], "wanted a rate such as"),
         (["--burst", "3"], "burst: wanted a rate beside it"),
+        (["--key-burst", "3"], "key_burst: wanted a rate beside it"),
+        (["--key-rate", "3", "--type", "mail.send"], "--key-rate: wanted a queue without --type"),
     ],
 )
 def test_invalid_limits_are_refused(run, filled, options, message):
@@ -182,7 +212,10 @@ def test_an_open_breaker_is_shown_and_resume_closes_it(run, url, filled):
     assert "mail.send in mail" in next(
         check["text"] for check in run("doctor", "--json").json["checks"] if check["name"] == "breakers"
     )
-    assert run("queue", "resume", "mail", "--type", "mail.send").out == "mail (mail.send): no pause and no limits\n"
+    queue = run("queue", "resume", "mail")  # ends only the pause of the queue
+    assert (queue.out, "mail.send is still paused" in queue.err) == ("mail: no pause and no limits\n", True)
+    resumed = run("queue", "resume", "mail", "--type", "mail.send")
+    assert (resumed.out, resumed.err) == ("mail (mail.send): no pause and no limits\n", "")
     assert filled.settings("mail", type="mail.send") == QueueSettings()
     assert "breakers" not in {check["name"] for check in run("doctor", "--json").json["checks"]}
 

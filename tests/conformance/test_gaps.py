@@ -12,8 +12,10 @@ from holdfast.testing.drivers.harness import CaseSkipped, Harness
 DECLINED_METHODS = {
     Feature.LEDGER: ("ledger",),
     Feature.REGISTRY: ("read", "write", "scan"),
+    Feature.ENQUEUE_WRITES: (),
     Feature.LIMITS: ("configure",),
     Feature.SPACES: ("space",),
+    Feature.KEY_LIMITS: (),  # ``Validation`` declines it
 }
 
 

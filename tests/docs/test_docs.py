@@ -22,7 +22,6 @@ from holdfast.model import bounds, duration
 from holdfast.model.job import JobRecord, State
 from holdfast.model.request import JobRequest
 from holdfast.model.unique import WHILE_QUEUED
-from holdfast.settings import NAMES
 from holdfast.wire.envelope import _Envelope, _Identity, _Status, from_envelope, to_envelope
 from holdfast.wire.identity import identity_bytes
 from holdfast.worker import heartbeat, settler
@@ -111,6 +110,7 @@ BOUNDS = {
     "unique": f'`"while_queued"`, `"while_open"`, 1 µs to {LENGTH}',
     "unique_for": f"{WHILE_QUEUED} to {LENGTH}",
     "domain": "a text",
+    "limit_key": "a text",
     "offset": f"0 to {2**63 - 1}, with a domain",
     "name": "a text",
     "meta": f"{bounds.MAX_META_BYTES // KIBIBYTE} KiB encoded, {bounds.MAX_DEPTH} levels; "
@@ -264,8 +264,3 @@ def test_a_refused_vector_names_the_field_of_the_page(vector: dict[str, str]):
     with pytest.raises(InvalidInput) as refusal:
         from_envelope(vector["given"].encode())
     assert refusal.value.field == vector["field"]
-
-
-def test_the_table_of_settings_has_every_setting():
-    page = (DOCS / "reference/cli.md").read_text(encoding="utf-8")
-    assert [name for name in NAMES if f"| `{name}` |" not in page] == []

@@ -53,8 +53,9 @@ def test_the_metadata_names_platforms_frameworks_and_extras(metadata):
     classifiers = set(metadata.metadata.get_all("Classifier"))
     assert {"Operating System :: POSIX :: Linux", "Framework :: AsyncIO", "Typing :: Typed"} <= classifiers
     assert set(metadata.metadata.get_all("Provides-Extra")) == EXTRAS
-    for line in metadata.metadata.get_all("Project-URL") or ():
-        assert urlsplit(line.partition(", ")[2]).scheme == "https", line
+    urls = dict(line.split(", ", 1) for line in metadata.metadata.get_all("Project-URL"))
+    assert urls.keys() == {"Documentation", "Source", "Changelog", "Issues"}
+    assert {urlsplit(url).scheme for url in urls.values()} == {"https"}
     assert metadata.metadata["License-Expression"] == "Apache-2.0"
     scripts = {entry.name for entry in metadata.entry_points}
     assert scripts == {"holdfast"}

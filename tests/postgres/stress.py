@@ -1,4 +1,4 @@
-"""All verbs at random, from several threads, over a few domains: whatever the verbs lock, another one wants it too."""
+"""All verbs at random, from several threads, over a few domains and keys: what one locks, another one wants, too."""
 
 from __future__ import annotations
 
@@ -15,21 +15,32 @@ from holdfast.clock import DAY
 from holdfast.drivers.contract import Store
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease
+from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
 
 QUEUES = ("p", "q")
 DOMAINS = tuple(f"d{number}" for number in range(12))
+KEYS = ("a", "b", "c", None)
+KEY_MAX_INFLIGHT = 2  # of the first queue; the limits of the second one change
 LEASE = 20_000  # microseconds: some leases expire while the verbs run
+HOLD = 5_000  # microseconds
 MAX_BATCH = 12
 MAX_RECENT_IDS = 150
 STATISTICS_TIMEOUT_SECONDS = 30
 
 
+COUNT_BY_KEY = """
+SELECT limit_key, count(*) FROM holdfast.jobs
+ WHERE space = 'main' AND queue = %s AND state = 'inflight' AND limit_key IS NOT NULL GROUP BY limit_key
+"""
+
+
 class _Worker:
     """One thread: chooses verbs by its own random numbers."""
 
-    def __init__(self, url: str, seed: int, ids: list[str], numbers: Iterator[int]) -> None:
+    def __init__(self, url: str, seed: int, ids: list[str], numbers: Iterator[int], *, keyed: bool) -> None:
         self._url = url
+        self._keyed = keyed
         self._random = random.Random(seed)
         self._ids = ids  # of all workers, newest last
         self._numbers = numbers
@@ -40,6 +51,8 @@ class _Worker:
         verbs = (
             [self._enqueue] * 4 + [self._reserve] * 6 + [self._ack] * 3 + [self._settle] * 3 + [self._cancel] * 4
         ) + [self._extend, self._requeue, self._purge, self._reap, self._trim]
+        if self._keyed:
+            verbs += [self._configure, self._report_outage, self._check_limit]
         with holdfast.connect(f"{self._url}?connections=1&listen=off&patience=60") as store:
             for _ in range(steps):
                 self._random.choice(verbs)(store)
@@ -52,7 +65,8 @@ class _Worker:
                 queue=self._random.choice(QUEUES),
                 payload=b"{}",
                 created_at=1,
-                domain=self._random.choice(DOMAINS),
+                domain=None if self._keyed and self._random.random() < 0.5 else self._random.choice(DOMAINS),
+                limit_key=self._random.choice(KEYS) if self._keyed else None,
                 max_attempts=2,
             )
             for _ in range(self._random.randint(1, MAX_BATCH))
@@ -77,7 +91,8 @@ class _Worker:
         """Settle with any mix of verbs; repeated items make several runs in the function."""
         settlements: list[Settlement] = []
         for lease in self._take_leases():
-            choices = (Ack(lease), Retry(lease), Release(lease), Fail(lease, reason="stress"))
+            retry = Retry(lease, delay=HOLD, hold_key=True) if self._keyed else Retry(lease)
+            choices = (Ack(lease), retry, Release(lease), Fail(lease, reason="stress"))
             settlements += [self._random.choice(choices)] * self._random.choice((1, 1, 1, 2))
         self._random.shuffle(settlements)
         store.settle(settlements)
@@ -104,13 +119,30 @@ class _Worker:
     def _trim(self, store: Store) -> None:
         store.trim(ended_for=DAY, ledger_for=1)
 
+    def _report_outage(self, store: Store) -> None:
+        store.report_outage(self._take_leases())
 
-def count_deadlocks_of_random_verbs(url: str, *, threads: int, steps: int, seed: int) -> int:
+    def _configure(self, store: Store) -> None:
+        limits = QueueSettings(
+            key_max_inflight=self._random.choice((None, 1, 3)), key_rate=self._random.choice((None, 200.0, 2000.0))
+        )
+        store.configure(QUEUES[1], limits)
+
+    def _check_limit(self, _: Store) -> None:
+        with psycopg.connect(self._url, autocommit=True) as session:
+            found = session.execute(COUNT_BY_KEY, [QUEUES[0]]).fetchall()
+        assert all(count <= KEY_MAX_INFLIGHT for _, count in found), f"too many jobs in flight: {found}"
+
+
+def count_deadlocks_of_random_verbs(url: str, *, threads: int, steps: int, seed: int, keyed: bool = False) -> int:
     """Run ``steps`` random verbs in each thread, then drain the store; return how many deadlocks PostgreSQL broke.
 
-    Asserts that the drain ends every job: no domain has lost its turn.
+    With ``keyed``, jobs have limit keys, and the queues limits for each key, which are not exceeded. Asserts that the
+    drain ends every job: no domain has lost its turn, and no job is parked for ever.
     """
-    holdfast.connect(url).close()
+    with holdfast.connect(url) as store:
+        if keyed:
+            store.configure(QUEUES[0], QueueSettings(key_max_inflight=KEY_MAX_INFLIGHT))
     ids: list[str] = []
     numbers = itertools.count(seed * 100_000)  # other ids with every seed
     with psycopg.connect(url, autocommit=True) as session:
@@ -119,7 +151,7 @@ def count_deadlocks_of_random_verbs(url: str, *, threads: int, steps: int, seed:
             "current_database()); END $$"
         )
     with ThreadPoolExecutor(threads) as pool:
-        workers = [_Worker(url, seed * 1000 + number, ids, numbers) for number in range(threads)]
+        workers = [_Worker(url, seed * 1000 + number, ids, numbers, keyed=keyed) for number in range(threads)]
         for future in [pool.submit(worker.run, steps) for worker in workers]:
             future.result()
     _drain(url)
@@ -130,7 +162,7 @@ def _drain(url: str) -> None:
     with holdfast.connect(f"{url}?listen=off") as store:
         deadline = time.monotonic() + 60
         while store.any_open(QUEUES, ["t"]):
-            assert time.monotonic() < deadline, "jobs that cannot be reserved: a domain has no turn"
+            assert time.monotonic() < deadline, "jobs that cannot be reserved: a domain has no turn, or a job is parked"
             held = store.reserve(QUEUES, limit=1000, lease_for=DAY)
             store.settle([Ack(one.lease) for one in held])
 

@@ -21,7 +21,7 @@ from tests.postgres.conftest import NOW
 DRIVER = Path(functions.__file__).parent
 # The checksum of all functions of a revision. A change of a function needs a new revision: raise functions.REVISION,
 # decide about functions.OLDEST_REVISION (may code of the last revision still call the functions?), and enter both here.
-REVISION_CHECKSUM = (6, "feaac61a8488c882b241e3e9b6cb71b8205102eafc3e56c0727e8f41f36bff26")
+REVISION_CHECKSUM = (8, "634dd8b57d90aac0a8995420c0bdc0b8b07863fd94300231f9c40c2c24ea059e")
 
 INSTALLED = """
 SELECT p.proname, p.proconfig FROM pg_proc AS p WHERE p.pronamespace = 'holdfast'::regnamespace
@@ -167,6 +167,20 @@ def test_newer_functions_that_forbid_older_code_are_refused_with_what_to_do(stor
     session.execute("UPDATE functions SET revision = 999, oldest = 999")
     with pytest.raises(SchemaMismatch, match=r"got revision 999.*upgrade"):
         holdfast.connect(url)
+
+
+RESERVE_6 = "SELECT * FROM reserve('main', ARRAY['q'], NULL, 9, 1000, '', %s, NULL, 'share', false, %s)"
+SETTLE_6 = f"SELECT * FROM settle('main', %s, '{{1}}', ARRAY[%s], ARRAY[%s], '{{release}}'{', NULL' * 15})"
+
+
+def test_code_from_before_an_upgrade_can_end_its_jobs_and_leases_none_that_it_cannot_read(store, session, job):
+    """Calls of revision 6, whose reserve returned no limit key."""
+    store.enqueue([job(), job()], now=NOW)
+    [held] = store.reserve(["q"], limit=1, lease_for=1000, now=NOW)
+    with pytest.raises(psycopg.errors.UndefinedFunction):
+        session.execute(RESERVE_6, [bytes(9 * 16), NOW])
+    assert session.execute(SETTLE_6, [NOW, held.job.id, held.lease.token]).fetchall() == []
+    assert len(store.reserve(["q"], limit=9, lease_for=1000, now=NOW)) == 2
 
 
 def test_processes_that_upgrade_the_functions_at_once_do_not_fail(store, session, url):

@@ -198,9 +198,9 @@ def test_a_turn_is_given_by_one_session_at_a_time(url, store, connection, job):
     """The job that arrived first is committed after another session gave the turn to the second job."""
     store.joined(connection).enqueue([job(id="first", domain="d")], now=NOW)
     store.enqueue([job(id="second", domain="d")], now=NOW)
-    call = "SELECT id FROM reserve('main', ARRAY['q'], NULL, 1, 1000, '', %s, NULL, 'share', false, %s)"
+    call = "SELECT id FROM reserve('main', %s, ARRAY['q'], NULL, 1, 1000, '', %s, NULL, 'share', false)"
     with psycopg.connect(url, options="-c search_path=holdfast") as other, ThreadPoolExecutor(1) as pool:
-        assert other.execute(call, [bytes(16), NOW]).fetchall() == [("second",)]
+        assert other.execute(call, [NOW, bytes(16)]).fetchall() == [("second",)]
         connection.commit()
         waiting = pool.submit(store.reserve, ["q"], limit=9, lease_for=1000, now=NOW)
         wait_until_blocked(url)

@@ -20,7 +20,8 @@ from holdfast.drivers.postgres import arrays
 from holdfast.drivers.postgres.arrays import pack_blobs, pack_integers, pack_texts
 from holdfast.drivers.postgres.enqueue import pack_job, pack_jobs
 from holdfast.drivers.postgres.functions import INTERNAL, load_functions
-from holdfast.drivers.postgres.settle import pack_acks, pack_settlements
+from holdfast.drivers.postgres.registry import pack_changes
+from holdfast.drivers.postgres.settle import find_writes, pack_acks, pack_settlements, pack_writes
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import State
 from holdfast.model.registry import Change
@@ -29,7 +30,7 @@ from holdfast.testing.servers.postgres import PostgresServer
 from tests.postgres.conftest import NOW
 from tests.postgres.test_wait import wait_until
 
-FULL_READ = re.compile(r"Seq Scan on (jobs|ended|ledger|dedupe|registry|notes|arrivals)\b")
+FULL_READ = re.compile(r"Seq Scan on (jobs|ended|ledger|dedupe|registry|notes|arrivals|limit_keys|key_changes)\b")
 PAGES = re.compile(r"Buffers: shared (?:hit=(\d+))?(?: ?read=(\d+))?")
 REPAIRS = {"remove_repeated_endings"}  # reads all jobs of a space, when a call has failed
 VERBS = {file.function for file in load_functions() if not file.name.startswith(INTERNAL)} - REPAIRS
@@ -143,6 +144,7 @@ def count_pages(
         ):
             arguments = (
                 "main",
+                NOW,
                 queues,
                 some_types,
                 k,
@@ -152,7 +154,6 @@ def count_pages(
                 max_bytes,
                 isolation.value,
                 True,
-                NOW,
             )
             rows, pages[verb, k] = explained.call("reserve", *arguments)
             assert len(rows) == (k if full else 0)
@@ -160,10 +161,14 @@ def count_pages(
         settlements = [Ack(lease) for lease in leases] or [Ack(_lease())]
         _, pages["ack", k] = explained.call("ack", "main", NOW, *pack_acks(settlements))
         mixed = [Retry(one.lease, delay=5) if place % 2 else one for place, one in enumerate(settlements)]
-        _, pages["settle", k] = explained.call("settle", "main", NOW, *pack_settlements(mixed))
+        _, pages["settle", k] = explained.call("settle", "main", NOW, *pack_settlements(mixed, []))
         changes = [Change(kind="k", key=f"w-{place}", value=b"", version=0) for place in range(len(settlements))]
         with_writes = [Ack(one.lease, writes=(change,)) for one, change in zip(settlements, changes, strict=True)]
-        _, pages["settle with writes", k] = explained.call("settle", "main", NOW, *pack_settlements(with_writes))
+        writes = find_writes(with_writes)
+        with_writes = pack_settlements(with_writes, writes)
+        _, pages["settle with writes", k] = explained.call("settle", "main", NOW, *with_writes)
+        acks = (*pack_acks(settlements), *pack_writes(writes))
+        _, pages["ack_with_writes", k] = explained.call("ack_with_writes", "main", NOW, *acks)
         ids = pack_texts([one.lease.job_id for one in settlements])
         tokens = pack_texts([one.lease.token for one in settlements])
         _, pages["extend", k] = explained.call("extend", "main", NOW, MINUTE, ids, tokens, None, None, None)
@@ -205,8 +210,10 @@ def count_pages(
             ("finish_copy", "new-0", "new-1", pack_texts(["q"]), pack_texts(["d"])),
             ("refuse_ended_ids", pack_texts([f"new-{n}" for n in range(k)])),
             ("write_registry", NOW, pack_texts(["k"] * k), ended_ids, pack_blobs([b""] * k), None, None),
+            ("enqueue_with_writes", NOW, "c", True, 1, *pack_changes(changes), *pack_jobs(new)),
             ("read_ledger", None, None, k),
             ("find_ledger_end",),
+            ("wake_keys", "q"),
         ):
             _, pages[verb, k] = explained.call(verb, "main", *arguments)
         if leases:
@@ -305,7 +312,7 @@ def test_isolated_jobs_are_not_read_one_by_one(url, analyzed):
         (Isolation.SHARE, ["isolated-1", "isolated-2"]),
     ):
         for types in (None, pack_texts(["t"])):
-            arguments = ("main", queues, types, 2, MINUTE, "w", b"\0" * 32, 1 << 20, isolation.value, True, NOW)
+            arguments = ("main", NOW, queues, types, 2, MINUTE, "w", b"\0" * 32, 1 << 20, isolation.value, True)
             rows, pages = explained.call("reserve", *arguments)
             assert [row[5] for row in rows] == ids
             assert 0 < pages < 200, (isolation, pages)
@@ -320,7 +327,7 @@ def test_a_payload_that_does_not_fit_the_byte_budget_is_not_read(url):
         store.enqueue([_record(n, domain=None, idempotency_key=None, payload=payload) for n in range(10)], now=NOW)
     explained = ExplainedSession(url)
     for max_bytes, count in ((1, 1), (900_000, 3)):
-        arguments = ("main", pack_texts(["q"]), None, 10, MINUTE, "w", b"\0" * 160, max_bytes, "share", False, NOW)
+        arguments = ("main", NOW, pack_texts(["q"]), None, 10, MINUTE, "w", b"\0" * 160, max_bytes, "share", False)
         rows, pages = explained.call("reserve", *arguments)
         assert len(rows) == count
         assert 0 < pages < 200  # to compare the sizes by reading ten payloads takes 400

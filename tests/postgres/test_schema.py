@@ -14,6 +14,7 @@ from holdfast.drivers.statements import ENDED_ONLY
 from holdfast.errors import ConnectError, InvalidInput, SchemaMismatch, StoreUnavailable
 from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS
 from holdfast.model.lease import Enqueued
+from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.settlement import Ack
 from tests.postgres.conftest import NOW
 
@@ -83,6 +84,31 @@ def test_a_store_of_an_older_version_is_upgraded_with_its_jobs_and_keys(store, s
         [reservation] = upgraded.reserve(["q"], limit=1, lease_for=1000, now=NOW)
         assert upgraded.enqueue([job(idempotency_key="k")], now=NOW)[0].existed
         assert upgraded.settle([Ack(reservation.lease)], now=NOW) == [None]
+
+
+def test_a_store_without_limit_keys_is_upgraded_while_jobs_wait_and_run(store, session, url, job):
+    """The tables before 007; the limits apply to the jobs from before."""
+    store.enqueue([job(id="running"), job(id="waiting", domain="d")], now=NOW)
+    [held] = store.reserve(["q"], limit=1, lease_for=1000, now=NOW)
+    store.configure("q", QueueSettings(max_inflight=2))
+    store.close()
+    session.execute(
+        "ALTER TABLE jobs DROP COLUMN limit_key, DROP COLUMN parked_from; DROP TABLE limit_keys, key_changes"
+    )
+    session.execute("ALTER TABLE ended DROP COLUMN limit_key")
+    session.execute(
+        "ALTER TABLE settings DROP COLUMN key_max_inflight, DROP COLUMN key_rate, DROP COLUMN key_burst, "
+        "DROP COLUMN keyed, ALTER COLUMN on_exhausted DROP DEFAULT, ALTER COLUMN dedupe_window DROP DEFAULT"
+    )
+    session.execute("DELETE FROM migrations WHERE version = 7")
+    session.execute("UPDATE functions SET revision = 6, oldest = 4, checksum = 'older'")
+    with holdfast.connect(url, caller_clock=True) as upgraded:
+        assert upgraded.settle([Ack(held.lease)], now=NOW) == [None]
+        assert upgraded.settings("q") == QueueSettings(max_inflight=2)
+        upgraded.configure("q", QueueSettings(key_max_inflight=1))
+        upgraded.enqueue([job(limit_key="a"), job(limit_key="a")], now=NOW)
+        reserved = upgraded.reserve(["q"], limit=9, lease_for=1000, now=NOW)
+        assert [one.job.limit_key for one in reserved] == [None, "a"]
 
 
 def test_older_code_works_on_newer_tables_that_allow_it(store, session, url, job):

@@ -19,6 +19,7 @@ from holdfast.driver import Store
 from holdfast.testing.drivers.simulation import simulate
 from holdfast.testing.drivers.state_machine import run_state_machine
 from tests.soak import postgres
+from tests.soak.cron import run_cron
 from tests.soak.history_kills import run_history_kills
 from tests.soak.hostile_handlers import run_hostile_handlers
 from tests.soak.http import run_http
@@ -28,10 +29,12 @@ from tests.soak.poison import run_poison
 from tests.soak.postgres_versions import run_versions
 from tests.soak.random_kills import run_random_kills
 from tests.soak.rolling_restarts import run_rolling_restarts
+from tests.soak.schedulers import run_schedulers
 from tests.soak.server_crashes import run_server_crashes
 from tests.soak.service_restarts import run_service_soak
 from tests.soak.signing import run_signing
 from tests.soak.spark_runs import run_spark_runs
+from tests.soak.work_lease import run_work_lease
 from tests.soak.worker_killer import run_worker_killers
 from tests.sqlite.test_processes import run_on_file
 
@@ -79,6 +82,7 @@ SOAKS: dict[str, Soak] = {
     "processes": _run_competing_processes,
     "simulation": _run_simulation,
     "state-machine": _run_state_machine,
+    "cron": run_cron,
     "kills": lambda folder, scale: run_random_kills(folder, workers=6, jobs=int(20_000 * scale), seconds=120 * scale),
     "poison": lambda folder, scale: run_poison(folder, jobs=int(1000 * scale)),
     "hostile-handlers": lambda folder, scale: run_hostile_handlers(folder, rounds=int(500 * scale)),
@@ -89,6 +93,8 @@ SOAKS: dict[str, Soak] = {
     "signing": lambda folder, scale: run_signing(
         folder, corruptions=int(100_000 * scale), rotations=max(1, int(10 * scale))
     ),
+    "schedulers": lambda folder, scale: run_schedulers(folder, kills=max(5, int(200 * scale))),
+    "work-lease": lambda folder, scale: run_work_lease(folder, count=max(30, int(500 * scale))),
     "restarts": lambda folder, scale: run_rolling_restarts(folder, count=int(50 * scale)),
     "service": run_service_soak,
     "http": run_http,

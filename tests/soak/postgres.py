@@ -100,14 +100,18 @@ def run_simulation(scale: float) -> str:
 
 
 def run_random_verbs(scale: float) -> str:
-    """All verbs at random in shared domains."""
-    rounds, threads, steps = max(1, int(20 * scale)), 8, 600
+    """All verbs at random in shared domains; in every second round also with shared limit keys."""
+    rounds, threads, steps = max(2, int(20 * scale)), 8, 600
     with PostgresServer() as server:
         for seed in range(100, 100 + rounds):
             url = server.create_database(f"verbs_{seed}")
-            deadlocks = count_deadlocks_of_random_verbs(url, threads=threads, steps=steps, seed=seed)
+            keyed = seed % 2 == 1
+            deadlocks = count_deadlocks_of_random_verbs(url, threads=threads, steps=steps, seed=seed, keyed=keyed)
             assert deadlocks == 0, f"seed {seed}: {deadlocks} deadlocks"
-    return f"{rounds * threads * steps:,} random verbs in 12 domains by {threads} threads: no deadlock, no lost turn"
+    return (
+        f"{rounds * threads * steps:,} random verbs in 12 domains and 3 limit keys by {threads} threads: "
+        "no deadlock, no lost turn, no job parked for ever, no limit exceeded"
+    )
 
 
 def _job() -> JobRecord:

@@ -16,6 +16,7 @@ from tests.spark.clusters import PROGRAMS, Program, packed_environment, settings
 
 ROOT = PROGRAMS.parents[2]
 PASSWORD = "hunter2-of-the-store"
+SIGNING_KEY = "correct horse battery staple"
 pytestmark = pytest.mark.timeout(1200)  # the first test starts a cluster and a Spark application
 SHOP = PROGRAMS / "shop.py"
 WORK = ("-m", "holdfast", "spark", "work", "shop:app", "--lease", "3s", "--grace", "1s", "--json")
@@ -157,20 +158,23 @@ def test_no_page_and_no_log_of_spark_shows_the_password_of_a_store(speculated):
     assert [name for name, text in texts.items() if PASSWORD in text] == []
 
 
-def test_a_store_is_used_by_its_name_on_a_cluster_and_its_password_is_in_no_log(cluster, postgres_database, tmp_path):
-    """The settings file, which the Spark driver and the executors read, is the only place with the password."""
+def test_a_named_store_and_keys_are_used_on_a_cluster_and_no_log_has_a_secret(cluster, postgres_database, tmp_path):
+    """The settings file, which the Spark driver and the executors read, is the only place with password and key."""
     url = postgres_database().replace("//postgres@", f"//postgres:{PASSWORD}@")
     file = tmp_path / "settings.toml"
-    file.write_text(f'[stores.shop]\nurl = "{url}"\nspace = "tenant"\n', encoding="utf-8")
+    signing = f'signing = "required"\nsigning_key = "{SIGNING_KEY}"\n'
+    file.write_text(f'{signing}[stores.shop]\nurl = "{url}"\nspace = "tenant"\n', encoding="utf-8")
     command = (PROGRAMS / "named_store.py", cluster.master, tmp_path)
     variables = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "HOLDFAST_CONFIG": str(file)}
     with Program(*command, folder=ROOT, **variables) as program:
-        assert json.loads(program.output()) == {"saved": 5, "drained": 5, "run": [3, 0], "table": 8, "ledger": 8}
+        results = {"saved": 5, "drained": 5, "run": [3, 0], "table": 8, "signed": 8, "ledger": 8}
+        assert json.loads(program.output()) == results
         printed = program.error_output()
     shown = [place for place in (tmp_path / "shown").rglob("*") if place.is_file()]
     texts = {place.name: place.read_text(errors="replace") for place in shown}
     assert any("SparkListenerSQLExecutionStart" in text and "CreateTable" in text for text in texts.values())
-    assert [name for name, text in {**texts, "stderr": printed}.items() if PASSWORD in text] == []
+    for secret in (PASSWORD, SIGNING_KEY):
+        assert [name for name, text in {**texts, "stderr": printed}.items() if secret in text] == []
 
 
 def test_the_cluster_example_runs_and_leaves_no_files(tmp_path):

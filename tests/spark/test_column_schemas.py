@@ -13,8 +13,8 @@ JOBS = (
     "id string, type string, queue string, state string, payload binary, priority int, run_at timestamp, "
     "requested_run_at timestamp, timeout interval day to second, created_at timestamp, attempts int, max_attempts int, "
     "crashes int, max_crashes int, idempotency_key string, unique_for bigint, domain string, offset bigint, "
-    "name string, meta string, webhook string, signature string, last_error string, failed_at timestamp, "
-    "dead_reason string, dead_at timestamp, result binary"
+    "limit_key string, name string, meta string, webhook string, signature string, last_error string, "
+    "failed_at timestamp, dead_reason string, dead_at timestamp, result binary"
 )
 LEDGER = (
     "job_id string, type string, queue string, domain string, offset bigint, attempt int, fence bigint, worker string, "
@@ -29,9 +29,9 @@ OUTCOMES = (
 ROW_OUTCOMES = "job_key string, result string, attempts int, error string, reason string, state string, job_id string"
 HISTORY_JOBS = (
     "position bigint, job_id string, type string, queue string, name string, priority int, domain string, "
-    "offset bigint, idempotency_key string, unique_for bigint, attempts int, max_attempts int, max_crashes int, "
-    "created_at timestamp, run_at timestamp, state string, dead_at timestamp, dead_reason string, error string, "
-    "fingerprint string, arrival bigint, day date"
+    "offset bigint, limit_key string, idempotency_key string, unique_for bigint, attempts int, max_attempts int, "
+    "max_crashes int, created_at timestamp, run_at timestamp, state string, dead_at timestamp, dead_reason string, "
+    "error string, fingerprint string, arrival bigint, day date"
 )
 HISTORY_PAYLOADS = (
     "position bigint, job_id string, payload binary, meta string, timeout bigint, webhook string, day date"

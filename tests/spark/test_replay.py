@@ -3,9 +3,11 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from datetime import timedelta
 
 import pytest
@@ -18,8 +20,11 @@ from holdfast.connect import connect
 from holdfast.driver import ack, fail
 from holdfast.drivers.contract import JobFilter
 from holdfast.errors import InvalidInput, ReplayConflict
+from holdfast.settings import read
+from holdfast.signing import open_signer
 from holdfast.spark import Replay, replay, sync
 from holdfast.spark.replay import replay as replay_module
+from holdfast.wire.signing import Verdict
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +98,22 @@ def test_dead_letters_of_a_history_are_enqueued_again_with_their_columns(spark, 
         assert new.idempotency_key == f"replay:{done.replay_id}:{first.id}"
         for field in ("type", "priority", "timeout", "max_attempts", "max_crashes", "domain", "name", "meta"):
             assert getattr(new, field) == getattr(first, field), field
+
+
+def test_a_replay_verifies_the_old_jobs_and_signs_the_new_ones_for_their_queue(spark, store, url, tmp_path):
+    variables = {"HOLDFAST_SIGNING": "required", "HOLDFAST_SIGNING_KEY": "correct horse battery staple"}
+    settings = read(environ=variables, folder=tmp_path)
+    signer = open_signer(settings, space="main")
+    Client(store, signer=signer).enqueue([JobRequest(type="mail", queue="mail", payload=n) for n in range(3)])
+    for each in store.reserve(["mail"], limit=3, lease_for=MINUTE):
+        fail(store, each.lease, reason="bad address")
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection, connection:
+        connection.execute("UPDATE holdfast_ended SET payload = ? WHERE payload = ?", [b"7", b"1"])
+    done = replay(url, "state = 'dead'", to=store, queue="again", spark=spark, settings=settings)
+    assert (done.added, done.refused) == (2, 1)
+    again = jobs_of(store, "again")
+    assert sorted(job.payload for job in again) == [b"0", b"2"]
+    assert {signer.verify(job) for job in again} == {Verdict.VALID}
 
 
 def test_a_repeated_replay_adds_nothing_and_a_new_id_adds_all_jobs_again(spark, store, past):

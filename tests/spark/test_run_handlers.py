@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+from datetime import timedelta
 from functools import partial
 
 import numpy as np
@@ -10,11 +11,14 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import Row
 
-from holdfast import connect
+from holdfast import Client, Holdfast, connect
 from holdfast.errors import InvalidInput
 from holdfast.model.limit_proposal import QueueLimits
 from holdfast.spark import run
+from holdfast.wire.guard_entries import MARK_KIND, is_done
 from tests.spark.conftest import OPTIONS
+
+MINUTE = timedelta(minutes=1)
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # executors cannot import the tests
 
@@ -126,3 +130,53 @@ def test_a_row_that_is_too_large_is_refused_as_in_the_sink(spark, url):
         run(df, lambda row: len(row["text"]), key="id", url=url, slots=1, options=OPTIONS)
     with pytest.raises(Exception, match=r"payload: wanted at most 1048576 bytes, got 200000"):
         df.write.format("holdfast").options(url=url, type="t").mode("append").save()
+
+
+def test_a_handler_of_an_app_keeps_its_options_guards_limits_and_resources(spark, url):
+    app = Holdfast(url)
+
+    @app.resource
+    def amount():
+        return 100
+
+    @app.middleware
+    def announce(ctx, call_next):
+        print("row", ctx.attempt)
+        return call_next()
+
+    @app.handler(
+        "add",
+        idempotent=True,
+        single_instance="adder",
+        capture_output=True,
+        rate="500/s",
+        max_inflight=2,
+        timeout=MINUTE,
+    )
+    def add_amount(row, ctx):
+        return row["id"] + ctx.resources["amount"]
+
+    ok, dead = run(spark.range(2), add_amount, key="id", url=url, run="r", slots=1, options=OPTIONS)
+    assert (sorted(row["holdfast"]["result"] for row in ok.collect()), dead.count()) == (["100", "101"], 0)
+    with connect(url) as store:
+        assert QueueLimits.of(store.settings("run:r")) == QueueLimits(rate=500, max_inflight=2)
+        marks = store.scan(MARK_KIND, limit=10)
+        assert (len(marks), all(map(is_done, marks))) == (2, True)
+        client = Client(store)
+        assert {client.execution(row["holdfast"]["job_id"]).output for row in ok.collect()} == {"row 1\n"}
+        run(spark.range(2), add_amount, key="id", url=url, run="r", rate="7/s", slots=1, options=OPTIONS)
+        assert QueueLimits.of(store.settings("run:r")) == QueueLimits(rate=7)
+    app.close()
+
+
+def test_a_handler_with_a_single_instance_of_its_type_is_refused(spark, url):
+    task = Holdfast(url).handler("add", single_instance=True)(partial(add, 1))
+    with pytest.raises(InvalidInput, match="max_inflight=1 of run is the same"):
+        run(spark.range(2), task, key="id", url=url, slots=1, options=OPTIONS)
+
+
+def test_the_allowed_handlers_of_the_queue_of_a_run_hold(spark, url, tmp_path, monkeypatch):
+    (tmp_path / "holdfast.toml").write_text('[queues."run:r"]\nhandlers = ["other"]\n')
+    monkeypatch.chdir(tmp_path)
+    ok, dead = run(spark.range(2), partial(add, 1), key="id", url=url, run="r", slots=1, options=OPTIONS)
+    assert (ok.count(), [row["holdfast"]["reason"] for row in dead.collect()]) == (0, ["not allowed"] * 2)

@@ -63,6 +63,7 @@ def test_columns_become_the_fields_of_a_job(spark, url):
         "run_at": "later",
         "timeout": "seconds",
         "domain": "who",
+        "limit_key": "lane",
         "name": "who",
         "meta": "tags",
         "max_attempts": "7",
@@ -74,6 +75,7 @@ def test_columns_become_the_fields_of_a_job(spark, url):
     assert (second.type, second.queue, second.payload, second.priority) == ("k.1", "rest", b'{"n":1}', 1)
     assert first.run_at == first.requested_run_at == 1_893_456_000_000_000
     assert (second.timeout, second.domain, second.name) == (90_000_000, "a1", "a1")
+    assert (first.limit_key, second.limit_key) == ("bulk", None)
     assert (second.meta, second.max_attempts, second.idempotency_key) == ({"source": "spark"}, 7, "a1")
 
 

@@ -6,6 +6,9 @@ from contextlib import closing
 
 import pytest
 
+import holdfast
+from holdfast import Holdfast
+from holdfast.drivers.sqlite.migrations import load, migrate
 from holdfast.errors import InvalidInput, StoreBusy, Unsupported
 from tests.sqlite.conftest import NOW
 
@@ -153,3 +156,42 @@ def test_the_callers_text_factory_has_no_effect(store, connection, job):
     connection.rollback()
     assert (answer.id, answer.existed) == ("a", True)
     assert connection.text_factory is bytes
+
+
+@pytest.mark.parametrize("version", [0, 1], ids=["without tables", "with tables of an older version"])
+@pytest.mark.parametrize("commits", [True, False], ids=["commit", "rollback"])
+def test_a_store_may_be_opened_inside_the_transaction_that_it_joins(path, job, version, commits):
+    """The transaction holds the lock of the file: a wait for it would end only with an error."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
+        if version:
+            migrate(connection, load()[:version], NOW)
+        connection.commit()
+        connection.execute("INSERT INTO orders VALUES (1)")
+        with holdfast.connect(f"sqlite:///{path}", caller_clock=True) as store:
+            store.joined(connection).enqueue([job(id="a")], now=NOW)
+            store.joined(connection).enqueue([job(id="b")], now=NOW)
+            if commits:
+                connection.commit()
+            else:
+                connection.rollback()
+            assert [one.id for one in store.find().items] == (["a", "b"] if commits else [])
+            store.enqueue([job(id="c")], now=NOW)
+            reserved = store.reserve(["q"], limit=9, lease_for=1000, now=NOW)
+            assert [one.job.id for one in reserved] == (["a", "b", "c"] if commits else ["c"])
+        assert connection.execute("SELECT count(*) FROM orders").fetchone() == (int(commits),)
+
+
+def test_the_first_enqueue_of_an_app_may_be_inside_a_transaction(path):
+    app = Holdfast(f"sqlite:///{path}")
+
+    @app.handler("order.ship")
+    def ship(order: int): ...
+
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
+        connection.execute("INSERT INTO orders VALUES (1)")
+        answer = ship.enqueue(1, connection=connection)
+        connection.commit()
+    assert app.client.get(answer.id).state == "ready"
+    app.close()

@@ -47,8 +47,12 @@ def test_a_file_that_stays_locked_is_given_up_on_in_time(path):
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("CREATE TABLE mine (x)")
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreBusy):
-            holdfast.connect(f"sqlite:///{path}?busy_for=0.05")
+        with holdfast.connect(f"sqlite:///{path}?busy_for=0.05") as store:
+            for call in (store.counts, lambda: store.enqueue([])):
+                with pytest.raises(StoreBusy):
+                    call()
+            other.execute("COMMIT")
+            assert store.counts() == []
 
 
 def test_a_checksum_does_not_depend_on_line_ends():

@@ -15,6 +15,7 @@ from holdfast import (
     Client,
     Codec,
     Context,
+    CronExpression,
     Custom,
     Enqueued,
     ExecutionResult,
@@ -36,6 +37,7 @@ from holdfast import (
     QueueSettings,
     Retry,
     RetryPolicy,
+    Schedule,
     Snooze,
     State,
     Unrecoverable,
@@ -50,6 +52,15 @@ from holdfast.driver import Retry as RetrySettlement
 from holdfast.handlers import Command, Event, ShellCommand, ShellResult, UrlRequest, UrlResult
 from holdfast.observability import Health, InMemoryMetrics, Metrics
 from holdfast.observability.prometheus import PrometheusMetrics
+from holdfast.ordering import (
+    Acquired,
+    BacklogOrderingError,
+    Busy,
+    DomainState,
+    IntervalSet,
+    NextHint,
+    WorkLease,
+)
 
 assert_type(__version__, str)
 
@@ -65,6 +76,7 @@ app = Holdfast("sqlite:///jobs.db")
     rate="100/s",
     burst=10,
     max_inflight=50,
+    limit_key="to",
     breaker_threshold=5,
     breaker_cooldown=timedelta(minutes=1),
 )
@@ -77,7 +89,7 @@ def send(payload: dict[str, str], ctx: Context) -> int:
     if ctx.attempt == 2:
         raise Snooze(timedelta(minutes=1))
     if ctx.attempt == 3:
-        raise Retry(after=timedelta(seconds=5), reason="429", pause_type=True)
+        raise Retry(after=timedelta(seconds=5), reason="429", pause_type=True, pause_key=True)
     if not payload:
         raise Unrecoverable("no address")
     return len(payload)
@@ -93,6 +105,7 @@ def enqueue() -> None:
     """Enqueue from a handler, and with a client."""
     assert_type(send.enqueue({"to": "ada"}), Enqueued)
     send.enqueue({"to": "ada"}, delay=timedelta(hours=1), idempotency_key="welcome-ada", domain="ada", offset=1)
+    send.enqueue({"to": "ada"}, limit_key="example.org")
     send.enqueue({"to": "ada"}, run_at=datetime(2030, 1, 1, tzinfo=UTC), retry=NoDelay())
     assert_type(send.enqueue_many([{"to": "ada"}, {"to": "bob"}], keys=["a", None]), list[Enqueued])
     send.enqueue(priorty=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
@@ -125,6 +138,14 @@ def work() -> None:
     worker: Worker = app.worker()
     worker.process_once("mail")
     worker.stop()
+
+
+def schedule() -> None:
+    """Describe schedules."""
+    assert_type(app.cron("mail").daily(at="06:00").weekdays().run(send, {"to": "ada"}), Schedule)
+    app.cron("poll").every_minutes(5).between("08:00", "18:00").missed("all", cap=10).run("poll", [1])
+    app.cron("wrong").daily().run(send, 3)  # type: ignore[misc]  # pyright: ignore[reportArgumentType,reportCallIssue]
+    assert_type(CronExpression("@daily", "Europe/Berlin").next_after(datetime.now(UTC)), datetime | None)
 
 
 def define() -> JobDefinition:
@@ -232,3 +253,29 @@ def use_builtin_handlers() -> None:
 def call_command(ctx: Context) -> None:
     """A decorated function is called as before."""
     assert_type(reindex("mail", ctx), int)
+
+
+def work_in_order(store: Store) -> None:
+    """Answers are classes, taken apart by ``match``."""
+    lease = WorkLease(max_retries=3, store=store, owner="me", lease_for=timedelta(seconds=30))
+    match lease.try_acquire("customer-7", 1):
+        case Acquired(token, fence=fence):
+            assert_type(token, str)
+            assert_type(fence, int)
+            match lease.succeed("customer-7", token):
+                case NextHint(offset):
+                    assert_type(offset, int)
+                case _:
+                    pass
+        case BacklogOrderingError() as error:
+            assert_type(error.expected, int)
+        case Busy():
+            lease.resume("customer-7", "skip")
+        case _:
+            pass
+    state = lease.state("customer-7")
+    assert_type(state, DomainState)
+    assert_type(state.processed, IntervalSet)
+    assert_type(state.backlog, tuple[int, ...])
+    WorkLease(max_retries=3, errors="ignore")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    lease.resume("customer-7", "resume")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -192,8 +192,8 @@ def test_opening_a_store_leaves_the_loop_to_other_tasks(tmp_path: Path):
         with locked(path) as lock:
             ticking = asyncio.create_task(release_after_ticks(lock))
             async with AsyncClient.open(f"sqlite:///{path}?busy_for=60") as client:
-                assert ticking.done()  # the store could be opened only after the ticks
                 assert await client.get("nobody") is None
+                assert ticking.done()  # the store could be used only after the ticks
 
     asyncio.run(main())
 

@@ -32,6 +32,7 @@ from holdfast.model import bounds
 from holdfast.model.definition import JobDefinition
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease
+from holdfast.model.registry import Change
 from holdfast.model.request import JobRequest
 from holdfast.wire.records import to_job
 
@@ -43,9 +44,11 @@ class RecordingDriver(MemoryDriver):
         super().__init__()
         self.batches: list[int] = []
 
-    def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
+    def enqueue(
+        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+    ) -> list[Enqueued]:
         self.batches.append(len(jobs))
-        return super().enqueue(jobs, now=now)
+        return super().enqueue(jobs, writes=writes, now=now)
 
 
 @pytest.fixture

@@ -11,9 +11,10 @@ import pytest
 
 import holdfast
 import holdfast.driver
+import holdfast.ordering
 
 
-@pytest.mark.parametrize("package", [holdfast, holdfast.driver])
+@pytest.mark.parametrize("package", [holdfast, holdfast.driver, holdfast.ordering])
 def test_every_public_name_exists_and_is_documented(package):
     for name in package.__all__:
         value = getattr(package, name)

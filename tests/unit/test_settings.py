@@ -278,6 +278,9 @@ def test_tables_of_queues_propose_limits(tmp_path):
         [queues.mail]
         rate = "600/m"
         max_inflight = 50
+        key_rate = "10/s"
+        key_burst = 3
+        key_max_inflight = 2
 
         [queues.mail.types."mail.send"]
         rate = 2.5
@@ -286,7 +289,8 @@ def test_tables_of_queues_propose_limits(tmp_path):
         encoding="utf-8",
     )
     settings = read(file=file, environ={})
-    of_queue, of_type = QueueLimits(rate=10.0, max_inflight=50), QueueLimits(rate=2.5, burst=4)
+    of_keys = {"key_rate": 10.0, "key_burst": 3, "key_max_inflight": 2}
+    of_queue, of_type = QueueLimits(rate=10.0, max_inflight=50, **of_keys), QueueLimits(rate=2.5, burst=4)
     assert settings.queues == {"mail": QueueTable(limits=of_queue, types={"mail.send": of_type})}
     assert settings.queue_limits == (
         LimitProposal(queue="mail", type=None, limits=of_queue, origin=Origin.SETTINGS),
@@ -300,7 +304,12 @@ def test_tables_of_queues_propose_limits(tmp_path):
     [
         ("queues = 3", "queues.NAME in .*: wanted a table"),
         ("queues.mail = 3", "queues.NAME in .*: wanted a table"),
-        ("[queues.mail]\nspeed = 3", "queues.mail in .*: wanted max_inflight, rate, burst, got the key speed"),
+        ("[queues.mail]\nspeed = 3", "queues.mail in .*: wanted max_inflight, rate, burst, .*, got the key speed"),
+        (
+            "[queues.mail.types.a]\nkey_rate = 2",
+            "types.a in .*: wanted max_inflight, rate, burst, got the key key_rate",
+        ),
+        ('[queues.mail]\nkey_rate = "fast"', "key_rate of queues.mail in .*: wanted a rate such as"),
         ('[queues.mail]\nrate = "fast"', "rate of queues.mail in .*: wanted a rate such as"),
         ("[queues.mail]\nmax_inflight = 0", "max_inflight of queues.mail in .*: wanted a whole number from 1"),
         ("[queues.mail.types.a]\nburst = 2", "burst of queues.mail.types.a in .*: wanted a rate beside it"),

@@ -15,7 +15,8 @@ from pathlib import Path
 from holdfast import Holdfast, connect
 from holdfast.drivers.contract import Store
 
-POINTS = ("marked", "handler", "finished", "answer lost")
+# After the reserve, after the write of mark and lock, in the handler, before the ack, after the ack.
+POINTS = ("reserved", "marked", "handler", "finished", "answer lost")
 NAME = "victim"  # of the worker that dies
 LEASE = timedelta(minutes=5)  # the test ends the leases of the victim itself
 
@@ -24,7 +25,7 @@ def make_app(store: Store, effects: Path, on_point: Callable[[str], None] = lamb
     """Return an app whose handler leaves traces, and dies if ``on_point`` says so."""
     app = Holdfast(driver=store)
 
-    @app.handler("charge", idempotent=True)
+    @app.handler("charge", idempotent=True, single_instance=True)
     def charge(payload: int) -> int:
         with effects.open("a") as lines:
             lines.write("begun\n")
@@ -41,6 +42,7 @@ def plant(store: Store, on_point: Callable[[str], None]) -> None:
     write, settle = store.write, store.settle
 
     def write_then_die(*arguments, **keywords):
+        on_point("reserved")
         answer = write(*arguments, **keywords)
         on_point("marked")
         return answer

@@ -13,7 +13,7 @@ from holdfast.drivers.contract import Change
 from holdfast.errors import StoreBusy
 from holdfast.model.settlement import Ack
 from holdfast.testing.inline import Inline
-from holdfast.wire.guard_entries import MARK_KIND, Holder, is_done, mark_key
+from holdfast.wire.guard_entries import LOCK_KIND, MARK_KIND, Holder, is_done, mark_key
 from holdfast.worker.guard import Guard
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.processes.running import Run
@@ -213,10 +213,11 @@ def test_a_worker_logs_and_counts_a_skipped_job(tmp_path, caplog):
 
 
 def check_after_crash(store, point, effects, run_again):
-    """The job is done, its work was finished, and its key skips the next job."""
+    """The job is done, its work was finished, its lock is gone, and its key skips the next job."""
     lines = effects.read_text().splitlines() if effects.exists() else []
-    assert lines == {"marked": [], "handler": ["begun"]}.get(point, ["begun", "finished"])
+    assert lines == {"reserved": [], "marked": [], "handler": ["begun"]}.get(point, ["begun", "finished"])
     assert run_again() == ("empty" if point == "answer lost" else "acked")
+    assert store.scan(LOCK_KIND) == []
     finished = effects.read_text().splitlines().count("finished")
     assert finished == (2 if point == "finished" else 1)  # at least once, and never skipped
     app = make_app(store, effects)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from holdfast import Client, Holdfast, JobRequest, connect
+from holdfast.approvals import approve
 from holdfast.driver import JobFilter, State
 from holdfast.errors import InvalidInput
 from holdfast.key_file import rotate
@@ -90,6 +91,51 @@ def test_changed_jobs_become_dead_letters_and_their_handler_does_not_run(signing
     assert run(make_app(path)) == {"rejected": 1}
 
 
+def test_a_reviewed_dead_letter_runs_after_an_operator_has_signed_it(signing, path, caplog):
+    signing("required")
+    app = make_app(path)
+    ids = [app.enqueue("note", n).id for n in range(2)]
+    change(path, "UPDATE holdfast_jobs SET payload = ?", b"7")
+    assert run(app) == {"rejected": 2}
+    app = make_app(path)
+    reviewed = [app.client.get(job_id) for job_id in ids]
+    change(path, "UPDATE holdfast_ended SET payload = ? WHERE id = ?", b"8", ids[1])  # after the review
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "holdfast.signing"):
+        assert app.client.requeue_signed(reviewed) == [True, True]
+    assert [(record.event, record.job_id, record.reason) for record in caplog.records] == [
+        ("job.signed_again", job_id, "bad signature") for job_id in ids
+    ]
+    assert run(app) == {"acked": 1, "rejected": 1}
+    with connect(f"sqlite:///{path}") as store:
+        assert [store.get(job_id).state for job_id in ids] == [State.DONE, State.DEAD]
+        with pytest.raises(InvalidInput, match="wanted a client with a signer"):
+            Client(store).requeue_signed(reviewed)
+
+
+def test_an_approval_without_a_valid_signature_changes_nothing(signing, path):
+    signing("required")
+    app = make_app(path)
+    job_id = app.enqueue("note", 1).id
+    change(path, "UPDATE holdfast_jobs SET payload = ?", b"7")
+    forged = Signer(KeyRing([SigningKey(id="k1", secret=b"x" * 16)]))
+    approve(app.driver, forged, [app.client.get(job_id)])
+    assert run(app) == {"rejected": 1}
+
+
+def test_a_job_whose_key_is_lost_runs_after_an_operator_has_signed_it(signing, path):
+    signing("required", "a secret that is lost soon")
+    app = make_app(path)
+    app.enqueue("note", 1)
+    app.close()
+    signing("required")
+    app = make_app(path)
+    [job] = app.driver.find().items
+    app.client.cancel(job.id)  # otherwise it is released for a day, and then a dead letter
+    assert app.client.requeue_signed([job]) == [True]
+    assert run(app) == {"acked": 1}
+
+
 def test_accept_runs_unsigned_jobs_and_rejects_changed_ones(signing, path):
     signing("off")
     app = make_app(path)
@@ -157,7 +203,7 @@ def test_many_rejected_jobs_in_a_row_pause_this_worker(caplog):
         Client(store).enqueue_many(JobRequest(type="note"), range(20))
         jobs = store.find().items
         good = signer.sign(jobs)
-        check = Verification(signer, worker="w")
+        check = Verification(store, signer, worker="w")
         for job in jobs[: verification.MAX_REJECTED_IN_A_ROW - 1]:
             check.check(job)
         assert check.check(good[0]) is None  # begins a new count

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import QueueSettings, Retry, Unrecoverable, connect
+from holdfast import Client, JobRequest, QueueSettings, Retry, Unrecoverable, Worker, WorkerOptions, connect
 from holdfast.app import Holdfast
 from holdfast.clock import MINUTE, SECOND, ManualClock
 from holdfast.model.limit_proposal import LimitProposal, Origin, QueueLimits
@@ -126,7 +126,19 @@ def test_a_breaker_opens_for_every_worker_and_a_probe_closes_it(app, store, cloc
     assert metrics.series("holdfast_breaker_open") == [({"queue": "default", "type": "call"}, 0)]
     assert len(store.reserve(["default"], limit=3, lease_for=MINUTE)) == 2
     assert probe.job.type == "call"
-    assert events(caplog, "breaker.") == ["breaker.opened", "breaker.opened", "breaker.closed"]
+    assert events(caplog, "breaker.") == ["breaker.opened", "breaker.opened", "breaker.half_open", "breaker.closed"]
+
+
+def test_the_breaker_of_the_options_is_for_handlers_that_are_registered_later(store):
+    worker = Worker(store, WorkerOptions(breaker=BreakerRule(threshold=1)))
+
+    def fail(_payload):
+        raise ConnectionError("no answer")
+
+    worker.register("call", fail, retry=NoDelay())
+    Client(store).enqueue(JobRequest(type="call"))
+    assert [worker.process_once().status for _ in range(2)] == ["retried", "empty"]
+    worker.close()
 
 
 def test_releases_bad_payloads_and_unrecoverable_jobs_do_not_count(app, store):

@@ -11,9 +11,11 @@ import signal
 import struct
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 from holdfast.app import Holdfast
 from holdfast.clock import monotonic
+from holdfast.settings import SigningMode
 from holdfast.worker.options import WorkerOptions
 
 NOOP_TYPE, REPORT_START_TYPE = "bench.noop", "bench.report_start"
@@ -38,6 +40,7 @@ def main() -> None:
     """Run a worker until the queue is drained or the seconds are over; with a pipe, until a signal arrives."""
     order = json.load(sys.stdin)
     app = Holdfast(order["url"], space=order["space"])
+    app.use_settings(replace(app.settings, signing=SigningMode.OFF))  # the jobs of the benchmark are not signed
     pipe = order.get("pipe")
     app.handler(NOOP_TYPE, queue=order["queue"])(noop)
     if pipe is not None:

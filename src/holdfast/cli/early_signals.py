@@ -1,5 +1,7 @@
 """Signals that arrive before the worker runs: ``holdfast work`` exits with 0 and has reserved nothing.
 
+``holdfast cron run`` does the same before its scheduler runs.
+
 Importing the code, loading the user's module and opening the store take a while, and a deployment may be rolled back
 meanwhile. ``listen`` is called before all of that, so this module imports almost nothing. The worker installs its own
 signal handlers when it starts.
@@ -11,7 +13,7 @@ import signal
 import sys
 import threading
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 OPTIONS_WITH_VALUE = frozenset(
@@ -23,21 +25,27 @@ stop_requested = threading.Event()
 
 
 def listen(arguments: Sequence[str]) -> None:
-    """Make a signal end this process with exit code 0 if the command is ``work``; other commands are unaffected."""
-    if _is_work(arguments) and threading.current_thread() is threading.main_thread():
+    """Make a signal end this process with exit code 0 if the command runs until a signal; others are unaffected."""
+    if _runs_until_a_signal(arguments) and threading.current_thread() is threading.main_thread():
         for number in SIGNALS:
             signal.signal(number, _stop)
         sys.unraisablehook = _hide_swallowed_exit
 
 
-def _is_work(arguments: Sequence[str]) -> bool:
-    words = iter(arguments)
-    for word in words:
+def _runs_until_a_signal(arguments: Sequence[str]) -> bool:
+    words = _words(arguments)
+    command = next(words, None)
+    return command == "work" or (command == "cron" and next(words, None) == "run")
+
+
+def _words(arguments: Sequence[str]) -> Iterator[str]:
+    """Return the arguments without options and their values."""
+    rest = iter(arguments)
+    for word in rest:
         if word in OPTIONS_WITH_VALUE:
-            next(words, None)
+            next(rest, None)
         elif not word.startswith("-"):
-            return word == "work"
-    return False
+            yield word
 
 
 def _stop(_number: int, _frame: types.FrameType | None) -> None:

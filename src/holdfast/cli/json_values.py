@@ -82,6 +82,7 @@ def job(record: JobRecord) -> dict[str, Any]:
         "unique": unique(record.unique_for),
         "domain": record.domain,
         "offset": record.offset,
+        "limit_key": record.limit_key,
         "meta": dict(record.meta),
         "webhook": None if record.webhook is None else mask_secrets(record.webhook),
         "signature": record.signature,
@@ -147,6 +148,9 @@ def queue_settings(settings: QueueSettings) -> dict[str, Any]:
         "dedupe_window": seconds(settings.dedupe_window),
         "held_until": instant(settings.held_until),
         "probing": settings.probing,
+        "key_max_inflight": settings.key_max_inflight,
+        "key_rate": settings.key_rate,
+        "key_burst": settings.key_burst,
     }
 
 

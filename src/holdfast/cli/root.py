@@ -8,6 +8,7 @@ from holdfast.cli.command import Root
 from holdfast.cli.commands.audit import audit
 from holdfast.cli.commands.bench import bench
 from holdfast.cli.commands.conform import conform
+from holdfast.cli.commands.cron import cron
 from holdfast.cli.commands.dead import dead
 from holdfast.cli.commands.doctor import doctor
 from holdfast.cli.commands.enqueue import enqueue
@@ -51,6 +52,7 @@ for command in (
     enqueue,
     job,
     queue,
+    cron,
     dead,
     ledger,
     reap,

@@ -77,9 +77,11 @@ class Feature(StrEnum):
     OFFSETS = "domains in order of explicit offsets"
     HALT = "halting a domain on exhaustion"
     LIMITS = "pause, concurrency and rate limits"
+    KEY_LIMITS = "limits by a key of the job"
     IDEMPOTENCY = "idempotency keys"
     LEDGER = "the ledger"
     REGISTRY = "the registry"
+    ENQUEUE_WRITES = "registry writes with an enqueue"
     SPACES = "spaces"
     NOTES = "progress and checkpoints"
     CALLER_CLOCK = "a caller's clock"
@@ -112,7 +114,9 @@ class Driver(Protocol):
         """What this driver supports, and what it does not, with reasons."""
         ...
 
-    def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
+    def enqueue(
+        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+    ) -> list[Enqueued]:
         """Store new jobs and return one answer per record, in order.
 
         Atomic: if one record is invalid, ``InvalidInput`` is raised and no job is stored. The jobs are durable, in the
@@ -122,6 +126,11 @@ class Driver(Protocol):
         Its answer has the id of the existing job, ``existed``, and ``conflict`` if the payloads differ (L6, L12). A key
         is taken per queue, as long as ``unique_for`` of its job says: see ``holdfast.model.unique``. By default, that
         is while its job has not ended and at least for the ``dedupe_window`` of the queue.
+
+        ``writes`` are registry changes, at most ``MAX_BATCH_ITEMS`` and each of another entry, that are made in the
+        same transaction: with at least one job, whether the jobs are new or existed. All expected versions are compared
+        before anything is stored. If one differs, ``WriteRefused`` names it, and neither a job nor an entry is stored.
+        A call that ends with ``StoreUnavailable`` may have been carried out: read the entries before it is repeated.
 
         Raises ``StoreFull`` while there is still enough space for settlements.
         """
@@ -152,6 +161,11 @@ class Driver(Protocol):
         Never returns a job that has a valid lease, nor a job of a domain in which another job is in flight or comes
         first (L11).
 
+        A job whose ``limit_key`` has no allowance, by the key limits of its queue or because its key is held, is passed
+        over: it keeps its place, and delays neither jobs of other keys nor jobs without a key. A store sets such jobs
+        aside, so that they are not read again by every call. One call sets a bounded number of jobs aside and may then
+        return fewer jobs than are due; the next calls go on, and ``wait`` returns at once.
+
         With ``max_bytes``, stops before the job whose payload would make all payloads larger than that; the first job
         is returned whatever its size. ``isolation`` says what happens with jobs that must run alone. With ``prefetch``
         the caller begins the jobs later, when it has a free place: an expired lease counts nothing, unless a note of
@@ -178,7 +192,8 @@ class Driver(Protocol):
         """End leases. Returns one answer per settlement, in order: None, or why it was refused.
 
         A refused settlement changes nothing and does not affect the others (L5). The whole effect of a settlement is
-        atomic: the job, its result, the turn of its domain, its ledger row, and the ``writes`` of an ack.
+        atomic: the job, its result, the turn of its domain, its ledger row, the hold of its key, and the ``writes`` of
+        an ack.
 
         Repeating exactly the settlement that ended the last lease of a job returns None and changes nothing, for at
         least a day and until the job is reserved again (L6).
@@ -351,7 +366,9 @@ class Admin(Protocol):
         """Replace the settings of a queue, or of one type in it. The next reserve applies them.
 
         With ``only``, these fields are replaced and the others stay as they are, in one step: two callers that change
-        different fields undo nothing of each other. ``rate`` and ``burst`` are replaced together.
+        different fields undo nothing of each other. ``rate`` and ``burst`` are replaced together, and so are
+        ``key_rate`` and ``key_burst``. Replacing limits by key ends the holds of all keys of the queue, see
+        ``Retry.hold_key``.
         """
         ...
 
@@ -461,8 +478,9 @@ class LeasedEnqueue(Protocol):
         """Enqueue the jobs and lease all of them, or none of them, in one transaction.
 
         Returns the answers of ``enqueue`` and the reservations, which count as prefetched. No job is leased if one of
-        them existed, has a domain, a ``run_at`` or only one attempt, or is in a queue with a pause or a limit, or if
-        the driver cannot lease this batch quickly. Jobs that are not leased are ready, as after ``enqueue``.
+        them existed, has a domain, a ``run_at``, a ``limit_key`` or only one attempt, or is in a queue with a pause or
+        a limit, or if the driver cannot lease this batch quickly. Jobs that are not leased are ready, as after
+        ``enqueue``.
         """
         ...
 

@@ -9,6 +9,7 @@ from holdfast.drivers.contract import Capabilities
 from holdfast.errors import Unsupported
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued
+from holdfast.model.registry import Change
 
 
 class EnqueueOnly:
@@ -17,7 +18,9 @@ class EnqueueOnly:
     def __init__(self, capabilities: Capabilities) -> None:
         self.capabilities = capabilities
 
-    def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
+    def enqueue(
+        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+    ) -> list[Enqueued]:
         """See ``Driver.enqueue``; durable when the caller commits."""
         raise NotImplementedError
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Note
 from holdfast.model.ledger import Ending, LedgerRow
 from holdfast.model.queue_settings import OnExhausted, QueueSettings
-from holdfast.model.registry import Entry
+from holdfast.model.registry import Change, Entry
 
 Row = tuple[Any, ...]
 
@@ -77,6 +77,9 @@ SETTINGS_COLUMNS = (
     "dedupe_window",
     "held_until",
     "probing",
+    "key_max_inflight",
+    "key_rate",
+    "key_burst",
 )
 
 
@@ -91,22 +94,18 @@ def pack_settings(settings: QueueSettings) -> Row:
         settings.dedupe_window,
         settings.held_until,
         settings.probing,
+        settings.key_max_inflight,
+        None if settings.key_rate is None else float(settings.key_rate),
+        settings.key_burst,
     )
 
 
 def read_settings(row: Sequence[Any]) -> QueueSettings:
     """Return the settings in a row of ``SETTINGS_COLUMNS``."""
-    paused_until, max_inflight, rate, burst, on_exhausted, dedupe_window, held_until, probing = row
-    return QueueSettings(
-        paused_until=paused_until,
-        max_inflight=max_inflight,
-        rate=rate,
-        burst=burst,
-        on_exhausted=OnExhausted(on_exhausted),
-        dedupe_window=dedupe_window,
-        held_until=held_until,
-        probing=bool(probing),
-    )
+    values = dict(zip(SETTINGS_COLUMNS, row, strict=True))
+    values["on_exhausted"] = OnExhausted(values["on_exhausted"])
+    values["probing"] = bool(values["probing"])
+    return QueueSettings(**values)
 
 
 def read_inspection(job: JobRecord, row: Sequence[Any]) -> Inspection:
@@ -127,10 +126,20 @@ def read_inspection(job: JobRecord, row: Sequence[Any]) -> Inspection:
     )
 
 
-def read_entry(row: Sequence[Any]) -> Entry:
-    """Return the registry entry in a row of key, value, version, expires_at."""
-    key, value, version, expires_at = row
-    return Entry(key=key, value=value, version=version, expires_at=expires_at)
+read_entry: Callable[[Sequence[Any]], Entry] = compile_reader(Entry, ("key", "value", "version", "expires_at"))
+"""Return the registry entry in a row of these columns."""
+
+
+def split_repeated_entries(changes: Sequence[Change]) -> Iterator[list[Change]]:
+    """Split changes into runs that name every entry once (nearly always one run); a later run sees the earlier ones."""
+    run: dict[tuple[str, str], Change] = {}
+    for change in changes:
+        if (change.kind, change.key) in run:
+            yield list(run.values())
+            run = {}
+        run[change.kind, change.key] = change
+    if run:
+        yield list(run.values())
 
 
 def end_of_prefix(prefix: str) -> str | None:

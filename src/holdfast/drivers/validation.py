@@ -19,7 +19,7 @@ from holdfast.model.lease import Lease
 from holdfast.model.queue_settings import SETTINGS_FIELDS, OnExhausted, QueueSettings
 from holdfast.model.registry import Change
 from holdfast.model.retention import Retention
-from holdfast.model.settlement import Settlement
+from holdfast.model.settlement import Retry, Settlement
 from holdfast.wire.codec import JSON
 
 MAX_WAIT_SECONDS = 86_400
@@ -69,6 +69,17 @@ class Validation:
             if job.webhook is not None:  # the field is kept in records and envelopes for a later version
                 raise Unsupported(self._capabilities.driver, "webhooks", "nothing calls them yet")
 
+    def check_enqueue_writes(self, jobs: Sequence[JobRecord], writes: Sequence[Change]) -> None:
+        """Check the registry writes of an enqueue. Each ``Change`` checked its own values when it was created."""
+        self.require(Feature.REGISTRY)
+        self.require(Feature.ENQUEUE_WRITES)
+        bounds.check_batch("writes", len(writes))
+        self._all("write", writes, Change)
+        if len({(write.kind, write.key) for write in writes}) < len(writes):
+            raise InvalidInput("writes", wanted="every key once", got="two writes to one key")
+        if not jobs:
+            raise InvalidInput("jobs", wanted="at least one job (without jobs: `write`)", got="none")
+
     def check_reserve(
         self,
         queues: Sequence[str],
@@ -111,6 +122,10 @@ class Validation:
     def check_settle(self, settlements: Sequence[Settlement]) -> None:
         """Check that every item is a settlement of a lease."""
         bounds.check_batch("settlements", len(settlements))
+        if not self._capabilities.has(Feature.KEY_LIMITS) and any(
+            isinstance(settlement, Retry) and settlement.hold_key for settlement in settlements
+        ):
+            self.require(Feature.KEY_LIMITS)
         for settlement in settlements:
             if type(settlement) not in _SETTLEMENTS:
                 raise InvalidInput("settlement", wanted="Ack, Retry, Fail or Release", got=settlement)
@@ -153,13 +168,22 @@ class Validation:
             bounds.check_name("type", type_)
         if settings is not None and settings.on_exhausted is not OnExhausted.SKIP:
             self.require(Feature.HALT)
+        if settings is not None:
+            self._check_key_limits(settings, type_)
         if only is not None:
             self._not_text("only", only)
             unknown = sorted(set(only) - set(SETTINGS_FIELDS))
             if unknown:
                 raise InvalidInput("only", wanted=f"some of {', '.join(SETTINGS_FIELDS)}", got=", ".join(unknown))
-            if ("rate" in only) != ("burst" in only):  # a burst without its rate is no setting
-                raise InvalidInput("only", wanted="rate and burst together", got=", ".join(sorted(only)))
+            for rate, burst in (("rate", "burst"), ("key_rate", "key_burst")):
+                if (rate in only) != (burst in only):  # a burst without its rate is no setting
+                    raise InvalidInput("only", wanted=f"{rate} and {burst} together", got=", ".join(sorted(only)))
+
+    def _check_key_limits(self, settings: QueueSettings, type_: str | None) -> None:
+        if settings.has_key_limits:
+            self.require(Feature.KEY_LIMITS)
+            if type_ is not None:
+                raise InvalidInput("key_max_inflight and key_rate", wanted="limits of a queue", got=f"the type {type_}")
 
     def check_page(self, limit: int) -> None:
         """Check the limit of a page."""

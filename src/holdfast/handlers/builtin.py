@@ -94,6 +94,9 @@ class BuiltinHandlers:
         A status from 200 to 299, or one of ``accepted_statuses``, is success. From 500, and for ``retried_statuses``
         (408, 425 and 429), the attempt has failed, and ``Retry-After`` is honoured. Others make a dead letter. At most
         ``max_body_bytes`` of the answer are kept.
+
+        The host is the limit key of a job, unless ``limit_key`` says otherwise: 429 and 503 with ``Retry-After`` pause
+        all jobs of the host in the queue.
         """
         from holdfast.handlers import url as requests  # noqa: PLC0415 - each handler only for apps that use it
         from holdfast.net.guarded import HEADERS, METHODS, Rules  # noqa: PLC0415 - the same
@@ -127,6 +130,7 @@ class BuiltinHandlers:
             )
             return requests.request_url(request, ctx.job, rules, statuses)
 
+        keywords.setdefault("limit_key", requests.host_of)
         return self._app.handler(type, **keywords)(url)
 
     def event(

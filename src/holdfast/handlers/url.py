@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, timedelta
 from email.utils import parsedate_to_datetime
+from urllib.parse import urlsplit
 
 from holdfast.clock import to_datetime, to_timedelta, wall_clock
 from holdfast.errors import RequestRefused
@@ -21,6 +22,8 @@ MAX_RETRY_AFTER = timedelta(days=1)
 MAX_SHOWN_BODY_CHARACTERS = 500  # in the error of the job
 MAX_HEADERS_CHARACTERS = 16 << 10  # of all headers in the result
 RETRIED_STATUSES = frozenset({408, 425, 429})  # and all from 500
+BUSY_STATUSES = frozenset({429, 503})  # the server, not the URL, asks for a delay
+MAX_HOST_CHARACTERS = 253
 NOT_IDEMPOTENT = frozenset({"POST", "PATCH"})
 
 
@@ -62,8 +65,18 @@ def request_url(request: UrlRequest, job: Job, rules: Rules, statuses: StatusRul
     if shown := response.body.decode(errors="replace").strip()[:MAX_SHOWN_BODY_CHARACTERS]:
         message = f"{message}: {plain_text(shown)}"
     if response.status >= 500 or response.status in statuses.retried:
-        raise Retry(after=retry_after(response), reason=message)
+        after = retry_after(response)
+        raise Retry(after=after, reason=message, pause_key=after is not None and response.status in BUSY_STATUSES)
     raise Unrecoverable(message)
+
+
+def host_of(request: UrlRequest) -> str | None:
+    """Return the host of the request, in lower case, as the limit key of its job; None if it has no usable host."""
+    try:
+        host = urlsplit(request.url).hostname
+    except ValueError:
+        return None
+    return host if host and len(host) <= MAX_HOST_CHARACTERS and host.isascii() and host.isprintable() else None
 
 
 def retry_after(response: Response) -> timedelta | None:

@@ -19,7 +19,7 @@ from holdfast.model import duration
 
 MAX_BATCH_ITEMS = 10_000  # in one call of any verb
 MAX_NAME_CHARACTERS = 128  # a type, queue, space, id or registry kind
-MAX_TEXT_BYTES = 256  # a domain, idempotency key, job name, worker name or registry key
+MAX_TEXT_BYTES = 256  # a domain, idempotency key, limit key, job name, worker name or registry key
 MAX_PAYLOAD_BYTES = 1 << 20  # an encoded payload; a client may be configured to allow more
 MAX_STORED_PAYLOAD_BYTES = 64 << 20  # no configuration allows more
 MAX_META_BYTES = 16 << 10  # the encoded meta mapping

@@ -53,6 +53,7 @@ class JobRecord:
     unique_for: int | None = None  # how long the key is taken: see model.unique
     domain: str | None = None
     offset: int | None = None
+    limit_key: str | None = None  # a host or customer: the key limits of the queue apply to each key
     name: str | None = None
     meta: Mapping[str, object] = field(default_factory=dict)
     webhook: str | None = None
@@ -105,6 +106,7 @@ def check_new(record: JobRecord) -> None:
     bounds.check_optional_text("idempotency_key", record.idempotency_key)
     check_unique_for(record.unique_for)
     bounds.check_optional_text("domain", record.domain)
+    bounds.check_optional_text("limit_key", record.limit_key)
     bounds.check_optional_text("name", record.name)
     if record.last_error != bounds.truncate_text(record.last_error):
         raise InvalidInput(

@@ -1,4 +1,4 @@
-"""``JobBatch``: many new jobs that differ only in id, payload, idempotency key and signature.
+"""``JobBatch``: many new jobs that differ only in id, payload, idempotency key, signature and limit key.
 
 To a driver, a batch is a sequence of records. A driver that recognises the class can work on whole columns instead:
 building, checking and unpacking one record takes some microseconds, about as long as storing it.
@@ -18,16 +18,19 @@ from holdfast.model.isolation import is_isolated
 from holdfast.model.job import JobRecord, State, check_new
 from holdfast.model.lease import Reservation, make_reservation
 
-_OWN_FIELDS = ("id", "payload", "idempotency_key", "signature")
+_OWN_FIELDS = ("id", "payload", "idempotency_key", "signature", "limit_key")
 _SHARED_FIELDS = tuple(name for name in JobRecord.__slots__ if name not in _OWN_FIELDS)
 _pack_shared = compile_packer(_SHARED_FIELDS)
 _make_record = compile_reader(JobRecord, _SHARED_FIELDS, arguments=_OWN_FIELDS)
 
 
 class JobBatch(Sequence[JobRecord]):
-    """One record per id: ``template`` with that id, its payload, and its key and signature if they are given."""
+    """One record per id: ``template`` with that id, its payload, and its key and signature if they are given.
 
-    __slots__ = ("ids", "keys", "payloads", "signatures", "template")
+    The limit keys are those of ``limit_keys``; without them, every job has the one of ``template``.
+    """
+
+    __slots__ = ("ids", "keys", "limit_keys", "payloads", "signatures", "template")
 
     def __init__(
         self,
@@ -36,6 +39,8 @@ class JobBatch(Sequence[JobRecord]):
         payloads: Sequence[bytes],
         keys: Sequence[str | None] | None = None,
         signatures: Sequence[str | None] | None = None,
+        *,
+        limit_keys: Sequence[str | None] | None = None,
     ) -> None:
         """Ignores the id and the payload of ``template``."""
         for name, column, shared in (
@@ -44,7 +49,8 @@ class JobBatch(Sequence[JobRecord]):
         ):
             if column is None and shared is not None:
                 raise InvalidInput(name, wanted="one for each payload", got="one for all")
-        for name, values in (("payloads", payloads), ("keys", keys), ("signatures", signatures)):
+        columns = {"payloads": payloads, "keys": keys, "signatures": signatures, "limit_keys": limit_keys}
+        for name, values in columns.items():
             if values is not None and len(values) != len(ids):
                 raise InvalidInput(name, wanted=f"as many as ids, {len(ids)}", got=str(len(values)))
         self.template = template
@@ -52,6 +58,7 @@ class JobBatch(Sequence[JobRecord]):
         self.payloads = payloads
         self.keys = keys
         self.signatures = signatures
+        self.limit_keys = limit_keys
 
     def check(self) -> None:
         """Check every record as ``check_new`` does, column by column."""
@@ -62,10 +69,11 @@ class JobBatch(Sequence[JobRecord]):
         bounds.check_blobs("payload", self.payloads, most=bounds.MAX_STORED_PAYLOAD_BYTES)
         bounds.check_optional_texts("idempotency_key", self.keys or ())
         bounds.check_optional_texts("signature", self.signatures or ())
+        bounds.check_optional_texts("limit_key", self.limit_keys or ())
 
     def with_signatures(self, signatures: Sequence[str | None] | None) -> JobBatch:
         """Return the same jobs with these signatures."""
-        return JobBatch(self.template, self.ids, self.payloads, self.keys, signatures)
+        return JobBatch(self.template, self.ids, self.payloads, self.keys, signatures, limit_keys=self.limit_keys)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -83,33 +91,48 @@ class JobBatch(Sequence[JobRecord]):
                 self.payloads[place],
                 None if self.keys is None else self.keys[place],
                 None if self.signatures is None else self.signatures[place],
+                limit_keys=None if self.limit_keys is None else self.limit_keys[place],
             )
         key = self.keys[place] if self.keys else None
         signature = self.signatures[place] if self.signatures else None
-        return _make_record(_pack_shared(self.template), self.ids[place], self.payloads[place], key, signature)
+        limit_key = self.limit_keys[place] if self.limit_keys else self.template.limit_key
+        shared = _pack_shared(self.template)
+        return _make_record(shared, self.ids[place], self.payloads[place], key, signature, limit_key)
 
     def __iter__(self) -> Iterator[JobRecord]:
         shared = _pack_shared(self.template)
         keys = repeat(None) if self.keys is None else self.keys
         signatures = repeat(None) if self.signatures is None else self.signatures
-        for job_id, payload, key, signature in zip(
+        limit_keys = repeat(self.template.limit_key) if self.limit_keys is None else self.limit_keys
+        for job_id, payload, key, signature, limit_key in zip(
             self.ids,
             self.payloads,
             keys,
             signatures,
+            limit_keys,
             strict=False,  # ``repeat(None)`` has no end
         ):
-            yield _make_record(shared, job_id, payload, key, signature)
+            yield _make_record(shared, job_id, payload, key, signature, limit_key)
 
 
 def representatives(jobs: Sequence[JobRecord]) -> Sequence[JobRecord]:
-    """One representative record per job shape: the records differ at most in id, payload, key and signature."""
+    """One representative record per job shape: the records differ at most in the fields of a ``JobBatch``."""
     return jobs[:1] if isinstance(jobs, JobBatch) else jobs
 
 
+def has_limit_key(jobs: Sequence[JobRecord]) -> bool:
+    """Whether one of the jobs has a limit key."""
+    if isinstance(jobs, JobBatch):
+        return jobs.template.limit_key is not None or any(key is not None for key in jobs.limit_keys or ())
+    return any(job.limit_key is not None for job in jobs)
+
+
 def must_wait(jobs: Sequence[JobRecord]) -> bool:
-    """Whether one of the jobs cannot be leased while it is stored: it has a domain, a ``run_at`` or one attempt."""
-    return any(
+    """Whether one of the jobs cannot be leased while it is stored.
+
+    Such a job has a domain, a ``run_at``, one attempt, or a limit key: only ``reserve`` computes with limits.
+    """
+    return has_limit_key(jobs) or any(
         job.domain is not None
         or job.run_at is not None
         or is_isolated(suspect=False, crashes=job.crashes, attempts=job.attempts, max_attempts=job.max_attempts)
@@ -129,7 +152,8 @@ def lease_batch(
 
 def _count_attempt(jobs: Sequence[JobRecord]) -> Sequence[JobRecord]:
     if isinstance(jobs, JobBatch):
-        return JobBatch(_count_attempt_of(jobs.template), jobs.ids, jobs.payloads, jobs.keys, jobs.signatures)
+        template = _count_attempt_of(jobs.template)
+        return JobBatch(template, jobs.ids, jobs.payloads, jobs.keys, jobs.signatures, limit_keys=jobs.limit_keys)
     return [_count_attempt_of(job) for job in jobs]
 
 

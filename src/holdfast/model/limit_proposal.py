@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 from holdfast.errors import InvalidInput
 from holdfast.model import duration
-from holdfast.model.queue_settings import QueueSettings
+from holdfast.model.queue_settings import KEY_LIMIT_FIELDS, QueueSettings
 from holdfast.model.registry import Change, Entry
 
 KIND = "limits"
-LIMIT_FIELDS = ("max_inflight", "rate", "burst")
+TYPE_LIMIT_FIELDS = ("max_inflight", "rate", "burst")
+LIMIT_FIELDS = (*TYPE_LIMIT_FIELDS, *KEY_LIMIT_FIELDS)  # of a queue
 KEY_BYTES = 16  # of a digest: the names of a queue and a type together can be longer than a key may be
 
 
@@ -34,11 +35,14 @@ RANK = {origin: rank for rank, origin in enumerate(Origin)}  # a higher rank rep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLimits:
-    """The limits among the settings of a queue."""
+    """The limits among the settings of a queue. Only a whole queue has limits that begin with ``key_``."""
 
     max_inflight: int | None = None
     rate: float | None = None  # reservations per second
     burst: int | None = None
+    key_max_inflight: int | None = None
+    key_rate: float | None = None
+    key_burst: int | None = None
 
     def __post_init__(self) -> None:
         """Raise ``InvalidInput`` for limits that settings refuse."""
@@ -46,12 +50,12 @@ class QueueLimits:
 
     def as_settings(self) -> QueueSettings:
         """Return settings that have these limits."""
-        return QueueSettings(max_inflight=self.max_inflight, rate=self.rate, burst=self.burst)
+        return QueueSettings(**asdict(self))
 
     @classmethod
     def of(cls, settings: QueueSettings) -> QueueLimits:
         """Return the limits of these settings."""
-        return cls(max_inflight=settings.max_inflight, rate=settings.rate, burst=settings.burst)
+        return cls(**{name: getattr(settings, name) for name in LIMIT_FIELDS})
 
 
 NO_LIMITS = QueueLimits()
@@ -99,7 +103,7 @@ def origin_change(queue: str, type_: str | None, origin: LimitOrigin | None, *, 
     value = None
     if origin is not None:
         limits = origin.limits
-        fields = {} if limits is None else {name: getattr(limits, name) for name in LIMIT_FIELDS}
+        fields = {} if limits is None else {name: value for name, value in asdict(limits).items() if value is not None}
         entry = {"queue": queue, "type": type_, "origin": origin.origin, "limits": fields if limits else None}
         value = json.dumps(entry).encode()
     return Change(kind=KIND, key=key_of(queue, type_), value=value, version=version)

@@ -37,7 +37,8 @@ class Bucket(NamedTuple):
 class QueueSettings:
     """Pause, concurrency and rate limits. ``reserve`` applies them exactly, without extra round trips.
 
-    If a queue and a type in it both have settings, both apply to a job of that type.
+    If a queue and a type in it both have settings, both apply to a job of that type. Only a queue has limits that begin
+    with ``key_``: they apply to the jobs of each ``limit_key`` in it, beside the others, and not to jobs without one.
     """
 
     paused_until: int | None = None  # an instant; bounds.MAX_INSTANT: until an operator resumes the queue
@@ -49,19 +50,16 @@ class QueueSettings:
     # Set by workers, so that an operator's pause and limits stay. The stricter of both applies.
     held_until: int | None = None  # an instant: an open breaker, or a handler that paused its type
     probing: bool = False  # a breaker is open or half open: at most one job in flight
+    key_max_inflight: int | None = None
+    key_rate: float | None = None  # reservations per second
+    key_burst: int | None = None  # like ``burst``
 
     def __post_init__(self) -> None:
         """Check every value; a rate of 0 is refused, because that is a pause."""
         if self.paused_until is not None:
             bounds.check_integer("paused_until", self.paused_until, most=bounds.MAX_INSTANT)
-        if self.max_inflight is not None:
-            bounds.check_integer("max_inflight", self.max_inflight, least=1)
-        if self.rate is not None and not (isinstance(self.rate, int | float) and 0 < self.rate <= SECOND):
-            raise InvalidInput("rate", wanted="more than 0 and at most 1000000 per second", got=self.rate)
-        if self.burst is not None:
-            bounds.check_integer("burst", self.burst, least=1)
-            if self.rate is None:
-                raise InvalidInput("burst", wanted="a rate beside it", got="burst alone")
+        _check_limits(self.max_inflight, self.rate, self.burst)
+        _check_limits(self.key_max_inflight, self.key_rate, self.key_burst, prefix="key_")
         bounds.check_integer("dedupe_window", self.dedupe_window, least=1, most=bounds.MAX_DURATION)
         if self.held_until is not None:
             bounds.check_integer("held_until", self.held_until, most=bounds.MAX_INSTANT)
@@ -71,6 +69,17 @@ class QueueSettings:
     def merge(self, other: QueueSettings, only: Collection[str] | None) -> QueueSettings:
         """Return these settings with the fields ``only`` of the others; with all fields of the others for None."""
         return other if only is None else replace(self, **{name: getattr(other, name) for name in only})
+
+    @property
+    def has_key_limits(self) -> bool:
+        """Whether jobs are limited by their ``limit_key``."""
+        return self.key_max_inflight is not None or self.key_rate is not None
+
+    def of_key(self, held_until: int | None = None) -> QueueSettings:
+        """Return the limits of one key as settings; ``held_until`` is the end of the hold of this key."""
+        return QueueSettings(
+            max_inflight=self.key_max_inflight, rate=self.key_rate, burst=self.key_burst, held_until=held_until
+        )
 
     def is_limiting(self, now: int) -> bool:
         """Whether a pause or a limit may keep due jobs from being reserved."""
@@ -107,6 +116,16 @@ class QueueSettings:
                 opens_at += 1
         return opens_at
 
+    def is_idle(self, bucket: Bucket | None, now: int) -> bool:
+        """Whether no pause is in force and the rate is unused: nothing of the past limits the next jobs."""
+        level = self.unused_level
+        return not self._is_paused(now) and (level is None or bucket is None or self._refilled(bucket, now) >= level)
+
+    @property
+    def unused_level(self) -> int | None:
+        """The level from which on a bucket is as good as none; None without a rate."""
+        return None if self.rate is None else self._full + LEVEL_PER_JOB
+
     def _is_paused(self, now: int) -> bool:
         return now < max(self.paused_until or 0, self.held_until or 0)
 
@@ -116,12 +135,36 @@ class QueueSettings:
         What exceeds the full level by less than one job is kept: a reserve that comes late by less than the time of
         one job loses nothing, and a busy queue keeps its rate, whatever the burst. More than that is an idle time.
         """
-        assert self.rate is not None
-        full = (self.burst if self.burst is not None else max(1, math.ceil(self.rate))) * LEVEL_PER_JOB
         if bucket is None:
-            return full
-        level = bucket.level + math.floor(max(0, now - bucket.at) * self.rate + ROUNDING_TOLERANCE)
-        return level if level < full + LEVEL_PER_JOB else full
+            return self._full
+        level = self._refilled(bucket, now)
+        return level if level < self._full + LEVEL_PER_JOB else self._full
+
+    @property
+    def _full(self) -> int:
+        assert self.rate is not None
+        return (self.burst if self.burst is not None else max(1, math.ceil(self.rate))) * LEVEL_PER_JOB
+
+    def _refilled(self, bucket: Bucket, now: int) -> int:
+        assert self.rate is not None
+        return bucket.level + math.floor(max(0, now - bucket.at) * self.rate + ROUNDING_TOLERANCE)
 
 
+def _check_limits(max_inflight: object, rate: object, burst: object, *, prefix: str = "") -> None:
+    if max_inflight is not None:
+        bounds.check_integer(f"{prefix}max_inflight", max_inflight, least=1)
+    if rate is not None and not (isinstance(rate, int | float) and 0 < rate <= SECOND):
+        raise InvalidInput(f"{prefix}rate", wanted="more than 0 and at most 1000000 per second", got=rate)
+    if burst is not None:
+        bounds.check_integer(f"{prefix}burst", burst, least=1)
+        if rate is None:
+            raise InvalidInput(f"{prefix}burst", wanted="a rate beside it", got="burst alone")
+
+
+def replaces_key_limits(only: Collection[str] | None) -> bool:
+    """Whether ``configure`` with this ``only`` replaces limits by key."""
+    return only is None or not set(KEY_LIMIT_FIELDS).isdisjoint(only)
+
+
+KEY_LIMIT_FIELDS = ("key_max_inflight", "key_rate", "key_burst")
 SETTINGS_FIELDS = tuple(field.name for field in fields(QueueSettings))

@@ -42,6 +42,7 @@ class JobRequest:
     single_instance: bool | str = False  # one at a time: of its queue and type, or of all jobs with this text
     domain: str | None = None  # jobs of a domain run one at a time, in order
     offset: int | None = None  # position in that order; default: the order of arrival
+    limit_key: str | None = None  # a host or customer: the key limits of the queue apply to each key
     name: str | None = None  # for people
     meta: Mapping[str, object] = field(default_factory=dict)  # JSON, passed to the handler unchanged
     webhook: str | None = None  # for a later version: enqueue refuses it, because nothing calls it yet
@@ -59,6 +60,8 @@ class JobRequest:
             bounds.check_text("idempotency_key", self.idempotency_key)
         if self.domain is not None:
             bounds.check_text("domain", self.domain)
+        if self.limit_key is not None:
+            bounds.check_text("limit_key", self.limit_key)
         if self.offset is not None:
             bounds.check_integer("offset", self.offset, most=2**63 - 1)
             if self.domain is None:
@@ -78,6 +81,7 @@ class SharedKeywords(TypedDict, total=False):
     unique: Unique | None
     single_instance: bool | str
     domain: str | None
+    limit_key: str | None
     name: str | None
     meta: Mapping[str, object]
 

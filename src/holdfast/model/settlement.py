@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias, cast
 
@@ -60,11 +61,25 @@ def make_ack(lease: Lease, started_at: int | None, result: bytes | None) -> Ack:
     return cast("Ack", ack)
 
 
+def add_writes(ack: Ack, writes: Sequence[Change]) -> Ack:
+    """Return the ack with more writes, to entries that it does not write yet; built as by ``make_ack``."""
+    changed = _MutableAck()
+    changed.lease = ack.lease
+    changed.started_at = ack.started_at
+    changed.detail = ack.detail
+    changed.result = ack.result
+    changed.writes = (*ack.writes, *writes)
+    changed.__class__ = Ack
+    return cast("Ack", changed)
+
+
 @dataclass(frozen=True, slots=True)
 class Retry(_Common):
     """Run the job again: at ``run_at``, or ``delay`` microseconds after the store's now. The attempt stays counted.
 
     ``crashed`` means that the process of the attempt died: it counts towards ``max_crashes`` like an expired lease.
+    With ``hold_key``, no job with the limit key of this job, in its queue, is reserved before ``run_at`` or the end of
+    the delay, even if this job has no attempts left.
     """
 
     verb: ClassVar[str] = "retry"
@@ -73,6 +88,7 @@ class Retry(_Common):
     run_at: int | None = None
     error: str = ""
     crashed: bool = False
+    hold_key: bool = False
 
     def __post_init__(self) -> None:
         """Check ``run_at`` and ``delay``, and that at most one of them is set."""
@@ -82,6 +98,14 @@ class Retry(_Common):
             bounds.check_integer("run_at", self.run_at, most=bounds.MAX_INSTANT)
             if self.delay:
                 raise InvalidInput("run_at", wanted="either delay or run_at", got="both")
+        if type(self.hold_key) is not bool:
+            raise InvalidInput("hold_key", wanted="True or False", got=self.hold_key)
+
+    def held_until(self, now: int) -> int | None:
+        """Return when the hold of the job's key ends; None if this retry holds no key."""
+        if not self.hold_key:
+            return None
+        return min(now + self.delay, bounds.MAX_INSTANT) if self.run_at is None else self.run_at
 
 
 @dataclass(frozen=True, slots=True)

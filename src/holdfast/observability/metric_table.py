@@ -125,6 +125,36 @@ STORE_FAILURES = Metric(
     meaning="Calls to the store that failed, and are tried again.",
 )
 
+# Of a scheduler
+SCHEDULE_FIRES = Metric(
+    name="holdfast_schedule_fires_total",
+    kind=_counter,
+    labels=JOB,
+    meaning="Jobs that this scheduler enqueued for its schedules.",
+)
+SCHEDULE_LATE = Metric(
+    name="holdfast_schedule_late_seconds",
+    kind=_histogram,
+    labels=JOB,
+    meaning="From the instant of a fire to the tick that enqueued its job.",
+    buckets=SECONDS,
+)
+SCHEDULE_MISSED = Metric(
+    name="holdfast_schedule_missed_total",
+    kind=_counter,
+    meaning="Fires that were later than the grace time of their schedule, and were dropped by its `missed` policy.",
+)
+SCHEDULE_FAILURES = Metric(
+    name="holdfast_schedule_failures_total",
+    kind=_counter,
+    meaning="Schedules that could not be fired, and are tried again.",
+)
+SCHEDULER_TICK = Metric(
+    name="holdfast_scheduler_last_tick_timestamp_seconds",
+    kind=_gauge,
+    meaning="When the scheduler last looked for what is due.",
+)
+
 # Of the store, read by workers and by `holdfast metrics`
 JOBS = Metric(
     name="holdfast_jobs",
@@ -215,6 +245,11 @@ METRICS: dict[str, Metric] = {
         IN_FLIGHT,
         LAST_RESERVE,
         STORE_FAILURES,
+        SCHEDULE_FIRES,
+        SCHEDULE_LATE,
+        SCHEDULE_MISSED,
+        SCHEDULE_FAILURES,
+        SCHEDULER_TICK,
         JOBS,
         OLDEST_READY,
         BREAKER_OPEN,

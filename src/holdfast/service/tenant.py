@@ -49,7 +49,7 @@ class Tenant:
         self.calls = calls
         self._requests = requests
         self._signer = open_signer(settings, space=name)
-        self._verification = None if self._signer is None else Verification(self._signer, worker="http")
+        self._verification = None if self._signer is None else Verification(store, self._signer, worker="http")
         self._waiting = WaitingClaims(store, calls, self._reserve)
         self._enqueues = Batcher(self._enqueue_batch)
         self._settles = Batcher(self._settle_batch)

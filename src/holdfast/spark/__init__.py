@@ -4,6 +4,7 @@ Only this package imports pyspark.
 """
 
 try:
+    from holdfast.spark.backfill import backfill_frame
     from holdfast.spark.execution.dataframe import run
     from holdfast.spark.execution.engine import run_queue
     from holdfast.spark.execution.progress import Progress
@@ -22,4 +23,16 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from error
 
-__all__ = ["History", "Progress", "Replay", "audit_store", "compact", "replay", "run", "run_queue", "session", "sync"]
+__all__ = [
+    "History",
+    "Progress",
+    "Replay",
+    "audit_store",
+    "backfill_frame",
+    "compact",
+    "replay",
+    "run",
+    "run_queue",
+    "session",
+    "sync",
+]

@@ -45,6 +45,7 @@ class _Identity(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, rename
     timeout: int | None = None
     max_retries: int = DEFAULT_MAX_ATTEMPTS - 1
     idempotency_key: str | None = None
+    limit_key: str | None = None
     meta: msgspec.Raw = msgspec.Raw(b"{}")
     webhook: str | None = None
     encoding: Encoding = "json"
@@ -107,6 +108,7 @@ def to_envelope(record: JobRecord, *, space: str = "main") -> bytes:
         timeout=record.timeout,
         max_retries=record.max_attempts - 1,
         idempotency_key=record.idempotency_key,
+        limit_key=record.limit_key,
         webhook=record.webhook,
         encoding=encoding,
         key_id=key_id,
@@ -189,6 +191,7 @@ def _record(envelope: _Envelope) -> JobRecord:
         created_at=envelope.created_at,
         max_attempts=envelope.max_retries + 1,
         idempotency_key=envelope.idempotency_key,
+        limit_key=envelope.limit_key,
         unique_for=_read_unique_for(envelope),
         domain=envelope.domain,
         offset=envelope.offset,

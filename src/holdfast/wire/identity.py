@@ -1,7 +1,9 @@
 """The identity of a job as bytes: every field that never changes, which is what a signature covers.
 
 The fields are framed: four bytes of length, then the value. So no two jobs have the same bytes, wherever one field ends
-and the next begins. docs/reference/envelope.md has the order of the fields and test vectors.
+and the next begins. The last frame is missing if the job has no limit key: such a job has the bytes that it had before
+there were limit keys, and its signature stays valid. docs/reference/envelope.md has the order of the fields and test
+vectors.
 
 The payload is signed as it is stored, not as the value that it encodes. A canonical form would have to be parsed and
 written for every job, twice: that took longer than the rest of signing, and every language would need the same rules
@@ -34,7 +36,7 @@ def identity_bytes(record: JobRecord, *, space: str = "main", key_id: str | None
     return b"".join(
         (
             shared_frames(record, space, key_id or split_signature(record.signature)[0]),
-            own_frames(record.id, record.idempotency_key, record.payload),
+            own_frames(record.id, record.idempotency_key, record.payload, record.limit_key),
         )
     )
 
@@ -60,9 +62,10 @@ def shared_frames(record: JobRecord, space: str, key_id: str | None) -> bytes:
     )
 
 
-def own_frames(job_id: str, key: str | None, payload: bytes) -> bytes:
+def own_frames(job_id: str, key: str | None, payload: bytes, limit_key: str | None = None) -> bytes:
     """Return the frames of the fields in which the jobs of a batch differ."""
-    return b"".join((_frame(job_id), _frame(key), _pack_length(len(payload)), payload))
+    last = b"" if limit_key is None else _frame(limit_key)
+    return b"".join((_frame(job_id), _frame(key), _pack_length(len(payload)), payload, last))
 
 
 def split_signature(signature: str | None) -> tuple[str | None, str | None]:

@@ -51,6 +51,7 @@ def to_record(
         unique_for=None if request.unique is None else to_unique_for(request.unique),
         domain=request.domain,
         offset=request.offset,
+        limit_key=request.limit_key,
         name=request.name,
         meta=_meta(request, codec),
         webhook=request.webhook,
@@ -62,12 +63,13 @@ def to_records(
     template: JobRequest,
     payloads: Iterable[object],
     keys: Iterable[str | None] | None = None,
+    limit_keys: Iterable[str | None] | None = None,
     *,
     now: int,
     codec: Codec = JSON,
     max_payload: int = bounds.MAX_PAYLOAD_BYTES,
 ) -> JobBatch:
-    """Return one record per payload; everything but id, payload and idempotency key is as in ``template``."""
+    """Return one record per payload; everything but id, payload and the given keys is as in ``template``."""
     shared = to_record(template, now=now, codec=codec, max_payload=max_payload)
     encoded = [encode_payload(codec, payload, most=max_payload) for payload in payloads]
     given = None if keys is None else list(keys)
@@ -76,7 +78,8 @@ def to_records(
         for place, (payload, key) in enumerate(zip(encoded, given, strict=False)):  # JobBatch compares the lengths
             if key is None:
                 encoded[place], given[place] = with_unique_key(template.type, payload, codec)
-    return JobBatch(shared, [str(uuid7()) for _ in encoded], encoded, given)
+    given_limit_keys = None if limit_keys is None else list(limit_keys)
+    return JobBatch(shared, [str(uuid7()) for _ in encoded], encoded, given, limit_keys=given_limit_keys)
 
 
 def to_job(reservation: Reservation, codec: Codec = JSON) -> Job:

@@ -156,8 +156,11 @@ class Signer:
     def _batch_signatures(self, jobs: JobBatch, key: SigningKey) -> Iterator[str]:
         shared = shared_frames(jobs.template, self._space, key.id)
         prefix = f"{key.id}:{FORMAT}"
+        limit_key = jobs.template.limit_key
         for place, (job_id, payload) in enumerate(zip(jobs.ids, jobs.payloads, strict=True)):
-            own = own_frames(job_id, None if jobs.keys is None else jobs.keys[place], payload)
+            if jobs.limit_keys is not None:
+                limit_key = jobs.limit_keys[place]
+            own = own_frames(job_id, None if jobs.keys is None else jobs.keys[place], payload, limit_key)
             yield prefix + key.mac(shared + own).decode()
 
     def _signing_key(self, ring: KeyRing, queue: str) -> SigningKey:
@@ -168,4 +171,5 @@ class Signer:
 
 
 def _mac_of(job: JobRecord, space: str, key: SigningKey) -> bytes:
-    return key.mac(shared_frames(job, space, key.id) + own_frames(job.id, job.idempotency_key, job.payload))
+    own = own_frames(job.id, job.idempotency_key, job.payload, job.limit_key)
+    return key.mac(shared_frames(job, space, key.id) + own)

@@ -146,7 +146,8 @@ def _read_answer(answer: object, handler: Handler) -> Outcome:
             return _SUCCEEDED_WITHOUT_RESULT
         case Retry():
             after = bounds.check_optional_integer("after", answer.after, most=bounds.MAX_DURATION)
-            return RetryRequested(after=after, error=plain_text(answer.reason), pause_type=answer.pause_type is True)
+            pauses = {"pause_type": answer.pause_type is True, "pause_key": answer.pause_key is True}
+            return RetryRequested(after=after, error=plain_text(answer.reason), **pauses)
         case Snooze():
             delay = bounds.check_integer("delay", answer.delay, most=bounds.MAX_DURATION)
             budget = bounds.check_integer("budget", answer.budget, most=bounds.MAX_DURATION)

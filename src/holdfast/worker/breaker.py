@@ -18,6 +18,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
+from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.model.queue_settings import DEFAULT_BREAKER_COOLDOWN, QueueSettings
 
@@ -33,6 +34,15 @@ class BreakerRule:
         """Raise ``InvalidInput`` for a value out of range."""
         bounds.check_integer("breaker_threshold", self.threshold, least=1)
         bounds.duration_from("breaker_cooldown", self.cooldown, least=1)
+
+    @classmethod
+    def of(cls, threshold: int | None, cooldown: timedelta | None) -> BreakerRule | None:
+        """Return the rule of these options; None without a threshold."""
+        if threshold is not None:
+            return cls(threshold=threshold, cooldown=DEFAULT_BREAKER_COOLDOWN if cooldown is None else cooldown)
+        if cooldown is not None:
+            raise InvalidInput("breaker_cooldown", wanted="a breaker_threshold beside it", got="none")
+        return None
 
 
 class BreakerPhase(StrEnum):
@@ -82,14 +92,15 @@ def after_attempts(
     While the breaker is open, attempts that were reserved before ``held_until`` say nothing: they began before it
     opened. Only a job that was reserved later is a probe.
     """
+    failures = state.failures
     for attempt in attempts:
         if state.probing:
             if attempt.reserved_at < (state.held_until or 0):
                 continue
             if attempt.failed:
-                return replace(state, failures=state.failures + 1), BreakerAction.OPEN
+                return replace(state, failures=failures + 1), BreakerAction.OPEN
             return BreakerState(), BreakerAction.CLOSE
-        state = replace(state, failures=state.failures + 1 if attempt.failed else 0)
-        if state.failures >= rule.threshold:
-            return state, BreakerAction.OPEN
-    return state, None
+        failures = failures + 1 if attempt.failed else 0
+        if failures >= rule.threshold:
+            return replace(state, failures=failures), BreakerAction.OPEN
+    return replace(state, failures=failures), None

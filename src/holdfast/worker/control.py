@@ -26,16 +26,25 @@ class Retry(Control):
     """The attempt failed and is counted. Try again ``after`` this time; None uses the delay of the retry policy.
 
     With ``pause_type`` no job of this type is reserved from this queue before then, in no worker: for a server that
-    answers "429 Too Many Requests" with ``Retry-After``. It needs ``after``.
+    answers "429 Too Many Requests" with ``Retry-After``. With ``pause_key`` the same holds for the jobs with the limit
+    key of this job, for example of one host; a job without a limit key pauses nothing. Both need ``after``.
     """
 
-    def __init__(self, after: timedelta | None = None, reason: object = "", pause_type: bool = False) -> None:  # noqa: FBT001, FBT002 - pickle passes it by position
-        super().__init__(after, reason, pause_type)  # the arguments that pickle calls it with
+    def __init__(
+        self,
+        after: timedelta | None = None,
+        reason: object = "",
+        pause_type: bool = False,  # noqa: FBT001, FBT002 - pickle passes it by position
+        pause_key: bool = False,  # noqa: FBT001, FBT002
+    ) -> None:
+        super().__init__(after, reason, pause_type, pause_key)  # the arguments that pickle calls it with
         self.after = None if after is None else bounds.duration_from("after", after)
         self.reason = plain_text(reason)
         self.pause_type = bool(pause_type)
-        if self.pause_type and self.after is None:
-            raise InvalidInput("pause_type", wanted="a length, after=..., beside it", got="none")
+        self.pause_key = bool(pause_key)
+        if self.after is None and (self.pause_type or self.pause_key):
+            field = "pause_type" if self.pause_type else "pause_key"
+            raise InvalidInput(field, wanted="a length, after=..., beside it", got="none")
 
     def __str__(self) -> str:
         return self.reason or "asked for a retry"

@@ -76,8 +76,8 @@ def decide(
             delay = _delay(job, outcome, policy, random)
             error, detail = _describe(outcome)
             error = f"{error}\n{delay.policy_error}" if delay.policy_error else error
-            crashed = isinstance(outcome, Crashed)
-            return Retry(lease, delay=delay.micros, error=error, crashed=crashed, started_at=started_at, detail=detail)
+            flags = {"crashed": isinstance(outcome, Crashed), "hold_key": _holds_key(job, outcome)}
+            return Retry(lease, delay=delay.micros, error=error, started_at=started_at, detail=detail, **flags)
         case Unrecovered() | BadPayload() | BadSignature() | Cancelled():
             return Fail(lease, reason=_reason(outcome), error=outcome.error, started_at=started_at)
         case Snoozed() | Interrupted() | UnknownType():
@@ -109,6 +109,10 @@ def _describe(outcome: _Failure) -> tuple[str, str]:
             return outcome.error, "retry asked for"
         case _:
             assert_never(outcome)
+
+
+def _holds_key(job: JobRecord, outcome: _Failure) -> bool:
+    return isinstance(outcome, RetryRequested) and outcome.pause_key and job.limit_key is not None
 
 
 class _Delay(NamedTuple):

@@ -11,6 +11,7 @@ from holdfast.errors import InvalidInput
 from holdfast.model.limit_proposal import (
     KIND,
     LIMIT_FIELDS,
+    TYPE_LIMIT_FIELDS,
     LimitOrigin,
     LimitProposal,
     QueueLimits,
@@ -19,7 +20,28 @@ from holdfast.model.limit_proposal import (
     origin_change,
     read_origin,
 )
+from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.event_log import log_event
+
+
+class ProposedLimits:
+    """The limits of the settings and of the handlers, which a worker proposes before its first reserve."""
+
+    def __init__(self, store: Store, catalogue: Catalogue, of_settings: Sequence[LimitProposal]) -> None:
+        self._store = store
+        self._catalogue = catalogue
+        self._of_settings = of_settings
+        self._has_proposed = False
+
+    def store_once(self) -> None:
+        """Propose the limits, unless an earlier call did. Raises ``StoreError``."""
+        if self._has_proposed:
+            return
+        of_handlers = [handler.limits for handler in self._catalogue if handler.limits is not None]
+        replaced = {(one.queue, one.type) for one in self._of_settings}
+        others = [one for one in of_handlers if (one.queue, one.type) not in replaced]
+        propose_limits(self._store, [*self._of_settings, *others])
+        self._has_proposed = True
 
 
 def propose_limits(store: Store, proposals: Sequence[LimitProposal]) -> None:
@@ -43,7 +65,8 @@ def propose_limits(store: Store, proposals: Sequence[LimitProposal]) -> None:
             # The origin first. A worker that ends between the two calls leaves a proposal that the next one repeats.
             [written] = store.write([origin_change(queue, type_, remembered, version=version)])
             if written is not None:  # otherwise another worker proposes at the same time
-                store.configure(queue, limits.as_settings(), type=type_, only=LIMIT_FIELDS)
+                fields = LIMIT_FIELDS if type_ is None else TYPE_LIMIT_FIELDS
+                store.configure(queue, limits.as_settings(), type=type_, only=fields)
         elif current != limits:
             facts = {"settings": asdict(limits), "store": asdict(current), "reason": f"from the {proposal.origin}"}
             log_event(logging.WARNING, "limits.differ", queue=queue, type=type_, **facts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TypedDict
 
@@ -14,6 +14,7 @@ from holdfast.model import bounds
 from holdfast.model.lease import DEFAULT_LEASE, MIN_LEASE
 from holdfast.model.limit_proposal import LimitProposal
 from holdfast.model.retry import DEFAULT, RetryPolicy
+from holdfast.settings import Settings
 from holdfast.worker.breaker import BreakerRule
 from holdfast.worker.limits import Limits
 
@@ -46,6 +47,8 @@ class WorkerOptions:
     allowed_handlers: Mapping[str, Collection[str]] | None = None  # the types that may run, by queue
     queue_limits: tuple[LimitProposal, ...] = ()  # proposed to the store; empty: the settings of the app
     breaker: BreakerRule | None = None  # for handlers without their own; None: the settings of the app
+    # Fire the schedules of the app beside its jobs. None: if the app has some, and the worker does not only drain.
+    cron: bool | None = None
     name: str = ""  # "": host, process id and a random suffix
 
     def __post_init__(self) -> None:
@@ -75,6 +78,23 @@ class WorkerOptions:
             for type_ in types:
                 bounds.check_name("type", type_)
         bounds.check_text("name", self.name, empty=True)
+
+    def with_settings(self, settings: Settings) -> WorkerOptions:
+        """Return the same options, with those of the settings where this worker has none."""
+        threshold, cooldown = settings.breaker_threshold, settings.breaker_cooldown
+        allowed = settings.allowed_handlers or None
+        return replace(
+            self,
+            lease=self.lease or settings.chosen_lease,
+            retry=self.retry or settings.chosen_retry,
+            queue_limits=self.queue_limits or settings.queue_limits,
+            breaker=self.breaker or (BreakerRule(threshold=threshold, cooldown=cooldown) if threshold else None),
+            keep_ended=self.keep_ended or settings.chosen_keep_ended,
+            keep_ledger=self.keep_ledger or settings.chosen_keep_ledger,
+            idempotent=(settings.idempotent or None) if self.idempotent is None else self.idempotent,
+            idempotency_ttl=self.idempotency_ttl or settings.chosen_idempotency_ttl,
+            allowed_handlers=allowed if self.allowed_handlers is None else self.allowed_handlers,
+        )
 
     @property
     def lease_for(self) -> int:
@@ -110,4 +130,5 @@ class WorkerKeywords(TypedDict, total=False):
     allowed_handlers: Mapping[str, Collection[str]] | None
     queue_limits: tuple[LimitProposal, ...]
     breaker: BreakerRule | None
+    cron: bool | None
     name: str

@@ -83,12 +83,13 @@ class Unrecovered:
 class RetryRequested:
     """The handler requested another attempt ``after`` this time; None uses the delay of the retry policy.
 
-    With ``pause_type`` the whole type waits for this time.
+    With ``pause_type`` the whole type waits for this time, with ``pause_key`` all jobs with the same limit key.
     """
 
     after: int | None = None
     error: str = ""
     pause_type: bool = False
+    pause_key: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ from holdfast.worker.event_log import log_event
 from holdfast.worker.processes.running import Run
 
 KIND = "breaker"  # one entry for each breaker that is not closed, for people and metrics
+PAUSE_KIND = "type.pause"  # one entry for each pause that a handler asked for
 ENTRY_TTL = DAY  # after the cooldown: a half-open breaker without jobs is not listed for longer
 REFRESH_SECONDS = 1.0  # a worker learns this soon that another worker has opened or closed a breaker
 HOLD_FIELDS = ("held_until", "probing")
@@ -50,13 +51,20 @@ class TypeHolds:
         self, store: Store, catalogue: Catalogue, default: BreakerRule | None, *, lease_for: int, worker: str
     ) -> None:
         self._store = store
+        self._catalogue = catalogue
+        self._default = default
         self._lease_for = lease_for
         self._worker = worker
         self._can_hold = store.capabilities.has(Feature.LIMITS) and store.capabilities.has(Feature.REGISTRY)
-        rules = {handler.type: handler.breaker or default for handler in catalogue}
-        self._rules = {type_: rule for type_, rule in rules.items() if rule is not None} if self._can_hold else {}
+        self._rules: dict[str, BreakerRule] = {}  # by type
         self._watched: dict[TypeKey, _Watched] = {}
         self._pauses: dict[TypeKey, int] = {}  # requested lengths, in microseconds
+
+    def read_rules(self) -> None:
+        """Read the breakers of the handlers. Call it before the first reserve: handlers are registered until then."""
+        if self._can_hold:
+            rules = {handler.type: handler.breaker or self._default for handler in self._catalogue}
+            self._rules = {type_: rule for type_, rule in rules.items() if rule is not None}
 
     @property
     def has_breakers(self) -> bool:
@@ -159,14 +167,14 @@ class TypeHolds:
     def _close(self, key: TypeKey, watched: _Watched, held_until: int | None) -> None:
         is_paused_since = self._store.settings(key[0], type=key[1]).held_until != held_until
         self._configure(key, QueueSettings(), ("probing",) if is_paused_since else HOLD_FIELDS)
-        forget_breaker(self._store, *key)
+        self._store.write([Change(kind=KIND, key=key_of(*key), value=None)])
         watched.read_at, watched.half_open_logged = monotonic(), False
         self._log(logging.WARNING, "breaker.closed", key, reason="a probe succeeded")
 
     def _pause(self, key: TypeKey, length: int) -> None:
         """Pause a type; a pause or an open breaker that ends later stays."""
         # The answer to a write has the store's own clock, which decides when the pause ends.
-        change = Change(kind="type.pause", key=key_of(*key), value=self._value(key, 0), ttl=max(1, length))
+        change = Change(kind=PAUSE_KIND, key=key_of(*key), value=self._value(key, 0), ttl=max(1, length))
         [entry] = self._store.write([change])
         assert entry is not None
         assert entry.expires_at is not None
@@ -206,11 +214,28 @@ class OpenBreaker(NamedTuple):
     worker: str
 
 
+class HeldType(NamedTuple):
+    """A type in a queue."""
+
+    queue: str
+    type: str
+
+
 def read_breakers(store: Store) -> Iterator[OpenBreaker]:
     """Return the breakers that are not closed. Entries that cannot be read are left out."""
+    return _read_entries(store, KIND)
+
+
+def read_holds(store: Store) -> set[HeldType]:
+    """Return the types that a breaker or a handler has paused, by queue."""
+    entries = (*_read_entries(store, KIND), *_read_entries(store, PAUSE_KIND))
+    return {HeldType(one.queue, one.type) for one in entries}
+
+
+def _read_entries(store: Store, kind: str) -> Iterator[OpenBreaker]:
     if not store.capabilities.has(Feature.REGISTRY):
         return
-    for entry in store.scan(KIND, limit=MAX_BREAKERS):
+    for entry in store.scan(kind, limit=MAX_BREAKERS):
         try:
             values = json.loads(entry.value or b"")
             yield OpenBreaker(values["queue"], values["type"], values["failures"], values["worker"])
@@ -218,7 +243,7 @@ def read_breakers(store: Store) -> Iterator[OpenBreaker]:
             continue
 
 
-def forget_breaker(store: Store, queue: str, type_: str) -> None:
-    """Remove the entry of a breaker that was closed."""
+def forget_holds(store: Store, queue: str, type_: str) -> None:
+    """Remove the entries of a type whose breaker and pause an operator has ended."""
     if store.capabilities.has(Feature.REGISTRY):
-        store.write([Change(kind=KIND, key=key_of(queue, type_), value=None)])
+        store.write([Change(kind=kind, key=key_of(queue, type_), value=None) for kind in (KIND, PAUSE_KIND)])

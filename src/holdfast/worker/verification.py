@@ -7,13 +7,18 @@ handler needs, and a process that runs handlers needs no key.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
+from holdfast.approvals import with_approved_signature
 from holdfast.clock import DAY, SECOND, monotonic
+from holdfast.drivers.contract import Store
+from holdfast.errors import StoreError
 from holdfast.model.job import JobRecord
 from holdfast.wire.identity import split_signature
 from holdfast.wire.signing import Signer, Verdict
 from holdfast.worker.event_log import log_event
-from holdfast.worker.outcome import BadSignature, Outcome, Snoozed
+from holdfast.worker.outcome import BadSignature, Interrupted, Outcome, Snoozed
+from holdfast.worker.processes.running import Run
 
 MAX_REJECTED_IN_A_ROW = 10
 PAUSE_SECONDS = 10.0
@@ -27,7 +32,8 @@ class Verification:
     Something is wrong then: this worker may have a wrong key, and would reject every job of the fleet.
     """
 
-    def __init__(self, signer: Signer, *, worker: str) -> None:
+    def __init__(self, store: Store, signer: Signer, *, worker: str) -> None:
+        self._store = store
         self._signer = signer
         self._worker = worker
         self._rejected_in_a_row = 0
@@ -36,8 +42,13 @@ class Verification:
     def check(self, job: JobRecord) -> Outcome | None:
         """Return None if the job may run, else the outcome of the attempt."""
         verdict = self._signer.verify(job)
-        if verdict is Verdict.VALID or (verdict is Verdict.UNSIGNED and not self._signer.required):
-            self._rejected_in_a_row = 0
+        if self._may_run(verdict):
+            return None
+        try:
+            approved = with_approved_signature(self._store, job)
+        except StoreError:
+            return Interrupted(reason="the store did not say whether the job is approved")
+        if approved is not None and self._may_run(self._signer.verify(approved)):
             return None
         key_id = split_signature(job.signature)[0]
         if verdict is Verdict.UNKNOWN_KEY:
@@ -47,6 +58,18 @@ class Verification:
         if verdict is Verdict.UNSIGNED:
             return BadSignature(error="the job has no signature, and signatures are required")
         return BadSignature(error=f"the job is not the one that was signed with the key {key_id}")
+
+    def _may_run(self, verdict: Verdict) -> bool:
+        may_run = verdict is Verdict.VALID or (verdict is Verdict.UNSIGNED and not self._signer.required)
+        if may_run:
+            self._rejected_in_a_row = 0
+        return may_run
+
+    def admit(self, runs: Sequence[Run]) -> tuple[list[Run], list[tuple[Run, Outcome]]]:
+        """Return the runs that may begin, and the others with their outcomes."""
+        checked = [(run, self.check(run.reservation.job)) for run in runs]
+        rejected = [(run, outcome) for run, outcome in checked if outcome is not None]
+        return [run for run, outcome in checked if outcome is None], rejected
 
     def pause_left(self) -> float:
         """Return for how many seconds the worker must not reserve."""

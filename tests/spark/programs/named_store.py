@@ -1,5 +1,7 @@
 """A Spark driver that knows a store only by its name: the settings of the driver and of the executors have the URL.
 
+The settings may turn signing on, and have the key: then every job is signed, and verified, by the executors.
+
     named_store.py MASTER FOLDER
 
 HOLDFAST_CONFIG names the settings file. The program saves Spark's event log and the REST answers in FOLDER/shown.
@@ -44,6 +46,7 @@ def main(master, folder):
     for table in ("jobs", "ledger"):
         spark.sql(f"create table {table} using holdfast options (store 'shop', table '{table}')")
     results["table"] = spark.table("jobs").where("state = 'done'").count()
+    results["signed"] = spark.table("jobs").where("signature is not null").count()
     results["ledger"] = spark.table("ledger").count()
     context = spark.sparkContext
     for page in ("environment", "jobs", "sql?details=true&planDescription=true&length=1000"):

@@ -113,6 +113,10 @@ def test_a_bucket_is_full_again_to_the_microsecond(rate: int, burst: int, took: 
         ({"rate": "5"}, "rate"),
         ({"burst": 5}, "burst"),
         ({"rate": 1, "burst": 0}, "burst"),
+        ({"key_max_inflight": 0}, "key_max_inflight"),
+        ({"key_rate": 0}, "key_rate"),
+        ({"key_burst": 5}, "key_burst"),
+        ({"rate": 1, "key_burst": 5}, "key_burst"),
         ({"dedupe_window": 0}, "dedupe_window"),
         ({"dedupe_window": bounds.MAX_DURATION + 1}, "dedupe_window"),
     ],
@@ -154,3 +158,20 @@ def test_a_pause_limits_until_its_end():
     settings = QueueSettings(paused_until=100)
     assert [settings.is_limiting(now) for now in (99, 100, 101)] == [True, False, False]
     assert [settings.allowance(inflight=0, bucket=None, now=now) > 0 for now in (99, 100, 101)] == [False, True, True]
+
+
+def test_the_limits_of_a_key_are_settings_of_their_own():
+    queue = QueueSettings(max_inflight=9, rate=5, key_max_inflight=2, key_rate=1, key_burst=3, paused_until=7)
+    assert queue.has_key_limits
+    assert queue.of_key(held_until=8) == QueueSettings(max_inflight=2, rate=1, burst=3, held_until=8)
+    assert not QueueSettings(max_inflight=9, rate=5).has_key_limits
+
+
+def test_a_key_is_idle_when_nothing_of_the_past_limits_it():
+    key = QueueSettings(rate=1, burst=2)
+    spent = key.bucket_after(2, None, 0)
+    assert not key.is_idle(spent, 3 * SECOND - 1)  # a bucket that is just full still has the part of a job above it
+    assert key.is_idle(spent, 3 * SECOND)
+    assert key.is_idle(None, 0)
+    assert not QueueSettings(held_until=5).is_idle(None, 4)
+    assert QueueSettings(held_until=5).is_idle(None, 5)

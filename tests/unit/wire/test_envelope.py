@@ -68,6 +68,7 @@ def records(draw: st.DrawFn) -> JobRecord:
         unique_for=maybe(st.integers(WHILE_QUEUED, 1) | st.integers(0, bounds.MAX_DURATION)),
         domain=domain,
         offset=None if domain is None else maybe(st.integers(0, 2**63 - 1)),
+        limit_key=maybe(TEXTS),
         name=maybe(TEXTS),
         meta=draw(METAS),
         webhook=maybe(st.just("https://example.org/hook?a=b")),
@@ -190,6 +191,7 @@ LONG = "x" * 5000
         ("attempts", -1),
         ("attempts", 26),
         ("idempotencyKey", LONG),
+        ("limitKey", LONG),
         ("meta", None),
         ("meta", []),
         ("meta", {"a": LONG * 4}),
@@ -334,6 +336,7 @@ OTHER: dict[str, Any] = {
     "unique_for": WHILE_OPEN,
     "domain": "d",
     "offset": 1,
+    "limit_key": "h",
     "name": "n",
     "meta": {"a": 1},
     "webhook": "https://example.org",
@@ -403,6 +406,7 @@ def documented_identity(record: JobRecord, space: str, key_id: str) -> bytes:
     fields = ["holdfast job", 1, key_id, space, record.type, record.name, record.queue, record.priority, record.domain]
     fields += [record.offset, record.created_at, record.requested_run_at, record.timeout, record.max_attempts - 1]
     fields += [record.webhook, documented_json(record.meta), record.id, record.idempotency_key, record.payload]
+    fields += [] if record.limit_key is None else [record.limit_key]
     data = b""
     for field in fields:
         value = field if isinstance(field, bytes) else str(field).encode()

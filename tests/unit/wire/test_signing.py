@@ -30,6 +30,7 @@ OTHER: dict[str, Any] = {
     "idempotency_key": None,
     "domain": "customer 18",
     "offset": None,
+    "limit_key": None,
     "name": None,
     "meta": {},
     "webhook": "https://example.org",
@@ -65,11 +66,18 @@ def test_a_job_of_another_space_is_not_valid():
 
 def test_a_batch_has_the_signatures_of_its_records():
     ids, payloads, keys = ["j1", "j2", "j3"], [b"1", b"2", b"3"], ["a", None, "c"]
-    batch = JobBatch(replace(JOB, idempotency_key=None), ids, payloads, keys)
-    result = SIGNER.sign(batch)
-    assert isinstance(result, JobBatch)
-    assert list(result) == list(SIGNER.sign(list(batch)))
-    assert {SIGNER.verify(job) for job in result} == {Verdict.VALID}
+    for limit_keys in (None, ["a", None, "b"]):
+        batch = JobBatch(replace(JOB, idempotency_key=None), ids, payloads, keys, limit_keys=limit_keys)
+        result = SIGNER.sign(batch)
+        assert isinstance(result, JobBatch)
+        assert list(result) == list(SIGNER.sign(list(batch)))
+        assert {SIGNER.verify(job) for job in result} == {Verdict.VALID}
+
+
+def test_a_signature_from_before_there_were_limit_keys_is_valid():
+    older = replace(JOB, limit_key=None, signature="k1:v1.EaErhc7pWeufoKp8cP39PNHBiSgeqNa0EwVQBU1LUHY")
+    assert SIGNER.verify(older) is Verdict.VALID
+    assert SIGNER.verify(replace(older, limit_key="mail.example.org")) is Verdict.INVALID
 
 
 def test_an_unsigned_job_and_an_unknown_key_are_told_apart_from_a_wrong_mac():

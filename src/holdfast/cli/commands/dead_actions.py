@@ -12,17 +12,20 @@ from holdfast.cli import dead_letters, filters
 from holdfast.cli.command import Command
 from holdfast.cli.commands.job import inspect_job
 from holdfast.cli.dead_letters import NO_MATCH, fingerprint_option
+from holdfast.cli.output import Column
 from holdfast.cli.parameters import RATE, add_options
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.client import Client
 from holdfast.drivers.contract import Store
 from holdfast.model.job import JobRecord, State
+from holdfast.signing import open_signer
 from holdfast.throttle import Throttle
 
 BATCH_LETTERS = 500  # in one transaction
 MAX_PREVIEW_GROUPS = 5
+MAX_SIGNED_LETTERS = 1000  # in one call: a person reviews them
 
-Action = Callable[[Store, Sequence[str]], list[bool]]
+Action = Callable[[Sequence[str]], list[bool]]
 
 
 def _selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,14 +45,22 @@ def _selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command(cls=Command)
 @_selection_options
+@click.option("--sign", is_flag=True, help="Sign the letters as they are now: for those with a bad signature.")
 @pass_session
-def requeue(session: Session, /, **options: Any) -> None:
+def requeue(session: Session, /, *, sign: bool, **options: Any) -> None:
     """Run dead letters again: by id, by filter, or --all.
 
     Shows the selected letters and asks for confirmation. Attempts and crashes start again at zero, and the jobs go to
     the end of their queue.
+
+    A letter with a bad signature is rejected again, unless --sign signs it with your key. Review it before: --sign
+    shows the content of every letter that it signs.
     """
-    _act(session, "requeue", "requeued", lambda store, ids: Client(store).requeue(ids), options)
+    store = session.store()
+    if sign:
+        _requeue_signed(session, store, options)
+    else:
+        _act(session, "requeue", Client(store).requeue, _select(store, options), options, past="requeued")
 
 
 @click.command(cls=Command)
@@ -60,14 +71,48 @@ def purge(session: Session, /, **options: Any) -> None:
 
     Shows the selected letters and asks for confirmation. The ledger keeps one row for each.
     """
-    _act(session, "purge", "purged", lambda store, ids: store.purge(ids), options)
+    store = session.store()
+    _act(session, "purge", store.purge, _select(store, options), options, past="purged")
 
 
-def _act(session: Session, verb: str, past: str, action: Action, options: dict[str, Any]) -> None:
-    """Select, preview, confirm, then act in batches; letters that changed meanwhile are skipped and counted."""
-    store, output = session.store(), session.output
+def _requeue_signed(session: Session, store: Store, options: dict[str, Any]) -> None:
+    """Show the letters, and sign exactly what was shown."""
+    signer = open_signer(session.settings, space=session.space)
+    if signer is None:
+        raise CommandFailed(ExitCode.USAGE, "--sign needs a key, and signing = accept or required in the settings")
+    letters = list(islice(_select(store, options), MAX_SIGNED_LETTERS + 1))
+    if len(letters) > MAX_SIGNED_LETTERS:
+        raise CommandFailed(
+            ExitCode.USAGE, f"--sign takes at most {MAX_SIGNED_LETTERS} letters: review fewer at a time"
+        )
+    if letters and not options["as_json"]:
+        session.output.print_table(
+            [Column(title="ID"), Column(title="TYPE"), Column(title="QUEUE"), Column(title="CONTENT", wrap=True)],
+            [(letter.id, letter.type, letter.queue, _content(letter)) for letter in letters],
+        )
+    shown = {letter.id: letter for letter in letters}
+    client = Client(store, signer=signer)
+
+    def act(ids: Sequence[str]) -> list[bool]:
+        return client.requeue_signed([shown[job_id] for job_id in ids])
+
+    _act(session, "sign and requeue", act, letters, options, past="requeued")
+
+
+def _content(letter: JobRecord) -> str:
+    """Return every signed part of a letter that a person can review."""
+    parts = {"payload": letter.payload.decode(errors="replace"), "name": letter.name, "meta": letter.meta or None}
+    parts |= {"key": letter.idempotency_key, "domain": letter.domain, "webhook": letter.webhook}
+    return " ".join(f"{name}={value}" for name, value in parts.items() if value is not None)
+
+
+def _act(
+    session: Session, verb: str, action: Action, letters: Iterable[JobRecord], options: dict[str, Any], *, past: str
+) -> None:
+    """Preview, confirm, then act in batches; letters that changed meanwhile are skipped and counted."""
+    output = session.output
     ids: list[str] = []
-    groups = dead_letters.group_failures(_collect_ids(ids, _select(store, options)))
+    groups = dead_letters.group_failures(_collect_ids(ids, letters))
     as_json: bool = options["as_json"]
     if not ids:
         if as_json:
@@ -83,7 +128,7 @@ def _act(session: Session, verb: str, past: str, action: Action, options: dict[s
     if not options["dry_run"]:
         if not options["yes"] and not output.confirm(f"{verb} {_count(len(ids))}?"):
             raise CommandFailed(ExitCode.FAILED, "not confirmed, nothing was changed (--yes skips the question)")
-        done = _act_in_batches(session, verb, ids, lambda batch: action(store, batch), options["rate"])
+        done = _act_in_batches(session, verb, ids, action, options["rate"])
     if as_json:
         output.print_json({"chosen": len(ids), past: done, "groups": [group.to_json() for group in groups]})
     elif options["dry_run"]:
@@ -130,9 +175,7 @@ def _letters_by_id(store: Store, job_ids: Iterable[str]) -> Iterator[JobRecord]:
         yield record
 
 
-def _act_in_batches(
-    session: Session, verb: str, ids: Sequence[str], act: Callable[[Sequence[str]], list[bool]], rate: float | None
-) -> int:
+def _act_in_batches(session: Session, verb: str, ids: Sequence[str], act: Action, rate: float | None) -> int:
     """Act on the ids in batches, at the given rate; return how many were changed."""
     throttle = Throttle(rate)
     size = throttle.batch_size(BATCH_LETTERS)

@@ -83,13 +83,15 @@ def _repair_clock(session: Session) -> None:
 
 
 def _settings(settings: Settings) -> list[dict[str, Any]]:
-    values = {name: settings.value(name) for name in NAMES}
+    values = {name: settings.value_of(name) for name in NAMES}
     for queue in settings.queues:
         proposals = [one for one in settings.queue_limits if one.queue == queue]
         values[f"queues.{queue}"] = ", ".join(
             f"{one.type or 'all types'}: " + " ".join(f"{name}={value:g}" for name, value in _set_fields(one.limits))
             for one in proposals
         )
+    for name, table in settings.schedules.items():
+        values[f"schedules.{name}"] = f"{table.get('cron')}: {table.get('type')}"
     for name, store in settings.stores.items():
         values[f"stores.{name}.url"] = store.url
         if store.space is not None:

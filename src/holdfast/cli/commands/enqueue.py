@@ -52,6 +52,7 @@ _FIELDS = tuple(field.name for field in fields(JobRequest))
     help="One job per key, or per payload: while_queued, while_open, or for a time such as 1h.",
 )
 @click.option("--domain", metavar="TEXT", help="Jobs of one domain run one at a time, in order.")
+@click.option("--limit-key", metavar="TEXT", help="A host or customer: the queue limits the jobs of each key.")
 @click.option("--name", metavar="TEXT", help="A name for people.")
 @click.option("--meta", multiple=True, metavar="KEY=TEXT", help="Passed to the handler; repeatable.")
 @click.option("--app", "app_path", metavar="MODULE:APP", help="Its handler gives queue, attempts and payload type.")

@@ -134,6 +134,7 @@ def print_inspection(
             ("key", record.idempotency_key),
             ("domain", record.domain),
             ("offset", record.offset),
+            ("limit key", record.limit_key),
             ("meta", ", ".join(f"{key}={value}" for key, value in record.meta.items())),
             ("webhook", None if record.webhook is None else mask_secrets(record.webhook)),
             ("worker", inspection.worker if running else None),

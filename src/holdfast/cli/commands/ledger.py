@@ -143,7 +143,7 @@ def _print_rows(session: Session, rows: list[LedgerRow], cursor: str, *, as_json
         output.print_json_line({"cursor": cursor})
     elif follow:  # no table: the widths of later rows are not known yet
         for row in rows:
-            detail = escape_control_characters(_why(row))
+            detail = escape_control_characters(why(row))
             ended = _time_of_day(row.ended_at)
             output.print_line(f"{ended}  {row.ending:<9}  {row.job_id}  {row.queue}  {row.type}  {detail}".rstrip())
     elif rows:
@@ -156,14 +156,14 @@ def _print_rows(session: Session, rows: list[LedgerRow], cursor: str, *, as_json
                 Column(title="TYPE", truncate=True),
                 Column(title="WHY", truncate=True),
             ],
-            [(output.age(row.ended_at), row.ending, row.attempt, row.job_id, row.type, _why(row)) for row in rows],
+            [(output.age(row.ended_at), row.ending, row.attempt, row.job_id, row.type, why(row)) for row in rows],
         )
         output.print_note(f"continue: --after {cursor}")
     else:
         output.print_note(f"no row matches; continue: --after {cursor}")
 
 
-def _why(row: LedgerRow) -> str:
+def why(row: LedgerRow) -> str:
     """The exception of a failed attempt, else the detail of the row."""
     return failure_line(row.error).strip() or row.detail
 

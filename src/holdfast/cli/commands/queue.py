@@ -28,10 +28,12 @@ from holdfast.model.limit_proposal import (
     origin_change,
     read_origin,
 )
+from holdfast.model.queue_settings import KEY_LIMIT_FIELDS
 from holdfast.model.registry import Entry
 from holdfast.worker.breaker import BreakerPhase, phase_of
-from holdfast.worker.type_holds import forget_breaker
+from holdfast.worker.type_holds import forget_holds, read_holds
 
+RATES = (("rate", "burst"), ("key_rate", "key_burst"))  # each is changed together
 COUNTED_STATES = ("ready", "scheduled", "inflight", "done", "dead", "cancelled")
 HEADINGS = ("READY", "SCHED", "INFL", "DONE", "DEAD", "CANC")  # short, so that the limits fit into the same row
 MIN_COUNT_INTERVAL_SECONDS = 0.5
@@ -146,12 +148,20 @@ def _describe_limits(output: Output, settings: QueueSettings, origin: Origin | N
     if settings.max_inflight is not None:
         words.append(f"max {settings.max_inflight}")
     if settings.rate is not None:
-        words.append(f"{settings.rate:g}/s" + (f" burst {settings.burst}" if settings.burst is not None else ""))
+        words.append(_describe_rate(settings.rate, settings.burst))
+    if settings.key_max_inflight is not None:
+        words.append(f"max {settings.key_max_inflight} per key")
+    if settings.key_rate is not None:
+        words.append(f"{_describe_rate(settings.key_rate, settings.key_burst)} per key")
     if origin in {Origin.SETTINGS, Origin.HANDLER}:
         words.append(f"from the {origin}")
     if settings.dedupe_window != QueueSettings().dedupe_window:
         words.append(f"keys {_format_window(settings)}")
     return ", ".join(words)
+
+
+def _describe_rate(rate: float, burst: int | None) -> str:
+    return f"{rate:g}/s" + (f" burst {burst}" if burst is not None else "")
 
 
 def is_paused(output: Output, settings: QueueSettings) -> bool:
@@ -229,13 +239,19 @@ def _wait_for_inflight(session: Session, name: str, type_: str | None, timeout: 
 def resume(session: Session, name: str, type_: str | None, *, as_json: bool) -> None:
     """End a pause.
 
-    With --type, also close the circuit breaker of the type, and end a pause that a handler asked for.
+    Without --type, ends the pause of the queue; a type that is paused itself stays paused. With --type, ends the pause
+    of the type, closes its circuit breaker, and ends a pause that its handler asked for.
     """
     changes: dict[str, Any] = {"paused_until": None}
     if type_ is not None:
         changes |= {"held_until": None, "probing": False}
-        forget_breaker(session.store(), name, type_)
     _change(session, name, type_, changes, new=False, as_json=as_json)
+    store = session.store()
+    if type_ is not None:
+        forget_holds(store, name, type_)
+        return
+    for held in sorted(one.type for one in read_holds(store) if one.queue == name):
+        session.output.print_note(f"{held} is still paused: see `holdfast queue resume {name} --type {held}`")
 
 
 @queue.command()
@@ -243,6 +259,9 @@ def resume(session: Session, name: str, type_: str | None, *, as_json: bool) -> 
 @click.option("--max-inflight", type=ValueOrNone(click.INT), metavar="N|none", help="The most jobs in flight.")
 @click.option("--rate", type=ValueOrNone(RATE), metavar="RATE|none", help="Reservations: 10/s, 600/m, 5/h; 10 is 10/s.")
 @click.option("--burst", type=ValueOrNone(click.INT), metavar="N|none", help="The most at once after idle time.")
+@click.option("--key-max-inflight", type=ValueOrNone(click.INT), metavar="N|none", help="The same for each limit key.")
+@click.option("--key-rate", type=ValueOrNone(RATE), metavar="RATE|none", help="Reservations of each limit key.")
+@click.option("--key-burst", type=ValueOrNone(click.INT), metavar="N|none", help="The most of a key at once.")
 @click.option("--reset", is_flag=True, help="Remove all limits; a worker that starts proposes its own again.")
 @_TYPE
 @_NEW
@@ -255,17 +274,15 @@ def limit(
 
     Without options, shows the limits. Limits that are not named do not change; none removes a limit. Removing the rate
     also removes the burst. Limits that are set here replace those of the settings and of handlers, until --reset.
+
+    --key-max-inflight, --key-rate and --key-burst limit the jobs of each limit key of the queue: of each host or
+    customer. Setting one of them also lets keys run that a handler has paused.
     """
+    if type_ is not None:
+        _refuse_key_limits(options)
     if reset and any(value is not None for value in options.values()):
         raise click.UsageError("wanted either --reset or limits, got both")
-    if reset:
-        options = dict.fromkeys(options, False)
-    changes = {field: value or None for field, value in options.items() if value is not None}
-    for field, value in options.items():
-        if value == 0 and value is not False:
-            raise click.UsageError(f"--{field.replace('_', '-')}: wanted at least 1, or none, got 0")
-    if "rate" in changes and changes["rate"] is None:
-        changes.setdefault("burst", None)
+    changes = _limit_changes(dict.fromkeys(options, False) if reset else options)
     store = session.store(create=new)
     remembers = store.capabilities.has(Feature.REGISTRY)
     if reset and remembers:  # first: a worker that starts meanwhile proposes nothing while there are limits
@@ -273,6 +290,25 @@ def limit(
     _change(session, name, type_, changes, new=new, as_json=as_json)
     if changes and not reset and remembers:
         store.write([origin_change(name, type_, LimitOrigin(origin=Origin.OPERATOR))])
+
+
+def _refuse_key_limits(options: dict[str, Any]) -> None:
+    """Remove the options of limits by key, which a type does not have."""
+    named = [field for field in KEY_LIMIT_FIELDS if options.pop(field) is not None]
+    if named:
+        raise click.UsageError(f"--{named[0].replace('_', '-')}: wanted a queue without --type")
+
+
+def _limit_changes(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields to change; a limit that is False, from ``none``, is removed."""
+    changes = {field: value or None for field, value in options.items() if value is not None}
+    for field, value in options.items():
+        if value == 0 and value is not False:
+            raise click.UsageError(f"--{field.replace('_', '-')}: wanted at least 1, or none, got 0")
+    for rate, burst in RATES:
+        if rate in changes and changes[rate] is None:
+            changes.setdefault(burst, None)
+    return changes
 
 
 @queue.command()
@@ -315,8 +351,8 @@ def _change(
     if not new and not _is_configured(store, name, type_):
         _check_known(store, [name], store.counts([name], states=NOT_DONE))
     changed = replace(settings, **changes)
-    if changed != settings:
-        fields_changed = set(changes) | ({"rate", "burst"} if {"rate", "burst"} & changes.keys() else set())
+    fields_changed = set(changes).union(*(pair for pair in RATES if set(pair) & changes.keys()))
+    if changed != settings or fields_changed & set(KEY_LIMIT_FIELDS):  # which also ends the holds of keys
         store.configure(name, changed, type=type_, only=sorted(fields_changed))
     if as_json:
         type_field = {"type": type_} if type_ else {}

@@ -30,6 +30,11 @@ from holdfast.worker.options import WorkerOptions
 )
 @click.option("--until-drained", is_flag=True, help="Stop when the queues are empty.")
 @click.option("--max-jobs", type=click.IntRange(1), help="Stop after this many jobs.")
+@click.option(
+    "--cron/--no-cron",
+    default=None,
+    help="Fire schedules, too; by default if the app has some, and without --until-drained and --max-jobs.",
+)
 @click.option("--recycle-after", type=click.IntRange(1), help="Replace a child process after this many jobs.")
 @click.option(
     "--recycle-above", type=click.IntRange(1), metavar="MIB", help="Replace a child process that uses more memory."
@@ -59,6 +64,7 @@ def work(
     drain: timedelta | None,
     grace: timedelta,
     max_jobs: int | None,
+    cron: bool | None,
     recycle_after: int | None,
     recycle_above: int | None,
     keep_processes: bool,
@@ -74,6 +80,8 @@ def work(
 
     SIGTERM or SIGINT stops the worker: it reserves no more jobs, waits for running jobs until the drain time is over,
     and releases the rest without counting an attempt. A second signal skips the drain time.
+
+    A worker of an app with schedules fires them, beside all other workers and schedulers: each fire happens once.
     """
     session.given |= {name: value for name, value in (("log", log), ("log_level", log_level)) if value is not None}
     app = load_app(app_path, session)
@@ -87,6 +95,7 @@ def work(
         grace=grace,
         until_drained=until_drained,
         max_jobs=max_jobs,
+        cron=cron,
         limits=Limits(memory=None if memory is None else memory * MEBIBYTE, cpu=cpu),
         recycle_after=recycle_after,
         recycle_above=None if recycle_above is None else recycle_above * MEBIBYTE,

@@ -141,6 +141,7 @@ def trim(space: Space, keep: Retention, *, limit: int, now: int) -> Trimmed:
     for place in keys:
         del space.keys[place]
     registry = space.registry.trim(now, limit)
+    space.forget_idle_keys(now)
     removed = (len(jobs), ledger, len(keys), registry)
     return Trimmed(jobs=len(jobs), ledger=ledger, dedupe=len(keys), registry=registry, more=limit in removed)
 

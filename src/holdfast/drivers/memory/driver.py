@@ -33,7 +33,7 @@ from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation
 from holdfast.model.ledger import LedgerRow
-from holdfast.model.queue_settings import QueueSettings
+from holdfast.model.queue_settings import QueueSettings, replaces_key_limits
 from holdfast.model.registry import Change, Entry
 from holdfast.model.settlement import Settlement
 
@@ -103,11 +103,17 @@ class MemoryDriver:
 
     # Driver -----------------------------------------------------------------------------------------------------
 
-    def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
+    def enqueue(
+        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+    ) -> list[Enqueued]:
         """See ``Driver.enqueue``."""
         self._validation.check_enqueue(jobs)
+        if writes:
+            self._validation.check_enqueue_writes(jobs, writes)
         with self._lock:
             space, at = self._open(now)
+            if writes and (refused := space.registry.write_all(writes, at, job_id=jobs[0].id)):
+                raise refused
             answers = [enqueue_one(space, job, at) for job in jobs]
             self._wake_waiters()
             return answers
@@ -345,6 +351,8 @@ class MemoryDriver:
         with self._lock:
             space = self._open_space()
             space.settings[queue, type] = space.settings_of(queue, type).merge(settings, only)
+            if type is None and replaces_key_limits(only):
+                space.end_holds(queue)
             self._wake_waiters()
 
     def settings(self, queue: str, *, type: str | None = None) -> QueueSettings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.drivers.memory.rows import Counter
+from holdfast.errors import WriteRefused
 from holdfast.model.lease import is_expired
 from holdfast.model.registry import Change, Entry
 
@@ -42,6 +43,15 @@ class RegistryTable:
         )
         self.entries[change.kind, change.key] = entry
         return entry
+
+    def write_all(self, changes: Sequence[Change], now: int, *, job_id: str) -> WriteRefused | None:
+        """Make all changes that belong to a job; make none, and return the refusal, if one has a conflict."""
+        conflict = self.find_conflict(changes, now)
+        if conflict is not None:
+            return WriteRefused(job_id, kind=conflict.kind, key=conflict.key)
+        for change in changes:
+            self.apply(change, now)
+        return None
 
     def write(self, changes: Sequence[Change], now: int) -> list[Entry | None]:
         """See ``Registry.write``."""

@@ -7,10 +7,10 @@ from collections.abc import Collection, Sequence
 from holdfast.drivers.contract import REAP_LIMIT
 from holdfast.drivers.memory.rows import Row
 from holdfast.drivers.memory.settle import end_leases
-from holdfast.drivers.memory.space import Space
+from holdfast.drivers.memory.space import Position, Space
 from holdfast.model.isolation import Isolation
 from holdfast.model.lease import Lease, Reservation, make_tokens, token_bytes
-from holdfast.model.order import pick
+from holdfast.model.order import KeyCapacity, pick
 
 
 def reserve(
@@ -44,7 +44,7 @@ def pick_rows(
     isolation: Isolation = Isolation.SHARE,
 ) -> list[Row]:
     """Return the first due rows over all lanes of these queues and types, within the capacity (L10)."""
-    capacity = space.capacity(queues, now)
+    capacity, keys = space.capacity(queues, now), space.key_capacity(queues, now)
     lanes = [
         (lane, space.due(lane, now))
         for lane in space.lanes
@@ -57,9 +57,13 @@ def pick_rows(
         isolation=isolation,
         max_bytes=max_bytes,
         size_of=lambda position: len(space.rows[position[2]].job.payload),
+        keys=keys,
+        key_of=lambda position: space.rows[position[2]].job.limit_key,
     )
     for key, limits in capacity.limits.items():
         space.buckets[key] = limits.bucket_after(now)
+    if keys is not None:
+        space.store_buckets(keys, now)
     return [space.rows[job_id] for _, (_, _, job_id) in picked]
 
 
@@ -87,13 +91,22 @@ def lease_rows(
 def next_instant(space: Space, queues: list[str], after: int) -> int | None:
     """Return the first instant later than ``after`` at which a job of these queues is allowed or a lease expires.
 
-    A job is allowed when it is due and when the pause and the rate of its queue and of its type allow it.
+    A job is allowed when it is due and when the pause and the rate of its queue, of its type and of its key allow it.
     """
-    capacity = space.capacity(queues, after)
+    capacity, keys = space.capacity(queues, after), space.key_capacity(queues, after)
     heads = [
-        max(positions[0][0], capacity.opens_at(lane, after))
+        max(position[0], capacity.opens_at(lane, after), opens_at)
         for lane, positions in space.lanes.items()
-        if positions and lane.queue in queues
+        if lane.queue in queues
+        for position in (positions[:1] if keys is None else positions)
+        if (opens_at := _key_opens_at(space, position, keys, after)) is not None
     ]
     expiries = [positions[0][0] for queue, positions in space.leases.items() if positions and queue in queues]
     return min((instant for instant in (*heads, *expiries) if instant > after), default=None)
+
+
+def _key_opens_at(space: Space, position: Position, keys: KeyCapacity | None, now: int) -> int | None:
+    """Return when the key of a job allows it; None if only the end of another job of the key does."""
+    job = space.rows[position[2]].job
+    limit = None if keys is None or job.limit_key is None else keys[job.queue, job.limit_key]
+    return now if limit is None else limit.opens_at(now)

@@ -8,6 +8,7 @@ from holdfast.model.isolation import is_isolated
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Note
 from holdfast.model.order import Lane
+from holdfast.model.queue_settings import Bucket
 from holdfast.model.transition import HeldJob
 
 
@@ -87,6 +88,14 @@ class StoredKey:
     payload: bytes
     until: int
     while_queued: bool
+
+
+@dataclass(slots=True)
+class StoredLimitKey:
+    """The rate bucket of a limit key, and the instant before which none of its jobs is reserved."""
+
+    bucket: Bucket | None = None
+    held_until: int | None = None
 
 
 class Counter:

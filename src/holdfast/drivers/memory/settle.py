@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from holdfast.drivers.memory.rows import Row
 from holdfast.drivers.memory.space import Space
-from holdfast.errors import JobNotInflight, LeaseError, LeaseExpired, WriteRefused
+from holdfast.errors import JobNotInflight, LeaseError, LeaseExpired
 from holdfast.model import transition
 from holdfast.model.lease import Lease, Note
-from holdfast.model.settlement import Ack, Settlement
+from holdfast.model.settlement import Ack, Retry, Settlement
 
 
 def extend_one(space: Space, lease: Lease, note: Note | None, *, expires_at: int, now: int) -> Lease | LeaseError:
@@ -39,11 +39,11 @@ def settle_one(space: Space, settlement: Settlement, now: int) -> LeaseError | N
     if row is None or refusal is not None:
         return refusal
     if isinstance(settlement, Ack):
-        conflict = space.registry.find_conflict(settlement.writes, now)
-        if conflict is not None:
-            return WriteRefused(row.job.id, kind=conflict.kind, key=conflict.key)
-        for change in settlement.writes:
-            space.registry.apply(change, now)
+        refused = space.registry.write_all(settlement.writes, now, job_id=row.job.id)
+        if refused is not None:
+            return refused
+    if isinstance(settlement, Retry) and (held_until := settlement.held_until(now)) is not None:
+        space.hold_key(row, held_until)
     decided = transition.after_settlement(row.held, settlement, now)
     space.end(row, decided, settlement.verb, now, settlement.started_at)
     return None

@@ -12,12 +12,12 @@ from dataclasses import replace
 
 from holdfast.drivers.memory.ledger import Ledger
 from holdfast.drivers.memory.registry import RegistryTable
-from holdfast.drivers.memory.rows import Counter, Row, StoredKey
+from holdfast.drivers.memory.rows import Counter, Row, StoredKey, StoredLimitKey
 from holdfast.errors import LeaseError
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Lease, Note, is_expired
 from holdfast.model.ledger import Ending, LedgerRow
-from holdfast.model.order import Capacity, Lane, Limit, SettingsKey
+from holdfast.model.order import Capacity, KeyCapacity, KeyLimit, KeyPlace, Lane, Limit, SettingsKey
 from holdfast.model.queue_settings import Bucket, QueueSettings
 from holdfast.model.transition import UNCOUNTED_VERB, Transition, refusal
 
@@ -35,6 +35,7 @@ class Space:
         self.keys: dict[tuple[str, str], StoredKey] = {}  # by queue and idempotency key
         self.settings: dict[SettingsKey, QueueSettings] = {}
         self.buckets: dict[SettingsKey, Bucket | None] = {}
+        self.limit_keys: dict[KeyPlace, StoredLimitKey] = {}  # keys that are held, or have used their rate
         self.counter = Counter()
         self.registry = RegistryTable(self.counter)
         self.ledger = Ledger()
@@ -272,6 +273,47 @@ class Space:
                 left = settings.allowance(inflight=count, bucket=bucket, now=now)
                 capacity.limits[key] = Limit(settings, bucket, left)
         return capacity
+
+    def key_capacity(self, queues: list[str], now: int) -> KeyCapacity | None:
+        """Return how many jobs the limits by key allow now; None if these queues have no such limits."""
+        held = {queue for queue, _ in self.limit_keys}
+        if not any(queue in held or self.settings_of(queue).has_key_limits for queue in queues):
+            return None
+        return KeyCapacity(lambda place: self.key_limit(place, now))
+
+    def key_limit(self, place: KeyPlace, now: int) -> KeyLimit:
+        """Return how many jobs of one key its limits allow now."""
+        queue, key = place
+        stored = self.limit_keys.get(place, StoredLimitKey())
+        settings = self.settings_of(queue).of_key(stored.held_until)
+        count = sum(self.rows[job_id].job.limit_key == key for _, _, job_id in self.leases[queue])
+        left = settings.allowance(inflight=count, bucket=stored.bucket, now=now)
+        return KeyLimit(settings, stored.bucket, left, inflight=count)
+
+    def store_buckets(self, keys: KeyCapacity, now: int) -> None:
+        """Store what is left of the rates of the keys of which jobs were taken."""
+        for place, limit in keys.used():
+            if limit.taken and limit.settings.rate is not None:
+                self.limit_keys.setdefault(place, StoredLimitKey()).bucket = limit.bucket_after(now)
+
+    def hold_key(self, row: Row, until: int) -> None:
+        """Reserve no job with the limit key of this one before an instant; a longer hold stays."""
+        if row.job.limit_key is not None:
+            stored = self.limit_keys.setdefault((row.job.queue, row.job.limit_key), StoredLimitKey())
+            stored.held_until = max(until, stored.held_until or until)
+
+    def end_holds(self, queue: str) -> None:
+        """End the holds of all keys of a queue."""
+        for (its_queue, _), stored in self.limit_keys.items():
+            if its_queue == queue:
+                stored.held_until = None
+
+    def forget_idle_keys(self, now: int) -> None:
+        """Remove the keys that are not held and whose rate is unused again."""
+        for (queue, key), stored in list(self.limit_keys.items()):
+            settings = self.settings_of(queue).of_key(stored.held_until)
+            if settings.is_idle(stored.bucket, now):
+                del self.limit_keys[queue, key]
 
 
 def _remove(positions: list[Position], position: Position) -> None:

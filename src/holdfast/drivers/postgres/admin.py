@@ -27,7 +27,7 @@ from holdfast.errors import InvalidInput
 from holdfast.model.columns import JOB_COLUMNS, names_of
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Note
-from holdfast.model.queue_settings import QueueSettings
+from holdfast.model.queue_settings import QueueSettings, replaces_key_limits
 from holdfast.model.retention import Retention
 
 BEHIND_ALL_IDS = "~"  # no id has this character, and all characters of ids sort before it
@@ -233,7 +233,11 @@ def configure(
     new_row = QueueSettings().merge(settings, only)
     values = dict(zip(SETTINGS_COLUMNS, pack_settings(new_row), strict=True))
     changed = list(SETTINGS_COLUMNS if only is None else only)
-    database.query("admin/configure", {"queue": queue, "type": type_ or "", "only": changed, **values})
+    keys = {
+        "keyed": new_row.has_key_limits,
+        "wakes_keys": type_ is None and replaces_key_limits(only),
+    }
+    database.query("admin/configure", {"queue": queue, "type": type_ or "", "only": changed, **values, **keys})
 
 
 def settings(database: Database, queue: str, type_: str | None) -> QueueSettings:

@@ -1,7 +1,7 @@
 """Jobs and idempotency keys as the rows of a binary COPY.
 
-The jobs of a ``JobBatch`` differ only in id, payload, key and signature. Their shared columns are packed once and the
-others column by column, so that Python executes no bytecode per field. Other jobs are packed one by one.
+The jobs of a ``JobBatch`` differ only in id, payload, key, signature and limit key. Their shared columns are packed
+once and the others column by column, so that Python executes no bytecode per field. Other jobs are packed one by one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from holdfast.model.job_batch import JobBatch, representatives
 from holdfast.model.unique import WHILE_QUEUED, window_of
 
 BLOCK_JOBS = 500  # jobs that are packed and sent at a time
-KEY, SIGNATURE = "idempotency_key", "signature"
+KEY, SIGNATURE, LIMIT_KEY = "idempotency_key", "signature", "limit_key"
 START = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
 END = struct.pack(">h", -1)
 KEY_COLUMNS = ("space", "queue", "until", "while_queued", "key", "job_id", "digest")
@@ -112,13 +112,13 @@ def columns_of(jobs: Sequence[JobRecord]) -> tuple[str, ...]:
     if not isinstance(jobs, JobBatch):
         return (*_REQUIRED_COLUMNS, *(name for name in _OPTIONAL_PACKERS if _is_set(name, shapes)))
     own = _own_columns(jobs)
-    shared = (name for name in _OPTIONAL_PACKERS if name not in (KEY, SIGNATURE) and _is_set(name, shapes))
+    shared = (name for name in _OPTIONAL_PACKERS if name not in (KEY, SIGNATURE, *own) and _is_set(name, shapes))
     return (*_REQUIRED_COLUMNS, *shared, *own)
 
 
 def _own_columns(jobs: JobBatch) -> dict[str, Sequence[str | None]]:
     """Return the optional columns whose values differ within the batch."""
-    columns = {KEY: jobs.keys, SIGNATURE: jobs.signatures}
+    columns = {KEY: jobs.keys, SIGNATURE: jobs.signatures, LIMIT_KEY: jobs.limit_keys}
     return {name: values for name, values in columns.items() if values is not None}
 
 
@@ -214,7 +214,7 @@ def _pack_each(
 
 
 def _pack_batch(field_count: bytes, space: str, jobs: JobBatch, columns: Sequence[str], now: int) -> list[PackedColumn]:
-    """Return the rows of a batch as columns; the last ones are the keys and the signatures, if there are any."""
+    """Return the rows of a batch as columns; the last ones are those of ``_own_columns``."""
     template, own = jobs.template, _own_columns(jobs)
     before = field_count + _pack_head(space, template, now)
     shared = (name for name in columns[len(_REQUIRED_COLUMNS) :] if name not in own)

@@ -25,6 +25,7 @@ from holdfast.drivers.postgres import admin, enqueue, ledger, registry, reserve,
 from holdfast.drivers.postgres.admin import TableHealth
 from holdfast.drivers.postgres.caller_connection import CallerConnection, PsycopgConnection
 from holdfast.drivers.postgres.cancel_wait import CancelWaiter
+from holdfast.drivers.postgres.commit_outcome import run_once
 from holdfast.drivers.postgres.connections import Connection, ConnectionPool
 from holdfast.drivers.postgres.database import Database
 from holdfast.drivers.postgres.errors import translate_error
@@ -36,7 +37,7 @@ from holdfast.drivers.postgres.statements import Statements
 from holdfast.drivers.postgres.url import LISTEN_OFF, read_url
 from holdfast.drivers.postgres.wait import Waiter
 from holdfast.drivers.validation import Validation
-from holdfast.errors import LeaseError, StoreUnavailable
+from holdfast.errors import LeaseError, StoreUnavailable, WriteRefused
 from holdfast.model import bounds
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
@@ -87,32 +88,62 @@ class PostgresDriver:
 
     # Driver -----------------------------------------------------------------------------------------------------
 
-    def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
+    def enqueue(
+        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+    ) -> list[Enqueued]:
         """See ``Driver.enqueue``."""
-        self._validation.check_enqueue(jobs)
+        self._check_enqueue(jobs, writes)
         caller_now = self._validation.caller_now(now)
         self._database.pool.check_open()
+        if writes:
+            return self._enqueue_with_writes(jobs, writes, caller_now)
         if not jobs:
             return []
         enqueued = self._database.run(
-            lambda connection: enqueue.enqueue_on(self._database, connection, jobs, caller_now, owns_transaction=True),
+            lambda connection: enqueue.enqueue_on(
+                self._database, connection, jobs, (), caller_now, owns_transaction=True
+            ),
             is_repeatable=True,
         )
         self._notify_own_threads()
         return enqueued
 
-    def enqueue_on(self, connection: Connection, jobs: Sequence[JobRecord], *, now: int | None) -> list[Enqueued]:
+    def _enqueue_with_writes(
+        self, jobs: Sequence[JobRecord], writes: Sequence[Change], caller_now: int | None
+    ) -> list[Enqueued]:
+        def work(connection: Connection) -> list[Enqueued] | WriteRefused:
+            try:
+                return enqueue.enqueue_on(self._database, connection, jobs, writes, caller_now, owns_transaction=True)
+            except WriteRefused as refused:  # an error would close the connection
+                return refused
+
+        enqueued = run_once(self._database, work)
+        if isinstance(enqueued, WriteRefused):
+            raise enqueued
+        self._notify_own_threads()
+        return enqueued
+
+    def enqueue_on(
+        self, connection: Connection, jobs: Sequence[JobRecord], writes: Sequence[Change], *, now: int | None
+    ) -> list[Enqueued]:
         """Enqueue inside the transaction of a connection that the caller commits, or rolls back."""
-        self._validation.check_enqueue(jobs)
+        self._check_enqueue(jobs, writes)
         caller_now = self._validation.caller_now(now)
         if not jobs:
             return []
-        return enqueue.enqueue_on(self._database, connection, jobs, caller_now, owns_transaction=False)
+        return enqueue.enqueue_on(self._database, connection, jobs, writes, caller_now, owns_transaction=False)
 
-    def enqueue_with(self, caller: CallerConnection, jobs: Sequence[JobRecord], *, now: int | None) -> list[Enqueued]:
+    def enqueue_with(
+        self, caller: CallerConnection, jobs: Sequence[JobRecord], writes: Sequence[Change], *, now: int | None
+    ) -> list[Enqueued]:
         """Enqueue inside the transaction of a connection that is not one of psycopg, or is async."""
+        self._check_enqueue(jobs, writes)
+        return enqueue.enqueue_with(self._database, caller, jobs, writes, self._validation.caller_now(now))
+
+    def _check_enqueue(self, jobs: Sequence[JobRecord], writes: Sequence[Change]) -> None:
         self._validation.check_enqueue(jobs)
-        return enqueue.enqueue_with(self._database, caller, jobs, self._validation.caller_now(now))
+        if writes:
+            self._validation.check_enqueue_writes(jobs, writes)
 
     def enqueue_leased(
         self, jobs: Sequence[JobRecord], *, lease_for: int, worker: str = "", now: int | None = None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeAlias
 
 from holdfast.drivers.packing import Row, digest_of, pack_meta
 from holdfast.drivers.postgres.arrays import (
@@ -21,24 +21,33 @@ from holdfast.drivers.postgres.columns import STORED_COLUMNS, sql_type
 from holdfast.drivers.postgres.connections import Connection
 from holdfast.drivers.postgres.copy import DEFAULT_DEDUPE_WINDOW, copy_jobs, copy_leased_jobs
 from holdfast.drivers.postgres.database import Database
+from holdfast.drivers.postgres.registry import pack_changes
+from holdfast.errors import WriteRefused
 from holdfast.model.columns import Column, Kind
 from holdfast.model.job import JobRecord
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Enqueued, Reservation, newly_enqueued
+from holdfast.model.registry import Change
+
+Call: TypeAlias = Callable[..., list[Row]]  # of a function of ``functions/``, for the space
 
 
 def enqueue_on(
     database: Database,
     connection: Connection,
     jobs: Sequence[JobRecord],
+    writes: Sequence[Change],
     caller_now: int | None,
     *,
     owns_transaction: bool,
 ) -> list[Enqueued]:
-    """Store the jobs inside the transaction of the connection; all or none.
+    """Store the jobs and make the writes inside the transaction of the connection; all or none.
 
-    ``owns_transaction`` is False in a transaction of the caller.
+    ``owns_transaction`` is False in a transaction of the caller. With ``writes``, the connection is in a transaction.
     """
+    if writes:
+        call = partial(database.call_on, connection)
+        return _enqueue_with_writes(database, call, jobs, writes, caller_now, owns_transaction=owns_transaction)
     enqueued = copy_jobs(database, connection, jobs, caller_now, owns_transaction=owns_transaction)
     if enqueued is not None:
         return enqueued
@@ -49,15 +58,15 @@ def enqueue_on(
     if len(runs) == 1:
         return _enqueue(database, call, runs[0], caller_now, owns_transaction=owns_transaction)
     with connection.transaction():
-        return [
-            answer
-            for run in runs
-            for answer in _enqueue(database, call, run, caller_now, owns_transaction=owns_transaction)
-        ]
+        return _enqueue_runs(database, call, runs, caller_now, owns_transaction=owns_transaction)
 
 
 def enqueue_with(
-    database: Database, caller: CallerConnection, jobs: Sequence[JobRecord], caller_now: int | None
+    database: Database,
+    caller: CallerConnection,
+    jobs: Sequence[JobRecord],
+    writes: Sequence[Change],
+    caller_now: int | None,
 ) -> list[Enqueued]:
     """Store the jobs inside the caller's transaction, without COPY: all or none, because an error aborts it."""
 
@@ -65,11 +74,9 @@ def enqueue_with(
         parameters = (database.space, *arguments)
         return caller.fetch(database.statements.call(function, len(parameters)), parameters)
 
-    return [
-        answer
-        for run in _split_repeated_ids(jobs)
-        for answer in _enqueue(database, call, run, caller_now, owns_transaction=False)
-    ]
+    if writes:
+        return _enqueue_with_writes(database, call, jobs, writes, caller_now, owns_transaction=False)
+    return _enqueue_runs(database, call, _split_repeated_ids(jobs), caller_now, owns_transaction=False)
 
 
 def enqueue_leased_on(
@@ -86,7 +93,7 @@ def enqueue_leased_on(
         reservations = copy_leased_jobs(database, connection, jobs, caller_now, lease_for=lease_for, worker=worker)
         if reservations is not None:
             return newly_enqueued(jobs.ids), reservations
-    return enqueue_on(database, connection, jobs, caller_now, owns_transaction=True), []
+    return enqueue_on(database, connection, jobs, (), caller_now, owns_transaction=True), []
 
 
 def _split_repeated_ids(jobs: Sequence[JobRecord]) -> Iterator[list[JobRecord]]:
@@ -101,17 +108,51 @@ def _split_repeated_ids(jobs: Sequence[JobRecord]) -> Iterator[list[JobRecord]]:
         yield list(run.values())
 
 
-def _enqueue(
+def _enqueue_with_writes(
     database: Database,
-    call: Callable[..., list[Row]],
-    jobs: list[JobRecord],
+    call: Call,
+    jobs: Sequence[JobRecord],
+    writes: Sequence[Change],
     caller_now: int | None,
     *,
     owns_transaction: bool,
 ) -> list[Enqueued]:
+    """Make the writes with the first run of jobs. Raises ``WriteRefused`` before anything is changed."""
+    first, *others = _split_repeated_ids(jobs)
+    settings = (caller_now, database.channel, owns_transaction, DEFAULT_DEDUPE_WINDOW)
+    rows = call("enqueue_with_writes", *settings, *pack_changes(writes), *pack_jobs(first))
+    if rows and rows[0][0] == 0:
+        _, _, _, kind, key = rows[0]
+        raise WriteRefused(jobs[0].id, kind=kind, key=key)
+    later = _enqueue_runs(database, call, others, caller_now, owns_transaction=owns_transaction)
+    return [*_read_answers(first, rows), *later]
+
+
+def _enqueue_runs(
+    database: Database,
+    call: Call,
+    runs: Iterable[list[JobRecord]],
+    caller_now: int | None,
+    *,
+    owns_transaction: bool,
+) -> list[Enqueued]:
+    return [
+        answer
+        for run in runs
+        for answer in _enqueue(database, call, run, caller_now, owns_transaction=owns_transaction)
+    ]
+
+
+def _enqueue(
+    database: Database, call: Call, jobs: list[JobRecord], caller_now: int | None, *, owns_transaction: bool
+) -> list[Enqueued]:
     arguments = (caller_now, database.channel, owns_transaction, DEFAULT_DEDUPE_WINDOW, *pack_jobs(jobs))
-    rows = call("enqueue", *arguments)
-    existing = {item: Enqueued(id=job_id, existed=True, conflict=conflict) for item, job_id, conflict in rows}
+    return _read_answers(jobs, call("enqueue", *arguments))
+
+
+def _read_answers(jobs: list[JobRecord], rows: list[Row]) -> list[Enqueued]:
+    """Return the answer for each job; the rows are about those that existed."""
+    existing = {item: Enqueued(id=job_id, existed=True, conflict=conflict) for item, job_id, conflict, *_ in rows}
     return [existing.get(item) or Enqueued(id=job.id, existed=False) for item, job in enumerate(jobs, 1)]
 
 

@@ -17,6 +17,7 @@ from holdfast.drivers.postgres.errors import translate_error
 from holdfast.errors import InvalidInput
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued
+from holdfast.model.registry import Change
 
 # A transaction with one snapshot does not see what was committed after it began: it would store an id or a key again.
 SUPPORTED_ISOLATION = ("read committed", "read uncommitted")
@@ -58,10 +59,14 @@ class JoinTarget(Protocol):
 
     capabilities: Capabilities
 
-    def enqueue_on(self, connection: Connection, jobs: Sequence[JobRecord], *, now: int | None) -> list[Enqueued]:
+    def enqueue_on(
+        self, connection: Connection, jobs: Sequence[JobRecord], writes: Sequence[Change], *, now: int | None
+    ) -> list[Enqueued]:
         """See ``PostgresDriver.enqueue_on``."""
 
-    def enqueue_with(self, caller: CallerConnection, jobs: Sequence[JobRecord], *, now: int | None) -> list[Enqueued]:
+    def enqueue_with(
+        self, caller: CallerConnection, jobs: Sequence[JobRecord], writes: Sequence[Change], *, now: int | None
+    ) -> list[Enqueued]:
         """See ``PostgresDriver.enqueue_with``."""
 
     def read_identity(self, *, refresh: bool = False) -> DatabaseIdentity:
@@ -86,7 +91,9 @@ class JoinedPostgres(EnqueueOnly):
         if kind_of(self._connection) is None:
             self._adapt(self._connection)
 
-    def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
+    def enqueue(
+        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+    ) -> list[Enqueued]:
         """See ``Driver.enqueue``; durable when the caller commits."""
         if self._on_loop is None:
             connection = self._adapt(begin(self._connection))
@@ -95,8 +102,8 @@ class JoinedPostgres(EnqueueOnly):
         try:
             self._check_transaction(connection)
             if isinstance(connection, PsycopgConnection):
-                return self._target.enqueue_on(connection.connection, jobs, now=now)
-            return self._target.enqueue_with(connection, jobs, now=now)
+                return self._target.enqueue_on(connection.connection, jobs, writes, now=now)
+            return self._target.enqueue_with(connection, jobs, writes, now=now)
         except psycopg.Error as error:
             raise translate_error(error) from error
 

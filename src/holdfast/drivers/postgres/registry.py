@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.drivers.packing import end_of_prefix, read_entry
-from holdfast.drivers.postgres.arrays import pack_bigints, pack_blobs, pack_texts
+from holdfast.drivers.postgres.arrays import Array, pack_bigints, pack_blobs, pack_texts
 from holdfast.drivers.postgres.database import Database
 from holdfast.model.registry import Change, Entry
 
@@ -22,16 +22,23 @@ def write(database: Database, changes: Sequence[Change], caller_now: int | None)
     rows = database.call(
         "write_registry",
         caller_now,
+        *pack_changes(changes),
+        is_repeatable=False,
+    )
+    return [
+        None if version is None else read_entry((one.key, one.value, version, expires_at))
+        for one, (version, expires_at) in zip(changes, rows, strict=True)
+    ]
+
+
+def pack_changes(changes: Sequence[Change]) -> list[Array | None]:
+    """Return the arrays of ``write_registry`` and ``enqueue_with_writes``."""
+    return [
         pack_texts([change.kind for change in changes]),
         pack_texts([change.key for change in changes]),
         pack_blobs([change.value for change in changes]),
         pack_bigints([change.version for change in changes]),
         pack_bigints([change.ttl for change in changes]),
-        is_repeatable=False,
-    )
-    return [
-        None if version is None else Entry(key=one.key, value=one.value, version=version, expires_at=expires_at)
-        for one, (version, expires_at) in zip(changes, rows, strict=True)
     ]
 
 

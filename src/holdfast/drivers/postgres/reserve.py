@@ -32,6 +32,7 @@ def reserve(
     lost_answers.release(database, caller_now)
     names, random_bytes = pack_texts(queues), token_bytes(limit)
     arguments = (
+        caller_now,
         names,
         None if types is None else pack_texts(sorted(set(types))),
         limit,
@@ -41,7 +42,6 @@ def reserve(
         max_bytes,
         isolation.value,
         prefetch,
-        caller_now,
     )
 
     def call(connection: Connection) -> list[Row]:

@@ -19,8 +19,9 @@ from holdfast.drivers.packing import (
     tally_counts,
     to_json,
 )
-from holdfast.drivers.sqlite import ledger
+from holdfast.drivers.sqlite import ledger, limit_keys
 from holdfast.drivers.sqlite.domains import pass_turns
+from holdfast.drivers.sqlite.limit_keys import wake
 from holdfast.drivers.sqlite.rows import read_job
 from holdfast.drivers.sqlite.settle import StoredJob, find_jobs
 from holdfast.drivers.sqlite.transaction import Transaction
@@ -155,6 +156,7 @@ def cancel(tx: Transaction, job_ids: Sequence[str]) -> list[State | None]:
         tx.run("cancel/insert_ended", parameters)
         tx.run("cancel/delete_jobs", parameters)
         pass_turns(tx, {(job.queue, job.domain) for job in ready.values()})
+        wake(tx, {(job.queue, job.limit_key) for job in ready.values()})
     states = {job_id: State.CANCELLED if job_id in ready else State(job.held.state) for job_id, job in jobs.items()}
     return [states.get(job_id) for job_id in job_ids]
 
@@ -190,6 +192,8 @@ def configure(
     """See ``Admin.configure``."""
     merged = settings(tx, queue, type_).merge(changed, only)
     tx.run("admin/configure", (tx.space, queue, type_ or "", *pack_settings(merged)))
+    if type_ is None:
+        limit_keys.after_configure(tx, queue, merged, only)
 
 
 def settings(tx: Transaction, queue: str, type_: str | None) -> QueueSettings:
@@ -205,6 +209,7 @@ def trim(tx: Transaction, keep: Retention, *, limit: int) -> Trimmed:
     ledger_rows = ledger.trim(tx, tx.now - keep.ledger_for, limit)
     dedupe, looked_at = _trim_keys(tx, limit)
     registry = tx.run("trim/registry", parameters).rowcount
+    limit_keys.trim(tx)
     return Trimmed(
         jobs=jobs,
         ledger=ledger_rows,

@@ -19,7 +19,9 @@ def repair(tx: Transaction) -> int:
 
     A lease keeps its length, so that a worker that still runs the job loses nothing.
     """
-    statements = ("clock/move_leases", "clock/move_ready", "clock/move_buckets")
+    for name in ("clock/unpark", "clock/wake_keys"):  # reserve parks the jobs again whose keys have no place
+        tx.run(name, {"space": tx.space})
+    statements = ("clock/move_leases", "clock/move_ready", "clock/move_buckets", "clock/move_keys")
     return sum(tx.run(name, _parameters(tx, now=tx.now)).rowcount for name in statements)
 
 

@@ -11,7 +11,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -27,6 +27,7 @@ Work = Callable[[sqlite3.Connection], T]
 
 OLDEST_SQLITE = (3, 37, 0)  # the first with STRICT tables
 MAX_GROUP_WRITES = 128  # that share one commit
+OPENING_SECONDS = 0.5  # that opening waits for a lock: the lock may belong to a transaction of the caller itself
 MIN_BUSY_PAUSE_SECONDS, MAX_BUSY_PAUSE_SECONDS = 0.000_2, 0.004
 _BUSY = frozenset({"SQLITE_BUSY", "SQLITE_BUSY_RECOVERY", "SQLITE_BUSY_SNAPSHOT", "SQLITE_LOCKED"})
 
@@ -57,12 +58,16 @@ class Database:
         self.options = options
         self.closed = False
         self._abandoned: list[object] = []
+        self._is_migrated = False
+        self._busy_for = min(options.busy_for, OPENING_SECONDS)
         self._start()
         try:
-            self._migrate()
+            with suppress(StoreBusy):  # the first call creates the tables
+                self._migrate()
         except BaseException:
             self.close()
             raise
+        self._busy_for = options.busy_for
         _open_databases.add(self)
 
     def _start(self) -> None:
@@ -89,6 +94,12 @@ class Database:
             self._abandoned += [self._writer, self._readers, self._version_reader]
             self._start()
 
+    def _ensure_ready(self) -> None:
+        """Do the same as ``_ensure_own_process``, and create the tables if the file was locked until now."""
+        self._ensure_own_process()
+        if not self._is_migrated:
+            self._migrate()
+
     # Writing ----------------------------------------------------------------------------------------------------
 
     def write(self, work: Work[T]) -> T:
@@ -98,7 +109,10 @@ class Database:
         each in its own savepoint, and commits once: under load many writes share an fsync, and a single write does not
         wait for others. A write that raises rolls back only its own savepoint.
         """
-        self._ensure_own_process()
+        self._ensure_ready()
+        return self._write(work)
+
+    def _write(self, work: Work[T]) -> T:
         write: _Write[Any] = _Write(work)
         self._queue.append(write)
         with self._write_lock:
@@ -181,7 +195,7 @@ class Database:
                 if error.sqlite_errorname not in _BUSY:
                     raise
                 self.check_open()
-                if waited > self.options.busy_for:
+                if waited > self._busy_for:
                     raise StoreBusy(waited) from error
                 time.sleep(random.uniform(MIN_BUSY_PAUSE_SECONDS, MAX_BUSY_PAUSE_SECONDS))  # noqa: S311 - no secret
 
@@ -191,10 +205,13 @@ class Database:
 
     # Reading ----------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def reading(self) -> AbstractContextManager[sqlite3.Connection]:
         """Open a connection whose statements all see the same commit. It waits for no writer, and none waits for it."""
-        self._ensure_own_process()
+        self._ensure_ready()
+        return self._reading()
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
         try:
             connection = self._readers.pop()
         except IndexError:
@@ -211,7 +228,7 @@ class Database:
 
     def version(self) -> int:
         """Return a number that changes with every commit of any process."""
-        self._ensure_own_process()
+        self._ensure_ready()
         with self._version_lock:
             if self._version_reader is None:
                 self._version_reader = self._connect(busy_for=self.options.busy_for)
@@ -260,10 +277,16 @@ class Database:
 
     def _migrate(self) -> None:
         known = load()
-        with self.reading() as connection:
-            if is_current(connection, known):
-                return
-        self.write(lambda connection: migrate(connection, known, SystemClock().now()))
+        with self._reading() as connection:
+            self._is_migrated = is_current(connection, known)
+        if not self._is_migrated:
+            self._write(lambda connection: migrate(connection, known, SystemClock().now()))
+            self._is_migrated = True
+
+    def migrate_on(self, connection: sqlite3.Connection) -> None:
+        """Create the tables in the transaction of a caller, if the file was locked when this database was opened."""
+        if not self._is_migrated:
+            migrate(connection, load(), SystemClock().now())
 
     def check_free_space(self) -> None:
         """Raise ``StoreFull`` while the disk is nearly full: a full disk would refuse settlements as well."""

@@ -105,20 +105,29 @@ class SqliteDriver:
 
     # Driver -----------------------------------------------------------------------------------------------------
 
-    def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
+    def enqueue(
+        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+    ) -> list[Enqueued]:
         """See ``Driver.enqueue``."""
-        self._validation.check_enqueue(jobs)
-        self._database.check_free_space()
-        return self._write(lambda tx: enqueue.enqueue(tx, jobs), now)
+        self._check_enqueue(jobs, writes)
+        return self._write(lambda tx: enqueue.enqueue(tx, jobs, writes), now)
 
-    def enqueue_on(self, connection: sqlite3.Connection, jobs: Sequence[JobRecord], now: int | None) -> list[Enqueued]:
-        """Enqueue inside the transaction of a caller's connection; begins one if there is none, and never commits."""
+    def _check_enqueue(self, jobs: Sequence[JobRecord], writes: Sequence[Change]) -> None:
         self._validation.check_enqueue(jobs)
+        if writes:
+            self._validation.check_enqueue_writes(jobs, writes)
         self._database.check_free_space()
+
+    def enqueue_on(
+        self, connection: sqlite3.Connection, jobs: Sequence[JobRecord], writes: Sequence[Change], now: int | None
+    ) -> list[Enqueued]:
+        """Enqueue inside the transaction of a caller's connection; begins one if there is none, and never commits."""
+        self._check_enqueue(jobs, writes)
         self._validation.caller_now(now)
         if not connection.in_transaction:
             connection.execute("BEGIN IMMEDIATE")
-        return self._run(connection, lambda tx: enqueue.enqueue(tx, jobs), now)
+        self._database.migrate_on(connection)
+        return self._run(connection, lambda tx: enqueue.enqueue(tx, jobs, writes), now)
 
     def enqueue_leased(
         self, jobs: Sequence[JobRecord], *, lease_for: int, worker: str = "", now: int | None = None

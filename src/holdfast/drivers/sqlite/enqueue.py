@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from holdfast.drivers.packing import digest_of, to_json
+from holdfast.drivers.sqlite import registry
 from holdfast.drivers.sqlite.domains import pass_turns
 from holdfast.drivers.sqlite.reserve import is_limited
 from holdfast.drivers.sqlite.rows import insert_leased_row, insert_row
@@ -14,6 +15,7 @@ from holdfast.model.job import JobRecord
 from holdfast.model.job_batch import lease_batch, must_wait, representatives
 from holdfast.model.lease import Enqueued, Reservation, make_tokens, token_bytes
 from holdfast.model.queue_settings import QueueSettings
+from holdfast.model.registry import Change
 from holdfast.model.unique import WHILE_QUEUED, window_of
 
 Key = tuple[str, str]  # queue, idempotency key
@@ -28,8 +30,10 @@ class _Batch:
     answers: list[Enqueued] = field(default_factory=list)
 
 
-def enqueue(tx: Transaction, jobs: Sequence[JobRecord]) -> list[Enqueued]:
-    """See ``Driver.enqueue``."""
+def enqueue(tx: Transaction, jobs: Sequence[JobRecord], writes: Sequence[Change] = ()) -> list[Enqueued]:
+    """See ``Driver.enqueue``. Raises ``WriteRefused`` before anything is changed."""
+    if writes and (refused := registry.write_all(tx, writes, job_id=jobs[0].id)):
+        raise refused
     batch = _find_new(tx, jobs)
     _insert(tx, batch)
     return batch.answers

@@ -15,8 +15,10 @@ from holdfast.drivers.sqlite.database import translate_error
 from holdfast.errors import InvalidInput
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued
+from holdfast.model.registry import Change
 
-EnqueueOn = Callable[[sqlite3.Connection, Sequence[JobRecord], int | None], list[Enqueued]]  # the driver's method
+# The driver's method
+EnqueueOn = Callable[[sqlite3.Connection, Sequence[JobRecord], Sequence[Change], int | None], list[Enqueued]]
 
 
 class JoinedSqlite(EnqueueOnly):
@@ -34,7 +36,9 @@ class JoinedSqlite(EnqueueOnly):
         if kind_of(self._connection) is None or is_async(self._connection):  # of an async one no file is known
             _check_same_file(self._connection, path)
 
-    def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
+    def enqueue(
+        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+    ) -> list[Enqueued]:
         """See ``Driver.enqueue``; durable when the caller commits."""
         own = _check_same_file(begin(self._connection), self._path)
         if _is_autocommit(own) and not own.in_transaction:
@@ -44,7 +48,7 @@ class JoinedSqlite(EnqueueOnly):
                 got="one in autocommit mode outside of any",
             )
         with _without_factories(own) as connection:
-            return self._enqueue_on(connection, jobs, now)
+            return self._enqueue_on(connection, jobs, writes, now)
 
 
 def _is_autocommit(connection: sqlite3.Connection) -> bool:

@@ -6,16 +6,22 @@ The lanes are read in a loop of statements, because SQLite has no LATERAL join.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from holdfast.drivers.contract import REAP_LIMIT
 from holdfast.drivers.packing import Row, read_settings, to_json
-from holdfast.drivers.sqlite.rows import ID, NOTED, PAYLOAD, SEQ, read_reservation
+from holdfast.drivers.sqlite.limit_keys import KeyedReserve
+from holdfast.drivers.sqlite.rows import ID, LIMIT_KEY, NOTED, PAYLOAD, SEQ, read_reservation
 from holdfast.drivers.sqlite.settle import reap
 from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.model.isolation import Isolation
 from holdfast.model.lease import Reservation, make_tokens, token_bytes
-from holdfast.model.order import Capacity, Lane, Limit, pick
-from holdfast.model.queue_settings import Bucket
+from holdfast.model.order import Capacity, KeyCapacity, Lane, Limit, pick
+from holdfast.model.queue_settings import Bucket, QueueSettings
+
+PASS_LIMIT = 1_000  # jobs of full keys that one pick passes over in a lane
+PICK_ROUNDS = 5
 
 
 def reserve(
@@ -32,27 +38,75 @@ def reserve(
 ) -> list[Reservation]:
     """See ``Driver.reserve``."""
     reap(tx, queues, worker=None, limit=REAP_LIMIT)
+    request = _Request(tx, queues, types, limit, max_bytes, isolation)
     capacity = _read_capacity(tx, queues)
-    due = "reserve/due" if max_bytes is None else "reserve/due_sizes"
+    if capacity.keyed:
+        rows, capacity = _pick_within_keys(request, capacity)
+    else:
+        rows = _pick(request, capacity)
+    if not rows:
+        return []
+    if max_bytes is not None or capacity.keyed:
+        rows = _with_payloads(tx, rows)
+    _spend(tx, capacity)
+    is_alone = rows[0][0].isolated and isolation is not Isolation.SHARE
+    return _lease(tx, rows, tx.now + lease_for, worker, prefetched=prefetch and not is_alone)
+
+
+class _Request(NamedTuple):
+    """Which jobs a reserve asks for."""
+
+    tx: Transaction
+    queues: Sequence[str]
+    types: Collection[str] | None
+    limit: int
+    max_bytes: int | None
+    isolation: Isolation
+
+
+@dataclass(slots=True)
+class _StoredCapacity(Capacity):
+    """What the settings allow, and the queues in which keys are limited."""
+
+    keyed: dict[str, QueueSettings] = field(default_factory=dict)
+
+
+def _pick(request: _Request, capacity: Capacity, keys: KeyCapacity | None = None) -> list[tuple[Lane, Row]]:
+    """Return the first due jobs, within the capacity. With ``keys`` or a byte budget, they have sizes, not payloads."""
+    tx, queues, types, limit, max_bytes, isolation = request
+    due = "reserve/due" if max_bytes is None and keys is None else "reserve/due_sizes"
+    heads_only = isolation is not Isolation.SHARE and keys is None
+    most = limit if keys is None else limit + PASS_LIMIT
     lanes = (
-        (lane, _read_due(tx, due, lane, 1 if lane.isolated and isolation is not Isolation.SHARE else limit))
+        (lane, _read_due(tx, due, lane, 1 if lane.isolated and heads_only else most))
         for lane in _find_lanes(tx, queues, types)
     )
-    rows = pick(
+    return pick(
         lanes,
         limit=limit,
         capacity=capacity,
         isolation=isolation,
         max_bytes=max_bytes,
         size_of=lambda row: row[PAYLOAD],
+        keys=keys,
+        key_of=lambda row: row[LIMIT_KEY],
     )
-    if not rows:
-        return []
-    if max_bytes is not None:
-        rows = _with_payloads(tx, rows)
-    _spend(tx, capacity)
-    is_alone = rows[0][0].isolated and isolation is not Isolation.SHARE
-    return _lease(tx, rows, tx.now + lease_for, worker, prefetched=prefetch and not is_alone)
+
+
+def _pick_within_keys(request: _Request, capacity: _StoredCapacity) -> tuple[list[tuple[Lane, Row]], _StoredCapacity]:
+    """Like ``_pick``, and park the jobs whose keys have no place. Returns the jobs and what is left of the capacity."""
+    keyed = KeyedReserve(request.tx, capacity.keyed)
+    keyed.unpark(request.limit)
+    for round_ in range(PICK_ROUNDS):
+        if round_:
+            capacity = _read_capacity(request.tx, request.queues)
+        keys = keyed.capacity()
+        rows = _pick(request, capacity, keys)
+        passed_over = keyed.park(keys, [row[SEQ] for _, row in rows])
+        if passed_over < PASS_LIMIT or keyed.is_behind:
+            break  # else the answer may lack jobs that are behind those that were passed over
+    keyed.spend(keys)
+    return rows, capacity
 
 
 def _find_lanes(tx: Transaction, queues: Sequence[str], types: Collection[str] | None) -> Iterator[Lane]:
@@ -83,14 +137,16 @@ def _with_payloads(tx: Transaction, rows: list[tuple[Lane, Row]]) -> list[tuple[
     return [(lane, (*row[:PAYLOAD], payloads[row[SEQ]], *row[PAYLOAD + 1 :])) for lane, row in rows]
 
 
-def _read_capacity(tx: Transaction, queues: Sequence[str]) -> Capacity:
-    capacity = Capacity()
+def _read_capacity(tx: Transaction, queues: Sequence[str]) -> _StoredCapacity:
+    capacity = _StoredCapacity()
     for row in tx.run("reserve/limits", {"space": tx.space, "queues": to_json(queues)}):
-        queue, type_, *columns, level, level_at, inflight = row
+        queue, type_, *columns, level, level_at, keyed, inflight = row
         settings = read_settings(columns)
         bucket = None if level is None else Bucket(level, level_at)
         left = settings.allowance(inflight=inflight, bucket=bucket, now=tx.now)
         capacity.limits[queue, type_ or None] = Limit(settings, bucket, left)
+        if keyed:
+            capacity.keyed[queue] = settings
     return capacity
 
 
@@ -142,14 +198,17 @@ def _read_checkpoints(tx: Transaction, ids: list[str]) -> dict[str, bytes | None
 def time_until_due(tx: Transaction, queues: Sequence[str], after: int | None = None) -> int | None:
     """Return the time until a job of these queues can be reserved or a lease expires; None if there is neither.
 
-    A job can be reserved when it is due and when the pause and the rate of its queue and of its type allow it. 0 or
-    less means that this instant has passed. Only instants later than ``after`` count.
+    A job can be reserved when it is due and when the pause and the rate of its queue, type and key allow it. 0 or less
+    means that this instant has passed. Only instants later than ``after`` count.
     """
     parameters = {"space": tx.space, "queues": to_json(queues)}
     heads = [(_read_lane(row[:-1]), row[-1]) for row in tx.run("wait/lane_heads", parameters) if row[-1] is not None]
     expiries = [expiry for (expiry,) in tx.run("wait/first_expiry", parameters) if expiry is not None]
-    capacity = _read_capacity(tx, queues) if heads else Capacity()
+    wakes = [(Lane(queue, "", 0), wake) for queue, wake in tx.run("wait/first_wake", parameters) if wake is not None]
+    capacity = _read_capacity(tx, queues) if heads or wakes else Capacity()
     since = tx.now if after is None else min(after, tx.now)
     allowed = (max(head, capacity.opens_at(lane, since)) for lane, head in heads)
     instants = [instant for instant in (*allowed, *expiries) if after is None or instant > after]
+    # A key is woken until a reserve has looked at it: no reserve has done that since this instant.
+    instants += (max(wake, capacity.opens_at(lane, since)) for lane, wake in wakes)
     return min(instants) - tx.now if instants else None

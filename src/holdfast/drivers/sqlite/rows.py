@@ -21,6 +21,7 @@ DUE_COLUMNS = tuple(name for name in _STORED if name not in _LANE)
 
 SEQ, ID, NOTED = 1, 2, -1  # positions in a row of ``reserve/due.sql``
 PAYLOAD = 2 + DUE_COLUMNS.index("payload")
+LIMIT_KEY = 2 + DUE_COLUMNS.index("limit_key")
 
 read_job = job_reader()
 read_ledger_row = ledger_row_reader(after=1)  # the number of the row

@@ -1,6 +1,6 @@
 """Everything that is done with a lease once it is granted: extend, settle, reap, report an outage.
 
-``model.transition`` decides, from narrow rows, what becomes of each job (plain acks: see ``ack``). A few statements
+``model.transition`` decides, from narrow rows, what becomes of each job (valid acks: see ``ack``). A few statements
 apply the decisions to the whole batch, so that payloads never leave SQLite.
 """
 
@@ -11,22 +11,24 @@ from typing import NamedTuple
 
 from holdfast.drivers.packing import Row, to_json
 from holdfast.drivers.sqlite import registry
-from holdfast.drivers.sqlite.ack import settle_plain_acks
+from holdfast.drivers.sqlite.ack import settle_valid_acks
 from holdfast.drivers.sqlite.domains import pass_turns
+from holdfast.drivers.sqlite.limit_keys import hold, wake
 from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.errors import JobNotInflight, LeaseError, LeaseExpired, WriteRefused
 from holdfast.model import transition
 from holdfast.model.lease import Lease, Note
-from holdfast.model.settlement import Ack, Settlement
+from holdfast.model.settlement import Ack, Retry, Settlement
 from holdfast.model.transition import UNCOUNTED_VERB, HeldJob, Transition
 
 
 class StoredJob(NamedTuple):
-    """A job in a table: its key, its domain, and the facts by which a call with a lease is judged."""
+    """A job in a table: its number, its domain and limit key, and the facts that decide about a call with a lease."""
 
     seq: int
     queue: str
     domain: str | None
+    limit_key: str | None
     held: HeldJob
 
 
@@ -79,7 +81,7 @@ def extend(
 def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[LeaseError | None]:
     """See ``Driver.settle``."""
     written = tx.ledger_end()
-    left = settle_plain_acks(tx, settlements, written)
+    left = settle_valid_acks(tx, settlements, written)
     return _settle_items(tx, settlements, left, written) if left else [None] * len(settlements)
 
 
@@ -100,6 +102,7 @@ def _settle_items(
         refusal = transition.refusal(held, settlement.lease, tx.now) or _apply_writes(tx, settlement)
         answers[item - 1] = refusal
         if job is not None and refusal is None:
+            _hold_key(tx, job, settlement)
             decided = transition.after_settlement(job.held, settlement, tx.now)
             ended.append(EndedLease(item, job, settlement.verb, settlement.started_at, decided))
             # A later item of this batch must see the job without its lease, and the settlement that ended it.
@@ -109,16 +112,18 @@ def _settle_items(
     return answers
 
 
+def _hold_key(tx: Transaction, job: StoredJob, settlement: Settlement) -> None:
+    if isinstance(settlement, Retry) and job.limit_key is not None:
+        until = settlement.held_until(tx.now)
+        if until is not None:
+            hold(tx, (job.queue, job.limit_key), until)
+
+
 def _apply_writes(tx: Transaction, settlement: Settlement) -> WriteRefused | None:
     """Make all registry writes of an ack, or none of them if one has a conflict."""
     if not isinstance(settlement, Ack) or not settlement.writes:
         return None
-    conflict = registry.find_conflict(tx, settlement.writes)
-    if conflict is not None:
-        return WriteRefused(settlement.lease.job_id, kind=conflict.kind, key=conflict.key)
-    for change in settlement.writes:
-        registry.apply(tx, change)
-    return None
+    return registry.write_all(tx, settlement.writes, job_id=settlement.lease.job_id)
 
 
 def reap(tx: Transaction, queues: Iterable[str] | None, *, worker: str | None, limit: int) -> int:
@@ -144,7 +149,7 @@ def report_outage(tx: Transaction, leases: Sequence[Lease]) -> list[bool]:
     """See ``Driver.report_outage``."""
     jobs = find_jobs(tx, (lease.job_id for lease in leases))
     ended: list[EndedLease] = []
-    with_crash: list[int] = []
+    with_crash: list[StoredJob] = []
     answers: list[bool] = []
     for item, lease in enumerate(leases, 1):
         job = jobs.get(lease.job_id)
@@ -153,7 +158,7 @@ def report_outage(tx: Transaction, leases: Sequence[Lease]) -> list[bool]:
             ended.append(end)
             held = job.held._replace(state=end.transition.state, last_verb=end.verb, last_token=lease.token)
         elif job is not None and transition.has_counted_crash(job.held, lease):
-            with_crash.append(job.seq)
+            with_crash.append(job)
             held = job.held._replace(crashes=max(0, job.held.crashes - 1), last_verb=UNCOUNTED_VERB)
         else:
             answers.append(False)
@@ -161,7 +166,9 @@ def report_outage(tx: Transaction, leases: Sequence[Lease]) -> list[bool]:
         answers.append(True)
         jobs[lease.job_id] = job._replace(held=held)  # a later item of this batch must see the change
     if with_crash:  # first: a transition of the same job was decided with the crashes that this leaves
-        tx.run("outage/take_crashes_back", {"jobs": to_json(with_crash), "verb": UNCOUNTED_VERB})
+        jobs_of_crashes = to_json(job.seq for job in with_crash)
+        tx.run("outage/take_crashes_back", {"jobs": jobs_of_crashes, "verb": UNCOUNTED_VERB})
+        wake(tx, {(job.queue, job.limit_key) for job in with_crash})
     _apply_transitions(tx, ended, tx.ledger_end())
     return answers
 
@@ -184,7 +191,7 @@ def find_jobs(tx: Transaction, job_ids: Iterable[str]) -> dict[str, StoredJob]:
 
 
 def _read_job(row: Row) -> StoredJob:
-    return StoredJob(row[1], row[2], row[3], HeldJob._make(row[4:]))
+    return StoredJob(row[1], row[2], row[3], row[4], HeldJob._make(row[5:]))
 
 
 def _apply_transitions(tx: Transaction, ended: list[EndedLease], written: int) -> None:
@@ -200,3 +207,4 @@ def _apply_transitions(tx: Transaction, ended: list[EndedLease], written: int) -
     tx.run("settle/delete_jobs")
     tx.run("settle/clear")
     pass_turns(tx, {(end.job.queue, end.job.domain) for end in ended if end.transition.state.has_ended})
+    wake(tx, {(end.job.queue, end.job.limit_key) for end in ended})

@@ -27,7 +27,7 @@ from holdfast.service.schemas.queues import (
     ResumeRequest,
     SettingsQuery,
 )
-from holdfast.worker.type_holds import forget_breaker
+from holdfast.worker.type_holds import forget_holds
 
 
 async def list_queues(call: Call) -> Reply:
@@ -86,7 +86,7 @@ async def resume(call: Call) -> Reply:
     changes: dict[str, Any] = {"paused_until": None}
     if request.command is not None:
         changes |= {"held_until": None, "probing": False}
-        await call.tenant.calls.run(forget_breaker, call.tenant.store, _queue(call), request.command)
+        await call.tenant.calls.run(forget_holds, call.tenant.store, _queue(call), request.command)
     await _change(call, request.command, changes)
     return Reply(content=await _state(call, request.command))
 

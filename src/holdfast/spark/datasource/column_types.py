@@ -98,6 +98,7 @@ _FIELD_TYPES: dict[str, tuple[str, Callable[[t.DataType], bool]]] = {
     "max_attempts": _INTEGER,
     "offset": _INTEGER,
     "domain": _TEXT,
+    "limit_key": _TEXT,
     "name": _TEXT,
     "webhook": _TEXT,
     "delay": _SECONDS,

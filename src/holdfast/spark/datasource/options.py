@@ -24,13 +24,13 @@ FAIL: Final = "fail"
 SINK_OPTIONS: Final = (
     *STORE_OPTIONS,
     *("type", "queue", "type_column", "queue_column", "payload", "key", "run", "priority", "max_attempts"),
-    *("run_at", "delay", "timeout", "domain", "offset", "name", "webhook", "meta", "bad_rows"),
+    *("run_at", "delay", "timeout", "domain", "offset", "limit_key", "name", "webhook", "meta", "bad_rows"),
 )
 _TABLE_OPTIONS: Final = (*STORE_OPTIONS, "table", "path", "partitions")
 SOURCE_OPTIONS: Final = {"jobs": (*_TABLE_OPTIONS, *FILTER_OPTIONS), "ledger": _TABLE_OPTIONS}  # by table
 STREAM_OPTIONS: Final = (*_TABLE_OPTIONS, "start", "max_rows")
 
-_COLUMN_FIELDS: Final = ("run_at", "domain", "offset", "name", "webhook", "meta")
+_COLUMN_FIELDS: Final = ("run_at", "domain", "offset", "limit_key", "name", "webhook", "meta")
 _COLUMN_OR_CONSTANT_FIELDS: Final = ("priority", "max_attempts", "delay", "timeout")
 
 

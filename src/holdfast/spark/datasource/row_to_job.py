@@ -123,6 +123,7 @@ class RowConverter:
             timeout,
             domain,
             offset,
+            limit_key,
             name,
             webhook,
             meta,
@@ -137,6 +138,7 @@ class RowConverter:
             column("timeout", constants.get("timeout")),
             column("domain"),
             column("offset"),
+            column("limit_key"),
             column("name"),
             column("webhook"),
             column("meta"),
@@ -157,6 +159,7 @@ class RowConverter:
             job.idempotency_key = key
             job.domain = domain
             job.offset = offset
+            job.limit_key = limit_key
             job.name = name
             job.meta = {} if meta is None else meta
             job.webhook = webhook

@@ -25,7 +25,7 @@ from holdfast.drivers.contract import QueueCounts, Store
 from holdfast.errors import InvalidInput, OutcomesTrimmed, TooManyDead
 from holdfast.model import bounds, retention
 from holdfast.model.job import JobRecord
-from holdfast.model.limit_proposal import LIMIT_FIELDS, QueueLimits, parse_rate
+from holdfast.model.limit_proposal import TYPE_LIMIT_FIELDS, QueueLimits, parse_rate
 from holdfast.model.retry import RetryPolicy
 from holdfast.settings import named_store_url
 from holdfast.settings import read as settings
@@ -87,17 +87,19 @@ def run(
     (JSON), ``attempts``, ``error``, ``reason``, ``state`` and ``job_id``. ``column`` gives the struct another name;
     ``flatten`` makes a column of each field. A name that the input has already is refused before anything runs.
 
-    ``handler`` is ``fn(row)`` or ``fn(row, ctx)`` where ``row`` is a dict, or a handler of an app. The row has the
-    values of the frame (``row_values.py`` lists the types). ``key`` names the columns that identify a row, as a list or
-    separated by commas; none of them may be null. Rows that are equal in all columns share one job. Two rows with the
-    same key that differ in another column stop the run with ``InvalidInput``; other rows may have run by then. ``run``
-    names the run: a call with the name of an earlier run continues that run; without a name every call is a new run.
-    With ``chunk`` the handler takes a list of at most ``chunk`` rows, and returns a list of as many results or
-    exceptions. ``rate`` (``"100/s"``, or a number per second) and ``max_inflight`` limit the rows of the run over all
-    executors, exactly; None keeps what a named run has. ``max_dead_ratio`` stops the run with ``TooManyDead`` once a
-    larger share of the rows is dead, over all calls with this name; at least 100 rows must have ended. ``progress`` and
-    ``on_progress`` are those of ``run_queue``. ``version`` names the handler; without it, a hash of the handler's code
-    does. If a run has results of several versions, ``summary`` of the result says so.
+    ``handler`` is ``fn(row)`` or ``fn(row, ctx)`` where ``row`` is a dict, or a handler of an app. Such a handler keeps
+    its timeout, retry policy, chunk, guards, breaker and limits, unless an argument replaces them, and has the
+    resources and the middleware of its app. The row has the values of the frame (``row_values.py`` lists the types).
+    ``key`` names the columns that identify a row, as a list or separated by commas; none of them may be null. Rows that
+    are equal in all columns share one job. Two rows with the same key that differ in another column stop the run with
+    ``InvalidInput``; other rows may have run by then. ``run`` names the run: a call with the name of an earlier run
+    continues that run; without a name every call is a new run. With ``chunk`` the handler takes a list of at most
+    ``chunk`` rows, and returns a list of as many results or exceptions. ``rate`` (``"100/s"``, or a number per second)
+    and ``max_inflight`` limit the rows of the run over all executors, exactly; None keeps what a named run has.
+    ``max_dead_ratio`` stops the run with ``TooManyDead`` once a larger share of the rows is dead, over all calls with
+    this name; at least 100 rows must have ended. ``progress`` and ``on_progress`` are those of ``run_queue``.
+    ``version`` names the handler; without it, a hash of the handler's code does. If a run has results of several
+    versions, ``summary`` of the result says so.
 
     A named run remembers its rows as long as the store keeps their jobs (``keep_ended``), and their keys for 30 days
     more: a call in that time raises ``OutcomesTrimmed`` and runs no row twice. Both errors have the frames of the rows
@@ -118,14 +120,19 @@ def run(
     columns = read_columns(df, key)
     outcome = choose_outcome_columns(columns.names, column, flatten=flatten)
     queue = bounds.check_name("run", f"run:{run or uuid7()}")
-    app = _make_app(store_url, handler, queue, columns, timeout=timeout, retry=retry, chunk=chunk)
+    is_limited = rate is not None or max_inflight is not None
+    limited_queue = None if is_limited else queue
+    app = _make_app(
+        store_url, handler, queue, columns, timeout=timeout, retry=retry, chunk=chunk, limited_queue=limited_queue
+    )
     version = handler_version(handler, version)
     worker_options = app.worker_options(replace(options or WorkerOptions(), queues=(queue,), max_jobs=None))
+    app.catalogue.check_chunks(concurrency=worker_options.concurrency)
     description = describe(spark, f"holdfast {queue}")
     try:
         driver = app.driver
         check_reach(driver, spark)
-        if rate is not None or max_inflight is not None:
+        if is_limited:
             _limit_rows(driver, queue, QueueLimits(max_inflight=max_inflight, rate=parse_rate("rate", rate)))
         if run is not None:
             remembered_for = _remember_keys(driver, queue, worker_options)
@@ -178,8 +185,10 @@ def _store_url(url: str | None, store: str | None) -> str:
 
 def _make_app(url: str, handler: Callable[..., Any], queue: str, columns: InputColumns, **options: Any) -> Holdfast:
     app = Holdfast(url)
-    function = handler.function if isinstance(handler, Task) else handler
-    app.catalogue.add(make_row_handler(TYPE, function, columns, **options))
+    if isinstance(handler, Task):
+        app.catalogue.resources |= handler.app.catalogue.resources
+        app.catalogue.middleware += handler.app.catalogue.middleware
+    app.catalogue.add(make_row_handler(TYPE, handler, columns, **options))
     app.queues[queue] = None
     return app
 
@@ -200,7 +209,7 @@ def _remember_keys(store: Store, queue: str, options: WorkerOptions) -> int:
 
 
 def _limit_rows(store: Store, queue: str, limits: QueueLimits) -> None:
-    store.configure(queue, limits.as_settings(), only=LIMIT_FIELDS)
+    store.configure(queue, limits.as_settings(), only=TYPE_LIMIT_FIELDS)
 
 
 # Rows to jobs -----------------------------------------------------------------------------------------------

@@ -32,8 +32,8 @@ LEASES = pa.schema([POSITION, *ledger_fields(), DAY_FIELD])
 # ``holdfast dead groups``; both are set for dead letters only. ``day`` is the day of ``created_at``. ``arrival`` is the
 # place of a job with a domain in the order of arrival; see ``AuditScan.arrivals``.
 _JOB_COLUMNS = (
-    *("type", "queue", "name", "priority", "domain", "offset", "idempotency_key", "unique_for", "attempts"),
-    *("max_attempts", "max_crashes", "created_at", "run_at", "state", "dead_at", "dead_reason"),
+    *("type", "queue", "name", "priority", "domain", "offset", "limit_key", "idempotency_key", "unique_for"),
+    *("attempts", "max_attempts", "max_crashes", "created_at", "run_at", "state", "dead_at", "dead_reason"),
 )
 JOBS = pa.schema(
     [

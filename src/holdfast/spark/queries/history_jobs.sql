@@ -4,8 +4,8 @@
 -- Shape: two aggregations by job and one join; max_by keeps one row of each job without a sort.
 WITH record AS (
   SELECT job_id, max(position) AS read_position,
-         max_by(struct(type, queue, domain, offset, name, priority, idempotency_key, attempts, max_attempts,
-                       max_crashes, created_at, run_at, state, dead_at, dead_reason, error, fingerprint), position) AS r
+         max_by(struct(type, queue, domain, offset, limit_key, name, priority, idempotency_key, attempts,
+                       max_attempts, max_crashes, created_at, run_at, state, dead_at, dead_reason, error, fingerprint), position) AS r
     FROM (SELECT * FROM {records} UNION ALL SELECT * FROM {waiting})
    GROUP BY job_id
 ),
@@ -25,7 +25,7 @@ SELECT job_id,
             ELSE r.state END AS state,
        CASE WHEN ended_position >= read_position OR r IS NULL THEN l.attempt ELSE r.attempts END AS attempts,
        coalesce(leases, 0L) AS leases,
-       r.max_attempts, r.max_crashes, r.name, r.priority, r.idempotency_key, r.created_at, r.run_at,
+       r.max_attempts, r.max_crashes, r.name, r.priority, r.limit_key, r.idempotency_key, r.created_at, r.run_at,
        enqueued_at, first_reserved_at, l.ended_at, l.ending,
        r.dead_at, r.dead_reason, r.error, r.fingerprint
   FROM record FULL JOIN ledger USING (job_id)

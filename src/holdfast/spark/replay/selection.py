@@ -18,7 +18,7 @@ EXAMPLE_PAYLOAD_CHARACTERS = 80
 # The columns that a new job copies from the old one. Not ``offset``: the old job has used this offset of its domain.
 COPIED_COLUMNS = (
     *("job_id", "type", "queue", "payload", "priority", "timeout", "max_attempts", "max_crashes"),
-    *("domain", "name", "meta", "webhook"),
+    *("domain", "limit_key", "name", "meta", "webhook"),
 )
 # The columns that a signature covers, beside the copied ones. Only the jobs of a store have them.
 SIGNED_COLUMNS = ("signature", "idempotency_key", "offset", "created_micros", "requested_micros")

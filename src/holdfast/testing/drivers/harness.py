@@ -174,10 +174,12 @@ class Harness(ABC):
         payloads: Sequence[bytes],
         keys: Sequence[str | None] | None = None,
         signatures: Sequence[str | None] | None = None,
+        limit_keys: Sequence[str | None] | None = None,
         **fields: Any,
     ) -> JobBatch:
-        """Return records that differ only in id, payload, idempotency key and signature."""
-        return JobBatch(self.job(**fields), [self.job().id for _ in payloads], payloads, keys, signatures)
+        """Return records that differ only in id, payload, idempotency key, signature and limit key."""
+        ids = [self.job().id for _ in payloads]
+        return JobBatch(self.job(**fields), ids, payloads, keys, signatures, limit_keys=limit_keys)
 
     def enqueue(self, *jobs: JobRecord) -> list[Enqueued]:
         """Enqueue records now."""

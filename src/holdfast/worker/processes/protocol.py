@@ -213,6 +213,13 @@ class Unpacker(Generic[AnyMessage]):
 
 # Outcomes ---------------------------------------------------------------------------------------------------
 
+_RETRY_KINDS = {  # (pause_type, pause_key) -> the kind of the message
+    (False, False): "retry",
+    (True, False): "retry, pause type",
+    (False, True): "retry, pause key",
+    (True, True): "retry, pause type and key",
+}
+_PAUSES = {kind: pauses for pauses, kind in _RETRY_KINDS.items()}
 INTERRUPTED = "interrupted"  # the kind of a run that was stopped; its reason says why
 
 
@@ -228,7 +235,7 @@ def end_message(run: int, outcome: Outcome) -> RunSucceeded | RunEnded:
         case Unrecovered():
             return RunEnded(run, kind="unrecoverable", error=outcome.error, reason=outcome.reason)
         case RetryRequested():
-            kind = "retry, pause type" if outcome.pause_type else "retry"
+            kind = _RETRY_KINDS[outcome.pause_type, outcome.pause_key]
             return RunEnded(run, kind=kind, error=outcome.error, after=outcome.after)
         case Snoozed():
             return RunEnded(run, kind="snooze", after=outcome.delay, budget=outcome.budget, reason=outcome.reason)
@@ -249,9 +256,9 @@ def read_outcome(message: RunSucceeded | RunEnded) -> Outcome:
             return Succeeded(detail=message.reason)
         case "unrecoverable":
             return Unrecovered(reason=message.reason, error=message.error)
-        case "retry" | "retry, pause type":
-            pause_type = message.kind != "retry"
-            return RetryRequested(after=message.after, error=message.error, pause_type=pause_type)
+        case kind if kind in _PAUSES:
+            pause_type, pause_key = _PAUSES[kind]
+            return RetryRequested(after=message.after, error=message.error, pause_type=pause_type, pause_key=pause_key)
         case "snooze":
             return Snoozed(delay=message.after or 0, budget=message.budget, reason=message.reason)
         case "bad payload":

@@ -35,6 +35,8 @@ OUTCOMES = [
     RetryRequested(after=5, error="later"),
     RetryRequested(error="later"),
     RetryRequested(after=5, error="429", pause_type=True),
+    RetryRequested(after=5, error="429", pause_key=True),
+    RetryRequested(after=5, error="429", pause_type=True, pause_key=True),
     Snoozed(delay=3, budget=9, reason="locked"),
     BadPayload(error="payload: wanted"),
     UnknownType(),

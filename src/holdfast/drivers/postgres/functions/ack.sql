@@ -17,6 +17,8 @@ DECLARE
   _seqs bigint[] := ARRAY(SELECT nextval('ledger_seq') FROM generate_series(1, cardinality(_ids)));
   _queues text[];
   _domains text[];
+  _key_queues text[];
+  _keys text[];
 BEGIN
   WITH removed AS (
     DELETE FROM jobs AS j
@@ -39,11 +41,16 @@ BEGIN
       FROM removed AS r
   )
   SELECT count(*), array_agg(r.queue) FILTER (WHERE r.domain IS NOT NULL),
-         array_agg(r.domain) FILTER (WHERE r.domain IS NOT NULL)
-    INTO _ended, _queues, _domains FROM removed AS r;
+         array_agg(r.domain) FILTER (WHERE r.domain IS NOT NULL),
+         array_agg(r.queue) FILTER (WHERE r.limit_key IS NOT NULL),
+         array_agg(r.limit_key) FILTER (WHERE r.limit_key IS NOT NULL)
+    INTO _ended, _queues, _domains, _key_queues, _keys FROM removed AS r;
 
   IF _domains IS NOT NULL THEN
     PERFORM pass_turns(_space, _queues, _domains);
+  END IF;
+  IF _keys IS NOT NULL THEN
+    PERFORM note_key_changes(_space, _key_queues, _keys, false);
   END IF;
 
   IF _ended < cardinality(_ids) THEN

@@ -28,7 +28,7 @@ BEGIN
   END IF;
 
   SELECT array_agg(ROW(a.item, j.ctid, NULL, NULL, 'cancelled', 'cancelled', j.attempts, j.crashes, j.run_at,
-                       j.available_at, j.last_error, j.failed_at, j.released_for, NULL, NULL, NULL, '', '',
+                       coalesce(j.parked_from, j.available_at), j.last_error, j.failed_at, j.released_for, NULL, NULL, NULL, '', '',
                        false)::transition)
     INTO _transitions
     FROM (SELECT _space AS space, u.* FROM unnest(_ids) WITH ORDINALITY AS u (id, item) OFFSET 0) AS a

@@ -12,6 +12,8 @@ DECLARE
   _answers boolean[] := '{}';
   _queues text[];         -- of the domains whose first job has ended
   _domains text[];
+  _key_queue text;
+  _key text;
 BEGIN
   PERFORM FROM (SELECT _space AS space, u.id FROM unnest(_ids) AS u (id) ORDER BY u.id COLLATE "C" OFFSET 0) AS a
              JOIN jobs AS j ON j.space = ANY (ARRAY[a.space]) AND j.id = a.id
@@ -28,8 +30,12 @@ BEGIN
       -- A requeued job has the last token of its earlier life, and no crash.
       UPDATE jobs AS j SET crashes = j.crashes - 1, last_verb = 'expired uncounted'
        WHERE j.space = _space AND j.id = _ids[_item] AND j.last_token = _tokens[_item] AND j.last_verb = 'expired'
-         AND j.crashes > 0;
+         AND j.crashes > 0
+      RETURNING j.queue, j.limit_key INTO _key_queue, _key;
       _answers := _answers || FOUND;
+      IF _key IS NOT NULL THEN  -- the job may share a child again: it has changed its lane
+        PERFORM note_key_changes(_space, ARRAY[_key_queue], ARRAY[_key], true);
+      END IF;
     END IF;
   END LOOP;
 

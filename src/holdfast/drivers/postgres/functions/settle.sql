@@ -3,13 +3,13 @@
 -- _runs has the first item of each run. A run is a part of the batch that names every job and every registry entry
 -- once. Inside a run the order does not matter, and runs follow one another.
 --
--- Locks: the rows of all jobs, sorted by id, then registry entries, then domains. Index: the primary keys of jobs
+-- Locks: the rows of all jobs, sorted by id, then registry entries, then domains, then the settings of held keys. Index: the primary keys of jobs
 -- and ended. Shape: one statement per run and step. See README.md, Stable plans.
 CREATE OR REPLACE FUNCTION settle(
   _space text, _caller_now bigint, _runs integer[], _ids text[], _tokens text[], _verbs text[], _started bigint[],
   _details text[], _results bytea[], _delays bigint[], _run_at bigint[], _errors text[], _crashed boolean[],
   _reasons text[], _budgets bigint[], _writers integer[], _kinds text[], _keys text[], _values bytea[],
-  _versions bigint[], _ttls bigint[]
+  _versions bigint[], _ttls bigint[], _holds boolean[] DEFAULT NULL
 ) RETURNS TABLE (item integer, code text, state text, expires_at bigint, now bigint, kind text, key text)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -25,6 +25,9 @@ DECLARE
   _refused_keys text[];
   _queues text[];         -- of the domains whose first job has ended
   _domains text[];
+  _held_queues text[];
+  _held_keys text[];
+  _held_until bigint[];
 BEGIN
   PERFORM FROM (SELECT _space AS space, u.id FROM unnest(_ids) AS u (id) ORDER BY u.id COLLATE "C" OFFSET 0) AS a
              JOIN jobs AS j ON j.space = ANY (ARRAY[a.space]) AND j.id = a.id
@@ -76,6 +79,16 @@ BEGIN
       END IF;
     END IF;
 
+    IF _holds IS NOT NULL AND _transitions IS NOT NULL THEN
+      SELECT _held_queues || array_agg(h.queue), _held_keys || array_agg(h.limit_key), _held_until || array_agg(h.until)
+        INTO _held_queues, _held_keys, _held_until
+        FROM (SELECT j.queue, j.limit_key,
+                     least(coalesce(_run_at[t.item], _now + coalesce(_delays[t.item], 0)), 253402300799999999) AS until
+                FROM unnest(_transitions) AS t JOIN jobs AS j ON j.ctid = t.job_ctid
+               WHERE _holds[t.item] AND j.limit_key IS NOT NULL) AS h
+       WHERE h.until > _now;
+    END IF;
+
     IF _transitions IS NOT NULL THEN
       SELECT _queues || e.queues, _domains || e.domains INTO _queues, _domains
         FROM end_leases(_space, _now, _transitions) AS e;
@@ -84,5 +97,8 @@ BEGIN
 
   IF _domains IS NOT NULL THEN
     PERFORM pass_turns(_space, _queues, _domains);
+  END IF;
+  IF _held_keys IS NOT NULL THEN
+    PERFORM hold_keys(_space, _held_queues, _held_keys, _held_until);
   END IF;
 END $$;

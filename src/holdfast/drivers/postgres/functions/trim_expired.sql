@@ -1,9 +1,10 @@
 -- Remove what is older than its retention, oldest first, at most _limit rows of each table: done and cancelled jobs,
--- ledger rows, idempotency keys and registry entries. Return how many rows were removed from each. Of the keys whose
--- window has ended, one call looks at ten times _limit at most.
+-- ledger rows, idempotency keys, registry entries and limit keys. Return how many rows of the first four were removed.
+-- Of the idempotency keys whose window has ended, one call looks at ten times _limit at most.
 --
--- Locks: the removed rows (SKIP LOCKED), and an advisory lock for the ledger of the space. Index: ended_trim, the
--- primary keys of ledger, notes, jobs and ended, dedupe_expiry, registry_expiry.
+-- Locks: the removed rows (SKIP LOCKED), an advisory lock for the ledger of the space, and the settings of keyed queues.
+-- Index: ended_trim, the primary keys of ledger, notes, jobs and ended, dedupe_expiry, registry_expiry, limit_keys_idle,
+-- key_changes_queue.
 -- Shape: the ledger is trimmed from its front, up to the first row that is too young, and only below the horizon: a
 -- row that commits later is never before the trimmed position. enable_sort is off in addition to the common
 -- settings: the oldest rows are the first entries of an index, and no plan may read and sort everything to find
@@ -76,4 +77,31 @@ BEGIN
    WHERE r.ctid = ANY (ARRAY(SELECT o.ctid FROM registry AS o WHERE o.space = _space AND o.expires_at <= _now
                               ORDER BY o.expires_at LIMIT _limit FOR UPDATE SKIP LOCKED));
   GET DIAGNOSTICS registry = ROW_COUNT;
+
+  -- Keys, last: no reserve of their queues runs until the end of this transaction.
+  PERFORM FROM settings AS s WHERE s.space = _space AND s.keyed ORDER BY s.queue, s.type FOR UPDATE;
+  IF FOUND THEN
+    _due := ARRAY(SELECT l.ctid FROM limit_keys AS l
+                   WHERE l.space = _space AND NOT l.parked AND l.idle_at <= _now ORDER BY l.idle_at LIMIT _limit);
+    UPDATE limit_keys AS l
+       SET idle_at = coalesce((SELECT key_idle_at(s.key_rate, s.key_burst, l.level, l.level_at, l.held_until)
+                                 FROM settings AS s
+                                WHERE s.space = _space AND s.queue = l.queue AND s.type = ''), 0)
+     WHERE l.ctid = ANY (_due);
+    DELETE FROM limit_keys AS l
+     WHERE l.ctid = ANY (ARRAY(SELECT l.ctid FROM limit_keys AS l
+                                WHERE l.space = _space AND NOT l.parked AND l.idle_at <= _now
+                                ORDER BY l.idle_at LIMIT _limit));
+    UPDATE settings AS s SET keyed = false
+     WHERE s.space = _space AND s.keyed AND s.key_max_inflight IS NULL AND s.key_rate IS NULL
+       AND NOT EXISTS (SELECT FROM limit_keys AS l WHERE l.space = _space AND l.queue = s.queue OFFSET 0)
+       AND NOT EXISTS (SELECT FROM key_changes AS c WHERE c.space = _space AND c.queue = s.queue OFFSET 0);
+  END IF;
+  DELETE FROM key_changes AS c
+   WHERE c.ctid = ANY (ARRAY(SELECT c.ctid FROM key_changes AS c
+                              WHERE c.space = _space
+                                AND NOT EXISTS (SELECT FROM settings AS s
+                                                 WHERE s.space = _space AND s.queue = c.queue AND s.type = '' AND s.keyed
+                                                OFFSET 0)
+                              LIMIT _limit FOR UPDATE SKIP LOCKED));
 END $$;

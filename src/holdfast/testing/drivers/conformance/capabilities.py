@@ -10,7 +10,7 @@ from holdfast.errors import JobNotInflight, StoreClosed, Unsupported
 from holdfast.model.job import State
 from holdfast.model.lease import Lease
 from holdfast.model.registry import Change
-from holdfast.model.settlement import Ack
+from holdfast.model.settlement import Ack, Retry
 from holdfast.testing.drivers.conformance.assertions import assert_answers, assert_equal, assert_raises
 from holdfast.testing.drivers.conformance.case import case
 from holdfast.testing.drivers.harness import LEASE, QUEUE, CaseSkipped, Harness
@@ -62,6 +62,21 @@ def the_halt_policy_is_refused_by_a_driver_that_declines_it_and_the_settings_sta
         h.store.configure(QUEUE, QueueSettings(max_inflight=1, on_exhausted=OnExhausted.HALT))
     assert_equal((caught[0].feature, caught[0].reason), (Feature.HALT, reason), "the attributes of the error")
     assert_equal(h.store.settings(QUEUE), QueueSettings(), "the settings")
+
+
+@case("L14", needs={Feature.LIMITS})
+def limits_by_key_and_holds_are_refused_by_a_driver_that_declines_them(h: Harness) -> None:
+    reason = _gap_reason(h, Feature.KEY_LIMITS)
+    reservation = h.reserve_new_job(limit_key="a")
+    for call in (
+        lambda: h.store.configure(QUEUE, QueueSettings(max_inflight=1, key_max_inflight=1)),
+        lambda: h.settle(Retry(reservation.lease, hold_key=True)),
+    ):
+        with assert_raises(Unsupported) as caught:
+            call()
+        assert_equal((caught[0].feature, caught[0].reason), (Feature.KEY_LIMITS, reason), "the attributes of the error")
+    assert_equal(h.store.settings(QUEUE), QueueSettings(), "the settings")
+    h.must_settle(Ack(reservation.lease))
 
 
 @case("L14")

@@ -14,6 +14,7 @@ from holdfast.drivers.memory.space import Space
 from holdfast.model.job import JobRecord, State
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Enqueued, Lease, Reservation, is_expired
+from holdfast.model.registry import Change
 from holdfast.model.transition import Transition
 from holdfast.model.unique import WHILE_QUEUED
 from holdfast.testing.drivers.faulty.faulty_driver import RACE_WINDOW_SECONDS, FaultyDriver, FaultySpace
@@ -22,7 +23,9 @@ from holdfast.testing.drivers.faulty.faulty_driver import RACE_WINDOW_SECONDS, F
 class DedupeIsNotAtomic(FaultyDriver):
     """Enqueue looks up and claims a key in two steps: concurrent callers all create a job."""
 
-    def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
+    def enqueue(
+        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+    ) -> list[Enqueued]:
         """Look up the keys, wait, insert the jobs whose key was free."""
         self._validation.check_enqueue(jobs)
         keys = [(job.queue, job.idempotency_key) for job in jobs if job.idempotency_key is not None]
@@ -32,7 +35,7 @@ class DedupeIsNotAtomic(FaultyDriver):
         with self._lock:
             for queue, key in free_keys:
                 self._space.keys.pop((queue, str(key)), None)
-            return super().enqueue(jobs, now=now)
+            return super().enqueue(jobs, writes=writes, now=now)
 
 
 class DedupeIgnoresQueue(FaultyDriver):
@@ -85,7 +88,9 @@ class KeyForgottenAfterWindow(FaultyDriver):
 class KeyTakenOverAfterWait(FaultyDriver):
     """A key whose window has passed is taken over although a job that entered it meanwhile is open."""
 
-    def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
+    def enqueue(
+        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+    ) -> list[Enqueued]:
         """Look which jobs are open, wait, and forget the expired keys of all other jobs."""
         self._validation.check_enqueue(jobs)
         with self._lock:
@@ -97,7 +102,7 @@ class KeyTakenOverAfterWait(FaultyDriver):
                 stored_key = self._space.keys.get((job.queue, str(job.idempotency_key)))
                 if stored_key is not None and stored_key.job_id not in known and is_expired(stored_key.until, at):
                     del self._space.keys[job.queue, str(job.idempotency_key)]
-            return super().enqueue(jobs, now=now)
+            return super().enqueue(jobs, writes=writes, now=now)
 
 
 class _KeyNeverForgottenSpace(FaultySpace):
@@ -197,8 +202,12 @@ class EnqueueOverwritesPayload(FaultyDriver):
 class EnqueueStoresPartOfBatch(FaultyDriver):
     """The records before an invalid record are stored."""
 
-    def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
+    def enqueue(
+        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+    ) -> list[Enqueued]:
         """Enqueue the records one by one."""
+        if writes:
+            return super().enqueue(jobs, writes=writes, now=now)
         self._validation.now(now)
         return [answer for job in jobs for answer in super(EnqueueStoresPartOfBatch, self).enqueue([job], now=now)]
 
@@ -206,11 +215,13 @@ class EnqueueStoresPartOfBatch(FaultyDriver):
 class BatchSharesOneSignature(FaultyDriver):
     """Every job of a ``JobBatch`` gets the signature of the first one."""
 
-    def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
+    def enqueue(
+        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+    ) -> list[Enqueued]:
         """Copy the first signature."""
         if isinstance(jobs, JobBatch) and jobs.signatures:
             jobs = jobs.with_signatures([jobs.signatures[0]] * len(jobs))
-        return super().enqueue(jobs, now=now)
+        return super().enqueue(jobs, writes=writes, now=now)
 
 
 class LeasedEnqueueForgetsSignatures(FaultyDriver):

@@ -19,6 +19,7 @@ from holdfast.errors import LeaseError
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation
+from holdfast.model.registry import Change
 from holdfast.model.settlement import Settlement
 from holdfast.model.transition import Transition
 from holdfast.testing.drivers.harness import Harness
@@ -51,11 +52,17 @@ class FaultyDriver(MemoryDriver):
 
     # The calls that most bugs are in, written item by item, so that a subclass can override one step.
 
-    def enqueue(self, jobs: Sequence[JobRecord], *, now: int | None = None) -> list[Enqueued]:
+    def enqueue(
+        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+    ) -> list[Enqueued]:
         """See ``Driver.enqueue``."""
         self._validation.check_enqueue(jobs)
+        if writes:
+            self._validation.check_enqueue_writes(jobs, writes)
         with self._lock:
             space, at = self._open(now)
+            if writes and (refused := space.registry.write_all(writes, at, job_id=jobs[0].id)):
+                raise refused
             answers = [self._enqueue(space, job, at) for job in jobs]
             self._wake_waiters()
             return answers

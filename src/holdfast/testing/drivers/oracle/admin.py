@@ -7,6 +7,7 @@ from dataclasses import replace
 from holdfast.drivers.contract import QueueCounts, Trimmed
 from holdfast.model.job import State
 from holdfast.model.ledger import Ending
+from holdfast.model.queue_settings import QueueSettings
 from holdfast.testing.drivers.oracle.registry import is_expired
 from holdfast.testing.drivers.oracle.state import OracleState
 
@@ -61,6 +62,11 @@ def trim(state: OracleState, *, ended_for: int, ledger_for: int, now: int) -> Tr
     ]
     for name in keys:
         del state.keys[name]
+    unlimited = [
+        place for place in state.key_buckets if state.settings.get((place[0], None), QueueSettings()).key_rate is None
+    ]
+    for place in unlimited:
+        del state.key_buckets[place]
     entries = [name for name, entry in state.registry.items() if is_expired(entry, now)]
     for name in entries:
         del state.registry[name]

@@ -17,7 +17,7 @@ from holdfast.testing.drivers.oracle import admin
 from holdfast.testing.drivers.oracle.enqueue import enqueue_one
 from holdfast.testing.drivers.oracle.extend import extend_one
 from holdfast.testing.drivers.oracle.reap import reap, report_outage_of_one
-from holdfast.testing.drivers.oracle.registry import apply_change, find_entry, has_expected_version
+from holdfast.testing.drivers.oracle.registry import apply_change, find_entry, has_expected_version, write_all
 from holdfast.testing.drivers.oracle.reserve import reserve
 from holdfast.testing.drivers.oracle.settle import settle_one
 from holdfast.testing.drivers.oracle.state import OracleState
@@ -33,8 +33,10 @@ class Oracle:
 
     # Producers and workers ------------------------------------------------------------------------------------------
 
-    def enqueue(self, jobs: Sequence[JobRecord], *, now: int) -> list[Enqueued]:
-        """Return one answer per record, in order."""
+    def enqueue(self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int) -> list[Enqueued]:
+        """Return one answer per record, in order. ``WriteRefused`` if a write expects another version."""
+        if writes and (refused := write_all(self.state, jobs[0].id, writes, now)):
+            raise refused
         return [enqueue_one(self.state, job, now) for job in jobs]
 
     def reserve(
@@ -112,6 +114,9 @@ class Oracle:
         kept = {name: getattr(before, name) for name in SETTINGS_FIELDS if only is not None and name not in only}
         after = replace(settings, **kept)
         self.state.settings[queue, type] = after
+        if type is None and (only is None or any(name.startswith("key_") for name in only)):
+            for place in [place for place in self.state.key_holds if place[0] == queue]:
+                del self.state.key_holds[place]
         return after
 
     def counts(self, *, now: int) -> list[QueueCounts]:

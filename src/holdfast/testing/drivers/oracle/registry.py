@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from holdfast.errors import WriteRefused
 from holdfast.model.registry import Change, Entry
 from holdfast.testing.drivers.oracle.state import OracleState
 
@@ -32,3 +35,13 @@ def apply_change(state: OracleState, change: Change, now: int) -> Entry:
     entry = Entry(key=change.key, value=change.value, version=state.next_number(), expires_at=expires_at)
     state.registry[change.kind, change.key] = entry
     return entry
+
+
+def write_all(state: OracleState, job_id: str, changes: Sequence[Change], now: int) -> WriteRefused | None:
+    """Make all changes that belong to a job; make none, and return the refusal, if one expects another version."""
+    for change in changes:
+        if not has_expected_version(state, change, now):
+            return WriteRefused(job_id, kind=change.kind, key=change.key)
+    for change in changes:
+        apply_change(state, change, now)
+    return None

@@ -42,7 +42,7 @@ def reserve(
     reservations: list[Reservation] = []
     size = 0
     for job in candidates:
-        if len(reservations) == limit or not _has_capacity(state, job, now):
+        if len(reservations) == limit or not _has_capacity(state, job, now) or is_key_full(state, job, now):
             continue
         alone = isolation is not Isolation.SHARE and must_run_alone(job)
         if alone and isolation is Isolation.SKIP:
@@ -94,16 +94,40 @@ def _has_capacity(state: OracleState, job: OracleJob, now: int) -> bool:
             return False
         if settings.max_inflight is not None and len(inflight) >= settings.max_inflight:
             return False
-        if settings.rate is not None and _rate_level(state, (queue, type_), settings, now) < 1:
+        if settings.rate is not None and _rate_level(state.rate_buckets.get((queue, type_)), settings, now) < 1:
             return False
     return True
 
 
-def _rate_level(state: OracleState, key: SettingsKey, settings: QueueSettings, now: int) -> Fraction:
+def is_key_full(state: OracleState, job: OracleJob, now: int) -> bool:
+    """Whether the limit key of the job is held, or has as many jobs as the key limits of the queue allow."""
+    if job.record.limit_key is None:
+        return False
+    place = job.record.queue, job.record.limit_key
+    if now < state.key_holds.get(place, now):
+        return True
+    settings = _key_settings(state, job)
+    inflight = [
+        other
+        for other in state.jobs.values()
+        if other.state is State.INFLIGHT and (other.record.queue, other.record.limit_key) == place
+    ]
+    if settings.max_inflight is not None and len(inflight) >= settings.max_inflight:
+        return True
+    return settings.rate is not None and _rate_level(state.key_buckets.get(place), settings, now) < 1
+
+
+def _key_settings(state: OracleState, job: OracleJob) -> QueueSettings:
+    """Return the key limits of the job's queue as the settings of one key."""
+    queue = state.settings.get((job.record.queue, None), QueueSettings())
+    return QueueSettings(max_inflight=queue.key_max_inflight, rate=queue.key_rate, burst=queue.key_burst)
+
+
+def _rate_level(bucket: tuple[Fraction, int] | None, settings: QueueSettings, now: int) -> Fraction:
     """Return how many jobs the rate allows now: the burst, plus the fraction of a job by which a reserve is late."""
     assert settings.rate is not None
     burst = Fraction(settings.burst if settings.burst is not None else max(1, math.ceil(settings.rate)))
-    level, since = state.rate_buckets.get(key, (burst, now))
+    level, since = bucket or (burst, now)
     level += max(0, now - since) * Fraction(settings.rate) / SECOND
     return level if level < burst + 1 else burst
 
@@ -113,7 +137,11 @@ def _lease(
 ) -> Reservation:
     for key, settings in _limits(state, job):
         if settings.rate is not None:
-            state.rate_buckets[key] = (_rate_level(state, key, settings, now) - 1, now)
+            state.rate_buckets[key] = (_rate_level(state.rate_buckets.get(key), settings, now) - 1, now)
+    of_key = _key_settings(state, job)
+    if job.record.limit_key is not None and of_key.rate is not None:
+        place = job.record.queue, job.record.limit_key
+        state.key_buckets[place] = (_rate_level(state.key_buckets.get(place), of_key, now) - 1, now)
     fence = state.next_number()
     lease = Lease(job_id=job.record.id, token=f"{fence}.oracle", fence=fence, expires_at=expires_at)
     isolated = must_run_alone(job)

@@ -11,7 +11,7 @@ from holdfast.model.job import State
 from holdfast.model.ledger import Ending
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
 from holdfast.testing.drivers.oracle.extend import leased_job
-from holdfast.testing.drivers.oracle.registry import apply_change, has_expected_version
+from holdfast.testing.drivers.oracle.registry import write_all
 from holdfast.testing.drivers.oracle.state import OracleJob, OracleState, mark_dead
 
 
@@ -26,6 +26,10 @@ def settle_one(state: OracleState, settlement: Settlement, now: int) -> LeaseErr
         return job
     if isinstance(settlement, Ack):
         return _ack(state, job, settlement, now)
+    if isinstance(settlement, Retry) and settlement.hold_key and job.record.limit_key is not None:
+        place = job.record.queue, job.record.limit_key
+        ends_at = now + settlement.delay if settlement.run_at is None else settlement.run_at
+        state.key_holds[place] = max(ends_at, state.key_holds.get(place, ends_at))
     if job.cancel_requested:
         _cancel(state, job, settlement, now)
         return None
@@ -42,11 +46,9 @@ def settle_one(state: OracleState, settlement: Settlement, now: int) -> LeaseErr
 
 
 def _ack(state: OracleState, job: OracleJob, ack: Ack, now: int) -> WriteRefused | None:
-    for change in ack.writes:
-        if not has_expected_version(state, change, now):
-            return WriteRefused(job.record.id, kind=change.kind, key=change.key)
-    for change in ack.writes:
-        apply_change(state, change, now)
+    refused = write_all(state, job.record.id, ack.writes, now)
+    if refused is not None:
+        return refused
     state.end(job, Ending.ACKED, State.DONE, now, by=ack)
     job.record = replace(job.record, result=ack.result)
     return None

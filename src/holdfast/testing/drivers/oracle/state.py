@@ -13,6 +13,7 @@ from holdfast.model.registry import Entry
 from holdfast.model.settlement import Settlement
 
 SettingsKey = tuple[str, str | None]  # a queue, or a type in a queue
+KeyPlace = tuple[str, str]  # a queue, and a limit key of its jobs
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,6 +62,8 @@ class OracleState:
     keys: dict[tuple[str, str], IdempotencyKey] = field(default_factory=dict)  # by queue and key
     settings: dict[SettingsKey, QueueSettings] = field(default_factory=dict)
     rate_buckets: dict[SettingsKey, tuple[Fraction, int]] = field(default_factory=dict)  # level, and when it was set
+    key_buckets: dict[KeyPlace, tuple[Fraction, int]] = field(default_factory=dict)  # as rate_buckets, of limit keys
+    key_holds: dict[KeyPlace, int] = field(default_factory=dict)  # the instants at which the holds end
     registry: dict[tuple[str, str], Entry] = field(default_factory=dict)  # by kind and key
     ledger: list[LedgerRow] = field(default_factory=list)
     trimmed_rows: int = 0  # ledger rows that retention has removed

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from holdfast.clock import SECOND
 from holdfast.drivers.contract import Store, Trimmed
-from holdfast.errors import InvalidInput, LeaseError, LedgerTrimmed
+from holdfast.errors import InvalidInput, LeaseError, LedgerTrimmed, WriteRefused
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Note
@@ -70,8 +70,26 @@ class ComparedStore:
         wanted = self.oracle.enqueue(jobs, now=self.now)
         got = self.store.enqueue(jobs, now=self.now)
         assert_same("enqueue", wanted, got)
-        self.accepted_ids += [answer.id for answer in got if not answer.existed and answer.id not in self.accepted_ids]
+        self._remember(got)
         return got
+
+    def enqueue_with_writes(self, jobs: Sequence[JobRecord], changes: Sequence[MakeChange]) -> None:
+        """Compare the answers, or the refused write."""
+
+        def call(target: Oracle | Store, side: Side) -> object:
+            try:
+                return target.enqueue(jobs, writes=[make(side) for make in changes], now=self.now)
+            except WriteRefused as refused:
+                return type(refused).__name__, vars(refused)
+
+        wanted, got = call(self.oracle, Side.ORACLE), call(self.store, Side.STORE)
+        assert_same("enqueue with writes", wanted, got)
+        if isinstance(got, list):
+            self._remember(got)
+
+    def _remember(self, answers: Sequence[Enqueued]) -> None:
+        new_ids = [answer.id for answer in answers if not answer.existed]
+        self.accepted_ids += [job_id for job_id in new_ids if job_id not in self.accepted_ids]
 
     def assert_enqueue_refused(self, jobs: Sequence[JobRecord]) -> None:
         """Enqueue a batch with an invalid record; the store must raise ``InvalidInput``."""

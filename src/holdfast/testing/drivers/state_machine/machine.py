@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 
 from holdfast.clock import DAY, HOUR
-from holdfast.drivers.contract import Store
+from holdfast.drivers.contract import Feature, Store
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Lease, Note
 from holdfast.model.queue_settings import QueueSettings
@@ -95,6 +95,7 @@ class LeaseMachine(RuleBasedStateMachine):
         instants.update(key.until for key in state.keys.values())
         instants.update(s.paused_until for s in state.settings.values() if s.paused_until is not None)
         instants.update(s.held_until for s in state.settings.values() if s.held_until is not None)
+        instants.update(state.key_holds.values())
         instants.update(entry.expires_at for entry in state.registry.values() if entry.expires_at is not None)
         return sorted(instant for instant in instants if instant >= now)
 
@@ -106,6 +107,11 @@ class LeaseMachine(RuleBasedStateMachine):
         """Return ids that were accepted, 0 is the latest; the oldest index is an id that was never enqueued."""
         known = ["never-enqueued", *self.compared.accepted_ids]
         return [known[-1 - index % len(known)] for index in indexes]
+
+    @property
+    def has_key_limits(self) -> bool:
+        """Whether the store limits jobs by their keys."""
+        return self.compared.store.capabilities.has(Feature.KEY_LIMITS)
 
     def has_ready_jobs(self) -> bool:
         """Whether a job is ready, now or later."""
@@ -203,7 +209,7 @@ class LeaseMachine(RuleBasedStateMachine):
         """Settle any leases with any verbs; some with the token of another job, some twice in one batch."""
         self.move_clock(move)
         calls: list[tuple[LeasePair, MakeSettlement]] = []
-        for fields in drawn:
+        for fields in ({**one, "hold_key": one["hold_key"] and self.has_key_limits} for one in drawn):
             pair = self.lease(_int(fields["lease"]))
             if fields["token_of"] is not None:
                 other = self.lease(_int(fields["token_of"]))
@@ -227,6 +233,8 @@ class LeaseMachine(RuleBasedStateMachine):
             drawn = replace(drawn, paused_until=self.compared.now + drawn.paused_until)
         if drawn.held_until is not None:
             drawn = replace(drawn, held_until=self.compared.now + drawn.held_until)
+        if type_ is not None or not self.has_key_limits:  # a type has no limits by key
+            drawn = replace(drawn, key_max_inflight=None, key_rate=None, key_burst=None)
         self.compared.configure(queue, drawn, type=type_, only=only)
 
     @rule(call=operator_calls, indexes=recent_indexes, queues=st.sampled_from([None, QUEUES[:1]]), move=clock_moves)
@@ -283,6 +291,27 @@ class LeaseMachine(RuleBasedStateMachine):
         self.compared.settle([(self.lease(index), make)])
         self.compared.read(KIND, ["a", "b"])
 
+    @rule(
+        drawn=st.lists(job_fields, min_size=1, max_size=2),
+        changes=st.lists(change_fields, min_size=1, max_size=2, unique_by=_key),
+        again=st.booleans(),
+        move=clock_moves,
+    )
+    def enqueue_with_writes(
+        self,
+        drawn: list[Fields],
+        changes: list[Fields],
+        again: bool,  # noqa: FBT001 - drawn
+        move: ClockMove,
+    ) -> None:
+        """Enqueue with registry writes in the same transaction; sometimes the first job exists already."""
+        self.move_clock(move)
+        records = [self.record(fields) for fields in drawn]
+        if again:
+            records[0] = replace(records[0], id=self.job_ids([0])[0])
+        self.compared.enqueue_with_writes(records, [self.make_change(fields) for fields in changes])
+        self.compared.read(KIND, ["a", "b"])
+
     @invariant()
     def store_and_oracle_are_equal(self) -> None:
         """See ``ComparedStore.check``."""
@@ -301,7 +330,8 @@ def _make_settlement(drawn: Fields) -> MakeSettlement:
             case "ack":
                 return Ack(lease, result=b"7", **common)  # type: ignore[arg-type]  # drawn by field name
             case "retry":
-                return Retry(lease, crashed=drawn["crashed"], **delay_or_run_at, **error, **common)  # type: ignore[arg-type]
+                flags = {"crashed": drawn["crashed"], "hold_key": drawn["hold_key"]}
+                return Retry(lease, **flags, **delay_or_run_at, **error, **common)  # type: ignore[arg-type]
             case "fail":
                 return Fail(lease, reason="failed by the test", **error, **common)  # type: ignore[arg-type]
             case _:

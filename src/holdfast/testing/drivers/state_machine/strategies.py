@@ -21,6 +21,7 @@ QUEUES = ["mail", "reports"]
 TYPES = ["send", "build"]
 WORKERS = ["ada", "bob"]
 KEYS = ["k1", "k2"]
+LIMIT_KEYS = ["h1", "h2"]
 KIND = "lock"
 LEASE_LENGTHS = [MINUTE, MINUTE, HOUR, SECOND, MILLISECOND, 1]
 DELAYS = [0, 0, 1, SECOND, HOUR]
@@ -51,6 +52,7 @@ job_fields = st.fixed_dictionaries(
         "priority": st.sampled_from([0, 0, 5, 9]),
         "domain": st.sampled_from([None, None, "d1", "d2"]),
         "idempotency_key": st.sampled_from([None, None, *KEYS]),
+        "limit_key": st.sampled_from([None, *LIMIT_KEYS]),
         "unique_for": st.sampled_from([None, None, WHILE_OPEN, WHILE_QUEUED, SECOND]),
         "run_at": st.sampled_from([None, None, None, None, -SECOND, 0, SECOND, HOUR]),  # relative to now
         "max_attempts": st.sampled_from([25, 3, 2, 1]),
@@ -78,9 +80,22 @@ queue_settings = st.one_of(
     st.builds(QueueSettings, held_until=st.sampled_from([None, SECOND]), probing=st.booleans()),
     # Only whole rates: with other rates a driver may differ from the oracle's fractions by a millionth of a job.
     st.builds(QueueSettings, rate=st.sampled_from([1, 2, 3, 7.0]), burst=st.sampled_from([None, 1, 2])),
+    st.builds(QueueSettings, key_max_inflight=st.integers(1, 2)),
+    st.builds(
+        QueueSettings,
+        key_max_inflight=st.sampled_from([None, None, 2]),
+        key_rate=st.sampled_from([1, 2, 7.0]),
+        key_burst=st.sampled_from([None, 1, 2]),
+    ),
 )
 changed_settings = st.sampled_from(
-    [None, None, ("paused_until",), ("max_inflight", "rate", "burst"), ("held_until", "probing")]
+    [
+        *(None, None, None),
+        ("paused_until",),
+        ("max_inflight", "rate", "burst"),
+        ("held_until", "probing"),
+        ("key_max_inflight", "key_rate", "key_burst"),
+    ]
 )
 verbs = st.sampled_from(["ack", "retry", "release", "fail", "ack", "retry"])
 operator_calls = st.sampled_from(
@@ -96,6 +111,7 @@ settlement_fields = st.fixed_dictionaries(
         "budget": st.sampled_from([DAY, SECOND, 0]),
         "error": st.sampled_from(["", "boom"]),
         "crashed": st.booleans(),
+        "hold_key": st.booleans(),
         "detail": st.sampled_from(["", "by hand"]),
         "started_at": st.sampled_from([None, START + 5]),
         "times": st.sampled_from([1, 1, 1, 2]),
@@ -116,6 +132,7 @@ DEFAULT_SETTLEMENT: Fields = {
     "budget": DAY,
     "error": "boom",
     "crashed": False,
+    "hold_key": False,
     "detail": "",
     "started_at": None,
 }

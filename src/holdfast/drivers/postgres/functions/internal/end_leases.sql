@@ -1,6 +1,7 @@
 -- Apply transitions to jobs whose rows this transaction has locked: insert the ledger rows, then update the jobs
 -- that stay or move the others to `ended`. Return the domains of the jobs that left (NULL: none). The caller passes
--- their turns, once and last: a second pass_turns in one transaction would lock domains out of order.
+-- their turns, once and last: a second pass_turns in one transaction would lock domains out of order. The limit keys of
+-- the jobs are entered in key_changes.
 --
 -- Locks: none. Index: none; rows are found by ctid, which the row lock keeps valid. A transition without a verb
 -- (cancel of a ready job) leaves last_verb and last_token unchanged.
@@ -8,20 +9,31 @@
 CREATE OR REPLACE FUNCTION end_leases(
   _space text, _now bigint, _transitions transition[], OUT queues text[], OUT domains text[]
 ) LANGUAGE plpgsql AS $$
+DECLARE
+  _ready_queues text[];  -- of jobs with limit keys that stay
+  _ready_keys text[];
+  _left_queues text[];   -- of jobs with limit keys that leave, and were not parked
+  _left_keys text[];
 BEGIN
   INSERT INTO ledger (space, job_id, type, queue, domain, "offset", attempt, fence, worker, enqueued_at, available_at,
                       reserved_at, started_at, ended_at, ending, state, detail, error)
   SELECT _space, j.id, j.type, j.queue, j.domain, j."offset", j.attempts, j.fence, j.worker, j.enqueued_at,
-         j.available_at, j.reserved_at, coalesce(t.started_at, j.started_at), _now, t.ending, t.state, t.detail, t.error
+         coalesce(j.parked_from, j.available_at), j.reserved_at, coalesce(t.started_at, j.started_at),
+         _now, t.ending, t.state, t.detail, t.error
     FROM unnest(_transitions) AS t JOIN jobs AS j ON j.ctid = t.job_ctid
    ORDER BY t.item;
 
-  UPDATE jobs AS j
-     SET state = 'ready', attempts = t.attempts, crashes = t.crashes, run_at = t.run_at, available_at = t.available_at,
-         released_for = t.released_for, last_error = t.last_error, failed_at = t.failed_at, last_verb = t.verb,
-         last_token = j.token, token = NULL, fence = NULL, expires_at = NULL, check_at = NULL, reserved_at = NULL,
-         started_at = NULL, worker = '', prefetched = false, suspect = t.suspect
-    FROM unnest(_transitions) AS t WHERE j.ctid = t.job_ctid AND t.state = 'ready';
+  WITH changed AS (
+    UPDATE jobs AS j
+       SET state = 'ready', attempts = t.attempts, crashes = t.crashes, run_at = t.run_at, available_at = t.available_at,
+           released_for = t.released_for, last_error = t.last_error, failed_at = t.failed_at, last_verb = t.verb,
+           last_token = j.token, token = NULL, fence = NULL, expires_at = NULL, check_at = NULL, reserved_at = NULL,
+           started_at = NULL, worker = '', prefetched = false, suspect = t.suspect
+      FROM unnest(_transitions) AS t WHERE j.ctid = t.job_ctid AND t.state = 'ready'
+    RETURNING j.queue, j.limit_key
+  )
+  SELECT array_agg(c.queue), array_agg(c.limit_key) INTO _ready_queues, _ready_keys
+    FROM changed AS c WHERE c.limit_key IS NOT NULL;
 
   WITH removed AS (
     DELETE FROM jobs AS j USING unnest(_transitions) AS t WHERE j.ctid = t.job_ctid AND t.state <> 'ready'
@@ -37,5 +49,14 @@ BEGIN
            coalesce(r.token, r.last_token), r.end_error, r.end_failed_at, r.dead_reason, r.dead_at, r.result
       FROM removed AS r
   )
-  SELECT array_agg(r.queue), array_agg(r.domain) INTO queues, domains FROM removed AS r WHERE r.domain IS NOT NULL;
+  SELECT array_agg(r.queue) FILTER (WHERE r.domain IS NOT NULL), array_agg(r.domain) FILTER (WHERE r.domain IS NOT NULL),
+         array_agg(r.queue) FILTER (WHERE r.limit_key IS NOT NULL AND r.parked_from IS NULL),
+         array_agg(r.limit_key) FILTER (WHERE r.limit_key IS NOT NULL AND r.parked_from IS NULL)
+    INTO queues, domains, _left_queues, _left_keys FROM removed AS r;
+
+  -- Without a verb: a cancelled job that was ready in a lane. Its row is no lease, see unpark_jobs.sql.
+  IF _ready_keys IS NOT NULL OR _left_keys IS NOT NULL THEN
+    PERFORM note_key_changes(_space, _ready_queues || _left_queues, _ready_keys || _left_keys,
+                             (_transitions[1]).verb IS NULL);
+  END IF;
 END $$;

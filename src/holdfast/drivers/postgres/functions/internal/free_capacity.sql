@@ -11,7 +11,7 @@ RETURNS TABLE (queue text, type text, free bigint) LANGUAGE sql AS $$
                           - (SELECT count(*) FROM jobs AS j
                               WHERE (s.probing OR s.max_inflight IS NOT NULL) AND j.space = _space AND j.queue = s.queue
                                 AND j.state = 'inflight' AND s.type IN ('', j.type)),
-           floor(bucket_level(s, _now) / 1000000.0)::bigint)) END
+           floor(bucket_level(s.rate, s.burst, s.level, s.level_at, _now) / 1000000.0)::bigint)) END
     FROM settings AS s
    WHERE s.space = _space AND s.queue = ANY (_queues)
 $$;

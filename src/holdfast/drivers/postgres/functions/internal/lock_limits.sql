@@ -1,23 +1,32 @@
--- Return whether a queue of these is paused or limited, and lock the settings that limit it.
+-- Return two flags: whether a queue of these is paused or limited, and whether one is keyed. NULL: neither. Lock the
+-- settings that limit the queues.
 --
--- Locks: the rows of `settings` with max_inflight, rate or probing, sorted by queue and type, so that two reserves cannot use
--- the same capacity. Queues without limits lock nothing. Index: the primary key of settings.
+-- Locks: the rows of `settings` with max_inflight, rate or probing, and those of keyed queues, sorted by queue and type, so
+-- that two reserves cannot use the same capacity. Queues without limits lock nothing. Index: the primary key of settings.
 -- Shape: the caller reads the capacity in a later statement, which sees what the previous holder of the lock
 -- committed.
-CREATE OR REPLACE FUNCTION lock_limits(_space text, _queues text[]) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION lock_limits(_space text, _queues text[]) RETURNS boolean[] LANGUAGE plpgsql AS $$
 DECLARE
-  _has_limits boolean;  -- NULL: neither paused nor limited
+  _is_limited boolean;  -- NULL: neither paused, limited nor keyed
+  _has_locks boolean;
+  _is_keyed boolean;
 BEGIN
-  SELECT bool_or(s.max_inflight IS NOT NULL OR s.rate IS NOT NULL OR s.probing) INTO _has_limits
+  SELECT bool_or(s.paused_until IS NOT NULL OR s.held_until IS NOT NULL OR s.max_inflight IS NOT NULL OR s.rate IS NOT NULL
+                 OR s.probing),
+         bool_or(s.max_inflight IS NOT NULL OR s.rate IS NOT NULL OR s.probing OR s.keyed), bool_or(s.keyed)
+    INTO _is_limited, _has_locks, _is_keyed
     FROM settings AS s
    WHERE s.space = _space AND s.queue = ANY (_queues)
      AND (s.paused_until IS NOT NULL OR s.held_until IS NOT NULL OR s.max_inflight IS NOT NULL OR s.rate IS NOT NULL
-          OR s.probing);
-  IF _has_limits THEN
+          OR s.probing OR s.keyed);
+  IF _is_limited IS NULL THEN
+    RETURN NULL;
+  END IF;
+  IF _has_locks THEN
     PERFORM FROM settings AS s
       WHERE s.space = _space AND s.queue = ANY (_queues)
-        AND (s.max_inflight IS NOT NULL OR s.rate IS NOT NULL OR s.probing)
+        AND (s.max_inflight IS NOT NULL OR s.rate IS NOT NULL OR s.probing OR s.keyed)
       ORDER BY s.queue, s.type FOR UPDATE;
   END IF;
-  RETURN _has_limits IS NOT NULL;
+  RETURN ARRAY[_is_limited, _is_keyed];
 END $$;

@@ -2,8 +2,6 @@
 -- as QueueSettings.opens_at in model/queue_settings.py.
 --
 -- Locks: none. Index: none.
--- Shape: the time is cut at 1e16, longer than any instant: at a tiny rate it does not fit into a bigint.
 CREATE OR REPLACE FUNCTION opens_at(s settings) RETURNS bigint LANGUAGE sql IMMUTABLE
 RETURN greatest(s.paused_until, s.held_until,
-                CASE WHEN s.level < 1000000
-                     THEN s.level_at + ceil(least(1e16, (1000000 - s.level - 0.001) / s.rate))::bigint END);
+                CASE WHEN s.level < 1000000 THEN bucket_reaches(1000000, s.rate, s.level, s.level_at) END);

@@ -1,7 +1,8 @@
 -- Replace some settings of a queue, or of a type in it (type '' is the queue); the others stay. The rate bucket keeps its
--- level. A new row gets defaults for the settings that are not given.
-INSERT INTO holdfast.settings AS s (space, queue, type, {settings_columns})
-VALUES (%(space)s, %(queue)s, %(type)s, {settings_values})
+-- level. A new row gets defaults for the settings that are not given. wake_keys runs after the row is locked, in
+-- statements of its own: it sees what the reserve has committed for which the lock was waited.
+INSERT INTO holdfast.settings AS s (space, queue, type, keyed, {settings_columns})
+VALUES (%(space)s, %(queue)s, %(type)s, %(keyed)s, {settings_values})
 ON CONFLICT (space, queue, type) DO UPDATE
    SET paused_until = CASE WHEN 'paused_until' = ANY (%(only)s) THEN excluded.paused_until ELSE s.paused_until END,
        max_inflight = CASE WHEN 'max_inflight' = ANY (%(only)s) THEN excluded.max_inflight ELSE s.max_inflight END,
@@ -10,4 +11,10 @@ ON CONFLICT (space, queue, type) DO UPDATE
        on_exhausted = CASE WHEN 'on_exhausted' = ANY (%(only)s) THEN excluded.on_exhausted ELSE s.on_exhausted END,
        dedupe_window = CASE WHEN 'dedupe_window' = ANY (%(only)s) THEN excluded.dedupe_window ELSE s.dedupe_window END,
        held_until = CASE WHEN 'held_until' = ANY (%(only)s) THEN excluded.held_until ELSE s.held_until END,
-       probing = CASE WHEN 'probing' = ANY (%(only)s) THEN excluded.probing ELSE s.probing END
+       probing = CASE WHEN 'probing' = ANY (%(only)s) THEN excluded.probing ELSE s.probing END,
+       key_max_inflight = CASE WHEN 'key_max_inflight' = ANY (%(only)s) THEN excluded.key_max_inflight
+                               ELSE s.key_max_inflight END,
+       key_rate = CASE WHEN 'key_rate' = ANY (%(only)s) THEN excluded.key_rate ELSE s.key_rate END,
+       key_burst = CASE WHEN 'key_burst' = ANY (%(only)s) THEN excluded.key_burst ELSE s.key_burst END,
+       keyed = s.keyed OR excluded.keyed
+RETURNING CASE WHEN %(wakes_keys)s THEN holdfast.wake_keys(s.space, s.queue) END

@@ -1,5 +1,5 @@
 -- A job in any state, with its lease and notes. Index: the primary keys of jobs, ended and notes.
-SELECT j.available_at, j.worker, j.fence, j.reserved_at, j.started_at, j.expires_at, NULL::bigint, j.cancel_requested,
+SELECT coalesce(j.parked_from, j.available_at), j.worker, j.fence, j.reserved_at, j.started_at, j.expires_at, NULL::bigint, j.cancel_requested,
        j.noted, n.progress, n.checkpoint, {j.live_job_columns}
   FROM holdfast.jobs AS j LEFT JOIN holdfast.notes AS n ON n.space = j.space AND n.job_id = j.id
  WHERE j.space = %(space)s AND j.id = %(id)s

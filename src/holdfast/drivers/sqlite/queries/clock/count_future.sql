@@ -2,3 +2,4 @@
 SELECT (SELECT count(*) FROM holdfast_jobs
          WHERE space = :space AND (reserved_at > :limit OR enqueued_at > :limit OR failed_at > :limit))
      + (SELECT count(*) FROM holdfast_settings WHERE space = :space AND level_at > :limit)
+     + (SELECT count(*) FROM holdfast_limit_keys WHERE space = :space AND level_at > :limit)

@@ -1,0 +1,255 @@
+"""``ScheduleBuilder``: a schedule in a fluent form, which ``app.cron("name")`` returns.
+
+app.cron("report").daily(at="06:00").weekdays().timezone("Europe/Berlin").run(make_report)
+app.cron("poll").every_minutes(5).between("08:00", "18:00").single_instance().run("poll", {"source": "crm"})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import time, timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar, overload
+
+from holdfast.cron.frequency import DayOfMonth, Frequency
+from holdfast.cron.schedule import Missed, Schedule
+from holdfast.cron.window import TimeWindow
+from holdfast.errors import InvalidInput
+from holdfast.task import Task
+
+if TYPE_CHECKING:  # loads the scheduler, which a program that only declares schedules does not need
+    from holdfast.cron.completion import Completion
+
+P = TypeVar("P")
+AnyTask: TypeAlias = Task[Any, Any, ..., Any]
+CompletionHook: TypeAlias = "Callable[[Completion], None]"
+Register: TypeAlias = "Callable[[Schedule, CompletionHook | None], None]"
+
+_QUARTERS = (1, 4, 7, 10)
+_UNSET: Final = object()
+
+
+class ScheduleBuilder:
+    """Describes a schedule step by step; ``run`` ends the description. Contradictions raise ``InvalidInput``."""
+
+    def __init__(self, name: str, register: Register) -> None:
+        self._register = register
+        self._frequency = Frequency()
+        self._fields: dict[str, Any] = {"name": name}
+        self._hook: CompletionHook | None = None
+
+    def _set(self, **fields: object) -> Self:
+        self._fields.update(fields)
+        return self
+
+    # How often --------------------------------------------------------------------------------------------------
+
+    def expression(self, text: str) -> Self:
+        """Fire as a cron expression says: see ``CronExpression``."""
+        self._frequency.set_expression(text)
+        return self
+
+    def every_minute(self) -> Self:
+        """Fire every minute."""
+        return self.every_minutes(1)
+
+    def every_minutes(self, minutes: int) -> Self:
+        """Fire every N minutes, from the full hour; N divides 60."""
+        self._frequency.every_minutes(minutes)
+        return self
+
+    def hourly(self, at: int = 0) -> Self:
+        """Fire every hour, at this minute."""
+        return self.every_hours(1, at=at)
+
+    def every_hours(self, hours: int, at: int = 0) -> Self:
+        """Fire every N hours, from midnight, at this minute; N divides 24."""
+        self._frequency.every_hours(hours, minute=at)
+        return self
+
+    def daily(self, at: str | time = "00:00") -> Self:
+        """Fire every day at this time."""
+        self._frequency.daily("daily")
+        return self.at(at)
+
+    def monthly(self, day: DayOfMonth = 1, at: str | time = "00:00") -> Self:
+        """Fire on one day of every month; ``"last"`` is its last day. A month without this day is left out."""
+        self._frequency.daily("monthly", day=day)
+        return self.at(at)
+
+    def quarterly(self, day: DayOfMonth = 1, at: str | time = "00:00") -> Self:
+        """Fire on one day of January, April, July and October."""
+        self._frequency.daily("quarterly", day=day, months=_QUARTERS)
+        return self.at(at)
+
+    def yearly(self, month: int | str = 1, day: DayOfMonth = 1, at: str | time = "00:00") -> Self:
+        """Fire on one day of the year."""
+        self._frequency.daily("yearly", day=day, months=(month,))
+        return self.at(at)
+
+    # On which days, and when ------------------------------------------------------------------------------------
+
+    def at(self, moment: str | time) -> Self:
+        """Fire at this time of the day: ``.mondays().at("06:00")``."""
+        self._frequency.set_time(moment)
+        return self
+
+    def days(self, *days: int | str) -> Self:
+        """Fire only on these days of the week: names, or 0 (Sunday) to 7 (Sunday). Several calls add up."""
+        self._frequency.add_days(days)
+        return self
+
+    def weekdays(self) -> Self:
+        """Fire only from Monday to Friday."""
+        return self.days(1, 2, 3, 4, 5)
+
+    def weekends(self) -> Self:
+        """Fire only on Saturday and Sunday."""
+        return self.days(6, 0)
+
+    def mondays(self) -> Self:
+        """Fire only on Mondays, besides the other days that are named."""
+        return self.days(1)
+
+    def tuesdays(self) -> Self:
+        """Fire only on Tuesdays, besides the other days that are named."""
+        return self.days(2)
+
+    def wednesdays(self) -> Self:
+        """Fire only on Wednesdays, besides the other days that are named."""
+        return self.days(3)
+
+    def thursdays(self) -> Self:
+        """Fire only on Thursdays, besides the other days that are named."""
+        return self.days(4)
+
+    def fridays(self) -> Self:
+        """Fire only on Fridays, besides the other days that are named."""
+        return self.days(5)
+
+    def saturdays(self) -> Self:
+        """Fire only on Saturdays, besides the other days that are named."""
+        return self.days(6)
+
+    def sundays(self) -> Self:
+        """Fire only on Sundays, besides the other days that are named."""
+        return self.days(0)
+
+    def months(self, *months: int | str) -> Self:
+        """Fire only in these months: names, or 1 to 12."""
+        self._frequency.add_months(months)
+        return self
+
+    def between(self, start: str | time, end: str | time) -> Self:
+        """Fire only between two times of the day, both included; an end before the start is on the next day."""
+        return self._set(window=TimeWindow.parse(start, end))
+
+    def between_hours(self, first: int, last: int) -> Self:
+        """Fire only in these hours, the last one included."""
+        self._frequency.set_hours(first, last)
+        return self
+
+    def between_minutes(self, first: int, last: int) -> Self:
+        """Fire only in these minutes of each hour, the last one included."""
+        self._frequency.set_minutes(first, last)
+        return self
+
+    def timezone(self, name: str) -> Self:
+        """Read all times in this time zone of the IANA database; by default in UTC."""
+        return self._set(timezone=name)
+
+    def jitter(self, length: timedelta) -> Self:
+        """Start each job up to this much later, by an amount that is the same on every node."""
+        return self._set(jitter=length)
+
+    # Whether, and after what ------------------------------------------------------------------------------------
+
+    def enabled(self, flag: bool = True) -> Self:  # noqa: FBT001, FBT002 - the value of a field
+        """Fire only if this is true."""
+        return self._set(enabled=flag)
+
+    def environments(self, *names: str) -> Self:
+        """Fire only where the setting ``environment`` is one of these."""
+        return self._set(environments=names)
+
+    def depends_on(self, *schedules: str | Schedule, completed: bool = False) -> Self:
+        """Come after these schedules in a tick; with ``completed``, only after their jobs are done."""
+        names = tuple(each.name if isinstance(each, Schedule) else each for each in schedules)
+        return self._set(depends_on=names, completed=completed)
+
+    def missed(self, policy: Missed | Literal["skip", "last", "all"], cap: int | None = None) -> Self:
+        """Say what happens to fires that no scheduler was there for; ``cap`` is the most that ``all`` fires."""
+        return self._set(missed=policy, **({} if cap is None else {"max_missed": cap}))
+
+    def grace(self, length: timedelta) -> Self:
+        """Treat a fire that is later than this as missed; by default a minute."""
+        return self._set(grace=length)
+
+    # Which job --------------------------------------------------------------------------------------------------
+
+    def queue(self, name: str) -> Self:
+        """Enqueue the jobs in this queue."""
+        return self._set(queue=name)
+
+    def priority(self, priority: int) -> Self:
+        """Set the priority of the jobs, 0 to 9; 9 runs first."""
+        return self._set(priority=priority)
+
+    def max_attempts(self, max_attempts: int) -> Self:
+        """Set the maximum number of runs of a job."""
+        return self._set(max_attempts=max_attempts)
+
+    def timeout(self, timeout: timedelta) -> Self:
+        """Set the time limit of one attempt."""
+        return self._set(timeout=timeout)
+
+    def single_instance(self, key: str | None = None) -> Self:
+        """Run one of the jobs at a time: of its queue and type, or of all jobs with the same ``key``."""
+        return self._set(single_instance=True if key is None else key)
+
+    def meta(self, **meta: object) -> Self:
+        """Add values that are passed to the handler unchanged."""
+        return self._set(meta={**self._fields.get("meta", {}), **meta})
+
+    def payload(self, payload: object) -> Self:
+        """Set the payload of the jobs, if ``run`` passes none."""
+        return self._set(payload=payload)
+
+    def on_complete(self, then: str | AnyTask | CompletionHook) -> Self:
+        """When the job of a fire has ended, enqueue a job of this type, or call ``fn(completion)`` in a scheduler."""
+        if self._hook is not None or "on_complete" in self._fields:
+            raise InvalidInput("on_complete", wanted="one type or function", got="a second one")
+        if isinstance(then, Task):
+            return self._set(on_complete=then.definition.type)
+        if isinstance(then, str):
+            return self._set(on_complete=then)
+        if not callable(then):
+            raise InvalidInput("on_complete", wanted="a type, a task or a function", got=then)
+        self._hook = then
+        return self
+
+    @overload
+    def run(self, work: str, payload: object = ...) -> Schedule: ...
+    @overload
+    def run(self, work: Task[None, Any, ..., Any], payload: None = ...) -> Schedule: ...
+    @overload
+    def run(self, work: Task[P, Any, ..., Any], payload: P) -> Schedule: ...
+
+    def run(self, work: str | AnyTask, payload: object = _UNSET) -> Schedule:
+        """Let each fire run this handler, or a job of this type, with a payload. Return the schedule.
+
+        Raises ``InvalidInput`` for contradictions, for a payload that the handler does not take, and for a name that
+        another schedule of the app has.
+        """
+        if payload is not _UNSET:
+            if "payload" in self._fields:
+                raise InvalidInput("payload", wanted="payload() or an argument of run()", got="both")
+            self.payload(payload)
+        fields = dict(self._fields)
+        if isinstance(work, Task):
+            fields["type"] = work.definition.type
+            fields["payload"] = work.handler.encode(fields.get("payload"))
+        else:
+            fields["type"] = work
+        schedule = Schedule(expression=self._frequency.expression(), **fields)
+        self._register(schedule, self._hook)
+        return schedule

@@ -1,0 +1,146 @@
+"""The atomic step: the jobs of a fire, the next fire and whatever waits for them are stored together, or not at all.
+
+So of several schedulers one fires, and a scheduler that is killed has either fired or has changed nothing. A store
+without ``Feature.ENQUEUE_WRITES`` gets the jobs first, and then the entries: a scheduler that is killed between the two
+leaves the fire due, and the next scheduler finds its job by id and key, as long as the store keeps them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from holdfast.cron.entries import ScheduleState, Stored, Watch, changes_of, in_key_order
+from holdfast.cron.fire import FireJob, adapt_all
+from holdfast.cron.plan import Plan
+from holdfast.cron.schedule import Schedule
+from holdfast.cron.store import ScheduleStore
+from holdfast.drivers.contract import Feature
+from holdfast.errors import StoreError, WriteRefused
+from holdfast.model.lease import Enqueued
+from holdfast.model.registry import Change
+
+if TYPE_CHECKING:
+    from holdfast.app import Holdfast
+
+MAX_GROUP_STEPS = 200  # that are stored in one transaction
+MAX_GROUP_JOBS = 1_000  # about
+
+OnFailed = Callable[[str, Exception], None]  # the name of a schedule, and why it could not be fired
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What one schedule does now."""
+
+    schedule: Schedule
+    before: Stored[ScheduleState]
+    after: ScheduleState
+    plan: Plan
+    jobs: tuple[FireJob, ...] = ()
+    watches: tuple[Stored[Watch], ...] = ()  # of pending fires, and of hooks
+    blocked: str = ""  # why its fires do not happen
+
+    @property
+    def name(self) -> str:
+        """The name of the schedule."""
+        return self.schedule.name
+
+    def changes(self) -> list[Change]:
+        """Return the changes of the registry."""
+        changes = changes_of(self.before, Stored(key=self.name, value=self.after))
+        for watch in self.watches:
+            changes += any_version(changes_of(None, watch))  # one of an earlier try may be there
+        return changes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """A step that was stored, and the answers for its jobs."""
+
+    step: Step
+    answers: list[Enqueued] = field(default_factory=list)
+
+
+class Firing:
+    """Stores steps."""
+
+    def __init__(self, app: Holdfast, store: ScheduleStore, on_failed: OnFailed) -> None:
+        self._app = app
+        self._store = store
+        self._on_failed = on_failed
+
+    def commit(self, steps: Sequence[Step]) -> list[Committed]:
+        """Store steps, in groups that are atomic; return those that were stored.
+
+        The others stay due, and are planned again: another scheduler has changed one of the schedules of their group. A
+        schedule that cannot be enqueued delays no other. Raises ``StoreError``.
+        """
+        return [done for group in _groups(steps) for done in self._commit_group(group)]
+
+    def _commit_group(self, steps: Sequence[Step]) -> list[Committed]:
+        try:
+            return self._store_group(steps)
+        except WriteRefused:
+            return []
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001 - of one request, or of an enqueue middleware
+            if len(steps) > 1:
+                return self._commit_each(steps)
+            self._on_failed(steps[0].name, error)
+            return []
+
+    def _commit_each(self, steps: Sequence[Step]) -> list[Committed]:
+        """Store steps one by one, without those that depend on a step that could not be stored."""
+        committed: list[Committed] = []
+        left_out: set[str] = set()
+        for step in steps:
+            done = self._commit_group([step]) if left_out.isdisjoint(step.schedule.depends_on) else []
+            committed += done
+            if not done:
+                left_out.add(step.name)
+        return committed
+
+    def _store_group(self, steps: Sequence[Step]) -> list[Committed]:
+        jobs = [job for step in steps for job in step.jobs]
+        done, enqueued = store_fires(self._app, self._store, jobs, [step.changes() for step in steps])
+        answers = iter(enqueued)
+        committed = [Committed(step=step, answers=[next(answers) for _ in step.jobs]) for step in steps]
+        return [one for one, is_done in zip(committed, done, strict=True) if is_done]
+
+
+def store_fires(
+    app: Holdfast, store: ScheduleStore, jobs: Sequence[FireJob], groups: Sequence[Sequence[Change]]
+) -> tuple[list[bool], list[Enqueued]]:
+    """Store jobs and groups of changes together. Returns which groups were stored, and the answers for the jobs.
+
+    In one transaction all groups are stored, or ``WriteRefused`` is raised.
+    """
+    requests = [job.request for job in jobs]
+    adapt = partial(adapt_all, jobs)
+    if jobs and app.driver.capabilities.has(Feature.ENQUEUE_WRITES):
+        writes = in_key_order([change for group in groups for change in group])
+        return [True] * len(groups), app.client.enqueue_with_writes(requests, writes, adapt=adapt)
+    answers = app.client.enqueue_with_writes(requests, (), adapt=adapt) if jobs else []
+    return [version is not None for version in store.write_groups(groups)], answers
+
+
+def any_version(changes: Iterable[Change]) -> list[Change]:
+    """Return changes that replace whatever is there."""
+    return [Change(kind=change.kind, key=change.key, value=change.value) for change in changes]
+
+
+def _groups(steps: Sequence[Step]) -> list[list[Step]]:
+    """Return the steps in order, in groups of a bounded size."""
+    groups: list[list[Step]] = []
+    jobs = 0
+    for step in steps:
+        if not groups or len(groups[-1]) >= MAX_GROUP_STEPS or jobs + len(step.jobs) > MAX_GROUP_JOBS:
+            groups.append([])
+            jobs = 0
+        groups[-1].append(step)
+        jobs += len(step.jobs)
+    return groups

@@ -1,0 +1,148 @@
+"""What a scheduler tells operators: log events, metrics, and what ``CronRunner.run`` returns."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from holdfast.clock import SECOND, to_datetime, wall_clock
+from holdfast.cron.expression import find_zone
+from holdfast.cron.fire import FireJob, fire_text
+from holdfast.cron.schedule import Schedule
+from holdfast.errors import StoreError
+from holdfast.observability import metric_table as table
+from holdfast.observability.labels import BoundedNames, job_labels
+from holdfast.observability.metrics import Metrics
+from holdfast.worker.event_log import log_event, log_failure
+
+
+class FireStatus(StrEnum):
+    """What became of a fire."""
+
+    PLANNED = "planned"  # of a preview: nothing was done
+    ENQUEUED = "enqueued"
+    EXISTED = "existed"  # its job was there already: it was backfilled, or the clock had stepped back
+    PENDING = "pending"  # it is enqueued when the jobs of its dependencies are done
+    DONE = "done"  # it ran inline, and succeeded
+    FAILED = "failed"  # it ran inline, and is a dead letter now
+    RELEASED = "released"  # it did not finish inline: a later ``CronRunner.run`` runs it again
+    BLOCKED = "blocked"  # a dependency failed inline: it does not run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fired:
+    """One fire of a schedule in one tick."""
+
+    schedule: str
+    fire: datetime  # in the time zone of the schedule
+    status: FireStatus
+    job_id: str | None = None  # None: there is no job
+    error: str = ""  # why it failed, or is blocked
+
+
+def fire_instant(schedule: Schedule, fire: int) -> datetime:
+    """Return the instant of a fire in the time zone of its schedule."""
+    return to_datetime(fire).astimezone(find_zone(schedule.timezone))
+
+
+class Reports:
+    """Logs and counts what one scheduler does. A collector of metrics that raises changes nothing."""
+
+    def __init__(self, metrics: Metrics | None, *, scheduler: str) -> None:
+        self._metrics = metrics
+        self._scheduler = scheduler
+        self._names = BoundedNames()
+
+    def ticked(self) -> None:
+        """A tick has ended: the scheduler is alive."""
+        self._collect(lambda metrics: metrics.gauge(table.SCHEDULER_TICK.name, wall_clock() / SECOND, {}))
+
+    def fired(self, job: FireJob, job_id: str, now: int, *, existed: bool = False) -> None:
+        """A fire has its job."""
+        late = max(0.0, (now - job.fire) / SECOND)
+        log_event(
+            logging.INFO,
+            "schedule.fired",
+            schedule=job.schedule.name,
+            fire=fire_text(job.fire),
+            type=job.schedule.type,
+            job_id=job_id,
+            queue=job.request.queue,
+            late=None if job.is_trigger else late,
+            reason="its job was there already" if existed else None,
+            scheduler=self._scheduler,
+        )
+        labels = job_labels(self._names((job.request.queue, job.schedule.type)))
+        if not existed:
+            self._collect(lambda metrics: metrics.count(table.SCHEDULE_FIRES.name, 1, labels))
+        if not existed and not job.is_trigger:
+            self._collect(lambda metrics: metrics.observe(table.SCHEDULE_LATE.name, (late,), labels))
+
+    def pending(self, schedule: Schedule, fire: int, job_ids: list[str]) -> None:
+        """A fire waits for the jobs of its dependencies."""
+        self._log(logging.INFO, "schedule.pending", schedule, fire=fire_text(fire), job_ids=job_ids)
+
+    def missed(self, schedule: Schedule, count: int, *, or_more: bool, since: int) -> None:
+        """Fires do not happen, because they are too late."""
+        reason = f"later than its grace time, and missed={schedule.missed}"
+        self._log(
+            logging.WARNING,
+            "schedule.missed",
+            schedule,
+            count=count,
+            or_more=or_more or None,
+            fire=fire_text(since),
+            reason=reason,
+        )
+        self._collect(lambda metrics: metrics.count(table.SCHEDULE_MISSED.name, count, {}))
+
+    def dropped(self, schedule: Schedule, fire: int, reason: str) -> None:
+        """A fire that was due does not become a job."""
+        self._log(logging.WARNING, "schedule.dropped", schedule, fire=fire_text(fire), reason=reason)
+
+    def changed(self, schedule: Schedule, reason: str) -> None:
+        """A schedule has another state than a scheduler had left it in."""
+        self._log(logging.WARNING, "schedule.changed", schedule, reason=reason)
+
+    def undeclared(self, name: str) -> None:
+        """No scheduler that is running declares this schedule: it does not fire."""
+        log_event(logging.WARNING, "schedule.undeclared", schedule=name, scheduler=self._scheduler)
+
+    def completed(self, schedule: Schedule, fire: int, job_id: str, state: str) -> None:
+        """The completion hook of a fire was called, or its job was enqueued."""
+        self._log(
+            logging.INFO,
+            "schedule.completed",
+            schedule,
+            fire=fire_text(fire),
+            job_id=job_id,
+            reason=f"its job is {state}",
+        )
+
+    def store_failed(self, error: StoreError) -> None:
+        """The store does not answer, and nothing is fired until it does."""
+        reason = f"{type(error).__name__}: {error}"
+        log_event(logging.WARNING, "scheduler.waiting", reason=reason, scheduler=self._scheduler)
+
+    def failed(self, name: str, error: BaseException | str) -> None:
+        """A schedule could not be fired; it is tried again."""
+        if isinstance(error, str):
+            log_event(logging.ERROR, "schedule.failed", schedule=name, reason=error, scheduler=self._scheduler)
+        else:
+            reason = f"{type(error).__name__}: {error}"
+            log_failure("schedule.failed", error, schedule=name, reason=reason, scheduler=self._scheduler)
+        self._collect(lambda metrics: metrics.count(table.SCHEDULE_FAILURES.name, 1, {}))
+
+    def _log(self, level: int, event: str, schedule: Schedule, **fields: object) -> None:
+        log_event(level, event, schedule=schedule.name, type=schedule.type, scheduler=self._scheduler, **fields)
+
+    def _collect(self, report: Callable[[Metrics], None]) -> None:
+        if self._metrics is None:
+            return
+        try:
+            report(self._metrics)
+        except Exception as error:  # noqa: BLE001 - the fire is stored
+            log_failure("metrics.failed", error)

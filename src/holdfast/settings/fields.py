@@ -1,0 +1,123 @@
+"""The settings: how each is read, checked and documented."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from holdfast.clock import DAY
+from holdfast.errors import InvalidInput
+from holdfast.model import bounds, lease
+from holdfast.net.addresses import parse_network
+from holdfast.net.urls import parse_pattern
+from holdfast.settings.named_stores import check_store_name, check_url
+from holdfast.settings.serve_fields import SERVE, SERVE_SETTINGS
+from holdfast.settings.setting import (
+    Setting,
+    boolean_or_text,
+    check_boolean,
+    check_names,
+    check_object_path,
+    check_path,
+    check_retry,
+    check_secret,
+    choice_setting,
+    count_setting,
+    duration_setting,
+    list_setting,
+)
+from holdfast.settings.values import LogFormat, LogLevel, SigningMode
+
+
+def check_program(field_name: str, path: str) -> str:
+    """Check the path of a program that jobs may run."""
+    if not is_plain_path(path):
+        raise InvalidInput(field_name, wanted="the absolute path of a program, such as /usr/bin/rsync", got=path)
+    return path
+
+
+def is_plain_path(path: str) -> bool:
+    """Whether a path is absolute and written in the one way that has no ``..``, no ``.`` and no second slash."""
+    return Path(path).is_absolute() and os.path.normpath(path) == path and "\0" not in path
+
+
+SETTINGS: dict[str, Setting] = {
+    "url": Setting(check=check_url, kind="URL", meaning="the store", option="--url"),
+    "store": Setting(
+        check=check_store_name, kind="name", meaning="the store by its name, instead of `url`", option="--store"
+    ),
+    "space": Setting(check=bounds.check_name, kind="name", meaning="the tenant", option="--space"),
+    "environment": Setting(
+        check=bounds.check_name,
+        kind="name",
+        meaning="such as `production`: schedules with `environments` fire only in these",
+    ),
+    "queue": Setting(
+        check=bounds.check_name, kind="name", meaning="for jobs without a queue", option="enqueue --queue"
+    ),
+    "max_attempts": count_setting(
+        meaning="the most runs of a job, for jobs without their own", option="enqueue --max-attempts"
+    ),
+    "timeout": duration_setting(1, meaning="of one attempt, for jobs without their own", option="enqueue --timeout"),
+    "retry": Setting(
+        check=check_retry,
+        kind="policy",
+        meaning="delays between the runs of a job, for jobs and handlers without a policy",
+        option="work --retry",
+    ),
+    "lease": duration_setting(
+        lease.MIN_LEASE, meaning="the length of a worker's leases; at least 100 ms", option="work --lease"
+    ),
+    "breaker_threshold": count_setting(
+        meaning="failed attempts in a row that open the breaker of a type; none: no breaker"
+    ),
+    "breaker_cooldown": duration_setting(1, meaning="for how long a breaker is open"),
+    "app": Setting(
+        check=check_object_path,
+        kind="`module:object`",
+        meaning="its handlers are run, and say how their jobs are enqueued",
+        option="`MODULE:APP` of work; enqueue --app",
+    ),
+    "metrics": Setting(check=check_object_path, kind="`module:object`", meaning="a collector of metrics of your own"),
+    "keep_ended": duration_setting(  # law L6: a repeated settlement is answered for a day
+        DAY, meaning="how long done and cancelled jobs are kept; at least a day", option="trim --keep-ended"
+    ),
+    "keep_ledger": duration_setting(1, meaning="how long ledger rows are kept", option="trim --keep-ledger"),
+    "idempotent": Setting(
+        check=check_boolean,
+        toml_type=bool,
+        from_text=boolean_or_text,
+        kind="true or false",
+        meaning="skip jobs whose idempotency key is done, for handlers that do not say",
+    ),
+    "idempotency_ttl": duration_setting(1, meaning="how long a key is done"),
+    "log": choice_setting(LogFormat, meaning="the format of the log", option="work --log"),
+    "log_level": choice_setting(LogLevel, meaning="the lowest level that is logged", option="work --log-level"),
+    "log_redact": Setting(check=check_names, kind="names with commas", meaning="more names whose values the log masks"),
+    "allowed_shell_commands": list_setting(
+        check_program, kind="paths", meaning="programs that the handler `shell` may run"
+    ),
+    "allowed_urls": list_setting(parse_pattern, kind="URL patterns", meaning="URLs that the handler `url` may request"),
+    "allowed_networks": list_setting(
+        parse_network, kind="networks", meaning="private networks that these requests may reach"
+    ),
+    "allowed_events": list_setting(
+        bounds.check_name, kind="names", meaning="events that the handler `event` may pass on"
+    ),
+    "allowed_commands": list_setting(
+        bounds.check_name, kind="names", meaning="commands that the handler `command` may call"
+    ),
+    "signing": choice_setting(SigningMode, meaning="whether jobs are signed and verified"),
+    "signing_key": Setting(
+        check=check_secret,
+        kind="secrets with commas",
+        meaning="the first one signs, all of them verify",
+    ),
+    "signing_key_file": Setting(check=check_path, kind="path", meaning="a file of keys, if there is no `signing_key`"),
+    **{f"{SERVE}_{name}": setting for name, setting in SERVE_SETTINGS.items()},
+}
+SECRETS = ("signing_key", f"{SERVE}_client_secret")
+PATHS = ("signing_key_file", f"{SERVE}_tokens_file")  # in a file: relative to its folder
+NAMES = tuple(SETTINGS)
+
+TYPE_NAMES = {str: "text", int: "a whole number", bool: "true or false", list: "an array of texts"}

@@ -1,0 +1,184 @@
+"""The loop of a running worker: reserve jobs, verify and admit them, and submit them to the child processes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from holdfast.clock import SECOND, boot_time, from_timedelta, monotonic
+from holdfast.drivers.contract import Store
+from holdfast.errors import StoreError
+from holdfast.model import bounds
+from holdfast.model.lease import Reservation
+from holdfast.worker.attempt import may_share_call
+from holdfast.worker.catalogue import Catalogue
+from holdfast.worker.guard import Guard
+from holdfast.worker.heartbeat import Heartbeat
+from holdfast.worker.held_jobs import HeldJobs
+from holdfast.worker.job_source import JobSource
+from holdfast.worker.limit_proposals import ProposedLimits
+from holdfast.worker.maintenance import Maintenance
+from holdfast.worker.observer import Observers
+from holdfast.worker.options import WorkerOptions
+from holdfast.worker.outcome import Interrupted
+from holdfast.worker.processes import dispatch
+from holdfast.worker.processes.pool import ChildPool
+from holdfast.worker.processes.running import Run
+from holdfast.worker.settler import Settler
+from holdfast.worker.shutdown import Shutdown
+from holdfast.worker.store_backoff import StoreBackoff
+from holdfast.worker.type_holds import TypeHolds
+from holdfast.worker.verification import Verification
+
+POLL_SECONDS = 0.25  # an idle worker reserves again after this time, even if the store sends no hint
+DRAIN_POLL_SECONDS = (
+    0.02  # with until_drained: the first pause, doubled up to POLL_SECONDS while other workers run jobs
+)
+RELEASE_AFTER_SECONDS = 1.0  # a reserved job that no child could start is released for other workers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReserveLoop:
+    """Reserves for one ``Worker.run``. The fields are the parts of the worker that it uses."""
+
+    driver: Store
+    catalogue: Catalogue
+    options: WorkerOptions
+    source: JobSource
+    pool: ChildPool
+    heartbeat: Heartbeat
+    settler: Settler
+    guard: Guard
+    verification: Verification | None
+    type_holds: TypeHolds
+    held_jobs: HeldJobs
+    proposed_limits: ProposedLimits
+    observers: Observers
+    shutdown: Shutdown
+    _backoff: StoreBackoff = field(default_factory=StoreBackoff, init=False)
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1), init=False)
+
+    def run(self) -> None:
+        """Reserve and submit jobs until the worker is stopped, or has no more to do."""
+        maintenance = Maintenance(
+            self.driver,
+            keep_ended=self.options.keep_ended,
+            keep_ledger=self.options.keep_ledger,
+            on_reaped=self.observers.reaped,
+        )
+        drain_poll = DRAIN_POLL_SECONDS
+        is_full = False
+        while not self.shutdown.is_requested:
+            self.observers.looped(full=is_full)
+            try:
+                self.proposed_limits.store_once()
+                maintenance.run_due()
+                self.release_unstarted(waited_seconds=RELEASE_AFTER_SECONDS)
+                if not self.settler.wait_for_capacity(POLL_SECONDS):
+                    continue
+                self.settler.report_outages()
+                if self.verification is not None and (pause := self.verification.pause_left()):
+                    self.shutdown.pause(min(pause, POLL_SECONDS))
+                    continue
+                limit = self._limit()
+                is_full = limit <= 0
+                reserved = self._reserve(limit) if limit > 0 else 0
+                if self._has_reserved_max_jobs():
+                    return
+                if limit <= 0:
+                    self._wait_for_end(POLL_SECONDS)
+                elif reserved:
+                    drain_poll = DRAIN_POLL_SECONDS
+                else:
+                    if self.options.until_drained and self._is_drained():
+                        return
+                    # An isolated job may wait for the held ones.
+                    if self.held_jobs.count and (self.pool.ends_soon() or not self.pool.busy()):
+                        self._wait_for_end(dispatch.SOON_SECONDS)
+                        continue
+                    self.source.wait(drain_poll if self.options.until_drained else POLL_SECONDS)
+                    drain_poll = min(2 * drain_poll, POLL_SECONDS)
+            except StoreError as error:
+                self.observers.store_failed("reserve", error)
+                self.shutdown.pause(self._backoff.failed())
+
+    def release_unstarted(self, *, waited_seconds: float = 0.0) -> None:
+        """Release the jobs that were not sent to a child yet."""
+        runs = self.pool.take_back(waited_seconds=waited_seconds)
+        if runs:
+            self.settler.add([(run, Interrupted()) for run in runs], more_soon=False)
+
+    def _limit(self) -> int:
+        """Return how many jobs the next reserve may take."""
+        if self.shutdown.is_holding:
+            return 0
+        limit = self.held_jobs.limit(self.pool.reserve_limit(), self.pool.free_places())
+        max_jobs = self.options.max_jobs
+        if max_jobs is not None:
+            limit = min(limit, max_jobs - self.held_jobs.reserved)
+        return min(limit, bounds.MAX_BATCH_ITEMS)
+
+    def _reserve(self, limit: int) -> int:
+        """Reserve jobs, submit those that may run to the pool, and settle the others; return how many were reserved."""
+        began, lease_seconds = boot_time(), self.options.lease_for / SECOND
+        demand = self.held_jobs.demand(limit, self.pool.free_places(), short_jobs=self.pool.runs_short_jobs())
+        asked_at = monotonic()
+        reservations = self.source.reserve(demand)
+        self._backoff.answered()
+        self.observers.reserved(reservations, monotonic() - asked_at)
+        self.held_jobs.add(reservations, demand.isolation)
+        if self.type_holds.has_breakers:
+            self.type_holds.reserved(reservations)
+        runs = [self._make_run(reservation) for reservation in reservations]
+        for run in runs:
+            run.set_lease(began, lease_seconds)
+        self.heartbeat.add(runs)
+        if self.verification is not None:
+            runs, rejected = self.verification.admit(runs)
+            if rejected:
+                self.settler.add(rejected, more_soon=False)
+        admitted, refused = self.guard.admit(runs)
+        if refused:
+            self.settler.add(refused, more_soon=False)
+        self.pool.submit(admitted)
+        return len(reservations)
+
+    def _make_run(self, reservation: Reservation) -> Run:
+        run, job = Run(next(self._numbers), reservation), reservation.job
+        handler = self.catalogue.get(job.type)
+        cpu = self.options.limits.cpu
+        if job.timeout is not None:
+            run.timeout = job.timeout
+        if handler is not None:
+            if job.timeout is None and handler.timeout is not None:
+                run.timeout = from_timedelta(handler.timeout)
+            may_share = may_share_call(job.attempts, job.crashes) and not reservation.isolated
+            if handler.chunk is not None and may_share:
+                run.chunk = handler.chunk
+            cpu = handler.cpu or cpu
+        if cpu is not None:
+            run.cpu_limit = from_timedelta(cpu)
+        return run
+
+    def _has_reserved_max_jobs(self) -> bool:
+        max_jobs = self.options.max_jobs
+        return max_jobs is not None and self.held_jobs.reserved >= max_jobs
+
+    def _wait_for_end(self, seconds: float) -> None:
+        """Wait until a run ends; once all have ended, until they are settled."""
+        with self.pool.changed:
+            if self.pool.busy():
+                self.pool.changed.wait(seconds)
+                return
+        self.settler.wait_until_idle(seconds)
+
+    def _is_drained(self) -> bool:
+        """Whether nothing runs here, and the source has no open job."""
+        deadline = monotonic() + dispatch.SOON_SECONDS  # then the caller looks for a stop, and for jobs that are due
+        while self.pool.ends_soon() and (left := deadline - monotonic()) > 0:
+            with self.pool.changed:
+                self.pool.changed.wait(left)
+        if self.pool.busy() or not self.settler.wait_until_idle(dispatch.SOON_SECONDS):
+            return False
+        return self.source.is_drained()

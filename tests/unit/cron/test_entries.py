@@ -1,0 +1,85 @@
+"""The index of what is due: its keys, and keys that do not count."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from holdfast import Schedule
+from holdfast.clock import MINUTE, SECOND
+from holdfast.cron.entries import (
+    DUE_KIND,
+    STATE_KIND,
+    WATCH_KIND,
+    Stored,
+    make_due_key,
+    read_due_key,
+    with_next_fire,
+)
+from holdfast.cron.runner import CronRunner
+from holdfast.cron.store import ScheduleStore
+from holdfast.drivers.contract import Change
+from holdfast.model.bounds import MAX_INSTANT
+
+NIGHTLY = Schedule(name="a.b:c-d_e", expression="0 7 * * *", type="report", queue="reports")
+
+
+def due_keys(store) -> list[str]:
+    return [entry.key for entry in store.scan(DUE_KIND)]
+
+
+def test_keys_sort_as_instants_and_name_their_entry():
+    instants = [0, 999, 10**15, 10**15 + 1, MAX_INSTANT]
+    keys = [make_due_key(STATE_KIND, NIGHTLY.name, instant) for instant in instants]
+    assert keys == sorted(keys)
+    assert [read_due_key(key)[1:] for key in keys] == [(instant, STATE_KIND, NIGHTLY.name) for instant in instants]
+    assert read_due_key(make_due_key(WATCH_KIND, "0190-ab.fire", 5))[2:] == (WATCH_KIND, "0190-ab.fire")
+    assert make_due_key(STATE_KIND, "a", 1) != make_due_key(STATE_KIND, "a", 1)
+
+
+def test_a_key_of_a_later_version_is_left_alone(app, store, runner):
+    key = f"{1:018d}.x.something"
+    store.write([Change(kind=DUE_KIND, key=key, value=b"")])
+    assert runner.run() == []
+    assert due_keys(store) == [key]
+
+
+def test_a_key_that_does_not_count_is_removed_and_fires_nothing(app, store, clock, runner):
+    app.schedules.put(NIGHTLY)
+    [valid] = due_keys(store)
+    stale = [make_due_key(STATE_KIND, name, clock.now() - SECOND) for name in (NIGHTLY.name, "unknown")]
+    stale.append(make_due_key(WATCH_KIND, "unknown.fire", clock.now() - SECOND))
+    store.write([Change(kind=DUE_KIND, key=key, value=b"") for key in stale])
+    assert runner.run() == []
+    assert due_keys(store) == [valid]
+
+
+def test_a_refused_write_leaves_nothing_behind(app, store):
+    app.schedules.put(NIGHTLY)
+    schedules = ScheduleStore(store)
+    old = schedules.states([NIGHTLY.name])[NIGHTLY.name]
+    app.schedules.pause(NIGHTLY.name)
+    app.schedules.resume(NIGHTLY.name)
+    [valid] = due_keys(store)
+    late = with_next_fire(NIGHTLY.name, replace(old.value, last_fire=1), 5 * MINUTE)
+    assert schedules.replace(old, Stored(key=NIGHTLY.name, value=late)) is None
+    assert due_keys(store) == [valid]
+    assert app.schedules.get(NIGHTLY.name).last_fire is None
+
+
+def test_an_entry_that_cannot_be_read_is_reported_and_left_alone(app, store, clock, events):
+    app.schedules.put(NIGHTLY)
+    [entry] = store.read(STATE_KIND, [NIGHTLY.name])
+    store.write([Change(kind=STATE_KIND, key=NIGHTLY.name, value=b'{"source": "later"}')])
+    clock.advance(timedelta(hours=2))
+    before = due_keys(store)
+    runner = CronRunner(app)
+    assert runner.run() == []
+    assert runner.run() == []
+    assert due_keys(store) == before
+    [failed] = events.named("schedule.failed")  # once a minute
+    assert failed.schedule == NIGHTLY.name
+    assert app.schedules.list() == []
+    store.write([Change(kind=STATE_KIND, key=NIGHTLY.name, value=entry.value)])
+    clock.advance(timedelta(minutes=2))
+    assert [fired.schedule for fired in runner.run()] == [NIGHTLY.name]
