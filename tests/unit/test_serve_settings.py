@@ -33,8 +33,8 @@ def test_the_table_the_variables_and_the_arguments_are_one_set_of_settings(tmp_p
     assert "hidden" not in repr(settings)
     names = ("serve_bind", "serve_auth", "serve_lease", "serve_issuer")
     assert [settings.origin(name) for name in names] == ["--bind", "HOLDFAST_SERVE_AUTH", str(file), "default"]
-    assert settings.value("serve_threads") == 9
-    assert settings.value("queue") == "default"
+    assert settings.value_of("serve_threads") == 9
+    assert settings.value_of("queue") == "default"
 
 
 def test_every_setting_of_the_service_has_a_name():
