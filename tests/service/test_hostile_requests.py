@@ -248,6 +248,24 @@ def test_headers_and_bodies_that_do_not_end_are_cut_off(tmp_path, monkeypatch):
         assert answer.status == 200
 
 
+def test_a_client_that_does_not_read_is_cut_off(tmp_path, monkeypatch):
+    monkeypatch.setattr("holdfast.service.server.WRITE_SECONDS", 0.2)
+    with running_service(sqlite_url(tmp_path)) as running:
+        for _ in range(12):
+            running.enqueue("a", payload="x" * 1_000_000)
+        host, port = running.url.removeprefix("http://").split(":")
+        body = b'{"limit":12}'
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect((host, int(port)))
+            connection.sendall(
+                POST.replace(b"tasks", b"tasks/claim") + b"Content-Length: %d\r\n\r\n" % len(body) + body
+            )
+            wait_until(lambda: any(one._write_deadline for one in list(running.connections)))
+            wait_until(lambda: len(running.connections) == 1)  # that of the client of the test
+        assert running.get("/healthz").status_code == 200
+
+
 def test_too_many_requests_at_once_are_refused_and_settlements_last(tmp_path):
     with running_service(sqlite_url(tmp_path), max_requests=2) as running:
         running.enqueue("a")
