@@ -81,7 +81,7 @@ def call_all(session, leases, changed):
     lease = leases[0] if leases else holdfast.driver.Lease(job_id="nobody", token="1.0", fence=1, expires_at=1)
     _, pages["ack"] = session.call("ack", "main", NOW, *pack_acks([Ack(lease)]))
     hold = Retry(lease, delay=5, hold_key=True)
-    _, pages["settle"] = session.call("settle", "main", NOW, *pack_settlements([hold]))
+    _, pages["settle"] = session.call("settle", "main", NOW, *pack_settlements([hold], []))
     _, pages["cancel"] = session.call("cancel", "main", NOW, pack_texts(["big-5", "key-7"]))
     _, pages["next_due"] = session.call("next_due", "main", queues, NOW)
     _, pages["trim_expired"] = session.call("trim_expired", "main", NOW, 1, 1, 10)
@@ -119,7 +119,7 @@ def test_jobs_without_keys_in_queues_without_key_limits_touch_no_key(url):
         for verb, *arguments in (
             ("reserve", *reserve),
             ("ack", "main", NOW, *pack_acks([Ack(one.lease) for one in reserved])),
-            ("settle", "main", NOW, *pack_settlements(mixed)),
+            ("settle", "main", NOW, *pack_settlements(mixed, [])),
             ("cancel", "main", NOW, pack_texts([one.job.id for one in reserved])),
             ("reap", "main", None, None, 9, NOW + 2 * MINUTE),
             ("enqueue", "main", NOW, None, True, 1, *pack_jobs([_record(99, limit_key=None)])),
