@@ -67,7 +67,7 @@ class Client:
         """
         self.driver = driver
         self._middleware = middleware
-        self._signer = signer
+        self.signer = signer
         self._codec = codecs.codec_named(codec) if isinstance(codec, str) else codec
         self._max_payload = bounds.check_integer(
             "max_payload", max_payload, least=1, most=bounds.MAX_STORED_PAYLOAD_BYTES
@@ -175,8 +175,8 @@ class Client:
         def store(requests: Sequence[JobRequest]) -> list[Enqueued]:
             nonlocal records
             records = encode(requests)
-            if self._signer is not None:
-                records = self._signer.sign(records)
+            if self.signer is not None:
+                records = self.signer.sign(records)
             if store_records is not None:
                 return store_records(records)
             return [answer for batch in batches(records) for answer in driver.enqueue(batch)]
@@ -255,9 +255,9 @@ class Client:
         For jobs that were rejected because of their signature. A job that was changed after the review is rejected
         again. Logs ``job.signed_again``. Needs a client with a ``signer``.
         """
-        if self._signer is None:
+        if self.signer is None:
             raise InvalidInput("signer", wanted="a client with a signer: see `open_signer`", got="none")
-        approve(self._store, self._signer, jobs)
+        approve(self._store, self.signer, jobs)
         return self.requeue([job.id for job in jobs])
 
     def cancel(self, job_id: str) -> State:

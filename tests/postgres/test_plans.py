@@ -21,7 +21,7 @@ from holdfast.drivers.postgres.arrays import pack_blobs, pack_integers, pack_tex
 from holdfast.drivers.postgres.enqueue import pack_job, pack_jobs
 from holdfast.drivers.postgres.functions import INTERNAL, load_functions
 from holdfast.drivers.postgres.registry import pack_changes
-from holdfast.drivers.postgres.settle import pack_acks, pack_settlements
+from holdfast.drivers.postgres.settle import find_writes, pack_acks, pack_settlements, pack_writes
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import State
 from holdfast.model.registry import Change
@@ -161,10 +161,14 @@ def count_pages(
         settlements = [Ack(lease) for lease in leases] or [Ack(_lease())]
         _, pages["ack", k] = explained.call("ack", "main", NOW, *pack_acks(settlements))
         mixed = [Retry(one.lease, delay=5) if place % 2 else one for place, one in enumerate(settlements)]
-        _, pages["settle", k] = explained.call("settle", "main", NOW, *pack_settlements(mixed))
+        _, pages["settle", k] = explained.call("settle", "main", NOW, *pack_settlements(mixed, []))
         changes = [Change(kind="k", key=f"w-{place}", value=b"", version=0) for place in range(len(settlements))]
         with_writes = [Ack(one.lease, writes=(change,)) for one, change in zip(settlements, changes, strict=True)]
-        _, pages["settle with writes", k] = explained.call("settle", "main", NOW, *pack_settlements(with_writes))
+        writes = find_writes(with_writes)
+        with_writes = pack_settlements(with_writes, writes)
+        _, pages["settle with writes", k] = explained.call("settle", "main", NOW, *with_writes)
+        acks = (*pack_acks(settlements), *pack_writes(writes))
+        _, pages["ack_with_writes", k] = explained.call("ack_with_writes", "main", NOW, *acks)
         ids = pack_texts([one.lease.job_id for one in settlements])
         tokens = pack_texts([one.lease.token for one in settlements])
         _, pages["extend", k] = explained.call("extend", "main", NOW, MINUTE, ids, tokens, None, None, None)

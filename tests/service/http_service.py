@@ -30,6 +30,7 @@ class RunningService:
 
     def __init__(self, server: HttpServer, service: Service, store: Store) -> None:
         self.url = server.url
+        self.connections = server._server.server_state.connections
         self.service = service
         self.store = store
         self.client = httpx.Client(base_url=server.url, timeout=TIMEOUT_SECONDS, trust_env=False)

@@ -250,7 +250,18 @@ def test_an_active_token_is_asked_for_once(identity, identified):
         introspected(tenant=["tenant-a"]),
         introspected(sub=...),
     ],
-    ids=str,
+    ids=[
+        "inactive",
+        "empty",
+        "text for active",
+        "number for active",
+        "expired",
+        "text for exp",
+        "no tenant",
+        "no name",
+        "several tenants",
+        "no sub",
+    ],
 )
 def test_a_token_that_is_not_active_is_refused_and_the_answer_is_kept(identity, identified, answer):
     identity.introspect = lambda _: (200, json.dumps(answer).encode())

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-import time
+import sqlite3
 
 import pytest
 
-from holdfast.client import Client
-from holdfast.model.request import JobRequest
 from holdfast.service import limits
 from tests.service.http_service import JSON, in_thread, running_service, sqlite_url
+from tests.waiting import wait_until
 
 DEEP = 10_000
 
@@ -249,19 +248,41 @@ def test_headers_and_bodies_that_do_not_end_are_cut_off(tmp_path, monkeypatch):
         assert answer.status == 200
 
 
+def test_a_client_that_does_not_read_is_cut_off(tmp_path, monkeypatch):
+    monkeypatch.setattr("holdfast.service.server.WRITE_SECONDS", 0.2)
+    with running_service(sqlite_url(tmp_path)) as running:
+        for _ in range(12):
+            running.enqueue("a", payload="x" * 1_000_000)
+        host, port = running.url.removeprefix("http://").split(":")
+        body = b'{"limit":12}'
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect((host, int(port)))
+            connection.sendall(
+                POST.replace(b"tasks", b"tasks/claim") + b"Content-Length: %d\r\n\r\n" % len(body) + body
+            )
+            wait_until(lambda: any(one._write_deadline for one in list(running.connections)))
+            wait_until(lambda: len(running.connections) == 1)  # that of the client of the test
+        assert running.get("/healthz").status_code == 200
+
+
 def test_too_many_requests_at_once_are_refused_and_settlements_last(tmp_path):
     with running_service(sqlite_url(tmp_path), max_requests=2) as running:
         running.enqueue("a")
         claim = running.claim("a")
-        waiting = [
-            in_thread(lambda: running.post("/v1/tasks/claim", {"commands": ["b"], "waitSeconds": 50})) for _ in "12"
-        ]
-        deadline = time.monotonic() + 30
-        while (answer := running.post("/v1/tasks/claim", {"commands": ["c"]})).status_code != 503:
-            assert time.monotonic() < deadline
-        assert (answer.json()["code"], answer.headers["retry-after"]) == ("overloaded", "1")
-        assert running.settle("result", claim, status="COMPLETED").status_code == 200
-        assert running.get("/healthz").status_code == 200
-        for _ in waiting:  # not over HTTP, which is full
-            Client(running.store).enqueue(JobRequest(type="b"))
-        assert {each().status_code for each in waiting} == {200}
+        count = running.service.requests
+        waiting = in_thread(lambda: running.claim("b", waitSeconds=50))  # counts apart
+        wait_until(lambda: count._waiting == 1)
+        with contextlib.closing(sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")  # so that every write waits
+            writes = [in_thread(lambda: running.post("/v1/tasks", {"command": "b"})) for _ in range(2)]
+            wait_until(lambda: count._running == 2)
+            refused = running.post("/v1/tasks", {"command": "c"})
+            assert (refused.json()["code"], refused.headers["retry-after"]) == ("overloaded", "1")
+            assert running.get("/healthz").status_code == 200
+            settled = in_thread(lambda: running.settle("result", claim, status="COMPLETED"))
+            wait_until(lambda: count._running == 3)
+            other.execute("COMMIT")
+        assert [write().status_code for write in writes] == [202, 202]
+        assert settled().status_code == 200
+        assert waiting()["task"]["command"] == "b"

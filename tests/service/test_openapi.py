@@ -5,11 +5,15 @@ from __future__ import annotations
 import pytest
 
 from holdfast.service.routes import OPERATIONS
-from tests.service.openapi_cases import run_openapi_cases
+from tests.service.openapi_cases import run_openapi_cases, run_openapi_scenarios
 
 
 def test_answers_are_those_of_the_document(sqlite_service):
-    assert run_openapi_cases(sqlite_service, count=3) > 3 * len(OPERATIONS)
+    assert run_openapi_cases(sqlite_service.url, count=2) > 2 * len(OPERATIONS)
+
+
+def test_answers_that_follow_the_links_are_those_of_the_document(sqlite_service):
+    assert run_openapi_scenarios(sqlite_service.url, count=2) > 0
 
 
 def test_the_document_has_the_bounds_of_the_settings(sqlite_service):

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
@@ -31,24 +31,31 @@ class ServeProcess:
 
 
 @contextmanager
-def serve_process(url: str) -> Iterator[ServeProcess]:
+def serve_processes(url: str, count: int) -> Iterator[list[ServeProcess]]:
+    """Start processes together, each on a free port."""
     environment = {**os.environ, "PYTHONPATH": str(SOURCES), "HOLDFAST_URL": url}
     command = [sys.executable, "-m", "holdfast", "serve", "--bind", "127.0.0.1:0"]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        try:
+    with ExitStack() as stack:
+        started = []
+        for _ in range(count):
+            process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+            stack.callback(process.wait, TIMEOUT_SECONDS)
+            stack.callback(process.kill)
+            stack.enter_context(process.stdout)
+            started.append(process)
+        running = []
+        for process in started:
             line = process.stdout.readline()
             match = re.match(r"(http://127\.0\.0\.1:\d+): answers \(no tokens: for this machine only\)", line)
             assert match is not None, line
-            running = ServeProcess(process, match[1])
-            with running.client:
-                yield running
-        finally:
-            process.kill()
+            running.append(ServeProcess(process, match[1]))
+            stack.enter_context(running[-1].client)
+        yield running
 
 
 def test_two_processes_on_one_database_are_one_service(postgres_database):
     url = postgres_database()
-    with serve_process(url) as first, serve_process(url) as second:
+    with serve_processes(url, 2) as (first, second):
         claim = in_thread(lambda: first.post("/tasks/claim", {"commands": ["a"], "waitSeconds": 50, "leaseSeconds": 2}))
         task_id = second.post("/tasks", {"command": "a", "payload": 1}).json()["taskId"]
         assert claim().json()["task"]["id"] == task_id

@@ -22,6 +22,7 @@ from tests.soak import postgres
 from tests.soak.cron import run_cron
 from tests.soak.history_kills import run_history_kills
 from tests.soak.hostile_handlers import run_hostile_handlers
+from tests.soak.http import run_http
 from tests.soak.large_payloads import run_large_payloads
 from tests.soak.planted_violations import run_planted_violations
 from tests.soak.poison import run_poison
@@ -96,6 +97,7 @@ SOAKS: dict[str, Soak] = {
     "work-lease": lambda folder, scale: run_work_lease(folder, count=max(30, int(500 * scale))),
     "restarts": lambda folder, scale: run_rolling_restarts(folder, count=int(50 * scale)),
     "service": run_service_soak,
+    "http": run_http,
     "history": lambda folder, scale: run_history_kills(folder, kills=max(1, int(20 * scale))),
     "spark-runs": lambda folder, scale: run_spark_runs(folder, count=max(5, int(100 * scale))),
     "pg-crashes": lambda _, scale: postgres.run_crashes(scale),

@@ -1,4 +1,7 @@
-"""Three schedulers for 400 days, killed at random: their jobs are exactly the fires that an enumeration finds."""
+"""Three schedulers for 400 days, killed at random: their jobs are exactly the fires that an enumeration finds.
+
+The soak ``schedulers`` kills real processes.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from holdfast.app import Holdfast
 from holdfast.cli import json_values
 from holdfast.cli.app_commands import load_app
 from holdfast.cli.session import CommandFailed, ExitCode, Session
-from holdfast.clock import from_datetime
+from holdfast.clock import MINUTE, from_datetime, wall_clock
 from holdfast.cron.entries import Source
 from holdfast.cron.schedule import Schedule
 from holdfast.cron.schedules import ScheduleInfo
@@ -23,6 +23,8 @@ from holdfast.cron.schedules import ScheduleInfo
 PAGE_SCHEDULES = 1_000
 NOT_STARTED = "not started"  # no scheduler has declared it yet
 ELSEWHERE = "elsewhere"  # it fires only in other environments than that of the settings
+OVERDUE = "overdue"  # it should have fired: no scheduler is running
+OVERDUE_AFTER = MINUTE
 APP_OPTION = click.option(
     "--app", "app_path", metavar="MODULE:APP", help="The app of the schedules; by default that of the settings."
 )
@@ -101,16 +103,22 @@ def _list_all(app: Holdfast) -> Iterator[ScheduleInfo]:
 
 
 def _stored_row(app: Holdfast, info: ScheduleInfo) -> ScheduleRow:
-    fires_here = info.schedule.fires_in(app.settings.environment)
     return ScheduleRow(
         schedule=info.schedule,
-        status=info.status if fires_here else ELSEWHERE,
+        status=_status(app, info),
         source=info.source,
         next_fire=info.next_fire,
         last_fire=info.last_fire,
         last_job=info.last_job,
         dropped=info.dropped_reason,
     )
+
+
+def _status(app: Holdfast, info: ScheduleInfo) -> str:
+    if not info.schedule.fires_in(app.settings.environment):
+        return ELSEWHERE
+    is_late = info.next_fire is not None and wall_clock() - from_datetime(info.next_fire) > OVERDUE_AFTER
+    return OVERDUE if is_late and info.declared else info.status
 
 
 def _instant(moment: datetime | None) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import time, timedelta
-from typing import Any, Final, Literal, Self, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar, overload
 
 from holdfast.cron.frequency import DayOfMonth, Frequency
 from holdfast.cron.schedule import Missed, Schedule
@@ -16,10 +16,13 @@ from holdfast.cron.window import TimeWindow
 from holdfast.errors import InvalidInput
 from holdfast.task import Task
 
+if TYPE_CHECKING:  # loads the scheduler, which a program that only declares schedules does not need
+    from holdfast.cron.completion import Completion
+
 P = TypeVar("P")
 AnyTask: TypeAlias = Task[Any, Any, ..., Any]
-CompletionHook: TypeAlias = Callable[[Any], None]
-Register: TypeAlias = Callable[[Schedule, CompletionHook | None], None]
+CompletionHook: TypeAlias = "Callable[[Completion], None]"
+Register: TypeAlias = "Callable[[Schedule, CompletionHook | None], None]"
 
 _QUARTERS = (1, 4, 7, 10)
 _UNSET: Final = object()
@@ -212,11 +215,15 @@ class ScheduleBuilder:
         return self._set(payload=payload)
 
     def on_complete(self, then: str | AnyTask | CompletionHook) -> Self:
-        """When the job of a fire has ended, enqueue a job of this type, or call ``fn(completion)``."""
+        """When the job of a fire has ended, enqueue a job of this type, or call ``fn(completion)`` in a scheduler."""
+        if self._hook is not None or "on_complete" in self._fields:
+            raise InvalidInput("on_complete", wanted="one type or function", got="a second one")
         if isinstance(then, Task):
             return self._set(on_complete=then.definition.type)
         if isinstance(then, str):
             return self._set(on_complete=then)
+        if not callable(then):
+            raise InvalidInput("on_complete", wanted="a type, a task or a function", got=then)
         self._hook = then
         return self
 

@@ -59,6 +59,7 @@ class ScheduleState:
     source: Source
     definition: dict[str, object]  # of ``Schedule.to_json``
     fingerprint: str
+    signature: str | None = None  # of the definition
     declared_at: int
     next_fire: int | None = None
     due: str | None = None
@@ -84,6 +85,7 @@ class Watch:
 
     schedule: str
     definition: dict[str, object]  # of the schedule, when it was due
+    signature: str | None = None
     fire: int
     job_ids: list[str]
     is_fire: bool
@@ -136,9 +138,13 @@ def with_next_fire(name: str, state: ScheduleState, next_fire: int | None) -> Sc
 
 
 def with_last_drop(name: str, state: ScheduleState, drop: Drop) -> ScheduleState:
-    """Return the state with a fire that was dropped. It fires as before, under a new key in the index."""
-    noted = replace(state, last_drop=drop)
-    return noted if state.due is None else with_next_fire(name, noted, state.next_fire)
+    """Return the state with a fire that was dropped."""
+    return rekeyed(name, replace(state, last_drop=drop))
+
+
+def rekeyed(name: str, state: ScheduleState) -> ScheduleState:
+    """Return a state that fires as before, with a new key in the index."""
+    return state if state.due is None else with_next_fire(name, state, state.next_fire)
 
 
 def watch_key(job_id: str, *, is_fire: bool) -> str:

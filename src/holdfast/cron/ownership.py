@@ -7,7 +7,7 @@ the old code ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from holdfast.cron.entries import ScheduleState, Source, Stored, changes_of, wit
 from holdfast.cron.plan import first_fire
 from holdfast.cron.reports import Reports
 from holdfast.cron.schedule import Schedule
+from holdfast.cron.signature import Definitions
 from holdfast.cron.store import ScheduleStore
 from holdfast.errors import InvalidInput
 
@@ -36,22 +37,30 @@ class Ownership:
     """The schedules that one scheduler declares."""
 
     def __init__(
-        self, app: Holdfast, store: ScheduleStore, reports: Reports, *, environment: str, on_failed: OnFailed
+        self,
+        app: Holdfast,
+        store: ScheduleStore,
+        definitions: Definitions,
+        reports: Reports,
+        *,
+        environment: str,
+        on_failed: OnFailed,
     ) -> None:
         self._app = app
         self._store = store
+        self._definitions = definitions
         self._reports = reports
         self._environment = environment
         self._on_failed = on_failed
         self._declared: dict[str, tuple[Schedule, str]] = {}  # with their fingerprints, by name
-        self._declared_from: Mapping[str, Schedule] | None = None  # of the app, when they were declared
+        self._code_schedules = 0  # of the app, when they were declared; an app only gets more
         self._ticked_at: int | None = None
 
     def refresh(self, now: int) -> None:
         """Declare the schedules of the app: in the first tick, after a pause, and after the app got another one."""
         is_late = self._ticked_at is None or now - self._ticked_at > REDECLARE_AFTER
         self._ticked_at = now
-        if is_late or self._declared_from != self._app.code_schedules:
+        if is_late or len(self._app.code_schedules) != self._code_schedules:  # a comparison of all costs too much
             try:
                 self._declare(now)
             except BaseException:
@@ -69,6 +78,10 @@ class Ownership:
         except InvalidInput as error:
             self._on_failed(stored.key, error)
             return None
+        fault = self._definitions.find_fault(schedule, state.signature)
+        if fault is not None:
+            self._on_failed(stored.key, fault)
+            return None
         return schedule if schedule.fires_in(self._environment) else None
 
     def give_up(self, stored: Stored[ScheduleState], now: int) -> bool:
@@ -76,7 +89,7 @@ class Ownership:
 
         - This app declares it, with another definition: a deployment was undone, and this one counts again.
         - No app declares it: it leaves the index, until a scheduler declares it again.
-        - It is dynamic, and its environments exclude this scheduler: it goes on to its next fire.
+        - It is dynamic, and its environments or its signature exclude this scheduler: it goes on to its next fire.
         """
         next_fire = stored.value.next_fire
         if next_fire is None or now - next_fire <= UNDECLARED_AFTER:
@@ -100,7 +113,7 @@ class Ownership:
         after = with_next_fire(stored.key, stored.value, first_fire(schedule, now))
         if self._store.replace(stored, Stored(key=stored.key, value=after)) is None:
             return False
-        self._reports.dropped(schedule, next_fire, "no scheduler of its environments is running")
+        self._reports.dropped(schedule, next_fire, "no scheduler that may fire it is running")
         return True
 
     # Declaring --------------------------------------------------------------------------------------------------
@@ -113,13 +126,13 @@ class Ownership:
         """
         schedules = [one for one in self._app.declared_schedules() if one.fires_in(self._environment)]
         declared = {one.name: (one, one.fingerprint()) for one in schedules}
-        code_schedules = dict(self._app.code_schedules)
+        code_schedules = len(self._app.code_schedules)
         for start in range(0, len(schedules), BATCH_SCHEDULES):
             batch = [declared[one.name] for one in schedules[start : start + BATCH_SCHEDULES]]
             refused = self._declare_batch(batch, now)
             if refused:  # another scheduler was declaring them at the same time
                 self._declare_batch([declared[one.name] for one in refused], now)
-        self._declared, self._declared_from = declared, code_schedules
+        self._declared, self._code_schedules = declared, code_schedules
 
     def _declare_batch(self, batch: Sequence[tuple[Schedule, str]], now: int) -> list[Schedule]:
         """Store the schedules that are new or have changed; return those that another scheduler changed meanwhile."""
@@ -142,7 +155,7 @@ class Ownership:
     def _write(self, decided: Sequence[tuple[Schedule, Stored[ScheduleState] | None, Declaration]]) -> list[Schedule]:
         """Store declarations; return the schedules that another scheduler changed meanwhile."""
         groups = [
-            changes_of(before, Stored(key=schedule.name, value=decision.state))
+            changes_of(before, Stored(key=schedule.name, value=self._signed(schedule, decision.state)))
             for schedule, before, decision in decided
             if decision.state is not None
         ]
@@ -154,3 +167,6 @@ class Ownership:
             elif before is not None:
                 self._reports.changed(schedule, decision.reason)
         return refused
+
+    def _signed(self, schedule: Schedule, state: ScheduleState) -> ScheduleState:
+        return replace(state, signature=self._definitions.sign(schedule))

@@ -21,6 +21,7 @@ from holdfast.cron.entries import STATE_KIND, WATCH_KIND, DueKey, ScheduleState,
 from holdfast.cron.firing import Firing
 from holdfast.cron.ownership import UNREADABLE, Ownership
 from holdfast.cron.reports import Fired, Reports
+from holdfast.cron.signature import Definitions
 from holdfast.cron.store import ScheduleStore
 from holdfast.cron.store_clock import StoreClock
 from holdfast.cron.walk import DueSchedule, Walk
@@ -66,11 +67,13 @@ class CronRunner:
         self._app = app
         self._store = ScheduleStore(app.driver)
         self._reports = Reports(app.metrics, scheduler=self.name)
-        self._watches = Watches(app, self._store, self._reports)
+        self._definitions = Definitions(app.client.signer)
+        self._watches = Watches(app, self._store, self._definitions, self._reports)
         self._firing = Firing(app, self._store, self._note_failure)
         self._ownership = Ownership(
             app,
             self._store,
+            self._definitions,
             self._reports,
             environment=app.settings.environment if environment is None else environment,
             on_failed=self._note_failure,
@@ -136,13 +139,11 @@ class CronRunner:
     def _round(self, tick: _Tick, keys: Sequence[DueKey]) -> None:
         """Do what these keys of the index say."""
         states, watches = self._read_live(keys)
-        for watch in watches:
-            fired = self._watches.check(watch, tick.now)
-            tick.fired += [] if fired is None else [fired]
         ready, elsewhere = self._split(tick, states)
         walk = Walk(
             self._app,
             self._store,
+            definitions=self._definitions,
             firing=self._firing,
             watches=self._watches,
             reports=self._reports,
@@ -151,12 +152,17 @@ class CronRunner:
         )
         result = walk.run(ready, due_elsewhere=elsewhere)
         tick.fired += result.fired
+        for watch in watches:  # after the fires: a hook is code of the user
+            fired = self._watches.check(watch, tick.now)
+            tick.fired += [] if fired is None else [fired]
         next_fires = [step.after.next_fire for step in result.committed if step.after.next_fire is not None]
         tick.next_instants += next_fires
         if watches or result.deferred or any(step.watches for step in result.committed):
             tick.next_instants.append(tick.now + MIN_CHECK_DELAY)
         tick.has_more |= result.refused > 0 or any(fire <= tick.now for fire in next_fires)
         tick.is_fruitful |= bool(result.committed)
+        if result.is_stopped:
+            tick.has_more = False
 
     def _read_live(self, keys: Sequence[DueKey]) -> tuple[list[Stored[ScheduleState]], list[Stored[Watch]]]:
         """Return the entries that these keys name, and remove the keys that do not count any more."""

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, TypeAlias
 from holdfast.clock import from_datetime
 from holdfast.cron.declaration import Declaration, declare, resumed
 from holdfast.cron.dependencies import check_dependencies, execution_order
-from holdfast.cron.entries import ScheduleState, Source, Stored, changes_of, with_next_fire
+from holdfast.cron.entries import ScheduleState, Source, Stored, changes_of, rekeyed, with_next_fire
 from holdfast.cron.expression import MAX_FIRES
 from holdfast.cron.fire import FireJob, fire_id, fire_job, trigger_job
 from holdfast.cron.firing import any_version, store_fires
 from holdfast.cron.reports import Fired, FireStatus, Reports, fire_instant
 from holdfast.cron.schedule import Schedule
+from holdfast.cron.signature import Definitions
 from holdfast.cron.store import ScheduleStore
-from holdfast.cron.watches import Watches, hook_watch
+from holdfast.cron.watches import Watches
 from holdfast.errors import InvalidInput, ScheduleConflict, ScheduleNotFound
 from holdfast.model import bounds
 
@@ -95,13 +96,19 @@ class Schedules:
         if schedule.name in {one.name for one in self._app.declared_schedules()}:
             raise InvalidInput("schedule", wanted=wanted, got=schedule.name)
         self._check_dependencies(schedule)
-        fingerprint = schedule.fingerprint()
+        fingerprint, signature = schedule.fingerprint(), self._definitions.sign(schedule)
 
         def change(stored: ScheduleState | None, now: int) -> Declaration:
             decision = declare(schedule, fingerprint, stored, now, source=Source.DYNAMIC)
             if decision.is_refused:
                 raise InvalidInput("schedule", wanted=wanted, got=schedule.name)
-            return decision
+            if decision.state is not None:
+                return replace(decision, state=replace(decision.state, signature=signature))
+            assert stored is not None
+            if (stored.definition, stored.signature) == (schedule.to_json(), signature):
+                return decision
+            state = replace(stored, definition=schedule.to_json(), signature=signature)
+            return Declaration(state=rekeyed(schedule.name, state), reason="it was signed again")
 
         return self._change(schedule.name, change, may_be_new=True)
 
@@ -186,8 +193,7 @@ class Schedules:
 
     def _enqueue(self, jobs: Sequence[FireJob], now: int) -> Fires:
         store, reports = self._store, self._reports
-        watches = Watches(self._app, store, reports)
-        hooks = [hook_watch(job, now) for job in jobs if watches.has_hook(job.schedule)]
+        hooks = Watches(self._app, store, self._definitions, reports).hooks(jobs, now)
         _, answers = store_fires(self._app, store, jobs, [any_version(changes_of(None, hook)) for hook in hooks])
         done = []
         for job, answer in zip(jobs, answers, strict=True):
@@ -203,6 +209,10 @@ class Schedules:
         return ScheduleStore(self._app.driver)
 
     @property
+    def _definitions(self) -> Definitions:
+        return Definitions(self._app.client.signer)
+
+    @property
     def _reports(self) -> Reports:
         return Reports(self._app.metrics, scheduler="")
 
@@ -213,14 +223,17 @@ class Schedules:
         return self._readable(name, found[name])
 
     def _find_schedule(self, name: str) -> Schedule:
-        """Return the schedule of the space; else the one of the code, which no scheduler has declared yet."""
-        declared = {one.name: one for one in self._app.declared_schedules()}
-        found = self._store.states([bounds.check_name("schedule", name)])
-        if name in found:
-            return self._readable(name, found[name]).value.schedule
-        if name not in declared:
-            raise ScheduleNotFound(name)
-        return declared[name]
+        """Return the schedule of the code of this app; else that of the space. Raises ``ScheduleNotFound``."""
+        bounds.check_name("schedule", name)
+        for declared in self._app.declared_schedules():
+            if declared.name == name:
+                return declared
+        state = self._find(name).value
+        schedule = state.schedule
+        fault = self._definitions.find_fault(schedule, state.signature)
+        if fault is not None:
+            raise InvalidInput(f"schedule {name}", wanted="a definition with a valid signature", got=fault)
+        return schedule
 
     @staticmethod
     def _readable(name: str, stored: Stored[ScheduleState] | None) -> Stored[ScheduleState]:

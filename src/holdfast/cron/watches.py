@@ -7,6 +7,7 @@ app that has the function.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ from holdfast.cron.fire import FireJob, fire_id, fire_job, follow_up_job
 from holdfast.cron.firing import any_version, store_fires
 from holdfast.cron.reports import Fired, FireStatus, Reports, fire_instant
 from holdfast.cron.schedule import Schedule
+from holdfast.cron.signature import Definitions
 from holdfast.cron.store import ScheduleStore
 from holdfast.errors import InvalidInput, StoreError, WriteRefused
 from holdfast.model.job import JobRecord, State
@@ -37,48 +39,48 @@ if TYPE_CHECKING:
 MIN_CHECK_DELAY = SECOND
 MAX_CHECK_DELAY = 30 * SECOND
 HOOK_CLAIM = MINUTE  # a hook that was called and not removed from the store is called again after this time
+FAULT_DELAY = 10 * MINUTE  # until a watch whose signature is wrong is looked at again
 MAX_HOOK_CALLS = 5  # of a hook that raises
 MAX_HOOK_WAIT = DAY  # for a scheduler of the app that has the hook
 
 
-def pending_fire(schedule: Schedule, fire: int, job_ids: list[str], now: int) -> Stored[Watch]:
-    """Return the watch of a fire that is enqueued when these jobs are done."""
-    watch = Watch(
-        schedule=schedule.name,
-        definition=schedule.to_json(),
-        fire=fire,
-        job_ids=job_ids,
-        is_fire=True,
-        since=now,
-    )
-    return new_watch(fire_id(schedule, fire), watch, check_at=now + MIN_CHECK_DELAY)
-
-
-def hook_watch(job: FireJob, now: int) -> Stored[Watch]:
-    """Return the watch of the hook of a fire."""
-    run_at = job.request.run_at
-    starts_at = now if run_at is None else max(now, from_datetime(run_at))
-    watch = Watch(
-        schedule=job.schedule.name,
-        definition=job.schedule.to_json(),
-        fire=job.fire,
-        job_ids=[job.job_id],
-        is_fire=False,
-        since=starts_at,
-    )
-    return new_watch(job.job_id, watch, check_at=starts_at + MIN_CHECK_DELAY)
-
-
 class Watches:
-    """Looks at the watches that are due."""
+    """Makes watches, and looks at those that are due."""
 
-    def __init__(self, app: Holdfast, store: ScheduleStore, reports: Reports) -> None:
+    def __init__(self, app: Holdfast, store: ScheduleStore, definitions: Definitions, reports: Reports) -> None:
         self._app = app
         self._store = store
+        self._definitions = definitions
         self._reports = reports
 
-    def has_hook(self, schedule: Schedule) -> bool:
-        """Whether something is to happen when the job of a fire has ended."""
+    def pending_fire(self, schedule: Schedule, fire: int, job_ids: list[str], now: int) -> Stored[Watch]:
+        """Return the watch of a fire that is enqueued when these jobs are done."""
+        watch = self._new(schedule, fire, job_ids, is_fire=True, since=now)
+        return new_watch(fire_id(schedule, fire), watch, check_at=now + MIN_CHECK_DELAY)
+
+    def hooks(self, jobs: Sequence[FireJob], now: int) -> list[Stored[Watch]]:
+        """Return the watches of the hooks of these jobs, as far as they have one."""
+        watches = []
+        for job in jobs:
+            if self._has_hook(job.schedule):
+                run_at = job.request.run_at
+                since = now if run_at is None else max(now, from_datetime(run_at))
+                watch = self._new(job.schedule, job.fire, [job.job_id], is_fire=False, since=since)
+                watches.append(new_watch(job.job_id, watch, check_at=since + MIN_CHECK_DELAY))
+        return watches
+
+    def _new(self, schedule: Schedule, fire: int, job_ids: list[str], *, is_fire: bool, since: int) -> Watch:
+        return Watch(
+            schedule=schedule.name,
+            definition=schedule.to_json(),
+            signature=self._definitions.sign(schedule),
+            fire=fire,
+            job_ids=job_ids,
+            is_fire=is_fire,
+            since=since,
+        )
+
+    def _has_hook(self, schedule: Schedule) -> bool:
         return schedule.on_complete is not None or schedule.name in self._app.completion_hooks
 
     def check(self, watch: Stored[Watch], now: int) -> Fired | None:
@@ -88,6 +90,11 @@ class Watches:
             schedule = Schedule.from_json(value.definition)
         except InvalidInput:
             self._wait(watch, now)  # a later version of Holdfast has written it, and will look at it
+            return None
+        fault = self._definitions.find_fault(schedule, value.signature)
+        if fault is not None:
+            self._reports.failed(schedule.name, fault)
+            self._wait(watch, now, at_least=FAULT_DELAY)
             return None
         try:
             if value.is_fire:
@@ -121,8 +128,8 @@ class Watches:
             return None
         job = fire_job(self._app, schedule, value.fire)
         changes = changes_of(watch, None)
-        if self.has_hook(schedule):
-            changes += any_version(changes_of(None, hook_watch(job, now)))
+        for hook in self.hooks([job], now):
+            changes += any_version(changes_of(None, hook))
         [is_done], [answer] = store_fires(self._app, self._store, [job], [changes])
         if not is_done:
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Note
 from holdfast.model.ledger import Ending, LedgerRow
 from holdfast.model.queue_settings import OnExhausted, QueueSettings
-from holdfast.model.registry import Entry
+from holdfast.model.registry import Change, Entry
 
 Row = tuple[Any, ...]
 
@@ -126,10 +126,20 @@ def read_inspection(job: JobRecord, row: Sequence[Any]) -> Inspection:
     )
 
 
-def read_entry(row: Sequence[Any]) -> Entry:
-    """Return the registry entry in a row of key, value, version, expires_at."""
-    key, value, version, expires_at = row
-    return Entry(key=key, value=value, version=version, expires_at=expires_at)
+read_entry: Callable[[Sequence[Any]], Entry] = compile_reader(Entry, ("key", "value", "version", "expires_at"))
+"""Return the registry entry in a row of these columns."""
+
+
+def split_repeated_entries(changes: Sequence[Change]) -> Iterator[list[Change]]:
+    """Split changes into runs that name every entry once (nearly always one run); a later run sees the earlier ones."""
+    run: dict[tuple[str, str], Change] = {}
+    for change in changes:
+        if (change.kind, change.key) in run:
+            yield list(run.values())
+            run = {}
+        run[change.kind, change.key] = change
+    if run:
+        yield list(run.values())
 
 
 def end_of_prefix(prefix: str) -> str | None:

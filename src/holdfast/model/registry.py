@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from holdfast.model import bounds
+from holdfast.model.fast_construction import compile_reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,3 +43,9 @@ class Change:
             bounds.check_integer("version", self.version, most=2**63 - 1)
         if self.ttl is not None:
             bounds.check_integer("ttl", self.ttl, least=1, most=bounds.MAX_DURATION)
+
+
+make_change: Callable[[tuple[str, str, bytes | None, int | None, int | None]], Change] = compile_reader(
+    Change, ("kind", "key", "value", "version", "ttl")
+)
+"""Return the change of checked values, built in a fifth of the time; see ``fast_construction``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias, cast
 
@@ -58,6 +59,18 @@ def make_ack(lease: Lease, started_at: int | None, result: bytes | None) -> Ack:
     ack.writes = ()
     ack.__class__ = Ack
     return cast("Ack", ack)
+
+
+def add_writes(ack: Ack, writes: Sequence[Change]) -> Ack:
+    """Return the ack with more writes, to entries that it does not write yet; built as by ``make_ack``."""
+    changed = _MutableAck()
+    changed.lease = ack.lease
+    changed.started_at = ack.started_at
+    changed.detail = ack.detail
+    changed.result = ack.result
+    changed.writes = (*ack.writes, *writes)
+    changed.__class__ = Ack
+    return cast("Ack", changed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,10 +26,18 @@ def lease_seconds(settings: ServeSettings, asked: float | None) -> float:
     return seconds
 
 
+async def check_owned(call: Call, task_id: str, token: str) -> None:
+    """Raise ``Problem`` if there is no such task, or if another subject has claimed it.
+
+    A lease that this process has handed out to the subject is known without a read.
+    """
+    if not call.tenant.handed_out.knows(token, task_id, call.principal.subject):
+        await read_owned(call, task_id)
+
+
 async def read_owned(call: Call, task_id: str) -> JobRecord:
     """Return the job of a call. Raises ``Problem`` if there is none, or if another subject has claimed it."""
-    [found] = await call.tenant.inspect([task_id])
-    return check_owner(call, task_id, found)
+    return check_owner(call, task_id, await call.tenant.inspect_one(task_id))
 
 
 def check_owner(call: Call, task_id: str, found: Inspection | None) -> JobRecord:

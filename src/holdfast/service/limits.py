@@ -15,6 +15,7 @@ from holdfast.service.problems import BUSY_SECONDS, Code, Problem
 BODY_SECONDS = 10.0  # from the end of the headers to the end of the body
 MAX_BUCKETS = 10_000  # tokens and scopes whose rate is remembered
 SETTLE_SHARE = 2  # settlements are accepted up to this multiple of ``max_requests``
+WAITING_SHARE = 4  # requests may wait for work or for a result up to this multiple
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -50,11 +51,15 @@ def _too_large(most: int) -> Problem:
 
 
 class RequestCount:
-    """Bounds the requests that are answered at the same time. Settlements are refused last."""
+    """Bounds the requests that are answered at the same time. Settlements are refused last.
+
+    A request that waits for work costs next to nothing, so it is counted apart: idle workers keep no producer away.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._running = 0
+        self._waiting = 0
 
     @contextmanager
     def counted(self, *, settles: bool) -> Iterator[None]:
@@ -66,6 +71,19 @@ class RequestCount:
             yield
         finally:
             self._running -= 1
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Count a request as one that waits. Raises ``Problem`` if too many wait."""
+        if self._waiting >= self._most * WAITING_SHARE:
+            raise Problem(Code.OVERLOADED, "too many requests wait", retry_after=BUSY_SECONDS)
+        self._waiting += 1
+        self._running -= 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+            self._running += 1
 
 
 class RateLimit:

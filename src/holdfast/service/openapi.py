@@ -21,7 +21,17 @@ from holdfast.service.schemas.problem import ProblemDetails
 REF = "#/components/schemas/{name}"
 OPENAPI_VERSION = "3.1.0"
 
-ALWAYS = (Code.INVALID_REQUEST, Code.TIMEOUT, Code.BODY_TOO_LARGE, Code.INTERNAL_ERROR, Code.OVERLOADED)
+ALWAYS = (
+    Code.INVALID_REQUEST,
+    Code.INVALID_HTTP,
+    Code.TIMEOUT,
+    Code.BODY_TOO_LARGE,
+    Code.URI_TOO_LONG,
+    Code.HEADERS_TOO_LARGE,
+    Code.INTERNAL_ERROR,
+    Code.OVERLOADED,
+)
+WITH_PATH = (Code.NOT_FOUND,)
 WITH_TOKEN = (Code.UNAUTHENTICATED, Code.FORBIDDEN, Code.RATE_LIMITED, Code.AUTH_UNAVAILABLE)
 WITHOUT_TOKEN = (Code.WRONG_HOST,)
 WITH_BODY = (Code.INVALID_JSON, Code.UNSUPPORTED_MEDIA_TYPE)
@@ -89,6 +99,9 @@ def _operation(
         "summary": operation.summary,
         "responses": {str(status): _answer(operation, kind, schemas) for status, kind in operation.answers.items()},
     }
+    if operation.links:
+        links = {name: {"operationId": name, **link} for name, link in operation.links.items()}
+        described["responses"][str(next(iter(operation.answers)))]["links"] = links
     if needs_token:
         wanted = "the role admin" if operation.scope is Scope.ADMIN else f"the scope {operation.scope}"
         described["description"] = f"Needs a token with {wanted}."
@@ -143,6 +156,7 @@ def _problems(operation: Operation, *, needs_token: bool, has_tokens: bool) -> d
     """Return the problems by status; each names its codes."""
     codes = [*ALWAYS, *operation.problems]
     codes += WITH_TOKEN if needs_token else () if has_tokens else WITHOUT_TOKEN
+    codes += WITH_PATH if "{" in operation.path else ()
     codes += WITH_BODY if operation.body is not None else ()
     codes += WITH_STORE if operation.versioned else ()
     by_status: defaultdict[int, list[str]] = defaultdict(list)

@@ -79,6 +79,7 @@ class Operation:
     versioned: bool = True  # the path has /v1 before it, and an alias without
     settles: bool = False  # ends or extends leases: refused last when the service is busy
     audited: bool = False  # an action of an operator, which is logged
+    links: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by operation: what its first answer leads to
 
     @property
     def full_path(self) -> str:

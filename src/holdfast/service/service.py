@@ -38,7 +38,7 @@ class Service:
         self.serve = settings.serve
         self.space = space
         self.calls = StoreCalls(settings.serve.threads)
-        self.authenticator = open_authenticator(settings.serve, space=space, executor=self.calls.watchers)
+        self.authenticator = open_authenticator(settings.serve, space=space, executor=self.calls.background)
         self.requests = RequestCount(settings.serve.max_requests)
         self.rate_limit = RateLimit(settings.serve.rate)
         self.metrics = HttpMetrics(store, prometheus)
@@ -92,7 +92,7 @@ class Service:
         found = self._tenants.get(space)
         if found is None:
             store = self.store if space == self.space else self.store.space(space)
-            found = self._tenants[space] = Tenant(store, space, self.settings, self.calls)
+            found = self._tenants[space] = Tenant(store, space, self.settings, self.calls, self.requests)
             loop, resumed = asyncio.get_running_loop(), found.resumed
 
             def on_reaped(leases: int) -> None:
@@ -131,4 +131,4 @@ class Service:
         while True:
             await asyncio.sleep(MAINTENANCE_SECONDS)
             for maintenance in list(self._maintenance.values()):
-                await asyncio.get_running_loop().run_in_executor(self.calls.watchers, maintenance.run_due)
+                await asyncio.get_running_loop().run_in_executor(self.calls.background, maintenance.run_due)

@@ -18,6 +18,7 @@ T = TypeVar("T")
 
 WAITING_PER_THREAD = 8  # calls of new work that may wait for each thread; as many settlements more
 WATCH_THREADS = 8  # that wait for work, for the spaces in which workers wait
+BACKGROUND_THREADS = 4  # for maintenance, and for requests to the issuer of tokens
 
 
 class StoreCalls:
@@ -26,6 +27,7 @@ class StoreCalls:
     def __init__(self, threads: int) -> None:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="holdfast-http")
         self.watchers = ThreadPoolExecutor(WATCH_THREADS, thread_name_prefix="holdfast-wait")
+        self.background = ThreadPoolExecutor(BACKGROUND_THREADS, thread_name_prefix="holdfast-background")
         self._most = threads * (1 + WAITING_PER_THREAD)
         self._running = 0
 
@@ -52,5 +54,5 @@ class StoreCalls:
 
     def close(self) -> None:
         """End the threads once their calls have returned."""
-        self._executor.shutdown(wait=True, cancel_futures=True)
-        self.watchers.shutdown(wait=True, cancel_futures=True)
+        for executor in (self._executor, self.watchers, self.background):
+            executor.shutdown(wait=True, cancel_futures=True)

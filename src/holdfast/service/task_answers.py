@@ -33,19 +33,18 @@ def _fields(job: JobRecord, now: int) -> dict[str, Any]:
 
 
 def task_of(job: JobRecord, now: int) -> Task:
-    """Return a task for its worker."""
+    """Return a task."""
     return Task(**_fields(job, now))
 
 
-def details_of(job: JobRecord, now: int, inspected: Inspection | None = None) -> TaskDetails:
-    """Return a task for its producer, with its lease if it is known."""
-    note = None if inspected is None else inspected.note
+def details_of(inspected: Inspection, now: int) -> TaskDetails:
+    """Return a task with its lease, for its producer."""
     return TaskDetails(
-        **_fields(job, now),
-        worker=None if inspected is None else inspected.worker or None,
-        lease_until=None if inspected is None else instant(inspected.expires_at),
-        cancel_requested=False if inspected is None else inspected.cancel_requested,
-        progress=None if note is None else stored_value(note.progress),
+        **_fields(inspected.job, now),
+        worker=inspected.worker or None,
+        lease_until=instant(inspected.expires_at),
+        cancel_requested=inspected.cancel_requested,
+        progress=None if inspected.note is None else stored_value(inspected.note.progress),
     )
 
 

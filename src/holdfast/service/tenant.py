@@ -6,16 +6,20 @@ import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from holdfast.client import Client, batches
 from holdfast.clock import Clock, SystemClock, from_timedelta
 from holdfast.drivers.contract import Inspection, Store
 from holdfast.errors import HoldfastError, InvalidInput, LeaseError, Unsupported
+from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation
 from holdfast.model.request import JobRequest
 from holdfast.model.settlement import Fail, Release, Settlement
 from holdfast.service.batching import Batcher
+from holdfast.service.handed_out import HandedOutLeases
+from holdfast.service.limits import RequestCount
 from holdfast.service.store_calls import StoreCalls
 from holdfast.service.stored_json import is_json
 from holdfast.service.waiting_claims import WaitingClaims, Want, give_back
@@ -29,24 +33,29 @@ from holdfast.worker.verification import Verification
 
 MAX_CLAIM_BYTES = 16 << 20  # of payload in one claim
 FIRST_POLL_SECONDS, MAX_POLL_SECONDS = 0.05, 0.5  # between two reads of a task that is waited for
+MAX_CLAIM_KINDS = 1000  # for which claims that meet are remembered to be alike
 MAX_RESERVES = 3  # of one claim, if the tasks that it finds cannot be handed out
 
 
 class Tenant:
     """One space. Used by one event loop."""
 
-    def __init__(self, store: Store, name: str, settings: Settings, calls: StoreCalls) -> None:
+    def __init__(self, store: Store, name: str, settings: Settings, calls: StoreCalls, requests: RequestCount) -> None:
         self.name = name
         self.store = store
         self.client = Client(store)
         self.clock: Clock = SystemClock()
         self.settings = settings
         self.calls = calls
+        self._requests = requests
         self._signer = open_signer(settings, space=name)
         self._verification = None if self._signer is None else Verification(store, self._signer, worker="http")
         self._waiting = WaitingClaims(store, calls, self._reserve)
         self._enqueues = Batcher(self._enqueue_batch)
         self._settles = Batcher(self._settle_batch)
+        self._inspections = Batcher(self.inspect)
+        self.handed_out = HandedOutLeases()
+        self._reserves: dict[Want, Batcher[None, list[Reservation]]] = {}  # of claims for one task each
         self._ended: defaultdict[str, list[asyncio.Event]] = defaultdict(list)  # by task id
 
     # Producers --------------------------------------------------------------------------------------------------
@@ -100,7 +109,8 @@ class Tenant:
                 if record is None or record.state.has_ended or left <= 0 or ending.done():
                     return record
                 changed = asyncio.ensure_future(event.wait())
-                await asyncio.wait({changed, ending}, timeout=min(pause, left), return_when=asyncio.FIRST_COMPLETED)
+                with self._requests.waiting():
+                    await asyncio.wait({changed, ending}, timeout=min(pause, left), return_when=asyncio.FIRST_COMPLETED)
                 changed.cancel()
                 event.clear()
                 pause = min(2 * pause, MAX_POLL_SECONDS)
@@ -117,7 +127,8 @@ class Tenant:
         reservations = await self._reserve(want)
         if reservations or seconds <= 0:
             return reservations
-        return await self._waiting.wait(want, seconds, ends=ends)
+        with self._requests.waiting():
+            return await self._waiting.wait(want, seconds, ends=ends)
 
     async def give_back(self, reservations: list[Reservation]) -> None:
         """Release tasks whose worker has gone before it got them."""
@@ -127,21 +138,37 @@ class Tenant:
     async def _reserve(self, want: Want) -> list[Reservation]:
         if self._verification is not None and self._verification.pause_left():
             return []
+        if want.limit > 1:
+            return await self._reserve_up_to(want, want.limit)
+        batcher = self._reserves.get(want)
+        if batcher is None:
+            if len(self._reserves) >= MAX_CLAIM_KINDS:
+                self._reserves.clear()  # those that have claims go on
+            batcher = self._reserves[want] = Batcher(partial(self._reserve_batch, want))
+        return await batcher.submit(None)
+
+    async def _reserve_batch(self, want: Want, claims: list[None]) -> list[list[Reservation]]:
+        """Reserve for claims that ask for the same: one task each, for the first of them if there are too few."""
+        found = await self._reserve_up_to(want, len(claims))
+        return [found[place : place + 1] for place in range(len(claims))]
+
+    async def _reserve_up_to(self, want: Want, limit: int) -> list[Reservation]:
         for _ in range(MAX_RESERVES):
-            reservations = await self.calls.run(self._reserve_usable, want)
+            reservations = await self.calls.run(self._reserve_usable, want, limit)
             if reservations is not None:
                 return reservations
         return []
 
-    def _reserve_usable(self, want: Want) -> list[Reservation] | None:
+    def _reserve_usable(self, want: Want, limit: int) -> list[Reservation] | None:
         """Reserve. Jobs that cannot be handed out are settled; None if the reserve found such jobs only."""
         found = self.store.reserve(
             want.queues,
-            limit=want.limit,
+            limit=limit,
             lease_for=want.lease_for,
             worker=want.worker,
             types=want.types,
             max_bytes=MAX_CLAIM_BYTES,
+            isolation=Isolation.SHARE if want.limit == 1 else Isolation.ALONE,
         )
         refused = {one.job.id: settlement for one in found if (settlement := self._refusal(one)) is not None}
         if not refused:
@@ -159,6 +186,10 @@ class Tenant:
         if not is_json(reservation.job):
             return Fail(reservation.lease, reason=BAD_PAYLOAD, error="the payload cannot be sent as JSON")
         return None
+
+    async def inspect_one(self, task_id: str) -> Inspection | None:
+        """Return a job with its lease, read together with those of other requests that meet it."""
+        return await self._inspections.submit(task_id)
 
     async def inspect(self, task_ids: Sequence[str]) -> list[Inspection | None]:
         """Return jobs with their leases, in order; None where there is none."""

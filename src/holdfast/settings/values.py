@@ -106,6 +106,11 @@ class Settings:
         """Return where a value came from: a file, a variable, an argument, or ``default``."""
         return self.origins.get(name, DEFAULT_ORIGIN)
 
+    def value_of(self, name: str) -> object:
+        """Return a value by the name of its setting, such as ``lease`` or ``serve_lease``."""
+        table, _, rest = name.partition("_")
+        return getattr(self.serve, rest) if table == "serve" else getattr(self, name)
+
     def is_chosen(self, name: str) -> bool:
         """Whether someone chose this value; False if it is the default."""
         return self.origin(name) != DEFAULT_ORIGIN

@@ -53,5 +53,5 @@ def lock_key(queue: str, type_: str, name: str | None) -> str:
 
 
 def _hash(*parts: str) -> str:
-    framed = "".join(f"{len(part)}:{part}" for part in parts)
+    framed = "".join([f"{len(part)}:{part}" for part in parts])
     return hashlib.blake2b(framed.encode(), digest_size=KEY_BYTES).hexdigest()

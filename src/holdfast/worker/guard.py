@@ -28,9 +28,9 @@ from holdfast.drivers.contract import Feature, Store
 from holdfast.errors import LeaseError, StoreError, Unsupported, WriteRefused
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
-from holdfast.model.registry import Change, Entry
+from holdfast.model.registry import Change, Entry, make_change
 from holdfast.model.request import META_SINGLE_INSTANCE
-from holdfast.model.settlement import Ack, Settlement
+from holdfast.model.settlement import Ack, Settlement, add_writes
 from holdfast.wire.guard_entries import LOCK_KIND, MARK_KIND, Holder, lock_key, mark_key, read_holder
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.event_log import log_event
@@ -60,15 +60,15 @@ class _Claim:
 
     def take(self, version: int) -> Change:
         """Return the change that takes the entry, if it still has this version."""
-        return Change(kind=self.kind, key=self.key, value=self.value, version=version, ttl=self.ttl)
+        return make_change((self.kind, self.key, self.value, version, self.ttl))
 
     def extend(self) -> Change:
         """Return the change that keeps a lock for another lease."""
-        return Change(kind=self.kind, key=self.key, value=self.value, version=self.version, ttl=self.ttl)
+        return make_change((self.kind, self.key, self.value, self.version, self.ttl))
 
     def remove(self) -> Change:
         """Return the change that gives a lock back. It changes nothing if another run has the lock by now."""
-        return Change(kind=self.kind, key=self.key, value=None, version=self.version)
+        return make_change((self.kind, self.key, None, self.version, None))
 
 
 Refused = list[tuple[Run, Outcome]]  # runs that do not start, each with its outcome
@@ -248,7 +248,7 @@ class Guard:
             claims = [claim for claim in self._held.get(run, ()) if claim.version is not None]
         writes = [_done(run, claim) if claim.kind == MARK_KIND else claim.remove() for claim in claims]
         writes += self._executions.changes(run, settlement)
-        return replace(settlement, writes=(*settlement.writes, *writes)) if writes else settlement
+        return add_writes(settlement, writes) if writes else settlement
 
     def settle(self, runs: Sequence[Run], settlements: list[Settlement]) -> list[LeaseError | None]:
         """Settle, and give back the locks that no ack gave back. A changed settlement replaces the one in the list.
@@ -299,7 +299,7 @@ def _single_instance_of(job: JobRecord) -> bool | str:
 
 def _done(run: Run, claim: _Claim) -> Change:
     value = Holder(job_id=run.reservation.job.id, fence=run.reservation.lease.fence, done=True).encode()
-    return Change(kind=claim.kind, key=claim.key, value=value, version=claim.version, ttl=claim.done_ttl)
+    return make_change((claim.kind, claim.key, value, claim.version, claim.done_ttl))
 
 
 def _without_guards(settlement: Settlement) -> Settlement:

@@ -113,6 +113,11 @@ class Worker:
         self._inline.close()
 
     @property
+    def is_stopping(self) -> bool:
+        """Whether ``stop`` was called, or a signal has stopped ``run``."""
+        return self._shutdown.is_requested
+
+    @property
     def held(self) -> int:
         """How many jobs ``run`` has reserved and not yet settled."""
         return self._held_jobs.count

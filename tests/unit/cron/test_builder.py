@@ -86,6 +86,8 @@ def test_helpers_make_one_expression(app, describe, expression):
         (lambda cron: cron.daily().between_hours(8, 17), "between_hours: wanted every_minutes or every_hours"),
         (lambda cron: cron.hourly(at=5).between_minutes(0, 9), "between_minutes: wanted every_minutes beside it"),
         (lambda cron: cron.every_minute().between_hours(17, 8), "between_hours: wanted a whole number from 17 to 23"),
+        (lambda cron: cron.daily().on_complete("t").on_complete(print), "on_complete: wanted one type or function"),
+        (lambda cron: cron.daily().on_complete(3), "on_complete: wanted a type, a task or a function, got 3"),
         (lambda cron: cron.daily().payload(1), "payload: wanted payload\\(\\) or an argument of run"),
     ],
 )

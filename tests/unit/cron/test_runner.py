@@ -6,9 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from holdfast.app import Holdfast
+from holdfast.cron import plan as planning
 from holdfast.cron.reports import FireStatus
 from holdfast.cron.runner import CronRunner
 from holdfast.errors import InvalidInput
+from holdfast.observability import InMemoryMetrics
 
 SIX = datetime(2027, 5, 3, 6, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -80,3 +83,29 @@ def test_a_cycle_is_an_error_when_the_runner_is_created(app):
     app.cron("b").every_minute().queue("reports").depends_on("a").run("report", None)
     with pytest.raises(InvalidInput, match=r"a -> b -> a|b -> a -> b"):
         CronRunner(app)
+
+
+def test_more_missed_fires_than_one_step_takes_happen_in_one_tick(app, runner, clock, monkeypatch, fires):
+    monkeypatch.setattr(planning, "MAX_STEP_FIRES", 4)
+    app.cron("each").every_minute().missed("all").queue("reports").run("report", None)
+    runner.run()
+    clock.advance(11 * MINUTE)
+    assert [fired.fire for fired in runner.run()] == [SIX + minute * MINUTE for minute in range(11)]
+    assert set(fires().values()) == {1}
+
+
+def test_metrics_count_fires_and_what_was_missed(store, clock):
+    metrics = InMemoryMetrics()
+    app = Holdfast(driver=store, clock=clock, metrics=metrics)
+    app.cron("hourly").hourly().missed("skip").queue("reports").run("report", None)
+    runner = CronRunner(app)
+    runner.run()
+    clock.advance(3 * timedelta(hours=1) + MINUTE)
+    runner.run()
+    labels = {"queue": "reports", "type": "report"}
+    assert metrics.series("holdfast_schedule_fires_total") == [(labels, 1)]
+    assert metrics.series("holdfast_schedule_missed_total") == [({}, 3)]
+    [(_, late)] = metrics.series("holdfast_schedule_late_seconds")
+    assert late.count == 1
+    [(_, ticked)] = metrics.series("holdfast_scheduler_last_tick_timestamp_seconds")
+    assert ticked > 0

@@ -8,6 +8,8 @@ from holdfast.cli.commands.queue import COUNTED_STATES, NOT_DONE, is_paused, sum
 from holdfast.cli.doctor.check import Check, Health
 from holdfast.cli.session import Session
 from holdfast.clock import MINUTE
+from holdfast.cron.entries import STATE_KIND
+from holdfast.cron.store import ScheduleStore
 from holdfast.drivers.contract import Diagnosis, Feature, QueueCounts, Store
 from holdfast.model import duration
 from holdfast.observability.presence import WorkerPresence, read_presences
@@ -15,6 +17,7 @@ from holdfast.worker.type_holds import read_breakers
 
 OLD_READY_JOB = 5 * MINUTE  # microseconds that a job has been due
 UNREAPED_LEASE = MINUTE  # microseconds since a lease expired; every worker reaps all queues every few seconds
+OVERDUE_SCHEDULE = MINUTE  # microseconds since a schedule should have fired
 MAX_WORKERS = 10_000
 WORKERS_PAGE = 1_000
 SHOWN_NAMES = 10
@@ -40,6 +43,17 @@ def check_work(session: Session, store: Store) -> Iterator[Check]:
         workers = _read_workers(store)
         yield from _check_workers(workers, ready)
         yield from _check_handled(workers, ready)
+        yield from _check_schedules(session, store)
+
+
+def _check_schedules(session: Session, store: Store) -> Iterator[Check]:
+    """Schedules that should have fired: a running scheduler fires within seconds."""
+    due = ScheduleStore(store).due(session.output.now() - OVERDUE_SCHEDULE, SHOWN_NAMES + 1)
+    names = {one.key for one in due.keys if one.kind == STATE_KIND}
+    if names:
+        text = f"schedules that are overdue: {_names(names)}"
+        advice = "start a scheduler: `holdfast work MODULE:APP`, or `holdfast cron run MODULE:APP --loop`"
+        yield Check(name="schedules", health=Health.NOTE, text=text, advice=advice)
 
 
 def _check_breakers(store: Store) -> Iterator[Check]:

@@ -26,7 +26,7 @@ def write(database: Database, changes: Sequence[Change], caller_now: int | None)
         is_repeatable=False,
     )
     return [
-        None if version is None else Entry(key=one.key, value=one.value, version=version, expires_at=expires_at)
+        None if version is None else read_entry((one.key, one.value, version, expires_at))
         for one, (version, expires_at) in zip(changes, rows, strict=True)
     ]
 

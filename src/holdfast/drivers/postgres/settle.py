@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from operator import attrgetter
+from typing import TypeAlias
 
 from holdfast.drivers.packing import Row
 from holdfast.drivers.postgres.arrays import (
@@ -16,21 +16,28 @@ from holdfast.drivers.postgres.arrays import (
     pack_texts,
 )
 from holdfast.drivers.postgres.database import Database
+from holdfast.drivers.postgres.registry import pack_changes
 from holdfast.drivers.postgres.rows import make_all_searchable
 from holdfast.errors import JobNotInflight, LeaseError, LeaseExpired, LeaseMismatch, WriteRefused
 from holdfast.model.lease import Lease, Note
+from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
+
+Writes: TypeAlias = list[tuple[int, Change]]  # each with the item of its ack
 
 _NO_NOTE = Note()
 
 
 def settle(database: Database, settlements: Sequence[Settlement], caller_now: int | None) -> list[LeaseError | None]:
-    """See ``Driver.settle``. A batch of plain acks has its own function, which needs no transitions."""
+    """See ``Driver.settle``. Batches of acks have their own functions, which need no transitions."""
     answers: list[LeaseError | None] = [None] * len(settlements)
-    if are_plain_acks(settlements):
-        refused = database.call("ack", caller_now, *pack_acks(settlements))
+    writes = find_writes(settlements)
+    if not are_acks(settlements, writes):
+        refused = database.call("settle", caller_now, *pack_settlements(settlements, writes))
+    elif writes:
+        refused = database.call("ack_with_writes", caller_now, *pack_acks(settlements), *pack_writes(writes))
     else:
-        refused = database.call("settle", caller_now, *pack_settlements(settlements))
+        refused = database.call("ack", caller_now, *pack_acks(settlements))
     for row in refused:
         index = row[0] - 1
         answers[index] = _refusal_of(settlements[index].lease.job_id, row)
@@ -65,17 +72,27 @@ def report_outage(database: Database, leases: Sequence[Lease], caller_now: int |
     return list(answers)
 
 
-def are_plain_acks(settlements: Sequence[Settlement]) -> bool:
-    """Whether every settlement is an ack without writes, and no job is named twice: then ``ack`` takes the batch."""
+def find_writes(settlements: Sequence[Settlement]) -> Writes:
+    """Return the registry writes of the acks."""
+    return [
+        (item, write)
+        for item, one in enumerate(settlements, 1)
+        if isinstance(one, Ack) and one.writes
+        for write in one.writes
+    ]
+
+
+def are_acks(settlements: Sequence[Settlement], writes: Writes) -> bool:
+    """Whether every settlement is an ack, and no job and no entry is named twice: then their order does not matter."""
     return (
         set(map(type, settlements)) == {Ack}
-        and not any(map(attrgetter("writes"), settlements))
         and len({one.lease.job_id for one in settlements}) == len(settlements)
+        and len({(write.kind, write.key) for _, write in writes}) == len(writes)
     )
 
 
 def pack_acks(settlements: Sequence[Settlement]) -> list[Array | None]:
-    """Return the arrays of ``ack``."""
+    """Return the arrays of ``ack``, which are the first of ``ack_with_writes``."""
     return [
         *_pack_leases([one.lease for one in settlements]),
         pack_bigints([one.started_at for one in settlements]),
@@ -84,9 +101,15 @@ def pack_acks(settlements: Sequence[Settlement]) -> list[Array | None]:
     ]
 
 
-def pack_settlements(settlements: Sequence[Settlement]) -> list[Array | None]:
+def pack_writes(writes: Writes) -> list[Array | None]:
+    """Return the arrays of the writes."""
+    if not writes:
+        return [None] * 6
+    return [pack_integers([item for item, _ in writes]), *pack_changes([write for _, write in writes])]
+
+
+def pack_settlements(settlements: Sequence[Settlement], writes: Writes) -> list[Array | None]:
     """Return the arrays of ``settle``."""
-    writes = [(item, write) for item, one in enumerate(settlements, 1) if isinstance(one, Ack) for write in one.writes]
     return [
         pack_integers(_first_items_of_runs(settlements)),
         *_pack_leases([one.lease for one in settlements]),
@@ -100,12 +123,7 @@ def pack_settlements(settlements: Sequence[Settlement]) -> list[Array | None]:
         pack_booleans([isinstance(one, Retry) and one.crashed for one in settlements]),
         pack_optional_texts([one.reason if isinstance(one, Fail) else None for one in settlements]),
         pack_bigints([one.budget if isinstance(one, Release) else None for one in settlements]),
-        pack_integers([item for item, _ in writes]),
-        pack_optional_texts([write.kind for _, write in writes]),
-        pack_optional_texts([write.key for _, write in writes]),
-        pack_blobs([write.value for _, write in writes]),
-        pack_bigints([write.version for _, write in writes]),
-        pack_bigints([write.ttl for _, write in writes]),
+        *pack_writes(writes),
         pack_booleans([isinstance(one, Retry) and one.hold_key for one in settlements]),
     ]
 

@@ -1,6 +1,6 @@
 """Everything that is done with a lease once it is granted: extend, settle, reap, report an outage.
 
-``model.transition`` decides, from narrow rows, what becomes of each job (plain acks: see ``ack``). A few statements
+``model.transition`` decides, from narrow rows, what becomes of each job (valid acks: see ``ack``). A few statements
 apply the decisions to the whole batch, so that payloads never leave SQLite.
 """
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from holdfast.drivers.packing import Row, to_json
 from holdfast.drivers.sqlite import registry
-from holdfast.drivers.sqlite.ack import settle_plain_acks
+from holdfast.drivers.sqlite.ack import settle_valid_acks
 from holdfast.drivers.sqlite.domains import pass_turns
 from holdfast.drivers.sqlite.limit_keys import hold, wake
 from holdfast.drivers.sqlite.transaction import Transaction
@@ -81,7 +81,7 @@ def extend(
 def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[LeaseError | None]:
     """See ``Driver.settle``."""
     written = tx.ledger_end()
-    left = settle_plain_acks(tx, settlements, written)
+    left = settle_valid_acks(tx, settlements, written)
     return _settle_items(tx, settlements, left, written) if left else [None] * len(settlements)
 
 

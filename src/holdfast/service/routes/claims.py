@@ -9,7 +9,7 @@ from holdfast.errors import LeaseError
 from holdfast.model import bounds
 from holdfast.model.lease import Lease, Reservation
 from holdfast.service.auth.principal import Scope
-from holdfast.service.lease_calls import lease_of, lease_seconds, read_owned
+from holdfast.service.lease_calls import check_owned, lease_of, lease_seconds
 from holdfast.service.operation import Call, Operation, Reply
 from holdfast.service.problems import Code, Problem, refused
 from holdfast.service.schemas.fields import instant
@@ -42,6 +42,7 @@ async def claim(call: Call) -> Reply:
         return Reply(status=204)
     if not reservations:
         return Reply(status=204)
+    call.tenant.handed_out.remember(reservations, call.principal.subject)
     now = call.tenant.clock.now()
     claims = [_claim(one, now, seconds) for one in reservations]
     return Reply(content=claims[0] if request.limit is None else Claims(claims=claims))
@@ -68,7 +69,7 @@ async def heartbeat(call: Call) -> Reply:
     if progress is not None:
         bounds.check_blob("progress", progress, most=bounds.MAX_NOTE_BYTES)
     seconds = lease_seconds(call.service.serve, request.lease_seconds)
-    await read_owned(call, task_id)
+    await check_owned(call, task_id, request.lease_token)
     answer: Lease | LeaseError = await call.tenant.extend(
         lease_of(task_id, request.lease_token), round(seconds * SECOND), progress
     )
@@ -85,6 +86,9 @@ async def heartbeat(call: Call) -> Reply:
 
 STALE = (Code.NOT_FOUND, Code.NOT_IN_PROGRESS, Code.LEASE_MISMATCH, Code.LEASE_EXPIRED)
 
+_OF_CLAIM = {"task_id": "$response.body#/task/id"}
+_LEASE = {"leaseToken": "$response.body#/leaseToken"}
+
 OPERATIONS: Sequence[Operation] = (
     Operation(
         name="claimTasks",
@@ -95,6 +99,12 @@ OPERATIONS: Sequence[Operation] = (
         scope=Scope.CLAIM,
         body=ClaimRequest,
         answers={200: Claim | Claims, 204: None},
+        links={
+            "heartbeatTask": {"parameters": _OF_CLAIM, "requestBody": _LEASE},
+            "submitResult": {"parameters": _OF_CLAIM, "requestBody": {**_LEASE, "status": "COMPLETED"}},
+            "nackTask": {"parameters": _OF_CLAIM, "requestBody": _LEASE},
+            "abandonTask": {"parameters": _OF_CLAIM, "requestBody": _LEASE},
+        },
     ),
     Operation(
         name="heartbeatTask",

@@ -12,7 +12,7 @@ from holdfast.service.auth.principal import Scope
 from holdfast.service.operation import Call, Operation, Reply
 from holdfast.service.schemas.queues import Requeued, RequeueRequest, SearchQuery, TaskPage
 from holdfast.service.statuses import state_of, status_of
-from holdfast.service.task_answers import details_of
+from holdfast.service.task_answers import task_of
 
 
 async def search(call: Call) -> Reply:
@@ -31,7 +31,7 @@ async def search(call: Call) -> Reply:
     page = await call.tenant.calls.run(call.tenant.store.find, where, limit=query.limit, after=query.after)
     now = call.tenant.clock.now()
     jobs = [job for job in page if query.status in (None, status_of(job, now))]
-    return Reply(content=TaskPage(tasks=[details_of(job, now) for job in jobs], cursor=page.cursor))
+    return Reply(content=TaskPage(tasks=[task_of(job, now) for job in jobs], cursor=page.cursor))
 
 
 def _instant(field: str, value: datetime | None) -> int | None:

@@ -13,7 +13,7 @@ from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
 from holdfast.service.auth.principal import Scope
-from holdfast.service.lease_calls import check_owner, lease_of, read_owned
+from holdfast.service.lease_calls import check_owned, check_owner, lease_of, read_owned
 from holdfast.service.operation import Call, Operation, Reply
 from holdfast.service.problems import Problem, problem_of, refused
 from holdfast.service.routes.claims import STALE
@@ -36,8 +36,13 @@ NO_ERROR = "the worker gave no error"
 
 async def submit_result(call: Call) -> Reply:
     """End an attempt with its result, or with its failure."""
-    job = await read_owned(call, call.path["task_id"])
-    return Reply(content=await _settle(call, job.id, _completion(call, job, call.body)))
+    task_id, completion = call.path["task_id"], call.body
+    job = None
+    if completion.retryable:
+        job = await read_owned(call, task_id)
+    else:
+        await check_owned(call, task_id, completion.lease_token)
+    return Reply(content=await _settle(call, task_id, _completion(call, task_id, job, completion)))
 
 
 async def submit_results(call: Call) -> Reply:
@@ -49,7 +54,7 @@ async def submit_results(call: Call) -> Reply:
     for place, (completion, inspected) in enumerate(zip(completions, found, strict=True)):
         try:
             job = check_owner(call, completion.task_id, inspected)
-            settlements[place] = _completion(call, job, completion)
+            settlements[place] = _completion(call, job.id, job, completion)
         except Problem as problem:
             items[place] = _refused_item(completion.task_id, problem)
         except InvalidInput as error:
@@ -68,16 +73,16 @@ def _refused_item(task_id: str, problem: Problem) -> SettledItem:
     return SettledItem(task_id=task_id, problem=problem.details())
 
 
-def _completion(call: Call, job: JobRecord, completion: Completion) -> Settlement:
-    """Return the settlement. Raises ``InvalidInput`` for a result that cannot be stored."""
-    lease = lease_of(job.id, completion.lease_token)
+def _completion(call: Call, task_id: str, job: JobRecord | None, completion: Completion) -> Settlement:
+    """Return the settlement; a retryable one needs the job. Raises ``InvalidInput`` for a result that is too large."""
+    lease = lease_of(task_id, completion.lease_token)
     if completion.status == "COMPLETED":
         result = None if completion.result is None else JSON.encode(completion.result, field="result")
         if result is not None:
             bounds.check_blob("result", result, most=bounds.MAX_PAYLOAD_BYTES)
         return Ack(lease, result=result)
     error = completion.error or NO_ERROR
-    if completion.retryable:
+    if completion.retryable and job is not None:
         return Retry(lease, delay=call.tenant.retry_delay(job), error=error)
     return Fail(lease, reason=FAILED, error=error)
 
@@ -94,9 +99,10 @@ async def nack(call: Call) -> Reply:
 async def abandon(call: Call) -> Reply:
     """Give the task back; the attempt does not count."""
     request: Abandon = call.body
-    job = await read_owned(call, call.path["task_id"])
-    release = Release(lease_of(job.id, request.lease_token), delay=_delay(request.delay_seconds))
-    return Reply(content=await _settle(call, job.id, release))
+    task_id = call.path["task_id"]
+    await check_owned(call, task_id, request.lease_token)
+    release = Release(lease_of(task_id, request.lease_token), delay=_delay(request.delay_seconds))
+    return Reply(content=await _settle(call, task_id, release))
 
 
 def _delay(seconds: float) -> int:

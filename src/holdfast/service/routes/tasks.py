@@ -94,7 +94,7 @@ async def show(call: Call) -> Reply:
     found = await call.tenant.calls.run(call.tenant.store.inspect, call.path["task_id"])
     if found is None:
         raise not_found(call.path["task_id"])
-    return Reply(content=details_of(found.job, call.tenant.clock.now(), found))
+    return Reply(content=details_of(found, call.tenant.clock.now()))
 
 
 async def show_result(call: Call) -> Reply:
@@ -122,6 +122,8 @@ async def cancel(call: Call) -> Reply:
     return Reply(content=CancelledTask(task_id=task_id, status=status, cancel_requested=status is Status.IN_PROGRESS))
 
 
+_OF_TASK = {"parameters": {"task_id": "$response.body#/taskId"}}
+
 OPERATIONS: Sequence[Operation] = (
     Operation(
         name="enqueueTask",
@@ -132,6 +134,7 @@ OPERATIONS: Sequence[Operation] = (
         scope=Scope.ENQUEUE,
         body=NewTask,
         answers={202: EnqueuedTask},
+        links={"showTask": _OF_TASK, "showResult": _OF_TASK, "cancelTask": _OF_TASK},
         problems=(Code.IDEMPOTENCY_CONFLICT, Code.STORE_FULL),
     ),
     Operation(

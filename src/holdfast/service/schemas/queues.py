@@ -10,7 +10,7 @@ from msgspec import Meta
 from holdfast.clock import SECOND
 from holdfast.model import bounds
 from holdfast.service.schemas.fields import Answer, Instant, Name, PositiveSeconds, Request, Text
-from holdfast.service.schemas.tasks import TaskDetails
+from holdfast.service.schemas.tasks import Task
 from holdfast.service.statuses import Status
 
 MAX_PAGE_TASKS = 1000
@@ -71,7 +71,7 @@ class SearchQuery(Request):
 class TaskPage(Answer):
     """A page of tasks. Only a cursor of null is the end: a page may have few tasks and still have a cursor."""
 
-    tasks: list[TaskDetails]
+    tasks: list[Task]
     cursor: str | None
 
 

@@ -52,6 +52,7 @@ DECLARE
   _next tid;              -- the job at which the answer ends, if it is not taken
   _round integer := 0;    -- how often the keys of the jobs were checked
   _checked record;
+  _parked integer := 0;
   _key_queues text[];     -- the keys that were checked
   _keys text[];
 BEGIN
@@ -276,7 +277,8 @@ BEGIN
     END IF;
     _key_queues := _key_queues || _checked.key_queues;
     _keys := _keys || _checked.keys;
-    IF _checked.parked = 0 OR _round = 4 THEN
+    _parked := _parked + _checked.parked;
+    IF _checked.parked = 0 OR _parked >= 10000 OR _round = 8 THEN
       _taken := _checked.allowed;
       EXIT;
     END IF;

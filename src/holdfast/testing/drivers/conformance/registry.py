@@ -286,3 +286,34 @@ def spaces_do_not_share_registry_rows(h: Harness) -> None:
     [theirs] = other.write([_change("key", b"2", version=0)], now=h.now_or_none)
     assert theirs is not None, "wanted the key to be free in another space"
     assert_equal(_read(h, "key"), ours, "our row")
+
+
+@case("L2", needs=REGISTRY)
+def many_changes_of_a_batch_are_made_or_refused_one_by_one(h: Harness) -> None:
+    kept = [_must_write(h, f"kept-{number:02}", b"old") for number in range(30)]
+    _must_write(h, "expired", b"old", ttl=10)
+    h.advance(10)
+    changes = [
+        change
+        for number, row in enumerate(kept)
+        for change in (
+            _change(row.key, b"new" if number % 3 else None, version=row.version + number % 2, ttl=99),
+            _change(f"new-{number:02}", b"new", version=0),
+            _change(f"absent-{number:02}", None if number % 2 else b"new", version=number),
+        )
+    ]
+    changes += [_change("expired", b"new", version=0), _change("gone", None)]
+    answers = h.store.write(changes, now=h.now_or_none)
+    is_accepted = [answer is not None for answer in answers]
+    wanted = [accepted for number in range(30) for accepted in (number % 2 == 0, True, number == 0)]
+    assert_equal(is_accepted, [*wanted, True, True], "which changes were accepted")
+    for change, answer in zip(changes, answers, strict=True):
+        if answer is not None:
+            assert_equal(answer.value, change.value, f"the value of {change.key}")
+            assert_equal(answer.expires_at, h.now + 99 if change.ttl and change.value else None, "expires_at")
+            assert_equal(_read(h, change.key), answer if answer.value else None, f"the row {change.key}")
+            assert_equal(answer.version == 0, change.value is None, f"version 0 of {change.key}")
+    versions = [answer.version for answer in answers if answer is not None and answer.version]
+    assert_equal(len(set(versions)), len(versions), "the number of versions")
+    assert min(versions) > max(row.version for row in kept), "wanted new versions"
+    assert_equal(_read(h, "kept-01"), kept[1], "a row whose change was refused")

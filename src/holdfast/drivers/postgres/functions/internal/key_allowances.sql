@@ -18,7 +18,8 @@ BEGIN
                             WHERE s.key_max_inflight IS NOT NULL AND j.space = _space AND j.queue = k.queue
                               AND j.limit_key = k.key AND j.token IS NOT NULL
                             LIMIT s.key_max_inflight) AS leased) AS places,
-                 floor(bucket_level(s.key_rate, s.key_burst, l.level, l.level_at, _now) / 1000000.0)::bigint AS tokens
+                 CASE WHEN s.key_rate IS NOT NULL
+                      THEN bucket_level(s.key_rate, s.key_burst, l.level, l.level_at, _now) / 1000000 END AS tokens
             FROM unnest(_queues, _keys) AS k (queue, key)
             LEFT JOIN LATERAL (SELECT * FROM settings AS s
                                 WHERE s.space = _space AND s.queue = k.queue AND s.type = '' OFFSET 0) AS s ON true

@@ -56,8 +56,13 @@ BEGIN
   END IF;
 
   _chosen := ARRAY(
-    WITH RECURSIVE classes (queue, key, free, is_unlimited, type, isolated) AS (
-      SELECT k.queue, k.key, least(k.free, 5000), k.places IS NULL AND k.tokens IS NULL, first.*
+    WITH RECURSIVE classes (queue, key, free, has_ready, type, isolated) AS (
+      SELECT k.queue, k.key, least(k.free, 5000),
+             (k.places IS NOT NULL OR k.tokens IS NOT NULL)
+               AND EXISTS (SELECT FROM jobs AS j
+                            WHERE j.space = _space AND j.queue = k.queue AND j.limit_key = k.key AND j.token IS NULL
+                              AND j.turn AND j.parked_from IS NULL OFFSET 0),
+             first.*
         FROM unnest(_queues, _keys, _free, _places, _tokens) AS k (queue, key, free, places, tokens)
        CROSS JOIN LATERAL (
          SELECT j.type, j.isolated FROM jobs AS j
@@ -65,7 +70,7 @@ BEGIN
           ORDER BY j.type, j.isolated, j.priority DESC, j.parked_from, j.seq LIMIT 1) AS first
        WHERE k.free > 0
       UNION ALL
-      SELECT c.queue, c.key, c.free, c.is_unlimited, next.*
+      SELECT c.queue, c.key, c.free, c.has_ready, next.*
         FROM classes AS c CROSS JOIN LATERAL (
           SELECT j.type, j.isolated FROM jobs AS j
            WHERE j.space = _space AND j.queue = c.queue AND j.limit_key = c.key AND j.parked_from IS NOT NULL
@@ -80,12 +85,13 @@ BEGIN
                     AND j.isolated = c.isolated AND j.parked_from IS NOT NULL
                   ORDER BY j.priority DESC, j.parked_from, j.seq LIMIT c.free)
                 UNION ALL
-                (SELECT NULL, ready.* FROM generate_series(0, 9) AS p (priority) CROSS JOIN LATERAL (
-                   SELECT j.priority, j.available_at, j.seq FROM jobs AS j
-                    WHERE j.space = _space AND j.queue = c.queue AND j.limit_key = c.key AND j.type = c.type
-                      AND j.isolated = c.isolated AND j.priority = p.priority AND j.token IS NULL AND j.turn
-                      AND j.parked_from IS NULL AND j.available_at <= _now AND NOT c.is_unlimited
-                    ORDER BY j.available_at, j.seq LIMIT c.free) AS ready)) AS due (row, priority, available_at, seq)
+                (SELECT NULL, ready.*
+                   FROM generate_series(0, CASE WHEN c.has_ready THEN 9 ELSE -1 END) AS p (priority) CROSS JOIN LATERAL (
+                     SELECT j.priority, j.available_at, j.seq FROM jobs AS j
+                      WHERE j.space = _space AND j.queue = c.queue AND j.limit_key = c.key AND j.type = c.type
+                        AND j.isolated = c.isolated AND j.priority = p.priority AND j.token IS NULL AND j.turn
+                        AND j.parked_from IS NULL AND j.available_at <= _now
+                      ORDER BY j.available_at, j.seq LIMIT c.free) AS ready)) AS due (row, priority, available_at, seq)
          ORDER BY due.priority DESC, due.available_at, due.seq LIMIT c.free) AS best
      WHERE best.row IS NOT NULL);
 
@@ -93,22 +99,26 @@ BEGIN
    WHERE j.ctid = ANY (ARRAY(SELECT p.ctid FROM jobs AS p WHERE p.ctid = ANY (_chosen) FOR UPDATE SKIP LOCKED));
   GET DIAGNOSTICS _unparked = ROW_COUNT;
 
-  UPDATE limit_keys AS l
-     SET parked = k.parked, watched = l.watched OR k.watched,
-         wake_at = CASE WHEN NOT k.parked THEN NULL
-                        WHEN _unparked < cardinality(_chosen) OR NOT (l.watched OR k.watched OR k.places IS NULL) THEN _now
-                        WHEN l.held_until > _now THEN l.held_until
-                        WHEN k.places IS NULL AND k.tokens IS NULL THEN _now
-                        WHEN k.tokens < coalesce(k.places, 10000) AND k.tokens < k.burst
-                        THEN bucket_reaches((k.tokens + 1) * 1000000, k.rate, l.level, l.level_at) END
-    FROM (SELECT _space AS space, u.queue, u.key, u.places, u.tokens, s.key_rate AS rate,
-                 coalesce(s.key_burst, greatest(1, ceil(s.key_rate))) AS burst,
-                 coalesce(u.seen AND u.places IS NOT NULL, false) AS watched,
-                 EXISTS (SELECT FROM jobs AS j
-                          WHERE j.space = _space AND j.queue = u.queue AND j.limit_key = u.key
-                            AND j.parked_from IS NOT NULL OFFSET 0) AS parked
-            FROM unnest(_queues, _keys, _places, _tokens, _seen) AS u (queue, key, places, tokens, seen)
+  UPDATE limit_keys AS l SET parked = n.parked, watched = n.watched, wake_at = n.wake_at
+    FROM (SELECT k.ctid AS row, p.parked, w.watched,
+                 CASE WHEN NOT p.parked THEN NULL
+                      WHEN _unparked < cardinality(_chosen) OR NOT (w.watched OR k.places IS NULL) THEN _now
+                      WHEN k.held_until > _now THEN k.held_until
+                      WHEN k.places IS NULL AND k.tokens IS NULL THEN _now
+                      WHEN k.tokens < coalesce(k.places, 10000)
+                           AND k.tokens < coalesce(s.key_burst, greatest(1, ceil(s.key_rate)))
+                      THEN bucket_reaches((k.tokens + 1) * 1000000, s.key_rate, k.level, k.level_at) END AS wake_at
+            FROM (SELECT l.*, l.ctid, u.places, u.tokens, u.seen
+                    FROM (SELECT _space AS space, u.*
+                            FROM unnest(_queues, _keys, _places, _tokens, _seen) AS u (queue, key, places, tokens, seen)
+                          OFFSET 0) AS u
+                    JOIN limit_keys AS l ON l.space = ANY (ARRAY[u.space]) AND l.queue = u.queue AND l.key = u.key) AS k
            CROSS JOIN LATERAL (SELECT * FROM settings AS s
-                                WHERE s.space = _space AND s.queue = u.queue AND s.type = '' OFFSET 0) AS s OFFSET 0) AS k
-   WHERE l.space = ANY (ARRAY[k.space]) AND l.queue = k.queue AND l.key = k.key;
+                                WHERE s.space = _space AND s.queue = k.queue AND s.type = '' OFFSET 0) AS s
+           CROSS JOIN LATERAL (SELECT EXISTS (SELECT FROM jobs AS j
+                                               WHERE j.space = _space AND j.queue = k.queue AND j.limit_key = k.key
+                                                 AND j.parked_from IS NOT NULL OFFSET 0)) AS p (parked)
+           CROSS JOIN LATERAL (SELECT k.watched OR coalesce(k.seen AND k.places IS NOT NULL, false)) AS w (watched)
+          OFFSET 0) AS n
+   WHERE l.ctid = n.row AND (l.parked, l.watched, l.wake_at) IS DISTINCT FROM (n.parked, n.watched, n.wake_at);
 END $$;

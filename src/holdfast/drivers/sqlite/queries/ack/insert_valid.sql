@@ -1,5 +1,5 @@
 -- Insert the acks of a batch that are valid: the job is in flight, the token is equal, the lease has not expired (L5).
--- :ids is a JSON list with '' for items that are not plain acks. :tokens and :starts are blobs of fields with a fixed
+-- :ids is a JSON list with '' for items that are left to Python. :tokens and :starts are blobs of fields with a fixed
 -- width, in the same order: reading a field costs a tenth of a json_extract or of a bound parameter.
 -- Index: holdfast_jobs_id.
 INSERT INTO holdfast_acking (item, job, queue, domain, limit_key, started_at)

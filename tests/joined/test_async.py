@@ -8,36 +8,22 @@ import asyncpg
 import psycopg
 import pytest
 
-import holdfast
-from holdfast import AsyncClient, Client, Holdfast, JobRequest
+from holdfast import AsyncClient, Holdfast, JobRequest
 from holdfast.errors import InvalidInput, StoreUnavailable
 from tests.callers import ASYNC_CALLERS, asyncpg_connection, django_database, name_of, psycopg_async, undone_async
 
 REQUEST = JobRequest(type="order.ship")
 
 
-@pytest.fixture(scope="module")
-def url(postgres_database):
-    return postgres_database()
-
-
-@pytest.fixture(scope="module")
-def other_url(postgres_database):
-    """A database without tables of Holdfast."""
-    return postgres_database()
-
-
-@pytest.fixture(scope="module")
-def store(url):
-    with holdfast.connect(url) as opened, psycopg.connect(url) as session:
-        session.execute("CREATE TABLE orders (id serial PRIMARY KEY)")
-        session.commit()
-        yield opened
+@pytest.fixture
+def database():
+    """Only PostgreSQL has async connections."""
+    return "postgres"
 
 
 @pytest.fixture
-def client(store):
-    return AsyncClient.from_client(lambda: Client(store))
+def client(postgres_client):
+    return AsyncClient.from_client(lambda: postgres_client)
 
 
 @pytest.fixture(params=ASYNC_CALLERS, ids=name_of)
@@ -119,9 +105,9 @@ def test_every_field_arrives_as_in_a_plain_enqueue(url, client, open_caller):
     run(scenario)
 
 
-def test_another_database_is_refused_and_the_transaction_stays_usable(other_url, client, open_caller):
+def test_another_database_is_refused_and_the_transaction_stays_usable(other_postgres_url, client, open_caller):
     async def scenario():
-        async with open_caller(other_url) as caller:
+        async with open_caller(other_postgres_url) as caller:
             with pytest.raises(InvalidInput, match="same database"):
                 await client.enqueue(REQUEST, connection=caller.connection)
             await caller.execute("SELECT 1")
@@ -161,11 +147,11 @@ def test_an_aborted_transaction_raises_a_store_error(url, client, open_caller):
     run(scenario)
 
 
-def test_a_sync_client_refuses_an_async_connection(url, store, open_caller):
+def test_a_sync_client_refuses_an_async_connection(url, postgres_client, open_caller):
     async def scenario():
         async with open_caller(url) as caller:
             with pytest.raises(InvalidInput, match=r"await AsyncClient\.enqueue"):
-                Client(store).enqueue(REQUEST, connection=caller.connection)
+                postgres_client.enqueue(REQUEST, connection=caller.connection)
             await caller.commit()
 
     run(scenario)
@@ -206,8 +192,8 @@ def test_calls_that_wait_for_a_transaction_do_not_keep_it_from_its_next_call(url
     run(scenario)
 
 
-def test_an_app_enqueues_in_an_async_transaction_through_its_middleware(url, store):
-    app = Holdfast(driver=store)
+def test_an_app_enqueues_in_an_async_transaction_through_its_middleware(url, postgres_store):
+    app = Holdfast(driver=postgres_store)
 
     @app.handler("order.ship")
     async def ship(order: int): ...

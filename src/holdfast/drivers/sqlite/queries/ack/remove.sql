@@ -1,0 +1,2 @@
+-- Leave out an ack whose registry writes are refused.
+DELETE FROM holdfast_acking WHERE item = ?

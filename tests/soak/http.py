@@ -1,0 +1,156 @@
+"""The HTTP service under many made-up requests, and killed at random while producers and workers retry."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import httpx
+
+import holdfast
+from holdfast.driver import Ending
+from tests.service.http_service import running_service, sqlite_url
+from tests.service.openapi_cases import run_openapi_cases, run_openapi_scenarios
+from tests.soak.ledger_checks import read_ledger
+
+SOURCES = Path(__file__).parents[2] / "src"
+PRODUCERS = WORKERS = 4
+BATCH_TASKS = 10
+LEASE_SECONDS = 5
+TIMEOUT_SECONDS = 600.0
+RETRY_SECONDS = 0.05
+
+
+def run_http(folder: Path, scale: float) -> str:
+    """Run both parts; return a summary."""
+    with running_service(sqlite_url(folder)) as service:
+        cases = run_openapi_cases(service.url, count=max(5, int(100 * scale)), derandomize=False)
+        cases += run_openapi_scenarios(service.url, count=max(5, int(200 * scale)), derandomize=False)
+    kills = max(2, int(30 * scale))
+    tasks, repeated = _run_kills(folder, kills=kills)
+    return (
+        f"{cases:,} requests made from the OpenAPI document: no 500, every answer as described; {kills} SIGKILLs under "
+        f"load: {tasks:,} tasks accepted, none lost, none completed twice, {repeated:,} calls repeated"
+    )
+
+
+class _Load:
+    """Producers and workers that repeat a call until it is answered."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.accepted: set[str] = set()
+        self.completed: Counter[str] = Counter()  # by answers of the service
+        self.repeated = 0
+        self.stops_producing = threading.Event()
+        self.stops = threading.Event()
+        self.failures: list[str] = []
+
+    def produce(self, number: int) -> None:
+        """Enqueue tasks, one by one and in batches, each with a key, so that a repeated call stores nothing twice."""
+        with self._client() as client:
+            count = 0
+            while not self.stops_producing.is_set():
+                keys = [f"{number}-{count + place}" for place in range(BATCH_TASKS)]
+                count += BATCH_TASKS
+                tasks = [{"command": "work", "payload": key, "idempotencyKey": key} for key in keys]
+                answer = self._post(client, "/v1/tasks/batch", {"tasks": tasks})
+                self.accepted |= {item["taskId"] for item in answer.json()["items"]}
+
+    def work(self) -> None:
+        """Claim tasks and complete them."""
+        with self._client() as client:
+            while not self.stops.is_set():
+                wanted = {"commands": ["work"], "waitSeconds": 1, "leaseSeconds": LEASE_SECONDS, "limit": BATCH_TASKS}
+                answer = self._post(client, "/v1/tasks/claim", wanted)
+                for claim in answer.json()["claims"] if answer.status_code == 200 else []:
+                    body = {
+                        "leaseToken": claim["leaseToken"],
+                        "status": "COMPLETED",
+                        "result": claim["task"]["payload"],
+                    }
+                    ended = self._post(client, f"/v1/tasks/{claim['task']['id']}/result", body)
+                    if ended.status_code == 200:
+                        self.completed[claim["task"]["id"]] += 1
+                    elif ended.status_code != 409:  # the lease expired while the service was away
+                        self.failures.append(ended.text)
+
+    def _client(self) -> httpx.Client:
+        return httpx.Client(base_url=self._url, timeout=30.0, trust_env=False)
+
+    def _post(self, client: httpx.Client, path: str, body: object) -> httpx.Response:
+        while True:
+            try:
+                answer = client.post(path, json=body)
+                if answer.status_code not in (429, 503):
+                    return answer
+            except httpx.TransportError:
+                pass
+            self.repeated += 1
+            time.sleep(RETRY_SECONDS)
+
+
+def _run_kills(folder: Path, *, kills: int) -> tuple[int, int]:
+    url = f"sqlite:///{folder}/killed.db"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    load = _Load(f"http://{address}")
+    threads = [threading.Thread(target=load.produce, args=(number,)) for number in range(PRODUCERS)]
+    workers = [threading.Thread(target=load.work) for _ in range(WORKERS)]
+    process = _serve(url, address)
+    for thread in (*threads, *workers):
+        thread.start()
+    chance = random.Random(7)
+    for _ in range(kills):
+        _await_answer(f"http://{address}/healthz")
+        time.sleep(chance.uniform(0.1, 2.0))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process = _serve(url, address)
+    load.stops_producing.set()
+    for thread in threads:
+        thread.join(TIMEOUT_SECONDS)
+    with holdfast.connect(url) as store:
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while sum(count.done for count in store.counts()) < len(load.accepted):
+            assert time.monotonic() < deadline, "tasks were lost"
+            time.sleep(0.2)
+        load.stops.set()
+        for worker in workers:
+            worker.join(TIMEOUT_SECONDS)
+        process.terminate()
+        assert process.wait(TIMEOUT_SECONDS) == 0
+        acked = Counter(row.job_id for row in read_ledger(store) if row.ending is Ending.ACKED)
+    assert load.failures == []
+    assert set(acked) == load.accepted, "an accepted task was not completed, or one that was not accepted was"
+    assert set(acked.values()) == {1}, "a task was completed twice"
+    assert set(load.completed) <= set(acked)
+    assert set(load.completed.values()) <= {1}, "the service has told two workers that they completed one task"
+    return len(load.accepted), load.repeated
+
+
+def _await_answer(url: str) -> None:
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while True:
+        try:
+            assert httpx.get(url, trust_env=False).status_code == 200
+        except httpx.TransportError:
+            assert time.monotonic() < deadline, "the service does not start"
+            time.sleep(RETRY_SECONDS)
+        else:
+            return
+
+
+def _serve(url: str, address: str) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "PYTHONPATH": str(SOURCES), "HOLDFAST_URL": url}
+    command = [sys.executable, "-m", "holdfast", "serve", "--bind", address, "--log-level", "warning"]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)

@@ -1,0 +1,106 @@
+"""A definition that the store has changed is not fired: its scheduler would sign the jobs of whoever changed it."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from holdfast import Schedule
+from holdfast.app import Holdfast
+from holdfast.cron.entries import STATE_KIND, WATCH_KIND
+from holdfast.cron.runner import CronRunner
+from holdfast.drivers.contract import Change, JobFilter
+from holdfast.errors import InvalidInput
+from holdfast.model.settlement import Ack
+from holdfast.settings import read
+from holdfast.wire.signing import Verdict
+
+MINUTE = timedelta(minutes=1)
+EVERY = Schedule(name="every", expression="* * * * *", type="report", queue="reports", payload="mine")
+
+
+@pytest.fixture
+def signed_app(store, clock, tmp_path, monkeypatch):
+    """A function that returns an app with these keys, the newest first."""
+    monkeypatch.chdir(tmp_path)
+
+    def make(*keys: str, mode: str = "required") -> Holdfast:
+        given = {"signing": mode, "signing_key": ",".join(keys)} if keys else {}
+        for name, value in given.items():
+            monkeypatch.setenv(f"HOLDFAST_{name.upper()}", value)
+        app = Holdfast(driver=store, clock=clock)
+        app.use_settings(read())
+        assert app.client.driver is store
+        for name in given:
+            monkeypatch.delenv(f"HOLDFAST_{name.upper()}")
+        return app
+
+    return make
+
+
+OLD, NEW = "an old secret of at least 32 bytes", "a new secret of at least 32 bytes!"
+
+
+def tamper(store, kind, **fields) -> None:
+    """Change the definition of an entry, as one who can write to the store could."""
+    [entry] = store.scan(kind)
+    value = json.loads(entry.value)
+    value["definition"] |= fields
+    store.write([Change(kind=kind, key=entry.key, value=json.dumps(value).encode())])
+
+
+def test_a_dynamic_schedule_and_its_jobs_are_signed(signed_app, clock, store):
+    app = signed_app(OLD)
+    app.schedules.put(EVERY)
+    clock.advance(MINUTE)
+    [fired] = CronRunner(app).run()
+    assert app.client.signer.verify(store.get(fired.job_id)) is Verdict.VALID
+
+
+@pytest.mark.parametrize("change", [{"payload": "theirs"}, {"type": "shell"}, {"queue": "other"}])
+def test_a_definition_that_was_changed_in_the_store_does_not_fire(signed_app, clock, store, events, change):
+    app = signed_app(OLD)
+    app.schedules.put(EVERY)
+    tamper(store, STATE_KIND, **change)
+    clock.advance(MINUTE)
+    assert CronRunner(app).run() == []
+    assert "not the one that was signed" in events.named("schedule.failed")[0].reason
+    with pytest.raises(InvalidInput, match="valid signature"):
+        app.schedules.trigger("every")
+    app.schedules.put(EVERY)  # the owner repairs it
+    assert [fired.schedule for fired in CronRunner(app).run()] == ["every"]
+
+
+def test_a_definition_without_a_signature_fires_only_where_none_is_required(signed_app, clock, events):
+    signed_app().schedules.put(EVERY)
+    clock.advance(MINUTE)
+    assert CronRunner(signed_app(OLD)).run() == []
+    assert "no signature" in events.named("schedule.failed")[0].reason
+    assert [fired.schedule for fired in CronRunner(signed_app(OLD, mode="accept")).run()] == ["every"]
+
+
+def test_a_fire_signs_the_definition_with_the_newest_key(signed_app, clock):
+    signed_app(OLD).schedules.put(EVERY)
+    clock.advance(MINUTE)
+    assert CronRunner(signed_app(NEW, OLD)).run()
+    clock.advance(MINUTE)
+    assert CronRunner(signed_app(NEW)).run()  # the old key is gone
+
+
+def test_a_pending_fire_that_was_changed_in_the_store_is_not_enqueued(signed_app, clock, store, events):
+    app = signed_app(OLD)
+    app.cron("load").every_minute().queue("loads").run("report", None)
+    app.cron("publish").every_minute().queue("p").depends_on("load", completed=True).run("report", None)
+    runner = CronRunner(app)
+    runner.run()
+    clock.advance(MINUTE)
+    runner.run()
+    tamper(store, WATCH_KIND, payload="theirs")
+    [reservation] = store.reserve(["loads"], limit=1, lease_for=10**6)
+    store.settle([Ack(lease=reservation.lease)])
+    clock.advance(timedelta(seconds=5))
+    assert runner.run() == []
+    assert "not the one that was signed" in events.named("schedule.failed")[0].reason
+    assert list(store.find(JobFilter(queue="p"))) == []
