@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from holdfast.client import Client, batches
-from holdfast.clock import Clock, SystemClock, from_timedelta
+from holdfast.clock import SECOND, Clock, SystemClock, from_timedelta
 from holdfast.drivers.contract import Inspection, Store
 from holdfast.errors import HoldfastError, InvalidInput, LeaseError, Unsupported
 from holdfast.model.isolation import Isolation
@@ -33,6 +33,7 @@ from holdfast.worker.verification import Verification
 
 MAX_CLAIM_BYTES = 16 << 20  # of payload in one claim
 FIRST_POLL_SECONDS, MAX_POLL_SECONDS = 0.05, 0.5  # between two reads of a task that is waited for
+UNVERIFIED_DELAY = SECOND  # before a job whose signature could not be verified is looked at again
 MAX_CLAIM_KINDS = 1000  # for which claims that meet are remembered to be alike
 MAX_RESERVES = 3  # of one claim, if the tasks that it finds cannot be handed out
 
@@ -179,10 +180,14 @@ class Tenant:
     def _refusal(self, reservation: Reservation) -> Settlement | None:
         """Return how a job ends that no worker may get: its signature is bad, or its payload cannot be read."""
         match None if self._verification is None else self._verification.check(reservation.job):
+            case None:
+                pass
             case BadSignature(error=error):
                 return Fail(reservation.lease, reason=BAD_SIGNATURE, error=error)
             case Snoozed(delay=delay, budget=budget, reason=reason):
                 return Release(reservation.lease, delay=delay, budget=budget, detail=reason)
+            case _:  # nobody knows whether the job may run
+                return Release(reservation.lease, delay=UNVERIFIED_DELAY, detail="the signature was not verified")
         if not is_json(reservation.job):
             return Fail(reservation.lease, reason=BAD_PAYLOAD, error="the payload cannot be sent as JSON")
         return None
