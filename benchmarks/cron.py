@@ -23,20 +23,30 @@ MAX_RATIO = 2.0
 
 
 def measure(folder: Path) -> Iterator[Comparison]:
-    yield from _compare("SQLite", f"sqlite:///{folder}/few.db", f"sqlite:///{folder}/many.db")
+    yield from _compare("SQLite", _sides("dynamic", f"sqlite:///{folder}/few.db", f"sqlite:///{folder}/many.db"))
     with PostgresServer() as server:
-        yield from _compare("PostgreSQL", server.create_database("few"), server.create_database("many"))
+        urls = server.create_database("few"), server.create_database("many")
+        yield from _compare("PostgreSQL", _sides("code", *urls))
+
+
+def _sides(kind: str, few_url: str, many_url: str) -> tuple[Side, Side]:
+    return Side(few_url, kind, FEW), Side(many_url, kind, MANY)
 
 
 class Side:
-    """A store with so many schedules, and one scheduler."""
+    """A store with so many schedules, of code or dynamic, and one scheduler."""
 
-    def __init__(self, url: str, schedules: int) -> None:
+    def __init__(self, url: str, kind: str, schedules: int) -> None:
+        self.kind = kind
         self._app = Holdfast(url)
         for number in range(schedules):
-            expression = "* * * * *" if number < DUE else f"{number % 60} {number // 60 % 24} 1 1 *"
-            schedule = Schedule(name=f"schedule-{number}", expression=expression, type="noop", queue="noop")
-            self._app.schedules.put(schedule)
+            name, expression = f"schedule-{number}", f"{number % 60} {number // 60 % 24} 1 1 *"
+            if number < DUE:
+                expression = "* * * * *"
+            if kind == "code":
+                self._app.cron(name).expression(expression).queue("noop").run("noop")
+            else:
+                self._app.schedules.put(Schedule(name=name, expression=expression, type="noop", queue="noop"))
         self._runner = CronRunner(self._app)
         self.due: list[float] = []
         self.idle: list[float] = []
@@ -58,8 +68,7 @@ class Side:
         self._app.close()
 
 
-def _compare(store: str, few_url: str, many_url: str) -> Iterator[Comparison]:
-    sides = Side(few_url, FEW), Side(many_url, MANY)
+def _compare(store: str, sides: tuple[Side, Side]) -> Iterator[Comparison]:
     start = datetime.now(UTC).replace(second=0, microsecond=0)
     for side in sides:
         side.warm_up(start)
@@ -71,7 +80,7 @@ def _compare(store: str, few_url: str, many_url: str) -> Iterator[Comparison]:
     few, many = sides
     for what, ours, other in ((f"{DUE} due", many.due, few.due), ("nothing due", many.idle, few.idle)):
         yield Comparison(
-            question=f"{store}: p99 of a tick with {what}, {MANY:,} schedules / {FEW}",
+            question=f"{store}: p99 of a tick with {what}, {MANY:,} schedules ({many.kind}) / {FEW}",
             ratio=_p99(ours) / _p99(other),
             target=MAX_RATIO,
             at_least=False,

@@ -18,5 +18,6 @@ GRANT USAGE ON SCHEMA holdfast TO holdfast_worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON holdfast.jobs, holdfast.arrivals, holdfast.ended TO holdfast_worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON holdfast.ledger, holdfast.spaces, holdfast.dedupe TO holdfast_worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON holdfast.settings, holdfast.registry, holdfast.notes TO holdfast_worker;
+GRANT SELECT, INSERT, UPDATE, DELETE ON holdfast.limit_keys, holdfast.key_changes TO holdfast_worker;
 GRANT SELECT ON holdfast.origin, holdfast.migrations, holdfast.functions TO holdfast_worker;
 GRANT USAGE ON SEQUENCE holdfast.counter, holdfast.ledger_seq TO holdfast_worker;

@@ -91,12 +91,12 @@ class Task(Generic[Payload, Result, Params, Answer]):
     def _request(self, payload: object, keywords: RequestKeywords) -> JobRequest:
         encoded = self.handler.encode(payload)
         if self.limit_key is not None and "limit_key" not in keywords:
-            keywords["limit_key"] = self._limit_key_of(encoded)
+            keywords["limit_key"] = self.limit_key_of(encoded)
         return self.definition.request(encoded, **keywords)
 
-    def _limit_key_of(self, encoded: object) -> str | None:
-        assert self.limit_key is not None
-        return limit_key_of(self.limit_key, self.handler.decode(encoded))
+    def limit_key_of(self, encoded: object) -> str | None:
+        """Return the limit key of a job with this payload, which is a JSON value; None without one."""
+        return None if self.limit_key is None else limit_key_of(self.limit_key, self.handler.decode(encoded))
 
     @overload
     def enqueue(
@@ -141,7 +141,7 @@ class Task(Generic[Payload, Result, Params, Answer]):
         if self.limit_key is None or "limit_key" in fields:
             return encoded, None
         first, second = tee(encoded)
-        return first, map(self._limit_key_of, second)
+        return first, map(self.limit_key_of, second)
 
     # Results ------------------------------------------------------------------------------------------------
 

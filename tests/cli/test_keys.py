@@ -5,7 +5,9 @@ import stat
 import pytest
 
 from holdfast import Client, Holdfast, JobRequest, connect
+from holdfast.cli.commands.dead_actions import REVIEWED_FIELDS
 from holdfast.key_file import read_ring
+from holdfast.wire.envelope import _Identity
 
 
 @pytest.fixture
@@ -61,13 +63,18 @@ def test_dead_requeue_signs_what_it_has_shown(run, keys, url, monkeypatch):
     app.handler("mail.send")(lambda payload: payload["to"])
     assert app.worker().process_once().status == "rejected"
     refused = run("dead", "requeue", "--reason", "bad signature", "--sign", stdin="n\n", code=1)
-    assert 'payload={"to":"ada"} name=welcome' in refused.out
+    assert 'payload={"to":"ada"} name=welcome max_attempts=25' in refused.out
     assert app.worker().process_once().status == "empty"
     done = run("dead", "requeue", "--reason", "bad signature", "--sign", "--yes")
     assert done.out.endswith("requeued 1 dead letter\n")
     assert app.worker().process_once().status == "acked"
     app.close()
     assert "no dead letter matches" in run("dead", "requeue", "--all", "--sign", "--yes").err
+
+
+def test_a_review_shows_every_signed_field():
+    signed = set(_Identity.__struct_fields__) - {"version", "space", "id", "type", "queue", "encoding", "key_id"}
+    assert set(REVIEWED_FIELDS) == signed - {"max_retries"} | {"max_attempts"}
 
 
 def test_dead_requeue_does_not_sign_without_a_key(run, url):

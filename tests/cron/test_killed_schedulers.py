@@ -20,4 +20,4 @@ def run_killed_schedulers(url: str, *, kills: int, seed: int, seconds: int) -> s
 @pytest.mark.parametrize("driver", ["sqlite", "postgres"])
 def test_killed_schedulers_fire_each_fire_once(driver, tmp_path, request):
     url = f"sqlite:///{tmp_path}/jobs.db" if driver == "sqlite" else request.getfixturevalue("postgres_database")()
-    assert run_killed_schedulers(url, kills=8, seed=1, seconds=30) == "45 fires, each once"
+    assert run_killed_schedulers(url, kills=5, seed=1, seconds=20) == "30 fires, each once"

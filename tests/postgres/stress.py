@@ -12,7 +12,7 @@ import psycopg
 
 import holdfast
 from holdfast.clock import DAY
-from holdfast.drivers.contract import Store
+from holdfast.drivers.contract import Change, Store
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease
 from holdfast.model.queue_settings import QueueSettings
@@ -21,6 +21,7 @@ from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
 QUEUES = ("p", "q")
 DOMAINS = tuple(f"d{number}" for number in range(12))
 KEYS = ("a", "b", "c", None)
+ENTRIES = ("x", "y", "z")  # of the registry
 KEY_MAX_INFLIGHT = 2  # of the first queue; the limits of the second one change
 LEASE = 20_000  # microseconds: some leases expire while the verbs run
 HOLD = 5_000  # microseconds
@@ -71,7 +72,7 @@ class _Worker:
             )
             for _ in range(self._random.randint(1, MAX_BATCH))
         ]
-        store.enqueue(jobs)
+        store.enqueue(jobs, writes=self._random.choice(((), self._some_changes())))
         self._ids.extend(job.id for job in jobs)
 
     def _reserve(self, store: Store) -> None:
@@ -84,8 +85,17 @@ class _Worker:
         taken, self._leases = self._leases[:MAX_BATCH], self._leases[MAX_BATCH:]
         return taken
 
+    def _some_changes(self) -> list[Change]:
+        """Write or remove some entries, in any order."""
+        return [
+            Change(kind="stress", key=key, value=self._random.choice((b"1", None)))
+            for key in self._random.sample(ENTRIES, self._random.randint(1, len(ENTRIES)))
+        ]
+
     def _ack(self, store: Store) -> None:
-        store.settle([Ack(lease) for lease in self._take_leases()])
+        changes = self._random.choice(([], self._some_changes()))
+        acks = itertools.zip_longest(self._take_leases(), changes)
+        store.settle([Ack(lease, writes=(change,) if change else ()) for lease, change in acks if lease is not None])
 
     def _settle(self, store: Store) -> None:
         """Settle with any mix of verbs; repeated items make several runs in the function."""

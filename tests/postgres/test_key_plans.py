@@ -9,9 +9,10 @@ import holdfast
 from holdfast.clock import MINUTE
 from holdfast.drivers.contract import QueueSettings
 from holdfast.drivers.postgres.arrays import pack_texts
+from holdfast.drivers.postgres.enqueue import pack_jobs
 from holdfast.drivers.postgres.settle import pack_acks, pack_settlements
 from holdfast.model.job import JobRecord
-from holdfast.model.settlement import Ack, Retry
+from holdfast.model.settlement import Ack, Release, Retry
 from tests.postgres.conftest import NOW
 from tests.postgres.test_plans import ExplainedSession
 
@@ -80,7 +81,7 @@ def call_all(session, leases, changed):
     lease = leases[0] if leases else holdfast.driver.Lease(job_id="nobody", token="1.0", fence=1, expires_at=1)
     _, pages["ack"] = session.call("ack", "main", NOW, *pack_acks([Ack(lease)]))
     hold = Retry(lease, delay=5, hold_key=True)
-    _, pages["settle"] = session.call("settle", "main", NOW, *pack_settlements([hold]))
+    _, pages["settle"] = session.call("settle", "main", NOW, *pack_settlements([hold], []))
     _, pages["cancel"] = session.call("cancel", "main", NOW, pack_texts(["big-5", "key-7"]))
     _, pages["next_due"] = session.call("next_due", "main", queues, NOW)
     _, pages["trim_expired"] = session.call("trim_expired", "main", NOW, 1, 1, 10)
@@ -101,3 +102,30 @@ def test_reserve_reads_no_parked_job_that_stays_parked(session):
     assert {verb: count for verb, count in pages.items() if count > MAX_PAGES + 600} == {}
     removed = [int(count) for count in re.findall(r"Rows Removed by [A-Za-z ]*Filter: (\d+)", explained.all_plans)]
     assert max(removed, default=0) <= 1000
+
+
+def test_jobs_without_keys_in_queues_without_key_limits_touch_no_key(url):
+    with holdfast.connect(f"{url}?listen=off", caller_clock=True) as store:
+        store.configure("limited", QueueSettings(max_inflight=5, rate=9))
+        queues = pack_texts(["q", "limited"])
+        explained = ExplainedSession(url)
+        for queue in ("q", "limited"):
+            store.enqueue(
+                [_record(number, id=f"{queue}-{number}", queue=queue, limit_key=None) for number in range(4)], now=NOW
+            )
+        reserved = store.reserve(["q", "limited"], limit=4, lease_for=MINUTE, now=NOW)
+        reserve = ("main", NOW, queues, None, 4, MINUTE, "w", b"\0" * 64, None, "share", True)
+        mixed = [Ack(reserved[0].lease), Retry(reserved[1].lease), Release(reserved[2].lease)]
+        for verb, *arguments in (
+            ("reserve", *reserve),
+            ("ack", "main", NOW, *pack_acks([Ack(one.lease) for one in reserved])),
+            ("settle", "main", NOW, *pack_settlements(mixed, [])),
+            ("cancel", "main", NOW, pack_texts([one.job.id for one in reserved])),
+            ("reap", "main", None, None, 9, NOW + 2 * MINUTE),
+            ("enqueue", "main", NOW, None, True, 1, *pack_jobs([_record(99, limit_key=None)])),
+        ):
+            explained.call(verb, *arguments)
+            plans = "\n".join(explained.plans)
+            assert verb in plans
+            assert not re.search("limit_keys|key_changes|jobs_key_|jobs_parked", plans), plans
+        explained.connection.close()

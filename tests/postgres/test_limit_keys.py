@@ -57,12 +57,12 @@ def ack(session, lease):
 
 
 def release(session, lease):
-    assert call(session, "settle", "main", NOW, *pack_settlements([Release(lease)])) == []
+    assert call(session, "settle", "main", NOW, *pack_settlements([Release(lease)], [])) == []
 
 
 def hold(session, lease):
     held = Retry(lease, delay=MINUTE, hold_key=True)
-    assert call(session, "settle", "main", NOW, *pack_settlements([held])) == []
+    assert call(session, "settle", "main", NOW, *pack_settlements([held], [])) == []
 
 
 def reap(session, _):

@@ -169,9 +169,16 @@ def test_a_handler_of_an_app_keeps_its_options_guards_limits_and_resources(spark
     app.close()
 
 
-def test_a_handler_with_a_single_instance_of_its_type_is_refused(spark, url):
-    task = Holdfast(url).handler("add", single_instance=True)(partial(add, 1))
-    with pytest.raises(InvalidInput, match="max_inflight=1 of run is the same"):
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"single_instance": True}, "max_inflight=1 of run is the same"),
+        ({"limit_key": "id"}, "rate and max_inflight limit the run"),
+    ],
+)
+def test_a_handler_with_an_option_that_rows_do_not_have_is_refused(spark, url, option, message):
+    task = Holdfast(url).handler("add", **option)(partial(add, 1))
+    with pytest.raises(InvalidInput, match=message):
         run(spark.range(2), task, key="id", url=url, slots=1, options=OPTIONS)
 
 

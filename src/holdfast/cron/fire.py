@@ -94,8 +94,9 @@ def trigger_job(app: Holdfast, schedule: Schedule, now: int) -> FireJob:
 def follow_up_job(app: Holdfast, schedule: Schedule, fire: int, payload: object, *, job_id: str) -> FireJob:
     """Return the job that ``on_complete`` of a schedule names, after the job of a fire has ended."""
     assert schedule.on_complete is not None
+    key = _limit_key(app, schedule.on_complete, payload)
     request = _definition(app, schedule.on_complete).request(
-        payload, idempotency_key=f"cron:{schedule.name}:complete:{job_id}", unique=None
+        payload, idempotency_key=f"cron:{schedule.name}:complete:{job_id}", unique=None, limit_key=key
     )
     marks = {META_COMPLETED: job_id}
     return FireJob(schedule=schedule, fire=fire, job_id=f"{job_id}.complete", request=request, marks=marks)
@@ -112,8 +113,20 @@ def adapt_all(jobs: Sequence[FireJob], records: Sequence[JobRecord]) -> list[Job
 
 def _request(app: Holdfast, schedule: Schedule, keywords: dict[str, Any]) -> JobRequest:
     # A handler with ``unique`` would give the key its own lifetime: the key of a fire is taken for the whole window.
-    fields = {**schedule.request_keywords(), **keywords, "unique": None}
+    limit_key = _limit_key(app, schedule.type, schedule.payload)
+    fields = {"limit_key": limit_key, **schedule.request_keywords(), **keywords, "unique": None}
     return _definition(app, schedule.type).request(schedule.payload, **fields)
+
+
+def _limit_key(app: Holdfast, type_: str, payload: object) -> str | None:
+    """Return the limit key that the handler gives a job; None if it has none for this payload: the attempt says why."""
+    task = app.tasks.get(type_)
+    if task is None:
+        return None
+    try:
+        return task.limit_key_of(payload)
+    except Exception:  # noqa: BLE001 - a function of the user; a schedule fires all the same
+        return None
 
 
 def _definition(app: Holdfast, type_: str) -> JobDefinition:

@@ -7,7 +7,7 @@ the old code ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -53,14 +53,14 @@ class Ownership:
         self._environment = environment
         self._on_failed = on_failed
         self._declared: dict[str, tuple[Schedule, str]] = {}  # with their fingerprints, by name
-        self._declared_from: Mapping[str, Schedule] | None = None  # of the app, when they were declared
+        self._code_schedules = 0  # of the app, when they were declared; an app only gets more
         self._ticked_at: int | None = None
 
     def refresh(self, now: int) -> None:
         """Declare the schedules of the app: in the first tick, after a pause, and after the app got another one."""
         is_late = self._ticked_at is None or now - self._ticked_at > REDECLARE_AFTER
         self._ticked_at = now
-        if is_late or self._declared_from != self._app.code_schedules:
+        if is_late or len(self._app.code_schedules) != self._code_schedules:  # a comparison of all costs too much
             try:
                 self._declare(now)
             except BaseException:
@@ -126,13 +126,13 @@ class Ownership:
         """
         schedules = [one for one in self._app.declared_schedules() if one.fires_in(self._environment)]
         declared = {one.name: (one, one.fingerprint()) for one in schedules}
-        code_schedules = dict(self._app.code_schedules)
+        code_schedules = len(self._app.code_schedules)
         for start in range(0, len(schedules), BATCH_SCHEDULES):
             batch = [declared[one.name] for one in schedules[start : start + BATCH_SCHEDULES]]
             refused = self._declare_batch(batch, now)
             if refused:  # another scheduler was declaring them at the same time
                 self._declare_batch([declared[one.name] for one in refused], now)
-        self._declared, self._declared_from = declared, code_schedules
+        self._declared, self._code_schedules = declared, code_schedules
 
     def _declare_batch(self, batch: Sequence[tuple[Schedule, str]], now: int) -> list[Schedule]:
         """Store the schedules that are new or have changed; return those that another scheduler changed meanwhile."""

@@ -34,10 +34,14 @@ def plan(schedule: Schedule, since: int, now: int) -> Plan:
         return Plan(fires=(), next_fire=since)
     on_time_from = max(since, now - from_timedelta(schedule.grace))
     missed = _select_missed(schedule, since, on_time_from)
-    fires = [*missed.fires, *_list(schedule, on_time_from, now + 1, MAX_STEP_FIRES + 1)]
+    fires = list(missed.fires)
+    next_fire = first_fire(schedule, on_time_from)
+    while next_fire is not None and next_fire <= now and len(fires) <= MAX_STEP_FIRES:
+        fires.append(next_fire)
+        next_fire = first_fire(schedule, next_fire + 1)
     return Plan(
         fires=tuple(fires[:MAX_STEP_FIRES]),
-        next_fire=fires[MAX_STEP_FIRES] if len(fires) > MAX_STEP_FIRES else first_fire(schedule, now + 1),
+        next_fire=fires[MAX_STEP_FIRES] if len(fires) > MAX_STEP_FIRES else next_fire,
         dropped=missed.dropped,
         dropped_more=missed.dropped_more,
     )

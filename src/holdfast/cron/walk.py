@@ -84,7 +84,7 @@ class Walk:
         self._steps: list[Step] = []  # that are planned, and not stored yet
         self._fires: dict[str, dict[int, Fired]] = {}  # of this walk, by schedule and instant
         self._others: Mapping[str, Stored[ScheduleState] | None] = {}  # dependencies that are not due
-        self._deferred: set[str] = set()
+        self._deferred: set[str] = set()  # schedules that are due, and not fired in this walk
 
     def run(self, due: Sequence[DueSchedule], *, due_elsewhere: Iterable[str]) -> Round:
         """Fire these schedules. ``due_elsewhere`` are due, too, but for other schedulers."""
@@ -123,8 +123,10 @@ class Walk:
     def _take(self, schedule: Schedule, stored: Stored[ScheduleState]) -> None:
         assert stored.value.next_fire is not None
         decided = plan(schedule, stored.value.next_fire, self._now)
-        blocked = self._find_failure(schedule, decided.fires)
-        if blocked is None or (schedule.completed and not self._deferred.isdisjoint(schedule.depends_on)):
+        waits = schedule.completed or self._is_inline(schedule)
+        is_deferred = waits and not self._deferred.isdisjoint(schedule.depends_on)
+        blocked = None if is_deferred else self._find_failure(schedule, decided.fires)
+        if blocked is None:
             self._deferred.add(schedule.name)
             self._round.deferred += 1
             return
@@ -136,14 +138,15 @@ class Walk:
             waits_for = self._waits_for(schedule, fire) if schedule.completed else []
             if waits_for:
                 watches.append(self._watches.pending_fire(schedule, fire, waits_for, self._now))
-                self._note(schedule, fire, FireStatus.PENDING)
+                self._note(schedule, fire, FireStatus.PENDING, job_id=fire_id(schedule, fire))
             else:
                 jobs.append(fire_job(self._app, schedule, fire, inline=self._is_inline(schedule)))
-                self._note(schedule, fire, FireStatus.ENQUEUED)
+                self._note(schedule, fire, FireStatus.ENQUEUED, job_id=jobs[-1].job_id)
         watches += self._watches.hooks(jobs, self._now)
         for fire in decided.fires if blocked else ():
             self._note(schedule, fire, FireStatus.BLOCKED, error=blocked)
-        after = _advanced(schedule, stored.value, decided, blocked)
+        last_job = self._fires[schedule.name][decided.fires[-1]].job_id if decided.fires else None
+        after = _advanced(schedule, stored.value, decided, last_job=last_job, blocked=blocked)
         self._steps.append(
             Step(
                 schedule=schedule,
@@ -158,8 +161,9 @@ class Walk:
         if self._is_inline(schedule) and jobs:
             self._flush()
 
-    def _note(self, schedule: Schedule, fire: int, status: FireStatus, *, error: str = "") -> None:
-        job_id = None if status is FireStatus.BLOCKED else fire_id(schedule, fire)
+    def _note(
+        self, schedule: Schedule, fire: int, status: FireStatus, *, job_id: str | None = None, error: str = ""
+    ) -> None:
         at = fire_instant(schedule, fire)
         noted = Fired(schedule=schedule.name, fire=at, status=status, job_id=job_id, error=error)
         self._fires.setdefault(schedule.name, {})[fire] = noted
@@ -175,6 +179,8 @@ class Walk:
             other = self._others.get(name) if self._is_inline(schedule) else None
             if other is not None and other.value.last_fire in fires and other.value.last_job is not None:
                 job = self._app.client.get(other.value.last_job)
+                if job is not None and job.queue == INLINE_QUEUE and job.state is State.READY:  # a runner was killed
+                    job = run_inline(self._app, [job.id]).jobs.get(job.id)
                 if job is None or job.queue != INLINE_QUEUE or job.state is State.DONE:
                     continue
                 if not job.state.has_ended:
@@ -244,11 +250,12 @@ def _ended(fired: Fired, job: JobRecord | None) -> Fired:
     return replace(fired, status=_STATUS_OF_STATE.get(job.state, FireStatus.RELEASED), error=job.last_error)
 
 
-def _advanced(schedule: Schedule, state: ScheduleState, decided: Plan, blocked: str) -> ScheduleState:
+def _advanced(
+    schedule: Schedule, state: ScheduleState, decided: Plan, *, last_job: str | None, blocked: str
+) -> ScheduleState:
     """Return the state after this step."""
     if decided.fires:
-        last = decided.fires[-1]
-        state = replace(state, last_fire=last, last_job=None if blocked else fire_id(schedule, last))
-        if blocked:
-            state = replace(state, last_drop=Drop(fire=last, reason=blocked))
+        state = replace(state, last_fire=decided.fires[-1], last_job=last_job)
+    if decided.fires and blocked:
+        state = replace(state, last_drop=Drop(fire=decided.fires[-1], reason=blocked))
     return with_next_fire(schedule.name, state, decided.next_fire)

@@ -90,6 +90,15 @@ def test_a_schedule_that_was_deleted_from_the_code_stops(version, clock, store, 
     assert [name for name, _ in fired_by(again)] == ["report", "report"]
 
 
+def test_a_virtual_time_gives_up_no_schedule_of_another_app(version, clock, events):
+    owner = version(report="* * * * *")
+    owner.run()
+    version(other="0 0 * * *").run(now=SIX + timedelta(days=30))
+    assert events.named("schedule.undeclared") == []
+    clock.advance(MINUTE)
+    assert fired_by(owner) == [("report", SIX)]
+
+
 def test_schedules_that_lost_their_scheduler_for_a_while_are_declared_again_by_itself(version, clock):
     """A suspended process goes on without a restart, and another app has given its schedule up meanwhile."""
     suspended = version(report="* * * * *")

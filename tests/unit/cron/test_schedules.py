@@ -110,6 +110,14 @@ def test_list_returns_pages_ordered_by_name(app):
     assert [info.schedule.name for info in app.schedules.list(after="b")] == ["c"]
 
 
+def test_a_fire_has_the_limit_key_of_its_handler(app, store):
+    app.handler("page.fetch", limit_key="host")(lambda _: None)
+    for name, payload in (("site", {"host": "a.example"}), ("wrong", None)):
+        app.schedules.put(every_minute(name, type="page.fetch", payload=payload))
+    keys = [store.get(app.schedules.trigger(name).job_id).limit_key for name in ("site", "wrong")]
+    assert keys == ["a.example", None]
+
+
 def test_a_trigger_enqueues_now_and_moves_no_fire(app, clock, runner, store):
     app.schedules.put(every_minute(queue=None))
     app.schedules.pause("poll")

@@ -6,14 +6,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast import Schedule
+from holdfast import Holdfast, Schedule
+from holdfast.cron import walk as walks
 from holdfast.cron.entries import WATCH_KIND
 from holdfast.cron.fire import INLINE_QUEUE
+from holdfast.cron.inline import InlineRun
 from holdfast.cron.reports import FireStatus
 from holdfast.cron.runner import CronRunner
 from holdfast.model.job import State
 from holdfast.model.settlement import Ack, Fail
 from holdfast.wire.records import to_record
+from tests.unit.cron.crashing_store import CrashingStore
 
 SIX = datetime(2027, 5, 3, 6, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -120,6 +123,89 @@ def test_a_job_that_a_killed_runner_left_behind_runs_with_the_next_one(inline_ap
     store.enqueue([_inline_job(inline_app, "left behind")])
     assert statuses(runner.run(now=SIX)) == [("each", DONE)]
     assert calls == ["left behind", 1]
+
+
+@pytest.fixture
+def dependant_of_an_earlier_fire(inline_app, clock):
+    """A function: the dependency fires at six; then the schedule that depends on it is due at six, too."""
+
+    def run(runner, first_type) -> list:
+        inline_app.cron("first").daily(at="06:00").run(first_type, 1)
+        inline_app.cron("second").daily(at="06:00").depends_on("first").run("note", 2)
+        runner.run()
+        inline_app.schedules.pause("second")
+        clock.advance(MINUTE)
+        runner.run()
+        clock.advance(-MINUTE)
+        inline_app.schedules.resume("second")
+        clock.advance(MINUTE)
+        return runner.run()
+
+    return run
+
+
+def test_an_inline_dependency_that_another_runner_ran_at_the_same_instant_blocks(
+    inline_app, dependant_of_an_earlier_fire
+):
+    fired = dependant_of_an_earlier_fire(CronRunner(inline_app), "fail")
+    assert statuses(fired) == [("second", BLOCKED)]
+
+
+def test_an_inline_dependency_that_a_killed_runner_left_behind_runs_first(
+    inline_app, dependant_of_an_earlier_fire, calls, monkeypatch
+):
+    real, kills = walks.run_inline, [True]
+
+    def die_once(app, job_ids):
+        return InlineRun({}, is_stopped=False) if kills and kills.pop() else real(app, job_ids)
+
+    monkeypatch.setattr(walks, "run_inline", die_once)
+    fired = dependant_of_an_earlier_fire(CronRunner(inline_app), "note")
+    assert statuses(fired) == [("second", DONE)]
+    assert calls == [1, 2]
+
+
+def test_a_schedule_whose_inline_dependency_is_running_elsewhere_stays_due(
+    inline_app, dependant_of_an_earlier_fire, store, clock, monkeypatch
+):
+    def reserve_elsewhere(app, job_ids):
+        assert store.reserve([INLINE_QUEUE], limit=1, lease_for=10**9, worker="other")
+        return InlineRun({}, is_stopped=False)
+
+    monkeypatch.setattr(walks, "run_inline", reserve_elsewhere)
+    runner = CronRunner(inline_app)
+    assert dependant_of_an_earlier_fire(runner, "note") == []
+    assert inline_app.schedules.get("second").next_fire == SIX
+    monkeypatch.undo()
+    assert store.reap(worker="other") == 1  # it was killed: its one attempt is used
+    assert statuses(runner.run()) == [("second", BLOCKED)]
+
+
+def test_a_runner_that_loses_an_inline_dependency_to_another_one_waits_for_its_outcome(store, clock, calls):
+    """The other runner fires the dependency between the read and the enqueue of this one."""
+    slow = CrashingStore(store)
+    app, faster = Holdfast(driver=slow, clock=clock), Holdfast(driver=store, clock=clock)
+    for each in (app, faster):
+
+        @each.handler("fail")
+        def fail(payload):
+            raise ValueError("it fails")
+
+        each.cron("first").every_minute().run(fail, 1)
+    app.handler("note")(calls.append)
+    app.cron("second").every_minute().depends_on("first").run("note", 2)
+    runner = CronRunner(app)
+    runner.run()
+    clock.advance(MINUTE)
+
+    def lose(*args, **kwargs):
+        del slow.enqueue
+        assert statuses(CronRunner(faster).run()) == [("first", FAILED)]
+        return store.enqueue(*args, **kwargs)
+
+    slow.enqueue = lose
+    assert statuses(runner.run()) == [("second", BLOCKED)]
+    assert calls == []
 
 
 def _inline_job(app, payload):
@@ -280,3 +366,22 @@ def test_a_fire_without_a_queue_that_had_to_wait_becomes_a_job_of_its_handlers_q
     settle(store, "loads")
     fired = [one for one in runner.run(now=SIX + 30 * SECONDS) if one.schedule == "publish"]
     assert store.get(fired[0].job_id).queue == "reports"
+
+
+def test_a_fire_whose_dependency_could_not_be_enqueued_stays_due(app, clock, store):
+    app.cron("load").every_minute().queue("loads").run("report", "bad")
+    app.cron("publish").every_minute().queue("p").depends_on("load", completed=True).run("report", "good")
+    app.cron("other").every_minute().queue("others").run("report", "good")
+
+    @app.enqueue_middleware
+    def refuse_bad(requests, call_next):
+        if any(request.payload == "bad" for request in requests):
+            raise ValueError("this payload is refused")
+        return call_next(requests)
+
+    runner = CronRunner(app)
+    assert statuses(runner.run(now=SIX)) == [("other", ENQUEUED)]
+    assert store.scan(WATCH_KIND) == []
+    app.enqueue_middlewares.remove(refuse_bad)
+    fired = runner.run(now=SIX + MINUTE)
+    assert [one for one in statuses(fired) if one[0] == "publish"] == [("publish", PENDING)] * 2

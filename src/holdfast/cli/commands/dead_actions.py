@@ -24,6 +24,10 @@ from holdfast.throttle import Throttle
 BATCH_LETTERS = 500  # in one transaction
 MAX_PREVIEW_GROUPS = 5
 MAX_SIGNED_LETTERS = 1000  # in one call: a person reviews them
+REVIEWED_FIELDS = (
+    *("payload", "name", "meta", "idempotency_key", "limit_key", "domain", "offset", "webhook"),
+    *("priority", "max_attempts", "timeout", "created_at", "requested_run_at"),
+)
 
 Action = Callable[[Sequence[str]], list[bool]]
 
@@ -100,10 +104,10 @@ def _requeue_signed(session: Session, store: Store, options: dict[str, Any]) -> 
 
 
 def _content(letter: JobRecord) -> str:
-    """Return every signed part of a letter that a person can review."""
-    parts = {"payload": letter.payload.decode(errors="replace"), "name": letter.name, "meta": letter.meta or None}
-    parts |= {"key": letter.idempotency_key, "domain": letter.domain, "webhook": letter.webhook}
-    return " ".join(f"{name}={value}" for name, value in parts.items() if value is not None)
+    """Return every signed part of a letter that has a value; the table has its id, type and queue already."""
+    parts = {name: getattr(letter, name) for name in REVIEWED_FIELDS}
+    parts["payload"] = letter.payload.decode(errors="replace")
+    return " ".join(f"{name}={value}" for name, value in parts.items() if value not in (None, 0, {}))
 
 
 def _act(

@@ -40,6 +40,9 @@ def make_row_handler(
     frame whose values JSON has needs no reader, and its child processes need not import Spark.
     """
     if isinstance(function, Task):
+        if function.limit_key is not None:
+            wanted = "one without limit_key: rows of a run have no keys, and rate and max_inflight limit the run"
+            raise InvalidInput("handler", wanted=wanted, got=function.handler.type)
         options = _options_of(function.handler, limited_queue) | {
             name: value for name, value in options.items() if value is not None
         }

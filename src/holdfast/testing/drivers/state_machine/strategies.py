@@ -52,7 +52,7 @@ job_fields = st.fixed_dictionaries(
         "priority": st.sampled_from([0, 0, 5, 9]),
         "domain": st.sampled_from([None, None, "d1", "d2"]),
         "idempotency_key": st.sampled_from([None, None, *KEYS]),
-        "limit_key": st.sampled_from([None, *LIMIT_KEYS]),
+        "limit_key": st.sampled_from([None, LIMIT_KEYS[0], *LIMIT_KEYS]),
         "unique_for": st.sampled_from([None, None, WHILE_OPEN, WHILE_QUEUED, SECOND]),
         "run_at": st.sampled_from([None, None, None, None, -SECOND, 0, SECOND, HOUR]),  # relative to now
         "max_attempts": st.sampled_from([25, 3, 2, 1]),
@@ -83,9 +83,9 @@ queue_settings = st.one_of(
     st.builds(QueueSettings, key_max_inflight=st.integers(1, 2)),
     st.builds(
         QueueSettings,
-        key_max_inflight=st.sampled_from([None, None, 2]),
-        key_rate=st.sampled_from([1, 2, 7.0]),
-        key_burst=st.sampled_from([None, 1, 2]),
+        key_max_inflight=st.sampled_from([None, None, None, 2]),
+        key_rate=st.sampled_from([1, 1, 2, 7.0]),
+        key_burst=st.sampled_from([1, 1, 2, None]),
     ),
 )
 changed_settings = st.sampled_from(

@@ -1,9 +1,10 @@
 -- Make registry changes, each if its version does not differ. Return the positions of the others, which made no change.
 -- The changes of one call name every entry once.
 --
--- Locks: the rows of the entries: those that are inserted, updated and removed, each sorted by kind and key. Index: the
--- primary key of registry. Shape: one statement for all changes of a sort, which compares and writes. write_entries
--- needs more: a settlement with several changes makes all of them or none.
+-- Locks: the rows of the entries, sorted by kind and key. Index: the primary key of registry.
+-- Shape: one statement for all changes of a sort, which compares and writes. Nearly all calls have changes of one sort;
+-- for others the rows are locked first. write_entries needs more: a settlement with several changes makes all of them
+-- or none.
 CREATE OR REPLACE FUNCTION write_each(
   _space text, _now bigint, _kinds text[], _keys text[], _values bytea[], _versions bigint[], _ttls bigint[]
 ) RETURNS integer[] LANGUAGE plpgsql AS $$
@@ -23,6 +24,13 @@ BEGIN
          array_agg(w.position) FILTER (WHERE w.value IS NULL)
     INTO _new, _any, _known, _removing
     FROM unnest(_kinds, _values, _versions) WITH ORDINALITY AS w (kind, value, version, position);
+
+  IF num_nonnulls(_new, _any, _known, _removing) > 1 THEN
+    PERFORM FROM (SELECT _space AS space, u.* FROM unnest(_kinds, _keys) AS u (kind, key)
+                   ORDER BY u.kind COLLATE "C", u.key COLLATE "C" OFFSET 0) AS w
+            JOIN registry AS r ON r.space = ANY (ARRAY[w.space]) AND r.kind = w.kind AND r.key = w.key
+             FOR UPDATE OF r;
+  END IF;
 
   IF _new IS NOT NULL THEN
     WITH written AS (
