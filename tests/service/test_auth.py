@@ -12,7 +12,7 @@ from holdfast import connect
 from holdfast.errors import InvalidInput
 from holdfast.model.secret import Secret
 from holdfast.serve_settings import AuthMode, ServeSettings
-from holdfast.service.server import HttpServer
+from holdfast.service.http.server import HttpServer
 from holdfast.service.service import Service
 from holdfast.settings import Settings
 from tests.service.http_service import running_service, sqlite_url

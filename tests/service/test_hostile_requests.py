@@ -237,7 +237,7 @@ def test_a_request_id_is_returned_and_a_hostile_one_is_replaced(sqlite_service):
 
 
 def test_headers_and_bodies_that_do_not_end_are_cut_off(tmp_path, monkeypatch):
-    monkeypatch.setattr("holdfast.service.server.HEADER_SECONDS", 0.2)
+    monkeypatch.setattr("holdfast.service.http.server.HEADER_SECONDS", 0.2)
     monkeypatch.setattr(limits, "BODY_SECONDS", 0.2)
     with running_service(sqlite_url(tmp_path)) as running:
         assert exchange(running, b"").data == b""
@@ -249,7 +249,7 @@ def test_headers_and_bodies_that_do_not_end_are_cut_off(tmp_path, monkeypatch):
 
 
 def test_a_client_that_does_not_read_is_cut_off(tmp_path, monkeypatch):
-    monkeypatch.setattr("holdfast.service.server.WRITE_SECONDS", 0.2)
+    monkeypatch.setattr("holdfast.service.http.server.WRITE_SECONDS", 0.2)
     with running_service(sqlite_url(tmp_path)) as running:
         for _ in range(12):
             running.enqueue("a", payload="x" * 1_000_000)

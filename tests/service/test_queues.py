@@ -15,8 +15,8 @@ def queue(command) -> str:
 @pytest.fixture(autouse=True)
 def fresh_counts(request, monkeypatch):
     """Count at every call: the age of an answer is another test's topic."""
-    monkeypatch.setattr("holdfast.service.queue_counts.MIN_AGE_SECONDS", 0.0)
-    monkeypatch.setattr("holdfast.service.queue_counts.REST_FACTOR", 0)
+    monkeypatch.setattr("holdfast.service.tenants.queue_counts.MIN_AGE_SECONDS", 0.0)
+    monkeypatch.setattr("holdfast.service.tenants.queue_counts.REST_FACTOR", 0)
 
 
 def test_a_queue_is_counted_by_status(service, command, queue):
@@ -91,7 +91,7 @@ def test_limits_are_changed_one_by_one(service, command, queue):
 
 
 def test_counts_are_kept_for_a_while(sqlite_service, command, monkeypatch):
-    monkeypatch.setattr("holdfast.service.queue_counts.MIN_AGE_SECONDS", 3600.0)
+    monkeypatch.setattr("holdfast.service.tenants.queue_counts.MIN_AGE_SECONDS", 3600.0)
     assert sqlite_service.get(f"/v1/queues/{command}").json()["pending"] == 0
     sqlite_service.enqueue(command, queue=command)
     assert sqlite_service.get(f"/v1/queues/{command}").json()["pending"] == 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from holdfast.service.auth.principal import Principal, Scope
 from holdfast.service.limits import Receive
 from holdfast.service.problems import Code
-from holdfast.service.tenant import Tenant
+from holdfast.service.tenants.tenant import Tenant
 
 if TYPE_CHECKING:
     from holdfast.service.service import Service

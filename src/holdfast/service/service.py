@@ -12,9 +12,9 @@ from holdfast.errors import HoldfastError
 from holdfast.service.auth.providers import open_authenticator
 from holdfast.service.limits import RateLimit, RequestCount
 from holdfast.service.metrics import HttpMetrics
-from holdfast.service.queue_counts import QueueCounter
-from holdfast.service.store_calls import StoreCalls
-from holdfast.service.tenant import Tenant
+from holdfast.service.tenants.queue_counts import QueueCounter
+from holdfast.service.tenants.store_calls import StoreCalls
+from holdfast.service.tenants.tenant import Tenant
 from holdfast.settings import Settings
 from holdfast.worker.maintenance import Maintenance
 

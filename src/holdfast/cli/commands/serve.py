@@ -37,7 +37,7 @@ def serve(session: Session, /, **options: str | None) -> None:
     settings = session.settings
     address = parse_address(settings.serve.bind)
     try:
-        from holdfast.service import server  # noqa: PLC0415 - needs an extra
+        from holdfast.service.http import server  # noqa: PLC0415 - needs an extra
         from holdfast.service.service import Service  # noqa: PLC0415 - the same
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in EXTRA_PACKAGES:

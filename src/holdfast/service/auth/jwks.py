@@ -23,7 +23,7 @@ from holdfast.service.auth.principal import (
     check_issuer,
     check_times,
 )
-from holdfast.service.json_body import decode_strict
+from holdfast.service.http.json_body import decode_strict
 
 LEEWAY_SECONDS = 30.0  # that the clocks of issuer and service may differ
 REFRESH_SECONDS = 600.0  # after which the keys are fetched again

@@ -15,7 +15,7 @@ from holdfast.service.problems import Code, Problem, refused
 from holdfast.service.schemas.fields import instant
 from holdfast.service.schemas.workers import Claim, ClaimRequest, Claims, ExtendedLease, Heartbeat
 from holdfast.service.task_answers import task_of
-from holdfast.service.waiting_claims import Want
+from holdfast.service.tenants.waiting_claims import Want
 from holdfast.wire.codec import JSON
 
 

@@ -14,7 +14,6 @@ from holdfast.model import bounds
 from holdfast.model.limit_proposal import LimitOrigin, Origin, origin_change
 from holdfast.service.auth.principal import Scope
 from holdfast.service.operation import Call, Operation, Reply
-from holdfast.service.queue_counts import sum_counts
 from holdfast.service.schemas.fields import instant
 from holdfast.service.schemas.queues import (
     AutoscaleQuery,
@@ -27,6 +26,7 @@ from holdfast.service.schemas.queues import (
     ResumeRequest,
     SettingsQuery,
 )
+from holdfast.service.tenants.queue_counts import sum_counts
 from holdfast.worker.type_holds import forget_holds
 
 

@@ -10,7 +10,7 @@ from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued
 from holdfast.model.request import JobRequest
 from holdfast.service.auth.principal import Scope
-from holdfast.service.json_body import convert
+from holdfast.service.http.json_body import convert
 from holdfast.service.operation import Call, Operation, Reply
 from holdfast.service.problems import Code, Problem, not_found, problem_of
 from holdfast.service.schemas.tasks import (

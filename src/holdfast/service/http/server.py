@@ -15,7 +15,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from holdfast.errors import InvalidInput
-from holdfast.service.app import create_app
+from holdfast.service.http.app import create_app
 from holdfast.service.problems import CONTENT_TYPE, Code, Problem
 from holdfast.service.service import Service
 

@@ -18,7 +18,7 @@ from holdfast.errors import HoldfastError
 from holdfast.model.lease import Reservation
 from holdfast.model.settlement import Release
 from holdfast.service.problems import Problem
-from holdfast.service.store_calls import StoreCalls
+from holdfast.service.tenants.store_calls import StoreCalls
 
 WATCH_SECONDS = 1.0  # of one call that waits for work of other processes; also the longest time between two rounds
 FIRST_PAUSE_SECONDS = 0.02  # after a round that found nothing although work may be due: others want it, or it is held

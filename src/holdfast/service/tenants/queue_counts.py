@@ -13,7 +13,7 @@ from holdfast.clock import SECOND, monotonic
 from holdfast.drivers.contract import QueueCounts, Store
 from holdfast.model.job import State
 from holdfast.service.schemas.queues import Counts
-from holdfast.service.store_calls import StoreCalls
+from holdfast.service.tenants.store_calls import StoreCalls
 
 MIN_AGE_SECONDS = 1.0
 REST_FACTOR = 20

@@ -17,12 +17,12 @@ from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation
 from holdfast.model.request import JobRequest
 from holdfast.model.settlement import Fail, Release, Settlement
-from holdfast.service.batching import Batcher
-from holdfast.service.handed_out import HandedOutLeases
 from holdfast.service.limits import RequestCount
-from holdfast.service.store_calls import StoreCalls
 from holdfast.service.stored_json import is_json
-from holdfast.service.waiting_claims import WaitingClaims, Want, give_back
+from holdfast.service.tenants.batching import Batcher
+from holdfast.service.tenants.handed_out import HandedOutLeases
+from holdfast.service.tenants.store_calls import StoreCalls
+from holdfast.service.tenants.waiting_claims import WaitingClaims, Want, give_back
 from holdfast.settings import Settings
 from holdfast.signing import open_signer
 from holdfast.wire.records import to_record

@@ -26,12 +26,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from holdfast.clock import monotonic
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.model import bounds
-from holdfast.service import json_body
+from holdfast.service.http import json_body
+from holdfast.service.http.request_head import check_head
 from holdfast.service.limits import receive_body
 from holdfast.service.openapi import make_document
 from holdfast.service.operation import Call, ClientConnection, Operation, Reply
 from holdfast.service.problems import CONTENT_TYPE, Code, Problem, problem_of
-from holdfast.service.request_head import check_head
 from holdfast.service.routes import OPERATIONS
 from holdfast.service.service import Service
 from holdfast.worker.event_log import log_event, log_failure
