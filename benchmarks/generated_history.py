@@ -39,8 +39,8 @@ SELECT first + nth AS position, job_id, type, queue, domain, CAST(NULL AS BIGINT
 """
 _RECORDS = """
 SELECT {rows} AS position, job_id, type, queue, CAST(NULL AS STRING) AS name, 0 AS priority, domain,
-       CAST(NULL AS BIGINT) AS offset, idempotency_key, CAST(NULL AS BIGINT) AS unique_for,
-       CASE WHEN endings = 1 OR waits THEN 1 ELSE 2 END AS attempts,
+       CAST(NULL AS BIGINT) AS offset, CAST(NULL AS STRING) AS limit_key, idempotency_key,
+       CAST(NULL AS BIGINT) AS unique_for, CASE WHEN endings = 1 OR waits THEN 1 ELSE 2 END AS attempts,
        3 AS max_attempts, 3 AS max_crashes, enqueued_at AS created_at, CAST(NULL AS TIMESTAMP) AS run_at,
        CASE WHEN waits THEN 'ready' ELSE 'done' END AS state,
        CAST(NULL AS TIMESTAMP) AS dead_at, CAST(NULL AS STRING) AS dead_reason, CAST(NULL AS STRING) AS error,
