@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from holdfast.model import duration
 from holdfast.model.retry import BuiltInPolicy, format_policy
-from holdfast.serve_settings import ServeSettings
 from holdfast.settings import NAMES, OTHER_SIGNING_KEY, Settings
 from holdfast.settings.fields import SETTINGS
 from holdfast.settings.names import variable_of
+from holdfast.settings.serve import ServeSettings
 from holdfast.settings.serve_fields import SERVE
 
 DEFAULTS = {field.name: field.default for field in fields(Settings) if field.default is not MISSING} | {

@@ -14,10 +14,10 @@ import httpx
 from holdfast import connect
 from holdfast.drivers.contract import Store
 from holdfast.observability.prometheus import PrometheusMetrics
-from holdfast.serve_settings import ServeSettings
 from holdfast.service.http.server import HttpServer
 from holdfast.service.service import Service
 from holdfast.settings import Settings
+from holdfast.settings.serve import ServeSettings
 
 T = TypeVar("T")
 

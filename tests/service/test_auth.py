@@ -11,10 +11,10 @@ import pytest
 from holdfast import connect
 from holdfast.errors import InvalidInput
 from holdfast.model.secret import Secret
-from holdfast.serve_settings import AuthMode, ServeSettings
 from holdfast.service.http.server import HttpServer
 from holdfast.service.service import Service
 from holdfast.settings import Settings
+from holdfast.settings.serve import AuthMode, ServeSettings
 from tests.service.http_service import running_service, sqlite_url
 from tests.service.issuer import claims, issuer
 

@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from holdfast.serve_settings import AuthMode
+from holdfast.settings.serve import AuthMode
 from tests.service.http_service import RunningService, running_service, sqlite_url
 from tests.service.issuer import (
     AUDIENCE,

@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.errors import InvalidInput
 from holdfast.model.secret import Secret
-from holdfast.serve_settings import AuthMode, ServeSettings
 from holdfast.settings import NAMES, read
+from holdfast.settings.serve import AuthMode, ServeSettings
 
 
 def test_the_table_the_variables_and_the_arguments_are_one_set_of_settings(tmp_path):

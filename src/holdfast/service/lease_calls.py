@@ -5,9 +5,9 @@ from __future__ import annotations
 from holdfast.drivers.contract import Inspection
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Lease
-from holdfast.serve_settings import ServeSettings
 from holdfast.service.operation import Call
 from holdfast.service.problems import Code, Problem, not_found
+from holdfast.settings.serve import ServeSettings
 
 
 def lease_of(task_id: str, token: str) -> Lease:

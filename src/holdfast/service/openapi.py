@@ -11,12 +11,12 @@ from typing import Any, get_args
 
 import msgspec
 
-from holdfast.serve_settings import ServeSettings
 from holdfast.service.auth.principal import Scope
 from holdfast.service.operation import Operation
 from holdfast.service.problems import CONTENT_TYPE, Code, status_of
 from holdfast.service.schemas.fields import Name
 from holdfast.service.schemas.problem import ProblemDetails
+from holdfast.settings.serve import ServeSettings
 
 REF = "#/components/schemas/{name}"
 OPENAPI_VERSION = "3.1.0"

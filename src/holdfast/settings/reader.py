@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import InvalidInput
-from holdfast.serve_settings import ServeSettings
 from holdfast.settings.fields import SETTINGS
 from holdfast.settings.file import find_upwards, read_file
 from holdfast.settings.named_stores import check_store_value, named_stores, store_variables
 from holdfast.settings.names import CONFIG, OTHER_SIGNING_KEY, PREFIX, variable_of
+from holdfast.settings.serve import ServeSettings
 from holdfast.settings.serve_fields import SERVE, SERVE_SETTINGS
 from holdfast.settings.values import QueueTable, Settings
 

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds, duration, lease
 from holdfast.net.urls import parse_pattern, parse_url
-from holdfast.serve_settings import ASYMMETRIC_ALGORITHMS, AuthMode
+from holdfast.settings.serve import ASYMMETRIC_ALGORITHMS, AuthMode
 from holdfast.settings.setting import (
     Setting,
     check_path,

@@ -18,9 +18,9 @@ from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.model.retention import Retention
 from holdfast.model.retry import BuiltInPolicy
 from holdfast.model.secret import Secret
-from holdfast.serve_settings import ServeSettings
 from holdfast.settings.named_stores import NamedStore, named_store_url, store_name_of
 from holdfast.settings.names import FILE_NAME, STORES_PREFIX
+from holdfast.settings.serve import ServeSettings
 
 DEFAULT_ORIGIN = "default"
 DEFAULT_KEEP_ENDED = to_timedelta(Retention().ended_for)

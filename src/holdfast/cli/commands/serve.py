@@ -11,8 +11,8 @@ from holdfast.cli.command import Command
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.observability.endpoint import parse_address
 from holdfast.observability.log_output import configure_logging
-from holdfast.serve_settings import DEFAULT_BIND, AuthMode
 from holdfast.settings import LogFormat, LogLevel
+from holdfast.settings.serve import DEFAULT_BIND, AuthMode
 from holdfast.worker.event_log import log_event
 
 if TYPE_CHECKING:

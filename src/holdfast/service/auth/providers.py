@@ -5,13 +5,13 @@ from __future__ import annotations
 from concurrent.futures import Executor
 
 from holdfast.errors import InvalidInput
-from holdfast.serve_settings import AuthMode, ServeSettings
 from holdfast.service.auth.introspection import IdentityTokens
 from holdfast.service.auth.issuer_request import IssuerRequests
 from holdfast.service.auth.jwks import JwksTokens
 from holdfast.service.auth.principal import ClaimRules
 from holdfast.service.auth.provider import Authenticator, Provider
 from holdfast.service.auth.static import StaticTokens
+from holdfast.settings.serve import AuthMode, ServeSettings
 
 
 def open_authenticator(settings: ServeSettings, *, space: str, executor: Executor) -> Authenticator:
