@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
-from holdfast.errors import LeaseError
+from holdfast.errors import LeaseError, Unsupported
 from holdfast.model import bounds
 from holdfast.model.filters import JobFilter
 from holdfast.model.isolation import Isolation
@@ -51,6 +51,7 @@ __all__ = [
     "Registry",
     "Store",
     "Trimmed",
+    "WebhookScan",
 ]
 
 REAP_LIMIT = 1000  # leases: the most that one call ends, so that no single call ends all leases of an outage
@@ -104,6 +105,11 @@ class Capabilities:
     def has(self, feature: Feature) -> bool:
         """Whether the driver supports the feature."""
         return feature not in self.gaps
+
+    def require(self, feature: Feature) -> None:
+        """Raise ``Unsupported`` if the driver does not support the feature (L14)."""
+        if feature in self.gaps:
+            raise Unsupported(self.driver, feature, self.gaps[feature])
 
 
 class Driver(Protocol):
@@ -242,10 +248,15 @@ class Driver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """Part of a list. ``cursor`` leads to the next page. It is None at the end of a job list; the ledger has no end."""
+    """Part of a list. ``cursor`` leads to the next page. It is None at the end of a job list; the ledger has no end.
+
+    A page of the ledger has ``cursors``: one per item, which leads to the item after it. So a reader may stop inside a
+    page.
+    """
 
     items: list[T]
     cursor: str | None
+    cursors: Sequence[str] = field(default=(), compare=False)
 
     def __iter__(self) -> Iterator[T]:
         return iter(self.items)
@@ -357,7 +368,12 @@ class Admin(Protocol):
         ...
 
     def purge(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
-        """Remove ended jobs, each with a ``purged`` ledger row. Returns True where this call removed the job."""
+        """Remove ended jobs, each with a ``purged`` ledger row. Returns True where this call removed the job.
+
+        A job stays, and its answer is False, while a registered reader has not read all ledger rows of the job (see
+        ``model.ledger_reader``). If a reader is more than ``FIND_LIMIT`` rows behind, further jobs that ended late may
+        stay, too.
+        """
         ...
 
     def configure(
@@ -379,8 +395,8 @@ class Admin(Protocol):
     def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
         """Return a page of the ledger, in an order that is fixed and has no gaps (L13).
 
-        ``after=None`` begins at the oldest row. The page always has a cursor, also if it is empty. Raises
-        ``LedgerTrimmed`` if rows after the cursor were removed.
+        ``after=None`` begins at the oldest row. The page always has a cursor, also if it is empty, and one cursor per
+        row. Raises ``LedgerTrimmed`` if rows after the cursor were removed.
         """
         ...
 
@@ -409,9 +425,9 @@ class Admin(Protocol):
 
         Jobs stay for ``ended_for`` after their end, at least a day (L6), and ledger rows for ``ledger_for``. Without a
         value, the retention that the space stores decides (see ``model.retention``), and without one the defaults, 7
-        and 30 days. Dead letters stay until ``purge``. Rows that a registered reader has not read stay until it has
-        read them, or until its registration expires (see ``model.ledger_reader``). Removes at most ``limit`` rows of
-        each kind.
+        and 30 days. Dead letters stay until ``purge``. Ledger rows that a registered reader has not read stay, and so
+        do their jobs, until it has read them, or until its registration expires or is removed (see
+        ``model.ledger_reader``). Removes at most ``limit`` rows of each kind.
 
         A key is removed when its window has ended and its job is done or removed. If the job ends after the window, the
         key may stay for another hour, or for as long as the window had been over by then: it blocks no other job, and
@@ -433,6 +449,15 @@ class LedgerScan(Protocol):
 
         Each cursor comes with the number of rows in its range; the last range may be shorter. The rows are not read.
         """
+        ...
+
+
+@runtime_checkable
+class WebhookScan(Protocol):
+    """Optional: tell which jobs have a webhook, for readers of the ledger. Without it, they read every job."""
+
+    def webhooks(self, job_ids: Sequence[str]) -> dict[str, str]:
+        """Return the webhooks of these jobs, in any state, by job id. Jobs without a webhook are left out."""
         ...
 
 

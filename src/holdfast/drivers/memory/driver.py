@@ -289,6 +289,12 @@ class MemoryDriver:
         with self._lock:
             return admin.find(self._open_space(), where or JobFilter(), limit=limit, after=after, newest=newest)
 
+    def webhooks(self, job_ids: Sequence[str]) -> dict[str, str]:
+        """See ``WebhookScan.webhooks``."""
+        self._validation.check_ids(job_ids)
+        with self._lock:
+            return admin.webhooks(self._open_space(), job_ids)
+
     def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
         """See ``Admin.any_open``."""
         queue_names, type_names = self._validation.check_any_open(queues, types)
@@ -339,9 +345,10 @@ class MemoryDriver:
     def purge(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
         """See ``Admin.purge``."""
         self._validation.check_ids(job_ids)
+        cursors = self._validation.reader_cursors(self, now=now)
         with self._lock:
             space, at = self._open(now)
-            return [admin.purge_one(space, job_id, at) for job_id in job_ids]
+            return admin.purge(space, job_ids, cursors, at)
 
     def configure(
         self, queue: str, settings: QueueSettings, *, type: str | None = None, only: Collection[str] | None = None
@@ -389,9 +396,10 @@ class MemoryDriver:
         """See ``Admin.trim``."""
         self._validation.check_trim(ended_for, ledger_for, limit)
         keep = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
+        cursors = self._validation.reader_cursors(self, now=now)
         with self._lock:
             space, at = self._open(now)
-            return admin.trim(space, keep, limit=limit, now=at)
+            return admin.trim(space, keep, cursors, limit=limit, now=at)
 
     # Registry ---------------------------------------------------------------------------------------------------
 

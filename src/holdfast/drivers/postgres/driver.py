@@ -311,6 +311,11 @@ class PostgresDriver:
         self._validation.check_find(limit, after)
         return admin.job_columns(self._database, where, names, limit=limit, after=after)
 
+    def webhooks(self, job_ids: Sequence[str]) -> dict[str, str]:
+        """See ``WebhookScan.webhooks``."""
+        self._validation.check_ids(job_ids)
+        return admin.webhooks(self._database, job_ids)
+
     def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
         """See ``Admin.any_open``."""
         queue_names, type_names = self._validation.check_any_open(queues, types)
@@ -365,7 +370,8 @@ class PostgresDriver:
     def purge(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
         """See ``Admin.purge``."""
         self._validation.check_ids(job_ids)
-        return admin.purge(self._database, job_ids, self._validation.caller_now(now))
+        cursors = self._validation.reader_cursors(self, now=now)
+        return admin.purge(self._database, job_ids, cursors, self._validation.caller_now(now))
 
     def configure(
         self, queue: str, settings: QueueSettings, *, type: str | None = None, only: Collection[str] | None = None
@@ -390,8 +396,8 @@ class PostgresDriver:
         """See ``Admin.trim``."""
         self._validation.check_trim(ended_for, ledger_for, limit)
         keep = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
-        caller_now = self._validation.caller_now(now)
-        return admin.trim(self._database, caller_now, keep, limit=limit)
+        cursors = self._validation.reader_cursors(self, now=now)
+        return admin.trim(self._database, self._validation.caller_now(now), keep, cursors, limit=limit)
 
     def table_health(self) -> TableHealth:
         """Return the state of the hot tables, for ``holdfast doctor``."""

@@ -283,6 +283,11 @@ class SqliteDriver:
         self._validation.check_find(limit, after)
         return self._read(lambda tx: admin.find(tx, where or JobFilter(), limit=limit, after=after, newest=newest))
 
+    def webhooks(self, job_ids: Sequence[str]) -> dict[str, str]:
+        """See ``WebhookScan.webhooks``."""
+        self._validation.check_ids(job_ids)
+        return self._read(lambda tx: admin.webhooks(tx, job_ids))
+
     def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
         """See ``Admin.any_open``."""
         queue_names, type_names = self._validation.check_any_open(queues, types)
@@ -334,7 +339,8 @@ class SqliteDriver:
     def purge(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
         """See ``Admin.purge``."""
         self._validation.check_ids(job_ids)
-        return self._write(lambda tx: admin.purge(tx, job_ids), now)
+        cursors = self._validation.reader_cursors(self, now=now)
+        return self._write(lambda tx: admin.purge(tx, job_ids, cursors), now)
 
     def configure(
         self, queue: str, settings: QueueSettings, *, type: str | None = None, only: Collection[str] | None = None
@@ -359,7 +365,8 @@ class SqliteDriver:
         """See ``Admin.trim``."""
         self._validation.check_trim(ended_for, ledger_for, limit)
         keep = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
-        return self._write(lambda tx: admin.trim(tx, keep, limit=limit), now)
+        cursors = self._validation.reader_cursors(self, now=now)
+        return self._write(lambda tx: admin.trim(tx, keep, cursors, limit=limit), now)
 
     # Ledger -----------------------------------------------------------------------------------------------------
 
