@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 
-from holdfast.driver import Change, LedgerReader, State
+import holdfast
+from holdfast.cli.doctor import ledger_checks
+from holdfast.driver import Change, JobFilter, LedgerReader, State
 from holdfast.model.ledger_reader import KIND
 
 
@@ -50,6 +53,27 @@ def test_the_ledger_itself_is_shown_without_a_subcommand(run, filled):
 
 
 def _dead():
-    from holdfast.driver import JobFilter
-
     return JobFilter(states=(State.DEAD,))
+
+
+def test_doctor_names_the_transaction_that_delays_readers(run, postgres_database, monkeypatch):
+    url = postgres_database()
+    holdfast.connect(url).close()
+    monkeypatch.setattr(ledger_checks, "LONG_DELAY", 0)
+    with psycopg.connect(url, application_name="report") as other:
+        other.execute("SELECT pg_current_xact_id()")
+        pid = other.info.backend_pid
+        [check] = [one for one in run("doctor", "--url", url, "--json").json["checks"] if one["name"] == "ledger"]
+        assert f"the transaction of process {pid} of report is open for" in check["text"]
+        assert check["advice"] == f"end it: SELECT pg_terminate_backend({pid})"
+        assert check["health"] == "note"
+    assert "ledger" not in [one["name"] for one in run("doctor", "--url", url, "--json").json["checks"]]
+
+
+def test_doctor_names_readers_that_have_fallen_behind(run, filled, reader, monkeypatch):
+    monkeypatch.setattr(ledger_checks, "SLOW_READER", 0)
+    [check] = [one for one in run("doctor", "--json").json["checks"] if one["name"] == "readers"]
+    assert check["text"].startswith("billing: has rows to read since")
+    assert reader.advance(reader.read()[-1][0])
+    monkeypatch.setattr(ledger_checks, "SLOW_READER", ledger_checks.HOUR)
+    assert "readers" not in [one["name"] for one in run("doctor", "--json").json["checks"]]

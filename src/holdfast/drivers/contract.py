@@ -43,6 +43,8 @@ __all__ = [
     "Feature",
     "Inspection",
     "JobFilter",
+    "LedgerDelay",
+    "LedgerDiagnosis",
     "LedgerScan",
     "OnExhausted",
     "Page",
@@ -542,6 +544,28 @@ class Diagnosis(Protocol):
 
     def table_sizes(self) -> Mapping[str, int]:
         """Return the bytes that each table takes with its indexes, or each part of a store without sizes of tables."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerDelay:
+    """The oldest transaction of others that may still write: readers do not see rows that began later than it.
+
+    ``age`` is in microseconds. A prepared transaction has a name, and no process.
+    """
+
+    age: int
+    pid: int | None
+    name: str  # of the program that opened it, or of the prepared transaction
+    state: str  # of its session, such as ``idle in transaction``
+
+
+@runtime_checkable
+class LedgerDiagnosis(Protocol):
+    """Optional, for a store whose ledger waits for older transactions: what delays its readers."""
+
+    def ledger_delay(self) -> LedgerDelay | None:
+        """Return the transaction that delays the readers of the ledger; None if there is none."""
         ...
 
 

@@ -34,7 +34,7 @@ def list_(session: Session, *, limit: int, after: str | None, as_json: bool) -> 
     store, output = session.store(), session.output
     entries = store.scan(KIND, after=after or "", limit=limit + 1)
     cursor = entries[limit - 1].key if len(entries) > limit else None
-    shown = [(entry, *_progress(store, entry)) for entry in entries[:limit]]
+    shown = [(entry, *read_progress(store, entry)) for entry in entries[:limit]]
     if as_json:
         items = [
             {
@@ -71,7 +71,7 @@ def list_(session: Session, *, limit: int, after: str | None, as_json: bool) -> 
         output.print_note(f"more: --after {cursor}")
 
 
-def _progress(store: Store, entry: Entry) -> tuple[int | None, str]:
+def read_progress(store: Store, entry: Entry) -> tuple[int | None, str]:
     """Return when the first row was written that a reader has not read, and what is wrong with the reader."""
     try:
         page = store.ledger(parse_reader(entry).cursor, 1)

@@ -17,6 +17,7 @@ from holdfast.drivers.contract import (
     Feature,
     Inspection,
     JobFilter,
+    LedgerDelay,
     Page,
     QueueCounts,
     Trimmed,
@@ -418,6 +419,10 @@ class PostgresDriver:
         """See ``Admin.ledger_tail``."""
         self._validation.check_page(limit)
         return ledger.tail(self._database, before, limit)
+
+    def ledger_delay(self) -> LedgerDelay | None:
+        """See ``LedgerDiagnosis.ledger_delay``."""
+        return ledger.delay(self._database)
 
     def ledger_tuples(self, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:
         """See ``LedgerScan.ledger_tuples``."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.clock import monotonic
-from holdfast.drivers.contract import Page
+from holdfast.drivers.contract import LedgerDelay, Page
 from holdfast.drivers.packing import Row
 from holdfast.drivers.postgres.database import Database
 from holdfast.drivers.postgres.rows import POSITION_COLUMNS, read_ledger_row, read_tail_row
@@ -118,6 +118,15 @@ def marks(database: Database, after: str | None, *, every: int, most: int) -> li
     found += [(f"{xid}-{seq}", rows) for rows, xid, seq in database.query_page("ledger/rest", rest)]
     _read_limits(database, after)
     return found
+
+
+def delay(database: Database) -> LedgerDelay | None:
+    """See ``LedgerDiagnosis.ledger_delay``."""
+    rows = database.query("ledger/delay", {})
+    if not rows:
+        return None
+    [(age, pid, name, state)] = rows
+    return LedgerDelay(age=max(0, age), pid=pid, name=name, state=state)
 
 
 def read_position(cursors: Collection[str | None]) -> tuple[int, int] | tuple[None, None]:
