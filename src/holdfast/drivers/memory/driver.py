@@ -13,15 +13,19 @@ from holdfast.clock import SECOND, Clock, SystemClock, monotonic
 from holdfast.drivers.contract import (
     REAP_LIMIT,
     Capabilities,
+    DomainInfo,
+    DomainStatus,
     Durability,
     Feature,
     Inspection,
     JobFilter,
     Page,
     QueueCounts,
+    ResumeAction,
     Trimmed,
 )
 from holdfast.drivers.memory import admin, reserve
+from holdfast.drivers.memory.domain_list import list_domains
 from holdfast.drivers.memory.enqueue import enqueue_leased, enqueue_one
 from holdfast.drivers.memory.settle import extend_one, reap, report_outage_of_one, settle_one
 from holdfast.drivers.memory.space import Space
@@ -56,8 +60,7 @@ class MemoryDriver:
         driver="memory",
         durability=Durability.MEMORY,
         gaps={
-            Feature.OFFSETS: "domains run in order of arrival",
-            Feature.HALT: "a domain continues when its head fails for good",
+            Feature.SETTLE_AND_RESERVE: "a settlement leases no other job",
             Feature.JOINED: "there is no transaction to join",
             Feature.PROCESSES: "the store lives in one process",
             Feature.MACHINES: "the store lives in one process",
@@ -186,6 +189,7 @@ class MemoryDriver:
         with self._lock:
             space, at = self._open(now)
             answers = [settle_one(space, settlement, at) for settlement in settlements]
+            space.update_waits(at)
             self._wake_waiters()
             return answers
 
@@ -202,6 +206,7 @@ class MemoryDriver:
         with self._lock:
             space, at = self._open(now)
             count = reap(space, names, worker=worker, limit=limit, now=at)
+            space.update_waits(at)
             self._wake_waiters()
             return count
 
@@ -211,6 +216,7 @@ class MemoryDriver:
         with self._lock:
             space, at = self._open(now)
             answers = [report_outage_of_one(space, lease, at) for lease in leases]
+            space.update_waits(at)
             self._wake_waiters()
             return answers
 
@@ -339,6 +345,7 @@ class MemoryDriver:
         with self._lock:
             space, at = self._open(now)
             answers = [admin.cancel_one(space, job_id, at) for job_id in job_ids]
+            space.update_waits(at)
             self._wake_waiters()
             return answers
 
@@ -348,7 +355,10 @@ class MemoryDriver:
         cursors = self._validation.reader_cursors(self, now=now)
         with self._lock:
             space, at = self._open(now)
-            return admin.purge(space, job_ids, cursors, at)
+            answers = admin.purge(space, job_ids, cursors, at)
+            space.update_waits(at)
+            self._wake_waiters()
+            return answers
 
     def configure(
         self, queue: str, settings: QueueSettings, *, type: str | None = None, only: Collection[str] | None = None
@@ -360,6 +370,8 @@ class MemoryDriver:
             space.settings[queue, type] = space.settings_of(queue, type).merge(settings, only)
             if type is None and replaces_key_limits(only):
                 space.end_holds(queue)
+            if type is None:
+                space.apply_gaps(queue)
             self._wake_waiters()
 
     def settings(self, queue: str, *, type: str | None = None) -> QueueSettings:
@@ -367,6 +379,46 @@ class MemoryDriver:
         self._validation.check_settings(queue, None, type)
         with self._lock:
             return self._open_space().settings_of(queue, type)
+
+    def domains(
+        self,
+        queue: str | None = None,
+        *,
+        status: DomainStatus | None = None,
+        name: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+        now: int | None = None,
+    ) -> Page[DomainInfo]:
+        """See ``Admin.domains``."""
+        behind = self._validation.check_domains(queue, status, name, limit, after)
+        with self._lock:
+            space, at = self._open(now)
+            return list_domains(space, queue, status=status, name=name, limit=limit, after=behind, now=at)
+
+    def resume(
+        self,
+        queue: str,
+        domain: str,
+        action: ResumeAction = ResumeAction.RESUME,
+        *,
+        position: int | None = None,
+        now: int | None = None,
+    ) -> bool:
+        """See ``Admin.resume``."""
+        self._validation.check_resume(queue, domain, action, position)
+        with self._lock:
+            space, at = self._open(now)
+            is_changed = space.resume((queue, domain), retry=action is ResumeAction.RETRY, position=position, now=at)
+            space.update_waits(at)
+            self._wake_waiters()
+            return is_changed
+
+    def forget_domain(self, queue: str, domain: str) -> bool:
+        """See ``Admin.forget_domain``."""
+        self._validation.check_forget_domain(queue, domain)
+        with self._lock:
+            return self._open_space().forget_domain((queue, domain))
 
     def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
         """See ``Admin.ledger``."""
