@@ -57,6 +57,8 @@ __all__ = [
     "Registry",
     "ResumeAction",
     "SettleAndReserve",
+    "SpaceAdmin",
+    "SpaceRemoval",
     "Store",
     "Trimmed",
     "WebhookScan",
@@ -641,6 +643,44 @@ class Diagnosis(Protocol):
 
     def table_sizes(self) -> Mapping[str, int]:
         """Return the bytes that each table takes with its indexes, or each part of a store without sizes of tables."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpaceRemoval:
+    """How many rows ``remove_space`` removed; ``more`` if rows are left."""
+
+    rows: int
+    more: bool
+
+
+@runtime_checkable
+class SpaceAdmin(Protocol):
+    """Optional: the verbs for all spaces of a store, called from any of them."""
+
+    def spaces(
+        self, *, after: str = "", limit: int = 100, has_expired_leases: bool = False, now: int | None = None
+    ) -> Page[str]:
+        """Return a page of the names of the spaces that have rows, in order. ``after=page.cursor`` asks for the next.
+
+        With ``has_expired_leases``, only spaces in which ``reap`` may find something to do. One call looks at a bounded
+        number of spaces. So a page may have fewer names than ``limit``, even none, and still have a cursor; only a
+        cursor of None says that there are no more.
+        """
+        ...
+
+    def remove_space(
+        self, name: str, *, force: bool = False, limit: int = bounds.MAX_BATCH_ITEMS, now: int | None = None
+    ) -> SpaceRemoval:
+        """Remove up to ``limit`` rows of a space: its jobs, ledger, keys, settings and registry. Repeat while ``more``.
+
+        When the last call has returned, no row of the space is left, unless somebody has written to it meanwhile. A
+        space of the same name can be used again: its fences and registry versions continue to grow (L4), and no cursor
+        of the old ledger leads into the new one.
+
+        Raises ``SpaceInUse`` while a job of the space is in flight. With ``force`` these jobs are removed, and the
+        calls of their workers are refused with ``JobNotInflight``. Waits for no reader of the ledger.
+        """
         ...
 
 

@@ -254,6 +254,12 @@ class Validation:
         if after is not None:
             bounds.check_name("after", after)
 
+    def check_spaces(self, after: str, limit: int) -> None:
+        """Check a page of names of spaces."""
+        if after:
+            bounds.check_name("after", after)
+        self.check_page(limit)
+
     def check_any_open(self, queues: Sequence[str], types: Collection[str]) -> tuple[list[str], list[str]]:
         """Return the queues and the types, each once."""
         return self._names("queue", queues), self._names("type", types)

@@ -22,9 +22,10 @@ from holdfast.drivers.contract import (
     Page,
     QueueCounts,
     ResumeAction,
+    SpaceRemoval,
     Trimmed,
 )
-from holdfast.drivers.memory import admin, reserve
+from holdfast.drivers.memory import admin, reserve, spaces
 from holdfast.drivers.memory.domain_list import list_domains
 from holdfast.drivers.memory.enqueue import enqueue_leased, enqueue_one
 from holdfast.drivers.memory.settle import extend_one, reap, report_outage_of_one, settle_one
@@ -452,6 +453,31 @@ class MemoryDriver:
         with self._lock:
             space, at = self._open(now)
             return admin.trim(space, keep, cursors, limit=limit, now=at)
+
+    # Spaces -----------------------------------------------------------------------------------------------------
+
+    def spaces(
+        self, *, after: str = "", limit: int = 100, has_expired_leases: bool = False, now: int | None = None
+    ) -> Page[str]:
+        """See ``SpaceAdmin.spaces``."""
+        self._validation.check_spaces(after, limit)
+        with self._lock:
+            _, at = self._open(now)
+            return spaces.list_spaces(
+                self._store.spaces, after=after, limit=limit, now=at, has_expired_leases=has_expired_leases
+            )
+
+    def remove_space(
+        self, name: str, *, force: bool = False, limit: int = bounds.MAX_BATCH_ITEMS, now: int | None = None
+    ) -> SpaceRemoval:
+        """See ``SpaceAdmin.remove_space``."""
+        self._validation.check_page(limit)
+        bounds.check_name("space", name)
+        with self._lock:
+            self._open(now)
+            removal = spaces.remove(self._store.spaces[name], name, limit=limit, force=force)
+            self._wake_waiters()
+            return removal
 
     # Registry ---------------------------------------------------------------------------------------------------
 

@@ -23,9 +23,10 @@ from holdfast.drivers.contract import (
     Page,
     QueueCounts,
     ResumeAction,
+    SpaceRemoval,
     Trimmed,
 )
-from holdfast.drivers.postgres import admin, enqueue, ledger, registry, reserve, settle
+from holdfast.drivers.postgres import admin, enqueue, ledger, registry, reserve, settle, spaces
 from holdfast.drivers.postgres.admin import TableHealth
 from holdfast.drivers.postgres.caller_connection import CallerConnection, PsycopgConnection
 from holdfast.drivers.postgres.cancel_wait import CancelWaiter
@@ -470,6 +471,27 @@ class PostgresDriver:
         """See ``LedgerScan.ledger_marks``."""
         self._validation.check_page(every)
         return ledger.marks(self._database, after, every=every, most=most)
+
+    # Spaces -----------------------------------------------------------------------------------------------------
+
+    def spaces(
+        self, *, after: str = "", limit: int = 100, has_expired_leases: bool = False, now: int | None = None
+    ) -> Page[str]:
+        """See ``SpaceAdmin.spaces``."""
+        self._validation.check_spaces(after, limit)
+        caller_now = self._validation.caller_now(now)
+        if has_expired_leases:
+            return spaces.list_expired(self._database, caller_now, after=after, limit=limit)
+        return spaces.list_spaces(self._database, after=after, limit=limit)
+
+    def remove_space(
+        self, name: str, *, force: bool = False, limit: int = bounds.MAX_BATCH_ITEMS, now: int | None = None
+    ) -> SpaceRemoval:
+        """See ``SpaceAdmin.remove_space``."""
+        self._validation.check_page(limit)
+        self._validation.caller_now(now)
+        database = self._database.with_space(bounds.check_name("space", name))
+        return spaces.remove(database, limit=limit, force=force)
 
     # Registry ---------------------------------------------------------------------------------------------------
 

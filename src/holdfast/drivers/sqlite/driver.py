@@ -24,9 +24,10 @@ from holdfast.drivers.contract import (
     Page,
     QueueCounts,
     ResumeAction,
+    SpaceRemoval,
     Trimmed,
 )
-from holdfast.drivers.sqlite import admin, clock_repair, enqueue, ledger, registry, reserve, settle
+from holdfast.drivers.sqlite import admin, clock_repair, enqueue, ledger, registry, reserve, settle, spaces
 from holdfast.drivers.sqlite.database import Database, Options
 from holdfast.drivers.sqlite.joined import JoinedSqlite
 from holdfast.drivers.sqlite.transaction import Transaction
@@ -430,6 +431,23 @@ class SqliteDriver:
         """See ``LedgerScan.ledger_marks``."""
         self._validation.check_page(every)
         return self._read(lambda tx: ledger.marks(tx, after, every, most))
+
+    # Spaces -----------------------------------------------------------------------------------------------------
+
+    def spaces(
+        self, *, after: str = "", limit: int = 100, has_expired_leases: bool = False, now: int | None = None
+    ) -> Page[str]:
+        """See ``SpaceAdmin.spaces``."""
+        self._validation.check_spaces(after, limit)
+        list_page = spaces.list_expired if has_expired_leases else spaces.list_spaces
+        return self._read(lambda tx: list_page(tx, after=after, limit=limit), now)
+
+    def remove_space(
+        self, name: str, *, force: bool = False, limit: int = bounds.MAX_BATCH_ITEMS, now: int | None = None
+    ) -> SpaceRemoval:
+        """See ``SpaceAdmin.remove_space``."""
+        self._validation.check_page(limit)
+        return self.space(name)._write(lambda tx: spaces.remove(tx, limit=limit, force=force), now)  # noqa: SLF001 - this class
 
     # Registry ---------------------------------------------------------------------------------------------------
 
