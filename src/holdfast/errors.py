@@ -29,6 +29,7 @@
     ├── ConnectError                   no driver can open the URL
     ├── CallerClockRefused             ``now`` for a store that reads its own clock
     ├── LedgerTrimmed                  the rows after this cursor were removed
+    ├── SpaceInUse                     a space with leases in flight is not removed
     ├── HistoryConflict                another sync of this history was first; nothing added
     ├── ReplayConflict                 the same replay is running elsewhere
     ├── SparkTaskFailed                a slot failed in all its tries
@@ -309,6 +310,17 @@ class LedgerTrimmed(HoldfastError):
         self.cursor = cursor
         super().__init__(
             f"the ledger was trimmed past cursor {cursor!r}; start again from after=None (the oldest row kept)"
+        )
+
+
+class SpaceInUse(HoldfastError):
+    """The space ``space`` has ``leases`` jobs in flight, or more; nothing was removed."""
+
+    def __init__(self, space: str, *, leases: int) -> None:
+        self.space = space
+        self.leases = leases
+        super().__init__(
+            f"space {space}: wanted no job in flight, got {leases}; stop its workers, or force the removal"
         )
 
 

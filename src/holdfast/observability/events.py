@@ -262,10 +262,20 @@ _RARE = (
     _event("heartbeat.failed", logging.ERROR, "an unexpected exception; the next heartbeat is tried"),
     _event("cancel_watch.failed", logging.ERROR, "an unexpected exception; cancels come with the next heartbeat"),
     _event(
-        "maintenance.failed", logging.WARNING, "expired leases or old rows were not removed this time", "task", "reason"
+        "maintenance.failed",
+        logging.WARNING,
+        "expired leases or old rows were not removed this time",
+        "task",
+        "reason",
+        "space",
     ),
     _event(
-        "retention.differs", logging.WARNING, "the store has another retention than the settings", "settings", "store"
+        "retention.differs",
+        logging.WARNING,
+        "the space has another retention than the settings",
+        "settings",
+        "store",
+        "space",
     ),
     _event(
         "limits.differ",

@@ -19,12 +19,14 @@ from holdfast.drivers.contract import (
     Feature,
     Inspection,
     JobFilter,
+    LedgerDelay,
     Page,
     QueueCounts,
     ResumeAction,
+    SpaceRemoval,
     Trimmed,
 )
-from holdfast.drivers.postgres import admin, enqueue, ledger, registry, reserve, settle
+from holdfast.drivers.postgres import admin, enqueue, ledger, registry, reserve, settle, spaces
 from holdfast.drivers.postgres.admin import TableHealth
 from holdfast.drivers.postgres.caller_connection import CallerConnection, PsycopgConnection
 from holdfast.drivers.postgres.cancel_wait import CancelWaiter
@@ -316,6 +318,11 @@ class PostgresDriver:
         self._validation.check_find(limit, after)
         return admin.job_columns(self._database, where, names, limit=limit, after=after)
 
+    def webhooks(self, job_ids: Sequence[str]) -> dict[str, str]:
+        """See ``WebhookScan.webhooks``."""
+        self._validation.check_ids(job_ids)
+        return admin.webhooks(self._database, job_ids)
+
     def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
         """See ``Admin.any_open``."""
         queue_names, type_names = self._validation.check_any_open(queues, types)
@@ -370,7 +377,8 @@ class PostgresDriver:
     def purge(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
         """See ``Admin.purge``."""
         self._validation.check_ids(job_ids)
-        return admin.purge(self._database, job_ids, self._validation.caller_now(now))
+        cursors = self._validation.reader_cursors(self, now=now)
+        return admin.purge(self._database, job_ids, cursors, self._validation.caller_now(now))
 
     def configure(
         self, queue: str, settings: QueueSettings, *, type: str | None = None, only: Collection[str] | None = None
@@ -395,8 +403,8 @@ class PostgresDriver:
         """See ``Admin.trim``."""
         self._validation.check_trim(ended_for, ledger_for, limit)
         keep = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
-        caller_now = self._validation.caller_now(now)
-        return admin.trim(self._database, caller_now, keep, limit=limit)
+        cursors = self._validation.reader_cursors(self, now=now)
+        return admin.trim(self._database, self._validation.caller_now(now), keep, cursors, limit=limit)
 
     def table_health(self) -> TableHealth:
         """Return the state of the hot tables, for ``holdfast doctor``."""
@@ -450,6 +458,10 @@ class PostgresDriver:
         self._validation.check_page(limit)
         return ledger.tail(self._database, before, limit)
 
+    def ledger_delay(self) -> LedgerDelay | None:
+        """See ``LedgerDiagnosis.ledger_delay``."""
+        return ledger.delay(self._database)
+
     def ledger_tuples(self, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:
         """See ``LedgerScan.ledger_tuples``."""
         self._validation.check_page(limit)
@@ -459,6 +471,27 @@ class PostgresDriver:
         """See ``LedgerScan.ledger_marks``."""
         self._validation.check_page(every)
         return ledger.marks(self._database, after, every=every, most=most)
+
+    # Spaces -----------------------------------------------------------------------------------------------------
+
+    def spaces(
+        self, *, after: str = "", limit: int = 100, has_expired_leases: bool = False, now: int | None = None
+    ) -> Page[str]:
+        """See ``SpaceAdmin.spaces``."""
+        self._validation.check_spaces(after, limit)
+        caller_now = self._validation.caller_now(now)
+        if has_expired_leases:
+            return spaces.list_expired(self._database, caller_now, after=after, limit=limit)
+        return spaces.list_spaces(self._database, after=after, limit=limit)
+
+    def remove_space(
+        self, name: str, *, force: bool = False, limit: int = bounds.MAX_BATCH_ITEMS, now: int | None = None
+    ) -> SpaceRemoval:
+        """See ``SpaceAdmin.remove_space``."""
+        self._validation.check_page(limit)
+        self._validation.caller_now(now)
+        database = self._database.with_space(bounds.check_name("space", name))
+        return spaces.remove(database, limit=limit, force=force)
 
     # Registry ---------------------------------------------------------------------------------------------------
 
