@@ -25,6 +25,7 @@
     ├── ScheduleConflict               schedulers kept changing the schedule; nothing changed
     ├── JobNotDone                     the job is not done, so it has no result
     ├── ContextClosed                  progress or a checkpoint from outside the attempt
+    ├── StaleFence                     a fenced write came after one of a later attempt
     ├── WaitTimeout (TimeoutError)     the job did not end within the timeout
     ├── ConnectError                   no driver can open the URL
     ├── CallerClockRefused             ``now`` for a store that reads its own clock
@@ -277,6 +278,20 @@ class ContextClosed(HoldfastError):
         self.job_id = job_id
         self.reason = reason
         super().__init__(f"the context of job {job_id} cannot report: {reason}")
+
+
+class StaleFence(HoldfastError):
+    """A write to ``target`` with this ``fence`` was refused: a later attempt has written it, with the fence ``stored``.
+
+    ``stored`` is None if the system that refused the write does not tell it.
+    """
+
+    def __init__(self, target: str, *, fence: int, stored: int | None = None) -> None:
+        self.target = target
+        self.fence = fence
+        self.stored = stored
+        got = "a larger one is stored" if stored is None else f"{stored} is stored"
+        super().__init__(f"{target}: wanted to write with the largest fence, {fence}, but {got}")
 
 
 class WaitTimeout(HoldfastError, TimeoutError):
