@@ -15,6 +15,8 @@ from holdfast.drivers.contract import (
     CancelWait,
     Capabilities,
     Diagnosis,
+    DomainInfo,
+    DomainStatus,
     Driver,
     Durability,
     Feature,
@@ -27,6 +29,8 @@ from holdfast.drivers.contract import (
     Page,
     QueueCounts,
     Registry,
+    ResumeAction,
+    SettleAndReserve,
     Store,
     Trimmed,
 )
@@ -42,7 +46,7 @@ from holdfast.model.lease import Enqueued, Lease, Note, Reservation, is_expired,
 from holdfast.model.ledger import Ending, LedgerRow
 from holdfast.model.ledger_reader import forget_reader, register_reader
 from holdfast.model.order import Capacity, Lane, Limit, pick
-from holdfast.model.queue_settings import Bucket, QueueSettings
+from holdfast.model.queue_settings import Bucket, Gaps, OnExhausted, QueueSettings
 from holdfast.model.registry import Change, Entry
 from holdfast.model.retention import Retention, store_retention
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
@@ -79,6 +83,8 @@ __all__ = [
     "Clock",
     "Column",
     "Diagnosis",
+    "DomainInfo",
+    "DomainStatus",
     "Driver",
     "Durability",
     "Ending",
@@ -87,6 +93,7 @@ __all__ = [
     "Entry",
     "Fail",
     "Feature",
+    "Gaps",
     "HeldJob",
     "Inspection",
     "Isolation",
@@ -104,14 +111,17 @@ __all__ = [
     "ManualClock",
     "NamedSpace",
     "Note",
+    "OnExhausted",
     "Page",
     "QueueCounts",
     "QueueSettings",
     "Registry",
     "Release",
     "Reservation",
+    "ResumeAction",
     "Retention",
     "Retry",
+    "SettleAndReserve",
     "Settlement",
     "State",
     "Store",

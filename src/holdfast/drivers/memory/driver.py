@@ -13,12 +13,15 @@ from holdfast.clock import SECOND, Clock, SystemClock, monotonic
 from holdfast.drivers.contract import (
     REAP_LIMIT,
     Capabilities,
+    DomainInfo,
+    DomainStatus,
     Durability,
     Feature,
     Inspection,
     JobFilter,
     Page,
     QueueCounts,
+    ResumeAction,
     Trimmed,
 )
 from holdfast.drivers.memory import admin, reserve
@@ -58,6 +61,8 @@ class MemoryDriver:
         gaps={
             Feature.OFFSETS: "domains run in order of arrival",
             Feature.HALT: "a domain continues when its head fails for good",
+            Feature.GAPS: "domains run in order of arrival",
+            Feature.SETTLE_AND_RESERVE: "a settlement leases no other job",
             Feature.JOINED: "there is no transaction to join",
             Feature.PROCESSES: "the store lives in one process",
             Feature.MACHINES: "the store lives in one process",
@@ -360,6 +365,38 @@ class MemoryDriver:
         self._validation.check_settings(queue, None, type)
         with self._lock:
             return self._open_space().settings_of(queue, type)
+
+    def domains(
+        self,
+        queue: str | None = None,
+        *,
+        status: DomainStatus | None = None,
+        name: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+        now: int | None = None,
+    ) -> Page[DomainInfo]:
+        """Raise ``Unsupported``: domains run in order of arrival, and never halt."""
+        self._validation.check_domains(queue, status, name, limit, after)
+        raise NotImplementedError(now)
+
+    def resume(
+        self,
+        queue: str,
+        domain: str,
+        action: ResumeAction = ResumeAction.RESUME,
+        *,
+        position: int | None = None,
+        now: int | None = None,
+    ) -> bool:
+        """Raise ``Unsupported``: no domain halts or waits."""
+        self._validation.check_resume(queue, domain, action, position)
+        raise NotImplementedError(now)
+
+    def forget_domain(self, queue: str, domain: str) -> bool:
+        """Raise ``Unsupported``: domains have no offsets."""
+        self._validation.check_forget_domain(queue, domain)
+        raise NotImplementedError
 
     def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
         """See ``Admin.ledger``."""

@@ -13,12 +13,15 @@ from holdfast.clock import Clock
 from holdfast.drivers.contract import (
     REAP_LIMIT,
     Capabilities,
+    DomainInfo,
+    DomainStatus,
     Durability,
     Feature,
     Inspection,
     JobFilter,
     Page,
     QueueCounts,
+    ResumeAction,
     Trimmed,
 )
 from holdfast.drivers.postgres import admin, enqueue, ledger, registry, reserve, settle
@@ -55,6 +58,8 @@ CAPABILITIES = Capabilities(
     gaps={
         Feature.OFFSETS: "domains run in order of arrival",
         Feature.HALT: "a domain continues when its head fails for good",
+        Feature.GAPS: "domains run in order of arrival",
+        Feature.SETTLE_AND_RESERVE: "a settlement leases no other job",
     },
 )
 
@@ -398,6 +403,38 @@ class PostgresDriver:
         return admin.table_health(self._database)
 
     # Ledger -----------------------------------------------------------------------------------------------------
+
+    def domains(
+        self,
+        queue: str | None = None,
+        *,
+        status: DomainStatus | None = None,
+        name: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+        now: int | None = None,
+    ) -> Page[DomainInfo]:
+        """Raise ``Unsupported``: domains run in order of arrival, and never halt."""
+        self._validation.check_domains(queue, status, name, limit, after)
+        raise NotImplementedError(now)
+
+    def resume(
+        self,
+        queue: str,
+        domain: str,
+        action: ResumeAction = ResumeAction.RESUME,
+        *,
+        position: int | None = None,
+        now: int | None = None,
+    ) -> bool:
+        """Raise ``Unsupported``: no domain halts or waits."""
+        self._validation.check_resume(queue, domain, action, position)
+        raise NotImplementedError(now)
+
+    def forget_domain(self, queue: str, domain: str) -> bool:
+        """Raise ``Unsupported``: domains have no offsets."""
+        self._validation.check_forget_domain(queue, domain)
+        raise NotImplementedError
 
     def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
         """See ``Admin.ledger``."""

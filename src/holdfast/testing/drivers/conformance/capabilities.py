@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from holdfast.drivers.contract import Durability, Feature, OnExhausted, QueueSettings, Store
+from holdfast.clock import SECOND
+from holdfast.drivers.contract import Durability, Feature, Gaps, OnExhausted, QueueSettings, Store
 from holdfast.errors import JobNotInflight, StoreClosed, Unsupported
 from holdfast.model.job import State
 from holdfast.model.lease import Lease
@@ -62,6 +63,28 @@ def the_halt_policy_is_refused_by_a_driver_that_declines_it_and_the_settings_sta
         h.store.configure(QUEUE, QueueSettings(max_inflight=1, on_exhausted=OnExhausted.HALT))
     assert_equal((caught[0].feature, caught[0].reason), (Feature.HALT, reason), "the attributes of the error")
     assert_equal(h.store.settings(QUEUE), QueueSettings(), "the settings")
+
+
+@case("L14", needs={Feature.LIMITS})
+def waiting_for_gaps_is_refused_by_a_driver_that_declines_it_and_the_settings_stay_unchanged(h: Harness) -> None:
+    reason = _gap_reason(h, Feature.GAPS)
+    for settings in (
+        QueueSettings(gaps=Gaps.WAIT),
+        QueueSettings(gap_report_after=SECOND),
+        QueueSettings(gap_pass_after=SECOND),
+    ):
+        with assert_raises(Unsupported) as caught:
+            h.store.configure(QUEUE, replace(settings, max_inflight=1))
+        assert_equal((caught[0].feature, caught[0].reason), (Feature.GAPS, reason), "the attributes of the error")
+    assert_equal(h.store.settings(QUEUE), QueueSettings(), "the settings")
+
+
+@case("L14")
+def a_driver_that_declines_halt_has_no_domain_to_resume(h: Harness) -> None:
+    reason = _gap_reason(h, Feature.HALT)
+    with assert_raises(Unsupported) as caught:
+        h.store.resume(QUEUE, "d", now=h.now_or_none)
+    assert_equal((caught[0].feature, caught[0].reason), (Feature.HALT, reason), "the attributes of the error")
 
 
 @case("L14", needs={Feature.LIMITS})
