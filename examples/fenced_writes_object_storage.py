@@ -45,6 +45,7 @@ class Reports:
         put_fenced(read, put, path, fence=fence)
 
     def read(self, path: str) -> str:
+        """Return the text of an object."""
         return str(json.loads(self._request("GET", path)[2])["text"])
 
     def _request(

@@ -219,17 +219,21 @@ class SchemaMismatch(StoreError):
 
 
 class EnqueueConflict(HoldfastError):
-    """Job ``job_id`` was enqueued under ``key`` with another payload, and stays as it was.
+    """Job ``job_id`` was enqueued under ``key`` or ``offset`` with another payload, and stays as it was.
 
     ``answers`` are the answers of the whole call, in order; every other job of the call was stored. If several jobs
-    conflict, ``job_id`` and ``key`` belong to the first. ``key`` is None if the id was known.
+    conflict, ``job_id``, ``key`` and ``offset`` belong to the first. Both are None if the id was known.
     """
 
-    def __init__(self, job_id: str, key: str | None, answers: Sequence[Enqueued] = ()) -> None:
+    def __init__(
+        self, job_id: str, key: str | None, answers: Sequence[Enqueued] = (), *, offset: int | None = None
+    ) -> None:
         self.job_id = job_id
         self.key = key
+        self.offset = offset
         self.answers = tuple(answers)
-        under = "its id" if key is None else f"key {key!r}"
+        names = [*([] if key is None else [f"key {key!r}"]), *([] if offset is None else [f"offset {offset}"])]
+        under = " or ".join(names) or "its id"
         count = sum(answer.conflict for answer in answers)
         others = f" (the first of {count} conflicts in {len(answers)} jobs)" if count > 1 else ""
         super().__init__(f"job {job_id}: wanted the payload that {under} was first used with, got another{others}")
