@@ -28,6 +28,7 @@ def reserve(
 ) -> list[Reservation]:
     """See ``Driver.reserve``."""
     end_leases(space, space.expired(queues, now)[:REAP_LIMIT], now)
+    space.find_gaps(queues, now)
     rows = pick_rows(space, queues, types, limit, now, max_bytes=max_bytes, isolation=isolation)
     prefetched = is_prefetched(rows, isolation, prefetch=prefetch)
     return lease_rows(space, rows, expires_at=now + lease_for, worker=worker, now=now, prefetched=prefetched)
@@ -101,8 +102,9 @@ def next_instant(space: Space, queues: list[str], after: int) -> int | None:
         for position in (positions[:1] if keys is None else positions)
         if (opens_at := _key_opens_at(space, position, keys, after)) is not None
     ]
+    passes = [pass_at for _, pass_at in space.passes(queues)]
     expiries = [positions[0][0] for queue, positions in space.leases.items() if positions and queue in queues]
-    return min((instant for instant in (*heads, *expiries) if instant > after), default=None)
+    return min((instant for instant in (*heads, *passes, *expiries) if instant > after), default=None)
 
 
 def _key_opens_at(space: Space, position: Position, keys: KeyCapacity | None, now: int) -> int | None:

@@ -88,6 +88,7 @@ class FaultyDriver(MemoryDriver):
             space, at = self._open(now)
             self._last_reserve.changes, self._last_reserve.instant = self._store.changes, at
             end_leases(space, space.expired(names, at)[:REAP_LIMIT], at)
+            space.find_gaps(names, at)
             rows = self._pick(space, names, types, limit, at, max_bytes=max_bytes, isolation=isolation)
             prefetched = self._is_prefetched(rows, isolation, prefetch=prefetch)
             return lease_rows(space, rows, expires_at=at + lease_for, worker=worker, now=at, prefetched=prefetched)
@@ -112,6 +113,7 @@ class FaultyDriver(MemoryDriver):
         with self._lock:
             space, at = self._open(now)
             answers = [self._settle(space, settlement, at) for settlement in settlements]
+            space.update_waits(at)
             self._wake_waiters()
             return answers
 
