@@ -1,4 +1,4 @@
-"""Ordered domains while workers are killed and stopped: the order is exact, one lease at a time, no domain is left idle.
+"""Ordered domains while workers are killed and stopped: exact order, one lease at a time, no domain left idle.
 
 Offsets arrive shuffled and duplicated, and the queue waits for gaps. One attempt of ten fails.
 """
