@@ -1,13 +1,14 @@
 """Maintenance of the store, which every worker does besides its jobs: reap expired leases, trim old rows.
 
-It repairs all spaces of a store, so that a space without a worker is repaired, too.
+It repairs all spaces of a store, so that a space without a worker is repaired, too. Beside that it reports domains that
+have stopped.
 """
 
 from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import timedelta
@@ -17,9 +18,11 @@ from holdfast.drivers.contract import Feature, NamedSpace, SpaceAdmin, Store, Tr
 from holdfast.model import retention
 from holdfast.model.retention import Retention, choose_retention, read_retention, store_retention
 from holdfast.worker.event_log import log_event
+from holdfast.worker.stopped_domains import StoppedDomainLog
 
 REAP_INTERVAL_SECONDS = 5.0  # about; queues that no worker reserves from are repaired too
 TRIM_INTERVAL_SECONDS = 60.0  # about
+DOMAINS_INTERVAL_SECONDS = 30.0  # about
 TRIM_LIMIT_ROWS = 1000  # of each kind in one call: retention never delays a reserve for long
 STEP_SPACES = 10  # that one call repairs: maintenance of many spaces never delays a reserve for long
 STEP_SECONDS = 1.0  # about, between two steps through the spaces
@@ -38,6 +41,7 @@ class Maintenance:
         *,
         keep_ended: timedelta | None,
         keep_ledger: timedelta | None,
+        queues: Sequence[str] = (),
         on_reaped: Callable[[str, int], None] = lambda _space, _leases: None,
         owns_all_spaces: bool = False,
     ) -> None:
@@ -54,9 +58,11 @@ class Maintenance:
         self._reap_after = ""  # the last space of the walk that is under way
         self._trim_after = ""
         self._leaves_rows = False  # a trim of this walk has stopped at its limit
+        self._stopped_domains = StoppedDomainLog(driver, queues)
+        self._domains_at = self._after_about(DOMAINS_INTERVAL_SECONDS)
 
     def run_due(self) -> None:
-        """Reap and trim if it is time. Never raises: a failure is logged, and the part is tried again when next due."""
+        """Do each part if it is time. Never raises: a failure is logged, and the part is tried again when next due."""
         if monotonic() >= self._reap_at:
             self._reap_at = self._after_about(REAP_INTERVAL_SECONDS)
             with _logged("reap"):
@@ -65,6 +71,10 @@ class Maintenance:
             self._trim_at = self._after_about(TRIM_INTERVAL_SECONDS)
             with _logged("trim"):
                 self._trim()
+        if monotonic() >= self._domains_at:
+            self._domains_at = self._after_about(DOMAINS_INTERVAL_SECONDS)
+            with _logged("domains"):
+                self._stopped_domains.look()
 
     def _reap(self) -> None:
         """End expired leases in the next few spaces that have some."""
