@@ -386,6 +386,7 @@ _RARE = (
         "subject",
         "space",
         "target",
+        "domain",
         "status",
         "request_id",
     ),
