@@ -376,6 +376,7 @@ _RARE = (
         "subject",
         "space",
         "target",
+        "domain",
         "status",
         "request_id",
     ),
