@@ -93,8 +93,7 @@ def requeue_one(space: Space, job_id: str, now: int) -> bool:
     row = space.rows.get(job_id)
     if row is None or row.job.state not in (State.DEAD, State.CANCELLED):
         return False
-    space.requeue(row, now)
-    return True
+    return space.requeue(row, now)
 
 
 def cancel_one(space: Space, job_id: str, now: int) -> State | None:
@@ -131,7 +130,7 @@ def trim(space: Space, keep: Retention, *, limit: int, now: int) -> Trimmed:
     """See ``Admin.trim``."""
     jobs = [row.job.id for row in space.rows.values() if _may_be_trimmed(row, now - keep.ended_for)][:limit]
     for job_id in jobs:
-        del space.rows[job_id]
+        space.remove(space.rows[job_id])
     ledger = space.ledger.trim(now - keep.ledger_for, limit)
     keys = [
         place

@@ -25,7 +25,9 @@ from holdfast.drivers.contract import (
     Trimmed,
 )
 from holdfast.drivers.memory import admin, reserve
+from holdfast.drivers.memory.domain_list import list_domains
 from holdfast.drivers.memory.enqueue import enqueue_leased, enqueue_one
+from holdfast.drivers.memory.follow import settle_and_reserve
 from holdfast.drivers.memory.settle import extend_one, reap, report_outage_of_one, settle_one
 from holdfast.drivers.memory.space import Space
 from holdfast.drivers.url_options import read_options
@@ -59,10 +61,6 @@ class MemoryDriver:
         driver="memory",
         durability=Durability.MEMORY,
         gaps={
-            Feature.OFFSETS: "domains run in order of arrival",
-            Feature.HALT: "a domain continues when its head fails for good",
-            Feature.GAPS: "domains run in order of arrival",
-            Feature.SETTLE_AND_RESERVE: "a settlement leases no other job",
             Feature.JOINED: "there is no transaction to join",
             Feature.PROCESSES: "the store lives in one process",
             Feature.MACHINES: "the store lives in one process",
@@ -191,6 +189,48 @@ class MemoryDriver:
         with self._lock:
             space, at = self._open(now)
             answers = [settle_one(space, settlement, at) for settlement in settlements]
+            space.update_waits(at)
+            self._wake_waiters()
+            return answers
+
+    def settle_and_reserve(
+        self,
+        settlements: Sequence[Settlement],
+        *,
+        follow: Collection[str],
+        queues: Sequence[str],
+        lease_for: int,
+        worker: str = "",
+        types: Collection[str] | None = None,
+        max_bytes: int | None = None,
+        isolation: Isolation = Isolation.SHARE,
+        now: int | None = None,
+    ) -> tuple[list[LeaseError | None], list[Reservation]]:
+        """See ``SettleAndReserve.settle_and_reserve``."""
+        names = self._validation.check_settle_and_reserve(
+            settlements,
+            follow=follow,
+            queues=queues,
+            lease_for=lease_for,
+            worker=worker,
+            types=types,
+            max_bytes=max_bytes,
+            isolation=isolation,
+        )
+        with self._lock:
+            space, at = self._open(now)
+            answers = settle_and_reserve(
+                space,
+                settlements,
+                follow=frozenset(follow),
+                queues=names,
+                lease_for=lease_for,
+                worker=worker,
+                types=types,
+                max_bytes=max_bytes,
+                isolation=isolation,
+                now=at,
+            )
             self._wake_waiters()
             return answers
 
@@ -207,6 +247,7 @@ class MemoryDriver:
         with self._lock:
             space, at = self._open(now)
             count = reap(space, names, worker=worker, limit=limit, now=at)
+            space.update_waits(at)
             self._wake_waiters()
             return count
 
@@ -216,6 +257,7 @@ class MemoryDriver:
         with self._lock:
             space, at = self._open(now)
             answers = [report_outage_of_one(space, lease, at) for lease in leases]
+            space.update_waits(at)
             self._wake_waiters()
             return answers
 
@@ -338,6 +380,7 @@ class MemoryDriver:
         with self._lock:
             space, at = self._open(now)
             answers = [admin.cancel_one(space, job_id, at) for job_id in job_ids]
+            space.update_waits(at)
             self._wake_waiters()
             return answers
 
@@ -346,7 +389,10 @@ class MemoryDriver:
         self._validation.check_ids(job_ids)
         with self._lock:
             space, at = self._open(now)
-            return [admin.purge_one(space, job_id, at) for job_id in job_ids]
+            answers = [admin.purge_one(space, job_id, at) for job_id in job_ids]
+            space.update_waits(at)
+            self._wake_waiters()
+            return answers
 
     def configure(
         self, queue: str, settings: QueueSettings, *, type: str | None = None, only: Collection[str] | None = None
@@ -358,6 +404,8 @@ class MemoryDriver:
             space.settings[queue, type] = space.settings_of(queue, type).merge(settings, only)
             if type is None and replaces_key_limits(only):
                 space.end_holds(queue)
+            if type is None:
+                space.apply_gaps(queue)
             self._wake_waiters()
 
     def settings(self, queue: str, *, type: str | None = None) -> QueueSettings:
@@ -376,9 +424,11 @@ class MemoryDriver:
         after: str | None = None,
         now: int | None = None,
     ) -> Page[DomainInfo]:
-        """Raise ``Unsupported``: domains run in order of arrival, and never halt."""
-        self._validation.check_domains(queue, status, name, limit, after)
-        raise NotImplementedError(now)
+        """See ``Admin.domains``."""
+        behind = self._validation.check_domains(queue, status, name, limit, after)
+        with self._lock:
+            space, at = self._open(now)
+            return list_domains(space, queue, status=status, name=name, limit=limit, after=behind, now=at)
 
     def resume(
         self,
@@ -389,14 +439,20 @@ class MemoryDriver:
         position: int | None = None,
         now: int | None = None,
     ) -> bool:
-        """Raise ``Unsupported``: no domain halts or waits."""
+        """See ``Admin.resume``."""
         self._validation.check_resume(queue, domain, action, position)
-        raise NotImplementedError(now)
+        with self._lock:
+            space, at = self._open(now)
+            is_changed = space.resume((queue, domain), retry=action is ResumeAction.RETRY, position=position, now=at)
+            space.update_waits(at)
+            self._wake_waiters()
+            return is_changed
 
     def forget_domain(self, queue: str, domain: str) -> bool:
-        """Raise ``Unsupported``: domains have no offsets."""
+        """See ``Admin.forget_domain``."""
         self._validation.check_forget_domain(queue, domain)
-        raise NotImplementedError
+        with self._lock:
+            return self._open_space().forget_domain((queue, domain))
 
     def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
         """See ``Admin.ledger``."""

@@ -128,6 +128,9 @@ def _calls(store: Store) -> dict[str, Callable[[], object]]:
         "purge": lambda: store.purge(["j"]),
         "configure": lambda: store.configure(QUEUE, QueueSettings()),
         "settings": lambda: store.settings(QUEUE),
+        "domains": store.domains,
+        "resume": lambda: store.resume(QUEUE, "d"),
+        "forget_domain": lambda: store.forget_domain(QUEUE, "d"),
         "ledger": store.ledger,
         "trim": store.trim,
         "read": lambda: store.read("kind", ["key"]),
@@ -147,6 +150,8 @@ _METHODS_OF_OPTIONAL_FEATURES = {
     Feature.LEDGER: ("ledger",),
     Feature.REGISTRY: ("read", "write", "scan"),
     Feature.LIMITS: ("configure", "settings"),
+    Feature.OFFSETS: ("domains", "forget_domain"),
+    Feature.HALT: ("resume",),
 }
 
 

@@ -12,6 +12,7 @@ from holdfast.model.isolation import Isolation
 from holdfast.model.job import State
 from holdfast.model.lease import Lease, Reservation
 from holdfast.model.queue_settings import QueueSettings
+from holdfast.testing.drivers.oracle.domains import has_turn
 from holdfast.testing.drivers.oracle.state import OracleJob, OracleState, SettingsKey
 
 
@@ -36,7 +37,7 @@ def reserve(
         and job.record.queue in queues
         and (types is None or job.record.type in types)
         and job.available_at <= now
-        and _has_turn(state, job)
+        and has_turn(state, job)
     ]
     candidates.sort(key=lambda job: (-job.record.priority, job.available_at, job.seq))  # L10
     reservations: list[Reservation] = []
@@ -62,16 +63,6 @@ def must_run_alone(job: OracleJob) -> bool:
     """Whether a ready job is a suspect, has crashed, or has one attempt left (L7)."""
     record = job.record
     return job.is_suspect or record.crashes > 0 or record.max_attempts - record.attempts <= 1
-
-
-def _has_turn(state: OracleState, job: OracleJob) -> bool:
-    """Whether no earlier job of the same domain is still open (L11)."""
-    return job.record.domain is None or not any(
-        other.seq < job.seq
-        and not other.state.has_ended
-        and (other.record.queue, other.record.domain) == (job.record.queue, job.record.domain)
-        for other in state.jobs.values()
-    )
 
 
 def _limits(state: OracleState, job: OracleJob) -> list[tuple[SettingsKey, QueueSettings]]:

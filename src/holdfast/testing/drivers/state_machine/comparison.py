@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import Any, TypeVar
 
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import Store, Trimmed
+from holdfast.drivers.contract import Feature, ResumeAction, Store, Trimmed
 from holdfast.errors import InvalidInput, LeaseError, LedgerTrimmed, WriteRefused
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
@@ -172,6 +172,15 @@ class ComparedStore:
         """Compare which jobs were removed."""
         assert_same("purge", self.oracle.purge(job_ids, now=self.now), self.store.purge(job_ids, now=self.now))
 
+    def resume(self, queue: str, domain: str, action: ResumeAction, position: int | None) -> None:
+        """Compare whether the domain has changed."""
+        wanted = self.oracle.resume(queue, domain, action, position=position, now=self.now)
+        assert_same("resume", wanted, self.store.resume(queue, domain, action, position=position, now=self.now))
+
+    def forget_domain(self, queue: str, domain: str) -> None:
+        """Compare whether the domain had something to forget."""
+        assert_same("forget_domain", self.oracle.forget_domain(queue, domain), self.store.forget_domain(queue, domain))
+
     def trim(self, *, ended_for: int, ledger_for: int) -> Trimmed:
         """Compare how much was removed. A store may remove a key later than the oracle."""
         wanted = self.oracle.trim(ended_for=ended_for, ledger_for=ledger_for, now=self.now)
@@ -227,6 +236,8 @@ class ComparedStore:
         self._assert_same_jobs()
         self._assert_same_ledger()
         self._assert_one_lease_each()
+        if self.store.capabilities.has(Feature.OFFSETS):
+            assert_same("domains", self.oracle.domains(now=self.now), self.store.domains(now=self.now).items)
 
     def _assert_same_jobs(self) -> None:
         jobs = dict(sorted(self.oracle.state.jobs.items()))
