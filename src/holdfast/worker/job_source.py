@@ -13,7 +13,7 @@ from typing import Protocol
 from holdfast.drivers.contract import Store
 from holdfast.model.isolation import Isolation
 from holdfast.model.lease import Reservation
-from holdfast.worker.stopped_domains import has_only_stopped
+from holdfast.worker.blocked_domains import has_only_blocked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,4 +89,4 @@ class StoreJobSource:
 
     def is_drained(self) -> bool:
         """See ``JobSource.is_drained``."""
-        return not self._driver.any_open(self._queues, self._types) or has_only_stopped(self._driver, self._queues)
+        return not self._driver.any_open(self._queues, self._types) or has_only_blocked(self._driver, self._queues)

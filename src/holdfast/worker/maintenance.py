@@ -1,10 +1,13 @@
-"""Maintenance of the store, which every worker does besides its jobs: reap expired leases, trim old rows."""
+"""Maintenance of the store, which every worker does besides its jobs: reap expired leases, trim old rows.
+
+Beside that it reports domains that have stopped.
+"""
 
 from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import timedelta
@@ -14,9 +17,11 @@ from holdfast.drivers.contract import Feature, Store, Trimmed
 from holdfast.model import retention
 from holdfast.model.retention import Retention, choose_retention, read_retention, store_retention
 from holdfast.worker.event_log import log_event
+from holdfast.worker.stopped_domains import StoppedDomainLog
 
 REAP_INTERVAL_SECONDS = 5.0  # about; queues that no worker reserves from are repaired too
 TRIM_INTERVAL_SECONDS = 60.0  # about
+DOMAINS_INTERVAL_SECONDS = 30.0  # about
 TRIM_LIMIT_ROWS = 1000  # of each kind in one call: retention never delays a reserve for long
 
 
@@ -32,6 +37,7 @@ class Maintenance:
         *,
         keep_ended: timedelta | None,
         keep_ledger: timedelta | None,
+        queues: Sequence[str] = (),
         on_reaped: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._driver = driver
@@ -41,9 +47,11 @@ class Maintenance:
         self._random = random.Random()  # noqa: S311 - jitter
         self._reap_at = self._after_about(REAP_INTERVAL_SECONDS)
         self._trim_at = self._after_about(TRIM_INTERVAL_SECONDS)
+        self._stopped_domains = StoppedDomainLog(driver, queues)
+        self._domains_at = self._after_about(DOMAINS_INTERVAL_SECONDS)
 
     def run_due(self) -> None:
-        """Reap and trim if it is time. Never raises: a failure is logged, and the part is tried again when next due."""
+        """Do each part if it is time. Never raises: a failure is logged, and the part is tried again when next due."""
         if monotonic() >= self._reap_at:
             self._reap_at = self._after_about(REAP_INTERVAL_SECONDS)
             with _logged("reap"):
@@ -54,6 +62,10 @@ class Maintenance:
                 self._propose_retention()
                 if self._trim().more:
                     self._trim_at = monotonic()
+        if monotonic() >= self._domains_at:
+            self._domains_at = self._after_about(DOMAINS_INTERVAL_SECONDS)
+            with _logged("domains"):
+                self._stopped_domains.look()
 
     def _propose_retention(self) -> None:
         """Store the retention of the settings if the store has none; log once if the store has another one."""

@@ -65,6 +65,7 @@ class ReserveLoop:
             self.driver,
             keep_ended=self.options.keep_ended,
             keep_ledger=self.options.keep_ledger,
+            queues=self.options.queues or (),
             on_reaped=self.observers.reaped,
         )
         drain_poll = DRAIN_POLL_SECONDS

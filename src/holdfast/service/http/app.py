@@ -184,6 +184,7 @@ def _log_action(operation: Operation, call: Call, reply: Reply, request_id: str)
         subject=call.principal.subject,
         space=call.principal.space,
         target=call.path.get("queue") or ",".join(getattr(call.body, "task_ids", ())),
+        domain=getattr(call.body, "domain", None),
         status=reply.status,
         request_id=request_id,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.service.operation import Operation
-from holdfast.service.routes import claims, health, queues, search, settlements, tasks
+from holdfast.service.routes import claims, domains, health, queues, search, settlements, tasks
 
 OPERATIONS: tuple[Operation, ...] = (
     *tasks.OPERATIONS,
@@ -11,5 +11,6 @@ OPERATIONS: tuple[Operation, ...] = (
     *settlements.OPERATIONS,
     *search.OPERATIONS,
     *queues.OPERATIONS,
+    *domains.OPERATIONS,
     *health.OPERATIONS,
 )

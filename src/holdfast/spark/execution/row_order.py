@@ -29,7 +29,7 @@ from holdfast.spark.datasource.column_types import check_key_types, check_order_
 from holdfast.spark.datasource.key_conflicts import different_rows, shown_key
 from holdfast.spark.datasource.row_keys import key_columns
 from holdfast.spark.execution.run_columns import KEY, InputColumns, exact_text
-from holdfast.worker.stopped_domains import stopped_domains
+from holdfast.worker.blocked_domains import blocked_domains
 
 DOMAIN = "domain"  # the last column of the rows of a slot
 ORDER_KIND = "spark.order"  # registry: by queue, the names of the columns of order_by
@@ -134,7 +134,7 @@ def configure_order(store: Store, queue: str, columns: InputColumns, on_exhauste
 
 def count_halted(store: Store, queue: str, columns: InputColumns) -> int:
     """Return how many domains of an ordered run are halted."""
-    return sum(1 for _ in stopped_domains(store, queue)) if columns.domain else 0
+    return sum(1 for _ in blocked_domains(store, queue)) if columns.domain else 0
 
 
 def remember_order(store: Store, queue: str, type_: str, columns: InputColumns, *, ttl: int) -> None:
