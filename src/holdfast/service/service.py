@@ -7,8 +7,11 @@ import contextlib
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+from holdfast.artifacts.collector import ArtifactCollector
+from holdfast.artifacts.folder import BlobFolder
 from holdfast.drivers.contract import Store
 from holdfast.errors import HoldfastError
+from holdfast.service.artifact_transfers import ArtifactTransfers
 from holdfast.service.auth.providers import open_authenticator
 from holdfast.service.limits import RateLimit, RequestCount
 from holdfast.service.metrics import HttpMetrics
@@ -42,6 +45,7 @@ class Service:
         self.requests = RequestCount(settings.serve.max_requests)
         self.rate_limit = RateLimit(settings.serve.rate)
         self.metrics = HttpMetrics(store, prometheus)
+        self.artifacts = None if settings.artifacts is None else ArtifactTransfers(BlobFolder(settings.artifacts))
         self._draining: asyncio.Event | None = None
         self._tenants: dict[str, Tenant] = {}
         self._counters: dict[str, QueueCounter] = {}
@@ -66,6 +70,8 @@ class Service:
             await tenant.stop()
         self.metrics.stop()
         self.calls.close()
+        if self.artifacts is not None:
+            self.artifacts.close()
 
     def drain(self) -> None:
         """Answer the requests that wait: the service is about to stop."""
@@ -103,7 +109,11 @@ class Service:
                 store,
                 keep_ended=self.settings.chosen_keep_ended,
                 keep_ledger=self.settings.chosen_keep_ledger,
+                keep_dead=self.settings.keep_dead,
                 on_reaped=on_reaped,
+                collector=None
+                if self.artifacts is None
+                else ArtifactCollector(store, self.artifacts.blobs, space=space),
             )
             self._counters[space] = QueueCounter(store, self.calls)
         return found

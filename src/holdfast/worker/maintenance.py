@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import timedelta
 
+from holdfast.artifacts.collector import ArtifactCollector
 from holdfast.clock import monotonic
 from holdfast.drivers.contract import Feature, Store, Trimmed
 from holdfast.model import retention
 from holdfast.model.retention import Retention, choose_retention, read_retention, store_retention
+from holdfast.worker.dead_retention import DeadLetterRetention
 from holdfast.worker.event_log import log_event
 
 REAP_INTERVAL_SECONDS = 5.0  # about; queues that no worker reserves from are repaired too
@@ -32,11 +34,15 @@ class Maintenance:
         *,
         keep_ended: timedelta | None,
         keep_ledger: timedelta | None,
+        keep_dead: timedelta | None = None,
         on_reaped: Callable[[int], None] = lambda _: None,
+        collector: ArtifactCollector | None = None,
     ) -> None:
         self._driver = driver
+        self._collector = collector
         self._on_reaped = on_reaped
-        self._wanted = choose_retention(keep_ended, keep_ledger)
+        self._wanted = choose_retention(keep_ended, keep_ledger, keep_dead)
+        self._dead_letters = DeadLetterRetention(driver)
         self._is_proposed = self._wanted is None or not driver.capabilities.has(Feature.REGISTRY)
         self._random = random.Random()  # noqa: S311 - jitter
         self._reap_at = self._after_about(REAP_INTERVAL_SECONDS)
@@ -54,6 +60,12 @@ class Maintenance:
                 self._propose_retention()
                 if self._trim().more:
                     self._trim_at = monotonic()
+            with _logged("dead letters"):
+                if self._purge_dead_letters():
+                    self._trim_at = monotonic()
+        if self._collector is not None:
+            with _logged("artifacts"):
+                self._collector.run_due()
 
     def _propose_retention(self) -> None:
         """Store the retention of the settings if the store has none; log once if the store has another one."""
@@ -69,7 +81,17 @@ class Maintenance:
     def _trim(self) -> Trimmed:
         if self._driver.capabilities.has(Feature.REGISTRY):
             return self._driver.trim(limit=TRIM_LIMIT_ROWS)
-        return self._driver.trim(**asdict(self._wanted or Retention()), limit=TRIM_LIMIT_ROWS)
+        kept = self._wanted or Retention()
+        return self._driver.trim(ended_for=kept.ended_for, ledger_for=kept.ledger_for, limit=TRIM_LIMIT_ROWS)
+
+    def _purge_dead_letters(self) -> bool:
+        """Remove dead letters if the retention of the space says so; return whether there may be more."""
+        if not self._driver.capabilities.has(Feature.REGISTRY):
+            return False
+        kept = read_retention(self._driver.read(retention.KIND, [retention.KEY])[0])
+        if kept is None or kept.dead_for is None:
+            return False
+        return self._dead_letters.step(kept.dead_for, limit=TRIM_LIMIT_ROWS)[1]
 
     def _after_about(self, seconds: float) -> float:
         return monotonic() + self._random.uniform(0.5, 1.5) * seconds
