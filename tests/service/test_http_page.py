@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from holdfast.service.routes import OPERATIONS
+from holdfast.settings import Settings
 from tests.service.http_service import running_service, sqlite_url
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "http.md"
@@ -51,7 +52,7 @@ def install(folder: Path, name: str, program: str) -> None:
 def test_every_command_of_the_page_runs(tmp_path):
     install(tmp_path, "curl", CURL)
     install(tmp_path, "jq", JQ)
-    with running_service(sqlite_url(tmp_path)) as service:
+    with running_service(sqlite_url(tmp_path), Settings(artifacts=str(tmp_path / "artifacts"))) as service:
         ran = subprocess.run(
             ["bash", "-e", "-o", "pipefail", "-c", "\n".join(SNIPPETS)],
             cwd=tmp_path,
@@ -71,6 +72,6 @@ def test_the_page_has_a_command_for_every_call():
     text = "\n".join(SNIPPETS)
     text = re.sub(r"\$\(jq[^)]*\)|\$task|\$other", "X", text).replace("'X'", "X")
     for operation in OPERATIONS:
-        path = re.sub(r"{\w+}", "(X|default)", operation.full_path)
+        path = re.sub(r"{\w+}", "(X|default|report.csv)", operation.full_path)
         page = PAGE.read_text(encoding="utf-8") if not operation.versioned else text
         assert re.search(rf'{path}(["? \n`]|$)', page), operation.full_path

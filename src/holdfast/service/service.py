@@ -7,8 +7,10 @@ import contextlib
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+from holdfast.artifacts.folder import BlobFolder
 from holdfast.drivers.contract import Store
 from holdfast.errors import HoldfastError
+from holdfast.service.artifact_transfers import ArtifactTransfers
 from holdfast.service.auth.providers import open_authenticator
 from holdfast.service.limits import RateLimit, RequestCount
 from holdfast.service.metrics import HttpMetrics
@@ -42,6 +44,7 @@ class Service:
         self.requests = RequestCount(settings.serve.max_requests)
         self.rate_limit = RateLimit(settings.serve.rate)
         self.metrics = HttpMetrics(store, prometheus)
+        self.artifacts = None if settings.artifacts is None else ArtifactTransfers(BlobFolder(settings.artifacts))
         self._draining: asyncio.Event | None = None
         self._tenants: dict[str, Tenant] = {}
         self._counters: dict[str, QueueCounter] = {}
@@ -65,6 +68,8 @@ class Service:
             await tenant.stop()
         self.metrics.stop()
         self.calls.close()
+        if self.artifacts is not None:
+            self.artifacts.close()
 
     def drain(self) -> None:
         """Answer the requests that wait: the service is about to stop."""
@@ -125,8 +130,10 @@ class Service:
             self.store,
             keep_ended=self.settings.chosen_keep_ended,
             keep_ledger=self.settings.chosen_keep_ledger,
+            keep_dead=self.settings.keep_dead,
             on_reaped=on_reaped,
             owns_all_spaces=True,
+            blobs=None if self.artifacts is None else self.artifacts.blobs,
         )
         while True:
             await asyncio.sleep(MAINTENANCE_SECONDS)
