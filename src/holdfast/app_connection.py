@@ -75,8 +75,12 @@ class AppConnection:
 
     def open_signer(self) -> Signer | None:
         """Return what signs and verifies the jobs of the space; None if the settings turn signing off."""
-        space = self.driver.space_name if isinstance(self.driver, NamedSpace) else self.space
-        return open_signer(self.settings, space=space)
+        return open_signer(self.settings, space=self.store_space)
+
+    @property
+    def store_space(self) -> str:
+        """The space that the open store works in."""
+        return self.driver.space_name if isinstance(self.driver, NamedSpace) else self.space
 
     @contextmanager
     def using(self, driver: Store, *, clock: Clock | None = None) -> Iterator[None]:

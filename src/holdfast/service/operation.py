@@ -42,6 +42,7 @@ class Call:
     accept: str
     document: Mapping[str, Any]  # of OpenAPI
     client: ClientConnection
+    base_url: str  # of the service, as this client knows it
 
     def ends(self) -> Callable[[], Awaitable[None]]:
         """Return a function that waits until a waiting call should end: its client has gone, or the service stops."""

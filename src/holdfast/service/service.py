@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import socket
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,7 @@ from holdfast.service.tenants.queue_counts import QueueCounter
 from holdfast.service.tenants.store_calls import StoreCalls
 from holdfast.service.tenants.tenant import Tenant
 from holdfast.settings import Settings
+from holdfast.webhooks.runner import WebhookRunner
 from holdfast.worker.maintenance import Maintenance
 
 if TYPE_CHECKING:
@@ -42,6 +45,8 @@ class Service:
         self.requests = RequestCount(settings.serve.max_requests)
         self.rate_limit = RateLimit(settings.serve.rate)
         self.metrics = HttpMetrics(store, prometheus)
+        name = f"http:{socket.gethostname()}:{os.getpid()}"
+        self.webhooks = WebhookRunner(settings, space=space, name=name)
         self._draining: asyncio.Event | None = None
         self._tenants: dict[str, Tenant] = {}
         self._counters: dict[str, QueueCounter] = {}
@@ -53,6 +58,7 @@ class Service:
         self._draining = asyncio.Event()
         self.tenant(self.space)
         self.metrics.start()
+        self.webhooks.start()
         self._background = asyncio.create_task(self._maintain())
 
     async def stop(self) -> None:
@@ -64,6 +70,7 @@ class Service:
                 await self._background
         for tenant in self._tenants.values():
             await tenant.stop()
+        await asyncio.get_running_loop().run_in_executor(self.calls.background, self.webhooks.stop)
         self.metrics.stop()
         self.calls.close()
 
@@ -92,7 +99,10 @@ class Service:
         found = self._tenants.get(space)
         if found is None:
             store = self.store if space == self.space else self.store.space(space)
-            found = self._tenants[space] = Tenant(store, space, self.settings, self.calls, self.requests)
+            found = self._tenants[space] = Tenant(
+                store, space, self.settings, self.calls, self.requests, on_ended=self.webhooks.wake
+            )
+            self.webhooks.add(space, store)
             loop, resumed = asyncio.get_running_loop(), found.resumed
 
             def on_reaped(leases: int) -> None:

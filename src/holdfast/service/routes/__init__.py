@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from holdfast.service.operation import Operation
-from holdfast.service.routes import claims, health, queues, search, settlements, tasks
+from holdfast.service.routes import (
+    claims,
+    cleanup,
+    health,
+    queues,
+    schedules,
+    search,
+    settlements,
+    subscriptions,
+    tasks,
+)
 
 OPERATIONS: tuple[Operation, ...] = (
     *tasks.OPERATIONS,
     *claims.OPERATIONS,
     *settlements.OPERATIONS,
+    *subscriptions.OPERATIONS,
     *search.OPERATIONS,
     *queues.OPERATIONS,
+    *cleanup.OPERATIONS,
+    *schedules.OPERATIONS,
     *health.OPERATIONS,
 )

@@ -8,7 +8,16 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.model import bounds
-from holdfast.service.schemas.fields import MAX_BATCH_TASKS, Answer, DelaySeconds, Instant, Name, Request, Text
+from holdfast.service.schemas.fields import (
+    MAX_BATCH_TASKS,
+    Answer,
+    DelaySeconds,
+    Instant,
+    Name,
+    Request,
+    Text,
+    WebhookUrl,
+)
 from holdfast.service.schemas.problem import ProblemDetails
 from holdfast.service.statuses import Status
 
@@ -26,6 +35,7 @@ class NewTask(Request):
     delay_seconds: DelaySeconds | None = None
     domain: Text | None = None
     offset: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    webhook: WebhookUrl | None = None  # called with the result when the task has ended
 
 
 class EnqueuedTask(Answer):

@@ -18,7 +18,6 @@ from holdfast.model.lease import Enqueued, Lease, Note, Reservation
 from holdfast.model.request import JobRequest
 from holdfast.model.settlement import Fail, Release, Settlement
 from holdfast.service.limits import RequestCount
-from holdfast.service.stored_json import is_json
 from holdfast.service.tenants.batching import Batcher
 from holdfast.service.tenants.handed_out import HandedOutLeases
 from holdfast.service.tenants.store_calls import StoreCalls
@@ -26,6 +25,7 @@ from holdfast.service.tenants.waiting_claims import WaitingClaims, Want, give_ba
 from holdfast.settings import Settings
 from holdfast.signing import open_signer
 from holdfast.wire.records import to_record
+from holdfast.wire.stored_json import is_json
 from holdfast.worker.decide import BAD_PAYLOAD, BAD_SIGNATURE
 from holdfast.worker.outcome import BadSignature, Snoozed
 from holdfast.worker.retry_policy import policy_of
@@ -41,7 +41,16 @@ MAX_RESERVES = 3  # of one claim, if the tasks that it finds cannot be handed ou
 class Tenant:
     """One space. Used by one event loop."""
 
-    def __init__(self, store: Store, name: str, settings: Settings, calls: StoreCalls, requests: RequestCount) -> None:
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        settings: Settings,
+        calls: StoreCalls,
+        requests: RequestCount,
+        *,
+        on_ended: Callable[[], None],
+    ) -> None:
         self.name = name
         self.store = store
         self.client = Client(store)
@@ -49,6 +58,7 @@ class Tenant:
         self.settings = settings
         self.calls = calls
         self._requests = requests
+        self._on_ended = on_ended
         self._signer = open_signer(settings, space=name)
         self._verification = None if self._signer is None else Verification(store, self._signer, worker="http")
         self._waiting = WaitingClaims(store, calls, self._reserve)
@@ -226,6 +236,7 @@ class Tenant:
             for event in self._ended.get(task_id, ()):
                 event.set()
         self._waiting.notify()  # a retried or released task, and the next one of a domain
+        self._on_ended()
 
     def retry_delay(self, job: JobRecord) -> int:
         """Return the delay before the next attempt, in microseconds, by the retry policy of the job."""
