@@ -23,7 +23,7 @@ CURL = """
 import http.client, sys
 url, headers, body, method, words = None, {}, None, None, iter(sys.argv[1:])
 for word in words:
-    if word == "-s": pass
+    if word in ("-s", "-sN"): pass
     elif word == "-X": method = next(words)
     elif word == "-d": body = next(words).encode()
     elif word == "-H": name, value = next(words).split(": "); headers[name] = value

@@ -63,7 +63,7 @@ def make_document(operations: Sequence[Operation], settings: ServeSettings, *, h
 
 def _kinds(operation: Operation) -> Iterable[Any]:
     """Return the types of the messages of an operation; those of a union one by one."""
-    for kind in (operation.body, operation.body_items, operation.query, *operation.answers.values()):
+    for kind in (operation.body, operation.body_items, operation.query, operation.headers, *operation.answers.values()):
         if isinstance(kind, types.UnionType):
             yield from get_args(kind)
         elif kind is not None:
@@ -128,7 +128,7 @@ def _answer(operation: Operation, kind: Any, schemas: dict[Any, dict[str, Any]])
     if kind is None:
         return {"description": "Nothing"}
     if kind is str:
-        return {"description": operation.summary, "content": {"text/plain": {"schema": schemas[kind]}}}
+        return {"description": operation.summary, "content": {operation.text_type: {"schema": schemas[kind]}}}
     schema = {"oneOf": [schemas[one] for one in get_args(kind)]} if isinstance(kind, types.UnionType) else schemas[kind]
     return {"description": operation.summary, "content": {"application/json": {"schema": schema}}}
 
@@ -143,6 +143,11 @@ def _parameters(operation: Operation, components: dict[str, Any]) -> list[dict[s
         query = components[operation.query.__name__]
         for name, schema in query["properties"].items():
             parameters.append({"name": name, "in": "query", "required": False, "schema": _without_null(schema)})
+    if operation.headers is not None:
+        headers = components[operation.headers.__name__]
+        for name, schema in headers["properties"].items():
+            required = name in headers.get("required", ())
+            parameters.append({"name": name, "in": "header", "required": required, "schema": _without_null(schema)})
     return parameters
 
 

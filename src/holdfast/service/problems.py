@@ -44,6 +44,7 @@ class Code(StrEnum):
     NOT_IN_PROGRESS = "not_in_progress"
     LEASE_MISMATCH = "lease_mismatch"
     LEASE_EXPIRED = "lease_expired"
+    EVENTS_TRIMMED = "events_trimmed"
     BODY_TOO_LARGE = "body_too_large"
     URI_TOO_LONG = "uri_too_long"
     UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
@@ -72,6 +73,7 @@ _STATUS_AND_TITLE: dict[Code, tuple[int, str]] = {
     Code.NOT_IN_PROGRESS: (409, "The task is not in progress"),
     Code.LEASE_MISMATCH: (409, "Another lease holds the task"),
     Code.LEASE_EXPIRED: (409, "The lease has expired"),
+    Code.EVENTS_TRIMMED: (410, "The events were removed by retention"),
     Code.BODY_TOO_LARGE: (413, "The body is too large"),
     Code.URI_TOO_LONG: (414, "The URL is too long"),
     Code.UNSUPPORTED_MEDIA_TYPE: (415, "The body is not application/json"),

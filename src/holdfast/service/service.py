@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from holdfast.drivers.contract import Store
 from holdfast.errors import HoldfastError
 from holdfast.service.auth.providers import open_authenticator
+from holdfast.service.event_stream import EventStreams
 from holdfast.service.limits import RateLimit, RequestCount
 from holdfast.service.metrics import HttpMetrics
 from holdfast.service.tenants.queue_counts import QueueCounter
@@ -47,6 +48,7 @@ class Service:
         self.metrics = HttpMetrics(store, prometheus)
         name = f"http:{socket.gethostname()}:{os.getpid()}"
         self.webhooks = WebhookRunner(settings, space=space, name=name)
+        self.event_streams = EventStreams()
         self._draining: asyncio.Event | None = None
         self._tenants: dict[str, Tenant] = {}
         self._counters: dict[str, QueueCounter] = {}
@@ -76,6 +78,7 @@ class Service:
 
     def drain(self) -> None:
         """Answer the requests that wait: the service is about to stop."""
+        self.event_streams.stop()
         if self._draining is not None:
             self._draining.set()
 

@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -156,6 +156,8 @@ class Endpoint:
             tenant=service.tenant(principal.space),
             path=_path(scope["path_params"]),
             query=_query(operation, scope),
+            headers=None if operation.headers is None else json_body.read_headers(scope["headers"], operation.headers),
+            is_head=scope["method"] == "HEAD",
             body=await self._body(operation, headers, receive),
             accept=headers.get("accept", ""),
             document=self._document,
@@ -266,6 +268,10 @@ def _response(reply: Reply, request_id: str) -> Response:
     headers = {REQUEST_ID: request_id, **_SECURITY, **reply.headers}
     if reply.content is None:
         return Response(status_code=reply.status, headers=headers)
+    if isinstance(reply.content, AsyncIterator):
+        return StreamingResponse(
+            reply.content, status_code=reply.status, headers=headers, media_type=reply.content_type
+        )
     content = reply.content if isinstance(reply.content, bytes) else _encode(reply.content)
     return Response(content, status_code=reply.status, headers={**headers, "Content-Type": reply.content_type})
 

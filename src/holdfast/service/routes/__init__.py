@@ -6,6 +6,7 @@ from holdfast.service.operation import Operation
 from holdfast.service.routes import (
     claims,
     cleanup,
+    events,
     health,
     queues,
     schedules,
@@ -22,6 +23,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *subscriptions.OPERATIONS,
     *search.OPERATIONS,
     *queues.OPERATIONS,
+    *events.OPERATIONS,
     *cleanup.OPERATIONS,
     *schedules.OPERATIONS,
     *health.OPERATIONS,
