@@ -15,6 +15,8 @@ from holdfast.drivers.contract import (
     CancelWait,
     Capabilities,
     Diagnosis,
+    DomainInfo,
+    DomainStatus,
     Driver,
     Durability,
     Feature,
@@ -29,6 +31,10 @@ from holdfast.drivers.contract import (
     Page,
     QueueCounts,
     Registry,
+    ResumeAction,
+    SettleAndReserve,
+    SpaceAdmin,
+    SpaceRemoval,
     Store,
     Trimmed,
     WebhookScan,
@@ -46,7 +52,7 @@ from holdfast.model.lease import Enqueued, Lease, Note, Reservation, is_expired,
 from holdfast.model.ledger import Ending, LedgerRow
 from holdfast.model.ledger_reader import Reader, forget_reader, parse_reader, register_reader
 from holdfast.model.order import Capacity, Lane, Limit, pick
-from holdfast.model.queue_settings import Bucket, QueueSettings
+from holdfast.model.queue_settings import Bucket, Gaps, OnExhausted, QueueSettings
 from holdfast.model.registry import Change, Entry
 from holdfast.model.retention import Retention, store_retention
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
@@ -83,6 +89,8 @@ __all__ = [
     "Clock",
     "Column",
     "Diagnosis",
+    "DomainInfo",
+    "DomainStatus",
     "Driver",
     "Durability",
     "Ending",
@@ -91,6 +99,7 @@ __all__ = [
     "Entry",
     "Fail",
     "Feature",
+    "Gaps",
     "HeldJob",
     "Inspection",
     "Isolation",
@@ -111,6 +120,7 @@ __all__ = [
     "ManualClock",
     "NamedSpace",
     "Note",
+    "OnExhausted",
     "Page",
     "QueueCounts",
     "QueueSettings",
@@ -118,9 +128,13 @@ __all__ = [
     "Registry",
     "Release",
     "Reservation",
+    "ResumeAction",
     "Retention",
     "Retry",
+    "SettleAndReserve",
     "Settlement",
+    "SpaceAdmin",
+    "SpaceRemoval",
     "State",
     "Store",
     "SystemClock",

@@ -69,7 +69,7 @@ _STATUS_AND_TITLE: dict[Code, tuple[int, str]] = {
     Code.NOT_FOUND: (404, "There is nothing here"),
     Code.METHOD_NOT_ALLOWED: (405, "The method is not allowed here"),
     Code.TIMEOUT: (408, "The body did not arrive in time"),
-    Code.IDEMPOTENCY_CONFLICT: (409, "The idempotency key belongs to a task with another payload"),
+    Code.IDEMPOTENCY_CONFLICT: (409, "The idempotency key or offset belongs to a task with another payload"),
     Code.NOT_IN_PROGRESS: (409, "The task is not in progress"),
     Code.LEASE_MISMATCH: (409, "Another lease holds the task"),
     Code.LEASE_EXPIRED: (409, "The lease has expired"),

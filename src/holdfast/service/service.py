@@ -52,11 +52,10 @@ class Service:
         self._draining: asyncio.Event | None = None
         self._tenants: dict[str, Tenant] = {}
         self._counters: dict[str, QueueCounter] = {}
-        self._maintenance: dict[str, Maintenance] = {}
         self._background: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start what runs in the background. The space of the settings is repaired, also if nobody claims in it."""
+        """Start what runs in the background. All spaces of the store are repaired, also if nobody claims in them."""
         self._draining = asyncio.Event()
         self.tenant(self.space)
         self.metrics.start()
@@ -106,18 +105,6 @@ class Service:
                 store, space, self.settings, self.calls, self.requests, on_ended=self.webhooks.wake
             )
             self.webhooks.add(space, store)
-            loop, resumed = asyncio.get_running_loop(), found.resumed
-
-            def on_reaped(leases: int) -> None:
-                if leases:
-                    loop.call_soon_threadsafe(resumed)
-
-            self._maintenance[space] = Maintenance(
-                store,
-                keep_ended=self.settings.chosen_keep_ended,
-                keep_ledger=self.settings.chosen_keep_ledger,
-                on_reaped=on_reaped,
-            )
             self._counters[space] = QueueCounter(store, self.calls)
         return found
 
@@ -140,8 +127,26 @@ class Service:
         return None
 
     async def _maintain(self) -> None:
-        """End expired leases and remove old rows in every space that this process has seen, also if nobody claims."""
+        """End expired leases and remove old rows in every space of the store, also if nobody claims in it."""
+        loop = asyncio.get_running_loop()
+
+        def on_reaped(space: str, leases: int) -> None:
+            if leases:
+                loop.call_soon_threadsafe(self._notify_claims, space)
+
+        maintenance = Maintenance(
+            self.store,
+            keep_ended=self.settings.chosen_keep_ended,
+            keep_ledger=self.settings.chosen_keep_ledger,
+            on_reaped=on_reaped,
+            owns_all_spaces=True,
+        )
         while True:
             await asyncio.sleep(MAINTENANCE_SECONDS)
-            for maintenance in list(self._maintenance.values()):
-                await asyncio.get_running_loop().run_in_executor(self.calls.background, maintenance.run_due)
+            await loop.run_in_executor(self.calls.background, maintenance.run_due)
+
+    def _notify_claims(self, space: str) -> None:
+        """Look for work for the claims that wait in a space."""
+        tenant = self._tenants.get(space)
+        if tenant is not None:
+            tenant.resumed()

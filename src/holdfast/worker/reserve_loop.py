@@ -65,7 +65,8 @@ class ReserveLoop:
             self.driver,
             keep_ended=self.options.keep_ended,
             keep_ledger=self.options.keep_ledger,
-            on_reaped=self.observers.reaped,
+            queues=self.options.queues or (),
+            on_reaped=lambda _space, leases: self.observers.reaped(leases),
         )
         drain_poll = DRAIN_POLL_SECONDS
         is_full = False

@@ -100,8 +100,7 @@ def requeue_one(space: Space, job_id: str, now: int) -> bool:
     row = space.rows.get(job_id)
     if row is None or row.job.state not in (State.DEAD, State.CANCELLED):
         return False
-    space.requeue(row, now)
-    return True
+    return space.requeue(row, now)
 
 
 def cancel_one(space: Space, job_id: str, now: int) -> State | None:
@@ -147,7 +146,7 @@ def trim(space: Space, keep: Retention, cursors: Collection[str | None], *, limi
         before = min(before, unread_since(unread[0].ended_at if unread else None, now) - 1)
     jobs = [row.job.id for row in space.rows.values() if _may_be_trimmed(row, before)][:limit]
     for job_id in jobs:
-        del space.rows[job_id]
+        space.remove(space.rows[job_id])
     ledger = space.ledger.trim(now - keep.ledger_for, min(limit, len(space.ledger.rows) - len(unread)))
     keys = [
         place

@@ -55,6 +55,13 @@ class Ledger:
         self.trimmed += count
         return count
 
+    def remove(self, limit: int) -> int:
+        """Remove the oldest rows, whatever their age; return how many. The numbers of later rows continue."""
+        count = min(limit, len(self.rows))
+        del self.rows[:count]
+        self.trimmed += count
+        return count
+
 
 def _cursors(position: int, rows: int) -> list[str]:
     """Return the cursors of rows that begin at a position."""

@@ -13,6 +13,8 @@ from holdfast.clock import Clock
 from holdfast.drivers.contract import (
     REAP_LIMIT,
     Capabilities,
+    DomainInfo,
+    DomainStatus,
     Durability,
     Feature,
     Inspection,
@@ -20,9 +22,11 @@ from holdfast.drivers.contract import (
     LedgerDelay,
     Page,
     QueueCounts,
+    ResumeAction,
+    SpaceRemoval,
     Trimmed,
 )
-from holdfast.drivers.postgres import admin, enqueue, ledger, registry, reserve, settle
+from holdfast.drivers.postgres import admin, enqueue, ledger, registry, reserve, settle, spaces
 from holdfast.drivers.postgres.admin import TableHealth
 from holdfast.drivers.postgres.caller_connection import CallerConnection, PsycopgConnection
 from holdfast.drivers.postgres.cancel_wait import CancelWaiter
@@ -56,6 +60,8 @@ CAPABILITIES = Capabilities(
     gaps={
         Feature.OFFSETS: "domains run in order of arrival",
         Feature.HALT: "a domain continues when its head fails for good",
+        Feature.GAPS: "domains run in order of arrival",
+        Feature.SETTLE_AND_RESERVE: "a settlement leases no other job",
     },
 )
 
@@ -406,6 +412,38 @@ class PostgresDriver:
 
     # Ledger -----------------------------------------------------------------------------------------------------
 
+    def domains(
+        self,
+        queue: str | None = None,
+        *,
+        status: DomainStatus | None = None,
+        name: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+        now: int | None = None,
+    ) -> Page[DomainInfo]:
+        """Raise ``Unsupported``: domains run in order of arrival, and never halt."""
+        self._validation.check_domains(queue, status, name, limit, after)
+        raise NotImplementedError(now)
+
+    def resume(
+        self,
+        queue: str,
+        domain: str,
+        action: ResumeAction = ResumeAction.RESUME,
+        *,
+        position: int | None = None,
+        now: int | None = None,
+    ) -> bool:
+        """Raise ``Unsupported``: no domain halts or waits."""
+        self._validation.check_resume(queue, domain, action, position)
+        raise NotImplementedError(now)
+
+    def forget_domain(self, queue: str, domain: str) -> bool:
+        """Raise ``Unsupported``: domains have no offsets."""
+        self._validation.check_forget_domain(queue, domain)
+        raise NotImplementedError
+
     def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
         """See ``Admin.ledger``."""
         self._validation.check_page(limit)
@@ -433,6 +471,27 @@ class PostgresDriver:
         """See ``LedgerScan.ledger_marks``."""
         self._validation.check_page(every)
         return ledger.marks(self._database, after, every=every, most=most)
+
+    # Spaces -----------------------------------------------------------------------------------------------------
+
+    def spaces(
+        self, *, after: str = "", limit: int = 100, has_expired_leases: bool = False, now: int | None = None
+    ) -> Page[str]:
+        """See ``SpaceAdmin.spaces``."""
+        self._validation.check_spaces(after, limit)
+        caller_now = self._validation.caller_now(now)
+        if has_expired_leases:
+            return spaces.list_expired(self._database, caller_now, after=after, limit=limit)
+        return spaces.list_spaces(self._database, after=after, limit=limit)
+
+    def remove_space(
+        self, name: str, *, force: bool = False, limit: int = bounds.MAX_BATCH_ITEMS, now: int | None = None
+    ) -> SpaceRemoval:
+        """See ``SpaceAdmin.remove_space``."""
+        self._validation.check_page(limit)
+        self._validation.caller_now(now)
+        database = self._database.with_space(bounds.check_name("space", name))
+        return spaces.remove(database, limit=limit, force=force)
 
     # Registry ---------------------------------------------------------------------------------------------------
 

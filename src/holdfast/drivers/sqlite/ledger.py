@@ -77,7 +77,7 @@ def trim(tx: Transaction, before: int, limit: int, *, upto: int | None) -> int:
     oldest = tx.run("trim/find_ledger", parameters).fetchall()
     old = [seq for seq, _ in takewhile(lambda row: row[1] <= before, oldest)]
     if old:
-        upto = {"space": tx.space, "upto": old[-1]}
-        tx.run("trim/delete_ledger", upto)
-        tx.run("trim/set_ledger_trimmed", upto)
+        removed = {"space": tx.space, "upto": old[-1]}
+        tx.run("trim/delete_ledger", removed)
+        tx.run("trim/set_ledger_trimmed", {**removed, "counter": tx.counter})
     return len(old)

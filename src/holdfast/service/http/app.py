@@ -187,6 +187,7 @@ def _log_action(operation: Operation, call: Call, reply: Reply, request_id: str)
         subject=call.principal.subject,
         space=call.principal.space,
         target=call.path.get("queue") or call.path.get("schedule") or ",".join(getattr(call.body, "task_ids", ())),
+        domain=getattr(call.body, "domain", None),
         status=reply.status,
         request_id=request_id,
     )

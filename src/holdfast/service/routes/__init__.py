@@ -6,6 +6,7 @@ from holdfast.service.operation import Operation
 from holdfast.service.routes import (
     claims,
     cleanup,
+    domains,
     events,
     health,
     queues,
@@ -23,6 +24,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *subscriptions.OPERATIONS,
     *search.OPERATIONS,
     *queues.OPERATIONS,
+    *domains.OPERATIONS,
     *events.OPERATIONS,
     *cleanup.OPERATIONS,
     *schedules.OPERATIONS,

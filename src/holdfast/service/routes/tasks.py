@@ -61,7 +61,7 @@ async def enqueue(call: Call) -> Reply:
         raise _conflict(answer)
     return Reply(
         status=202,
-        content=EnqueuedTask(task_id=answer.id, existed=answer.existed),
+        content=EnqueuedTask(task_id=answer.id, existed=answer.existed, past=answer.past),
         headers={"Location": f"/v1/tasks/{answer.id}"},
     )
 
@@ -88,7 +88,7 @@ def _outcome(answer: Enqueued | HoldfastError) -> BatchItem:
         return BatchItem(problem=problem_of(answer).details())
     if answer.conflict:
         return BatchItem(problem=_conflict(answer).details())
-    return BatchItem(task_id=answer.id, existed=answer.existed)
+    return BatchItem(task_id=answer.id, existed=answer.existed, past=answer.past)
 
 
 async def show(call: Call) -> Reply:

@@ -14,6 +14,7 @@ from holdfast.service.schemas.fields import (
     DelaySeconds,
     Instant,
     Name,
+    Offset,
     Request,
     Text,
     WebhookUrl,
@@ -34,15 +35,19 @@ class NewTask(Request):
     run_at: Instant | None = None
     delay_seconds: DelaySeconds | None = None
     domain: Text | None = None
-    offset: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    offset: Offset | None = None
     webhook: WebhookUrl | None = None  # called with the result when the task has ended
 
 
 class EnqueuedTask(Answer):
-    """The task that a request has stored, or has found by its idempotency key."""
+    """The task that a request has stored, or has found by its idempotency key or offset.
+
+    ``past`` says that the offset has ended in its domain; a task that was removed since is not found.
+    """
 
     task_id: str
     existed: bool
+    past: bool
 
 
 class NewTasks(Request):
@@ -56,6 +61,7 @@ class BatchItem(Answer):
 
     task_id: str | msgspec.UnsetType = msgspec.UNSET
     existed: bool | msgspec.UnsetType = msgspec.UNSET
+    past: bool | msgspec.UnsetType = msgspec.UNSET
     problem: ProblemDetails | msgspec.UnsetType = msgspec.UNSET
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from holdfast.drivers.contract import Durability, Feature, OnExhausted, QueueSettings, Store
+from holdfast.clock import SECOND
+from holdfast.drivers.contract import Durability, Feature, Gaps, OnExhausted, QueueSettings, Store
 from holdfast.errors import JobNotInflight, StoreClosed, Unsupported
 from holdfast.model.job import State
 from holdfast.model.lease import Lease
@@ -80,6 +81,28 @@ def the_halt_policy_is_refused_by_a_driver_that_declines_it_and_the_settings_sta
 
 
 @case("L14", needs={Feature.LIMITS})
+def waiting_for_gaps_is_refused_by_a_driver_that_declines_it_and_the_settings_stay_unchanged(h: Harness) -> None:
+    reason = _gap_reason(h, Feature.GAPS)
+    for settings in (
+        QueueSettings(gaps=Gaps.WAIT),
+        QueueSettings(gap_report_after=SECOND),
+        QueueSettings(gap_pass_after=SECOND),
+    ):
+        with assert_raises(Unsupported) as caught:
+            h.store.configure(QUEUE, replace(settings, max_inflight=1))
+        assert_equal((caught[0].feature, caught[0].reason), (Feature.GAPS, reason), "the attributes of the error")
+    assert_equal(h.store.settings(QUEUE), QueueSettings(), "the settings")
+
+
+@case("L14")
+def a_driver_that_declines_halt_has_no_domain_to_resume(h: Harness) -> None:
+    reason = _gap_reason(h, Feature.HALT)
+    with assert_raises(Unsupported) as caught:
+        h.store.resume(QUEUE, "d", now=h.now_or_none)
+    assert_equal((caught[0].feature, caught[0].reason), (Feature.HALT, reason), "the attributes of the error")
+
+
+@case("L14", needs={Feature.LIMITS})
 def limits_by_key_and_holds_are_refused_by_a_driver_that_declines_them(h: Harness) -> None:
     reason = _gap_reason(h, Feature.KEY_LIMITS)
     reservation = h.reserve_new_job(limit_key="a")
@@ -120,6 +143,9 @@ def _calls(store: Store) -> dict[str, Callable[[], object]]:
         "purge": lambda: store.purge(["j"]),
         "configure": lambda: store.configure(QUEUE, QueueSettings()),
         "settings": lambda: store.settings(QUEUE),
+        "domains": store.domains,
+        "resume": lambda: store.resume(QUEUE, "d"),
+        "forget_domain": lambda: store.forget_domain(QUEUE, "d"),
         "ledger": store.ledger,
         "trim": store.trim,
         "read": lambda: store.read("kind", ["key"]),
@@ -139,6 +165,8 @@ _METHODS_OF_OPTIONAL_FEATURES = {
     Feature.LEDGER: ("ledger",),
     Feature.REGISTRY: ("read", "write", "scan"),
     Feature.LIMITS: ("configure", "settings"),
+    Feature.OFFSETS: ("domains", "forget_domain"),
+    Feature.HALT: ("resume",),
 }
 
 
