@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from holdfast.driver import JobRecord
 from holdfast.model.secret import Secret
 from holdfast.settings import Settings
 from holdfast.webhooks.delivery import QUEUE
@@ -120,3 +121,20 @@ def test_nobody_makes_or_claims_deliveries_over_http(service, command):
 def test_without_a_secret_a_webhook_is_refused(sqlite_service, command):
     answer = sqlite_service.post("/v1/tasks", {"command": command, "webhook": "https://example.org/"})
     assert (answer.status_code, answer.json()["code"]) == (422, "unsupported")
+
+
+def test_the_callbacks_of_a_tenant_are_signed_with_its_own_secret_although_nobody_has_called_for_it(receiver, tmp_path):
+    (tmp_path / "secrets.toml").write_text(f'acme = ["{OLD_SECRET}"]\n')
+    webhooks = replace(receiver.settings, secrets_file=str(tmp_path / "secrets.toml"))
+    with running_service(sqlite_url(tmp_path), Settings(webhooks=webhooks)) as service:
+        for space in ("main", "acme", "globex"):  # of the last one there is no secret
+            store = service.store.space(space)
+            id_ = f"task-of-{space}"
+            store.enqueue(
+                [JobRecord(id=id_, type="t", queue="q", payload=b"1", created_at=1, webhook=f"{receiver.url}/")]
+            )
+            store.cancel([id_])
+        callbacks = [receiver.await_callback(f"task-of-{space}") for space in ("main", "acme")]
+    assert [one.is_signed_with(SECRET) for one in callbacks] == [True, False]
+    assert [one.is_signed_with(OLD_SECRET) for one in callbacks] == [False, True]
+    assert receiver.of("task-of-globex") == []

@@ -47,7 +47,7 @@ class Service:
         self.rate_limit = RateLimit(settings.serve.rate)
         self.metrics = HttpMetrics(store, prometheus)
         name = f"http:{socket.gethostname()}:{os.getpid()}"
-        self.webhooks = WebhookRunner(settings, space=space, name=name)
+        self.webhooks = WebhookRunner(store, settings, space=space, name=name, all_spaces=True)
         self.event_streams = EventStreams()
         self._draining: asyncio.Event | None = None
         self._tenants: dict[str, Tenant] = {}
@@ -104,7 +104,6 @@ class Service:
             found = self._tenants[space] = Tenant(
                 store, space, self.settings, self.calls, self.requests, on_ended=self.webhooks.wake
             )
-            self.webhooks.add(space, store)
             self._counters[space] = QueueCounter(store, self.calls)
         return found
 

@@ -34,7 +34,6 @@ class _Space:
         self.reader = reader
         self.notifier = notifier
         self.deliveries = deliveries
-        self.has_failed = False
 
     def look(self) -> bool:
         """Read a page, notify, and send what is due; return whether there may be more to read."""
@@ -48,8 +47,24 @@ class _Space:
 class WebhookRunner:
     """Runs while a service or a worker runs. Without a secret for a space, nothing is done in the space."""
 
-    def __init__(self, settings: Settings, *, space: str, name: str, clock: Clock | None = None) -> None:
-        """Raise ``InvalidInput`` for settings that cannot be used; ``space`` is that of the settings."""
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        *,
+        space: str,
+        name: str,
+        all_spaces: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        """Raise ``InvalidInput`` for settings that cannot be used.
+
+        ``space`` is that of the store and of the settings. With ``all_spaces``, the other spaces that have secrets are
+        served, too, also if nobody has used them since the process began.
+        """
+        self._store = store
+        self._space = space
+        self._all_spaces = all_spaces and store.capabilities.has(Feature.SPACES)
         self._settings = settings
         self._name = name
         self._clock = clock or SystemClock()
@@ -57,21 +72,20 @@ class WebhookRunner:
         self.rules = delivery_rules(settings.webhooks)
         self._senders = Senders()
         self._spaces: dict[str, _Space] = {}
+        self._failed: set[str] = set()  # spaces in which the last look failed
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
     @property
     def is_needed(self) -> bool:
-        """Whether there are secrets. Without any, nothing can be sent."""
-        return self.secrets.exist
+        """Whether something can be sent: there are secrets, and the store has what callbacks need."""
+        return self.secrets.exist and all(self._store.capabilities.has(feature) for feature in NEEDED)
 
-    def add(self, space: str, store: Store) -> None:
-        """Deliver for a space, too. A store without ledger or registry has no webhooks."""
-        if space in self._spaces or not all(store.capabilities.has(feature) for feature in NEEDED):
-            return
+    def _open(self, space: str) -> _Space:
+        store = self._store if space == self._space else self._store.space(space)
         signer = open_signer(self._settings, space=space)
-        self._spaces[space] = _Space(
+        return _Space(
             CallbackReader(
                 store,
                 space=space,
@@ -95,7 +109,7 @@ class WebhookRunner:
         )
 
     def start(self) -> None:
-        """Start the threads, if there are secrets."""
+        """Start the threads, if something can be sent."""
         if self.is_needed:
             self._senders.start()
             self._thread = threading.Thread(target=self._run, name="holdfast-webhooks", daemon=True)
@@ -117,10 +131,11 @@ class WebhookRunner:
         while not self._stopping.is_set():
             self._wake.clear()
             has_more = False
-            for name in list(self._spaces):
+            for name in self.secrets.spaces():
                 if self._stopping.is_set():
                     break
-                has_more |= self._look(name)
+                if name == self._space or self._all_spaces:
+                    has_more |= self._look(name)
             self._stopping.wait(MIN_PAUSE_SECONDS)
             if not has_more:
                 self._wake.wait(min(MAX_POLL_SECONDS, POLL_SECONDS + SECONDS_PER_SPACE * len(self._spaces)))
@@ -132,20 +147,19 @@ class WebhookRunner:
                 break  # the turn ends by itself
 
     def _look(self, name: str) -> bool:
-        space = self._spaces[name]
-        if not self.secrets.of(name):
-            return False
         try:
-            has_more = space.look()
+            if name not in self._spaces:
+                self._spaces[name] = self._open(name)
+            has_more = self._spaces[name].look()
         except HoldfastError as error:
-            if not space.has_failed:  # one line per outage
+            if name not in self._failed:  # one line per outage
                 log_event(logging.WARNING, "webhook.paused", space=name, reason=f"{type(error).__name__}: {error}")
-            space.has_failed = True
+            self._failed.add(name)
             return False
         except Exception as error:  # noqa: BLE001 - one unreadable row must not end the deliveries of all spaces
-            if not space.has_failed:
+            if name not in self._failed:
                 log_failure("webhook.paused", error, space=name, reason="an unexpected error")
-            space.has_failed = True
+            self._failed.add(name)
             return False
-        space.has_failed = False
+        self._failed.discard(name)
         return has_more

@@ -44,13 +44,21 @@ class WebhookSecrets:
         """Whether any space can have a secret."""
         return bool(self._own) or self._path is not None
 
+    def spaces(self) -> list[str]:
+        """Return the spaces that have secrets."""
+        self._refresh()
+        return sorted({*self._own, *self._of_file})
+
     def of(self, space: str) -> tuple[bytes, ...]:
         """Return the secrets of a space, the newest first; none if its deliveries cannot be signed."""
+        self._refresh()
+        return self._of_file.get(space) or self._own.get(space, ())
+
+    def _refresh(self) -> None:
         if self._path is not None and monotonic() - self._checked_at > CHECK_INTERVAL_SECONDS:
             self._checked_at = monotonic()
             with contextlib.suppress(InvalidInput):  # a file that cannot be read now changes nothing
                 self._read(self._path)
-        return self._of_file.get(space) or self._own.get(space, ())
 
     def _read(self, path: Path) -> None:
         try:

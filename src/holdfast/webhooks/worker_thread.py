@@ -19,13 +19,12 @@ class WebhookThread(WorkerObserver):
         self._settings = settings
         self._space = space
         self._runner: WebhookRunner | None = None
-        WebhookRunner(settings, space=space, name="check")
+        WebhookRunner(store, settings, space=space, name="check")
 
     def started(self, worker: str, queues: Sequence[str]) -> None:
         """Start the threads. The child processes of the worker exist already: no fork copies them."""
         del queues
-        self._runner = WebhookRunner(self._settings, space=self._space, name=worker)
-        self._runner.add(self._space, self._store)
+        self._runner = WebhookRunner(self._store, self._settings, space=self._space, name=worker)
         self._runner.start()
 
     def stopped(self, worker: str, statuses: Mapping[str, int]) -> None:
