@@ -49,6 +49,7 @@ class Code(StrEnum):
     LEASE_EXPIRED = "lease_expired"
     ARTIFACT_EXISTS = "artifact_exists"
     ARTIFACT_MISSING = "artifact_missing"
+    EVENTS_TRIMMED = "events_trimmed"
     BODY_TOO_LARGE = "body_too_large"
     QUOTA_EXCEEDED = "quota_exceeded"
     URI_TOO_LONG = "uri_too_long"
@@ -82,6 +83,7 @@ _STATUS_AND_TITLE: dict[Code, tuple[int, str]] = {
     Code.LEASE_EXPIRED: (409, "The lease has expired"),
     Code.ARTIFACT_EXISTS: (409, "The attempt has another artifact with this name"),
     Code.ARTIFACT_MISSING: (409, "The attempt has not uploaded such an artifact"),
+    Code.EVENTS_TRIMMED: (410, "The events were removed by retention"),
     Code.BODY_TOO_LARGE: (413, "The body is too large"),
     Code.QUOTA_EXCEEDED: (413, "The artifacts are too many or too large"),
     Code.URI_TOO_LONG: (414, "The URL is too long"),

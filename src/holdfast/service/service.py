@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import socket
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
@@ -12,12 +14,14 @@ from holdfast.drivers.contract import Store
 from holdfast.errors import HoldfastError
 from holdfast.service.artifact_transfers import ArtifactTransfers
 from holdfast.service.auth.providers import open_authenticator
+from holdfast.service.event_stream import EventStreams
 from holdfast.service.limits import RateLimit, RequestCount
 from holdfast.service.metrics import HttpMetrics
 from holdfast.service.tenants.queue_counts import QueueCounter
 from holdfast.service.tenants.store_calls import StoreCalls
 from holdfast.service.tenants.tenant import Tenant
 from holdfast.settings import Settings
+from holdfast.webhooks.runner import WebhookRunner
 from holdfast.worker.maintenance import Maintenance
 
 if TYPE_CHECKING:
@@ -45,6 +49,9 @@ class Service:
         self.rate_limit = RateLimit(settings.serve.rate)
         self.metrics = HttpMetrics(store, prometheus)
         self.artifacts = None if settings.artifacts is None else ArtifactTransfers(BlobFolder(settings.artifacts))
+        name = f"http:{socket.gethostname()}:{os.getpid()}"
+        self.webhooks = WebhookRunner(store, settings, space=space, name=name, all_spaces=True)
+        self.event_streams = EventStreams()
         self._draining: asyncio.Event | None = None
         self._tenants: dict[str, Tenant] = {}
         self._counters: dict[str, QueueCounter] = {}
@@ -55,6 +62,7 @@ class Service:
         self._draining = asyncio.Event()
         self.tenant(self.space)
         self.metrics.start()
+        self.webhooks.start()
         self._background = asyncio.create_task(self._maintain())
 
     async def stop(self) -> None:
@@ -66,6 +74,7 @@ class Service:
                 await self._background
         for tenant in self._tenants.values():
             await tenant.stop()
+        await asyncio.get_running_loop().run_in_executor(self.calls.background, self.webhooks.stop)
         self.metrics.stop()
         self.calls.close()
         if self.artifacts is not None:
@@ -73,6 +82,7 @@ class Service:
 
     def drain(self) -> None:
         """Answer the requests that wait: the service is about to stop."""
+        self.event_streams.stop()
         if self._draining is not None:
             self._draining.set()
 
@@ -96,7 +106,9 @@ class Service:
         found = self._tenants.get(space)
         if found is None:
             store = self.store if space == self.space else self.store.space(space)
-            found = self._tenants[space] = Tenant(store, space, self.settings, self.calls, self.requests)
+            found = self._tenants[space] = Tenant(
+                store, space, self.settings, self.calls, self.requests, on_ended=self.webhooks.wake
+            )
             self._counters[space] = QueueCounter(store, self.calls)
         return found
 

@@ -9,7 +9,17 @@ from msgspec import Meta
 
 from holdfast.model import bounds
 from holdfast.service.schemas.artifacts import ArtifactInfo, PayloadRef
-from holdfast.service.schemas.fields import MAX_BATCH_TASKS, Answer, DelaySeconds, Instant, Name, Offset, Request, Text
+from holdfast.service.schemas.fields import (
+    MAX_BATCH_TASKS,
+    Answer,
+    DelaySeconds,
+    Instant,
+    Name,
+    Offset,
+    Request,
+    Text,
+    WebhookUrl,
+)
 from holdfast.service.schemas.problem import ProblemDetails
 from holdfast.service.statuses import Status
 
@@ -26,6 +36,7 @@ class TaskFields(Request):
     delay_seconds: DelaySeconds | None = None
     domain: Text | None = None
     offset: Offset | None = None
+    webhook: WebhookUrl | None = None  # called with the result when the task has ended
 
 
 class NewTask(TaskFields):
