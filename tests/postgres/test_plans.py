@@ -219,7 +219,7 @@ def count_pages(
             ("read_ledger", None, None, k),
             ("find_ledger_end",),
             ("wake_keys", "q"),
-            ("wake_domains", "q"),
+            ("wake_domains", "other"),  # reads each domain of its queue
             ("resume_domain", NOW, None, "q", "d1", "retry", 5),
             ("forget_domain", "q", "nobody"),
             ("list_domains", NOW, None, None, None, "", "", k, k),
