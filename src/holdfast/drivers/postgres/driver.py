@@ -26,7 +26,7 @@ from holdfast.drivers.contract import (
     SpaceRemoval,
     Trimmed,
 )
-from holdfast.drivers.postgres import admin, enqueue, ledger, registry, reserve, settle, spaces
+from holdfast.drivers.postgres import admin, enqueue, estimates, ledger, registry, reserve, settle, spaces
 from holdfast.drivers.postgres.admin import TableHealth
 from holdfast.drivers.postgres.caller_connection import CallerConnection, PsycopgConnection
 from holdfast.drivers.postgres.cancel_wait import CancelWaiter
@@ -346,6 +346,17 @@ class PostgresDriver:
         """See ``Admin.counts``."""
         counted = self._validation.check_counts(queues, states)
         return admin.counts(self._database, queues, counted, self._validation.caller_now(now))
+
+    def estimate_counts(
+        self,
+        queues: Sequence[str] | None = None,
+        *,
+        states: Collection[State] | None = None,
+        now: int | None = None,
+    ) -> list[QueueCounts]:
+        """See ``CountEstimates.estimate_counts``."""
+        counted = self._validation.check_counts(queues, states)
+        return estimates.estimate_counts(self._database, queues, counted, self._validation.caller_now(now))
 
     @property
     def has_serial_arrivals(self) -> bool:

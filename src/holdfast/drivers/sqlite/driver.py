@@ -27,7 +27,7 @@ from holdfast.drivers.contract import (
     SpaceRemoval,
     Trimmed,
 )
-from holdfast.drivers.sqlite import admin, clock_repair, enqueue, ledger, registry, reserve, settle, spaces
+from holdfast.drivers.sqlite import admin, clock_repair, enqueue, estimates, ledger, registry, reserve, settle, spaces
 from holdfast.drivers.sqlite.database import Database, Options
 from holdfast.drivers.sqlite.joined import JoinedSqlite
 from holdfast.drivers.sqlite.transaction import Transaction
@@ -317,6 +317,17 @@ class SqliteDriver:
         """See ``Admin.counts``."""
         counted = self._validation.check_counts(queues, states)
         return self._read(lambda tx: admin.counts(tx, queues, counted), now)
+
+    def estimate_counts(
+        self,
+        queues: Sequence[str] | None = None,
+        *,
+        states: Collection[State] | None = None,
+        now: int | None = None,
+    ) -> list[QueueCounts]:
+        """See ``CountEstimates.estimate_counts``."""
+        counted = self._validation.check_counts(queues, states)
+        return self._read(lambda tx: estimates.estimate_counts(tx, queues, counted), now)
 
     @property
     def has_serial_arrivals(self) -> bool:
