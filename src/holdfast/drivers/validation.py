@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import get_args
 
 from holdfast.drivers.contract import Capabilities, DomainStatus, Feature, Registry, ResumeAction
-from holdfast.errors import CallerClockRefused, InvalidInput, Unsupported
+from holdfast.errors import CallerClockRefused, InvalidInput
 from holdfast.model import bounds, ledger_reader, retention
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State, check_new
@@ -64,8 +64,9 @@ class Validation:
                 _check_meta(job.meta)
             if job.offset is not None:
                 self.require(Feature.OFFSETS)
-            if job.webhook is not None:  # the field is kept in records and envelopes for a later version
-                raise Unsupported(self._capabilities.driver, "webhooks", "nothing calls them yet")
+            if job.webhook is not None:  # a reader of the ledger calls it, and keeps its place in the registry
+                self.require(Feature.LEDGER)
+                self.require(Feature.REGISTRY)
 
     def check_enqueue_writes(self, jobs: Sequence[JobRecord], writes: Sequence[Change]) -> None:
         """Check the registry writes of an enqueue. Each ``Change`` checked its own values when it was created."""

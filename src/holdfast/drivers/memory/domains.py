@@ -42,15 +42,20 @@ class Domain:
     start: int = 0
     halt: Halt | None = None
 
+    @staticmethod
+    def key(job: JobRecord, seq: int) -> OpenJob:
+        """Return the place of a job in the order of the domain."""
+        return (NO_OFFSET if job.offset is None else job.offset, seq, job.id)
+
     def add(self, job: JobRecord, seq: int) -> None:
         """Add an open job at its place."""
-        insort(self.jobs, _key(job, seq))
+        insort(self.jobs, self.key(job, seq))
         if job.offset is not None:
             self.by_offset[job.offset] = job.id
 
     def remove(self, job: JobRecord, seq: int) -> None:
         """Remove a job that has ended."""
-        del self.jobs[bisect_left(self.jobs, _key(job, seq))]
+        del self.jobs[bisect_left(self.jobs, self.key(job, seq))]
         if job.offset is not None:
             del self.by_offset[job.offset]
             self.ended.add(job.offset)
@@ -84,7 +89,3 @@ class Domain:
     def has_memory(self) -> bool:
         """Whether something is stored beside the open jobs."""
         return bool(self.ended) or self.start > 0 or self.halt is not None
-
-
-def _key(job: JobRecord, seq: int) -> OpenJob:
-    return (NO_OFFSET if job.offset is None else job.offset, seq, job.id)

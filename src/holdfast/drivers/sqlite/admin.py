@@ -19,10 +19,10 @@ from holdfast.drivers.packing import (
     tally_counts,
     to_json,
 )
-from holdfast.drivers.sqlite import ledger, limit_keys
-from holdfast.drivers.sqlite.domains import pass_turns
+from holdfast.drivers.sqlite import domains, ledger, limit_keys, offsets
+from holdfast.drivers.sqlite.domains import assign_turns, end_halts, find_halts
 from holdfast.drivers.sqlite.limit_keys import wake
-from holdfast.drivers.sqlite.rows import read_job
+from holdfast.drivers.sqlite.rows import STORED_SETTINGS, read_job
 from holdfast.drivers.sqlite.settle import StoredJob, find_jobs
 from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.drivers.statements import NEWEST
@@ -131,13 +131,38 @@ def file_size(tx: Transaction) -> dict[str, int]:
 
 def requeue(tx: Transaction, job_ids: Sequence[str]) -> list[bool]:
     """See ``Admin.requeue``."""
-    jobs = _find_in_states(tx, job_ids, (State.DEAD, State.CANCELLED))
+    jobs = _without_taken_offsets(tx, _find_in_states(tx, job_ids, (State.DEAD, State.CANCELLED)))
     if jobs:
+        halting = _end_halts(tx, jobs)
         parameters = _write_ledger(tx, "requeue/insert_ledger", jobs)
-        tx.run("requeue/insert_jobs", parameters)
+        tx.run("requeue/insert_jobs", {**parameters, "kept": to_json(job.seq for job in halting)})
         tx.run("ended/delete", parameters)
-        pass_turns(tx, {(job.queue, job.domain) for job in jobs.values()})
+        assign_turns(tx, {(job.queue, job.domain) for job in jobs.values()}, on_arrival=True)
     return mark_first_occurrences(job_ids, jobs)
+
+
+def _without_taken_offsets(tx: Transaction, jobs: dict[str, StoredJob]) -> dict[str, StoredJob]:
+    """Leave out the jobs whose offsets other jobs have: a forgotten domain has accepted the offset again."""
+    with_offset = [(job.queue, job.domain, job.offset) for job in jobs.values() if job.offset is not None]
+    if not with_offset:
+        return jobs
+    taken = set(tx.run("requeue/find_taken", {"space": tx.space, "offsets": to_json(with_offset)}))
+    left = {}
+    for job_id, job in jobs.items():
+        offset = (job.queue, job.domain, job.offset)
+        if offset not in taken:
+            left[job_id] = job
+        if job.offset is not None:
+            taken.add(offset)
+    return left
+
+
+def _end_halts(tx: Transaction, jobs: dict[str, StoredJob]) -> list[StoredJob]:
+    """Let the domains go on that these jobs have halted; return those jobs."""
+    halting = find_halts(tx, [(job.queue, job.domain, job.id) for job in jobs.values()])
+    ended = [jobs[job_id] for job_id in halting]
+    end_halts(tx, [(job.queue, job.domain) for job in ended])
+    return ended
 
 
 def purge(tx: Transaction, job_ids: Sequence[str], cursors: Collection[str | None]) -> list[bool]:
@@ -149,6 +174,7 @@ def purge(tx: Transaction, job_ids: Sequence[str], cursors: Collection[str | Non
         parameters = _write_ledger(tx, "purge/insert_ledger", jobs)
         tx.run("ended/delete_notes", parameters)
         tx.run("ended/delete", parameters)
+        assign_turns(tx, [(job.queue, job.domain) for job in _end_halts(tx, jobs)])
     return mark_first_occurrences(job_ids, jobs)
 
 
@@ -177,7 +203,8 @@ def cancel(tx: Transaction, job_ids: Sequence[str]) -> list[State | None]:
         parameters = _write_ledger(tx, "cancel/insert_ledger", ready)
         tx.run("cancel/insert_ended", parameters)
         tx.run("cancel/delete_jobs", parameters)
-        pass_turns(tx, {(job.queue, job.domain) for job in ready.values()})
+        offsets.end(tx, [(job.queue, job.domain, job.offset) for job in ready.values()])
+        assign_turns(tx, {(job.queue, job.domain) for job in ready.values()})
         wake(tx, {(job.queue, job.limit_key) for job in ready.values()})
     states = {job_id: State.CANCELLED if job_id in ready else State(job.held.state) for job_id, job in jobs.items()}
     return [states.get(job_id) for job_id in job_ids]
@@ -212,10 +239,12 @@ def configure(
     tx: Transaction, queue: str, type_: str | None, changed: QueueSettings, only: Collection[str] | None
 ) -> None:
     """See ``Admin.configure``."""
-    merged = settings(tx, queue, type_).merge(changed, only)
-    tx.run("admin/configure", (tx.space, queue, type_ or "", *pack_settings(merged)))
+    before = settings(tx, queue, type_)
+    merged = before.merge(changed, only)
+    tx.run("admin/configure", (tx.space, queue, type_ or "", *pack_settings(merged, STORED_SETTINGS)))
     if type_ is None:
         limit_keys.after_configure(tx, queue, merged, only)
+        domains.after_configure(tx, queue, before, merged)
 
 
 def settings(tx: Transaction, queue: str, type_: str | None) -> QueueSettings:

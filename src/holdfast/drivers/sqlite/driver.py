@@ -27,9 +27,21 @@ from holdfast.drivers.contract import (
     SpaceRemoval,
     Trimmed,
 )
-from holdfast.drivers.sqlite import admin, clock_repair, enqueue, estimates, ledger, registry, reserve, settle, spaces
+from holdfast.drivers.sqlite import (
+    admin,
+    clock_repair,
+    domain_admin,
+    enqueue,
+    estimates,
+    ledger,
+    registry,
+    reserve,
+    settle,
+    spaces,
+)
 from holdfast.drivers.sqlite.database import Database, Options
 from holdfast.drivers.sqlite.joined import JoinedSqlite
+from holdfast.drivers.sqlite.settle_and_reserve import settle_and_reserve
 from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.drivers.url_options import read_options
 from holdfast.drivers.validation import Validation
@@ -72,10 +84,6 @@ class SqliteDriver:
             driver="sqlite",
             durability=Durability.FSYNC if database.options.synchronous == "FULL" else Durability.PROCESS,
             gaps={
-                Feature.OFFSETS: "domains run in order of arrival",
-                Feature.HALT: "a domain continues when its head fails for good",
-                Feature.GAPS: "domains run in order of arrival",
-                Feature.SETTLE_AND_RESERVE: "a settlement leases no other job",
                 Feature.MACHINES: "the file is on one machine",
             },
         )
@@ -199,6 +207,45 @@ class SqliteDriver:
         """See ``Driver.settle``."""
         self._validation.check_settle(settlements)
         return self._write(lambda tx: settle.settle(tx, settlements), now)
+
+    def settle_and_reserve(
+        self,
+        settlements: Sequence[Settlement],
+        *,
+        follow: Collection[str],
+        queues: Sequence[str],
+        lease_for: int,
+        worker: str = "",
+        types: Collection[str] | None = None,
+        max_bytes: int | None = None,
+        isolation: Isolation = Isolation.SHARE,
+        now: int | None = None,
+    ) -> tuple[list[LeaseError | None], list[Reservation]]:
+        """See ``SettleAndReserve.settle_and_reserve``."""
+        names = self._validation.check_settle_and_reserve(
+            settlements,
+            follow=follow,
+            queues=queues,
+            lease_for=lease_for,
+            worker=worker,
+            types=types,
+            max_bytes=max_bytes,
+            isolation=isolation,
+        )
+        return self._write(
+            lambda tx: settle_and_reserve(
+                tx,
+                settlements,
+                follow=frozenset(follow),
+                queues=names,
+                lease_for=lease_for,
+                worker=worker,
+                types=types,
+                max_bytes=max_bytes,
+                isolation=isolation,
+            ),
+            now,
+        )
 
     def reap(
         self,
@@ -385,8 +432,6 @@ class SqliteDriver:
         cursors = self._validation.reader_cursors(self, now=now)
         return self._write(lambda tx: admin.trim(tx, keep, cursors, limit=limit), now)
 
-    # Ledger -----------------------------------------------------------------------------------------------------
-
     def domains(
         self,
         queue: str | None = None,
@@ -397,9 +442,10 @@ class SqliteDriver:
         after: str | None = None,
         now: int | None = None,
     ) -> Page[DomainInfo]:
-        """Raise ``Unsupported``: domains run in order of arrival, and never halt."""
-        self._validation.check_domains(queue, status, name, limit, after)
-        raise NotImplementedError(now)
+        """See ``Admin.domains``."""
+        place = self._validation.check_domains(queue, status, name, limit, after)
+        find = partial(domain_admin.domains, queue=queue, status=status, name=name, limit=limit, after=place)
+        return self._read(find, now)
 
     def resume(
         self,
@@ -410,14 +456,16 @@ class SqliteDriver:
         position: int | None = None,
         now: int | None = None,
     ) -> bool:
-        """Raise ``Unsupported``: no domain halts or waits."""
+        """See ``Admin.resume``."""
         self._validation.check_resume(queue, domain, action, position)
-        raise NotImplementedError(now)
+        return self._write(lambda tx: domain_admin.resume(tx, queue, domain, action, position), now)
 
     def forget_domain(self, queue: str, domain: str) -> bool:
-        """Raise ``Unsupported``: domains have no offsets."""
+        """See ``Admin.forget_domain``."""
         self._validation.check_forget_domain(queue, domain)
-        raise NotImplementedError
+        return self._write(lambda tx: domain_admin.forget(tx, queue, domain))
+
+    # Ledger -----------------------------------------------------------------------------------------------------
 
     def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
         """See ``Admin.ledger``."""

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from holdfast.clock import Clock
 from holdfast.drivers.contract import REAP_LIMIT, Store
+from holdfast.drivers.memory.domains import Domain
 from holdfast.drivers.memory.driver import MemoryDriver, MemoryStore
 from holdfast.drivers.memory.enqueue import enqueue_one
 from holdfast.drivers.memory.reserve import is_prefetched, lease_rows, pick_rows
@@ -140,11 +141,14 @@ class FaultyDriver(MemoryDriver):
 
 
 class FaultySpace(Space):
-    """A space that lets its driver alter every transition."""
+    """A space that lets its driver alter every transition. ``domain_type`` is the class of its domains."""
+
+    domain_type: ClassVar[type[Domain]] = Domain
 
     def __init__(self, driver: FaultyDriver) -> None:
         super().__init__()
         self.driver = driver
+        self.domains.default_factory = self.domain_type
 
     def __deepcopy__(self, memo: dict[int, object]) -> FaultySpace:
         """Copy the rows, share the driver."""
