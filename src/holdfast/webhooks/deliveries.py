@@ -25,7 +25,7 @@ from holdfast.worker.verification import Verification
 
 LEASE_SECONDS = 10
 BEAT_SECONDS = LEASE_SECONDS / 3
-MAX_PER_HOST = 4  # requests to one host at a time, of all processes: half of the senders of one
+MAX_PER_HOST = 16  # requests to one host at a time, of all processes: half of the senders of one
 UNVERIFIED_DELAY = 10 * SECOND
 
 

@@ -6,7 +6,7 @@ import queue
 import threading
 from collections.abc import Callable
 
-THREADS = 8
+THREADS = 32
 STOP_SECONDS = 5.0  # that requests under way have to end
 
 
