@@ -176,6 +176,7 @@ class Holdfast:
                 clock=self._connection.clock,
                 middleware=self.enqueue_middlewares,
                 signer=self._connection.open_signer(),
+                payloads=self._connection.open_payloads(),
             )
         return self._client
 
@@ -473,6 +474,7 @@ class Holdfast:
             catalogue=self.catalogue,
             observers=all_observers,
             signer=self._connection.open_signer(),
+            payloads=self._connection.open_payloads(),
         )
 
     def _wants_cron(self, options: WorkerOptions) -> bool:

@@ -20,6 +20,11 @@
     │   ├── StoreClosed                the store was closed before the call
     │   └── SchemaMismatch             this version does not know the tables
     ├── EnqueueConflict                a known key or id with another payload
+    ├── ArtifactError                  an artifact was refused; nothing changed
+    │   ├── ArtifactExists             the attempt has another artifact with this name
+    │   ├── ArtifactMissing            the attempt has no artifact with this name
+    │   └── ArtifactQuota              the artifacts of the task or of the space are too many or too large
+    ├── PayloadUnavailable             a large payload cannot be read here and now
     ├── JobNotFound (LookupError)      the space has no such job
     ├── ScheduleNotFound (LookupError) the space has no such schedule
     ├── ScheduleConflict               schedulers kept changing the schedule; nothing changed
@@ -238,6 +243,47 @@ class EnqueueConflict(HoldfastError):
         count = sum(answer.conflict for answer in answers)
         others = f" (the first of {count} conflicts in {len(answers)} jobs)" if count > 1 else ""
         super().__init__(f"job {job_id}: wanted the payload that {under} was first used with, got another{others}")
+
+
+class ArtifactError(HoldfastError):
+    """An artifact was refused, and nothing changed."""
+
+
+class ArtifactExists(ArtifactError):
+    """The attempt has uploaded an artifact ``name`` with other bytes. Artifacts are never overwritten."""
+
+    def __init__(self, job_id: str, name: str) -> None:
+        self.job_id = job_id
+        self.name = name
+        super().__init__(f"job {job_id}: wanted a new name, the attempt has an artifact {name!r} with other bytes")
+
+
+class ArtifactMissing(ArtifactError, LookupError):
+    """The attempt has uploaded no artifact ``name``."""
+
+    def __init__(self, job_id: str, name: str) -> None:
+        self.job_id = job_id
+        self.name = name
+        super().__init__(f"job {job_id}: wanted an artifact of this attempt, {name!r} was not uploaded")
+
+
+class ArtifactQuota(ArtifactError):
+    """One more artifact would exceed a limit of the ``owner``, a task or the space: at most ``most`` of ``unit``."""
+
+    def __init__(self, owner: str, unit: str, most: int) -> None:
+        self.owner = owner
+        self.unit = unit
+        self.most = most
+        super().__init__(f"the artifacts of the {owner}: wanted at most {most} {unit}, got more")
+
+
+class PayloadUnavailable(HoldfastError):
+    """The payload of a job is stored apart from it, and this process cannot read it now. Another try may succeed."""
+
+    def __init__(self, job_id: str, reason: str) -> None:
+        self.job_id = job_id
+        self.reason = reason
+        super().__init__(f"job {job_id}: wanted its payload from the folder of artifacts, {reason}")
 
 
 class JobNotFound(HoldfastError, LookupError):

@@ -55,9 +55,10 @@ def install(folder: Path, name: str, program: str) -> None:
 def test_every_command_of_the_page_runs(tmp_path):
     install(tmp_path, "curl", CURL)
     install(tmp_path, "jq", JQ)
+    artifacts = str(tmp_path / "artifacts")
     with (
         receiving() as receiver,
-        running_service(sqlite_url(tmp_path), Settings(webhooks=receiver.settings)) as service,
+        running_service(sqlite_url(tmp_path), Settings(artifacts=artifacts, webhooks=receiver.settings)) as service,
     ):
         nightly = Schedule(name="nightly", expression="0 2 * * *", type="clean", queue="default")
         Holdfast(driver=service.store).schedules.put(nightly)
@@ -85,6 +86,6 @@ def test_the_page_has_a_command_for_every_call():
     text = "\n".join(SNIPPETS)
     text = re.sub(r"\$\(jq[^)]*\)|\$task|\$other|\$subscription", "X", text).replace("'X'", "X")
     for operation in OPERATIONS:
-        path = re.sub(r"{\w+}", "(X|default|nightly)", operation.full_path)
+        path = re.sub(r"{\w+}", "(X|default|nightly|report.csv)", operation.full_path)
         page = PAGE.read_text(encoding="utf-8") if not operation.versioned else text
         assert re.search(rf'{path}(["? \n`]|$)', page), operation.full_path

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 import holdfast
-from holdfast.driver import JobRecord
+from holdfast.driver import JobRecord, ResumeAction
 from holdfast.errors import InvalidInput
 from holdfast.spark import run
 from tests.spark.conftest import OPTIONS
@@ -93,6 +93,22 @@ def _leave_a_row_open(url):
     with holdfast.connect(url) as store:
         record = JobRecord(id="row", type="spark.row", queue="run:plain", payload=b"{}", created_at=1)
         store.enqueue([record])
+
+
+def test_a_dead_row_halts_its_domain_until_an_operator_resumes_it(spark, url):
+    df = spark.sql("select id, id % 2 as customer from range(6)")
+    arguments = {"key": "id", "order_by": ("customer", "id"), "url": url, "run": "halting", "slots": 1}
+
+    def refuse_two(row):
+        if row["id"] == 2:
+            raise holdfast.Unrecoverable("never")
+
+    first = run(df, refuse_two, **arguments, on_exhausted="halt", options=OPTIONS)
+    assert str(first.summary) == "4 done, 1 dead, 1 open; 1 halted domain"
+    with holdfast.connect(url) as store:
+        assert store.resume("run:halting", "0", ResumeAction.SKIP)
+    second = run(df, refuse_two, **arguments, options=OPTIONS)
+    assert str(second.summary) == "5 done, 1 dead"
 
 
 def test_a_chunk_has_one_row_of_each_domain(spark, url):

@@ -8,7 +8,7 @@ import pytest
 import holdfast
 from holdfast import Client, JobRequest
 from holdfast.clock import DAY, ManualClock
-from holdfast.driver import ack
+from holdfast.driver import ack, fail
 from holdfast.model import ledger_reader, retention
 from holdfast.model.registry import Change
 from holdfast.model.retention import Retention, read_retention, store_retention
@@ -52,7 +52,7 @@ def test_of_two_workers_with_different_settings_the_first_decides_and_the_other_
         with caplog.at_level(logging.WARNING, logger="holdfast.worker"):
             assert drain(keep_ledger=keep_ledger) == {"acked": 1}
         assert stored(app) == Retention(ledger_for=365 * DAY)
-    kept = {"ended_for": 7 * DAY, "ledger_for": 365 * DAY}
+    kept = {"ended_for": 7 * DAY, "ledger_for": 365 * DAY, "dead_for": None}
     assert differing(caplog) == [({**kept, "ledger_for": DAY}, kept)]
 
 
@@ -81,6 +81,31 @@ def test_a_worker_without_settings_stores_no_retention(app, drain, trims_at_once
     app.handler("one")(lambda _payload: None).enqueue(1)
     assert drain() == {"acked": 1}
     assert stored(app) is None
+
+
+def test_dead_letters_are_removed_only_if_the_retention_says_so(trims_at_once):
+    clock = ManualClock()
+    with holdfast.connect("memory://", clock=clock) as store:
+        client = Client(store, clock=clock)
+        old, late, requeued, waiting = (client.enqueue(JobRequest(type="one")).id for _ in range(4))
+        for reservation in store.reserve(["default"], limit=3, lease_for=60 * DAY):
+            if reservation.job.id == late:
+                clock.advance(20 * DAY)
+            fail(store, reservation.lease, reason="no")
+            if reservation.job.id == old:
+                clock.advance(1)
+        store.requeue([requeued])
+        clock.advance(10 * DAY)
+        worker = Maintenance(store, keep_ended=None, keep_ledger=None)
+        worker.run_due()
+        assert store.get(old) is not None  # nothing is set
+        Maintenance(store, keep_ended=None, keep_ledger=None, keep_dead=timedelta(days=30)).run_due()
+        assert store.get(old) is None
+        assert all(store.get(one) is not None for one in (late, requeued, waiting))
+        assert [row.job_id for row in store.ledger() if row.ending == "purged"] == [old]
+        clock.advance(20 * DAY)
+        worker.run_due()  # every worker follows what the store has
+        assert store.get(late) is None
 
 
 def test_a_trim_that_left_rows_is_repeated_before_its_interval(monkeypatch):

@@ -37,7 +37,7 @@ class Call:
     principal: Principal
     tenant: Tenant
     path: Mapping[str, str]
-    body: Any  # of the type ``Operation.body``
+    body: Any  # of the type ``Operation.body``; a ``BodyStream`` if the operation takes an upload
     query: Any  # of the type ``Operation.query``
     headers: Any  # of the type ``Operation.headers``
     is_head: bool  # the answer will be sent without its content
@@ -82,6 +82,7 @@ class Operation:
     body_items: type | None = None  # of a batch whose items are checked one by one
     query: type | None = None
     headers: type | None = None  # a message whose fields are headers
+    upload: str | None = None  # the type of a body that is bytes, which the handler reads as they arrive
     problems: tuple[Code, ...] = ()  # besides those of every operation
     versioned: bool = True  # the path has /v1 before it, and an alias without
     settles: bool = False  # ends or extends leases: refused last when the service is busy

@@ -9,8 +9,10 @@ import socket
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+from holdfast.artifacts.folder import BlobFolder
 from holdfast.drivers.contract import Store
 from holdfast.errors import HoldfastError
+from holdfast.service.artifact_transfers import ArtifactTransfers
 from holdfast.service.auth.providers import open_authenticator
 from holdfast.service.event_stream import EventStreams
 from holdfast.service.limits import RateLimit, RequestCount
@@ -46,6 +48,7 @@ class Service:
         self.requests = RequestCount(settings.serve.max_requests)
         self.rate_limit = RateLimit(settings.serve.rate)
         self.metrics = HttpMetrics(store, prometheus)
+        self.artifacts = None if settings.artifacts is None else ArtifactTransfers(BlobFolder(settings.artifacts))
         name = f"http:{socket.gethostname()}:{os.getpid()}"
         self.webhooks = WebhookRunner(store, settings, space=space, name=name, all_spaces=True)
         self.event_streams = EventStreams()
@@ -74,6 +77,8 @@ class Service:
         await asyncio.get_running_loop().run_in_executor(self.calls.background, self.webhooks.stop)
         self.metrics.stop()
         self.calls.close()
+        if self.artifacts is not None:
+            self.artifacts.close()
 
     def drain(self) -> None:
         """Answer the requests that wait: the service is about to stop."""
@@ -137,8 +142,10 @@ class Service:
             self.store,
             keep_ended=self.settings.chosen_keep_ended,
             keep_ledger=self.settings.chosen_keep_ledger,
+            keep_dead=self.settings.keep_dead,
             on_reaped=on_reaped,
             owns_all_spaces=True,
+            blobs=None if self.artifacts is None else self.artifacts.blobs,
         )
         while True:
             await asyncio.sleep(MAINTENANCE_SECONDS)

@@ -83,6 +83,7 @@ class Settings:
     # How long done and cancelled jobs, and ledger rows, are kept: in a store that has no retention yet.
     keep_ended: timedelta = DEFAULT_KEEP_ENDED
     keep_ledger: timedelta = DEFAULT_KEEP_LEDGER
+    keep_dead: timedelta | None = None  # dead letters; None: until they are purged
     idempotent: bool = False  # skip jobs whose idempotency key is done, for handlers that do not say
     idempotency_ttl: timedelta = timedelta(hours=24)  # how long a key is done
     log: LogFormat = LogFormat.TEXT  # of ``holdfast work``
@@ -97,6 +98,7 @@ class Settings:
     signing: SigningMode = SigningMode.OFF
     signing_key: Secret | None = None  # secrets with commas between them: the first one signs, all of them verify
     signing_key_file: str | None = None  # see ``key_file``
+    artifacts: str | None = None  # the folder of artifacts and large payloads; None: there are none
     serve: ServeSettings = field(default_factory=ServeSettings)  # of the HTTP service
     webhooks: WebhookSettings = field(default_factory=WebhookSettings)  # of callbacks and notifications
     queues: Mapping[str, QueueTable] = field(default_factory=dict)  # by name

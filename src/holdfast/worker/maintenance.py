@@ -13,10 +13,13 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import timedelta
 
+from holdfast.artifacts.blobs import BlobStore
+from holdfast.artifacts.collector import ArtifactCollector
 from holdfast.clock import monotonic
-from holdfast.drivers.contract import Feature, NamedSpace, SpaceAdmin, Store, Trimmed
+from holdfast.drivers.contract import Feature, NamedSpace, SpaceAdmin, Store
 from holdfast.model import retention
 from holdfast.model.retention import Retention, choose_retention, read_retention, store_retention
+from holdfast.worker.dead_retention import DeadLetterRetention
 from holdfast.worker.event_log import log_event
 from holdfast.worker.stopped_domains import StoppedDomainLog
 
@@ -41,17 +44,22 @@ class Maintenance:
         *,
         keep_ended: timedelta | None,
         keep_ledger: timedelta | None,
+        keep_dead: timedelta | None = None,
         queues: Sequence[str] = (),
         on_reaped: Callable[[str, int], None] = lambda _space, _leases: None,
         owns_all_spaces: bool = False,
+        blobs: BlobStore | None = None,
     ) -> None:
-        """``on_reaped`` gets the name of a space, and how many leases were ended in it."""
+        """``on_reaped`` gets the name of a space, and how many leases were ended in it. ``blobs`` has the artifacts."""
         self._driver = driver
+        self._blobs = blobs
         self._on_reaped = on_reaped
-        self._wanted = choose_retention(keep_ended, keep_ledger)
+        self._wanted = choose_retention(keep_ended, keep_ledger, keep_dead)
         self._owns_all_spaces = owns_all_spaces
         self._has_registry = driver.capabilities.has(Feature.REGISTRY)
         self._proposed: set[str] = set()  # spaces
+        self._dead_letters: dict[str, DeadLetterRetention] = {}  # by space
+        self._collectors: dict[str, ArtifactCollector] = {}  # by space
         self._random = random.Random()  # noqa: S311 - jitter
         self._reap_at = self._after_about(REAP_INTERVAL_SECONDS)
         self._trim_at = self._after_about(TRIM_INTERVAL_SECONDS)
@@ -92,24 +100,42 @@ class Maintenance:
     def _trim(self) -> None:
         """Remove old rows in the next few spaces. If one of them has more, the next walk begins at once."""
         if not isinstance(self._driver, SpaceAdmin):
-            if self._trim_space(self._driver, _name_of(self._driver)).more:
+            if self._trim_space(self._driver, _name_of(self._driver)):
                 self._trim_at = monotonic()
             return
         page = self._driver.spaces(after=self._trim_after, limit=STEP_SPACES)
         self._trim_after = page.cursor or ""
         for name in page:
             with _logged("trim", space=name):
-                self._leaves_rows |= self._trim_space(self._driver.space(name), name).more
+                self._leaves_rows |= self._trim_space(self._driver.space(name), name)
         if page.cursor is not None:
             self._trim_at = min(self._trim_at, self._after_about(STEP_SECONDS))
         elif self._leaves_rows:
             self._trim_at, self._leaves_rows = monotonic(), False
 
-    def _trim_space(self, space: Store, name: str) -> Trimmed:
+    def _trim_space(self, space: Store, name: str) -> bool:
+        """Remove old rows of one space, then the artifacts of tasks that are gone; return whether there may be more."""
         if not self._has_registry:
-            return space.trim(**asdict(self._wanted or Retention()), limit=TRIM_LIMIT_ROWS)
+            kept = self._wanted or Retention()
+            return space.trim(ended_for=kept.ended_for, ledger_for=kept.ledger_for, limit=TRIM_LIMIT_ROWS).more
         self._propose_retention(space, name)
-        return space.trim(limit=TRIM_LIMIT_ROWS)
+        more = space.trim(limit=TRIM_LIMIT_ROWS).more
+        more |= self._purge_dead_letters(space, name)
+        return more | self._collect_artifacts(space, name)
+
+    def _purge_dead_letters(self, space: Store, name: str) -> bool:
+        kept = read_retention(space.read(retention.KIND, [retention.KEY])[0])
+        if kept is None or kept.dead_for is None:
+            return False
+        dead_letters = self._dead_letters.setdefault(name, DeadLetterRetention(space))
+        return dead_letters.step(kept.dead_for, limit=TRIM_LIMIT_ROWS)[1]
+
+    def _collect_artifacts(self, space: Store, name: str) -> bool:
+        if self._blobs is None:
+            return False
+        if name not in self._collectors:
+            self._collectors[name] = ArtifactCollector(space, self._blobs, space=name)
+        return not self._collectors[name].step()
 
     def _propose_retention(self, space: Store, name: str) -> None:
         """Store the retention of the settings if the space has none; log once if the space has another one."""

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from holdfast.drivers.contract import FIND_LIMIT, REAP_LIMIT, Inspection, JobFilter, Page, QueueCounts, Trimmed
 from holdfast.drivers.packing import (
-    SETTINGS_COLUMNS,
     Row,
     mark_first_occurrences,
     pack_settings,
@@ -21,6 +20,7 @@ from holdfast.drivers.packing import (
 )
 from holdfast.drivers.postgres import ledger
 from holdfast.drivers.postgres.arrays import pack_texts
+from holdfast.drivers.postgres.columns import STORED_SETTINGS
 from holdfast.drivers.postgres.database import INDEX_ORDER, Database, Execute
 from holdfast.drivers.postgres.rows import INSPECTION_COLUMNS, NO_VALUE, read_inspected_job, read_job
 from holdfast.drivers.statements import NEWEST
@@ -32,6 +32,8 @@ from holdfast.model.queue_settings import QueueSettings, replaces_key_limits
 from holdfast.model.retention import Retention
 
 BEHIND_ALL_IDS = "~"  # no id has this character, and all characters of ids sort before it
+
+GAP_SETTINGS = frozenset({"gaps", "gap_pass_after"})  # a change of them may let domains run, or stop them
 
 _JOB_FIELDS = names_of(JOB_COLUMNS)
 
@@ -244,13 +246,14 @@ def configure(
 ) -> None:
     """See ``Admin.configure``."""
     new_row = QueueSettings().merge(settings, only)
-    values = dict(zip(SETTINGS_COLUMNS, pack_settings(new_row), strict=True))
-    changed = list(SETTINGS_COLUMNS if only is None else only)
-    keys = {
+    values = dict(zip(STORED_SETTINGS, pack_settings(new_row, STORED_SETTINGS), strict=True))
+    changed = list(STORED_SETTINGS if only is None else only)
+    effects = {
         "keyed": new_row.has_key_limits,
         "wakes_keys": type_ is None and replaces_key_limits(only),
+        "wakes_domains": type_ is None and not GAP_SETTINGS.isdisjoint(changed),
     }
-    database.query("admin/configure", {"queue": queue, "type": type_ or "", "only": changed, **values, **keys})
+    database.query("admin/configure", {"queue": queue, "type": type_ or "", "only": changed, **values, **effects})
 
 
 def settings(database: Database, queue: str, type_: str | None) -> QueueSettings:

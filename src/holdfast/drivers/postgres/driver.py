@@ -16,7 +16,6 @@ from holdfast.drivers.contract import (
     DomainInfo,
     DomainStatus,
     Durability,
-    Feature,
     Inspection,
     JobFilter,
     LedgerDelay,
@@ -26,7 +25,17 @@ from holdfast.drivers.contract import (
     SpaceRemoval,
     Trimmed,
 )
-from holdfast.drivers.postgres import admin, enqueue, ledger, registry, reserve, settle, spaces
+from holdfast.drivers.postgres import (
+    admin,
+    domains,
+    enqueue,
+    ledger,
+    registry,
+    reserve,
+    settle,
+    settle_and_reserve,
+    spaces,
+)
 from holdfast.drivers.postgres.admin import TableHealth
 from holdfast.drivers.postgres.caller_connection import CallerConnection, PsycopgConnection
 from holdfast.drivers.postgres.cancel_wait import CancelWaiter
@@ -57,12 +66,6 @@ OLDEST_SERVER_VERSION = 140_000  # xid8 and its functions are from 13, SQL-stand
 CAPABILITIES = Capabilities(
     driver="postgres",
     durability=Durability.FSYNC,  # with the usual settings of a server; the real ones are read when a store is opened
-    gaps={
-        Feature.OFFSETS: "domains run in order of arrival",
-        Feature.HALT: "a domain continues when its head fails for good",
-        Feature.GAPS: "domains run in order of arrival",
-        Feature.SETTLE_AND_RESERVE: "a settlement leases no other job",
-    },
 )
 
 
@@ -235,6 +238,51 @@ class PostgresDriver:
             self._database.pool.check_open()
             return []
         return settle.settle(self._database, settlements, caller_now)
+
+    def settle_and_reserve(
+        self,
+        settlements: Sequence[Settlement],
+        *,
+        follow: Collection[str],
+        queues: Sequence[str],
+        lease_for: int,
+        worker: str = "",
+        types: Collection[str] | None = None,
+        max_bytes: int | None = None,
+        isolation: Isolation = Isolation.SHARE,
+        now: int | None = None,
+    ) -> tuple[list[LeaseError | None], list[Reservation]]:
+        """See ``SettleAndReserve``."""
+        names = self._validation.check_settle_and_reserve(
+            settlements,
+            follow=follow,
+            queues=queues,
+            lease_for=lease_for,
+            worker=worker,
+            types=types,
+            max_bytes=max_bytes,
+            isolation=isolation,
+        )
+        caller_now = self._validation.caller_now(now)
+        if not settlements:
+            self._database.pool.check_open()
+            return [], []
+        answers, reserved = settle_and_reserve.settle_and_reserve(
+            self._database,
+            self._lost_answers,
+            settlements,
+            caller_now,
+            follow=follow,
+            queues=names,
+            lease_for=lease_for,
+            worker=worker,
+            types=types,
+            max_bytes=max_bytes,
+            isolation=isolation,
+        )
+        if reserved:
+            self._waiter.note_reservation()
+        return answers, reserved
 
     def reap(
         self,
@@ -410,7 +458,7 @@ class PostgresDriver:
         """Return the state of the hot tables, for ``holdfast doctor``."""
         return admin.table_health(self._database)
 
-    # Ledger -----------------------------------------------------------------------------------------------------
+    # Domains ----------------------------------------------------------------------------------------------------
 
     def domains(
         self,
@@ -422,9 +470,12 @@ class PostgresDriver:
         after: str | None = None,
         now: int | None = None,
     ) -> Page[DomainInfo]:
-        """Raise ``Unsupported``: domains run in order of arrival, and never halt."""
-        self._validation.check_domains(queue, status, name, limit, after)
-        raise NotImplementedError(now)
+        """See ``Admin.domains``."""
+        start = self._validation.check_domains(queue, status, name, limit, after)
+        caller_now = self._validation.caller_now(now)
+        return domains.domains(
+            self._database, caller_now, queue=queue, status=status, name=name, limit=limit, after=start
+        )
 
     def resume(
         self,
@@ -435,14 +486,22 @@ class PostgresDriver:
         position: int | None = None,
         now: int | None = None,
     ) -> bool:
-        """Raise ``Unsupported``: no domain halts or waits."""
+        """See ``Admin.resume``."""
         self._validation.check_resume(queue, domain, action, position)
-        raise NotImplementedError(now)
+        caller_now = self._validation.caller_now(now)
+        is_changed = domains.resume(
+            self._database, caller_now, queue=queue, domain=domain, action=action, position=position
+        )
+        if is_changed:
+            self._notify_own_threads()
+        return is_changed
 
     def forget_domain(self, queue: str, domain: str) -> bool:
-        """Raise ``Unsupported``: domains have no offsets."""
+        """See ``Admin.forget_domain``."""
         self._validation.check_forget_domain(queue, domain)
-        raise NotImplementedError
+        return domains.forget_domain(self._database, queue, domain)
+
+    # Ledger -----------------------------------------------------------------------------------------------------
 
     def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
         """See ``Admin.ledger``."""

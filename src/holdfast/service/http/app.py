@@ -28,7 +28,7 @@ from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.model import bounds
 from holdfast.service.http import json_body
 from holdfast.service.http.request_head import check_head
-from holdfast.service.limits import receive_body
+from holdfast.service.limits import BodyStream, receive_body
 from holdfast.service.openapi import make_document
 from holdfast.service.operation import Call, ClientConnection, Operation, Reply
 from holdfast.service.problems import CONTENT_TYPE, Code, Problem, problem_of
@@ -37,6 +37,7 @@ from holdfast.service.service import Service
 from holdfast.worker.event_log import log_event, log_failure
 
 REQUEST_ID = "X-Request-Id"
+JSON_TYPE = "application/json"
 MAX_QUERY_CHARACTERS = 8_192
 MAX_QUERY_PARAMETERS = 50
 
@@ -168,6 +169,16 @@ class Endpoint:
     async def _body(self, operation: Operation, headers: Mapping[str, str], receive: Receive) -> Any:
         """Return the message of a request. Raises ``Problem``."""
         length = headers.get("content-length")
+        if operation.upload is not None:
+            if headers.get("content-encoding", "identity").lower() != "identity":
+                raise Problem(Code.UNSUPPORTED_MEDIA_TYPE, "wanted a body that is not compressed")
+            if operation.upload == JSON_TYPE and not _is_json(headers):
+                raise Problem(Code.UNSUPPORTED_MEDIA_TYPE, f"wanted Content-Type: {JSON_TYPE}")
+            return BodyStream(
+                receive,
+                length=int(length) if length and length.isdecimal() else None,
+                content_type=headers.get("content-type", ""),
+            )
         most = self._service.serve.max_body_bytes if operation.body is not None else 0
         data = await receive_body(receive, length=int(length) if length and length.isdecimal() else None, most=most)
         if operation.body is None:
@@ -231,7 +242,7 @@ def _check_loopback_host(host: str) -> None:
 def _is_json(headers: Mapping[str, str]) -> bool:
     kind, _, parameters = headers.get("content-type", "").partition(";")
     charset = parameters.strip().lower().removeprefix("charset=").strip('"')
-    return kind.strip().lower() == "application/json" and charset in {"", "utf-8"}
+    return kind.strip().lower() == JSON_TYPE and charset in {"", "utf-8"}
 
 
 def _path(parameters: Mapping[str, str]) -> Mapping[str, str]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from holdfast.service.operation import Operation
 from holdfast.service.routes import (
+    artifacts,
     claims,
     cleanup,
     domains,
     events,
     health,
+    payloads,
     queues,
     schedules,
     search,
@@ -21,6 +23,8 @@ OPERATIONS: tuple[Operation, ...] = (
     *tasks.OPERATIONS,
     *claims.OPERATIONS,
     *settlements.OPERATIONS,
+    *artifacts.OPERATIONS,
+    *payloads.OPERATIONS,
     *subscriptions.OPERATIONS,
     *search.OPERATIONS,
     *queues.OPERATIONS,

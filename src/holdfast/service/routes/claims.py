@@ -89,6 +89,7 @@ STALE = (Code.NOT_FOUND, Code.NOT_IN_PROGRESS, Code.LEASE_MISMATCH, Code.LEASE_E
 
 _OF_CLAIM = {"task_id": "$response.body#/task/id"}
 _LEASE = {"leaseToken": "$response.body#/leaseToken"}
+_LEASE_HEADER = {"lease-token": "$response.body#/leaseToken"}
 
 OPERATIONS: Sequence[Operation] = (
     Operation(
@@ -105,6 +106,8 @@ OPERATIONS: Sequence[Operation] = (
             "submitResult": {"parameters": _OF_CLAIM, "requestBody": {**_LEASE, "status": "COMPLETED"}},
             "nackTask": {"parameters": _OF_CLAIM, "requestBody": _LEASE},
             "abandonTask": {"parameters": _OF_CLAIM, "requestBody": _LEASE},
+            "uploadArtifact": {"parameters": {**_OF_CLAIM, **_LEASE_HEADER, "artifact": "report.csv"}},
+            "showPayload": {"parameters": {**_OF_CLAIM, **_LEASE_HEADER}},
         },
     ),
     Operation(

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
+from holdfast.artifacts.payloads import reference_of
 from holdfast.client import Client, batches
 from holdfast.clock import SECOND, Clock, SystemClock, from_timedelta
 from holdfast.drivers.contract import Inspection, Store
@@ -15,7 +16,7 @@ from holdfast.errors import HoldfastError, InvalidInput, LeaseError, Unsupported
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation
-from holdfast.model.request import JobRequest
+from holdfast.model.request import META_PAYLOAD_REF, JobRequest
 from holdfast.model.settlement import Fail, Release, Settlement
 from holdfast.service.limits import RequestCount
 from holdfast.service.tenants.batching import Batcher
@@ -24,6 +25,7 @@ from holdfast.service.tenants.store_calls import StoreCalls
 from holdfast.service.tenants.waiting_claims import WaitingClaims, Want, give_back
 from holdfast.settings import Settings
 from holdfast.signing import open_signer
+from holdfast.wire.envelope import META_CODEC
 from holdfast.wire.records import to_record
 from holdfast.wire.stored_json import is_json
 from holdfast.worker.decide import BAD_PAYLOAD, BAD_SIGNATURE
@@ -198,7 +200,7 @@ class Tenant:
                 return Release(reservation.lease, delay=delay, budget=budget, detail=reason)
             case _:  # nobody knows whether the job may run
                 return Release(reservation.lease, delay=UNVERIFIED_DELAY, detail="the signature was not verified")
-        if not is_json(reservation.job):
+        if not _can_be_sent(reservation.job):
             return Fail(reservation.lease, reason=BAD_PAYLOAD, error="the payload cannot be sent as JSON")
         return None
 
@@ -264,3 +266,10 @@ class Tenant:
     async def stop(self) -> None:
         """End what runs in the background."""
         await self._waiting.stop()
+
+
+def _can_be_sent(job: JobRecord) -> bool:
+    """Whether a worker can get the payload as the JSON value that its producer meant."""
+    if META_PAYLOAD_REF in job.meta:
+        return META_CODEC not in job.meta and reference_of(job) is not None
+    return is_json(job)

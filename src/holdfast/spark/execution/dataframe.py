@@ -30,8 +30,8 @@ from holdfast.model.queue_settings import OnExhausted
 from holdfast.model.retry import RetryPolicy
 from holdfast.settings import named_store_url
 from holdfast.settings import read as settings
-from holdfast.spark.compat import cores, describe
-from holdfast.spark.execution.engine import run_slots
+from holdfast.spark.compat import describe
+from holdfast.spark.execution.engine import count_slots, run_slots
 from holdfast.spark.execution.handler_version import begin_version, handler_version, mixed_versions
 from holdfast.spark.execution.progress import OnProgress, Progress
 from holdfast.spark.execution.row_handler import make_row_handler
@@ -165,11 +165,13 @@ def run(
             begin_version(driver, queue, version, ttl=remembered_for)
         if max_dead_ratio is not None:
             on_progress = _limit_dead(max_dead_ratio, on_progress, driver.counts([queue]))
-        rows = keyed_rows(df, columns).persist()  # the input is read once, and joined at the end
+        slots = count_slots(spark, slots)
+        # The input is read once. One shuffle by key serves the slots and, at the end, the join with the outcomes.
+        rows = keyed_rows(df, columns).repartition(slots, f.col(KEY)).persist()
 
         def read_result(ids: Sequence[str] | None) -> RunResult:
             outcomes = read_row_outcomes(spark, store_url, app.space, queue, ids)
-            joined = join_outcomes(rows, outcomes if run is None else newest_outcomes(outcomes))
+            joined = join_outcomes(rows, outcomes if run is None else newest_outcomes(outcomes), partitions=slots)
             mix = {} if run is None else mixed_versions(driver, queue)
             halted = count_halted(driver, queue, columns)
             return hold_result(joined, columns, outcome, version=version, mix=mix, halted=halted)
@@ -180,8 +182,7 @@ def run(
             reports = run_slots(
                 app,
                 spark,
-                partial(_slot_frame, rows, columns, slots or cores(spark), _template(queue, max_attempts)),
-                slots=slots,
+                partial(_slot_frame, rows, columns, slots, _template(queue, max_attempts)),
                 options=worker_options,
                 on_progress=on_progress,
                 progress=progress,
@@ -256,7 +257,8 @@ def _template(queue: str, max_attempts: int) -> JobRecord:
 def _slot_frame(rows: DataFrame, columns: InputColumns, slots: int, template: JobRecord, spec: RunSpec) -> DataFrame:
     """Return the frame whose partitions are the slots. Rows with the same key, or domain, go to the same slot."""
     jobs = slot_rows(rows, columns)
-    jobs = ordered_rows(jobs, columns, slots) if columns.domain else jobs.repartition(slots, f.col(KEY))
+    if columns.domain:
+        jobs = ordered_rows(jobs, columns, slots)
     return jobs.mapInArrow(partial(run_rows, spec=spec, template=template, columns=columns), REPORT_DDL)
 
 

@@ -104,11 +104,13 @@ def newest_outcomes(outcomes: DataFrame) -> DataFrame:
     return outcomes.groupBy("job_key").agg(f.max(f.struct(*fields)).alias(OUTCOME)).select("job_key", f"{OUTCOME}.*")
 
 
-def join_outcomes(rows: DataFrame, outcomes: DataFrame) -> DataFrame:
+def join_outcomes(rows: DataFrame, outcomes: DataFrame, *, partitions: int) -> DataFrame:
     """Return every row with the outcome of its job; null if the job has not ended, or is no longer kept.
 
-    The hint forbids a broadcast join: Spark cannot know how many outcomes the store has, and estimates a few bytes.
+    ``rows`` are in ``partitions`` partitions by key: with the outcomes in as many, Spark moves no row for the join. The
+    hint forbids a broadcast join: Spark cannot know how many outcomes the store has, and estimates a few bytes.
     """
+    outcomes = outcomes.repartition(partitions, f.col("job_key"))
     joined = rows.join(outcomes.hint("merge"), rows[KEY] == outcomes["job_key"], "left")
     kept = [f.col(name) for name in rows.columns if name != KEY]
     outcome = f.struct(*(f.col(name) for name in OUTCOME_FIELDS))
