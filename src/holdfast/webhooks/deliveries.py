@@ -93,9 +93,9 @@ class Deliveries:
         """Limit the requests to one host, unless the queue has a limit already. Once per process."""
         if self._is_limited:
             return
-        self._is_limited = True
         if not self._store.settings(QUEUE).has_key_limits:
             self._store.configure(QUEUE, QueueSettings(key_max_inflight=MAX_PER_HOST), only=["key_max_inflight"])
+        self._is_limited = True
 
     def _send(self, reservation: Reservation) -> None:
         """Send one delivery and end its lease. Never raises."""
