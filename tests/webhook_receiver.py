@@ -54,7 +54,8 @@ class Receiver:
 
     @property
     def url(self) -> str:
-        return f"http://{ALLOWED}:{self._server.server_address[1]}"
+        host, port, *_ = self._server.server_address
+        return f"http://{host}:{port}"
 
     @property
     def settings(self) -> WebhookSettings:
@@ -87,7 +88,7 @@ class Receiver:
 
 
 @contextmanager
-def receiving(respond: Callable[[Received], int] = lambda _: 204) -> Iterator[Receiver]:
+def receiving(respond: Callable[[Received], int] = lambda _: 204, *, host: str = ALLOWED) -> Iterator[Receiver]:
     """Run a receiver on a free port."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -102,7 +103,7 @@ def receiving(respond: Callable[[Received], int] = lambda _: 204) -> Iterator[Re
         def log_message(self, *_: object) -> None:
             pass
 
-    with ThreadingHTTPServer((ALLOWED, 0), Handler) as server:
+    with ThreadingHTTPServer((host, 0), Handler) as server:
         server.daemon_threads = True
         receiver = Receiver(server, respond)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})

@@ -11,6 +11,7 @@ from holdfast.driver import JobRecord
 from holdfast.model.secret import Secret
 from holdfast.settings import Settings
 from holdfast.webhooks.delivery import QUEUE
+from tests.service.artifact_calls import upload
 from tests.service.http_service import RunningService, running_service, sqlite_url
 from tests.waiting import wait_until
 from tests.webhook_receiver import OLD_SECRET, SECRET, Receiver, receiving
@@ -25,12 +26,10 @@ def receiver() -> Iterator[Receiver]:
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def service(request, receiver, tmp_path_factory) -> Iterator[RunningService]:
     """A service that may call the receiver, in the middle of a rotation of its secret."""
-    if request.param == "sqlite":
-        url = sqlite_url(tmp_path_factory.mktemp("service"))
-    else:
-        url = request.getfixturevalue("postgres_database")()
+    folder = tmp_path_factory.mktemp("service")
+    url = sqlite_url(folder) if request.param == "sqlite" else request.getfixturevalue("postgres_database")()
     webhooks = replace(receiver.settings, secret=Secret(f"{SECRET},{OLD_SECRET}"))
-    with running_service(url, Settings(webhooks=webhooks)) as running:
+    with running_service(url, Settings(webhooks=webhooks, artifacts=str(folder / "artifacts"))) as running:
         yield running
 
 
@@ -79,6 +78,18 @@ def test_every_end_of_a_task_is_told_to_its_webhook_with_a_signature(service, re
 def _counts(service):
     service.service.counter("main")._valid_until = 0.0
     return service.get(f"/v1/queues/{QUEUE}").json()
+
+
+@pytest.mark.parametrize("status", ["COMPLETED", "FAILED"])
+def test_a_callback_has_the_artifacts_that_the_result_has_named(service, receiver, command, status):
+    task_id = service.enqueue(command, webhook=f"{receiver.url}/")
+    claimed = service.claim(command)
+    upload(service, claimed, "report.csv")
+    upload(service, claimed, "unnamed")
+    service.settle("result", claimed, status=status, artifacts=["report.csv"])
+    [artifact] = receiver.await_callback(task_id).body["artifacts"]
+    assert artifact["name"] == "report.csv"
+    assert [artifact] == service.get(f"/v1/tasks/{task_id}/result").json()["artifacts"]
 
 
 def test_a_webhook_is_part_of_what_an_idempotency_key_and_a_batch_say(service, receiver, command):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from holdfast.clock import to_datetime
@@ -13,7 +15,7 @@ MAX_RESULT_BYTES = 4 << 20  # a larger result is left out: the receiver can read
 STATUSES = {State.DONE: "COMPLETED", State.DEAD: "FAILED", State.CANCELLED: "CANCELLED"}
 
 
-def callback_body(row: LedgerRow, job: JobRecord) -> str:
+def callback_body(row: LedgerRow, job: JobRecord, artifacts: Sequence[object] = ()) -> str:
     """Return the JSON text. The job may have been requeued since: only its webhook and result are read from it."""
     assert row.state is not None
     body: dict[str, object] = {
@@ -22,7 +24,7 @@ def callback_body(row: LedgerRow, job: JobRecord) -> str:
         "status": STATUSES[row.state],
         "result": stored_value(job.result) if row.state is State.DONE else None,
         "error": _error(row, job),
-        "artifacts": [],
+        "artifacts": artifacts,
         "attempts": row.attempt,
         "completedAt": to_datetime(row.ended_at),
     }

@@ -7,8 +7,10 @@ and stores nothing twice, a reader that was overtaken stores nothing, and no end
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from holdfast.artifacts.manifest import Manifest
 from holdfast.client import batches
 from holdfast.clock import Clock
 from holdfast.drivers.contract import Feature, Store
@@ -16,6 +18,7 @@ from holdfast.errors import LedgerTrimmed, WriteRefused
 from holdfast.ledger_reader import LedgerReader, find_webhooks
 from holdfast.model.job import JobRecord
 from holdfast.model.ledger import LedgerRow
+from holdfast.webhooks.callback_artifacts import are_being_named, artifacts_of, read_manifests
 from holdfast.webhooks.callback_body import callback_body
 from holdfast.webhooks.delivery import QUEUE, Delivery, callback_record, message_id
 from holdfast.webhooks.turn import Turn
@@ -25,6 +28,20 @@ from holdfast.worker.event_log import log_event
 NAME = "webhooks"  # of the registered reader
 PAGE_ROWS = 1000
 MAX_HELD_BYTES = 4 << 20  # of deliveries, before they are stored
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CalledRows:
+    """Ledger rows with their cursors, and what is known of the jobs among them that have a webhook."""
+
+    page: Sequence[tuple[str, LedgerRow]]
+    webhooks: Mapping[str, str]  # by job id
+    manifests: Mapping[str, Manifest]
+
+
+def _is_end(row: LedgerRow) -> bool:
+    """Whether a job has ended. The ends of deliveries themselves are told to nobody."""
+    return row.state is not None and row.state.has_ended and row.queue != QUEUE
 
 
 class CallbackReader:
@@ -47,9 +64,12 @@ class CallbackReader:
         page = self._read_page()
         if not page or not self._turn.take():
             return False
-        cursor, _ = page[-1]
+        called = self._find_called(page)
+        if not called.page:
+            return False
+        cursor, _ = called.page[-1]
         try:
-            self._store_deliveries(self._deliveries([row for _, row in page]), cursor)
+            self._store_deliveries(self._deliveries(called), cursor)
         except WriteRefused:
             return True  # another process has read this page
         return len(page) == PAGE_ROWS
@@ -67,16 +87,28 @@ class CallbackReader:
             self._ledger.forget()
             return self._ledger.read(PAGE_ROWS)
 
-    def _deliveries(self, rows: Sequence[LedgerRow]) -> Iterator[JobRecord]:
-        ends = [row for row in rows if row.state is not None and row.state.has_ended and row.queue != QUEUE]
-        webhooks = find_webhooks(self._store, list(dict.fromkeys(row.job_id for row in ends)))
-        for row in ends:
-            url = webhooks.get(row.job_id)
+    def _find_called(self, page: Sequence[tuple[str, LedgerRow]]) -> _CalledRows:
+        """Find the webhooks and artifacts of a page. It is cut before an end whose artifacts are not known yet."""
+        ended = {row.job_id: None for _, row in page if _is_end(row)}
+        webhooks = find_webhooks(self._store, list(ended)) if ended else {}
+        manifests = read_manifests(self._store, list(webhooks))
+        now = self._clock.now()
+        places = (
+            place
+            for place, (_, row) in enumerate(page)
+            if row.job_id in webhooks and are_being_named(row, manifests.get(row.job_id), now)
+        )
+        return _CalledRows(page=page[: next(places, len(page))], webhooks=webhooks, manifests=manifests)
+
+    def _deliveries(self, called: _CalledRows) -> Iterator[JobRecord]:
+        for _, row in called.page:
+            url = called.webhooks.get(row.job_id) if _is_end(row) else None
             job = None if url is None else self._store.get(row.job_id)
             if url is None or job is None or not self._is_authentic(job):
                 continue
             number = f"at-{row.ended_at}" if row.fence is None else str(row.fence)  # a job that never ran has no fence
-            delivery = Delivery(id=message_id(self._space, row.job_id, number), url=url, body=callback_body(row, job))
+            body = callback_body(row, job, artifacts_of(row, called.manifests.get(row.job_id)))
+            delivery = Delivery(id=message_id(self._space, row.job_id, number), url=url, body=body)
             yield callback_record(
                 delivery, key=f"{row.job_id}/{number}", now=self._clock.now(), max_attempts=self._max_attempts
             )

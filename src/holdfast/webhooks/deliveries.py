@@ -25,7 +25,7 @@ from holdfast.worker.verification import Verification
 
 LEASE_SECONDS = 10
 BEAT_SECONDS = LEASE_SECONDS / 3
-MAX_PER_HOST = 4  # requests to one host at a time, of all processes: half of the senders of one
+MAX_PER_HOST = 16  # requests to one host at a time, of all processes: half of the senders of one
 UNVERIFIED_DELAY = 10 * SECOND
 
 
@@ -93,9 +93,9 @@ class Deliveries:
         """Limit the requests to one host, unless the queue has a limit already. Once per process."""
         if self._is_limited:
             return
-        self._is_limited = True
         if not self._store.settings(QUEUE).has_key_limits:
             self._store.configure(QUEUE, QueueSettings(key_max_inflight=MAX_PER_HOST), only=["key_max_inflight"])
+        self._is_limited = True
 
     def _send(self, reservation: Reservation) -> None:
         """Send one delivery and end its lease. Never raises."""

@@ -23,6 +23,7 @@ from holdfast.wire.signing import Signer
 LOOK_SECONDS = 1.0  # between two looks, or 20 times as long as counting takes
 REST_FACTOR = 20
 MAX_HEADS = 20  # tasks of one queue and command whose subscriptions are chosen by hash
+PAGE_TASKS, MAX_PAGES = 100, 5  # that are read to find them
 USEFUL_SECONDS = 30.0  # for which a notification is worth sending, at least
 MAX_REMEMBERED = 100_000
 
@@ -77,8 +78,9 @@ class Notifier:
             one = self._next_of_group(lane, members)
             chosen[one.id] = (one, None)
         if by_mode[DeliveryMode.HASH]:
-            for task_id in self._heads(lane):
-                one = choose(by_mode[DeliveryMode.HASH], lane[1], task_id)
+            heads: list[str | None] = [*self._heads(lane)]
+            for task_id in heads or [None]:
+                one = choose(by_mode[DeliveryMode.HASH], lane[1], task_id or "")
                 chosen.setdefault(one.id, (one, task_id))
         for one, head in chosen.values():
             if self._may_notify(one, lane):
@@ -90,20 +92,28 @@ class Notifier:
         return choose(members, lane[1], str(int(self._clock.now() / (interval * SECOND))))
 
     def _heads(self, lane: _Lane) -> list[str]:
-        """Return the first tasks of a queue and command that are due."""
+        """Return the first tasks of a queue and command that are due; none if too many tasks before them are not."""
         queue, type_ = lane
         now = self._clock.now()
-        page = self._store.find(JobFilter(states=(State.READY,), queue=queue, type=type_), limit=MAX_HEADS)
-        return [job.id for job in page if job.run_at is None or job.run_at <= now]
+        where, after = JobFilter(states=(State.READY,), queue=queue, type=type_), None
+        for _ in range(MAX_PAGES):
+            page = self._store.find(where, limit=PAGE_TASKS, after=after)
+            due = [job.id for job in page if job.run_at is None or job.run_at <= now]
+            if due or page.cursor is None:
+                return due[:MAX_HEADS]
+            after = page.cursor
+        return []
 
     def _may_notify(self, one: Subscription, lane: _Lane) -> bool:
+        """Whether the interval of the subscription, or of its group, is over. Counts it as notified then."""
         now = monotonic()
-        last = self._notified.get((one.id, lane))
+        whom = f"group {one.group}" if one.mode is DeliveryMode.GROUP else one.id
+        last = self._notified.get((whom, lane))
         if last is not None and now - last < one.min_interval_seconds:
             return False
         if len(self._notified) > MAX_REMEMBERED:
             self._notified.clear()
-        self._notified[one.id, lane] = now
+        self._notified[whom, lane] = now
         return True
 
     def _record(self, one: Subscription, lane: _Lane, task_id: str | None) -> JobRecord:

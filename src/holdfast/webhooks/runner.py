@@ -20,7 +20,7 @@ from holdfast.worker.event_log import log_event, log_failure
 from holdfast.worker.verification import Verification
 
 POLL_SECONDS = 1.0  # between two looks at a space, while nothing wakes the runner
-MIN_PAUSE_SECONDS = 0.05  # between two looks: a busy service wakes the runner with every result
+MIN_PAUSE_SECONDS = 0.02  # between two looks: a busy service wakes the runner with every result
 SECONDS_PER_SPACE = 0.01  # the looks of many spaces are spread: a hundred a second
 MAX_POLL_SECONDS = 3.0  # deliveries under way are extended after each look
 STOP_SECONDS = 10.0

@@ -6,7 +6,9 @@ import queue
 import threading
 from collections.abc import Callable
 
-THREADS = 8
+from holdfast.clock import monotonic
+
+THREADS = 32
 STOP_SECONDS = 5.0  # that requests under way have to end
 
 
@@ -42,8 +44,9 @@ class Senders:
         """Wait for the tasks that run, for some seconds. The leases of the others expire, and they are sent again."""
         for _ in self._threads:
             self._tasks.put(None)
+        deadline = monotonic() + STOP_SECONDS
         for thread in self._threads:
-            thread.join(STOP_SECONDS)
+            thread.join(max(0.0, deadline - monotonic()))
 
     def _run(self) -> None:
         while (task := self._tasks.get()) is not None:

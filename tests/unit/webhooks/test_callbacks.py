@@ -7,10 +7,13 @@ import json
 import pytest
 
 from holdfast import connect
+from holdfast.artifacts.manifest import Artifact, Manifest
+from holdfast.artifacts.records import manifest_change, record_failure
 from holdfast.clock import DAY, SECOND, ManualClock
 from holdfast.driver import Ack, Fail, JobRecord, Retry, forget_reader, register_reader
 from holdfast.errors import StoreUnavailable
 from holdfast.webhooks import callbacks
+from holdfast.webhooks.callback_artifacts import NAMING_TIME
 from holdfast.webhooks.callbacks import CallbackReader
 from holdfast.webhooks.delivery import CALLBACK, QUEUE, read_delivery
 from holdfast.wire.signing import KeyRing, Signer, SigningKey
@@ -206,3 +209,37 @@ def test_a_very_large_result_is_left_out(store, clock):
     reader(store, clock).read()
     [body] = bodies(store)
     assert (body["result"], body["resultBytes"]) == (None, (5 << 20) + 2)
+
+
+def test_an_end_waits_a_moment_for_the_artifacts_of_a_failed_attempt_and_the_rows_before_it_do_not(store, clock):
+    store.enqueue([job(), job("b"), job("c")])
+    run(store, Ack)
+    [failing] = store.reserve(["q"], limit=1, lease_for=DAY)
+    artifact = Artifact(name="log", digest="0" * 64, size=1, content_type="a", fence=failing.lease.fence, uploaded_at=1)
+    manifest = Manifest(created_at=1, uploads=(artifact,))
+    store.write([manifest_change("b", manifest, version=0)])
+    store.settle([Fail(failing.lease, reason="broken")])
+    run(store, Ack)
+    one = reader(store, clock)
+    one.read()
+    assert [body["taskId"] for body in bodies(store)] == ["a"]
+    one.read()
+    assert len(bodies(store)) == 1
+    ended_at = store.inspect("b").ended_at
+    record_failure(store, "b", failing.lease.fence, ("log",), ended_at=ended_at)
+    one.read()
+    assert [[each["name"] for each in body["artifacts"]] for body in bodies(store)] == [[], ["log"], []]
+
+
+def test_an_end_does_not_wait_for_ever(store, clock):
+    store.enqueue([job()])
+    [failing] = store.reserve(["q"], limit=1, lease_for=DAY)
+    artifact = Artifact(name="log", digest="0" * 64, size=1, content_type="a", fence=failing.lease.fence, uploaded_at=1)
+    store.write([manifest_change("a", Manifest(created_at=1, uploads=(artifact,)), version=0)])
+    store.settle([Fail(failing.lease, reason="broken")])
+    one = reader(store, clock)
+    one.read()
+    assert bodies(store) == []
+    clock.advance(NAMING_TIME)
+    one.read()
+    assert [body["artifacts"] for body in bodies(store)] == [[]]

@@ -161,3 +161,15 @@ def test_two_processes_tell_a_subscription_once(store, clock, look):
     assert look.ids() == ["a"]
     other.bodies(after=0)
     assert len([one for one in store.find(limit=100) if one.type == NOTIFICATION]) == 1
+
+
+def test_many_delayed_tasks_do_not_hide_the_due_ones_from_hash(store, look, monkeypatch):
+    monkeypatch.setattr(module, "PAGE_TASKS", 2)
+    members = [subscription(f"s{n}", mode=DeliveryMode.HASH, min_interval_seconds=1.0) for n in range(3)]
+    subscribe(store, *members)
+    enqueue(store, *(f"a{n}" for n in range(5)), run_at=store_now(store) + 3600 * SECOND)
+    enqueue(store, "b")
+    assert [(body["subscriptionId"], body["taskId"]) for body in look.bodies()] == [(choose(members, "t", "b").id, "b")]
+    monkeypatch.setattr(module, "MAX_PAGES", 1)
+    [body] = look.bodies()
+    assert (body["subscriptionId"], "taskId" in body) == (choose(members, "t", "").id, False)
