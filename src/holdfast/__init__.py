@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from holdfast.model.execution import ExecutionResult
     from holdfast.model.job import Job, State
     from holdfast.model.lease import Enqueued
-    from holdfast.model.queue_settings import OnExhausted, QueueSettings
+    from holdfast.model.queue_settings import Gaps, OnExhausted, QueueSettings
     from holdfast.model.request import JobRequest
     from holdfast.model.retry import Custom, Exponential, Fixed, Jitter, Linear, NoDelay, RetryPolicy
     from holdfast.signing import open_signer
@@ -65,6 +65,7 @@ __all__ = [
     "FireStatus",
     "Fired",
     "Fixed",
+    "Gaps",
     "Holdfast",
     "HoldfastError",
     "InvalidInput",
@@ -121,7 +122,7 @@ _MODULES = {
     "holdfast.model.execution": ("ExecutionResult",),
     "holdfast.model.job": ("Job", "State"),
     "holdfast.model.lease": ("Enqueued",),
-    "holdfast.model.queue_settings": ("OnExhausted", "QueueSettings"),
+    "holdfast.model.queue_settings": ("Gaps", "OnExhausted", "QueueSettings"),
     "holdfast.model.request": ("JobRequest",),
     "holdfast.model.retry": ("Custom", "Exponential", "Fixed", "Jitter", "Linear", "NoDelay", "RetryPolicy"),
     "holdfast.signing": ("open_signer",),

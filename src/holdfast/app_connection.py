@@ -76,13 +76,15 @@ class AppConnection:
 
     def open_signer(self) -> Signer | None:
         """Return what signs and verifies the jobs of the space; None if the settings turn signing off."""
-        return open_signer(self.settings, space=self._space_of_store())
+        return open_signer(self.settings, space=self.store_space)
 
     def open_payloads(self) -> PayloadStore | None:
         """Return the large payloads of the space; None if the settings name no folder for them."""
-        return open_payloads(self.settings, space=self._space_of_store())
+        return open_payloads(self.settings, space=self.store_space)
 
-    def _space_of_store(self) -> str:
+    @property
+    def store_space(self) -> str:
+        """The space that the open store works in."""
         return self.driver.space_name if isinstance(self.driver, NamedSpace) else self.space
 
     @contextmanager

@@ -15,6 +15,8 @@ from holdfast.drivers.contract import (
     CancelWait,
     Capabilities,
     Diagnosis,
+    DomainInfo,
+    DomainStatus,
     Driver,
     Durability,
     Feature,
@@ -22,27 +24,35 @@ from holdfast.drivers.contract import (
     JobFilter,
     JobScan,
     LeasedEnqueue,
+    LedgerDelay,
+    LedgerDiagnosis,
     LedgerScan,
     NamedSpace,
     Page,
     QueueCounts,
     Registry,
+    ResumeAction,
+    SettleAndReserve,
+    SpaceAdmin,
+    SpaceRemoval,
     Store,
     Trimmed,
+    WebhookScan,
 )
 from holdfast.drivers.enqueue_only import EnqueueOnly
 from holdfast.drivers.settle_one import ack, fail, release, retry
 from holdfast.drivers.url_options import read_options
 from holdfast.drivers.validation import Validation
+from holdfast.ledger_reader import LedgerReader, find_webhooks
 from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS, Column, Kind
 from holdfast.model.isolation import Isolation, is_isolated
 from holdfast.model.job import JobRecord, State
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation, is_expired, make_tokens, token_bytes
 from holdfast.model.ledger import Ending, LedgerRow
-from holdfast.model.ledger_reader import forget_reader, register_reader
+from holdfast.model.ledger_reader import Reader, forget_reader, parse_reader, register_reader
 from holdfast.model.order import Capacity, Lane, Limit, pick
-from holdfast.model.queue_settings import Bucket, QueueSettings
+from holdfast.model.queue_settings import Bucket, Gaps, OnExhausted, QueueSettings
 from holdfast.model.registry import Change, Entry
 from holdfast.model.retention import Retention, store_retention
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
@@ -79,6 +89,8 @@ __all__ = [
     "Clock",
     "Column",
     "Diagnosis",
+    "DomainInfo",
+    "DomainStatus",
     "Driver",
     "Durability",
     "Ending",
@@ -87,6 +99,7 @@ __all__ = [
     "Entry",
     "Fail",
     "Feature",
+    "Gaps",
     "HeldJob",
     "Inspection",
     "Isolation",
@@ -98,32 +111,43 @@ __all__ = [
     "Lane",
     "Lease",
     "LeasedEnqueue",
+    "LedgerDelay",
+    "LedgerDiagnosis",
+    "LedgerReader",
     "LedgerRow",
     "LedgerScan",
     "Limit",
     "ManualClock",
     "NamedSpace",
     "Note",
+    "OnExhausted",
     "Page",
     "QueueCounts",
     "QueueSettings",
+    "Reader",
     "Registry",
     "Release",
     "Reservation",
+    "ResumeAction",
     "Retention",
     "Retry",
+    "SettleAndReserve",
     "Settlement",
+    "SpaceAdmin",
+    "SpaceRemoval",
     "State",
     "Store",
     "SystemClock",
     "Transition",
     "Trimmed",
     "Validation",
+    "WebhookScan",
     "ack",
     "after_expiry",
     "after_settlement",
     "expiry_verb",
     "fail",
+    "find_webhooks",
     "forget_reader",
     "from_envelope",
     "has_counted_crash",
@@ -132,6 +156,7 @@ __all__ = [
     "is_isolated",
     "is_repeat",
     "make_tokens",
+    "parse_reader",
     "pick",
     "read_options",
     "refusal",

@@ -30,10 +30,12 @@
     ├── ScheduleConflict               schedulers kept changing the schedule; nothing changed
     ├── JobNotDone                     the job is not done, so it has no result
     ├── ContextClosed                  progress or a checkpoint from outside the attempt
+    ├── StaleFence                     a fenced write came after one of a later attempt
     ├── WaitTimeout (TimeoutError)     the job did not end within the timeout
     ├── ConnectError                   no driver can open the URL
     ├── CallerClockRefused             ``now`` for a store that reads its own clock
     ├── LedgerTrimmed                  the rows after this cursor were removed
+    ├── SpaceInUse                     a space with leases in flight is not removed
     ├── HistoryConflict                another sync of this history was first; nothing added
     ├── ReplayConflict                 the same replay is running elsewhere
     ├── SparkTaskFailed                a slot failed in all its tries
@@ -223,17 +225,21 @@ class SchemaMismatch(StoreError):
 
 
 class EnqueueConflict(HoldfastError):
-    """Job ``job_id`` was enqueued under ``key`` with another payload, and stays as it was.
+    """Job ``job_id`` was enqueued under ``key`` or ``offset`` with another payload, and stays as it was.
 
     ``answers`` are the answers of the whole call, in order; every other job of the call was stored. If several jobs
-    conflict, ``job_id`` and ``key`` belong to the first. ``key`` is None if the id was known.
+    conflict, ``job_id``, ``key`` and ``offset`` belong to the first. Both are None if the id was known.
     """
 
-    def __init__(self, job_id: str, key: str | None, answers: Sequence[Enqueued] = ()) -> None:
+    def __init__(
+        self, job_id: str, key: str | None, answers: Sequence[Enqueued] = (), *, offset: int | None = None
+    ) -> None:
         self.job_id = job_id
         self.key = key
+        self.offset = offset
         self.answers = tuple(answers)
-        under = "its id" if key is None else f"key {key!r}"
+        names = [*([] if key is None else [f"key {key!r}"]), *([] if offset is None else [f"offset {offset}"])]
+        under = " or ".join(names) or "its id"
         count = sum(answer.conflict for answer in answers)
         others = f" (the first of {count} conflicts in {len(answers)} jobs)" if count > 1 else ""
         super().__init__(f"job {job_id}: wanted the payload that {under} was first used with, got another{others}")
@@ -325,6 +331,20 @@ class ContextClosed(HoldfastError):
         super().__init__(f"the context of job {job_id} cannot report: {reason}")
 
 
+class StaleFence(HoldfastError):
+    """A write to ``target`` with this ``fence`` was refused: a later attempt has written it, with the fence ``stored``.
+
+    ``stored`` is None if the system that refused the write does not tell it.
+    """
+
+    def __init__(self, target: str, *, fence: int, stored: int | None = None) -> None:
+        self.target = target
+        self.fence = fence
+        self.stored = stored
+        got = "a larger one is stored" if stored is None else f"{stored} is stored"
+        super().__init__(f"{target}: wanted to write with the largest fence, {fence}, but {got}")
+
+
 class WaitTimeout(HoldfastError, TimeoutError):
     """Job ``job_id`` did not end within the timeout; it was last seen in ``state``."""
 
@@ -355,6 +375,17 @@ class LedgerTrimmed(HoldfastError):
         self.cursor = cursor
         super().__init__(
             f"the ledger was trimmed past cursor {cursor!r}; start again from after=None (the oldest row kept)"
+        )
+
+
+class SpaceInUse(HoldfastError):
+    """The space ``space`` has ``leases`` jobs in flight, or more; nothing was removed."""
+
+    def __init__(self, space: str, *, leases: int) -> None:
+        self.space = space
+        self.leases = leases
+        super().__init__(
+            f"space {space}: wanted no job in flight, got {leases}; stop its workers, or force the removal"
         )
 
 

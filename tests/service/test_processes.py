@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import pytest
 
 from tests.service.http_service import TIMEOUT_SECONDS, in_thread
 from tests.waiting import wait_until
+from tests.webhook_receiver import SECRET, receiving
 
 SOURCES = Path(__file__).parents[2] / "src"
 
@@ -32,9 +33,9 @@ class ServeProcess:
 
 
 @contextmanager
-def serve_processes(url: str, count: int, **variables: str) -> Iterator[list[ServeProcess]]:
+def serve_processes(url: str, count: int, settings: Mapping[str, str] | None = None) -> Iterator[list[ServeProcess]]:
     """Start processes together, each on a free port."""
-    environment = {**os.environ, "PYTHONPATH": str(SOURCES), "HOLDFAST_URL": url, **variables}
+    environment = {**os.environ, "PYTHONPATH": str(SOURCES), "HOLDFAST_URL": url, **(settings or {})}
     command = [sys.executable, "-m", "holdfast", "serve", "--bind", "127.0.0.1:0"]
     with ExitStack() as stack:
         started = []
@@ -56,17 +57,26 @@ def serve_processes(url: str, count: int, **variables: str) -> Iterator[list[Ser
 
 def test_two_processes_on_one_database_are_one_service(postgres_database):
     url = postgres_database()
-    with serve_processes(url, 2) as (first, second):
+    with receiving() as receiver, serve_processes(url, 2, receiver.environment) as (first, second):
         claim = in_thread(lambda: first.post("/tasks/claim", {"commands": ["a"], "waitSeconds": 50, "leaseSeconds": 2}))
         task_id = second.post("/tasks", {"command": "a", "payload": 1}).json()["taskId"]
         assert claim().json()["task"]["id"] == task_id
         body = {"leaseToken": claim().json()["leaseToken"], "progress": 1, "leaseSeconds": 2}
         assert second.post(f"/tasks/{task_id}/heartbeat", body).status_code == 200
-        first.process.kill()
+        called = first.post("/tasks", {"command": "c", "webhook": f"{receiver.url}/"}).json()["taskId"]
+        ending = {
+            "leaseToken": first.post("/tasks/claim", {"commands": ["c"]}).json()["leaseToken"],
+            "status": "FAILED",
+        }
+        ended = first.post(f"/tasks/{called}/result", ending)
+        first.process.kill()  # between the result and its callback, or while it is sent
+        assert ended.json()["status"] == "FAILED"
         # Nobody claims: the loop of the other process ends the lease.
         wait_until(lambda: second.client.get(f"/tasks/{task_id}").json()["status"] == "PENDING")
         refused = second.post(f"/tasks/{task_id}/result", {"leaseToken": body["leaseToken"], "status": "COMPLETED"})
         assert (refused.status_code, refused.json()["code"]) == (409, "not_in_progress")
+
+        assert receiver.await_callback(called).is_signed_with(SECRET)  # the other process sends it
 
         waiting = in_thread(lambda: second.post("/tasks/claim", {"commands": ["b"], "waitSeconds": 50}))
         wait_until(lambda: second.client.get("/readyz").status_code == 200)
@@ -82,7 +92,7 @@ def test_an_upload_of_a_service_that_dies_is_not_there_and_can_be_repeated(tmp_p
     def files() -> list[Path]:
         return [file for file in folder.rglob("*") if file.is_file()]
 
-    with serve_processes(url, 1, **variables) as [first]:
+    with serve_processes(url, 1, variables) as [first]:
         first.post("/tasks", {"command": "a"})
         claim = first.post("/tasks/claim", {"commands": ["a"], "leaseSeconds": 600}).json()
         path, headers = f"/tasks/{claim['task']['id']}/artifacts/a", {"lease-token": claim["leaseToken"]}
@@ -98,7 +108,7 @@ def test_an_upload_of_a_service_that_dies_is_not_there_and_can_be_repeated(tmp_p
             first.client.put(path, content=die(), headers=headers)
     [left] = files()
     assert left.name.startswith(".upload-")
-    with serve_processes(url, 1, **variables) as [second]:
+    with serve_processes(url, 1, variables) as [second]:
         assert second.client.put(path, content=b"whole", headers=headers).status_code == 201
         body = {"leaseToken": claim["leaseToken"], "status": "COMPLETED", "artifacts": ["a"]}
         assert second.post(f"/tasks/{claim['task']['id']}/result", body).status_code == 200

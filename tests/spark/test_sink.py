@@ -252,7 +252,6 @@ SCHEMA = StructType().add("id", LongType()).add("s", StringType()).add("v", Vari
         ({"run_at": "s"}, r"option run_at: wanted a column with a timestamp, got s string"),
         ({"payload": "v"}, r"option payload: wanted a column with a type that JSON can hold .*, got v variant"),
         ({"offset": "id"}, r"option offset: wanted a domain beside it"),
-        ({"offset": "id", "domain": "s"}, r"sqlite driver does not offer domains in order of explicit offsets"),
         ({"url": "memory://"}, r"memory .*one process"),
         ({"url": ""}, r"option url: wanted a store URL such as .*, here or in HOLDFAST_URL"),
         ({"url": "nothing://"}, r"wanted a store URL such as"),

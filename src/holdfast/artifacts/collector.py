@@ -6,20 +6,17 @@ bytes. It walks over the manifests of a space in small steps. Nothing of a task 
 
 from __future__ import annotations
 
-import random
-
 import msgspec
 
 from holdfast.artifacts.blobs import PAYLOAD_PART, BlobStore, task_folder
 from holdfast.artifacts.manifest import MANIFEST_KIND, Manifest, read_manifest
 from holdfast.artifacts.records import manifest_change
 from holdfast.artifacts.usage import Usage, change_usage, read_usage, set_usage
-from holdfast.clock import DAY, SECOND, Clock, SystemClock, monotonic
+from holdfast.clock import DAY, SECOND, Clock, SystemClock
 from holdfast.drivers.contract import Store
 from holdfast.model.registry import Entry
 
 STEP_ROWS = 500  # manifests that one step looks at
-STEP_SECONDS = 20.0  # about, between two steps
 GRACE = DAY  # a manifest may be older than its task, whose payload is stored before the task is
 YOUNG_SECONDS = 3600.0  # a blob is not removed: an operator may just have requeued its task
 
@@ -35,13 +32,6 @@ class ArtifactCollector:
         self._after = ""
         self._counted = Usage()  # in this round over all manifests
         self._usage_version: int | None = None  # at the start of the round
-        self._due_at = self._next()
-
-    def run_due(self) -> None:
-        """Make a step if it is time. Raises what the store or the blob store raises."""
-        if monotonic() >= self._due_at:
-            self._due_at = self._next()
-            self.step()
 
     def step(self) -> bool:
         """Look at the next manifests; return whether this was the end of a round over all of them."""
@@ -89,6 +79,3 @@ class ArtifactCollector:
         self._blobs.retain(task_folder(self._space, entry.key), keep, before=before)
         cleaned = msgspec.structs.replace(manifest, is_clean=True)
         self._store.write([manifest_change(entry.key, cleaned, version=entry.version)])
-
-    def _next(self) -> float:
-        return monotonic() + random.uniform(0.5, 1.5) * STEP_SECONDS  # noqa: S311 - jitter

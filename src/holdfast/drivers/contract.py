@@ -18,14 +18,15 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
-from holdfast.errors import LeaseError
+from holdfast.errors import LeaseError, Unsupported
 from holdfast.model import bounds
+from holdfast.model.domain import DomainInfo, DomainStatus, ResumeAction
 from holdfast.model.filters import JobFilter
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation
 from holdfast.model.ledger import LedgerRow
-from holdfast.model.queue_settings import OnExhausted, QueueSettings
+from holdfast.model.queue_settings import Gaps, OnExhausted, QueueSettings
 from holdfast.model.registry import Change, Entry
 from holdfast.model.settlement import Settlement
 
@@ -37,20 +38,30 @@ __all__ = [
     "Capabilities",
     "Change",
     "Diagnosis",
+    "DomainInfo",
+    "DomainStatus",
     "Driver",
     "Durability",
     "Entry",
     "Feature",
+    "Gaps",
     "Inspection",
     "JobFilter",
+    "LedgerDelay",
+    "LedgerDiagnosis",
     "LedgerScan",
     "OnExhausted",
     "Page",
     "QueueCounts",
     "QueueSettings",
     "Registry",
+    "ResumeAction",
+    "SettleAndReserve",
+    "SpaceAdmin",
+    "SpaceRemoval",
     "Store",
     "Trimmed",
+    "WebhookScan",
 ]
 
 REAP_LIMIT = 1000  # leases: the most that one call ends, so that no single call ends all leases of an outage
@@ -76,6 +87,8 @@ class Feature(StrEnum):
     DOMAINS = "domains in order of arrival"
     OFFSETS = "domains in order of explicit offsets"
     HALT = "halting a domain on exhaustion"
+    GAPS = "domains that wait for missing offsets"
+    SETTLE_AND_RESERVE = "settling jobs and reserving the next of their domains in one call"
     LIMITS = "pause, concurrency and rate limits"
     KEY_LIMITS = "limits by a key of the job"
     IDEMPOTENCY = "idempotency keys"
@@ -105,6 +118,11 @@ class Capabilities:
         """Whether the driver supports the feature."""
         return feature not in self.gaps
 
+    def require(self, feature: Feature) -> None:
+        """Raise ``Unsupported`` if the driver does not support the feature (L14)."""
+        if feature in self.gaps:
+            raise Unsupported(self.driver, feature, self.gaps[feature])
+
 
 class Driver(Protocol):
     """The verbs of producers and workers. A driver is safe to share between threads."""
@@ -126,6 +144,12 @@ class Driver(Protocol):
         Its answer has the id of the existing job, ``existed``, and ``conflict`` if the payloads differ (L6, L12). A key
         is taken per queue, as long as ``unique_for`` of its job says: see ``holdfast.model.unique``. By default, that
         is while its job has not ended and at least for the ``dedupe_window`` of the queue.
+
+        So does a record with a domain and an ``offset`` that the domain has, or has had, in this queue (L11). If the
+        job with that offset is open, the answer has its id. If the offset has ended, the answer has ``past`` too, with
+        the id of the ended job if it is still kept, else with the id of the record, and ``conflict`` only if the job is
+        kept. An id decides before a key, and a key before an offset. A record that is refused by its offset does not
+        take its key. An offset that was never seen is accepted, however late it is.
 
         ``writes`` are registry changes, at most ``MAX_BATCH_ITEMS`` and each of another entry, that are made in the
         same transaction: with at least one job, whether the jobs are new or existed. All expected versions are compared
@@ -159,7 +183,10 @@ class Driver(Protocol):
         3. lease them and count their attempts (L7).
 
         Never returns a job that has a valid lease, nor a job of a domain in which another job is in flight or comes
-        first (L11).
+        first, nor a job of a domain that is halted or waits for a missing offset (L11). The jobs of a domain are
+        ordered by their offsets, and jobs without an offset come after those, in the order of their arrival. A gap of
+        a domain begins when this call finds it, or when the end of a job leaves it, and is passed by the first call
+        that finds it after ``gap_pass_after``.
 
         A job whose ``limit_key`` has no allowance, by the key limits of its queue or because its key is held, is passed
         over: it keeps its place, and delays neither jobs of other keys nor jobs without a key. A store sets such jobs
@@ -242,10 +269,15 @@ class Driver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """Part of a list. ``cursor`` leads to the next page. It is None at the end of a job list; the ledger has no end."""
+    """Part of a list. ``cursor`` leads to the next page. It is None at the end of a job list; the ledger has no end.
+
+    A page of the ledger has ``cursors``: one per item, which leads to the item after it. So a reader may stop inside a
+    page.
+    """
 
     items: list[T]
     cursor: str | None
+    cursors: Sequence[str] = field(default=(), compare=False)
 
     def __iter__(self) -> Iterator[T]:
         return iter(self.items)
@@ -345,6 +377,9 @@ class Admin(Protocol):
 
         Returns one answer per id: True if this call requeued the job, which then has a ``requeued`` ledger row. If
         another job has taken the idempotency key meanwhile, the key stays with that job.
+
+        A job with an offset runs at the place of its offset in its domain. A job that halted its domain is requeued as
+        by ``resume`` with ``RETRY``.
         """
         ...
 
@@ -357,7 +392,14 @@ class Admin(Protocol):
         ...
 
     def purge(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
-        """Remove ended jobs, each with a ``purged`` ledger row. Returns True where this call removed the job."""
+        """Remove ended jobs, each with a ``purged`` ledger row. Returns True where this call removed the job.
+
+        An offset stays ended when its job is removed. If the job halted its domain, the domain goes on.
+
+        A job stays, and its answer is False, while a registered reader has not read all ledger rows of the job (see
+        ``model.ledger_reader``). If a reader is more than ``FIND_LIMIT`` rows behind, further jobs that ended late may
+        stay, too.
+        """
         ...
 
     def configure(
@@ -368,7 +410,7 @@ class Admin(Protocol):
         With ``only``, these fields are replaced and the others stay as they are, in one step: two callers that change
         different fields undo nothing of each other. ``rate`` and ``burst`` are replaced together, and so are
         ``key_rate`` and ``key_burst``. Replacing limits by key ends the holds of all keys of the queue, see
-        ``Retry.hold_key``.
+        ``Retry.hold_key``. A halted domain stays halted, whatever ``on_exhausted`` becomes.
         """
         ...
 
@@ -376,11 +418,55 @@ class Admin(Protocol):
         """Return the settings of a queue, or of one type in it; the defaults if none were configured."""
         ...
 
+    def domains(
+        self,
+        queue: str | None = None,
+        *,
+        status: DomainStatus | None = None,
+        name: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+        now: int | None = None,
+    ) -> Page[DomainInfo]:
+        """Return a page of the domains that have an open job or are halted, ordered by queue and name.
+
+        ``status`` and ``name`` leave the others out; the name is exact. If both ``queue`` and ``name`` are given, a
+        domain is listed also if it has only offsets that have ended, or a start that was moved.
+
+        One call reads a bounded number of rows (``FIND_LIMIT``), as ``find`` does: only a cursor of None says that no
+        more domains match.
+        """
+        ...
+
+    def resume(
+        self,
+        queue: str,
+        domain: str,
+        action: ResumeAction = ResumeAction.RESUME,
+        *,
+        position: int | None = None,
+        now: int | None = None,
+    ) -> bool:
+        """Let a halted domain go on, as ``action`` says; return whether this call changed the domain.
+
+        With ``position``, the domain waits for no offset below it any more: this is the first offset of a domain that
+        does not begin at 0, or the end of a gap that nothing will fill. A smaller offset that arrives later runs next.
+        """
+        ...
+
+    def forget_domain(self, queue: str, domain: str) -> bool:
+        """Remove what a domain without open jobs remembers: its ended offsets, its start and its halt.
+
+        Its offsets are new again. Returns False if the domain has an open job, or nothing to remove. For queues with
+        ever new domains; nothing else removes ended offsets.
+        """
+        ...
+
     def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
         """Return a page of the ledger, in an order that is fixed and has no gaps (L13).
 
-        ``after=None`` begins at the oldest row. The page always has a cursor, also if it is empty. Raises
-        ``LedgerTrimmed`` if rows after the cursor were removed.
+        ``after=None`` begins at the oldest row. The page always has a cursor, also if it is empty, and one cursor per
+        row. Raises ``LedgerTrimmed`` if rows after the cursor were removed.
         """
         ...
 
@@ -409,9 +495,9 @@ class Admin(Protocol):
 
         Jobs stay for ``ended_for`` after their end, at least a day (L6), and ledger rows for ``ledger_for``. Without a
         value, the retention that the space stores decides (see ``model.retention``), and without one the defaults, 7
-        and 30 days. Dead letters stay until ``purge``. Rows that a registered reader has not read stay until it has
-        read them, or until its registration expires (see ``model.ledger_reader``). Removes at most ``limit`` rows of
-        each kind.
+        and 30 days. Dead letters stay until ``purge``. Ledger rows that a registered reader has not read stay, and so
+        do their jobs, until it has read them, or until its registration expires or is removed (see
+        ``model.ledger_reader``). Removes at most ``limit`` rows of each kind.
 
         A key is removed when its window has ended and its job is done or removed. If the job ends after the window, the
         key may stay for another hour, or for as long as the window had been over by then: it blocks no other job, and
@@ -433,6 +519,15 @@ class LedgerScan(Protocol):
 
         Each cursor comes with the number of rows in its range; the last range may be shorter. The rows are not read.
         """
+        ...
+
+
+@runtime_checkable
+class WebhookScan(Protocol):
+    """Optional: tell which jobs have a webhook, for readers of the ledger. Without it, they read every job."""
+
+    def webhooks(self, job_ids: Sequence[str]) -> dict[str, str]:
+        """Return the webhooks of these jobs, in any state, by job id. Jobs without a webhook are left out."""
         ...
 
 
@@ -486,6 +581,37 @@ class LeasedEnqueue(Protocol):
 
 
 @runtime_checkable
+class SettleAndReserve(Protocol):
+    """Optional: settle jobs and lease the next jobs of their domains in one transaction."""
+
+    def settle_and_reserve(
+        self,
+        settlements: Sequence[Settlement],
+        *,
+        follow: Collection[str],
+        queues: Sequence[str],
+        lease_for: int,
+        worker: str = "",
+        types: Collection[str] | None = None,
+        max_bytes: int | None = None,
+        isolation: Isolation = Isolation.SHARE,
+        now: int | None = None,
+    ) -> tuple[list[LeaseError | None], list[Reservation]]:
+        """Settle as ``settle`` does, then lease the next job of the domain of each job in ``follow`` that has ended.
+
+        Returns the answers of ``settle`` and the reservations, in the order of the settlements. ``queues`` and
+        ``types`` are those that the caller reserves from. The next job is leased only if ``reserve`` could return it,
+        within the pauses and limits of its queue, type and key, and if no due job of a higher priority is in these
+        queues and types whose pauses and limits allow it. An isolated job is leased only with ``Isolation.SHARE``. At
+        ``max_bytes`` no more jobs are leased, as in ``reserve``.
+
+        No job is leased for a settlement that was refused or repeated, or that did not end its job, nor in a domain
+        that is halted or waits. Jobs that are not leased are ready, as after ``settle``.
+        """
+        ...
+
+
+@runtime_checkable
 class NamedSpace(Protocol):
     """Optional: tell the name of the space. A signature covers it; without it, the settings tell the name."""
 
@@ -517,6 +643,66 @@ class Diagnosis(Protocol):
 
     def table_sizes(self) -> Mapping[str, int]:
         """Return the bytes that each table takes with its indexes, or each part of a store without sizes of tables."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpaceRemoval:
+    """How many rows ``remove_space`` removed; ``more`` if rows are left."""
+
+    rows: int
+    more: bool
+
+
+@runtime_checkable
+class SpaceAdmin(Protocol):
+    """Optional: the verbs for all spaces of a store, called from any of them."""
+
+    def spaces(
+        self, *, after: str = "", limit: int = 100, has_expired_leases: bool = False, now: int | None = None
+    ) -> Page[str]:
+        """Return a page of the names of the spaces that have rows, in order. ``after=page.cursor`` asks for the next.
+
+        With ``has_expired_leases``, only spaces in which ``reap`` may find something to do. One call looks at a bounded
+        number of spaces. So a page may have fewer names than ``limit``, even none, and still have a cursor; only a
+        cursor of None says that there are no more.
+        """
+        ...
+
+    def remove_space(
+        self, name: str, *, force: bool = False, limit: int = bounds.MAX_BATCH_ITEMS, now: int | None = None
+    ) -> SpaceRemoval:
+        """Remove up to ``limit`` rows of a space: its jobs, ledger, keys, settings and registry. Repeat while ``more``.
+
+        When the last call has returned, no row of the space is left, unless somebody has written to it meanwhile. A
+        space of the same name can be used again: its fences and registry versions continue to grow (L4), and no cursor
+        of the old ledger leads into the new one.
+
+        Raises ``SpaceInUse`` while a job of the space is in flight. With ``force`` these jobs are removed, and the
+        calls of their workers are refused with ``JobNotInflight``. Waits for no reader of the ledger.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerDelay:
+    """The oldest transaction of others that may still write: readers do not see rows that began later than it.
+
+    ``age`` is in microseconds. A prepared transaction has a name, and no process.
+    """
+
+    age: int
+    pid: int | None
+    name: str  # of the program that opened it, or of the prepared transaction
+    state: str  # of its session, such as ``idle in transaction``
+
+
+@runtime_checkable
+class LedgerDiagnosis(Protocol):
+    """Optional, for a store whose ledger waits for older transactions: what delays its readers."""
+
+    def ledger_delay(self) -> LedgerDelay | None:
+        """Return the transaction that delays the readers of the ledger; None if there is none."""
         ...
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from holdfast.model.fast_construction import compile_reader
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Note
 from holdfast.model.ledger import Ending, LedgerRow
-from holdfast.model.queue_settings import OnExhausted, QueueSettings
+from holdfast.model.queue_settings import Gaps, OnExhausted, QueueSettings
 from holdfast.model.registry import Change, Entry
 
 Row = tuple[Any, ...]
@@ -81,30 +82,25 @@ SETTINGS_COLUMNS = (
     "key_rate",
     "key_burst",
 )
+GAP_COLUMNS = ("gaps", "gap_report_after", "gap_pass_after")  # after SETTINGS_COLUMNS, in stores that have GAPS
 
 
-def pack_settings(settings: QueueSettings) -> Row:
-    """Return the values of ``SETTINGS_COLUMNS``."""
-    return (
-        settings.paused_until,
-        settings.max_inflight,
-        None if settings.rate is None else float(settings.rate),
-        settings.burst,
-        settings.on_exhausted.value,
-        settings.dedupe_window,
-        settings.held_until,
-        settings.probing,
-        settings.key_max_inflight,
-        None if settings.key_rate is None else float(settings.key_rate),
-        settings.key_burst,
-    )
+def pack_settings(settings: QueueSettings, columns: Sequence[str] = SETTINGS_COLUMNS) -> Row:
+    """Return the values of these columns."""
+    values = {name: getattr(settings, name) for name in columns}
+    for name in ("rate", "key_rate"):
+        if values.get(name) is not None:
+            values[name] = float(values[name])
+    return tuple(value.value if isinstance(value, StrEnum) else value for value in values.values())
 
 
 def read_settings(row: Sequence[Any]) -> QueueSettings:
-    """Return the settings in a row of ``SETTINGS_COLUMNS``."""
-    values = dict(zip(SETTINGS_COLUMNS, row, strict=True))
+    """Return the settings in a row of ``SETTINGS_COLUMNS``, which ``GAP_COLUMNS`` may follow."""
+    values = dict(zip((*SETTINGS_COLUMNS, *GAP_COLUMNS), row, strict=False))
     values["on_exhausted"] = OnExhausted(values["on_exhausted"])
     values["probing"] = bool(values["probing"])
+    if "gaps" in values:
+        values["gaps"] = Gaps(values["gaps"])
     return QueueSettings(**values)
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import get_args
 
-from holdfast.drivers.contract import Capabilities, Feature, Registry
-from holdfast.errors import CallerClockRefused, InvalidInput, Unsupported
+from holdfast.drivers.contract import Capabilities, DomainStatus, Feature, Registry, ResumeAction
+from holdfast.errors import CallerClockRefused, InvalidInput
 from holdfast.model import bounds, ledger_reader, retention
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State, check_new
@@ -51,9 +51,7 @@ class Validation:
 
     def require(self, feature: Feature) -> None:
         """Raise ``Unsupported`` if the driver does not have this feature (L14)."""
-        reason = self._capabilities.gaps.get(feature)
-        if reason is not None:
-            raise Unsupported(self._capabilities.driver, feature, reason)
+        self._capabilities.require(feature)
 
     def check_enqueue(self, jobs: Sequence[JobRecord]) -> None:
         """Check every record before any is stored."""
@@ -66,8 +64,9 @@ class Validation:
                 _check_meta(job.meta)
             if job.offset is not None:
                 self.require(Feature.OFFSETS)
-            if job.webhook is not None:  # the field is kept in records and envelopes for a later version
-                raise Unsupported(self._capabilities.driver, "webhooks", "nothing calls them yet")
+            if job.webhook is not None:  # a reader of the ledger calls it, and keeps its place in the registry
+                self.require(Feature.LEDGER)
+                self.require(Feature.REGISTRY)
 
     def check_enqueue_writes(self, jobs: Sequence[JobRecord], writes: Sequence[Change]) -> None:
         """Check the registry writes of an enqueue. Each ``Change`` checked its own values when it was created."""
@@ -166,9 +165,8 @@ class Validation:
         bounds.check_name("queue", queue)
         if type_ is not None:
             bounds.check_name("type", type_)
-        if settings is not None and settings.on_exhausted is not OnExhausted.SKIP:
-            self.require(Feature.HALT)
         if settings is not None:
+            self._check_domain_settings(settings, type_)
             self._check_key_limits(settings, type_)
         if only is not None:
             self._not_text("only", only)
@@ -179,11 +177,73 @@ class Validation:
                 if (rate in only) != (burst in only):  # a burst without its rate is no setting
                     raise InvalidInput("only", wanted=f"{rate} and {burst} together", got=", ".join(sorted(only)))
 
+    def _check_domain_settings(self, settings: QueueSettings, type_: str | None) -> None:
+        """Check the settings that apply to the domains of a queue."""
+        if settings.on_exhausted is OnExhausted.HALT:
+            self.require(Feature.HALT)
+        if settings.has_gap_settings:
+            self.require(Feature.GAPS)
+        if type_ is not None and (settings.on_exhausted is OnExhausted.HALT or settings.has_gap_settings):
+            raise InvalidInput("on_exhausted and gaps", wanted="settings of a queue", got=f"the type {type_}")
+
     def _check_key_limits(self, settings: QueueSettings, type_: str | None) -> None:
         if settings.has_key_limits:
             self.require(Feature.KEY_LIMITS)
             if type_ is not None:
                 raise InvalidInput("key_max_inflight and key_rate", wanted="limits of a queue", got=f"the type {type_}")
+
+    def check_settle_and_reserve(
+        self,
+        settlements: Sequence[Settlement],
+        *,
+        follow: Collection[str],
+        queues: Sequence[str],
+        lease_for: int,
+        worker: str,
+        types: Collection[str] | None,
+        max_bytes: int | None,
+        isolation: Isolation,
+    ) -> list[str]:
+        """Return the queues, each once."""
+        self.require(Feature.SETTLE_AND_RESERVE)
+        self.check_settle(settlements)
+        self.check_ids(follow)
+        return self.check_reserve(
+            queues, 1, lease_for, worker, types, max_bytes=max_bytes, isolation=isolation, prefetch=False
+        )
+
+    def check_domains(
+        self, queue: str | None, status: DomainStatus | None, name: str | None, limit: int, after: str | None
+    ) -> tuple[str, str] | None:
+        """Check the conditions of a page of domains; return the queue and the name of the last domain before it."""
+        self.require(Feature.OFFSETS)
+        if queue is not None:
+            bounds.check_name("queue", queue)
+        if status is not None and not isinstance(status, DomainStatus):
+            raise InvalidInput("status", wanted=f"one of {', '.join(DomainStatus)}", got=status)
+        bounds.check_optional_text("name", name)
+        self.check_page(limit)
+        return None if after is None else read_domain_cursor(after)
+
+    def check_resume(self, queue: str, domain: str, action: ResumeAction, position: int | None) -> None:
+        """Check how a domain goes on."""
+        self.require(Feature.HALT)
+        if position is not None:
+            self.require(Feature.GAPS)
+        self._check_domain(queue, domain)
+        if not isinstance(action, ResumeAction):
+            raise InvalidInput("action", wanted=f"one of {', '.join(ResumeAction)}", got=action)
+        bounds.check_optional_integer("position", position, most=bounds.MAX_OFFSET)
+
+    def check_forget_domain(self, queue: str, domain: str) -> None:
+        """Check the name of a domain."""
+        self.require(Feature.OFFSETS)
+        self._check_domain(queue, domain)
+
+    @staticmethod
+    def _check_domain(queue: str, domain: str) -> None:
+        bounds.check_name("queue", queue)
+        bounds.check_text("domain", domain)
 
     def check_page(self, limit: int) -> None:
         """Check the limit of a page."""
@@ -194,6 +254,12 @@ class Validation:
         self.check_page(limit)
         if after is not None:
             bounds.check_name("after", after)
+
+    def check_spaces(self, after: str, limit: int) -> None:
+        """Check a page of names of spaces."""
+        if after:
+            bounds.check_name("after", after)
+        self.check_page(limit)
 
     def check_any_open(self, queues: Sequence[str], types: Collection[str]) -> tuple[list[str], list[str]]:
         """Return the queues and the types, each once."""
@@ -219,22 +285,23 @@ class Validation:
     def retention(
         self, registry: Registry, *, ended_for: int | None, ledger_for: int | None, now: int | None
     ) -> Retention:
-        """Return how long rows stay: as the call says, else as the store says; and until every reader has read them.
-
-        Called before the transaction that removes rows. A reader that registers in between begins at the oldest row
-        that is left (L13).
-        """
+        """Return how long rows stay: as the call says, else as the store says."""
         called_for = _given(ended_for=ended_for, ledger_for=ledger_for)
         if not self._capabilities.has(Feature.REGISTRY):
             return Retention(**called_for)
         [stored] = registry.read(retention.KIND, [retention.KEY], now=now)
-        keep = replace(retention.read_retention(stored) or Retention(), **called_for)
+        return replace(retention.read_retention(stored) or Retention(), **called_for)
+
+    def reader_cursors(self, registry: Registry, *, now: int | None) -> list[str | None]:
+        """Return how far the registered readers of the ledger have read.
+
+        Called before the transaction that removes rows. A reader that registers in between begins at the oldest row
+        that is left (L13).
+        """
+        if not self._capabilities.has(Feature.REGISTRY):
+            return []
         readers = registry.scan(ledger_reader.KIND, limit=ledger_reader.MAX_READERS, now=now)
-        read_until = ledger_reader.read_until(readers)
-        if read_until is None:
-            return keep
-        unread_for = min(self.now(now) - read_until + 1, bounds.MAX_DURATION)
-        return Retention(ended_for=max(keep.ended_for, unread_for), ledger_for=max(keep.ledger_for, unread_for))
+        return [ledger_reader.parse_reader(reader).cursor for reader in readers]
 
     def check_read(self, kind: str, keys: Sequence[str]) -> None:
         """Check a kind and a list of keys."""
@@ -292,6 +359,22 @@ def _check_meta(meta: object) -> None:
     if not data or JSON.decode(data, field="meta") != meta:
         raise InvalidInput("meta", wanted="a dict of plain JSON values", got=meta)
     bounds.check_blob("meta", data, most=bounds.MAX_META_BYTES)
+
+
+def domain_cursor(queue: str, domain: str) -> str:
+    """Return the cursor of a page of domains that ends with this one."""
+    return JSON.encode([queue, domain], field="after").decode()
+
+
+def read_domain_cursor(cursor: str) -> tuple[str, str]:
+    """Return the queue and the name of the domain at which a page ended."""
+    try:
+        match JSON.decode(cursor.encode(), field="after"):
+            case [str(queue), str(domain)]:
+                return queue, domain
+    except (InvalidInput, AttributeError, UnicodeError):  # not JSON, not a text, or not one that can be encoded
+        pass
+    raise InvalidInput("after", wanted="a cursor that `domains` gave", got=cursor)
 
 
 def ledger_position(cursor: str, written: int) -> int:

@@ -29,6 +29,7 @@ MAX_REASON_CHARACTERS = 1 << 10  # of a dead letter's reason; a longer text is s
 MAX_URL_CHARACTERS = 2_048  # a webhook
 MAX_DEPTH = 64  # levels of nesting in a payload or meta
 MAX_COUNT = 2**31 - 1  # attempts and other counters
+MAX_OFFSET = 2**63 - 1  # of a job in its domain
 MAX_INSTANT = 253_402_300_799_999_999  # microseconds: the end of the year 9999
 MAX_DURATION = duration.MAX_DURATION  # microseconds
 PRIORITIES = range(10)

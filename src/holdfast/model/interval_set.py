@@ -95,6 +95,11 @@ class IntervalSet(AbstractSet[int]):
         place = bisect_left(self._lasts, last)
         return place < len(self._lasts) and self._firsts[place] <= first
 
+    def first_missing(self, start: int) -> int:
+        """Return the smallest number from ``start`` on that is not in the set."""
+        place = bisect_left(self._lasts, start)
+        return self._lasts[place] + 1 if place < len(self._lasts) and self._firsts[place] <= start else start
+
     def __contains__(self, offset: object) -> bool:
         return isinstance(offset, int) and self.covers(offset, offset)
 

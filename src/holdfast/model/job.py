@@ -102,7 +102,7 @@ def check_new(record: JobRecord) -> None:
     bounds.check_optional_integer("requested_run_at", record.requested_run_at, most=bounds.MAX_INSTANT)
     bounds.check_optional_integer("timeout", record.timeout, least=1, most=bounds.MAX_DURATION)
     bounds.check_optional_integer("max_crashes", record.max_crashes, least=1)
-    bounds.check_optional_integer("offset", record.offset, most=2**63 - 1)
+    bounds.check_optional_integer("offset", record.offset, most=bounds.MAX_OFFSET)
     bounds.check_optional_text("idempotency_key", record.idempotency_key)
     check_unique_for(record.unique_for)
     bounds.check_optional_text("domain", record.domain)

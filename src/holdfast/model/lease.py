@@ -68,11 +68,16 @@ def make_reservation(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enqueued:
-    """The answer for one enqueued record: ``existed`` if no new job was stored, ``conflict`` if the payloads differ."""
+    """The answer for one enqueued record: ``existed`` if no new job was stored, ``conflict`` if the payloads differ.
+
+    ``past`` says that the offset of the record has ended in its domain: its job is done, dead or cancelled, or was
+    removed since. If it was removed, ``id`` is that of the record, and no job has it.
+    """
 
     id: str
     existed: bool
     conflict: bool = False
+    past: bool = False
 
 
 _MutableEnqueued = mutable_twin(Enqueued)
@@ -84,7 +89,7 @@ def newly_enqueued(job_ids: Iterable[str]) -> list[Enqueued]:
     for job_id in job_ids:
         answer = _MutableEnqueued()
         answer.id = job_id
-        answer.existed = answer.conflict = False
+        answer.existed = answer.conflict = answer.past = False
         answer.__class__ = Enqueued
         answers.append(answer)
     return answers

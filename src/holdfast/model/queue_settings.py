@@ -21,6 +21,13 @@ class OnExhausted(StrEnum):
     HALT = "halt"
 
 
+class Gaps(StrEnum):
+    """What happens when an offset of a domain is missing between those that have ended and those that have arrived."""
+
+    PASS = "pass"  # noqa: S105 - not a password. The next larger offset runs
+    WAIT = "wait"  # the domain waits for the missing offset
+
+
 LEVEL_PER_JOB = 1_000_000  # the level of a bucket is in millionths of jobs
 DEFAULT_BREAKER_COOLDOWN = timedelta(minutes=1)
 ROUNDING_TOLERANCE = 0.001  # millionths of jobs: 0.1 * 10_000_000 may be just below 1_000_000
@@ -39,6 +46,7 @@ class QueueSettings:
 
     If a queue and a type in it both have settings, both apply to a job of that type. Only a queue has limits that begin
     with ``key_``: they apply to the jobs of each ``limit_key`` in it, beside the others, and not to jobs without one.
+    ``on_exhausted``, ``gaps`` and the times of gaps are settings of a queue too: they apply to each of its domains.
     """
 
     paused_until: int | None = None  # an instant; bounds.MAX_INSTANT: until an operator resumes the queue
@@ -53,6 +61,9 @@ class QueueSettings:
     key_max_inflight: int | None = None
     key_rate: float | None = None  # reservations per second
     key_burst: int | None = None  # like ``burst``
+    gaps: Gaps = Gaps.PASS
+    gap_report_after: int | None = None  # microseconds that a domain waits before the gap is overdue; None: never
+    gap_pass_after: int | None = None  # microseconds that a domain waits before it passes the gap; None: for ever
 
     def __post_init__(self) -> None:
         """Check every value; a rate of 0 is refused, because that is a pause."""
@@ -65,6 +76,12 @@ class QueueSettings:
             bounds.check_integer("held_until", self.held_until, most=bounds.MAX_INSTANT)
         if type(self.probing) is not bool:
             raise InvalidInput("probing", wanted="True or False", got=self.probing)
+        if not isinstance(self.on_exhausted, OnExhausted):
+            raise InvalidInput("on_exhausted", wanted="an OnExhausted", got=self.on_exhausted)
+        if not isinstance(self.gaps, Gaps):
+            raise InvalidInput("gaps", wanted="a Gaps", got=self.gaps)
+        bounds.check_optional_integer("gap_report_after", self.gap_report_after, least=1, most=bounds.MAX_DURATION)
+        bounds.check_optional_integer("gap_pass_after", self.gap_pass_after, least=1, most=bounds.MAX_DURATION)
 
     def merge(self, other: QueueSettings, only: Collection[str] | None) -> QueueSettings:
         """Return these settings with the fields ``only`` of the others; with all fields of the others for None."""
@@ -74,6 +91,11 @@ class QueueSettings:
     def has_key_limits(self) -> bool:
         """Whether jobs are limited by their ``limit_key``."""
         return self.key_max_inflight is not None or self.key_rate is not None
+
+    @property
+    def has_gap_settings(self) -> bool:
+        """Whether domains wait for missing offsets, or would after a change of ``gaps``."""
+        return self.gaps is Gaps.WAIT or self.gap_report_after is not None or self.gap_pass_after is not None
 
     def of_key(self, held_until: int | None = None) -> QueueSettings:
         """Return the limits of one key as settings; ``held_until`` is the end of the hold of this key."""

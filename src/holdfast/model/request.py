@@ -46,7 +46,7 @@ class JobRequest:
     limit_key: str | None = None  # a host or customer: the key limits of the queue apply to each key
     name: str | None = None  # for people
     meta: Mapping[str, object] = field(default_factory=dict)  # JSON, passed to the handler unchanged
-    webhook: str | None = None  # for a later version: enqueue refuses it, because nothing calls it yet
+    webhook: str | None = None  # called with the end of the job: see docs/guides/webhooks.md
 
     def __post_init__(self) -> None:
         """Check every field."""

@@ -18,6 +18,7 @@ from holdfast.observability import metric_table as table
 from holdfast.observability.labels import BoundedNames, JobNames, job_labels
 from holdfast.observability.metrics import Metrics
 from holdfast.worker.observer import WorkerObserver
+from holdfast.worker.stopped_domains import read_stopped_domains
 from holdfast.worker.type_holds import read_breakers
 
 INTERVAL_SECONDS = 15.0  # between two counts, at least
@@ -38,6 +39,7 @@ class StoreGauges:
         self._bounded = BoundedNames()
         self._exported: set[JobNames] = set()
         self._breakers: set[JobNames] = set()  # that were open once
+        self._stopped: dict[str, set[str]] = {}  # by metric: queues that had a stopped domain once
 
     def update(self) -> None:
         """Count the jobs and set the gauges. Raises ``StoreError``."""
@@ -56,6 +58,7 @@ class StoreGauges:
                 self._metrics.gauge(table.JOBS.name, numbers[names, state], {**labels, "state": state})
             self._metrics.gauge(table.OLDEST_READY.name, ages.get(names, 0) / SECOND, labels)
         self._update_breakers()
+        self._update_domains()
 
     def _update_breakers(self) -> None:
         found = [(one.queue, one.type) for one in read_breakers(self._store)]
@@ -63,6 +66,16 @@ class StoreGauges:
         self._breakers |= is_open
         for names in self._breakers:
             self._metrics.gauge(table.BREAKER_OPEN.name, int(names in is_open), job_labels(names))
+
+    def _update_domains(self) -> None:
+        stopped = read_stopped_domains(self._store)
+        for metric, domains in ((table.DOMAINS_HALTED, stopped.halted), (table.DOMAIN_GAPS, stopped.overdue)):
+            queues = (one.queue for one in domains if self._queues is None or one.queue in self._queues)
+            numbers = Counter(self._bounded((queue, ""))[0] for queue in queues)
+            exported = self._stopped.setdefault(metric.name, set())
+            exported |= set(numbers)
+            for queue in exported:
+                self._metrics.gauge(metric.name, numbers[queue], {"queue": queue})
 
 
 def _number(row: QueueCounts, state: str) -> int:

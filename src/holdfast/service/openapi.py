@@ -135,7 +135,7 @@ def _answer(operation: Operation, kind: Any, schemas: dict[Any, dict[str, Any]])
     if kind is bytes:
         return {"description": operation.summary, "content": {"application/octet-stream": {"schema": BINARY}}}
     if kind is str:
-        return {"description": operation.summary, "content": {"text/plain": {"schema": schemas[kind]}}}
+        return {"description": operation.summary, "content": {operation.text_type: {"schema": schemas[kind]}}}
     schema = {"oneOf": [schemas[one] for one in get_args(kind)]} if isinstance(kind, types.UnionType) else schemas[kind]
     return {"description": operation.summary, "content": {"application/json": {"schema": schema}}}
 

@@ -44,6 +44,7 @@ class Call:
     accept: str
     document: Mapping[str, Any]  # of OpenAPI
     client: ClientConnection
+    base_url: str  # of the service, as this client knows it
 
     def ends(self) -> Callable[[], Awaitable[None]]:
         """Return a function that waits until a waiting call should end: its client has gone, or the service stops."""
@@ -86,6 +87,7 @@ class Operation:
     versioned: bool = True  # the path has /v1 before it, and an alias without
     settles: bool = False  # ends or extends leases: refused last when the service is busy
     audited: bool = False  # an action of an operator, which is logged
+    text_type: str = "text/plain"  # the content type of an answer that is ``str``
     links: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by operation: what its first answer leads to
 
     @property

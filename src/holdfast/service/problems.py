@@ -49,6 +49,7 @@ class Code(StrEnum):
     LEASE_EXPIRED = "lease_expired"
     ARTIFACT_EXISTS = "artifact_exists"
     ARTIFACT_MISSING = "artifact_missing"
+    EVENTS_TRIMMED = "events_trimmed"
     BODY_TOO_LARGE = "body_too_large"
     QUOTA_EXCEEDED = "quota_exceeded"
     URI_TOO_LONG = "uri_too_long"
@@ -76,12 +77,13 @@ _STATUS_AND_TITLE: dict[Code, tuple[int, str]] = {
     Code.NOT_FOUND: (404, "There is nothing here"),
     Code.METHOD_NOT_ALLOWED: (405, "The method is not allowed here"),
     Code.TIMEOUT: (408, "The body did not arrive in time"),
-    Code.IDEMPOTENCY_CONFLICT: (409, "The idempotency key belongs to a task with another payload"),
+    Code.IDEMPOTENCY_CONFLICT: (409, "The idempotency key or offset belongs to a task with another payload"),
     Code.NOT_IN_PROGRESS: (409, "The task is not in progress"),
     Code.LEASE_MISMATCH: (409, "Another lease holds the task"),
     Code.LEASE_EXPIRED: (409, "The lease has expired"),
     Code.ARTIFACT_EXISTS: (409, "The attempt has another artifact with this name"),
     Code.ARTIFACT_MISSING: (409, "The attempt has not uploaded such an artifact"),
+    Code.EVENTS_TRIMMED: (410, "The events were removed by retention"),
     Code.BODY_TOO_LARGE: (413, "The body is too large"),
     Code.QUOTA_EXCEEDED: (413, "The artifacts are too many or too large"),
     Code.URI_TOO_LONG: (414, "The URL is too long"),

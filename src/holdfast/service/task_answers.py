@@ -13,7 +13,7 @@ from holdfast.service.schemas.artifacts import ArtifactInfo, PayloadRef
 from holdfast.service.schemas.fields import instant
 from holdfast.service.schemas.tasks import Task, TaskDetails, TaskResult
 from holdfast.service.statuses import Status, status_of
-from holdfast.service.stored_json import payload_of, stored_value
+from holdfast.wire.stored_json import payload_of, stored_value
 
 
 def _fields(job: JobRecord, now: int) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from holdfast.settings.setting import (
     list_setting,
 )
 from holdfast.settings.values import LogFormat, LogLevel, SigningMode
+from holdfast.settings.webhook_fields import WEBHOOK_SETTINGS, WEBHOOKS
 
 
 def check_program(field_name: str, path: str) -> str:
@@ -121,9 +122,15 @@ SETTINGS: dict[str, Setting] = {
         check=check_path, kind="path", meaning="a folder for artifacts and large payloads, shared by all machines"
     ),
     **{f"{SERVE}_{name}": setting for name, setting in SERVE_SETTINGS.items()},
+    **{f"{WEBHOOKS}_{name}": setting for name, setting in WEBHOOK_SETTINGS.items()},
 }
-SECRETS = ("signing_key", f"{SERVE}_client_secret")
-PATHS = ("signing_key_file", "artifacts", f"{SERVE}_tokens_file")  # in a file: relative to its folder
+SECRETS = ("signing_key", f"{SERVE}_client_secret", f"{WEBHOOKS}_secret")
+PATHS = (  # in a file: relative to its folder
+    "signing_key_file",
+    "artifacts",
+    f"{SERVE}_tokens_file",
+    f"{WEBHOOKS}_secrets_file",
+)
 NAMES = tuple(SETTINGS)
 
 TYPE_NAMES = {str: "text", int: "a whole number", bool: "true or false", list: "an array of texts"}

@@ -39,6 +39,7 @@ class ServeSettings:
     """How ``holdfast serve`` listens, whom it trusts, and what it allows."""
 
     bind: str = DEFAULT_BIND
+    public_url: str | None = None  # of the service for its clients; without it, as the request has named it
     auth: tuple[AuthMode, ...] = (AuthMode.NONE,)  # asked in this order; the first one that knows the token decides
     tokens_file: str | None = None  # of ``static``
     jwks_url: str | None = None  # of ``jwks``, like the next three

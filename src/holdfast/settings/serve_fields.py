@@ -29,6 +29,11 @@ def _issuer_url(name: str, value: str) -> str:
     return value
 
 
+def _base_url(name: str, value: str) -> str:
+    parse_url(value, field=name)
+    return value.rstrip("/")
+
+
 def _text(meaning: str, option: str = "") -> Setting:
     return Setting(check=bounds.check_text, kind="text", meaning=meaning, option=option)
 
@@ -63,6 +68,7 @@ def _choices(known: tuple[str, ...], kind: Callable[[str], Any] = str, *, meanin
 
 SERVE_SETTINGS: dict[str, Setting] = {
     "bind": _text("where the service listens", option="serve --bind"),
+    "public_url": Setting(check=_base_url, kind="URL", meaning="of the service, for its clients"),
     "auth": _choices(tuple(AuthMode), AuthMode, meaning="who checks tokens", option="serve --auth"),
     "tokens_file": Setting(check=check_path, kind="path", meaning="the tokens of `static`"),
     "jwks_url": Setting(check=_issuer_url, kind="URL", meaning="where the issuer publishes its keys"),

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
-from holdfast.artifacts.collector import ArtifactCollector
 from holdfast.artifacts.payloads import PayloadStore
 from holdfast.clock import monotonic
 from holdfast.drivers.contract import CancelWait, Feature, Store
@@ -192,11 +191,6 @@ class Worker:
     def _store_source(self, queues: list[str]) -> StoreJobSource:
         return StoreJobSource(self.driver, queues, self.catalogue.types, lease_for=self._lease_for, worker=self.name)
 
-    def _collector(self) -> ArtifactCollector | None:
-        if self.payloads is None:
-            return None
-        return ArtifactCollector(self.driver, self.payloads.blobs, space=self.payloads.space)
-
     # Jobs in child processes ------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
@@ -290,7 +284,7 @@ class Worker:
             proposed_limits=self._proposed_limits,
             observers=self._observers,
             shutdown=self._shutdown,
-            collector=self._collector(),
+            blobs=None if self.payloads is None else self.payloads.blobs,
         )
         cancel_watch = CancelWatch(self.driver, heartbeat) if isinstance(self.driver, CancelWait) else None
         heartbeat.start()

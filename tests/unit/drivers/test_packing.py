@@ -3,6 +3,8 @@
 import pytest
 
 from holdfast.drivers.packing import (
+    GAP_COLUMNS,
+    SETTINGS_COLUMNS,
     end_of_prefix,
     job_reader,
     ledger_row_reader,
@@ -15,7 +17,7 @@ from holdfast.drivers.packing import (
 )
 from holdfast.model.job import JobRecord, State
 from holdfast.model.ledger import Ending, LedgerRow
-from holdfast.model.queue_settings import QueueSettings
+from holdfast.model.queue_settings import Gaps, QueueSettings
 
 JOB = JobRecord(id="a", type="t", queue="q", payload=b"x", created_at=5, meta={"k": [1]}, state=State.DEAD)
 ROW = LedgerRow(
@@ -63,6 +65,11 @@ def test_empty_meta_is_stored_as_null():
 @pytest.mark.parametrize("settings", [QueueSettings(), QueueSettings(paused_until=5, max_inflight=2, rate=3, burst=4)])
 def test_settings_read_back_as_they_were(settings):
     assert read_settings(pack_settings(settings)) == settings
+
+
+def test_gap_settings_read_back_as_they_were():
+    settings = QueueSettings(rate=3, gaps=Gaps.WAIT, gap_report_after=5, gap_pass_after=7)
+    assert read_settings(pack_settings(settings, (*SETTINGS_COLUMNS, *GAP_COLUMNS))) == settings
 
 
 def test_only_the_first_of_two_equal_ids_is_marked():

@@ -5,7 +5,7 @@ import pytest
 import holdfast
 import holdfast.driver
 from holdfast.clock import SECOND
-from holdfast.drivers.validation import ledger_position
+from holdfast.drivers.validation import domain_cursor, ledger_position, read_domain_cursor
 from holdfast.errors import InvalidInput
 from holdfast.model.job import JobRecord
 from holdfast.model.settlement import Ack
@@ -16,6 +16,13 @@ def test_a_cursor_is_a_number_up_to_the_last_row(cursor):
     assert ledger_position("5", written=5) == 5
     with pytest.raises(InvalidInput, match="cursor that this ledger gave"):
         ledger_position(cursor, written=5)
+
+
+@pytest.mark.parametrize("cursor", ["", "q", '["q"]', '["q", 1]', '{"q": "d"}', "\ud800", None])
+def test_a_cursor_of_domains_has_a_queue_and_a_name(cursor):
+    assert read_domain_cursor(domain_cursor("q", 'd\u00e9, "x"')) == ("q", 'd\u00e9, "x"')
+    with pytest.raises(InvalidInput, match="cursor that `domains` gave"):
+        read_domain_cursor(cursor)
 
 
 @pytest.mark.parametrize("url", ["memory://", "sqlite:///{folder}/jobs.db"])

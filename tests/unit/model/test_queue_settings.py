@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -175,3 +176,18 @@ def test_a_key_is_idle_when_nothing_of_the_past_limits_it():
     assert key.is_idle(None, 0)
     assert not QueueSettings(held_until=5).is_idle(None, 4)
     assert QueueSettings(held_until=5).is_idle(None, 5)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"gaps": "wait"},
+        {"on_exhausted": "halt"},
+        {"gap_report_after": 0},
+        {"gap_pass_after": 0},
+        {"gap_pass_after": 1.5},
+    ],
+)
+def test_wrong_settings_of_domains_are_refused(wrong: dict[str, Any]):
+    with pytest.raises(InvalidInput, match=next(iter(wrong))):
+        QueueSettings(**wrong)

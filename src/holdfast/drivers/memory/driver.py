@@ -13,16 +13,22 @@ from holdfast.clock import SECOND, Clock, SystemClock, monotonic
 from holdfast.drivers.contract import (
     REAP_LIMIT,
     Capabilities,
+    DomainInfo,
+    DomainStatus,
     Durability,
     Feature,
     Inspection,
     JobFilter,
     Page,
     QueueCounts,
+    ResumeAction,
+    SpaceRemoval,
     Trimmed,
 )
-from holdfast.drivers.memory import admin, reserve
+from holdfast.drivers.memory import admin, reserve, spaces
+from holdfast.drivers.memory.domain_list import list_domains
 from holdfast.drivers.memory.enqueue import enqueue_leased, enqueue_one
+from holdfast.drivers.memory.follow import settle_and_reserve
 from holdfast.drivers.memory.settle import extend_one, reap, report_outage_of_one, settle_one
 from holdfast.drivers.memory.space import Space
 from holdfast.drivers.url_options import read_options
@@ -56,8 +62,6 @@ class MemoryDriver:
         driver="memory",
         durability=Durability.MEMORY,
         gaps={
-            Feature.OFFSETS: "domains run in order of arrival",
-            Feature.HALT: "a domain continues when its head fails for good",
             Feature.JOINED: "there is no transaction to join",
             Feature.PROCESSES: "the store lives in one process",
             Feature.MACHINES: "the store lives in one process",
@@ -186,6 +190,48 @@ class MemoryDriver:
         with self._lock:
             space, at = self._open(now)
             answers = [settle_one(space, settlement, at) for settlement in settlements]
+            space.update_waits(at)
+            self._wake_waiters()
+            return answers
+
+    def settle_and_reserve(
+        self,
+        settlements: Sequence[Settlement],
+        *,
+        follow: Collection[str],
+        queues: Sequence[str],
+        lease_for: int,
+        worker: str = "",
+        types: Collection[str] | None = None,
+        max_bytes: int | None = None,
+        isolation: Isolation = Isolation.SHARE,
+        now: int | None = None,
+    ) -> tuple[list[LeaseError | None], list[Reservation]]:
+        """See ``SettleAndReserve.settle_and_reserve``."""
+        names = self._validation.check_settle_and_reserve(
+            settlements,
+            follow=follow,
+            queues=queues,
+            lease_for=lease_for,
+            worker=worker,
+            types=types,
+            max_bytes=max_bytes,
+            isolation=isolation,
+        )
+        with self._lock:
+            space, at = self._open(now)
+            answers = settle_and_reserve(
+                space,
+                settlements,
+                follow=frozenset(follow),
+                queues=names,
+                lease_for=lease_for,
+                worker=worker,
+                types=types,
+                max_bytes=max_bytes,
+                isolation=isolation,
+                now=at,
+            )
             self._wake_waiters()
             return answers
 
@@ -202,6 +248,7 @@ class MemoryDriver:
         with self._lock:
             space, at = self._open(now)
             count = reap(space, names, worker=worker, limit=limit, now=at)
+            space.update_waits(at)
             self._wake_waiters()
             return count
 
@@ -211,6 +258,7 @@ class MemoryDriver:
         with self._lock:
             space, at = self._open(now)
             answers = [report_outage_of_one(space, lease, at) for lease in leases]
+            space.update_waits(at)
             self._wake_waiters()
             return answers
 
@@ -289,6 +337,12 @@ class MemoryDriver:
         with self._lock:
             return admin.find(self._open_space(), where or JobFilter(), limit=limit, after=after, newest=newest)
 
+    def webhooks(self, job_ids: Sequence[str]) -> dict[str, str]:
+        """See ``WebhookScan.webhooks``."""
+        self._validation.check_ids(job_ids)
+        with self._lock:
+            return admin.webhooks(self._open_space(), job_ids)
+
     def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
         """See ``Admin.any_open``."""
         queue_names, type_names = self._validation.check_any_open(queues, types)
@@ -333,15 +387,20 @@ class MemoryDriver:
         with self._lock:
             space, at = self._open(now)
             answers = [admin.cancel_one(space, job_id, at) for job_id in job_ids]
+            space.update_waits(at)
             self._wake_waiters()
             return answers
 
     def purge(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
         """See ``Admin.purge``."""
         self._validation.check_ids(job_ids)
+        cursors = self._validation.reader_cursors(self, now=now)
         with self._lock:
             space, at = self._open(now)
-            return [admin.purge_one(space, job_id, at) for job_id in job_ids]
+            answers = admin.purge(space, job_ids, cursors, at)
+            space.update_waits(at)
+            self._wake_waiters()
+            return answers
 
     def configure(
         self, queue: str, settings: QueueSettings, *, type: str | None = None, only: Collection[str] | None = None
@@ -353,6 +412,8 @@ class MemoryDriver:
             space.settings[queue, type] = space.settings_of(queue, type).merge(settings, only)
             if type is None and replaces_key_limits(only):
                 space.end_holds(queue)
+            if type is None:
+                space.apply_gaps(queue)
             self._wake_waiters()
 
     def settings(self, queue: str, *, type: str | None = None) -> QueueSettings:
@@ -360,6 +421,46 @@ class MemoryDriver:
         self._validation.check_settings(queue, None, type)
         with self._lock:
             return self._open_space().settings_of(queue, type)
+
+    def domains(
+        self,
+        queue: str | None = None,
+        *,
+        status: DomainStatus | None = None,
+        name: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+        now: int | None = None,
+    ) -> Page[DomainInfo]:
+        """See ``Admin.domains``."""
+        behind = self._validation.check_domains(queue, status, name, limit, after)
+        with self._lock:
+            space, at = self._open(now)
+            return list_domains(space, queue, status=status, name=name, limit=limit, after=behind, now=at)
+
+    def resume(
+        self,
+        queue: str,
+        domain: str,
+        action: ResumeAction = ResumeAction.RESUME,
+        *,
+        position: int | None = None,
+        now: int | None = None,
+    ) -> bool:
+        """See ``Admin.resume``."""
+        self._validation.check_resume(queue, domain, action, position)
+        with self._lock:
+            space, at = self._open(now)
+            is_changed = space.resume((queue, domain), retry=action is ResumeAction.RETRY, position=position, now=at)
+            space.update_waits(at)
+            self._wake_waiters()
+            return is_changed
+
+    def forget_domain(self, queue: str, domain: str) -> bool:
+        """See ``Admin.forget_domain``."""
+        self._validation.check_forget_domain(queue, domain)
+        with self._lock:
+            return self._open_space().forget_domain((queue, domain))
 
     def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
         """See ``Admin.ledger``."""
@@ -389,9 +490,35 @@ class MemoryDriver:
         """See ``Admin.trim``."""
         self._validation.check_trim(ended_for, ledger_for, limit)
         keep = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
+        cursors = self._validation.reader_cursors(self, now=now)
         with self._lock:
             space, at = self._open(now)
-            return admin.trim(space, keep, limit=limit, now=at)
+            return admin.trim(space, keep, cursors, limit=limit, now=at)
+
+    # Spaces -----------------------------------------------------------------------------------------------------
+
+    def spaces(
+        self, *, after: str = "", limit: int = 100, has_expired_leases: bool = False, now: int | None = None
+    ) -> Page[str]:
+        """See ``SpaceAdmin.spaces``."""
+        self._validation.check_spaces(after, limit)
+        with self._lock:
+            _, at = self._open(now)
+            return spaces.list_spaces(
+                self._store.spaces, after=after, limit=limit, now=at, has_expired_leases=has_expired_leases
+            )
+
+    def remove_space(
+        self, name: str, *, force: bool = False, limit: int = bounds.MAX_BATCH_ITEMS, now: int | None = None
+    ) -> SpaceRemoval:
+        """See ``SpaceAdmin.remove_space``."""
+        self._validation.check_page(limit)
+        bounds.check_name("space", name)
+        with self._lock:
+            self._open(now)
+            removal = spaces.remove(self._store.spaces[name], name, limit=limit, force=force)
+            self._wake_waiters()
+            return removal
 
     # Registry ---------------------------------------------------------------------------------------------------
 

@@ -14,19 +14,41 @@ from holdfast.model.unique import WHILE_QUEUED, window_of
 
 
 def enqueue_one(space: Space, job: JobRecord, now: int) -> Enqueued:
-    """Add a job, unless its id exists or its idempotency key is taken (L6, L12)."""
+    """Add a job, unless its id exists, its idempotency key is taken or its offset is known (L6, L11, L12)."""
     row = space.rows.get(job.id)
     if row is not None:
         return Enqueued(id=job.id, existed=True, conflict=row.job.payload != job.payload)
     if job.idempotency_key is not None:
-        place = (job.queue, job.idempotency_key)
-        key = space.keys.get(place)
+        key = space.keys.get((job.queue, job.idempotency_key))
         if key is not None and space.is_taken(key, now):
             return Enqueued(id=key.job_id, existed=True, conflict=key.payload != job.payload)
+    if job.offset is not None and (known := find_offset(space, job)):
+        return known
+    if job.idempotency_key is not None:
         until = now + window_of(job.unique_for, space.settings_of(job.queue).dedupe_window)
-        space.keys[place] = StoredKey(job.id, job.payload, until, while_queued=job.unique_for == WHILE_QUEUED)
+        space.keys[job.queue, job.idempotency_key] = StoredKey(
+            job.id, job.payload, until, while_queued=job.unique_for == WHILE_QUEUED
+        )
     space.add(job, now)
     return Enqueued(id=job.id, existed=False)
+
+
+def find_offset(space: Space, job: JobRecord) -> Enqueued | None:
+    """Return the answer for an offset that is open or has ended in its domain; None if it is new (L11)."""
+    place = space.place_of(job)
+    domain = None if place is None else space.domains.get(place)
+    if place is None or domain is None or job.offset is None:
+        return None
+    open_id = domain.by_offset.get(job.offset)
+    if open_id is not None:
+        return Enqueued(id=open_id, existed=True, conflict=space.rows[open_id].job.payload != job.payload)
+    if job.offset not in domain.ended:
+        return None
+    kept = [space.rows[job_id] for job_id in space.ended_offsets.get((place, job.offset), ())]
+    if not kept:
+        return Enqueued(id=job.id, existed=True, past=True)
+    last = max(kept, key=lambda row: row.seq)
+    return Enqueued(id=last.job.id, existed=True, conflict=last.job.payload != job.payload, past=True)
 
 
 def enqueue_leased(

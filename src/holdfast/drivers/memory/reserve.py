@@ -10,7 +10,7 @@ from holdfast.drivers.memory.settle import end_leases
 from holdfast.drivers.memory.space import Position, Space
 from holdfast.model.isolation import Isolation
 from holdfast.model.lease import Lease, Reservation, make_tokens, token_bytes
-from holdfast.model.order import KeyCapacity, pick
+from holdfast.model.order import Capacity, KeyCapacity, pick
 
 
 def reserve(
@@ -28,6 +28,7 @@ def reserve(
 ) -> list[Reservation]:
     """See ``Driver.reserve``."""
     end_leases(space, space.expired(queues, now)[:REAP_LIMIT], now)
+    space.find_gaps(queues, now)
     rows = pick_rows(space, queues, types, limit, now, max_bytes=max_bytes, isolation=isolation)
     prefetched = is_prefetched(rows, isolation, prefetch=prefetch)
     return lease_rows(space, rows, expires_at=now + lease_for, worker=worker, now=now, prefetched=prefetched)
@@ -60,11 +61,16 @@ def pick_rows(
         keys=keys,
         key_of=lambda position: space.rows[position[2]].job.limit_key,
     )
+    store_usage(space, capacity, keys, now)
+    return [space.rows[job_id] for _, (_, _, job_id) in picked]
+
+
+def store_usage(space: Space, capacity: Capacity, keys: KeyCapacity | None, now: int) -> None:
+    """Store what is left of the rates after jobs were taken."""
     for key, limits in capacity.limits.items():
         space.buckets[key] = limits.bucket_after(now)
     if keys is not None:
         space.store_buckets(keys, now)
-    return [space.rows[job_id] for _, (_, _, job_id) in picked]
 
 
 def is_prefetched(rows: Sequence[Row], isolation: Isolation, *, prefetch: bool) -> bool:
@@ -101,8 +107,9 @@ def next_instant(space: Space, queues: list[str], after: int) -> int | None:
         for position in (positions[:1] if keys is None else positions)
         if (opens_at := _key_opens_at(space, position, keys, after)) is not None
     ]
+    passes = [pass_at for _, pass_at in space.passes(queues)]
     expiries = [positions[0][0] for queue, positions in space.leases.items() if positions and queue in queues]
-    return min((instant for instant in (*heads, *expiries) if instant > after), default=None)
+    return min((instant for instant in (*heads, *passes, *expiries) if instant > after), default=None)
 
 
 def _key_opens_at(space: Space, position: Position, keys: KeyCapacity | None, now: int) -> int | None:

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
+from holdfast.drivers.memory.domains import Domain, Halt, Place, Wait
 from holdfast.drivers.memory.ledger import Ledger
 from holdfast.drivers.memory.registry import RegistryTable
 from holdfast.drivers.memory.rows import Counter, Row, StoredKey, StoredLimitKey
@@ -18,8 +19,10 @@ from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Lease, Note, is_expired
 from holdfast.model.ledger import Ending, LedgerRow
 from holdfast.model.order import Capacity, KeyCapacity, KeyLimit, KeyPlace, Lane, Limit, SettingsKey
-from holdfast.model.queue_settings import Bucket, QueueSettings
+from holdfast.model.queue_settings import Bucket, Gaps, OnExhausted, QueueSettings
 from holdfast.model.transition import UNCOUNTED_VERB, Transition, refusal
+
+_DEFAULT_SETTINGS = QueueSettings()
 
 Position = tuple[int, int, str]  # (available_at or expires_at, seq, job id)
 
@@ -31,7 +34,11 @@ class Space:
         self.rows: dict[str, Row] = {}  # by job id, in any state
         self.lanes: defaultdict[Lane, list[Position]] = defaultdict(list)  # ready rows that have the turn, sorted
         self.leases: defaultdict[str, list[Position]] = defaultdict(list)  # rows in flight by queue, sorted
-        self.domains: defaultdict[tuple[str, str], list[str]] = defaultdict(list)  # job ids; the first has the turn
+        self.domains: defaultdict[Place, Domain] = defaultdict(Domain)
+        self.ended_offsets: defaultdict[tuple[Place, int], set[str]] = defaultdict(set)  # ended jobs that are kept
+        self.waits: dict[Place, Wait] = {}  # of domains behind a gap
+        self._arrived: set[Place] = set()  # domains in which the next reserve looks for gaps
+        self._changed: set[Place] = set()  # domains in which the current verb looks for gaps
         self.keys: dict[tuple[str, str], StoredKey] = {}  # by queue and idempotency key
         self.settings: dict[SettingsKey, QueueSettings] = {}
         self.buckets: dict[SettingsKey, Bucket | None] = {}
@@ -47,19 +54,26 @@ class Space:
 
     # Ready jobs -------------------------------------------------------------------------------------------------
 
-    def add(self, job: JobRecord, now: int) -> Row:
-        """Add a ready job as the last of its lane and of its domain."""
-        self._seq += 1
+    def add(self, job: JobRecord, now: int, *, seq: int | None = None) -> Row:
+        """Add a ready job at the end of its lane, or at the place ``seq`` of an earlier job."""
+        if seq is None:
+            self._seq += 1
+            seq = self._seq
         row = Row(
             job=job,
-            seq=self._seq,
+            seq=seq,
             enqueued_at=now,
             available_at=now if job.run_at is None else job.run_at,
         )
         self.rows[job.id] = row
-        if job.domain is not None:
-            self.domains[job.queue, job.domain].append(job.id)
-        self._enter_lane(row)
+        place = self.place_of(job)
+        if place is None:
+            self._enter_lane(row)
+        else:
+            self.domains[place].add(job, seq)
+            self.assign_turn(place)
+            if self.settings_of(job.queue).gaps is Gaps.WAIT:
+                self._arrived.add(place)
         return row
 
     def due(self, lane: Lane, now: int) -> Iterator[Position]:
@@ -70,8 +84,9 @@ class Space:
             yield position
 
     def has_turn(self, row: Row) -> bool:
-        """Whether no other job of the domain comes first (L11)."""
-        return row.job.domain is None or self.domains[row.job.queue, row.job.domain][0] == row.job.id
+        """Whether the job is the one of its domain that may run (L11)."""
+        place = self.place_of(row.job)
+        return place is None or self.domains[place].turn == row.job.id
 
     def _enter_lane(self, row: Row) -> None:
         if self.has_turn(row):
@@ -81,17 +96,126 @@ class Space:
         if self.has_turn(row):
             _remove(self.lanes[row.lane], (row.available_at, row.seq, row.job.id))
 
-    def _pass_turn(self, row: Row) -> None:
-        """Remove an ended job from its domain; if it was the first, the next job enters its lane."""
-        if row.job.domain is None:
+    # Domains ----------------------------------------------------------------------------------------------------
+
+    def place_of(self, job: JobRecord) -> Place | None:
+        """Return the domain of a job; None if it has none."""
+        return None if job.domain is None else (job.queue, job.domain)
+
+    def assign_turn(self, place: Place) -> None:
+        """Give the turn of a domain to the job that comes next, and take it from any other that is not in flight."""
+        domain = self.domains[place]
+        holder = None if domain.turn is None else self.rows[domain.turn]
+        if holder is not None and holder.job.state is State.INFLIGHT:
             return
-        job_ids = self.domains[row.job.queue, row.job.domain]
-        was_first = job_ids[0] == row.job.id
-        job_ids.remove(row.job.id)
-        if not job_ids:
-            del self.domains[row.job.queue, row.job.domain]
-        elif was_first:
-            self._enter_lane(self.rows[job_ids[0]])
+        wanted = domain.next_job(self.settings_of(place[0]).gaps)
+        if wanted != domain.turn:
+            if holder is not None:
+                self._leave_lane(holder)
+            domain.turn = wanted
+            if wanted is not None:
+                self._enter_lane(self.rows[wanted])
+
+    def _pass_turn(self, row: Row) -> None:
+        """Remove an ended job from its domain, which it may halt; then the next job gets the turn."""
+        place = self.place_of(row.job)
+        if place is None:
+            return
+        domain = self.domains[place]
+        domain.remove(row.job, row.seq)
+        if row.job.offset is not None:
+            self.ended_offsets[place, row.job.offset].add(row.job.id)
+        if self.halts(row):
+            assert row.ended_at is not None
+            domain.halt = Halt(row.job.id, row.ended_at)
+        self._update(place)
+
+    def halts(self, row: Row) -> bool:
+        """Whether the end of this job stops its domain."""
+        return row.job.state is State.DEAD and self.settings_of(row.job.queue).on_exhausted is OnExhausted.HALT
+
+    def _return_to_lane(self, row: Row) -> None:
+        """Make a job runnable again whose lease ended; a smaller offset that arrived meanwhile gets its turn."""
+        place = self.place_of(row.job)
+        if place is None:
+            self._enter_lane(row)
+        else:
+            self.domains[place].turn = None
+            self._update(place)
+
+    def _update(self, place: Place) -> None:
+        """Give the turn of a domain that has changed; forget the domain if it has neither jobs nor anything to keep."""
+        if place in self.waits or self.settings_of(place[0]).gaps is Gaps.WAIT:
+            self._changed.add(place)
+        if self.domains[place].is_blank:
+            del self.domains[place]
+        else:
+            self.assign_turn(place)
+
+    def apply_gaps(self, queue: str) -> None:
+        """Give the turns of all domains of a queue whose ``gaps`` may have changed."""
+        for place in [place for place in self.domains if place[0] == queue]:
+            self.assign_turn(place)
+            self._arrived.add(place)
+
+    def find_gaps(self, queues: Collection[str], now: int) -> None:
+        """Look for gaps in the domains of these queues that have new jobs, and pass the gaps that are old enough."""
+        arrived = {place for place in self._arrived if place[0] in queues}
+        self._arrived -= arrived
+        self._changed |= arrived
+        self.update_waits(now)
+        for place, pass_at in self.passes(queues):
+            if is_expired(pass_at, now):
+                domain = self.domains[place]
+                domain.start = domain.jobs[0][0]
+                del self.waits[place]
+                self.assign_turn(place)
+
+    def update_waits(self, now: int) -> None:
+        """Store which of the domains that this verb changed wait for a missing offset; the others wait no more."""
+        for place in self._changed:
+            gap = self.gap_of(place)
+            if gap is None:
+                self.waits.pop(place, None)
+            elif place not in self.waits or self.waits[place].offset != gap:
+                self.waits[place] = Wait(gap, now)
+        self._changed.clear()
+
+    def gap_of(self, place: Place) -> int | None:
+        """Return the missing offset that keeps a domain from running; None if nothing or something else does."""
+        domain = self.domains.get(place)
+        if domain is None or domain.halt is not None or domain.turn is not None:
+            return None
+        return domain.gap(self.settings_of(place[0]).gaps)
+
+    def passes(self, queues: Collection[str]) -> list[tuple[Place, int]]:
+        """Return the domains of these queues that will pass a gap, each with the instant from which on they do."""
+        return [
+            (place, wait.since + after)
+            for place, wait in self.waits.items()
+            if place[0] in queues and self.gap_of(place) == wait.offset
+            if (after := self.settings_of(place[0]).gap_pass_after) is not None
+        ]
+
+    def resume(self, place: Place, *, retry: bool, position: int | None, now: int) -> bool:
+        """Let a halted domain go on, and move its start; return whether either changed."""
+        domain = self.domains[place]
+        halt, domain.halt = domain.halt, None
+        is_moved = position is not None and position != domain.start
+        if position is not None:
+            domain.start = position
+        if halt is not None and retry and self.rows[halt.job_id].job.offset not in domain.by_offset:
+            self._requeue(self.rows[halt.job_id], now, at_old_place=True)
+        self._update(place)
+        return halt is not None or is_moved
+
+    def forget_domain(self, place: Place) -> bool:
+        """Remove what a domain without open jobs remembers; return whether there was something."""
+        domain = self.domains.get(place)
+        if domain is None or domain.jobs or not domain.has_memory:
+            return False
+        del self.domains[place]
+        return True
 
     # Leases -----------------------------------------------------------------------------------------------------
 
@@ -173,7 +297,7 @@ class Space:
             row.ended_at = now
             self._pass_turn(row)
         else:
-            self._enter_lane(row)
+            self._return_to_lane(row)
 
     def take_crash_back(self, row: Row) -> None:
         """Count one crash fewer: the store was out of reach when the last lease expired."""
@@ -195,8 +319,21 @@ class Space:
         row.ended_at = now
         self._pass_turn(row)
 
-    def requeue(self, row: Row, now: int) -> None:
-        """Make an ended job ready again, like a new job but with its id, its notes and its last error."""
+    def requeue(self, row: Row, now: int) -> bool:
+        """Make an ended job ready again; return False if an open job has its offset. A job that halted retries."""
+        place = self.place_of(row.job)
+        domain = None if place is None else self.domains[place]
+        if domain is not None and row.job.offset in domain.by_offset:
+            return False
+        halts = domain is not None and domain.halt is not None and domain.halt.job_id == row.job.id
+        if domain is not None and halts:
+            domain.halt = None
+        self._requeue(row, now, at_old_place=halts)
+        return True
+
+    def _requeue(self, row: Row, now: int, *, at_old_place: bool) -> None:
+        """Add an ended job like a new job, but with its id, its notes and its last error."""
+        self._forget_ended(row)
         self.write_ledger(row, ending=Ending.REQUEUED, state=State.READY, now=now)
         job = replace(
             row.job,
@@ -207,14 +344,51 @@ class Space:
             dead_reason=None,
             dead_at=None,
         )
-        new_row = self.add(job, now)
+        new_row = self.add(job, now, seq=row.seq if at_old_place else None)
         new_row.enqueued_at, new_row.note = row.enqueued_at, row.note
         new_row.last_verb, new_row.last_token = row.last_verb, row.last_token
 
     def purge(self, row: Row, now: int) -> None:
         """Remove an ended job; its ledger rows stay."""
         self.write_ledger(row, ending=Ending.PURGED, state=None, now=now)
+        self.remove(row)
+        place = self.place_of(row.job)
+        if place is not None and place in self.domains:
+            domain = self.domains[place]
+            if domain.halt is not None and domain.halt.job_id == row.job.id:
+                domain.halt = None
+                self._update(place)
+
+    def remove(self, row: Row) -> None:
+        """Remove the row of an ended job. Its offset stays ended."""
+        self._forget_ended(row)
         del self.rows[row.job.id]
+
+    def discard(self, row: Row) -> None:
+        """Remove a job in any state, without a ledger row: its whole space is removed."""
+        if row.job.state is State.READY:
+            self._leave_lane(row)
+        elif row.job.state is State.INFLIGHT:
+            assert row.expires_at is not None
+            _remove(self.leases[row.job.queue], (row.expires_at, row.seq, row.job.id))
+        if not row.job.state.has_ended:
+            row.job = replace(row.job, state=State.CANCELLED)
+            self._pass_turn(row)
+        self.remove(row)
+
+    def clear(self) -> None:
+        """Forget everything but the numbers that were used."""
+        blank = Space()
+        blank.counter, blank._seq = self.counter, self._seq
+        blank.registry, blank.ledger = self.registry, self.ledger
+        self.__dict__.update(vars(blank))
+
+    def _forget_ended(self, row: Row) -> None:
+        place = self.place_of(row.job)
+        if place is not None and row.job.offset is not None:
+            self.ended_offsets[place, row.job.offset].discard(row.job.id)
+            if not self.ended_offsets[place, row.job.offset]:
+                del self.ended_offsets[place, row.job.offset]
 
     def write_ledger(
         self, row: Row, *, ending: Ending, state: State | None, now: int, detail: str = "", error: str = ""
@@ -255,7 +429,7 @@ class Space:
 
     def settings_of(self, queue: str, type_: str | None = None) -> QueueSettings:
         """Return the settings of a queue or of a type in it; the defaults if none were configured."""
-        return self.settings.get((queue, type_), QueueSettings())
+        return self.settings.get((queue, type_), _DEFAULT_SETTINGS)
 
     def is_limited(self, queues: Collection[str], now: int) -> bool:
         """Whether a pause or a limit of these queues may keep due jobs from being reserved."""

@@ -13,15 +13,29 @@ from holdfast.clock import Clock
 from holdfast.drivers.contract import (
     REAP_LIMIT,
     Capabilities,
+    DomainInfo,
+    DomainStatus,
     Durability,
-    Feature,
     Inspection,
     JobFilter,
+    LedgerDelay,
     Page,
     QueueCounts,
+    ResumeAction,
+    SpaceRemoval,
     Trimmed,
 )
-from holdfast.drivers.postgres import admin, enqueue, ledger, registry, reserve, settle
+from holdfast.drivers.postgres import (
+    admin,
+    domains,
+    enqueue,
+    ledger,
+    registry,
+    reserve,
+    settle,
+    settle_and_reserve,
+    spaces,
+)
 from holdfast.drivers.postgres.admin import TableHealth
 from holdfast.drivers.postgres.caller_connection import CallerConnection, PsycopgConnection
 from holdfast.drivers.postgres.cancel_wait import CancelWaiter
@@ -52,10 +66,6 @@ OLDEST_SERVER_VERSION = 140_000  # xid8 and its functions are from 13, SQL-stand
 CAPABILITIES = Capabilities(
     driver="postgres",
     durability=Durability.FSYNC,  # with the usual settings of a server; the real ones are read when a store is opened
-    gaps={
-        Feature.OFFSETS: "domains run in order of arrival",
-        Feature.HALT: "a domain continues when its head fails for good",
-    },
 )
 
 
@@ -229,6 +239,51 @@ class PostgresDriver:
             return []
         return settle.settle(self._database, settlements, caller_now)
 
+    def settle_and_reserve(
+        self,
+        settlements: Sequence[Settlement],
+        *,
+        follow: Collection[str],
+        queues: Sequence[str],
+        lease_for: int,
+        worker: str = "",
+        types: Collection[str] | None = None,
+        max_bytes: int | None = None,
+        isolation: Isolation = Isolation.SHARE,
+        now: int | None = None,
+    ) -> tuple[list[LeaseError | None], list[Reservation]]:
+        """See ``SettleAndReserve``."""
+        names = self._validation.check_settle_and_reserve(
+            settlements,
+            follow=follow,
+            queues=queues,
+            lease_for=lease_for,
+            worker=worker,
+            types=types,
+            max_bytes=max_bytes,
+            isolation=isolation,
+        )
+        caller_now = self._validation.caller_now(now)
+        if not settlements:
+            self._database.pool.check_open()
+            return [], []
+        answers, reserved = settle_and_reserve.settle_and_reserve(
+            self._database,
+            self._lost_answers,
+            settlements,
+            caller_now,
+            follow=follow,
+            queues=names,
+            lease_for=lease_for,
+            worker=worker,
+            types=types,
+            max_bytes=max_bytes,
+            isolation=isolation,
+        )
+        if reserved:
+            self._waiter.note_reservation()
+        return answers, reserved
+
     def reap(
         self,
         queues: Sequence[str] | None = None,
@@ -311,6 +366,11 @@ class PostgresDriver:
         self._validation.check_find(limit, after)
         return admin.job_columns(self._database, where, names, limit=limit, after=after)
 
+    def webhooks(self, job_ids: Sequence[str]) -> dict[str, str]:
+        """See ``WebhookScan.webhooks``."""
+        self._validation.check_ids(job_ids)
+        return admin.webhooks(self._database, job_ids)
+
     def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
         """See ``Admin.any_open``."""
         queue_names, type_names = self._validation.check_any_open(queues, types)
@@ -365,7 +425,8 @@ class PostgresDriver:
     def purge(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
         """See ``Admin.purge``."""
         self._validation.check_ids(job_ids)
-        return admin.purge(self._database, job_ids, self._validation.caller_now(now))
+        cursors = self._validation.reader_cursors(self, now=now)
+        return admin.purge(self._database, job_ids, cursors, self._validation.caller_now(now))
 
     def configure(
         self, queue: str, settings: QueueSettings, *, type: str | None = None, only: Collection[str] | None = None
@@ -390,12 +451,55 @@ class PostgresDriver:
         """See ``Admin.trim``."""
         self._validation.check_trim(ended_for, ledger_for, limit)
         keep = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
-        caller_now = self._validation.caller_now(now)
-        return admin.trim(self._database, caller_now, keep, limit=limit)
+        cursors = self._validation.reader_cursors(self, now=now)
+        return admin.trim(self._database, self._validation.caller_now(now), keep, cursors, limit=limit)
 
     def table_health(self) -> TableHealth:
         """Return the state of the hot tables, for ``holdfast doctor``."""
         return admin.table_health(self._database)
+
+    # Domains ----------------------------------------------------------------------------------------------------
+
+    def domains(
+        self,
+        queue: str | None = None,
+        *,
+        status: DomainStatus | None = None,
+        name: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+        now: int | None = None,
+    ) -> Page[DomainInfo]:
+        """See ``Admin.domains``."""
+        start = self._validation.check_domains(queue, status, name, limit, after)
+        caller_now = self._validation.caller_now(now)
+        return domains.domains(
+            self._database, caller_now, queue=queue, status=status, name=name, limit=limit, after=start
+        )
+
+    def resume(
+        self,
+        queue: str,
+        domain: str,
+        action: ResumeAction = ResumeAction.RESUME,
+        *,
+        position: int | None = None,
+        now: int | None = None,
+    ) -> bool:
+        """See ``Admin.resume``."""
+        self._validation.check_resume(queue, domain, action, position)
+        caller_now = self._validation.caller_now(now)
+        is_changed = domains.resume(
+            self._database, caller_now, queue=queue, domain=domain, action=action, position=position
+        )
+        if is_changed:
+            self._notify_own_threads()
+        return is_changed
+
+    def forget_domain(self, queue: str, domain: str) -> bool:
+        """See ``Admin.forget_domain``."""
+        self._validation.check_forget_domain(queue, domain)
+        return domains.forget_domain(self._database, queue, domain)
 
     # Ledger -----------------------------------------------------------------------------------------------------
 
@@ -413,6 +517,10 @@ class PostgresDriver:
         self._validation.check_page(limit)
         return ledger.tail(self._database, before, limit)
 
+    def ledger_delay(self) -> LedgerDelay | None:
+        """See ``LedgerDiagnosis.ledger_delay``."""
+        return ledger.delay(self._database)
+
     def ledger_tuples(self, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:
         """See ``LedgerScan.ledger_tuples``."""
         self._validation.check_page(limit)
@@ -422,6 +530,27 @@ class PostgresDriver:
         """See ``LedgerScan.ledger_marks``."""
         self._validation.check_page(every)
         return ledger.marks(self._database, after, every=every, most=most)
+
+    # Spaces -----------------------------------------------------------------------------------------------------
+
+    def spaces(
+        self, *, after: str = "", limit: int = 100, has_expired_leases: bool = False, now: int | None = None
+    ) -> Page[str]:
+        """See ``SpaceAdmin.spaces``."""
+        self._validation.check_spaces(after, limit)
+        caller_now = self._validation.caller_now(now)
+        if has_expired_leases:
+            return spaces.list_expired(self._database, caller_now, after=after, limit=limit)
+        return spaces.list_spaces(self._database, after=after, limit=limit)
+
+    def remove_space(
+        self, name: str, *, force: bool = False, limit: int = bounds.MAX_BATCH_ITEMS, now: int | None = None
+    ) -> SpaceRemoval:
+        """See ``SpaceAdmin.remove_space``."""
+        self._validation.check_page(limit)
+        self._validation.caller_now(now)
+        database = self._database.with_space(bounds.check_name("space", name))
+        return spaces.remove(database, limit=limit, force=force)
 
     # Registry ---------------------------------------------------------------------------------------------------
 

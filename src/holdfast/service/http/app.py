@@ -163,6 +163,7 @@ class Endpoint:
             accept=headers.get("accept", ""),
             document=self._document,
             client=ClientConnection(receive),
+            base_url=service.serve.public_url or f"{scope['scheme']}://{headers.get('host', '')}",
         )
 
     async def _body(self, operation: Operation, headers: Mapping[str, str], receive: Receive) -> Any:
@@ -196,7 +197,8 @@ def _log_action(operation: Operation, call: Call, reply: Reply, request_id: str)
         operation=operation.name,
         subject=call.principal.subject,
         space=call.principal.space,
-        target=call.path.get("queue") or ",".join(getattr(call.body, "task_ids", ())),
+        target=call.path.get("queue") or call.path.get("schedule") or ",".join(getattr(call.body, "task_ids", ())),
+        domain=getattr(call.body, "domain", None),
         status=reply.status,
         request_id=request_id,
     )
@@ -244,13 +246,13 @@ def _is_json(headers: Mapping[str, str]) -> bool:
 
 
 def _path(parameters: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the parameters of the path. An id that no task can have is a 404."""
-    task_id = parameters.get("task_id")
-    if task_id is not None:
-        try:
-            bounds.check_new_name("taskId", task_id)
-        except InvalidInput:
-            raise Problem(Code.NOT_FOUND, "there is no such task") from None
+    """Return the parameters of the path. An id that nothing can have is a 404."""
+    for field, thing in (("task_id", "task"), ("subscription_id", "subscription"), ("schedule", "schedule")):
+        if field in parameters:
+            try:
+                bounds.check_new_name(field, parameters[field])
+            except InvalidInput:
+                raise Problem(Code.NOT_FOUND, f"there is no such {thing}") from None
     return parameters
 
 

@@ -29,6 +29,7 @@ from holdfast.service.schemas.tasks import (
 )
 from holdfast.service.statuses import OF_STATE, Status
 from holdfast.service.task_answers import details_of, result_of
+from holdfast.service.webhook_checks import check_queue, check_webhook
 
 
 def _record(call: Call, task: NewTask) -> JobRecord:
@@ -42,7 +43,7 @@ def new_record(call: Call, task: TaskFields, payload: object) -> JobRecord:
         JobRequest(
             type=task.command,
             payload=payload,
-            queue=task.queue or settings.queue,
+            queue=check_queue(task.queue or settings.queue),
             priority=task.priority,
             max_attempts=task.max_attempts or settings.max_attempts,
             idempotency_key=task.idempotency_key,
@@ -51,6 +52,7 @@ def new_record(call: Call, task: TaskFields, payload: object) -> JobRecord:
             timeout=settings.timeout,
             domain=task.domain,
             offset=task.offset,
+            webhook=None if task.webhook is None else check_webhook(call, "webhook", task.webhook),
         )
     )
 
@@ -70,7 +72,7 @@ def enqueued(answer: Enqueued) -> Reply:
         raise _conflict(answer)
     return Reply(
         status=202,
-        content=EnqueuedTask(task_id=answer.id, existed=answer.existed),
+        content=EnqueuedTask(task_id=answer.id, existed=answer.existed, past=answer.past),
         headers={"Location": f"/v1/tasks/{answer.id}"},
     )
 
@@ -97,7 +99,7 @@ def _outcome(answer: Enqueued | HoldfastError) -> BatchItem:
         return BatchItem(problem=problem_of(answer).details())
     if answer.conflict:
         return BatchItem(problem=_conflict(answer).details())
-    return BatchItem(task_id=answer.id, existed=answer.existed)
+    return BatchItem(task_id=answer.id, existed=answer.existed, past=answer.past)
 
 
 async def show(call: Call) -> Reply:

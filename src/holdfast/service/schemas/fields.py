@@ -27,6 +27,8 @@ ErrorText = Annotated[str, Meta(max_length=MAX_ERROR_CHARACTERS)]
 Instant = Annotated[datetime, Meta(tz=True)]
 DelaySeconds = Annotated[float, Meta(ge=0, le=MAX_DELAY_SECONDS)]
 PositiveSeconds = Annotated[float, Meta(gt=0, le=MAX_DELAY_SECONDS)]
+Offset = Annotated[int, Meta(ge=0, le=bounds.MAX_OFFSET)]
+WebhookUrl = Annotated[str, Meta(pattern="^https?://", max_length=bounds.MAX_URL_CHARACTERS)]
 LeaseToken = Annotated[str, Meta(min_length=1, max_length=MAX_TOKEN_CHARACTERS)]
 
 

@@ -9,7 +9,17 @@ from msgspec import Meta
 
 from holdfast.model import bounds
 from holdfast.service.schemas.artifacts import ArtifactInfo, PayloadRef
-from holdfast.service.schemas.fields import MAX_BATCH_TASKS, Answer, DelaySeconds, Instant, Name, Request, Text
+from holdfast.service.schemas.fields import (
+    MAX_BATCH_TASKS,
+    Answer,
+    DelaySeconds,
+    Instant,
+    Name,
+    Offset,
+    Request,
+    Text,
+    WebhookUrl,
+)
 from holdfast.service.schemas.problem import ProblemDetails
 from holdfast.service.statuses import Status
 
@@ -25,7 +35,8 @@ class TaskFields(Request):
     run_at: Instant | None = None
     delay_seconds: DelaySeconds | None = None
     domain: Text | None = None
-    offset: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    offset: Offset | None = None
+    webhook: WebhookUrl | None = None  # called with the result when the task has ended
 
 
 class NewTask(TaskFields):
@@ -35,10 +46,14 @@ class NewTask(TaskFields):
 
 
 class EnqueuedTask(Answer):
-    """The task that a request has stored, or has found by its idempotency key."""
+    """The task that a request has stored, or has found by its idempotency key or offset.
+
+    ``past`` says that the offset has ended in its domain; a task that was removed since is not found.
+    """
 
     task_id: str
     existed: bool
+    past: bool
 
 
 class NewTasks(Request):
@@ -52,6 +67,7 @@ class BatchItem(Answer):
 
     task_id: str | msgspec.UnsetType = msgspec.UNSET
     existed: bool | msgspec.UnsetType = msgspec.UNSET
+    past: bool | msgspec.UnsetType = msgspec.UNSET
     problem: ProblemDetails | msgspec.UnsetType = msgspec.UNSET
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from holdfast.drivers.contract import Durability, Feature, OnExhausted, QueueSettings, Store
+from holdfast.clock import SECOND
+from holdfast.drivers.contract import Durability, Feature, Gaps, OnExhausted, QueueSettings, Store
 from holdfast.errors import JobNotInflight, StoreClosed, Unsupported
 from holdfast.model.job import State
 from holdfast.model.lease import Lease
@@ -47,11 +48,26 @@ def an_offset_is_refused_by_a_driver_that_declines_offsets_and_no_job_of_the_bat
     assert_equal(h.store.find().items, [], "the stored jobs")
 
 
+@case("L13", needs={Feature.LEDGER, Feature.REGISTRY})
+def a_webhook_stays_with_its_job_so_that_a_reader_of_the_ledger_finds_it_after_the_end(h: Harness) -> None:
+    url = "https://example.com/hook?key=1"
+    [answer] = h.enqueue(h.job(webhook=url))
+    [reservation] = h.reserve()
+    assert_equal(reservation.job.webhook, url, "the webhook of the reserved job")
+    h.must_settle(Ack(reservation.lease, result=b"1"))
+    [row] = h.store.ledger()
+    ended = h.store.get(row.job_id)
+    assert ended is not None, "wanted the ended job"
+    assert_equal((ended.id, ended.webhook, ended.result), (answer.id, url, b"1"), "the ended job")
+
+
 @case("L14")
-def a_webhook_is_refused_because_nothing_calls_it_and_no_job_of_the_batch_is_stored(h: Harness) -> None:
+def a_webhook_is_refused_without_ledger_or_registry_and_no_job_of_the_batch_is_stored(h: Harness) -> None:
+    feature = Feature.REGISTRY if h.capabilities.has(Feature.LEDGER) else Feature.LEDGER
+    reason = _gap_reason(h, feature)
     with assert_raises(Unsupported) as caught:
         h.enqueue(h.job(), h.job(webhook="https://example.com/hook"))
-    assert_equal(caught[0].feature, "webhooks", "the feature of the error")
+    assert_equal((caught[0].feature, caught[0].reason), (feature, reason), "the attributes of the error")
     assert_equal(h.store.find().items, [], "the stored jobs")
 
 
@@ -62,6 +78,28 @@ def the_halt_policy_is_refused_by_a_driver_that_declines_it_and_the_settings_sta
         h.store.configure(QUEUE, QueueSettings(max_inflight=1, on_exhausted=OnExhausted.HALT))
     assert_equal((caught[0].feature, caught[0].reason), (Feature.HALT, reason), "the attributes of the error")
     assert_equal(h.store.settings(QUEUE), QueueSettings(), "the settings")
+
+
+@case("L14", needs={Feature.LIMITS})
+def waiting_for_gaps_is_refused_by_a_driver_that_declines_it_and_the_settings_stay_unchanged(h: Harness) -> None:
+    reason = _gap_reason(h, Feature.GAPS)
+    for settings in (
+        QueueSettings(gaps=Gaps.WAIT),
+        QueueSettings(gap_report_after=SECOND),
+        QueueSettings(gap_pass_after=SECOND),
+    ):
+        with assert_raises(Unsupported) as caught:
+            h.store.configure(QUEUE, replace(settings, max_inflight=1))
+        assert_equal((caught[0].feature, caught[0].reason), (Feature.GAPS, reason), "the attributes of the error")
+    assert_equal(h.store.settings(QUEUE), QueueSettings(), "the settings")
+
+
+@case("L14")
+def a_driver_that_declines_halt_has_no_domain_to_resume(h: Harness) -> None:
+    reason = _gap_reason(h, Feature.HALT)
+    with assert_raises(Unsupported) as caught:
+        h.store.resume(QUEUE, "d", now=h.now_or_none)
+    assert_equal((caught[0].feature, caught[0].reason), (Feature.HALT, reason), "the attributes of the error")
 
 
 @case("L14", needs={Feature.LIMITS})
@@ -105,6 +143,9 @@ def _calls(store: Store) -> dict[str, Callable[[], object]]:
         "purge": lambda: store.purge(["j"]),
         "configure": lambda: store.configure(QUEUE, QueueSettings()),
         "settings": lambda: store.settings(QUEUE),
+        "domains": store.domains,
+        "resume": lambda: store.resume(QUEUE, "d"),
+        "forget_domain": lambda: store.forget_domain(QUEUE, "d"),
         "ledger": store.ledger,
         "trim": store.trim,
         "read": lambda: store.read("kind", ["key"]),
@@ -124,6 +165,8 @@ _METHODS_OF_OPTIONAL_FEATURES = {
     Feature.LEDGER: ("ledger",),
     Feature.REGISTRY: ("read", "write", "scan"),
     Feature.LIMITS: ("configure", "settings"),
+    Feature.OFFSETS: ("domains", "forget_domain"),
+    Feature.HALT: ("resume",),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from holdfast.clock import SECOND, monotonic
-from holdfast.drivers.contract import Feature, QueueSettings
+from holdfast.drivers.contract import Feature, Gaps, QueueSettings
 from holdfast.errors import StoreClosed
 from holdfast.testing.drivers.conformance.assertions import assert_equal, assert_raises
 from holdfast.testing.drivers.conformance.case import case
@@ -80,6 +80,17 @@ def wait_returns_when_the_rate_of_a_queue_allows_the_next_job(h: Harness) -> Non
         if not reserved:
             store.wait([QUEUE], timeout=LONG_SECONDS / 2)
     assert monotonic() - began < LONG_SECONDS / 2, "wanted the wait to end when the rate allowed the second job"
+
+
+@case("L3", "L11", needs={Feature.LIMITS, Feature.GAPS})
+def wait_returns_when_a_gap_of_a_domain_may_be_passed(h: Harness) -> None:
+    store = h.open_with_store_clock()
+    store.configure(QUEUE, QueueSettings(gaps=Gaps.WAIT, gap_pass_after=SECOND // 5))
+    store.enqueue([h.job(domain="d", offset=5)])
+    began = monotonic()
+    while not store.reserve([QUEUE], limit=1, lease_for=LEASE) and monotonic() - began < LONG_SECONDS / 2:
+        store.wait([QUEUE], timeout=LONG_SECONDS / 2)
+    assert monotonic() - began < LONG_SECONDS / 2, "wanted the wait to end when the gap was old enough"
 
 
 @case("L3", needs={Feature.LIMITS})

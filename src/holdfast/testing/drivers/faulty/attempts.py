@@ -137,11 +137,12 @@ class ReleaseBudgetResets(FaultyDriver):
 
 
 class _RequeueKeepsAttemptsSpace(FaultySpace):
-    def requeue(self, row: Row, now: int) -> None:
+    def requeue(self, row: Row, now: int) -> bool:
         attempts = row.job.attempts
-        super().requeue(row, now)
+        is_requeued = super().requeue(row, now)
         requeued = self.rows[row.job.id]
         requeued.job = replace(requeued.job, attempts=attempts)
+        return is_requeued
 
 
 class RequeueKeepsAttempts(FaultyDriver):

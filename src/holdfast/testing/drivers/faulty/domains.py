@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from typing import Any
 
+from holdfast.drivers.memory.domains import Place
 from holdfast.drivers.memory.rows import Row
 from holdfast.drivers.memory.space import Space
 from holdfast.model.job import JobRecord, State
@@ -14,12 +14,9 @@ from holdfast.testing.drivers.faulty.faulty_driver import FaultyDriver, FaultySp
 
 
 class _DomainsIgnoredSpace(FaultySpace):
-    def has_turn(self, row: Row) -> bool:
-        del row
-        return True
-
-    def _pass_turn(self, row: Row) -> None:
-        """Do nothing: every job has the turn."""
+    def place_of(self, job: JobRecord) -> Place | None:
+        del job
+        return None
 
 
 class DomainsIgnored(FaultyDriver):
@@ -53,16 +50,9 @@ class CancelledHeadKeepsTurn(FaultyDriver):
 
 
 class _TurnNeverPassedSpace(FaultySpace):
-    def _pass_turn(self, row: Row) -> None:
-        if row.job.domain is not None:
-            job_ids = self.domains[row.job.queue, row.job.domain]
-            job_ids.remove(row.job.id)
-            if not job_ids:
-                del self.domains[row.job.queue, row.job.domain]
-
-    def _leave_lane(self, row: Row) -> None:
-        if (row.available_at, row.seq, row.job.id) in self.lanes[row.lane]:
-            super()._leave_lane(row)
+    def assign_turn(self, place: Place) -> None:
+        if len(self.domains[place].jobs) == 1:
+            super().assign_turn(place)
 
 
 class TurnNeverPassed(FaultyDriver):
@@ -74,11 +64,11 @@ class TurnNeverPassed(FaultyDriver):
 class _HeadInBackoffLosesTurnSpace(FaultySpace):
     def end(self, row: Row, transition: Transition, verb: str, now: int, started_at: int | None = None) -> None:
         super().end(row, transition, verb, now, started_at)
-        if row.job.domain is not None and row.job.state is State.READY:
+        place = self.place_of(row.job)
+        if place is not None and row.job.state is State.READY and len(self.domains[place].jobs) > 1:
             self._leave_lane(row)
-            job_ids = self.domains[row.job.queue, row.job.domain]
-            job_ids.append(job_ids.pop(0))
-            self._enter_lane(self.rows[job_ids[0]])
+            self.domains[place].turn = self.domains[place].jobs[1][2]
+            self._enter_lane(self.rows[self.domains[place].jobs[1][2]])
 
 
 class HeadInBackoffLosesTurn(FaultyDriver):
@@ -88,30 +78,8 @@ class HeadInBackoffLosesTurn(FaultyDriver):
 
 
 class _DomainsSharedByQueuesSpace(FaultySpace):
-    def add(self, job: JobRecord, now: int) -> Row:
-        domain = job.domain
-        row = super().add(replace(job, domain=None), now)
-        row.job = job
-        if domain is not None:
-            self._remove_from_lane(row)
-            self.domains["", domain].append(job.id)
-            self._enter_lane(row)
-        return row
-
-    def _remove_from_lane(self, row: Row) -> None:
-        self.lanes[row.lane].remove((row.available_at, row.seq, row.job.id))
-
-    def has_turn(self, row: Row) -> bool:
-        return row.job.domain is None or self.domains["", row.job.domain][0] == row.job.id
-
-    def _pass_turn(self, row: Row) -> None:
-        if row.job.domain is None:
-            return
-        job_ids = self.domains["", row.job.domain]
-        was_head = job_ids[0] == row.job.id
-        job_ids.remove(row.job.id)
-        if job_ids and was_head:
-            self._enter_lane(self.rows[job_ids[0]])
+    def place_of(self, job: JobRecord) -> Place | None:
+        return None if job.domain is None else ("", job.domain)
 
 
 class DomainsSharedByQueues(FaultyDriver):

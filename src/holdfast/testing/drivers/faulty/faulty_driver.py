@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from holdfast.clock import Clock
 from holdfast.drivers.contract import REAP_LIMIT, Store
+from holdfast.drivers.memory.domains import Domain
 from holdfast.drivers.memory.driver import MemoryDriver, MemoryStore
 from holdfast.drivers.memory.enqueue import enqueue_one
 from holdfast.drivers.memory.reserve import is_prefetched, lease_rows, pick_rows
@@ -88,6 +89,7 @@ class FaultyDriver(MemoryDriver):
             space, at = self._open(now)
             self._last_reserve.changes, self._last_reserve.instant = self._store.changes, at
             end_leases(space, space.expired(names, at)[:REAP_LIMIT], at)
+            space.find_gaps(names, at)
             rows = self._pick(space, names, types, limit, at, max_bytes=max_bytes, isolation=isolation)
             prefetched = self._is_prefetched(rows, isolation, prefetch=prefetch)
             return lease_rows(space, rows, expires_at=at + lease_for, worker=worker, now=at, prefetched=prefetched)
@@ -112,6 +114,7 @@ class FaultyDriver(MemoryDriver):
         with self._lock:
             space, at = self._open(now)
             answers = [self._settle(space, settlement, at) for settlement in settlements]
+            space.update_waits(at)
             self._wake_waiters()
             return answers
 
@@ -138,11 +141,14 @@ class FaultyDriver(MemoryDriver):
 
 
 class FaultySpace(Space):
-    """A space that lets its driver alter every transition."""
+    """A space that lets its driver alter every transition. ``domain_type`` is the class of its domains."""
+
+    domain_type: ClassVar[type[Domain]] = Domain
 
     def __init__(self, driver: FaultyDriver) -> None:
         super().__init__()
         self.driver = driver
+        self.domains.default_factory = self.domain_type
 
     def __deepcopy__(self, memo: dict[int, object]) -> FaultySpace:
         """Copy the rows, share the driver."""

@@ -87,12 +87,13 @@ class SuspectForever(FaultyDriver):
 
 
 class _RequeueKeepsSuspectSpace(FaultySpace):
-    def requeue(self, row: Row, now: int) -> None:
-        super().requeue(row, now)
+    def requeue(self, row: Row, now: int) -> bool:
+        is_requeued = super().requeue(row, now)
         requeued = self.rows[row.job.id]
         self._leave_lane(requeued)
         requeued.suspect = row.suspect
         self._enter_lane(requeued)
+        return is_requeued
 
 
 class RequeueKeepsSuspect(FaultyDriver):

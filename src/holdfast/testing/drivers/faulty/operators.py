@@ -142,7 +142,7 @@ class TrimRemovesDeadLetters(FaultyDriver):
         before = self._validation.now(options.get("now")) - options.get("ended_for", 7 * DAY)
         old_rows = [row for row in self._space.rows.values() if row.ended_at is not None and row.ended_at <= before]
         for row in old_rows:
-            del self._space.rows[row.job.id]
+            self._space.remove(row)
         return replace(trimmed, jobs=trimmed.jobs + len(old_rows))
 
 

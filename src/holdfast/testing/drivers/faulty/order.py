@@ -132,12 +132,13 @@ class ExpiryKeepsRunAt(FaultyDriver):
 
 
 class _RequeueKeepsPlaceSpace(FaultySpace):
-    def requeue(self, row: Row, now: int) -> None:
-        super().requeue(row, now)
+    def requeue(self, row: Row, now: int) -> bool:
+        is_requeued = super().requeue(row, now)
         requeued = self.rows[row.job.id]
         self._leave_lane(requeued)
         requeued.available_at = row.available_at
         self._enter_lane(requeued)
+        return is_requeued
 
 
 class RequeueKeepsPlace(FaultyDriver):

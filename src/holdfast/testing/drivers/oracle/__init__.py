@@ -1,7 +1,7 @@
 """A small model of the contract, slow and simple on purpose. Drivers are compared with it, call by call.
 
 The oracle shares no decision with any driver: every rule is written again from the laws, and every call looks at all
-jobs. It models one space and takes an explicit ``now``. It does not model validation, offsets and halted domains.
+jobs. It models one space and takes an explicit ``now``. It does not model validation.
 """
 
 from holdfast.testing.drivers.oracle.oracle import Oracle

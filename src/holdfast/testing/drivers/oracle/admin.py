@@ -1,15 +1,15 @@
-"""The calls of operators: cancel, requeue, purge, trim and counts (L9)."""
+"""The calls of operators: cancel, requeue, resume, purge, trim and counts (L9)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from holdfast.drivers.contract import QueueCounts, Trimmed
+from holdfast.drivers.contract import QueueCounts, ResumeAction, Trimmed
 from holdfast.model.job import State
 from holdfast.model.ledger import Ending
 from holdfast.model.queue_settings import QueueSettings
 from holdfast.testing.drivers.oracle.registry import is_expired
-from holdfast.testing.drivers.oracle.state import OracleState
+from holdfast.testing.drivers.oracle.state import OracleJob, OracleState, Place
 
 
 def cancel_one(state: OracleState, job_id: str, now: int) -> State | None:
@@ -23,15 +23,42 @@ def cancel_one(state: OracleState, job_id: str, now: int) -> State | None:
 
 
 def requeue_one(state: OracleState, job_id: str, now: int) -> bool:
-    """Add a dead or cancelled job again, behind all others; return whether it was requeued."""
+    """Add a dead or cancelled job again, behind all others; one that halted its domain at its old place."""
     old = state.jobs.get(job_id)
     if old is None or old.state not in (State.DEAD, State.CANCELLED):
         return False
+    if old.place is not None and _is_offset_open(state, old):
+        return False
+    halted_by, _ = (None, None) if old.place is None else state.halts.get(old.place, (None, None))
+    if old.place is not None and halted_by == job_id:
+        del state.halts[old.place]
     state.end(old, Ending.REQUEUED, State.READY, now)
     record = replace(old.record, attempts=0, crashes=0, run_at=None, dead_reason=None, dead_at=None)
-    job = state.add(record, enqueued_at=old.enqueued_at, available_at=now)
+    seq = old.seq if halted_by == job_id else None
+    job = state.add(record, enqueued_at=old.enqueued_at, available_at=now, seq=seq)
     job.last_settlement, job.progress, job.checkpoint = old.last_settlement, old.progress, old.checkpoint
     return True
+
+
+def _is_offset_open(state: OracleState, old: OracleJob) -> bool:
+    """Whether an open job has the offset of an ended one: its domain was forgotten in between."""
+    offset = old.record.offset
+    return offset is not None and any(
+        job.place == old.place and job.record.offset == offset and not job.state.has_ended
+        for job in state.jobs.values()
+    )
+
+
+def resume(state: OracleState, place: Place, action: ResumeAction, position: int | None, now: int) -> bool:
+    """End the halt of a domain and move its start; return whether either changed."""
+    is_moved = position is not None and position != state.starts.get(place, 0)
+    if position is not None:
+        state.starts[place] = position
+    halted_by, _ = state.halts.get(place, (None, None))
+    if halted_by is not None and not (action is ResumeAction.RETRY and requeue_one(state, halted_by, now)):
+        del state.halts[place]
+    state.changed.add(place)
+    return is_moved or halted_by is not None
 
 
 def purge_one(state: OracleState, job_id: str, now: int) -> bool:
@@ -41,6 +68,9 @@ def purge_one(state: OracleState, job_id: str, now: int) -> bool:
         return False
     state.end(job, Ending.PURGED, None, now)
     del state.jobs[job_id]
+    if job.place is not None and state.halts.get(job.place, (None, 0))[0] == job_id:
+        del state.halts[job.place]
+        state.changed.add(job.place)
     return True
 
 

@@ -1,4 +1,4 @@
-"""Enqueue: known ids and idempotency keys (L6, L12)."""
+"""Enqueue: known ids, idempotency keys and offsets (L6, L11, L12)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from holdfast.model import unique
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued
 from holdfast.model.queue_settings import QueueSettings
+from holdfast.testing.drivers.oracle.domains import known_offset
 from holdfast.testing.drivers.oracle.state import IdempotencyKey, OracleState
 
 _OPEN = frozenset({State.READY, State.INFLIGHT})
 
 
 def enqueue_one(state: OracleState, job: JobRecord, now: int) -> Enqueued:
-    """Store the job, or return the job that has its id or its key."""
+    """Store the job, or return the job that has its id, its key or its offset."""
     known = state.jobs.get(job.id)
     if known is not None:  # L6
         return Enqueued(id=job.id, existed=True, conflict=known.record.payload != job.payload)
@@ -20,6 +21,10 @@ def enqueue_one(state: OracleState, job: JobRecord, now: int) -> Enqueued:
         key = state.keys.get((job.queue, job.idempotency_key))
         if key is not None and state.is_key_taken(key, now):
             return Enqueued(id=key.job_id, existed=True, conflict=key.payload != job.payload)
+    known_place = known_offset(state, job)
+    if known_place is not None:  # L11
+        return known_place
+    if job.idempotency_key is not None:
         window, states = _key_rule(job, state.settings.get((job.queue, None), QueueSettings()))
         state.keys[job.queue, job.idempotency_key] = IdempotencyKey(job.id, job.payload, now + window, states)
     state.add(job, enqueued_at=now, available_at=now if job.run_at is None else job.run_at)

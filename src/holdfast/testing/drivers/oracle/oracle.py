@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from holdfast.drivers.contract import QueueCounts, Trimmed
+from holdfast.drivers.contract import DomainInfo, QueueCounts, ResumeAction, Trimmed
 from holdfast.errors import LeaseError
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
@@ -13,9 +14,10 @@ from holdfast.model.lease import Enqueued, Lease, Note, Reservation
 from holdfast.model.queue_settings import SETTINGS_FIELDS, QueueSettings
 from holdfast.model.registry import Change, Entry
 from holdfast.model.settlement import Settlement
-from holdfast.testing.drivers.oracle import admin
+from holdfast.testing.drivers.oracle import admin, domains
 from holdfast.testing.drivers.oracle.enqueue import enqueue_one
 from holdfast.testing.drivers.oracle.extend import extend_one
+from holdfast.testing.drivers.oracle.follow import lease_next
 from holdfast.testing.drivers.oracle.reap import reap, report_outage_of_one
 from holdfast.testing.drivers.oracle.registry import apply_change, find_entry, has_expected_version, write_all
 from holdfast.testing.drivers.oracle.reserve import reserve
@@ -53,7 +55,8 @@ class Oracle:
         now: int,
     ) -> list[Reservation]:
         """Reap, then lease the first jobs in order (L3)."""
-        self.reap(queues, now=now)
+        reap(self.state, queues, worker=None, limit=REAP_LIMIT, now=now)
+        domains.find_gaps(self.state, queues, now)
         return reserve(
             self.state,
             queues,
@@ -76,23 +79,51 @@ class Oracle:
 
     def settle(self, settlements: Sequence[Settlement], *, now: int) -> list[LeaseError | None]:
         """Return one answer per settlement, in order."""
-        return [settle_one(self.state, settlement, now) for settlement in settlements]
+        answers = [settle_one(self.state, settlement, now) for settlement in settlements]
+        domains.update_waits(self.state, now)
+        return answers
+
+    def settle_and_reserve(
+        self,
+        settlements: Sequence[Settlement],
+        *,
+        follow: Collection[str],
+        leased: Sequence[str],
+        now: int,
+        **rules: Any,
+    ) -> tuple[list[LeaseError | None], list[Reservation]]:
+        """Settle, then lease the jobs that a driver has leased, if they may be."""
+        answers, ended = [], []
+        for settlement in settlements:
+            job = self.state.jobs.get(settlement.lease.job_id)
+            was_inflight = job is not None and job.state is State.INFLIGHT
+            answers.append(settle_one(self.state, settlement, now))
+            if job is not None and was_inflight and job.state.has_ended and job.record.id in follow and job.place:
+                ended.append(job.place)
+        domains.update_waits(self.state, now)
+        return answers, lease_next(self.state, ended, leased, now=now, **rules)
 
     def reap(
         self, queues: Sequence[str] | None = None, *, worker: str | None = None, limit: int = REAP_LIMIT, now: int
     ) -> int:
         """End expired leases, or all leases of a dead worker; return how many ended."""
-        return reap(self.state, queues, worker=worker, limit=limit, now=now)
+        ended = reap(self.state, queues, worker=worker, limit=limit, now=now)
+        domains.update_waits(self.state, now)
+        return ended
 
     def report_outage(self, leases: Sequence[Lease], *, now: int) -> list[bool]:
         """Return which leases had expired."""
-        return [report_outage_of_one(self.state, lease, now) for lease in leases]
+        answers = [report_outage_of_one(self.state, lease, now) for lease in leases]
+        domains.update_waits(self.state, now)
+        return answers
 
     # Operators ------------------------------------------------------------------------------------------------------
 
     def cancel(self, job_ids: Sequence[str], *, now: int) -> list[State | None]:
         """Return the state of each job after the cancel."""
-        return [admin.cancel_one(self.state, job_id, now) for job_id in job_ids]
+        answers = [admin.cancel_one(self.state, job_id, now) for job_id in job_ids]
+        domains.update_waits(self.state, now)
+        return answers
 
     def requeue(self, job_ids: Sequence[str], *, now: int) -> list[bool]:
         """Return which jobs were requeued."""
@@ -100,7 +131,23 @@ class Oracle:
 
     def purge(self, job_ids: Sequence[str], *, now: int) -> list[bool]:
         """Return which jobs were removed."""
-        return [admin.purge_one(self.state, job_id, now) for job_id in job_ids]
+        answers = [admin.purge_one(self.state, job_id, now) for job_id in job_ids]
+        domains.update_waits(self.state, now)
+        return answers
+
+    def resume(self, queue: str, domain: str, action: ResumeAction, *, position: int | None, now: int) -> bool:
+        """Return whether the domain has changed."""
+        is_changed = admin.resume(self.state, (queue, domain), action, position, now)
+        domains.update_waits(self.state, now)
+        return is_changed
+
+    def forget_domain(self, queue: str, domain: str) -> bool:
+        """Return whether the domain had something to forget."""
+        return domains.forget(self.state, (queue, domain))
+
+    def domains(self, *, now: int) -> list[DomainInfo]:
+        """Return all domains that have an open job or are halted."""
+        return domains.list_domains(self.state, now)
 
     def trim(self, *, ended_for: int, ledger_for: int, now: int) -> Trimmed:
         """Remove everything that is old enough, except dead letters."""
@@ -117,6 +164,9 @@ class Oracle:
         if type is None and (only is None or any(name.startswith("key_") for name in only)):
             for place in [place for place in self.state.key_holds if place[0] == queue]:
                 del self.state.key_holds[place]
+        self.state.arrived |= {
+            job.place for job in self.state.jobs.values() if job.place is not None and job.record.queue == queue
+        }
         return after
 
     def counts(self, *, now: int) -> list[QueueCounts]:

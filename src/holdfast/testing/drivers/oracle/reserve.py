@@ -12,6 +12,7 @@ from holdfast.model.isolation import Isolation
 from holdfast.model.job import State
 from holdfast.model.lease import Lease, Reservation
 from holdfast.model.queue_settings import QueueSettings
+from holdfast.testing.drivers.oracle.domains import has_turn
 from holdfast.testing.drivers.oracle.state import OracleJob, OracleState, SettingsKey
 
 
@@ -36,13 +37,13 @@ def reserve(
         and job.record.queue in queues
         and (types is None or job.record.type in types)
         and job.available_at <= now
-        and _has_turn(state, job)
+        and has_turn(state, job)
     ]
     candidates.sort(key=lambda job: (-job.record.priority, job.available_at, job.seq))  # L10
     reservations: list[Reservation] = []
     size = 0
     for job in candidates:
-        if len(reservations) == limit or not _has_capacity(state, job, now) or is_key_full(state, job, now):
+        if len(reservations) == limit or not has_capacity(state, job, now) or is_key_full(state, job, now):
             continue
         alone = isolation is not Isolation.SHARE and must_run_alone(job)
         if alone and isolation is Isolation.SKIP:
@@ -52,7 +53,7 @@ def reserve(
         size += len(job.record.payload)
         if reservations and max_bytes is not None and size > max_bytes:
             break
-        reservations.append(_lease(state, job, now + lease_for, worker, now, prefetch=prefetch and not alone))
+        reservations.append(lease_job(state, job, now + lease_for, worker, now, prefetch=prefetch and not alone))
         if alone:
             break
     return reservations
@@ -64,22 +65,13 @@ def must_run_alone(job: OracleJob) -> bool:
     return job.is_suspect or record.crashes > 0 or record.max_attempts - record.attempts <= 1
 
 
-def _has_turn(state: OracleState, job: OracleJob) -> bool:
-    """Whether no earlier job of the same domain is still open (L11)."""
-    return job.record.domain is None or not any(
-        other.seq < job.seq
-        and not other.state.has_ended
-        and (other.record.queue, other.record.domain) == (job.record.queue, job.record.domain)
-        for other in state.jobs.values()
-    )
-
-
 def _limits(state: OracleState, job: OracleJob) -> list[tuple[SettingsKey, QueueSettings]]:
     keys: list[SettingsKey] = [(job.record.queue, None), (job.record.queue, job.record.type)]
     return [(key, state.settings[key]) for key in keys if key in state.settings]
 
 
-def _has_capacity(state: OracleState, job: OracleJob, now: int) -> bool:
+def has_capacity(state: OracleState, job: OracleJob, now: int) -> bool:
+    """Whether the settings of the queue and of the type allow one more job."""
     for (queue, type_), settings in _limits(state, job):
         inflight = [
             other
@@ -132,9 +124,10 @@ def _rate_level(bucket: tuple[Fraction, int] | None, settings: QueueSettings, no
     return level if level < burst + 1 else burst
 
 
-def _lease(
+def lease_job(
     state: OracleState, job: OracleJob, expires_at: int, worker: str, now: int, *, prefetch: bool
 ) -> Reservation:
+    """Lease a ready job, and count it against the rates."""
     for key, settings in _limits(state, job):
         if settings.rate is not None:
             state.rate_buckets[key] = (_rate_level(state.rate_buckets.get(key), settings, now) - 1, now)

@@ -8,12 +8,13 @@ from fractions import Fraction
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Lease
 from holdfast.model.ledger import Ending, LedgerRow
-from holdfast.model.queue_settings import QueueSettings
+from holdfast.model.queue_settings import OnExhausted, QueueSettings
 from holdfast.model.registry import Entry
 from holdfast.model.settlement import Settlement
 
 SettingsKey = tuple[str, str | None]  # a queue, or a type in a queue
 KeyPlace = tuple[str, str]  # a queue, and a limit key of its jobs
+Place = tuple[str, str]  # a queue, and a domain in it
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,6 +44,11 @@ class OracleJob:
         """The state of the job."""
         return self.record.state
 
+    @property
+    def place(self) -> Place | None:
+        """The domain of the job; None if it has none."""
+        return None if self.record.domain is None else (self.record.queue, self.record.domain)
+
 
 @dataclass(slots=True)
 class IdempotencyKey:
@@ -64,6 +70,12 @@ class OracleState:
     rate_buckets: dict[SettingsKey, tuple[Fraction, int]] = field(default_factory=dict)  # level, and when it was set
     key_buckets: dict[KeyPlace, tuple[Fraction, int]] = field(default_factory=dict)  # as rate_buckets, of limit keys
     key_holds: dict[KeyPlace, int] = field(default_factory=dict)  # the instants at which the holds end
+    ended_offsets: dict[Place, set[int]] = field(default_factory=dict)
+    starts: dict[Place, int] = field(default_factory=dict)  # the offsets at which domains begin, if not at 0
+    halts: dict[Place, tuple[str, int]] = field(default_factory=dict)  # the dead job, and when it halted its domain
+    waits: dict[Place, tuple[int, int]] = field(default_factory=dict)  # the missing offset, and since when
+    changed: set[Place] = field(default_factory=set)  # domains in which the current call has ended a lease or a job
+    arrived: set[Place] = field(default_factory=set)  # domains with new jobs that no reserve has looked at
     registry: dict[tuple[str, str], Entry] = field(default_factory=dict)  # by kind and key
     ledger: list[LedgerRow] = field(default_factory=list)
     trimmed_rows: int = 0  # ledger rows that retention has removed
@@ -75,11 +87,15 @@ class OracleState:
         self.last_number += 1
         return self.last_number
 
-    def add(self, record: JobRecord, *, enqueued_at: int, available_at: int) -> OracleJob:
-        """Add a job behind all others."""
-        self.last_seq += 1
-        job = OracleJob(record=record, seq=self.last_seq, enqueued_at=enqueued_at, available_at=available_at)
+    def add(self, record: JobRecord, *, enqueued_at: int, available_at: int, seq: int | None = None) -> OracleJob:
+        """Add a job behind all others, or at the place ``seq`` of an earlier one."""
+        if seq is None:
+            self.last_seq += 1
+            seq = self.last_seq
+        job = OracleJob(record=record, seq=seq, enqueued_at=enqueued_at, available_at=available_at)
         self.jobs[record.id] = job
+        if job.place is not None:
+            self.arrived.add(job.place)
         return job
 
     def end(
@@ -126,6 +142,17 @@ class OracleState:
         if state is not None:
             job.record = replace(record, state=state)
             job.ended_at = now if state.has_ended else None
+            if job.place is not None and ending is not Ending.REQUEUED:
+                self._change_domain(job, job.place, now)
+
+    def _change_domain(self, job: OracleJob, place: Place, now: int) -> None:
+        """Remember that an offset has ended, and halt the domain of a dead job if its queue says so."""
+        self.changed.add(place)
+        if job.state.has_ended and job.record.offset is not None:
+            self.ended_offsets.setdefault(place, set()).add(job.record.offset)
+        settings = self.settings.get((place[0], None), QueueSettings())
+        if job.state is State.DEAD and settings.on_exhausted is OnExhausted.HALT:
+            self.halts[place] = job.record.id, now
 
     def is_key_taken(self, key: IdempotencyKey, now: int) -> bool:
         """Whether the key still refers to its job: within its window, or while the job is open, or queued (L12)."""

@@ -12,11 +12,11 @@ from enum import IntEnum
 from typing import Any, TypeVar
 
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import Store, Trimmed
+from holdfast.drivers.contract import Feature, ResumeAction, SettleAndReserve, Store, Trimmed
 from holdfast.errors import InvalidInput, LeaseError, LedgerTrimmed, WriteRefused
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
-from holdfast.model.lease import Enqueued, Lease, Note
+from holdfast.model.lease import Enqueued, Lease, Note, Reservation
 from holdfast.model.ledger import LedgerRow
 from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.registry import Change, Entry
@@ -112,7 +112,9 @@ class ComparedStore:
         """Compare jobs, order, attempts and expiries; fences must grow (L4). ``rules`` are other options of reserve."""
         rules |= {"limit": limit, "lease_for": lease_for, "worker": worker, "types": types, "now": self.now}
         wanted = self.oracle.reserve(queues, **rules)
-        got = self.store.reserve(queues, **rules)
+        return self._compare_reservations(wanted, self.store.reserve(queues, **rules))
+
+    def _compare_reservations(self, wanted: Sequence[Reservation], got: Sequence[Reservation]) -> list[LeasePair]:
         assert_same("reserve: ids in order", [r.job.id for r in wanted], [r.job.id for r in got])
         assert_same("reserve: jobs", [r.job for r in wanted], [r.job for r in got])
         assert_same("reserve: checkpoints", [r.checkpoint for r in wanted], [r.checkpoint for r in got])
@@ -146,6 +148,23 @@ class ComparedStore:
         got = self.store.settle([make(pair.store, Side.STORE) for pair, make in calls], now=self.now)
         assert_same("settle", [_comparable_answer(a) for a in wanted], [_comparable_answer(a) for a in got])
 
+    def settle_and_reserve(
+        self, calls: Sequence[tuple[LeasePair, MakeSettlement]], *, follow: Collection[str], **rules: Any
+    ) -> list[LeasePair]:
+        """Compare the answers; each job that the store has leased must be one that it may lease."""
+        store = self.store
+        assert isinstance(store, SettleAndReserve)
+        settlements = [make(pair.store, Side.STORE) for pair, make in calls]
+        answers, got = store.settle_and_reserve(settlements, follow=follow, now=self.now, **rules)
+        leased = [reservation.job.id for reservation in got]
+        settlements = [make(pair.oracle, Side.ORACLE) for pair, make in calls]
+        wanted_answers, wanted = self.oracle.settle_and_reserve(
+            settlements, follow=follow, leased=leased, now=self.now, **rules
+        )
+        comparable = [[_comparable_answer(answer) for answer in side] for side in (wanted_answers, answers)]
+        assert_same("settle_and_reserve", *comparable)
+        return self._compare_reservations(wanted, got)
+
     def report_outage(self, pairs: Sequence[LeasePair]) -> None:
         """Compare which leases had expired."""
         wanted = self.oracle.report_outage([pair.oracle for pair in pairs], now=self.now)
@@ -171,6 +190,15 @@ class ComparedStore:
     def purge(self, job_ids: Sequence[str]) -> None:
         """Compare which jobs were removed."""
         assert_same("purge", self.oracle.purge(job_ids, now=self.now), self.store.purge(job_ids, now=self.now))
+
+    def resume(self, queue: str, domain: str, action: ResumeAction, position: int | None) -> None:
+        """Compare whether the domain has changed."""
+        wanted = self.oracle.resume(queue, domain, action, position=position, now=self.now)
+        assert_same("resume", wanted, self.store.resume(queue, domain, action, position=position, now=self.now))
+
+    def forget_domain(self, queue: str, domain: str) -> None:
+        """Compare whether the domain had something to forget."""
+        assert_same("forget_domain", self.oracle.forget_domain(queue, domain), self.store.forget_domain(queue, domain))
 
     def trim(self, *, ended_for: int, ledger_for: int) -> Trimmed:
         """Compare how much was removed. A store may remove a key later than the oracle."""
@@ -227,6 +255,8 @@ class ComparedStore:
         self._assert_same_jobs()
         self._assert_same_ledger()
         self._assert_one_lease_each()
+        if self.store.capabilities.has(Feature.OFFSETS):
+            assert_same("domains", self.oracle.domains(now=self.now), self.store.domains(now=self.now).items)
 
     def _assert_same_jobs(self) -> None:
         jobs = dict(sorted(self.oracle.state.jobs.items()))

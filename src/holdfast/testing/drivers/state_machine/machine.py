@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 
 from holdfast.clock import DAY, HOUR
-from holdfast.drivers.contract import Feature, Store
+from holdfast.drivers.contract import Feature, Gaps, OnExhausted, ResumeAction, Store
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Lease, Note
 from holdfast.model.queue_settings import QueueSettings
@@ -38,6 +38,7 @@ from holdfast.testing.drivers.state_machine.comparison import (
 )
 from holdfast.testing.drivers.state_machine.strategies import (
     DEFAULT_SETTLEMENT,
+    DOMAINS,
     KIND,
     LEASE_LENGTHS,
     QUEUES,
@@ -48,9 +49,11 @@ from holdfast.testing.drivers.state_machine.strategies import (
     change_fields,
     changed_settings,
     clock_moves,
+    follow_rules,
     job_fields,
     notes,
     operator_calls,
+    positions,
     queue_settings,
     recent_index,
     recent_indexes,
@@ -96,6 +99,9 @@ class LeaseMachine(RuleBasedStateMachine):
         instants.update(s.paused_until for s in state.settings.values() if s.paused_until is not None)
         instants.update(s.held_until for s in state.settings.values() if s.held_until is not None)
         instants.update(state.key_holds.values())
+        for place, (_, since) in state.waits.items():
+            settings = state.settings.get((place[0], None), QueueSettings())
+            instants.update(since + after for after in (settings.gap_report_after, settings.gap_pass_after) if after)
         instants.update(entry.expires_at for entry in state.registry.values() if entry.expires_at is not None)
         return sorted(instant for instant in instants if instant >= now)
 
@@ -108,10 +114,14 @@ class LeaseMachine(RuleBasedStateMachine):
         known = ["never-enqueued", *self.compared.accepted_ids]
         return [known[-1 - index % len(known)] for index in indexes]
 
+    def has(self, feature: Feature) -> bool:
+        """Whether the store supports the feature."""
+        return self.compared.store.capabilities.has(feature)
+
     @property
     def has_key_limits(self) -> bool:
         """Whether the store limits jobs by their keys."""
-        return self.compared.store.capabilities.has(Feature.KEY_LIMITS)
+        return self.has(Feature.KEY_LIMITS)
 
     def has_ready_jobs(self) -> bool:
         """Whether a job is ready, now or later."""
@@ -121,6 +131,8 @@ class LeaseMachine(RuleBasedStateMachine):
         """Return a record with a new id; equal fields make equal payloads."""
         self.record_count += 1
         payload = str(drawn["priority"]).encode()
+        if drawn["domain"] is None or not self.has(Feature.OFFSETS):
+            drawn = {**drawn, "offset": None}
         if drawn["run_at"] is not None:
             drawn = {**drawn, "run_at": self.compared.now + _int(drawn["run_at"])}
         fields: Fields = {
@@ -217,6 +229,16 @@ class LeaseMachine(RuleBasedStateMachine):
             calls += [(pair, _make_settlement(fields))] * _int(fields["times"])
         self.compared.settle(calls)
 
+    @precondition(lambda self: self.compared.leases and self.has(Feature.SETTLE_AND_RESERVE))
+    @rule(verb=verbs, indexes=recent_indexes, followed=st.integers(1, 4), rules=follow_rules, move=clock_moves)
+    def settle_and_reserve(self, verb: str, indexes: list[int], followed: int, rules: Fields, move: ClockMove) -> None:
+        """Settle any leases, and lease the next jobs of the domains of the first ones."""
+        self.move_clock(move)
+        make = _make_settlement({**DEFAULT_SETTLEMENT, "verb": verb})
+        pairs = [self.lease(index) for index in indexes]
+        follow = {pair.store.job_id for pair in pairs[:followed]}
+        self.compared.settle_and_reserve([(pair, make) for pair in pairs], follow=follow, **rules)
+
     # Operators ------------------------------------------------------------------------------------------------------
 
     @rule(
@@ -235,6 +257,10 @@ class LeaseMachine(RuleBasedStateMachine):
             drawn = replace(drawn, held_until=self.compared.now + drawn.held_until)
         if type_ is not None or not self.has_key_limits:  # a type has no limits by key
             drawn = replace(drawn, key_max_inflight=None, key_rate=None, key_burst=None)
+        if type_ is not None or not self.has(Feature.HALT):
+            drawn = replace(drawn, on_exhausted=OnExhausted.SKIP)
+        if type_ is not None or not self.has(Feature.GAPS):
+            drawn = replace(drawn, gaps=Gaps.PASS, gap_report_after=None, gap_pass_after=None)
         self.compared.configure(queue, drawn, type=type_, only=only)
 
     @rule(call=operator_calls, indexes=recent_indexes, queues=st.sampled_from([None, QUEUES[:1]]), move=clock_moves)
@@ -258,6 +284,25 @@ class LeaseMachine(RuleBasedStateMachine):
                 days, ledger_for = (7, 30 * DAY) if queues is None else (1, HOUR)
                 self.compared.trim(ended_for=days * DAY, ledger_for=ledger_for)
                 self.compared.reread_ledger(indexes[0])
+
+    @precondition(lambda self: self.has(Feature.HALT) and self.has(Feature.GAPS))
+    @rule(
+        queue=st.sampled_from(QUEUES),
+        domain=st.sampled_from(DOMAINS),
+        action=st.sampled_from(ResumeAction),
+        position=positions,
+        move=clock_moves,
+    )
+    def resume(self, queue: str, domain: str, action: ResumeAction, position: int | None, move: ClockMove) -> None:
+        """Resume any domain, halted or not, and sometimes move the offset that it waits for."""
+        self.move_clock(move)
+        self.compared.resume(queue, domain, action, position)
+
+    @precondition(lambda self: self.has(Feature.OFFSETS))
+    @rule(queue=st.sampled_from(QUEUES), domain=st.sampled_from(DOMAINS))
+    def forget_domain(self, queue: str, domain: str) -> None:
+        """Forget any domain, with open jobs or without."""
+        self.compared.forget_domain(queue, domain)
 
     # Registry -------------------------------------------------------------------------------------------------------
 
@@ -353,7 +398,7 @@ def make_state_machine(open_store: Callable[[], Store]) -> type[RuleBasedStateMa
     """Return the state machine for one kind of store.
 
     ``open_store`` returns an empty space, opened with ``caller_clock=True``. The store needs every feature except
-    offsets, halted domains and joined transactions. The machine does not close the store.
+    those of ordered domains and joined transactions. The machine does not close the store.
     """
     return type("LeaseMachine", (LeaseMachine,), {"open_store": staticmethod(open_store)})
 

@@ -6,10 +6,8 @@ from base64 import b64encode
 
 import msgspec
 
-from holdfast.artifacts.payloads import reference_of
 from holdfast.errors import HoldfastError
 from holdfast.model.job import JobRecord
-from holdfast.model.request import META_PAYLOAD_REF
 from holdfast.wire.codec import JSON, codec_named
 from holdfast.wire.envelope import META_CODEC
 
@@ -36,8 +34,6 @@ def payload_of(job: JobRecord) -> object:
 def is_json(job: JobRecord) -> bool:
     """Whether the payload can be sent as the JSON value that its producer meant."""
     name = job.meta.get(META_CODEC)
-    if META_PAYLOAD_REF in job.meta:
-        return name is None and reference_of(job) is not None
     if name is not None:
         return _recode(job.payload, str(name)) is not None
     try:
