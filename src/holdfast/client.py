@@ -66,8 +66,9 @@ class Client:
     ) -> None:
         """Use a driver. ``middleware`` is called around every enqueue: see ``holdfast.enqueue_middleware``.
 
-        With a ``signer``, every job is signed: see ``holdfast.signing``. With ``payloads``, ``enqueue`` stores a
-        payload over ``max_payload`` apart from its job; without it, and by ``enqueue_many``, such a payload is refused.
+        With a ``signer``, every job is signed: see ``holdfast.signing``. With ``payloads`` (see ``open_payloads``),
+        ``enqueue`` stores a payload over ``max_payload`` apart from its job. Without it such a payload is refused, and
+        ``enqueue_many`` always refuses it.
         """
         self.driver = driver
         self._middleware = middleware

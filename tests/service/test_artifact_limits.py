@@ -116,7 +116,9 @@ def test_a_slow_upload_is_refused(large, command, monkeypatch):
     host, port = large.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=60) as connection:
         connection.sendall(head.encode() + b"begin")
-        answer = connection.recv(65536)
+        answer = b""
+        while part := connection.recv(65536):  # until the service closes the connection
+            answer += part
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert b'"timeout"' in answer
     wait_until(lambda: files_of(large) == [])
@@ -148,6 +150,17 @@ def test_artifacts_are_removed_with_their_task_and_not_before(large, command):
     )
     assert read_usage(large.store)[0].count == 2
     assert large.settle("result", running, status="COMPLETED", artifacts=["a"]).status_code == 200
+
+
+def test_the_service_collects_by_itself(tmp_path, command, monkeypatch):
+    monkeypatch.setattr(collector_module, "STEP_SECONDS", 0.0)
+    monkeypatch.setattr(collector_module, "GRACE", 0)
+    with running_service(sqlite_url(tmp_path), Settings(artifacts=str(tmp_path / "artifacts"))) as running:
+        claimed = claim(running, command)
+        upload(running, claimed, "a")
+        running.settle("result", claimed, status="COMPLETED", artifacts=["a"])
+        running.store.purge([claimed["task"]["id"]])
+        wait_until(lambda: files_of(running) == [])
 
 
 def test_uploads_of_earlier_attempts_are_removed(large, command):

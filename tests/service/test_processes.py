@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.service.http_service import TIMEOUT_SECONDS, in_thread
 from tests.waiting import wait_until
@@ -82,3 +83,33 @@ def test_two_processes_on_one_database_are_one_service(postgres_database):
         second.process.send_signal(signal.SIGTERM)
         assert waiting().status_code in (204, 503)
         assert second.process.wait(TIMEOUT_SECONDS) == 0
+
+
+def test_an_upload_of_a_service_that_dies_is_not_there_and_can_be_repeated(tmp_path):
+    folder = tmp_path / "artifacts"
+    url, variables = f"sqlite:///{tmp_path}/jobs.db", {"HOLDFAST_ARTIFACTS": str(folder)}
+
+    def files() -> list[Path]:
+        return [file for file in folder.rglob("*") if file.is_file()]
+
+    with serve_processes(url, 1, variables) as [first]:
+        first.post("/tasks", {"command": "a"})
+        claim = first.post("/tasks/claim", {"commands": ["a"], "leaseSeconds": 600}).json()
+        path, headers = f"/tasks/{claim['task']['id']}/artifacts/a", {"lease-token": claim["leaseToken"]}
+
+        def die() -> Iterator[bytes]:
+            yield b"x" * (3 << 20)
+            wait_until(lambda: any(file.stat().st_size for file in files()))  # it is being written
+            first.process.kill()
+            first.process.wait(TIMEOUT_SECONDS)
+            yield b"x" * (3 << 20)
+
+        with pytest.raises(httpx.TransportError):
+            first.client.put(path, content=die(), headers=headers)
+    [left] = files()
+    assert left.name.startswith(".upload-")
+    with serve_processes(url, 1, variables) as [second]:
+        assert second.client.put(path, content=b"whole", headers=headers).status_code == 201
+        body = {"leaseToken": claim["leaseToken"], "status": "COMPLETED", "artifacts": ["a"]}
+        assert second.post(f"/tasks/{claim['task']['id']}/result", body).status_code == 200
+        assert second.client.get(path).content == b"whole"

@@ -10,6 +10,7 @@ import hashlib
 
 import msgspec
 
+from holdfast import settings as all_settings
 from holdfast.artifacts.blobs import PAYLOAD_PART, BlobStore, part_folder
 from holdfast.artifacts.folder import BlobFolder
 from holdfast.artifacts.manifest import PayloadBlob
@@ -96,6 +97,10 @@ class PayloadStore:
         return data
 
 
-def open_payloads(settings: Settings, *, space: str) -> PayloadStore | None:
-    """Return the large payloads of a space; None if the settings name no folder for them."""
+def open_payloads(settings: Settings | None = None, *, space: str = "main") -> PayloadStore | None:
+    """Return the large payloads of a space, for ``Client`` and ``Worker``; None if the settings name no folder.
+
+    Without ``settings``, they are read: ``holdfast.toml``, then ``HOLDFAST_*`` variables.
+    """
+    settings = settings or all_settings.read()
     return None if settings.artifacts is None else PayloadStore(BlobFolder(settings.artifacts), space=space)
