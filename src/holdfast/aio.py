@@ -18,7 +18,7 @@ from holdfast.client import Client, OnConflict, Timeout, poll_pauses, require_en
 from holdfast.clock import Clock
 from holdfast.connect import connect
 from holdfast.drivers.caller_connection import Kind, is_async, kind_of
-from holdfast.drivers.contract import Driver
+from holdfast.drivers.contract import DomainInfo, DomainStatus, Driver, Page, ResumeAction
 from holdfast.drivers.on_loop import OnLoop
 from holdfast.enqueue_middleware import EnqueueMiddleware
 from holdfast.errors import InvalidInput, JobNotFound, StoreClosed
@@ -201,6 +201,35 @@ class AsyncClient:
     async def requeue_signed(self, jobs: Sequence[JobRecord]) -> list[bool]:
         """See ``Client.requeue_signed``."""
         return await self._call(lambda client: client.requeue_signed(jobs))
+
+    async def domains(
+        self,
+        queue: str | None = None,
+        *,
+        status: DomainStatus | None = None,
+        name: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[DomainInfo]:
+        """See ``Client.domains``."""
+        return await self._call(
+            lambda client: client.domains(queue, status=status, name=name, limit=limit, after=after)
+        )
+
+    async def resume_domain(
+        self,
+        queue: str,
+        domain: str,
+        action: ResumeAction = ResumeAction.RESUME,
+        *,
+        position: int | None = None,
+    ) -> bool:
+        """See ``Client.resume_domain``."""
+        return await self._call(lambda client: client.resume_domain(queue, domain, action, position=position))
+
+    async def forget_domain(self, queue: str, domain: str) -> bool:
+        """See ``Client.forget_domain``."""
+        return await self._call(lambda client: client.forget_domain(queue, domain))
 
     async def cancel(self, job_id: str) -> State:
         """See ``Client.cancel``."""

@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import httpx
 
 from tests.service.http_service import TIMEOUT_SECONDS, in_thread
 from tests.waiting import wait_until
+from tests.webhook_receiver import SECRET, receiving
 
 SOURCES = Path(__file__).parents[2] / "src"
 
@@ -31,9 +32,9 @@ class ServeProcess:
 
 
 @contextmanager
-def serve_processes(url: str, count: int) -> Iterator[list[ServeProcess]]:
+def serve_processes(url: str, count: int, settings: Mapping[str, str] | None = None) -> Iterator[list[ServeProcess]]:
     """Start processes together, each on a free port."""
-    environment = {**os.environ, "PYTHONPATH": str(SOURCES), "HOLDFAST_URL": url}
+    environment = {**os.environ, "PYTHONPATH": str(SOURCES), "HOLDFAST_URL": url, **(settings or {})}
     command = [sys.executable, "-m", "holdfast", "serve", "--bind", "127.0.0.1:0"]
     with ExitStack() as stack:
         started = []
@@ -55,17 +56,26 @@ def serve_processes(url: str, count: int) -> Iterator[list[ServeProcess]]:
 
 def test_two_processes_on_one_database_are_one_service(postgres_database):
     url = postgres_database()
-    with serve_processes(url, 2) as (first, second):
+    with receiving() as receiver, serve_processes(url, 2, receiver.environment) as (first, second):
         claim = in_thread(lambda: first.post("/tasks/claim", {"commands": ["a"], "waitSeconds": 50, "leaseSeconds": 2}))
         task_id = second.post("/tasks", {"command": "a", "payload": 1}).json()["taskId"]
         assert claim().json()["task"]["id"] == task_id
         body = {"leaseToken": claim().json()["leaseToken"], "progress": 1, "leaseSeconds": 2}
         assert second.post(f"/tasks/{task_id}/heartbeat", body).status_code == 200
-        first.process.kill()
+        called = first.post("/tasks", {"command": "c", "webhook": f"{receiver.url}/"}).json()["taskId"]
+        ending = {
+            "leaseToken": first.post("/tasks/claim", {"commands": ["c"]}).json()["leaseToken"],
+            "status": "FAILED",
+        }
+        ended = first.post(f"/tasks/{called}/result", ending)
+        first.process.kill()  # between the result and its callback, or while it is sent
+        assert ended.json()["status"] == "FAILED"
         # Nobody claims: the loop of the other process ends the lease.
         wait_until(lambda: second.client.get(f"/tasks/{task_id}").json()["status"] == "PENDING")
         refused = second.post(f"/tasks/{task_id}/result", {"leaseToken": body["leaseToken"], "status": "COMPLETED"})
         assert (refused.status_code, refused.json()["code"]) == (409, "not_in_progress")
+
+        assert receiver.await_callback(called).is_signed_with(SECRET)  # the other process sends it
 
         waiting = in_thread(lambda: second.post("/tasks/claim", {"commands": ["b"], "waitSeconds": 50}))
         wait_until(lambda: second.client.get("/readyz").status_code == 200)

@@ -24,6 +24,7 @@ from tests.soak.history_kills import run_history_kills
 from tests.soak.hostile_handlers import run_hostile_handlers
 from tests.soak.http import run_http
 from tests.soak.large_payloads import run_large_payloads
+from tests.soak.ordered import run_ordered_soak
 from tests.soak.planted_violations import run_planted_violations
 from tests.soak.poison import run_poison
 from tests.soak.postgres_versions import run_versions
@@ -95,6 +96,7 @@ SOAKS: dict[str, Soak] = {
     ),
     "schedulers": lambda folder, scale: run_schedulers(folder, kills=max(5, int(200 * scale))),
     "work-lease": lambda folder, scale: run_work_lease(folder, count=max(30, int(500 * scale))),
+    "ordered": run_ordered_soak,
     "restarts": lambda folder, scale: run_rolling_restarts(folder, count=int(50 * scale)),
     "service": run_service_soak,
     "http": run_http,
