@@ -73,7 +73,7 @@ def _compare_hints(name: str, store: Store, hinted: SettleAndReserve, domains: i
         for start in range(0, jobs, FILL_BATCH):
             store.enqueue(
                 [
-                    replace(one, domain=f"{number} {place % domains}", offset=place // domains)
+                    replace(one, domain=f"{domains} {number} {place % domains}", offset=place // domains)
                     for place, one in enumerate(records[start : start + FILL_BATCH], start)
                 ]
             )

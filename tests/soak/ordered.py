@@ -24,7 +24,8 @@ from tests.soak.worker_group import WorkerProcess, count_unfinished, stop_all, w
 from tests.soak.worker_program import ORDERED, QUEUE
 
 LEASE_SECONDS = 2.0
-STOP_SECONDS = (2.2, 3.0)  # longer than a lease
+STOP_LEASES = (1.1, 1.5)  # how long a worker is stopped: longer than its lease
+SOAK_LEASE_SECONDS = 4.0
 FAULT_INTERVAL_SECONDS = 0.1
 MAX_STOPPED = 0.5  # of the workers at a time, so that the others can make progress
 WINDOW = 20  # an offset arrives at most about so many places too early or too late
@@ -49,7 +50,15 @@ def make_submissions(generator: random.Random, *, domains: int, offsets: int) ->
 
 
 def run_ordered(
-    folder: Path, url: str, *, domains: int, offsets: int, workers: int, seconds: float, strict: bool = True
+    folder: Path,
+    url: str,
+    *,
+    domains: int,
+    offsets: int,
+    workers: int,
+    seconds: float,
+    lease: float = LEASE_SECONDS,
+    strict: bool = True,
 ) -> str:
     """Run the workers, submit the offsets while faults happen for so many seconds, and check everything.
 
@@ -61,7 +70,7 @@ def run_ordered(
     submissions = make_submissions(generator, domains=domains, offsets=offsets)
     answers: list[Enqueued] = []
     with worker_group(url, folder) as start:
-        faults = _Faults(generator, workers, lambda: start(lease=LEASE_SECONDS, processes=1, grace=0.5))
+        faults = _Faults(generator, workers, lease, lambda: start(lease=lease, processes=1, grace=0.5))
         began = time.monotonic()
         rounds = max(1, int(seconds / FAULT_INTERVAL_SECONDS))
         for number, batch in enumerate(_split(submissions, rounds), start=1):
@@ -79,7 +88,7 @@ def run_ordered(
     rows = read_ledger(store)
     check_order(rows, dict.fromkeys((f"d{number}" for number in range(domains)), offsets))
     refused = check_effects(read_effects(folder / EFFECTS), rows)
-    most = int(2 * LEASE_SECONDS * SECOND)
+    most = int(2 * lease * SECOND)
     longest = check_not_starved(rows, most=most)
     assert longest <= most or not strict, f"a domain was idle for {longest / SECOND:.1f} s with work waiting"
     store.close()
@@ -95,8 +104,11 @@ def run_ordered(
 class _Faults:
     """The workers, of which one is killed and replaced, or stopped for longer than its lease, at every call."""
 
-    def __init__(self, generator: random.Random, workers: int, start: Callable[[], WorkerProcess]) -> None:
+    def __init__(
+        self, generator: random.Random, workers: int, lease: float, start: Callable[[], WorkerProcess]
+    ) -> None:
         self._generator = generator
+        self._lease = lease
         self._start = start
         self._counts: Counter[str] = Counter()
         self._running: list[WorkerProcess] = [start() for _ in range(workers)]
@@ -110,7 +122,7 @@ class _Faults:
         whole_group = self._generator.random() < 0.5
         stopped = sum(worker.is_stopped for worker in self._running)
         if self._generator.random() < 0.5 and stopped < MAX_STOPPED * len(self._running):
-            victim.stop_for(self._generator.uniform(*STOP_SECONDS), whole_group=whole_group)
+            victim.stop_for(self._lease * self._generator.uniform(*STOP_LEASES), whole_group=whole_group)
             self._counts["SIGSTOPs"] += 1
         elif len(victims) > 1 or self._generator.random() < 0.1:  # the last one may work for about a second
             victim.signal(signal.SIGKILL, whole_group=whole_group)
@@ -160,11 +172,19 @@ def _join(counts: Counter[str]) -> str:
 
 def run_ordered_soak(folder: Path, scale: float) -> str:
     """Run it on SQLite and on PostgreSQL."""
-    size = {"domains": 50, "offsets": max(10, int(200 * scale)), "workers": 6, "seconds": max(5.0, 120 * scale)}
-    texts = []
-    for name in ("sqlite", "postgres"):
+
+    def run(name: str, url: str) -> str:
         (folder / name).mkdir()
-    texts.append(run_ordered(folder / "sqlite", f"sqlite:///{folder}/jobs.db", **size))  # type: ignore[arg-type]
+        return run_ordered(
+            folder / name,
+            url,
+            domains=50,
+            offsets=max(10, int(200 * scale)),
+            workers=6,
+            seconds=max(5.0, 120 * scale),
+            lease=SOAK_LEASE_SECONDS,
+        )
+
+    on_sqlite = run("sqlite", f"sqlite:///{folder}/jobs.db")
     with PostgresServer() as server:
-        texts.append(run_ordered(folder / "postgres", server.url, **size))  # type: ignore[arg-type]
-    return f"SQLite: {texts[0]}. PostgreSQL: {texts[1]}"
+        return f"SQLite: {on_sqlite}. PostgreSQL: {run('postgres', server.url)}"

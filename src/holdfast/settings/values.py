@@ -13,6 +13,7 @@ from holdfast.model import lease
 from holdfast.model import retry as retry_policy
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
 from holdfast.model.limit_proposal import LimitProposal, Origin, QueueLimits
+from holdfast.model.queue_order import QueueOrder
 from holdfast.model.queue_settings import DEFAULT_BREAKER_COOLDOWN
 from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.model.retention import Retention
@@ -60,6 +61,7 @@ class QueueTable:
     limits: QueueLimits | None = None
     types: Mapping[str, QueueLimits] = field(default_factory=dict)  # limits of one type in the queue
     handlers: tuple[str, ...] | None = None  # the types that may run; None: all
+    order: QueueOrder | None = None  # of the domains of the queue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +160,11 @@ class Settings:
             for type_, limits in ((None, table.limits), *table.types.items())
             if limits is not None
         )
+
+    @property
+    def queue_orders(self) -> dict[str, QueueOrder]:
+        """What ``[queues.NAME]`` says about domains, by queue."""
+        return {name: table.order for name, table in self.queues.items() if table.order is not None}
 
     @property
     def store_url(self) -> str | None:

@@ -13,6 +13,7 @@ from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.model.lease import DEFAULT_LEASE, MIN_LEASE
 from holdfast.model.limit_proposal import LimitProposal
+from holdfast.model.queue_order import QueueOrder
 from holdfast.model.retry import DEFAULT, RetryPolicy
 from holdfast.settings import Settings
 from holdfast.worker.breaker import BreakerRule
@@ -47,6 +48,7 @@ class WorkerOptions:
     idempotent: bool | None = None  # skip jobs whose key is done, also of handlers that do not say so
     allowed_handlers: Mapping[str, Collection[str]] | None = None  # the types that may run, by queue
     queue_limits: tuple[LimitProposal, ...] = ()  # proposed to the store; empty: the settings of the app
+    queue_orders: Mapping[str, QueueOrder] | None = None  # by queue, proposed to the store; None: those of the settings
     breaker: BreakerRule | None = None  # for handlers without their own; None: the settings of the app
     # Fire the schedules of the app beside its jobs. None: if the app has some, and the worker does not only drain.
     cron: bool | None = None
@@ -88,6 +90,7 @@ class WorkerOptions:
             lease=self.lease or settings.chosen_lease,
             retry=self.retry or settings.chosen_retry,
             queue_limits=self.queue_limits or settings.queue_limits,
+            queue_orders=settings.queue_orders if self.queue_orders is None else self.queue_orders,
             breaker=self.breaker or (BreakerRule(threshold=threshold, cooldown=cooldown) if threshold else None),
             keep_ended=self.keep_ended or settings.chosen_keep_ended,
             keep_ledger=self.keep_ledger or settings.chosen_keep_ledger,
@@ -131,6 +134,7 @@ class WorkerKeywords(TypedDict, total=False):
     idempotent: bool | None
     allowed_handlers: Mapping[str, Collection[str]] | None
     queue_limits: tuple[LimitProposal, ...]
+    queue_orders: Mapping[str, QueueOrder] | None
     breaker: BreakerRule | None
     cron: bool | None
     name: str

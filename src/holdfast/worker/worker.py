@@ -87,7 +87,9 @@ class Worker:
         self._random = random.Random()  # noqa: S311 - jitter
         self._inline = InlineAttempts(self.catalogue)  # of ``process_once``
         self._verification = None if signer is None else Verification(driver, signer, worker=self.name)
-        self._proposed_limits = ProposedLimits(driver, self.catalogue, self.options.queue_limits)
+        self._proposed_limits = ProposedLimits(
+            driver, self.catalogue, self.options.queue_limits, self.options.queue_orders
+        )
         self._type_holds = TypeHolds(
             driver, self.catalogue, self.options.breaker, lease_for=self._lease_for, worker=self.name
         )

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from holdfast.cli.command import Command
+from holdfast.cli.commands.queue import describe_order
 from holdfast.cli.doctor import store_checks
 from holdfast.cli.doctor.check import Check, Health
 from holdfast.cli.doctor.ledger_checks import check_ledger
@@ -92,6 +93,9 @@ def _settings(settings: Settings) -> list[dict[str, Any]]:
             f"{one.type or 'all types'}: " + " ".join(f"{name}={value:g}" for name, value in _set_fields(one.limits))
             for one in proposals
         )
+        if (order := settings.queue_orders.get(queue)) is not None:
+            words = ", ".join(describe_order(order.as_settings()))
+            values[f"queues.{queue}"] = ", ".join(part for part in (values[f"queues.{queue}"], words) if part)
     for name, table in settings.schedules.items():
         values[f"schedules.{name}"] = f"{table.get('cron')}: {table.get('type')}"
     for name, store in settings.stores.items():
