@@ -72,7 +72,6 @@ class SqliteDriver:
             driver="sqlite",
             durability=Durability.FSYNC if database.options.synchronous == "FULL" else Durability.PROCESS,
             gaps={
-                Feature.SETTLE_AND_RESERVE: "a settlement leases no other job",
                 Feature.MACHINES: "the file is on one machine",
             },
         )
@@ -225,7 +224,7 @@ class SqliteDriver:
             lambda tx: settle_and_reserve(
                 tx,
                 settlements,
-                follow=follow,
+                follow=frozenset(follow),
                 queues=names,
                 lease_for=lease_for,
                 worker=worker,

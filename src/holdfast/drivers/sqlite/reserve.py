@@ -139,15 +139,6 @@ def _read_due(tx: Transaction, statement: str, lane: Lane, limit: int) -> Iterat
     yield from tx.run(statement, (tx.space, *lane, tx.now, limit))
 
 
-def highest_priority(
-    tx: Transaction, lanes: Sequence[Lane], capacity: Capacity, keys: KeyCapacity | None
-) -> int | None:
-    """Return the priority of the first due job of these lanes that the settings allow; None if they allow none."""
-    due = ((lane, _read_due(tx, "reserve/due_sizes", lane, PASS_LIMIT)) for lane in lanes)
-    picked = pick(due, limit=1, capacity=capacity, keys=keys, key_of=lambda row: row[LIMIT_KEY])
-    return picked[0][0].priority if picked else None
-
-
 def _with_payloads(tx: Transaction, rows: list[tuple[Lane, Row]]) -> list[tuple[Lane, Row]]:
     """Replace the sizes in rows of ``reserve/due_sizes.sql`` by the payloads."""
     payloads: dict[int, bytes] = dict(tx.run("reserve/payloads", {"jobs": to_json(row[SEQ] for _, row in rows)}))

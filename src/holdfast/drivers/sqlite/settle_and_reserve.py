@@ -44,9 +44,11 @@ def settle_and_reserve(
         return answers, []
     capacity = reserve.read_capacity(tx, queues)
     keyed = KeyedReserve(tx, capacity.keyed)
-    candidates = _without_higher_priority(tx, candidates, queues, types, keyed)
+    keyed.unpark(1)  # a settlement may have made a place for a job of a higher priority
+    due = (lane.priority for lane in reserve.find_lanes(tx, queues, types) if capacity.allows(lane))
+    highest = max(due, default=0)
     keys = keyed.capacity()
-    picks = _pick(candidates, capacity, keys, max_bytes)
+    picks = _pick([(lane, row) for lane, row in candidates if lane.priority >= highest], capacity, keys, max_bytes)
     if not picks:
         return answers, []
     reserve.spend(tx, capacity)
@@ -67,22 +69,6 @@ def _find_candidates(
         for lane, row in candidates
         if (types is None or lane.type in types) and (isolation is Isolation.SHARE or not lane.isolated)
     ]
-
-
-def _without_higher_priority(
-    tx: Transaction,
-    candidates: list[Candidate],
-    queues: Sequence[str],
-    types: Collection[str] | None,
-    keyed: KeyedReserve,
-) -> list[Candidate]:
-    """Leave out the jobs before which ``reserve`` would return a job of a higher priority."""
-    lowest = min(lane.priority for lane, _ in candidates)
-    lanes = [lane for lane in reserve.find_lanes(tx, queues, types) if lane.priority > lowest]
-    if not lanes:
-        return candidates
-    highest = reserve.highest_priority(tx, lanes, reserve.read_capacity(tx, queues), keyed.capacity())
-    return [(lane, row) for lane, row in candidates if highest is None or lane.priority >= highest]
 
 
 def _pick(

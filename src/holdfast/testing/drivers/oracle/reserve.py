@@ -43,7 +43,7 @@ def reserve(
     reservations: list[Reservation] = []
     size = 0
     for job in candidates:
-        if len(reservations) == limit or not _has_capacity(state, job, now) or is_key_full(state, job, now):
+        if len(reservations) == limit or not has_capacity(state, job, now) or is_key_full(state, job, now):
             continue
         alone = isolation is not Isolation.SHARE and must_run_alone(job)
         if alone and isolation is Isolation.SKIP:
@@ -53,7 +53,7 @@ def reserve(
         size += len(job.record.payload)
         if reservations and max_bytes is not None and size > max_bytes:
             break
-        reservations.append(_lease(state, job, now + lease_for, worker, now, prefetch=prefetch and not alone))
+        reservations.append(lease_job(state, job, now + lease_for, worker, now, prefetch=prefetch and not alone))
         if alone:
             break
     return reservations
@@ -70,7 +70,8 @@ def _limits(state: OracleState, job: OracleJob) -> list[tuple[SettingsKey, Queue
     return [(key, state.settings[key]) for key in keys if key in state.settings]
 
 
-def _has_capacity(state: OracleState, job: OracleJob, now: int) -> bool:
+def has_capacity(state: OracleState, job: OracleJob, now: int) -> bool:
+    """Whether the settings of the queue and of the type allow one more job."""
     for (queue, type_), settings in _limits(state, job):
         inflight = [
             other
@@ -123,9 +124,10 @@ def _rate_level(bucket: tuple[Fraction, int] | None, settings: QueueSettings, no
     return level if level < burst + 1 else burst
 
 
-def _lease(
+def lease_job(
     state: OracleState, job: OracleJob, expires_at: int, worker: str, now: int, *, prefetch: bool
 ) -> Reservation:
+    """Lease a ready job, and count it against the rates."""
     for key, settings in _limits(state, job):
         if settings.rate is not None:
             state.rate_buckets[key] = (_rate_level(state.rate_buckets.get(key), settings, now) - 1, now)

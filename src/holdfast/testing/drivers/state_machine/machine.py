@@ -49,6 +49,7 @@ from holdfast.testing.drivers.state_machine.strategies import (
     change_fields,
     changed_settings,
     clock_moves,
+    follow_rules,
     job_fields,
     notes,
     operator_calls,
@@ -227,6 +228,16 @@ class LeaseMachine(RuleBasedStateMachine):
                 pair = LeasePair(_with_token(pair.oracle, other.oracle), _with_token(pair.store, other.store))
             calls += [(pair, _make_settlement(fields))] * _int(fields["times"])
         self.compared.settle(calls)
+
+    @precondition(lambda self: self.compared.leases and self.has(Feature.SETTLE_AND_RESERVE))
+    @rule(verb=verbs, indexes=recent_indexes, followed=st.integers(1, 4), rules=follow_rules, move=clock_moves)
+    def settle_and_reserve(self, verb: str, indexes: list[int], followed: int, rules: Fields, move: ClockMove) -> None:
+        """Settle any leases, and lease the next jobs of the domains of the first ones."""
+        self.move_clock(move)
+        make = _make_settlement({**DEFAULT_SETTLEMENT, "verb": verb})
+        pairs = [self.lease(index) for index in indexes]
+        follow = {pair.store.job_id for pair in pairs[:followed]}
+        self.compared.settle_and_reserve([(pair, make) for pair in pairs], follow=follow, **rules)
 
     # Operators ------------------------------------------------------------------------------------------------------
 

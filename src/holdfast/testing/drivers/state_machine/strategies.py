@@ -42,6 +42,16 @@ reserve_rules = st.fixed_dictionaries(
         "max_bytes": st.sampled_from([1, 4, 100]),
     },
 )
+follow_rules = st.fixed_dictionaries(
+    {
+        "queues": st.sampled_from([QUEUES, QUEUES, QUEUES[:1]]),
+        "types": st.sampled_from([None, None, TYPES[:1]]),
+        "isolation": st.sampled_from([Isolation.SHARE, *Isolation]),
+        "max_bytes": st.sampled_from([None, None, 1, 2]),
+        "lease_for": st.just(MINUTE),
+        "worker": st.sampled_from(WORKERS),
+    }
+)
 recent_indexes = st.lists(recent_index, min_size=1, max_size=4)
 # The clock mostly stands still; otherwise most leases would expire before they are used.
 _NEAR_A_DEADLINE: list[ClockMove] = [(index, offset) for index in (0, 0, 1, 2) for offset in (-1, 0, 1)]
