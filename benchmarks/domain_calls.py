@@ -9,7 +9,7 @@ from dataclasses import replace
 from benchmarks.comparison import Comparison, compare_throughput
 from benchmarks.jobs import FILL_BATCH, QUEUE, make_records
 from holdfast import connect
-from holdfast.driver import MINUTE, Ack, Reservation, SettleAndReserve, Store
+from holdfast.driver import MINUTE, Ack, Feature, Reservation, SettleAndReserve, Store
 
 FEW = 100
 OFFSETS = 300  # of one round, each with an enqueue, a reserve and an ack
@@ -23,7 +23,7 @@ def measure(store: str, make_url: Callable[[], str], many: int) -> Iterator[Comp
     with connect(make_url()) as opened:
         yield _compare_history(store, opened, many)
     with connect(make_url()) as opened:
-        if isinstance(opened, SettleAndReserve):
+        if isinstance(opened, SettleAndReserve) and opened.capabilities.has(Feature.SETTLE_AND_RESERVE):
             for domains in (1, FOLLOWED_DOMAINS):
                 yield _compare_hints(store, opened, opened, domains)
 

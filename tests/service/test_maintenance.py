@@ -26,7 +26,7 @@ def test_a_tenant_without_a_worker_is_repaired(monkeypatch):
             await service.start()
             try:
                 async with asyncio.timeout(TIMEOUT_SECONDS):
-                    while quiet.get(answer.id).state is State.INFLIGHT:  # noqa: ASYNC110 - the store has no event for an ended lease
+                    while quiet.get(answer.id).state is State.INFLIGHT:  # noqa: ASYNC110 - nothing else tells
                         await asyncio.sleep(0.001)
             finally:
                 await service.stop()

@@ -120,6 +120,11 @@ GOOD = [
     row("o5", "acked", 72, at=6, domain="offsets", offset=5, attempt=2),
     row("o1", "acked", 73, at=8, domain="offsets", offset=1, enqueued=6.5),
     row("o", "acked", 74, at=10, domain="offsets"),
+    # A job that halted its domain, and was requeued at its old place.
+    row("h1", "failed", 75, at=1, domain="halted"),
+    row("h1", "requeued", at=3, domain="halted"),
+    row("h1", "acked", 76, at=5, domain="halted"),
+    row("h2", "acked", 77, at=7, domain="halted"),
 ]
 # Records that were read after all rows.
 GOOD_JOBS = [
@@ -134,9 +139,11 @@ GOOD_JOBS = [
     *(job(each, key="while it was open", unique_for=WHILE_OPEN, attempts=1) for each in ("u3", "u4")),
     job("e1", attempts=1, domain="one call"),
     job("e2", attempts=1, domain="one call"),
+    job("h1", attempts=1, domain="halted"),
+    job("h2", attempts=1, domain="halted"),
 ]
 GOOD_WAITING = [job("k1", "ready", key="k"), job("k2", "inflight", key="k", attempts=1), job("w", "ready")]
-ARRIVALS = {"e2": 1, "e1": 2, "p31": 8, "p32": 7}
+ARRIVALS = {"e2": 1, "e1": 2, "h1": 3, "h2": 4, "p31": 8, "p32": 7}
 
 # By name: the rows, and the checks that must find them. Some rows break two laws.
 PLANTED = {

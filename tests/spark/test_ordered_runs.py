@@ -1,6 +1,5 @@
 """``run`` with ``order_by``: the rows of one domain run one at a time and in order, over all slots and calls."""
 
-import contextlib
 import json
 import time
 from collections import defaultdict
@@ -14,7 +13,7 @@ from holdfast.errors import InvalidInput
 from holdfast.spark import run
 from tests.spark.conftest import OPTIONS
 
-CUSTOMERS, EVENTS = 5, 16
+CUSTOMERS, EVENTS, HALTING = 5, 10, 6
 
 
 @pytest.fixture
@@ -51,9 +50,8 @@ def check_order(attempts):
             assert following == n or (what == "begin" and following == n + 1), (customer, steps)
 
 
-def test_rows_of_a_domain_run_in_order_across_retries_slots_and_calls(spark, url, events, tmp_path):
+def test_rows_of_a_domain_run_in_order_across_retries_halts_slots_and_calls(spark, url, events, tmp_path):
     path = tmp_path / "attempts"
-    path.touch()
 
     def handle(row, ctx):
         def note(what):
@@ -62,7 +60,7 @@ def test_rows_of_a_domain_run_in_order_across_retries_slots_and_calls(spark, url
 
         note("begin")
         time.sleep(0.005)
-        if row["n"] == 6:
+        if row["n"] == HALTING:
             note("dead")
             raise holdfast.Unrecoverable("never")
         if row["n"] % 5 == 3 and ctx.attempt == 1:
@@ -70,18 +68,14 @@ def test_rows_of_a_domain_run_in_order_across_retries_slots_and_calls(spark, url
         note("end")
         return row["n"]
 
-    class Stopped(Exception):
-        pass
-
-    def stop(progress):
-        if progress.done >= CUSTOMERS:
-            raise Stopped
-
     arguments = {"key": "customer,n", "order_by": ("customer", "at"), "url": url, "run": "bills", "options": OPTIONS}
-    with contextlib.suppress(Stopped):
-        run(events, handle, **arguments, slots=2, on_progress=stop)
-    result = run(events.repartition(2), handle, **arguments, slots=3)
-    assert (result.summary.done, result.summary.dead) == (CUSTOMERS * (EVENTS - 1), CUSTOMERS)
+    first = run(events, handle, **arguments, slots=2, on_exhausted="halt")
+    done, still_open = CUSTOMERS * HALTING, CUSTOMERS * (EVENTS - HALTING - 1)
+    assert str(first.summary) == f"{done} done, {CUSTOMERS} dead, {still_open} open; {CUSTOMERS} halted domains"
+    with holdfast.connect(url) as store:
+        assert all(store.resume("run:bills", f"c{number}", ResumeAction.SKIP) for number in range(CUSTOMERS))
+    second = run(events.repartition(2), handle, **arguments, slots=1)
+    assert str(second.summary) == f"{done + still_open} done, {CUSTOMERS} dead"
     check_order(read_attempts(path))
     _leave_a_row_open(url)
     with pytest.raises(InvalidInput, match=r"order_by: wanted nothing, as in the earlier call: .*, got customer, at"):
@@ -93,22 +87,6 @@ def _leave_a_row_open(url):
     with holdfast.connect(url) as store:
         record = JobRecord(id="row", type="spark.row", queue="run:plain", payload=b"{}", created_at=1)
         store.enqueue([record])
-
-
-def test_a_dead_row_halts_its_domain_until_an_operator_resumes_it(spark, url):
-    df = spark.sql("select id, id % 2 as customer from range(6)")
-    arguments = {"key": "id", "order_by": ("customer", "id"), "url": url, "run": "halting", "slots": 1}
-
-    def refuse_two(row):
-        if row["id"] == 2:
-            raise holdfast.Unrecoverable("never")
-
-    first = run(df, refuse_two, **arguments, on_exhausted="halt", options=OPTIONS)
-    assert str(first.summary) == "4 done, 1 dead, 1 open; 1 halted domain"
-    with holdfast.connect(url) as store:
-        assert store.resume("run:halting", "0", ResumeAction.SKIP)
-    second = run(df, refuse_two, **arguments, options=OPTIONS)
-    assert str(second.summary) == "5 done, 1 dead"
 
 
 def test_a_chunk_has_one_row_of_each_domain(spark, url):

@@ -6,6 +6,7 @@ import signal
 import time
 from datetime import timedelta
 
+from holdfast.app import Holdfast
 from holdfast.driver import Gaps, JobFilter, QueueSettings, State
 from holdfast.model.retry import Fixed
 from holdfast.spark import run_queue
@@ -16,8 +17,8 @@ from tests.spark.conftest import OPTIONS
 DOMAINS, OFFSETS = 6, 8
 
 
-def test_offsets_that_arrive_shuffled_and_twice_run_once_and_in_order(spark, any_app, tmp_path):
-    app, killed, stuck = any_app, [], tmp_path / "stuck"
+def test_offsets_that_arrive_shuffled_and_twice_run_once_and_in_order(spark, postgres_database, tmp_path):
+    app, killed, stuck = Holdfast(postgres_database()), [], tmp_path / "stuck"
 
     @app.handler("step", queue="steps", retry=Fixed(timedelta(milliseconds=10)))
     def step(payload, ctx):
@@ -54,3 +55,4 @@ def test_offsets_that_arrive_shuffled_and_twice_run_once_and_in_order(spark, any
     certificate = audit_store(app.driver, spark=spark)
     assert certificate.holds, certificate.violations
     assert (certificate.domains, certificate.violation_counts["domain_past"]) == (DOMAINS, 0)
+    app.close()

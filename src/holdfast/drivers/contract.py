@@ -37,6 +37,7 @@ __all__ = [
     "AuditScan",
     "Capabilities",
     "Change",
+    "CountEstimates",
     "Diagnosis",
     "DomainInfo",
     "DomainStatus",
@@ -291,7 +292,8 @@ class QueueCounts:
     """The number of jobs of one type in one queue, by state. ``ready`` jobs are due, ``scheduled`` jobs are not.
 
     ``oldest_ready_age`` says how far the queue is behind: for how many microseconds the oldest of the ready jobs has
-    been due, by the store's clock. It is None if no job is ready, and not compared.
+    been due, by the store's clock. It is None if no job is ready, and not compared. ``is_estimate`` says that numbers
+    of this row are estimates, see ``CountEstimates``.
     """
 
     queue: str
@@ -303,6 +305,7 @@ class QueueCounts:
     dead: int = 0
     cancelled: int = 0
     oldest_ready_age: int | None = field(default=None, compare=False)
+    is_estimate: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -643,6 +646,27 @@ class Diagnosis(Protocol):
 
     def table_sizes(self) -> Mapping[str, int]:
         """Return the bytes that each table takes with its indexes, or each part of a store without sizes of tables."""
+        ...
+
+
+@runtime_checkable
+class CountEstimates(Protocol):
+    """Optional: count the jobs of a store of any size in bounded time."""
+
+    def estimate_counts(
+        self,
+        queues: Sequence[str] | None = None,
+        *,
+        states: Collection[State] | None = None,
+        now: int | None = None,
+    ) -> list[QueueCounts]:
+        """Return what ``counts`` returns, and read a bounded number of rows, whatever the space contains.
+
+        The numbers of a space with up to ``drivers.estimates.COUNT_LIMIT`` jobs are exact. In a larger space, a queue
+        and type with few jobs is still counted, so that a small queue beside a long one is never reported as empty; the
+        other numbers are estimated from a sample, and their rows say so. Jobs that wait for their turn in a domain are
+        always estimated then. ``oldest_ready_age`` is exact for jobs that can be reserved.
+        """
         ...
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 from holdfast.drivers.contract import Inspection, JobFilter, Page, QueueCounts, Trimmed
 from holdfast.drivers.memory.rows import Row
@@ -79,7 +80,7 @@ def any_open(space: Space, queues: Collection[str], types: Collection[str]) -> b
 
 def counts(space: Space, queues: Sequence[str] | None, states: Collection[State], now: int) -> list[QueueCounts]:
     """See ``Admin.counts``."""
-    counted: dict[tuple[str, str], dict[str, int]] = {}
+    counted: dict[tuple[str, str], dict[str, Any]] = {}
     for row in space.rows.values():
         job = row.job
         if job.state in states and (queues is None or job.queue in queues):

@@ -29,6 +29,7 @@ from holdfast.drivers.postgres import (
     admin,
     domains,
     enqueue,
+    estimates,
     ledger,
     registry,
     reserve,
@@ -394,6 +395,17 @@ class PostgresDriver:
         """See ``Admin.counts``."""
         counted = self._validation.check_counts(queues, states)
         return admin.counts(self._database, queues, counted, self._validation.caller_now(now))
+
+    def estimate_counts(
+        self,
+        queues: Sequence[str] | None = None,
+        *,
+        states: Collection[State] | None = None,
+        now: int | None = None,
+    ) -> list[QueueCounts]:
+        """See ``CountEstimates.estimate_counts``."""
+        counted = self._validation.check_counts(queues, states)
+        return estimates.estimate_counts(self._database, queues, counted, self._validation.caller_now(now))
 
     @property
     def has_serial_arrivals(self) -> bool:

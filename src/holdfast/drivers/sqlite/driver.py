@@ -32,6 +32,7 @@ from holdfast.drivers.sqlite import (
     clock_repair,
     domain_admin,
     enqueue,
+    estimates,
     ledger,
     registry,
     reserve,
@@ -363,6 +364,17 @@ class SqliteDriver:
         """See ``Admin.counts``."""
         counted = self._validation.check_counts(queues, states)
         return self._read(lambda tx: admin.counts(tx, queues, counted), now)
+
+    def estimate_counts(
+        self,
+        queues: Sequence[str] | None = None,
+        *,
+        states: Collection[State] | None = None,
+        now: int | None = None,
+    ) -> list[QueueCounts]:
+        """See ``CountEstimates.estimate_counts``."""
+        counted = self._validation.check_counts(queues, states)
+        return self._read(lambda tx: estimates.estimate_counts(tx, queues, counted), now)
 
     @property
     def has_serial_arrivals(self) -> bool:

@@ -22,7 +22,7 @@ seen AS (
          lag(offset) OVER in_order AS last_offset,
          row_number() OVER in_order = 1 AS is_first,
          max(ended_at) OVER earlier AS domain_held_until,
-         max(CASE WHEN offset IS NULL THEN arrived_at END) OVER earlier AS last_arrived_at,
+         max(CASE WHEN offset IS NULL THEN named_struct('at', arrived_at, 'place', place) END) OVER earlier AS last_arrival,
          max(CASE WHEN offset IS NULL THEN place END) OVER same_call AS last_place,
          max(CASE WHEN ending = 'acked' THEN named_struct('ended_at', ended_at, 'job_id', job_id) END) OVER same_offset AS last_ack
     FROM leases
@@ -36,11 +36,13 @@ SELECT job_id, position, queue, domain, offset, reserved_at, is_first, last_job,
        coalesce(reserved_at < domain_held_until, false) AS domain_overlap,
        -- Another job runs only after the turn of the last one has ended, unless it has a smaller offset: such a job takes
        -- the turn of a job that waits for its retry. Of the jobs without an offset, none runs after a job that arrived
-       -- later: of the jobs of one call, their places say which did; otherwise the instants of the calls.
+       -- later: of the jobs of one call, their places say which did; otherwise the instants of the calls. A job that halted its
+       -- domain and was requeued at its old place arrived again, but has the smaller place.
        coalesce(job_id <> last_job AND coalesce(last_turn_until > reserved_at, true), false)
            AND NOT (offset IS NOT NULL AND coalesce(offset < last_offset, true))
          OR offset IS NULL AND (coalesce(place < last_place, false)
-                                OR coalesce(arrived_at + INTERVAL {slack} SECOND < last_arrived_at, false)) AS domain_order,
+                                OR coalesce(arrived_at + INTERVAL {slack} SECOND < last_arrival.at, false)
+                                   AND NOT coalesce(last_arrival.place < place, false)) AS domain_order,
        -- A job that was requeued after the ack was asked for by an operator.
        offset IS NOT NULL AND ending = 'acked' AND last_ack IS NOT NULL
          AND NOT (arrived_at > enqueued_at AND arrived_at >= last_ack.ended_at) AS domain_past

@@ -164,6 +164,15 @@ class RowsShareTheCursorOfTheirPage(FaultyDriver):
         return replace(page, cursors=[page.cursor or ""] * len(page))
 
 
+class WebhooksOfEndedJobsAreForgotten(FaultyDriver):
+    """The webhook of a job cannot be found when the job has ended."""
+
+    def webhooks(self, job_ids: Sequence[str]) -> dict[str, str]:
+        """Return the webhooks of jobs that have not ended."""
+        found = super().webhooks(job_ids)
+        return {job_id: url for job_id, url in found.items() if not self._space.rows[job_id].job.state.has_ended}
+
+
 class _IgnoresStoredRetention(Validation):
     def retention(
         self, registry: Registry, *, ended_for: int | None, ledger_for: int | None, now: int | None
@@ -193,5 +202,6 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     TrimKeepsOnlyUnreadRows,
     PurgeIgnoresReaders,
     RowsShareTheCursorOfTheirPage,
+    WebhooksOfEndedJobsAreForgotten,
     TrimIgnoresStoredRetention,
 )
