@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.clock import SECOND, Clock, monotonic, to_datetime
 from holdfast.drivers.contract import JobFilter, Store
+from holdfast.drivers.estimates import count_jobs
 from holdfast.model.job import JobRecord, State
 from holdfast.webhooks.delivery import Delivery, message_id, notification_record
 from holdfast.webhooks.subscription import DeliveryMode, Subscription, scan_subscriptions
@@ -64,8 +65,8 @@ class Notifier:
     def _due_lanes(self, subscriptions: Sequence[Subscription]) -> list[_Lane]:
         queues = sorted({queue for one in subscriptions for queue in one.queues})
         types = {type_ for one in subscriptions for type_ in one.event_types}
-        rows = self._store.counts(queues, states=(State.READY,))
-        return [(row.queue, row.type) for row in rows if row.ready and row.type in types]
+        rows = count_jobs(self._store, queues, states=(State.READY,))
+        return [(row.queue, row.type) for row in rows if row.oldest_ready_age is not None and row.type in types]
 
     def _notifications(self, lane: _Lane, subscriptions: Sequence[Subscription]) -> Iterator[JobRecord]:
         by_mode: defaultdict[DeliveryMode, list[Subscription]] = defaultdict(list)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 
-from holdfast.clock import Clock, SystemClock
+from holdfast.clock import Clock, SystemClock, monotonic
 from holdfast.drivers.contract import Feature, Store
 from holdfast.errors import HoldfastError
 from holdfast.settings import Settings
@@ -21,6 +21,7 @@ from holdfast.worker.verification import Verification
 
 POLL_SECONDS = 1.0  # between two looks at a space, while nothing wakes the runner
 MIN_PAUSE_SECONDS = 0.02  # between two looks: a busy service wakes the runner with every result
+READ_PAUSE_SECONDS = 0.1  # between two reads of a ledger without unread pages
 SECONDS_PER_SPACE = 0.01  # the looks of many spaces are spread: a hundred a second
 MAX_POLL_SECONDS = 3.0  # deliveries under way are extended after each look
 STOP_SECONDS = 10.0
@@ -34,14 +35,19 @@ class _Space:
         self.reader = reader
         self.notifier = notifier
         self.deliveries = deliveries
+        self._read_at = 0.0
 
-    def look(self) -> bool:
-        """Read a page, notify, and send what is due; return whether there may be more to read."""
+    def look(self) -> float:
+        """Read a page, notify, and send what is due; return after how many seconds to look again at the latest."""
         self.deliveries.beat()
-        has_more = self.reader.read()
+        pause = self._read_at - monotonic()
+        if pause <= 0:
+            has_more = self.reader.read()
+            self._read_at = 0.0 if has_more else monotonic() + READ_PAUSE_SECONDS
+            pause = 0.0 if has_more else MAX_POLL_SECONDS
         self.notifier.notify()
         self.deliveries.send_due()
-        return has_more
+        return pause
 
 
 class WebhookRunner:
@@ -130,15 +136,15 @@ class WebhookRunner:
     def _run(self) -> None:
         while not self._stopping.is_set():
             self._wake.clear()
-            has_more = False
+            pause = min(MAX_POLL_SECONDS, POLL_SECONDS + SECONDS_PER_SPACE * len(self._spaces))
             for name in self.secrets.spaces():
                 if self._stopping.is_set():
                     break
                 if name == self._space or self._all_spaces:
-                    has_more |= self._look(name)
+                    pause = min(pause, self._look(name))
             self._stopping.wait(MIN_PAUSE_SECONDS)
-            if not has_more:
-                self._wake.wait(min(MAX_POLL_SECONDS, POLL_SECONDS + SECONDS_PER_SPACE * len(self._spaces)))
+            if pause > 0:
+                self._wake.wait(pause)
         for space in self._spaces.values():
             try:
                 space.reader.stop()
@@ -146,20 +152,21 @@ class WebhookRunner:
             except HoldfastError:
                 break  # the turn ends by itself
 
-    def _look(self, name: str) -> bool:
+    def _look(self, name: str) -> float:
+        """Look at one space; return after how many seconds to look again at the latest. Never raises."""
         try:
             if name not in self._spaces:
                 self._spaces[name] = self._open(name)
-            has_more = self._spaces[name].look()
+            pause = self._spaces[name].look()
         except HoldfastError as error:
             if name not in self._failed:  # one line per outage
                 log_event(logging.WARNING, "webhook.paused", space=name, reason=f"{type(error).__name__}: {error}")
             self._failed.add(name)
-            return False
+            return MAX_POLL_SECONDS
         except Exception as error:  # noqa: BLE001 - one unreadable row must not end the deliveries of all spaces
             if name not in self._failed:
                 log_failure("webhook.paused", error, space=name, reason="an unexpected error")
             self._failed.add(name)
-            return False
+            return MAX_POLL_SECONDS
         self._failed.discard(name)
-        return has_more
+        return pause
