@@ -15,6 +15,7 @@ from holdfast.artifacts.usage import Usage, change_usage, read_usage
 from holdfast.clock import ManualClock, SystemClock
 from holdfast.service import limits
 from holdfast.settings import Settings
+from holdfast.worker import maintenance
 from tests.service.artifact_calls import claim, download, files_of, names_of, upload
 from tests.service.http_service import in_thread, running_service, sqlite_url
 from tests.waiting import wait_until
@@ -153,7 +154,7 @@ def test_artifacts_are_removed_with_their_task_and_not_before(large, command):
 
 
 def test_the_service_collects_by_itself(tmp_path, command, monkeypatch):
-    monkeypatch.setattr(collector_module, "STEP_SECONDS", 0.0)
+    monkeypatch.setattr(maintenance, "TRIM_INTERVAL_SECONDS", 0.0)
     monkeypatch.setattr(collector_module, "GRACE", 0)
     with running_service(sqlite_url(tmp_path), Settings(artifacts=str(tmp_path / "artifacts"))) as running:
         claimed = claim(running, command)
