@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Self, TypeVar, overload
 
+from holdfast.artifacts.payloads import PayloadStore
 from holdfast.client import Client, OnConflict, Timeout, poll_pauses, require_ended
 from holdfast.clock import Clock
 from holdfast.connect import connect
@@ -52,8 +53,17 @@ class AsyncClient:
         clock: Clock | None = None,
         middleware: Sequence[EnqueueMiddleware] = (),
         signer: Signer | None = None,
+        payloads: PayloadStore | None = None,
     ) -> None:
-        client = Client(driver, codec=codec, max_payload=max_payload, clock=clock, middleware=middleware, signer=signer)
+        client = Client(
+            driver,
+            codec=codec,
+            max_payload=max_payload,
+            clock=clock,
+            middleware=middleware,
+            signer=signer,
+            payloads=payloads,
+        )
         self._start(lambda: client, driver.close)
 
     @classmethod
@@ -66,6 +76,7 @@ class AsyncClient:
         max_payload: int = bounds.MAX_PAYLOAD_BYTES,
         clock: Clock | None = None,
         signer: Signer | None = None,
+        payloads: PayloadStore | None = None,
     ) -> Self:
         """Return the client of the store that ``connect(url)`` opens; also ``store:NAME``, of the settings.
 
@@ -77,7 +88,9 @@ class AsyncClient:
         def get_client() -> Client:
             if not opened:
                 store = connect(url, space=space, clock=clock)
-                opened.append(Client(store, codec=codec, max_payload=max_payload, clock=clock, signer=signer))
+                opened.append(
+                    Client(store, codec=codec, max_payload=max_payload, clock=clock, signer=signer, payloads=payloads)
+                )
             return opened[0]
 
         def close() -> None:

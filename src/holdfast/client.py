@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Literal, TypeAlias, TypedDict, overload
 
 from holdfast.approvals import approve
+from holdfast.artifacts.payloads import PayloadStore
 from holdfast.clock import Clock, SystemClock, monotonic
 from holdfast.domain_log import log_domain_action
 from holdfast.drivers.contract import Change, DomainInfo, DomainStatus, Driver, Feature, Page, ResumeAction, Store
@@ -61,14 +62,18 @@ class Client:
         clock: Clock | None = None,
         middleware: Sequence[EnqueueMiddleware] = (),
         signer: Signer | None = None,
+        payloads: PayloadStore | None = None,
     ) -> None:
         """Use a driver. ``middleware`` is called around every enqueue: see ``holdfast.enqueue_middleware``.
 
-        With a ``signer``, every job is signed: see ``holdfast.signing``.
+        With a ``signer``, every job is signed: see ``holdfast.signing``. With ``payloads`` (see ``open_payloads``),
+        ``enqueue`` stores a payload over ``max_payload`` apart from its job. Without it such a payload is refused, and
+        ``enqueue_many`` always refuses it.
         """
         self.driver = driver
         self._middleware = middleware
         self.signer = signer
+        self._payloads = payloads
         self._codec = codecs.codec_named(codec) if isinstance(codec, str) else codec
         self._max_payload = bounds.check_integer(
             "max_payload", max_payload, least=1, most=bounds.MAX_STORED_PAYLOAD_BYTES
@@ -335,7 +340,12 @@ class Client:
         return record
 
     def _record(self, request: JobRequest) -> JobRecord:
-        return to_record(_check_request(request), **self._encoding())
+        spill = None if self._payloads is None else self._spill
+        return to_record(_check_request(request), **self._encoding(), spill=spill)
+
+    def _spill(self, job_id: str, payload: bytes) -> bytes:
+        assert self._payloads is not None
+        return self._payloads.save(self._store, job_id, payload, now=self._clock.now())
 
     def _encoding(self) -> _Encoding:
         return {"now": self._clock.now(), "codec": self._codec, "max_payload": self._max_payload}

@@ -20,6 +20,11 @@
     │   ├── StoreClosed                the store was closed before the call
     │   └── SchemaMismatch             this version does not know the tables
     ├── EnqueueConflict                a known key or id with another payload
+    ├── ArtifactError                  an artifact was refused; nothing changed
+    │   ├── ArtifactExists             the attempt has another artifact with this name
+    │   ├── ArtifactMissing            the attempt has no artifact with this name
+    │   └── ArtifactQuota              the artifacts of the task or of the space are too many or too large
+    ├── PayloadUnavailable             a large payload cannot be read here and now
     ├── JobNotFound (LookupError)      the space has no such job
     ├── ScheduleNotFound (LookupError) the space has no such schedule
     ├── ScheduleConflict               schedulers kept changing the schedule; nothing changed
@@ -30,6 +35,7 @@
     ├── ConnectError                   no driver can open the URL
     ├── CallerClockRefused             ``now`` for a store that reads its own clock
     ├── LedgerTrimmed                  the rows after this cursor were removed
+    ├── SpaceInUse                     a space with leases in flight is not removed
     ├── HistoryConflict                another sync of this history was first; nothing added
     ├── ReplayConflict                 the same replay is running elsewhere
     ├── SparkTaskFailed                a slot failed in all its tries
@@ -239,6 +245,47 @@ class EnqueueConflict(HoldfastError):
         super().__init__(f"job {job_id}: wanted the payload that {under} was first used with, got another{others}")
 
 
+class ArtifactError(HoldfastError):
+    """An artifact was refused, and nothing changed."""
+
+
+class ArtifactExists(ArtifactError):
+    """The attempt has uploaded an artifact ``name`` with other bytes. Artifacts are never overwritten."""
+
+    def __init__(self, job_id: str, name: str) -> None:
+        self.job_id = job_id
+        self.name = name
+        super().__init__(f"job {job_id}: wanted a new name, the attempt has an artifact {name!r} with other bytes")
+
+
+class ArtifactMissing(ArtifactError, LookupError):
+    """The attempt has uploaded no artifact ``name``."""
+
+    def __init__(self, job_id: str, name: str) -> None:
+        self.job_id = job_id
+        self.name = name
+        super().__init__(f"job {job_id}: wanted an artifact of this attempt, {name!r} was not uploaded")
+
+
+class ArtifactQuota(ArtifactError):
+    """One more artifact would exceed a limit of the ``owner``, a task or the space: at most ``most`` of ``unit``."""
+
+    def __init__(self, owner: str, unit: str, most: int) -> None:
+        self.owner = owner
+        self.unit = unit
+        self.most = most
+        super().__init__(f"the artifacts of the {owner}: wanted at most {most} {unit}, got more")
+
+
+class PayloadUnavailable(HoldfastError):
+    """The payload of a job is stored apart from it, and this process cannot read it now. Another try may succeed."""
+
+    def __init__(self, job_id: str, reason: str) -> None:
+        self.job_id = job_id
+        self.reason = reason
+        super().__init__(f"job {job_id}: wanted its payload from the folder of artifacts, {reason}")
+
+
 class JobNotFound(HoldfastError, LookupError):
     """This space has no job ``job_id``: it was never enqueued here, or it was purged or trimmed."""
 
@@ -328,6 +375,17 @@ class LedgerTrimmed(HoldfastError):
         self.cursor = cursor
         super().__init__(
             f"the ledger was trimmed past cursor {cursor!r}; start again from after=None (the oldest row kept)"
+        )
+
+
+class SpaceInUse(HoldfastError):
+    """The space ``space`` has ``leases`` jobs in flight, or more; nothing was removed."""
+
+    def __init__(self, space: str, *, leases: int) -> None:
+        self.space = space
+        self.leases = leases
+        super().__init__(
+            f"space {space}: wanted no job in flight, got {leases}; stop its workers, or force the removal"
         )
 
 

@@ -206,6 +206,12 @@ def count_pages(
             assert (existing is not None) == (known and full)
         _, pages["purge", k] = explained.call("purge", "main", NOW, pack_texts([f"ended-{n}" for n in range(1, k + 1)]))
         _, pages["trim_expired", k] = explained.call("trim_expired", "main", NOW, 1, 1, k)
+        purged = pack_texts([f"ended-{n}" for n in range(1, k + 1)])
+        _, pages["purge with readers", k] = explained.call("purge", "main", NOW, purged, 0, 0)
+        _, pages["trim_expired with readers", k] = explained.call("trim_expired", "main", NOW, 1, 1, k, 0, 0)
+        _, pages["list_spaces", k] = explained.call("list_spaces", "", k)
+        _, pages["list_expired_spaces", k] = explained.call("list_expired_spaces", "", k, later)
+        _, pages["remove_space", k] = explained.call("remove_space", "main", True, k)
         ended_ids = pack_texts(ended)
         lanes = pack_texts(["q"]), pack_texts(["t"]), pack_integers([0]), pack_integers([25]), None
         for verb, *arguments in (
@@ -219,7 +225,7 @@ def count_pages(
             ("read_ledger", None, None, k),
             ("find_ledger_end",),
             ("wake_keys", "q"),
-            ("wake_domains", "q"),
+            ("wake_domains", "other"),  # reads each domain of its queue
             ("resume_domain", NOW, None, "q", "d1", "retry", 5),
             ("forget_domain", "q", "nobody"),
             ("list_domains", NOW, None, None, None, "", "", k, k),

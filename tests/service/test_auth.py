@@ -66,6 +66,11 @@ CALLS = {
     "POST /v1/tasks/result/batch": "worker",
     "POST /v1/tasks/x/nack": "worker",
     "POST /v1/tasks/x/abandon": "worker",
+    "PUT /v1/tasks/x/artifacts/a": "worker",
+    "GET /v1/tasks/x/artifacts": "producer",
+    "GET /v1/tasks/x/artifacts/a": "producer",
+    "POST /v1/tasks/upload": "producer",
+    "GET /v1/tasks/x/payload": "worker",
     "GET /v1/tasks": "operator",
     "POST /v1/tasks/requeue": "operator",
     "GET /v1/queues": "operator",
@@ -97,7 +102,7 @@ def test_a_call_needs_a_token_with_its_scope(guarded, call):
 def test_every_operation_is_in_this_list_or_needs_no_token(guarded):
     document = guarded.get("/openapi.json").json()
     described = {
-        f"{method.upper()} {path}".replace("{task_id}", "x").replace("{queue}", "q")
+        f"{method.upper()} {path}".replace("{task_id}", "x").replace("{queue}", "q").replace("{artifact}", "a")
         for path, methods in document["paths"].items()
         for method, operation in methods.items()
         if "security" in operation

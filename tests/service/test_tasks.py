@@ -114,6 +114,7 @@ def test_a_result_is_there_when_the_task_has_ended(service, command):
         "reason": None,
         "attempts": 1,
         "completedAt": None,
+        "artifacts": [],
     }
     assert ended.json()["completedAt"] is not None
 

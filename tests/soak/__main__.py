@@ -23,6 +23,7 @@ from tests.soak.cron import run_cron
 from tests.soak.history_kills import run_history_kills
 from tests.soak.hostile_handlers import run_hostile_handlers
 from tests.soak.http import run_http
+from tests.soak.large_counts import run_large_counts
 from tests.soak.large_payloads import run_large_payloads
 from tests.soak.ordered import run_ordered_soak
 from tests.soak.planted_violations import run_planted_violations
@@ -91,6 +92,7 @@ SOAKS: dict[str, Soak] = {
     "large-payloads": lambda folder, scale: run_large_payloads(
         folder, f"sqlite:///{folder}/jobs.db", jobs=int(10_000 * scale), most_bytes=600 << 20
     ),
+    "large-counts": lambda folder, scale: run_large_counts(folder, jobs=max(200_000, int(10_000_000 * scale))),
     "signing": lambda folder, scale: run_signing(
         folder, corruptions=int(100_000 * scale), rotations=max(1, int(10 * scale))
     ),

@@ -13,6 +13,7 @@ from holdfast.aio import AsyncClient
 from holdfast.clock import SECOND
 from holdfast.driver import DomainStatus, Gaps, OnExhausted, QueueSettings
 from holdfast.drivers.sqlite.migrations import load, migrate
+from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Enqueued
 from holdfast.model.ledger import Ending
 from holdfast.model.registry import Change
@@ -179,6 +180,15 @@ def test_a_store_of_the_former_version_is_upgraded_with_its_domains(path, job):
             [one] = [reservation for reservation in reserved if reservation.job.domain == "d"]
             assert one.job.id == wanted
             assert store.settle([Ack(one.lease)], now=NOW) == [None]
+
+
+def test_a_batch_of_one_shape_with_an_offset_stores_its_first_record(store, job):
+    batch = JobBatch(job(domain="d", offset=3), ["a", "b"], [b"1", b"2"])
+    assert store.enqueue(batch, now=NOW) == [
+        Enqueued(id="a", existed=False),
+        Enqueued(id="a", existed=True, conflict=True),
+    ]
+    assert run_all(store) == [3]
 
 
 def test_offsets_join_the_transaction_of_a_caller(path, store, job):

@@ -73,6 +73,18 @@ SEARCHED_INDEXES = {  # statement -> the indexes that its plan must search
     "trim/delete_key": {"PRIMARY KEY"},
     "trim/postpone_key": {"PRIMARY KEY"},
     "ledger/page": {"PRIMARY KEY"},
+    "ledger/unread": {"PRIMARY KEY"},
+    "admin/webhooks": {"holdfast_jobs_id", "holdfast_ended_id"},
+    "purge/find_late": {"holdfast_ended_id"},
+    "estimate/has_many_open": {"holdfast_jobs_id"},
+    "estimate/has_many_ended": {"holdfast_ended_id"},
+    "estimate/has_many_few": {"holdfast_ended_few"},
+    "estimate/due": {"holdfast_jobs_lane"},
+    "estimate/later": {"holdfast_jobs_lane"},
+    "estimate/leases": {"holdfast_jobs_leased"},
+    "space/next_leased": {"holdfast_jobs_leased"},
+    "space/is_expired": {"holdfast_jobs_leased"},
+    "space/count_leases": {"holdfast_jobs_leased"},
     "ledger/mark": {"PRIMARY KEY"},
     "ledger/rest": {"PRIMARY KEY"},
     "registry/read": {"sqlite_autoindex_holdfast_registry_1"},
@@ -105,12 +117,14 @@ WITHOUT_SORT = {
     "trim/find_ended",
     "trim/find_keys",
     "ledger/page",
+    "ledger/unread",
     "ledger/mark",
     "registry/scan",
 }
-SCANS_ALLOWED = {"enqueue/dedupe_windows"}  # has few rows
+SCANS_ALLOWED = {"enqueue/dedupe_windows", "space/tables"}  # have few rows
 SMALL_TABLE_SCAN = re.compile(
-    r"SCAN (holdfast_(acking|settling)|a|s|queues|types|given|taken|kinds|expired|json_each|CONSTANT|pragma_\w+)\b"
+    r"SCAN (holdfast_(acking|settling)|a|s|queues|types|given|taken|kinds|expired|held|some|alone|json_each|CONSTANT|"
+    r"pragma_\w+)\b"
 )
 
 

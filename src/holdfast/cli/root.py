@@ -27,6 +27,7 @@ from holdfast.cli.commands.report import report
 from holdfast.cli.commands.retention import retention
 from holdfast.cli.commands.schema import schema
 from holdfast.cli.commands.serve import serve
+from holdfast.cli.commands.space import space
 from holdfast.cli.commands.spark import spark
 from holdfast.cli.commands.work import work
 from holdfast.cli.commands.worker import worker
@@ -61,6 +62,7 @@ for command in (
     reap,
     trim,
     retention,
+    space,
     doctor,
     keys,
     metrics,

@@ -56,7 +56,7 @@ FIELDS = {
     "operation": "the call, as the OpenAPI document names it",
     "request_id": "the id of the request, which its answer has, too",
     "subject": "who has called: the `sub` of the token",
-    "space": "the space of the call",
+    "space": "the space of the call, or of the callback",
     "target": "the queue or the tasks that were changed",
     "status": "the status of the answer",
 }
@@ -297,10 +297,20 @@ _RARE = (
     _event("heartbeat.failed", logging.ERROR, "an unexpected exception; the next heartbeat is tried"),
     _event("cancel_watch.failed", logging.ERROR, "an unexpected exception; cancels come with the next heartbeat"),
     _event(
-        "maintenance.failed", logging.WARNING, "expired leases or old rows were not removed this time", "task", "reason"
+        "maintenance.failed",
+        logging.WARNING,
+        "expired leases or old rows were not removed this time",
+        "task",
+        "reason",
+        "space",
     ),
     _event(
-        "retention.differs", logging.WARNING, "the store has another retention than the settings", "settings", "store"
+        "retention.differs",
+        logging.WARNING,
+        "the space has another retention than the settings",
+        "settings",
+        "store",
+        "space",
     ),
     _event(
         "limits.differ",
@@ -387,6 +397,46 @@ _RARE = (
         "domain",
         "status",
         "request_id",
+    ),
+)
+
+# Callbacks and notifications --------------------------------------------------------------------------------
+
+_DELIVERY = ("job_id", "type", "space", "attempt")
+_WEBHOOKS = (
+    _event("webhook.delivered", logging.DEBUG, "the receiver has accepted a delivery", *_DELIVERY),
+    _event(
+        "webhook.failed", logging.INFO, "a delivery was not accepted; a callback is sent again", *_DELIVERY, "reason"
+    ),
+    _event("webhook.dead", logging.WARNING, "a callback is given up: a dead letter", *_DELIVERY, "reason"),
+    _event(
+        "webhook.unsettled",
+        logging.WARNING,
+        "the store did not learn what became of a delivery, which is sent again",
+        "job_id",
+        "reason",
+    ),
+    _event(
+        "webhook.rejected",
+        logging.WARNING,
+        "a job has ended, and its webhook is not called: its signature is bad",
+        "job_id",
+        "type",
+        "reason",
+    ),
+    _event(
+        "webhook.missed",
+        logging.ERROR,
+        "ends of jobs were removed before their webhooks were called",
+        "space",
+        "reason",
+    ),
+    _event(
+        "webhook.paused",
+        logging.WARNING,
+        "the store does not answer: nothing is delivered until it does",
+        "space",
+        "reason",
     ),
 )
 
@@ -503,6 +553,7 @@ EVENTS = (
     STORE_RECOVERED,
     CHILD_REPLACED,
     *_SCHEDULES,
+    *_WEBHOOKS,
     *_RARE,
 )
 

@@ -1,6 +1,6 @@
 """``StoreGauges``: how many jobs of which state a store has, and how old the oldest ready one is.
 
-Counting reads every open and dead job. So the store is asked in the background, at an interval that grows with the time
+Numbers of a large space are estimated. The store is asked in the background, at an interval that grows with the time
 that the count took; a scrape only reads the last answer. Every worker asks for itself and exports the same numbers.
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from holdfast.clock import SECOND, monotonic
 from holdfast.drivers.contract import QueueCounts, Store
+from holdfast.drivers.estimates import count_jobs
 from holdfast.errors import StoreError
 from holdfast.model.job import State
 from holdfast.observability import metric_table as table
@@ -43,7 +44,7 @@ class StoreGauges:
 
     def update(self) -> None:
         """Count the jobs and set the gauges. Raises ``StoreError``."""
-        rows = self._store.counts(self._queues, states=COUNTED)
+        rows = count_jobs(self._store, self._queues, states=COUNTED)
         numbers: Counter[tuple[JobNames, str]] = Counter()
         ages: dict[JobNames, int] = {}
         for row in rows:

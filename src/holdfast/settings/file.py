@@ -20,6 +20,7 @@ from holdfast.settings.named_stores import check_store_name, check_store_value
 from holdfast.settings.names import FILE_NAME
 from holdfast.settings.serve_fields import SERVE
 from holdfast.settings.values import QueueTable
+from holdfast.settings.webhook_fields import WEBHOOKS
 
 
 def find_upwards(folder: Path) -> Path | None:
@@ -37,7 +38,7 @@ def read_file(file: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(str(file), wanted="TOML in UTF-8", got=str(error)) from error
     values: dict[str, Any] = {}
-    for name, value in _with_serve_table(table, file).items():
+    for name, value in _with_tables_of_settings(table, file).items():
         where = f"{name} in {file}"
         if name in _TABLES:
             values[name] = _TABLES[name](value, file)
@@ -57,12 +58,14 @@ def read_file(file: Path) -> dict[str, Any]:
     return values
 
 
-def _with_serve_table(table: dict[str, Any], file: Path) -> dict[str, Any]:
-    """Return the settings of a file with those of its table ``[serve]`` among them."""
-    in_serve = table.pop(SERVE, {})
-    if not isinstance(in_serve, dict):
-        raise InvalidInput(f"{SERVE} in {file}", wanted="a table", got=in_serve)
-    return table | {f"{SERVE}_{name}": value for name, value in in_serve.items()}
+def _with_tables_of_settings(table: dict[str, Any], file: Path) -> dict[str, Any]:
+    """Return the settings of a file with those of its tables ``[serve]`` and ``[webhooks]`` among them."""
+    for prefix in (SERVE, WEBHOOKS):
+        in_table = table.pop(prefix, {})
+        if not isinstance(in_table, dict):
+            raise InvalidInput(f"{prefix} in {file}", wanted="a table", got=in_table)
+        table |= {f"{prefix}_{name}": value for name, value in in_table.items()}
+    return table
 
 
 def _read_stores(table: object, file: Path) -> dict[str, dict[str, str]]:

@@ -22,6 +22,7 @@ from holdfast.model.secret import Secret
 from holdfast.settings.named_stores import NamedStore, named_store_url, store_name_of
 from holdfast.settings.names import FILE_NAME, STORES_PREFIX
 from holdfast.settings.serve import ServeSettings
+from holdfast.settings.webhooks import WebhookSettings
 
 DEFAULT_ORIGIN = "default"
 DEFAULT_KEEP_ENDED = to_timedelta(Retention().ended_for)
@@ -84,6 +85,7 @@ class Settings:
     # How long done and cancelled jobs, and ledger rows, are kept: in a store that has no retention yet.
     keep_ended: timedelta = DEFAULT_KEEP_ENDED
     keep_ledger: timedelta = DEFAULT_KEEP_LEDGER
+    keep_dead: timedelta | None = None  # dead letters; None: until they are purged
     idempotent: bool = False  # skip jobs whose idempotency key is done, for handlers that do not say
     idempotency_ttl: timedelta = timedelta(hours=24)  # how long a key is done
     log: LogFormat = LogFormat.TEXT  # of ``holdfast work``
@@ -98,7 +100,9 @@ class Settings:
     signing: SigningMode = SigningMode.OFF
     signing_key: Secret | None = None  # secrets with commas between them: the first one signs, all of them verify
     signing_key_file: str | None = None  # see ``key_file``
+    artifacts: str | None = None  # the folder of artifacts and large payloads; None: there are none
     serve: ServeSettings = field(default_factory=ServeSettings)  # of the HTTP service
+    webhooks: WebhookSettings = field(default_factory=WebhookSettings)  # of callbacks and notifications
     queues: Mapping[str, QueueTable] = field(default_factory=dict)  # by name
     schedules: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # by name: see ``cron.table``
     stores: Mapping[str, NamedStore] = field(default_factory=dict)  # by name
@@ -111,7 +115,7 @@ class Settings:
     def value_of(self, name: str) -> object:
         """Return a value by the name of its setting, such as ``lease`` or ``serve_lease``."""
         table, _, rest = name.partition("_")
-        return getattr(self.serve, rest) if table == "serve" else getattr(self, name)
+        return getattr(getattr(self, table), rest) if table in {"serve", "webhooks"} else getattr(self, name)
 
     def is_chosen(self, name: str) -> bool:
         """Whether someone chose this value; False if it is the default."""

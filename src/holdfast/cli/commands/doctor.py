@@ -13,6 +13,7 @@ from holdfast.cli.command import Command
 from holdfast.cli.commands.queue import describe_order
 from holdfast.cli.doctor import store_checks
 from holdfast.cli.doctor.check import Check, Health
+from holdfast.cli.doctor.ledger_checks import check_ledger
 from holdfast.cli.doctor.work_checks import check_work
 from holdfast.cli.output import Column
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
@@ -31,6 +32,7 @@ STORE_CHECKS = {
     "retention": store_checks.check_retention,
     "rows": store_checks.check_vacuum,
     "sizes": store_checks.check_sizes,
+    "ledger": check_ledger,
     "jobs": check_work,
 }
 

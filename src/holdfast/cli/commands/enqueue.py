@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from holdfast.app import Holdfast, unknown_type_message
+from holdfast.artifacts.payloads import open_payloads
 from holdfast.cli import parameters
 from holdfast.cli.app_commands import load_app
 from holdfast.cli.command import Command
@@ -141,8 +142,12 @@ class _Producer:
         """The client of the app, or of the store of the settings."""
         if self._app is not None:
             return self._app.client
-        signer = open_signer(self._session.settings, space=self._session.space)
-        return Client(self._session.store(create=True), signer=signer)
+        settings, space = self._session.settings, self._session.space
+        return Client(
+            self._session.store(create=True),
+            signer=open_signer(settings, space=space),
+            payloads=open_payloads(settings, space=space),
+        )
 
     def request(self, fields: dict[str, Any]) -> JobRequest:
         """Return the request with these fields, its type and payload among them. Raises ``InvalidInput``."""

@@ -12,8 +12,11 @@ from holdfast.cli.commands.retention import settings_retention, stored_retention
 from holdfast.cli.parameters import KEEP_ENDED, POSITIVE_DURATION
 from holdfast.cli.session import Session, pass_session
 from holdfast.clock import from_timedelta
-from holdfast.drivers.contract import REAP_LIMIT, Trimmed
+from holdfast.drivers.contract import REAP_LIMIT, Store, Trimmed
 from holdfast.model.retention import Retention
+from holdfast.worker.dead_retention import DeadLetterRetention
+
+PAGE_JOBS = 1000
 
 
 @click.command(cls=Command)
@@ -50,7 +53,7 @@ def trim(session: Session, keep_ended: timedelta | None, keep_ledger: timedelta 
     """Remove old rows from one space.
 
     Its retention says how old (see `retention`), or the options. Removes done and cancelled jobs, ledger rows,
-    idempotency keys and expired registry rows; never dead letters.
+    idempotency keys and expired registry rows, and dead letters only if the retention has a length for them.
     """
     store = session.store()
     kept = stored_retention(store) or settings_retention(session.settings) or Retention()
@@ -69,9 +72,20 @@ def trim(session: Session, keep_ended: timedelta | None, keep_ledger: timedelta 
                 registry=total.registry + removed.registry,
             )
             update(total.jobs + total.ledger)
+        if kept.dead_for is not None:
+            total = replace(total, jobs=total.jobs + _purge_dead_letters(store, kept.dead_for))
     counts = {name: value for name, value in asdict(total).items() if name != "more"}
     if as_json:
         session.output.print_json(counts)
     else:
         nouns = {"jobs": "jobs", "ledger": "ledger rows", "dedupe": "keys", "registry": "registry rows"}
         session.output.print_line("removed " + ", ".join(f"{counts[name]} {noun}" for name, noun in nouns.items()))
+
+
+def _purge_dead_letters(store: Store, dead_for: int) -> int:
+    """Remove the dead letters that are old enough; return how many."""
+    letters, total, more = DeadLetterRetention(store), 0, True
+    while more:
+        removed, more = letters.step(dead_for, limit=PAGE_JOBS)
+        total += removed
+    return total

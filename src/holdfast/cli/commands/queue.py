@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import click
@@ -17,6 +18,7 @@ from holdfast.cli.parameters import DURATION, INSTANT, RATE, ValueOrNone
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.clock import from_datetime, from_timedelta, monotonic
 from holdfast.drivers.contract import Feature, QueueCounts, QueueSettings, Store
+from holdfast.drivers.estimates import count_jobs
 from holdfast.model import bounds, duration, limit_proposal
 from holdfast.model.job import State
 from holdfast.model.limit_proposal import (
@@ -56,12 +58,16 @@ def queue() -> None:
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("--types", is_flag=True, help="One row per type.")
 @click.option("--no-done", is_flag=True, help="Do not count done jobs: quick, however many there are.")
+@click.option("--estimate", is_flag=True, help="Estimate large numbers: quick, however many jobs there are.")
 @click.option("--json", "as_json", is_flag=True, help="JSON: a list of counts with settings.")
 @pass_session
-def list_(session: Session, names: tuple[str, ...], *, types: bool, no_done: bool, as_json: bool) -> None:
+def list_(
+    session: Session, names: tuple[str, ...], *, types: bool, no_done: bool, estimate: bool, as_json: bool
+) -> None:
     """Count jobs by queue and state, and show pauses and limits."""
     store, output = session.store(), session.output
-    counts = store.counts(list(names) or None, states=NOT_DONE if no_done else None)
+    count = partial(count_jobs, store) if estimate else store.counts
+    counts = count(list(names) or None, states=NOT_DONE if no_done else None)
     _check_known(store, names, counts)
     rows = counts if types else sum_by_queue(counts, names)
     settings = [store.settings(row.queue, type=row.type or None) for row in rows]
@@ -90,6 +96,8 @@ def list_(session: Session, names: tuple[str, ...], *, types: bool, no_done: boo
             for row, one, origin in zip(rows, settings, origins, strict=True)
         ],
     )
+    if any(row.is_estimate for row in counts):
+        output.print_note("large numbers are estimates")
 
 
 def sum_by_queue(rows: Sequence[QueueCounts], names: Sequence[str] = ()) -> list[QueueCounts]:

@@ -11,6 +11,7 @@ from holdfast.clock import MINUTE
 from holdfast.cron.entries import STATE_KIND
 from holdfast.cron.store import ScheduleStore
 from holdfast.drivers.contract import Diagnosis, DomainInfo, Feature, QueueCounts, Store
+from holdfast.drivers.estimates import count_jobs
 from holdfast.model import duration
 from holdfast.observability.presence import WorkerPresence, read_presences
 from holdfast.worker.stopped_domains import read_stopped_domains
@@ -26,7 +27,7 @@ SHOWN_NAMES = 10
 
 def check_work(session: Session, store: Store) -> Iterator[Check]:
     """Everything about jobs and workers. The open and dead jobs are counted once; done jobs are not read."""
-    counts = store.counts(states=NOT_DONE)
+    counts = count_jobs(store, states=NOT_DONE)
     yield from _check_jobs(counts)
     paused = {row.queue for row in counts if row.ready and is_paused(session.output, store.settings(row.queue))}
     if paused:

@@ -18,12 +18,25 @@ from holdfast.drivers.contract import (
     Durability,
     Inspection,
     JobFilter,
+    LedgerDelay,
     Page,
     QueueCounts,
     ResumeAction,
+    SpaceRemoval,
     Trimmed,
 )
-from holdfast.drivers.postgres import admin, domains, enqueue, ledger, registry, reserve, settle, settle_and_reserve
+from holdfast.drivers.postgres import (
+    admin,
+    domains,
+    enqueue,
+    estimates,
+    ledger,
+    registry,
+    reserve,
+    settle,
+    settle_and_reserve,
+    spaces,
+)
 from holdfast.drivers.postgres.admin import TableHealth
 from holdfast.drivers.postgres.caller_connection import CallerConnection, PsycopgConnection
 from holdfast.drivers.postgres.cancel_wait import CancelWaiter
@@ -354,6 +367,11 @@ class PostgresDriver:
         self._validation.check_find(limit, after)
         return admin.job_columns(self._database, where, names, limit=limit, after=after)
 
+    def webhooks(self, job_ids: Sequence[str]) -> dict[str, str]:
+        """See ``WebhookScan.webhooks``."""
+        self._validation.check_ids(job_ids)
+        return admin.webhooks(self._database, job_ids)
+
     def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
         """See ``Admin.any_open``."""
         queue_names, type_names = self._validation.check_any_open(queues, types)
@@ -377,6 +395,17 @@ class PostgresDriver:
         """See ``Admin.counts``."""
         counted = self._validation.check_counts(queues, states)
         return admin.counts(self._database, queues, counted, self._validation.caller_now(now))
+
+    def estimate_counts(
+        self,
+        queues: Sequence[str] | None = None,
+        *,
+        states: Collection[State] | None = None,
+        now: int | None = None,
+    ) -> list[QueueCounts]:
+        """See ``CountEstimates.estimate_counts``."""
+        counted = self._validation.check_counts(queues, states)
+        return estimates.estimate_counts(self._database, queues, counted, self._validation.caller_now(now))
 
     @property
     def has_serial_arrivals(self) -> bool:
@@ -408,7 +437,8 @@ class PostgresDriver:
     def purge(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
         """See ``Admin.purge``."""
         self._validation.check_ids(job_ids)
-        return admin.purge(self._database, job_ids, self._validation.caller_now(now))
+        cursors = self._validation.reader_cursors(self, now=now)
+        return admin.purge(self._database, job_ids, cursors, self._validation.caller_now(now))
 
     def configure(
         self, queue: str, settings: QueueSettings, *, type: str | None = None, only: Collection[str] | None = None
@@ -433,8 +463,8 @@ class PostgresDriver:
         """See ``Admin.trim``."""
         self._validation.check_trim(ended_for, ledger_for, limit)
         keep = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
-        caller_now = self._validation.caller_now(now)
-        return admin.trim(self._database, caller_now, keep, limit=limit)
+        cursors = self._validation.reader_cursors(self, now=now)
+        return admin.trim(self._database, self._validation.caller_now(now), keep, cursors, limit=limit)
 
     def table_health(self) -> TableHealth:
         """Return the state of the hot tables, for ``holdfast doctor``."""
@@ -499,6 +529,10 @@ class PostgresDriver:
         self._validation.check_page(limit)
         return ledger.tail(self._database, before, limit)
 
+    def ledger_delay(self) -> LedgerDelay | None:
+        """See ``LedgerDiagnosis.ledger_delay``."""
+        return ledger.delay(self._database)
+
     def ledger_tuples(self, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:
         """See ``LedgerScan.ledger_tuples``."""
         self._validation.check_page(limit)
@@ -508,6 +542,27 @@ class PostgresDriver:
         """See ``LedgerScan.ledger_marks``."""
         self._validation.check_page(every)
         return ledger.marks(self._database, after, every=every, most=most)
+
+    # Spaces -----------------------------------------------------------------------------------------------------
+
+    def spaces(
+        self, *, after: str = "", limit: int = 100, has_expired_leases: bool = False, now: int | None = None
+    ) -> Page[str]:
+        """See ``SpaceAdmin.spaces``."""
+        self._validation.check_spaces(after, limit)
+        caller_now = self._validation.caller_now(now)
+        if has_expired_leases:
+            return spaces.list_expired(self._database, caller_now, after=after, limit=limit)
+        return spaces.list_spaces(self._database, after=after, limit=limit)
+
+    def remove_space(
+        self, name: str, *, force: bool = False, limit: int = bounds.MAX_BATCH_ITEMS, now: int | None = None
+    ) -> SpaceRemoval:
+        """See ``SpaceAdmin.remove_space``."""
+        self._validation.check_page(limit)
+        self._validation.caller_now(now)
+        database = self._database.with_space(bounds.check_name("space", name))
+        return spaces.remove(database, limit=limit, force=force)
 
     # Registry ---------------------------------------------------------------------------------------------------
 

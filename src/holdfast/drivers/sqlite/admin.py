@@ -27,6 +27,7 @@ from holdfast.drivers.sqlite.settle import StoredJob, find_jobs
 from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.drivers.statements import NEWEST
 from holdfast.model.job import JobRecord, State
+from holdfast.model.ledger_reader import unread_since
 from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.retention import Retention
 
@@ -94,6 +95,11 @@ def arrivals(tx: Transaction, job_ids: Sequence[str]) -> dict[str, int]:
     return {job_id: job.seq for job_id, job in find_jobs(tx, job_ids).items()}
 
 
+def webhooks(tx: Transaction, job_ids: Sequence[str]) -> dict[str, str]:
+    """See ``WebhookScan.webhooks``."""
+    return dict(tx.run("admin/webhooks", {"space": tx.space, "ids": to_json(job_ids)}).fetchall())
+
+
 def any_open(tx: Transaction, queues: Sequence[str], types: Sequence[str]) -> bool:
     """See ``Admin.any_open``."""
     parameters = {"space": tx.space, "queues": to_json(queues), "types": to_json(types)}
@@ -159,15 +165,31 @@ def _end_halts(tx: Transaction, jobs: dict[str, StoredJob]) -> list[StoredJob]:
     return ended
 
 
-def purge(tx: Transaction, job_ids: Sequence[str]) -> list[bool]:
-    """See ``Admin.purge``."""
-    jobs = _find_in_states(tx, job_ids, (State.DONE, State.DEAD, State.CANCELLED))
+def purge(tx: Transaction, job_ids: Sequence[str], cursors: Collection[str | None]) -> list[bool]:
+    """See ``Admin.purge``. ``cursors`` are those of the readers of the ledger."""
+    unread = _find_unread(tx, job_ids, cursors)
+    ended = _find_in_states(tx, job_ids, (State.DONE, State.DEAD, State.CANCELLED))
+    jobs = {job_id: job for job_id, job in ended.items() if job_id not in unread}
     if jobs:
         parameters = _write_ledger(tx, "purge/insert_ledger", jobs)
         tx.run("ended/delete_notes", parameters)
         tx.run("ended/delete", parameters)
         assign_turns(tx, [(job.queue, job.domain) for job in _end_halts(tx, jobs)])
     return mark_first_occurrences(job_ids, jobs)
+
+
+def _find_unread(tx: Transaction, job_ids: Sequence[str], cursors: Collection[str | None]) -> set[str]:
+    """Return the jobs with rows that a reader may not have read. Reads at most ``FIND_LIMIT`` rows of the ledger."""
+    position = ledger.read_position(tx, cursors)
+    if position is None:
+        return set()
+    rows = tx.run("ledger/unread", (tx.space, position, FIND_LIMIT)).fetchall()
+    unread = {job_id for job_id, _ in rows}
+    if len(rows) == FIND_LIMIT:
+        since = unread_since(rows[-1][1], tx.now)
+        late = tx.run("purge/find_late", {"space": tx.space, "ids": to_json(job_ids), "since": since})
+        unread.update(job_id for (job_id,) in late)
+    return unread
 
 
 def cancel(tx: Transaction, job_ids: Sequence[str]) -> list[State | None]:
@@ -231,11 +253,16 @@ def settings(tx: Transaction, queue: str, type_: str | None) -> QueueSettings:
     return QueueSettings() if row is None else read_settings(row)
 
 
-def trim(tx: Transaction, keep: Retention, *, limit: int) -> Trimmed:
-    """See ``Admin.trim``."""
+def trim(tx: Transaction, keep: Retention, cursors: Collection[str | None], *, limit: int) -> Trimmed:
+    """See ``Admin.trim``. ``cursors`` are those of the readers of the ledger."""
     parameters = {"space": tx.space, "now": tx.now, "limit": limit}
-    jobs = _trim_ended(tx, tx.now - keep.ended_for, limit)
-    ledger_rows = ledger.trim(tx, tx.now - keep.ledger_for, limit)
+    position = ledger.read_position(tx, cursors)
+    before = tx.now - keep.ended_for
+    if position is not None:
+        unread = tx.run("ledger/unread", (tx.space, position, 1)).fetchone()
+        before = min(before, unread_since(None if unread is None else unread[1], tx.now) - 1)
+    jobs = _trim_ended(tx, before, limit)
+    ledger_rows = ledger.trim(tx, tx.now - keep.ledger_for, limit, upto=position)
     dedupe, looked_at = _trim_keys(tx, limit)
     registry = tx.run("trim/registry", parameters).rowcount
     limit_keys.trim(tx)

@@ -118,8 +118,7 @@ def resume(tx: Transaction, queue: str, domain: str, action: ResumeAction, posit
             admin.requeue(tx, [halted_by])
         else:
             end_halts(tx, [(queue, domain)])
-    if is_moved or halted_by is not None:
-        assign_turns(tx, [(queue, domain)])
+    assign_turns(tx, [(queue, domain)])
     return is_moved or halted_by is not None
 
 

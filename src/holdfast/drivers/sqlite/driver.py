@@ -24,9 +24,21 @@ from holdfast.drivers.contract import (
     Page,
     QueueCounts,
     ResumeAction,
+    SpaceRemoval,
     Trimmed,
 )
-from holdfast.drivers.sqlite import admin, clock_repair, domain_admin, enqueue, ledger, registry, reserve, settle
+from holdfast.drivers.sqlite import (
+    admin,
+    clock_repair,
+    domain_admin,
+    enqueue,
+    estimates,
+    ledger,
+    registry,
+    reserve,
+    settle,
+    spaces,
+)
 from holdfast.drivers.sqlite.database import Database, Options
 from holdfast.drivers.sqlite.joined import JoinedSqlite
 from holdfast.drivers.sqlite.settle_and_reserve import settle_and_reserve
@@ -324,6 +336,11 @@ class SqliteDriver:
         self._validation.check_find(limit, after)
         return self._read(lambda tx: admin.find(tx, where or JobFilter(), limit=limit, after=after, newest=newest))
 
+    def webhooks(self, job_ids: Sequence[str]) -> dict[str, str]:
+        """See ``WebhookScan.webhooks``."""
+        self._validation.check_ids(job_ids)
+        return self._read(lambda tx: admin.webhooks(tx, job_ids))
+
     def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
         """See ``Admin.any_open``."""
         queue_names, type_names = self._validation.check_any_open(queues, types)
@@ -347,6 +364,17 @@ class SqliteDriver:
         """See ``Admin.counts``."""
         counted = self._validation.check_counts(queues, states)
         return self._read(lambda tx: admin.counts(tx, queues, counted), now)
+
+    def estimate_counts(
+        self,
+        queues: Sequence[str] | None = None,
+        *,
+        states: Collection[State] | None = None,
+        now: int | None = None,
+    ) -> list[QueueCounts]:
+        """See ``CountEstimates.estimate_counts``."""
+        counted = self._validation.check_counts(queues, states)
+        return self._read(lambda tx: estimates.estimate_counts(tx, queues, counted), now)
 
     @property
     def has_serial_arrivals(self) -> bool:
@@ -375,7 +403,8 @@ class SqliteDriver:
     def purge(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
         """See ``Admin.purge``."""
         self._validation.check_ids(job_ids)
-        return self._write(lambda tx: admin.purge(tx, job_ids), now)
+        cursors = self._validation.reader_cursors(self, now=now)
+        return self._write(lambda tx: admin.purge(tx, job_ids, cursors), now)
 
     def configure(
         self, queue: str, settings: QueueSettings, *, type: str | None = None, only: Collection[str] | None = None
@@ -400,7 +429,8 @@ class SqliteDriver:
         """See ``Admin.trim``."""
         self._validation.check_trim(ended_for, ledger_for, limit)
         keep = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
-        return self._write(lambda tx: admin.trim(tx, keep, limit=limit), now)
+        cursors = self._validation.reader_cursors(self, now=now)
+        return self._write(lambda tx: admin.trim(tx, keep, cursors, limit=limit), now)
 
     def domains(
         self,
@@ -460,6 +490,23 @@ class SqliteDriver:
         """See ``LedgerScan.ledger_marks``."""
         self._validation.check_page(every)
         return self._read(lambda tx: ledger.marks(tx, after, every, most))
+
+    # Spaces -----------------------------------------------------------------------------------------------------
+
+    def spaces(
+        self, *, after: str = "", limit: int = 100, has_expired_leases: bool = False, now: int | None = None
+    ) -> Page[str]:
+        """See ``SpaceAdmin.spaces``."""
+        self._validation.check_spaces(after, limit)
+        list_page = spaces.list_expired if has_expired_leases else spaces.list_spaces
+        return self._read(lambda tx: list_page(tx, after=after, limit=limit), now)
+
+    def remove_space(
+        self, name: str, *, force: bool = False, limit: int = bounds.MAX_BATCH_ITEMS, now: int | None = None
+    ) -> SpaceRemoval:
+        """See ``SpaceAdmin.remove_space``."""
+        self._validation.check_page(limit)
+        return self.space(name)._write(lambda tx: spaces.remove(tx, limit=limit, force=force), now)  # noqa: SLF001 - this class
 
     # Registry ---------------------------------------------------------------------------------------------------
 

@@ -8,16 +8,26 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.model import bounds
-from holdfast.service.schemas.fields import MAX_BATCH_TASKS, Answer, DelaySeconds, Instant, Name, Offset, Request, Text
+from holdfast.service.schemas.artifacts import ArtifactInfo, PayloadRef
+from holdfast.service.schemas.fields import (
+    MAX_BATCH_TASKS,
+    Answer,
+    DelaySeconds,
+    Instant,
+    Name,
+    Offset,
+    Request,
+    Text,
+    WebhookUrl,
+)
 from holdfast.service.schemas.problem import ProblemDetails
 from holdfast.service.statuses import Status
 
 
-class NewTask(Request):
-    """A task to enqueue. ``payload`` is any JSON value."""
+class TaskFields(Request):
+    """What a task to enqueue has besides its payload."""
 
     command: Name
-    payload: Any = None
     queue: Name | None = None  # None: the queue of the settings
     priority: Annotated[int, Meta(ge=0, le=bounds.PRIORITIES[-1])] = 0  # 9 comes first
     max_attempts: Annotated[int, Meta(ge=1, le=bounds.MAX_COUNT)] | None = None  # runs, not retries
@@ -26,6 +36,13 @@ class NewTask(Request):
     delay_seconds: DelaySeconds | None = None
     domain: Text | None = None
     offset: Offset | None = None
+    webhook: WebhookUrl | None = None  # called with the result when the task has ended
+
+
+class NewTask(TaskFields):
+    """A task to enqueue. ``payload`` is any JSON value."""
+
+    payload: Any = None
 
 
 class EnqueuedTask(Answer):
@@ -68,6 +85,7 @@ class Task(Answer):
     queue: str
     status: Status
     payload: Any
+    payload_ref: PayloadRef | None  # of a payload that is stored apart from the task; ``payload`` is null then
     priority: int
     attempts: int
     max_attempts: int
@@ -100,6 +118,7 @@ class TaskResult(Answer):
     reason: str | None
     attempts: int
     completed_at: Instant | None
+    artifacts: list[ArtifactInfo]  # named by the attempt that has ended the task
 
 
 class ResultQuery(Request):
