@@ -15,6 +15,7 @@ from holdfast.artifacts.usage import Usage, change_usage, read_usage
 from holdfast.clock import ManualClock, SystemClock
 from holdfast.service import limits
 from holdfast.settings import Settings
+from holdfast.worker import maintenance
 from tests.service.artifact_calls import claim, download, files_of, names_of, upload
 from tests.service.http_service import in_thread, running_service, sqlite_url
 from tests.waiting import wait_until
@@ -142,7 +143,7 @@ def test_artifacts_are_removed_with_their_task_and_not_before(large, command):
         large.settle("result", one, status="COMPLETED", artifacts=["a"])
     large.store.purge([gone["task"]["id"]])
     assert download(large, gone, "a").status_code == 404  # at once
-    assert collector_of(large, later=GRACE).step()
+    assert collector_of(large, later=GRACE).step() == 1
     assert len(files_of(large)) == 2
     assert download(large, kept, "a").status_code == 200
     assert [entry.key for entry in large.store.scan(MANIFEST_KIND)] == sorted(
@@ -153,7 +154,7 @@ def test_artifacts_are_removed_with_their_task_and_not_before(large, command):
 
 
 def test_the_service_collects_by_itself(tmp_path, command, monkeypatch):
-    monkeypatch.setattr(collector_module, "STEP_SECONDS", 0.0)
+    monkeypatch.setattr(maintenance, "TRIM_INTERVAL_SECONDS", 0.0)
     monkeypatch.setattr(collector_module, "GRACE", 0)
     with running_service(sqlite_url(tmp_path), Settings(artifacts=str(tmp_path / "artifacts"))) as running:
         claimed = claim(running, command)
@@ -192,7 +193,7 @@ def test_a_usage_that_a_crash_has_left_too_large_is_counted_again(large, command
         upload(large, claim(large, command), "a", b"12345")
     change_usage(large.store, count=5, size=100)  # of uploads whose service died before it wrote their rows
     collector = collector_of(large)
-    assert [collector.step(), collector.step()] == [False, True]
+    assert [collector.step(), collector.step()] == [0, 0]
     assert read_usage(large.store)[0] == Usage(count=3, total_bytes=15)
     collector.step()
     change_usage(large.store, count=1, size=1)  # an upload in the middle of a round: the next round counts

@@ -75,7 +75,7 @@ def test_a_small_payload_is_read_in_the_same_way(service, command):
 def test_an_idempotency_key_covers_the_bytes(service, command):
     first = enqueue_large(service, command, idempotencyKey="k").json()
     again = enqueue_large(service, command, idempotencyKey="k")
-    assert again.json() == {"taskId": first["taskId"], "existed": True}
+    assert again.json() == {**first, "existed": True}
     other = enqueue_large(service, command, b"[]", idempotencyKey="k")
     assert (other.status_code, other.json()["code"]) == (409, "idempotency_conflict")
     assert len(files_of(service)) == 1

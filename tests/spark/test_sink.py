@@ -252,8 +252,10 @@ def test_an_offset_is_one_job_and_another_payload_for_it_is_a_bad_row(spark, url
     assert reasons == [
         "offset: wanted a domain beside it, got an offset alone",
         "offset: wanted a whole number from 0 to 9223372036854775807, got -1",
-        "offset: wanted one row for each offset of a domain, "
-        + "got two different rows with domain 'a' and offset 0: they differ in p",
+        (
+            "offset: wanted one row for each offset of a domain, "
+            "got two different rows with domain 'a' and offset 0: they differ in p"
+        ),
     ]
 
 

@@ -1,7 +1,8 @@
 """``ArtifactCollector``: removes the artifacts of tasks that are gone, and blobs that no row names.
 
 Retention, ``purge`` and ``trim`` remove tasks. From then on their artifacts cannot be read; the collector frees the
-bytes. It walks over the manifests of a space in small steps. Nothing of a task that has not ended is ever removed.
+bytes. It walks over the manifests of a space in small steps, by task id: those of the oldest tasks, which retention
+removes first, come first. Nothing of a task that has not ended is ever removed.
 """
 
 from __future__ import annotations
@@ -33,35 +34,36 @@ class ArtifactCollector:
         self._counted = Usage()  # in this round over all manifests
         self._usage_version: int | None = None  # at the start of the round
 
-    def step(self) -> bool:
-        """Look at the next manifests; return whether this was the end of a round over all of them."""
+    def step(self) -> int:
+        """Look at the next manifests; return how many were removed. After the last one, the next step begins anew."""
         if not self._after:
             self._counted = Usage()
             _, self._usage_version = read_usage(self._store)
         entries = self._store.scan(MANIFEST_KIND, after=self._after, limit=STEP_ROWS)
-        for entry in entries:
-            self._look_at(entry)
+        removed = sum(self._look_at(entry) for entry in entries)
         if len(entries) == STEP_ROWS:
             self._after = entries[-1].key
-            return False
+            return removed
         self._after = ""
         if self._usage_version is not None:
             set_usage(self._store, self._counted, self._usage_version)  # refused if something has changed meanwhile
-        return True
+        return removed
 
-    def _look_at(self, entry: Entry) -> None:
+    def _look_at(self, entry: Entry) -> bool:
+        """Remove or clean what a manifest names, if it is time; return whether the manifest was removed."""
         manifest = read_manifest(entry)
         assert manifest is not None
         now = self._clock.now()
         found = self._store.inspect(entry.key)
         if found is None and now - manifest.created_at >= GRACE:
             self._remove(entry, manifest)
-            return
+            return True
         self._counted = Usage(
             count=self._counted.count + manifest.count, total_bytes=self._counted.total_bytes + manifest.size
         )
         if found is not None and found.ended_at is not None and now - found.ended_at >= GRACE and not manifest.is_clean:
             self._clean(entry, manifest, now)
+        return False
 
     def _remove(self, entry: Entry, manifest: Manifest) -> None:
         """Remove the blobs, then the row: after a crash between both, the row leads to the rest."""

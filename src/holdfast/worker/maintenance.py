@@ -135,7 +135,7 @@ class Maintenance:
             return False
         if name not in self._collectors:
             self._collectors[name] = ArtifactCollector(space, self._blobs, space=name)
-        return not self._collectors[name].step()
+        return self._collectors[name].step() > 0  # where some were to be removed, there may be more
 
     def _propose_retention(self, space: Store, name: str) -> None:
         """Store the retention of the settings if the space has none; log once if the space has another one."""

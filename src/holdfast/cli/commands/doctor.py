@@ -88,7 +88,7 @@ def _repair_clock(session: Session) -> None:
 
 
 def _settings(settings: Settings) -> list[dict[str, Any]]:
-    values = {name: settings.value_of(name) for name in NAMES}
+    values: dict[str, Any] = {name: settings.value_of(name) for name in NAMES}
     for queue in settings.queues:
         proposals = [one for one in settings.queue_limits if one.queue == queue]
         values[f"queues.{queue}"] = ", ".join(
