@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import sys
 import tempfile
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks import (
     cron,
+    domains,
     guards,
     logs,
     plot,
@@ -41,6 +44,7 @@ BENCHMARKS: dict[str, ModuleType] = {
     "signing": signing,
     "guards": guards,
     "work-lease": work_lease,
+    "domains": domains,
     "postgres-speed": postgres_speed,
     "postgres-growth": postgres_growth,
     "postgres-worker": postgres_worker,
@@ -62,15 +66,16 @@ def main() -> int:
     parser.add_argument(
         "names", nargs="*", choices=[*BENCHMARKS, []], metavar="NAME", help="a benchmark; by default all of them"
     )
-    parser.add_argument("--plot", type=Path, metavar="FOLDER", help="also draw the latencies as SVG")
+    parser.add_argument("--plot", type=Path, metavar="FOLDER", help="also draw latencies and rates as SVG")
     parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+    parser.add_argument("--scale", type=float, default=1.0, help="a factor for the number of jobs, of: domains")
     arguments = parser.parse_args()
     console = Console(stderr=True)
     comparisons: list[Comparison] = []
     for name in arguments.names or BENCHMARKS:
         before = len(comparisons)
         with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder, console.status(f"measuring {name}"):
-            for comparison in BENCHMARKS[name].measure(Path(folder)):
+            for comparison in BENCHMARKS[name].measure(Path(folder), **_scale(BENCHMARKS[name], arguments.scale)):
                 comparisons.append(comparison)
                 if arguments.json:
                     print(json.dumps(comparison.to_json()), flush=True)
@@ -81,6 +86,10 @@ def main() -> int:
     if not arguments.json:
         Console().print(_table(comparisons))
     return 0 if all(comparison.meets_target for comparison in comparisons) else 1
+
+
+def _scale(module: ModuleType, scale: float) -> dict[str, Any]:
+    return {"scale": scale} if "scale" in inspect.signature(module.measure).parameters else {}
 
 
 def _question(module: ModuleType) -> str:
@@ -94,10 +103,16 @@ def _draw(folder: Path, name: str, comparisons: list[Comparison]) -> None:
         for comparison in comparisons
         for situation, seconds in reversed(comparison.latencies.items())
     }
+    rates = {situation: rate for comparison in comparisons for situation, rate in reversed(comparison.rates.items())}
     if latencies:
-        folder.mkdir(parents=True, exist_ok=True)
-        svg = plot.draw_latencies(f"{name}: does reserve stay fast?", latencies)
-        (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
+        _write(folder / f"{name}.svg", plot.draw_latencies(f"{name}: does reserve stay fast?", latencies))
+    if rates:
+        _write(folder / f"{name}-rates.svg", plot.draw_rates(f"{name}: jobs per second", rates))
+
+
+def _write(path: Path, svg: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(svg, encoding="utf-8")
 
 
 def _table(comparisons: list[Comparison]) -> Table:

@@ -18,6 +18,7 @@ class Comparison:
     ours: str
     other: str
     latencies: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # for a plot: median and p99, in seconds
+    rates: Mapping[str, float] = field(default_factory=dict)  # for a plot: jobs per second
 
     @property
     def meets_target(self) -> bool:

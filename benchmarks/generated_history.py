@@ -1,8 +1,8 @@
 """A history of any length without a store: Spark computes every row from its number.
 
 Of ten jobs, seven succeed at once, two are retried first, and one is retried and released. Every twentieth job is in
-one of a thousand domains, every third has an idempotency key, and every hundredth waits after a retry and a release. No
-law is broken and no row is missing.
+one of a thousand domains, of which every second has offsets; every third job has an idempotency key, and every
+hundredth waits after a retry and a release. No law is broken and no row is missing.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ ROWS_PER_TEN_JOBS = 14
 _JOB = f"""
 SELECT id, concat('job-', lpad(id, 12, '0')) AS job_id, 'generated' AS type, 'generated' AS queue,
        CASE WHEN id % 20 = 0 THEN concat('domain-', (id DIV 20) % 1000) END AS domain,
+       CASE WHEN id % 40 = 0 THEN id END AS offset,
        CASE WHEN id % 3 = 0 THEN concat('key-', id) END AS idempotency_key,
        id % 100 = 7 AS waits,
        CASE WHEN id % 10 < 7 THEN 1 WHEN id % 10 < 9 THEN 2 ELSE 3 END AS endings,
@@ -25,7 +26,7 @@ SELECT id, concat('job-', lpad(id, 12, '0')) AS job_id, 'generated' AS type, 'ge
   FROM (SELECT id, id DIV 10 * {ROWS_PER_TEN_JOBS} + id % 10 + greatest(id % 10 - 7, 0) AS first FROM {{numbers}})
 """
 _LEASES = f"""
-SELECT first + nth AS position, job_id, type, queue, domain, CAST(NULL AS BIGINT) AS offset,
+SELECT first + nth AS position, job_id, type, queue, domain, offset,
        CAST(CASE WHEN nth = 2 AND endings = 3 THEN 2 ELSE nth + 1 END AS INT) AS attempt,
        first + nth + 1 AS fence, concat('worker-', id % 16) AS worker, enqueued_at,
        enqueued_at AS available_at,
@@ -39,7 +40,7 @@ SELECT first + nth AS position, job_id, type, queue, domain, CAST(NULL AS BIGINT
 """
 _RECORDS = """
 SELECT {rows} AS position, job_id, type, queue, CAST(NULL AS STRING) AS name, 0 AS priority, domain,
-       CAST(NULL AS BIGINT) AS offset, CAST(NULL AS STRING) AS limit_key, idempotency_key,
+       offset, CAST(NULL AS STRING) AS limit_key, idempotency_key,
        CAST(NULL AS BIGINT) AS unique_for, CASE WHEN endings = 1 OR waits THEN 1 ELSE 2 END AS attempts,
        3 AS max_attempts, 3 AS max_crashes, enqueued_at AS created_at, CAST(NULL AS TIMESTAMP) AS run_at,
        CASE WHEN waits THEN 'ready' ELSE 'done' END AS state,

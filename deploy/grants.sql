@@ -19,5 +19,6 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON holdfast.jobs, holdfast.arrivals, holdfa
 GRANT SELECT, INSERT, UPDATE, DELETE ON holdfast.ledger, holdfast.spaces, holdfast.dedupe TO holdfast_worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON holdfast.settings, holdfast.registry, holdfast.notes TO holdfast_worker;
 GRANT SELECT, INSERT, UPDATE, DELETE ON holdfast.limit_keys, holdfast.key_changes TO holdfast_worker;
+GRANT SELECT, INSERT, UPDATE, DELETE ON holdfast.domains, holdfast.ended_offsets TO holdfast_worker;
 GRANT SELECT ON holdfast.origin, holdfast.migrations, holdfast.functions TO holdfast_worker;
-GRANT USAGE ON SEQUENCE holdfast.counter, holdfast.ledger_seq TO holdfast_worker;
+GRANT USAGE ON SEQUENCE holdfast.counter, holdfast.ledger_seq, holdfast.jobs_seq_seq TO holdfast_worker;

@@ -254,7 +254,8 @@ def command_options(name: str) -> str:
     An option that several subcommands share has one row, which names them.
     """
     command = root.commands[name]
-    commands = command.commands if isinstance(command, click.Group) else {"": command}
+    is_group = isinstance(command, click.Group) and not command.invoke_without_command
+    commands = command.commands if is_group else {"": command}
     shared = {option.name for option in root.params}
     users: dict[str, list[str]] = {}
     for subcommand, each in commands.items():

@@ -13,10 +13,14 @@ from holdfast.settings.fields import SETTINGS
 from holdfast.settings.names import variable_of
 from holdfast.settings.serve import ServeSettings
 from holdfast.settings.serve_fields import SERVE
+from holdfast.settings.webhook_fields import WEBHOOKS
+from holdfast.settings.webhooks import WebhookSettings
 
-DEFAULTS = {field.name: field.default for field in fields(Settings) if field.default is not MISSING} | {
-    f"{SERVE}_{field.name}": field.default for field in fields(ServeSettings)
-}
+DEFAULTS = (
+    {field.name: field.default for field in fields(Settings) if field.default is not MISSING}
+    | {f"{SERVE}_{field.name}": field.default for field in fields(ServeSettings)}
+    | {f"{WEBHOOKS}_{field.name}": field.default for field in fields(WebhookSettings)}
+)
 
 
 class Named(NamedTuple):

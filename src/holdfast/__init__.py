@@ -17,6 +17,7 @@ from holdfast.connect import connect  # not lazy: importing the module of that n
 if TYPE_CHECKING:
     from holdfast.aio import AsyncClient
     from holdfast.app import Holdfast
+    from holdfast.artifacts.payloads import PayloadStore, open_payloads
     from holdfast.client import Client, EnqueueKeywords
     from holdfast.cron.builder import ScheduleBuilder
     from holdfast.cron.completion import Completion
@@ -79,6 +80,7 @@ __all__ = [
     "Missed",
     "NoDelay",
     "OnExhausted",
+    "PayloadStore",
     "QueueSettings",
     "Retry",
     "RetryPolicy",
@@ -96,6 +98,7 @@ __all__ = [
     "WorkerOptions",
     "__version__",
     "connect",
+    "open_payloads",
     "open_signer",
     "register_codec",
 ]
@@ -103,6 +106,7 @@ __all__ = [
 _MODULES = {
     "holdfast.aio": ("AsyncClient",),
     "holdfast.app": ("Holdfast",),
+    "holdfast.artifacts.payloads": ("PayloadStore", "open_payloads"),
     "holdfast.client": ("Client", "EnqueueKeywords"),
     "holdfast.cron.builder": ("ScheduleBuilder",),
     "holdfast.cron.completion": ("Completion",),

@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Self, TypeVar, overload
 
+from holdfast.artifacts.payloads import PayloadStore
 from holdfast.client import Client, OnConflict, Timeout, poll_pauses, require_ended
 from holdfast.clock import Clock
 from holdfast.connect import connect
 from holdfast.drivers.caller_connection import Kind, is_async, kind_of
-from holdfast.drivers.contract import Driver
+from holdfast.drivers.contract import DomainInfo, DomainStatus, Driver, Page, ResumeAction
 from holdfast.drivers.on_loop import OnLoop
 from holdfast.enqueue_middleware import EnqueueMiddleware
 from holdfast.errors import InvalidInput, JobNotFound, StoreClosed
@@ -52,8 +53,17 @@ class AsyncClient:
         clock: Clock | None = None,
         middleware: Sequence[EnqueueMiddleware] = (),
         signer: Signer | None = None,
+        payloads: PayloadStore | None = None,
     ) -> None:
-        client = Client(driver, codec=codec, max_payload=max_payload, clock=clock, middleware=middleware, signer=signer)
+        client = Client(
+            driver,
+            codec=codec,
+            max_payload=max_payload,
+            clock=clock,
+            middleware=middleware,
+            signer=signer,
+            payloads=payloads,
+        )
         self._start(lambda: client, driver.close)
 
     @classmethod
@@ -66,6 +76,7 @@ class AsyncClient:
         max_payload: int = bounds.MAX_PAYLOAD_BYTES,
         clock: Clock | None = None,
         signer: Signer | None = None,
+        payloads: PayloadStore | None = None,
     ) -> Self:
         """Return the client of the store that ``connect(url)`` opens; also ``store:NAME``, of the settings.
 
@@ -77,7 +88,9 @@ class AsyncClient:
         def get_client() -> Client:
             if not opened:
                 store = connect(url, space=space, clock=clock)
-                opened.append(Client(store, codec=codec, max_payload=max_payload, clock=clock, signer=signer))
+                opened.append(
+                    Client(store, codec=codec, max_payload=max_payload, clock=clock, signer=signer, payloads=payloads)
+                )
             return opened[0]
 
         def close() -> None:
@@ -201,6 +214,35 @@ class AsyncClient:
     async def requeue_signed(self, jobs: Sequence[JobRecord]) -> list[bool]:
         """See ``Client.requeue_signed``."""
         return await self._call(lambda client: client.requeue_signed(jobs))
+
+    async def domains(
+        self,
+        queue: str | None = None,
+        *,
+        status: DomainStatus | None = None,
+        name: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[DomainInfo]:
+        """See ``Client.domains``."""
+        return await self._call(
+            lambda client: client.domains(queue, status=status, name=name, limit=limit, after=after)
+        )
+
+    async def resume_domain(
+        self,
+        queue: str,
+        domain: str,
+        action: ResumeAction = ResumeAction.RESUME,
+        *,
+        position: int | None = None,
+    ) -> bool:
+        """See ``Client.resume_domain``."""
+        return await self._call(lambda client: client.resume_domain(queue, domain, action, position=position))
+
+    async def forget_domain(self, queue: str, domain: str) -> bool:
+        """See ``Client.forget_domain``."""
+        return await self._call(lambda client: client.forget_domain(queue, domain))
 
     async def cancel(self, job_id: str) -> State:
         """See ``Client.cancel``."""

@@ -176,6 +176,7 @@ class Holdfast:
                 clock=self._connection.clock,
                 middleware=self.enqueue_middlewares,
                 signer=self._connection.open_signer(),
+                payloads=self._connection.open_payloads(),
             )
         return self._client
 
@@ -459,6 +460,11 @@ class Holdfast:
             from holdfast.cron.worker_thread import CronThread  # noqa: PLC0415 - many apps have no schedules
 
             observers = [*observers, CronThread(self)]
+        if self._wants_webhooks(worker_options):
+            from holdfast.webhooks.worker_thread import WebhookThread  # noqa: PLC0415 - many apps have no webhooks
+
+            space = self._connection.store_space
+            observers = [*observers, WebhookThread(self.driver, self.settings, space=space)]
         all_observers = observers_of(
             self.driver, worker_options.queues, metrics=self.metrics, jobs=jobs, others=observers
         )
@@ -468,6 +474,7 @@ class Holdfast:
             catalogue=self.catalogue,
             observers=all_observers,
             signer=self._connection.open_signer(),
+            payloads=self._connection.open_payloads(),
         )
 
     def _wants_cron(self, options: WorkerOptions) -> bool:
@@ -476,6 +483,12 @@ class Holdfast:
         has_schedules = bool(self.code_schedules or self.settings.schedules)
         drains = options.until_drained or options.max_jobs is not None
         return has_schedules and not drains and self.driver.capabilities.has(Feature.REGISTRY)
+
+    def _wants_webhooks(self, options: WorkerOptions) -> bool:
+        """Whether a worker delivers callbacks: where their secret is known, and unless it stops by itself."""
+        webhooks = self.settings.webhooks
+        drains = options.until_drained or options.max_jobs is not None
+        return bool(webhooks.secret or webhooks.secrets_file) and not drains
 
     def worker_options(self, options: WorkerOptions) -> WorkerOptions:
         """Return the options with the queues of the handlers, and with the settings where they have none."""

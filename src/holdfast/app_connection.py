@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from holdfast import settings as settings_module
+from holdfast.artifacts.payloads import PayloadStore, open_payloads
 from holdfast.clock import Clock
 from holdfast.drivers.contract import NamedSpace, Store
 from holdfast.errors import InvalidInput
@@ -75,8 +76,16 @@ class AppConnection:
 
     def open_signer(self) -> Signer | None:
         """Return what signs and verifies the jobs of the space; None if the settings turn signing off."""
-        space = self.driver.space_name if isinstance(self.driver, NamedSpace) else self.space
-        return open_signer(self.settings, space=space)
+        return open_signer(self.settings, space=self.store_space)
+
+    def open_payloads(self) -> PayloadStore | None:
+        """Return the large payloads of the space; None if the settings name no folder for them."""
+        return open_payloads(self.settings, space=self.store_space)
+
+    @property
+    def store_space(self) -> str:
+        """The space that the open store works in."""
+        return self.driver.space_name if isinstance(self.driver, NamedSpace) else self.space
 
     @contextmanager
     def using(self, driver: Store, *, clock: Clock | None = None) -> Iterator[None]:

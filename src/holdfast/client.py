@@ -9,8 +9,10 @@ from datetime import timedelta
 from typing import Literal, TypeAlias, TypedDict, overload
 
 from holdfast.approvals import approve
+from holdfast.artifacts.payloads import PayloadStore
 from holdfast.clock import Clock, SystemClock, monotonic
-from holdfast.drivers.contract import Change, Driver, Feature, Store
+from holdfast.domain_log import log_domain_action
+from holdfast.drivers.contract import Change, DomainInfo, DomainStatus, Driver, Feature, Page, ResumeAction, Store
 from holdfast.enqueue_middleware import EnqueueMiddleware, enqueue_in_middleware
 from holdfast.errors import EnqueueConflict, InvalidInput, JobNotDone, JobNotFound, Unsupported, WaitTimeout
 from holdfast.model import bounds
@@ -60,14 +62,18 @@ class Client:
         clock: Clock | None = None,
         middleware: Sequence[EnqueueMiddleware] = (),
         signer: Signer | None = None,
+        payloads: PayloadStore | None = None,
     ) -> None:
         """Use a driver. ``middleware`` is called around every enqueue: see ``holdfast.enqueue_middleware``.
 
-        With a ``signer``, every job is signed: see ``holdfast.signing``.
+        With a ``signer``, every job is signed: see ``holdfast.signing``. With ``payloads`` (see ``open_payloads``),
+        ``enqueue`` stores a payload over ``max_payload`` apart from its job. Without it such a payload is refused, and
+        ``enqueue_many`` always refuses it.
         """
         self.driver = driver
         self._middleware = middleware
         self.signer = signer
+        self._payloads = payloads
         self._codec = codecs.codec_named(codec) if isinstance(codec, str) else codec
         self._max_payload = bounds.check_integer(
             "max_payload", max_payload, least=1, most=bounds.MAX_STORED_PAYLOAD_BYTES
@@ -98,7 +104,8 @@ class Client:
         ``MAX_BATCH_JOBS`` jobs are one transaction. A longer list is several transactions, and a failure leaves the
         earlier ones stored: requests with idempotency keys can simply be sent again.
 
-        The answer for a known key has ``existed=True``. If the payload differs from the stored one, ``EnqueueConflict``
+        The answer for a known key, or for a known offset of a domain, has ``existed=True``; for an offset that has
+        ended also ``past=True``. If the payload differs from the stored one, ``EnqueueConflict``
         is raised after all other jobs were stored, and carries all answers; with ``on_conflict="return"`` nothing is
         raised, and the answer has ``conflict=True``.
         """
@@ -122,12 +129,16 @@ class Client:
     ) -> list[Enqueued]:
         """Store one job per payload; everything else is as in ``template``.
 
-        ``keys`` are their idempotency keys, and ``limit_keys`` their limit keys, in place of that of the template.
+        ``keys`` are their idempotency keys, and ``limit_keys`` their limit keys, in place of that of the template. The
+        template has no offset: jobs with offsets are requests of their own.
 
         The fastest way to enqueue very many jobs: the shared fields are checked once. See ``enqueue`` for the rules.
         """
         driver = self._driver_for(connection, on_conflict)
-        _check_request(template)
+        if _check_request(template).offset is not None:
+            raise InvalidInput(
+                "offset", wanted="requests with an offset each (`enqueue`)", got="one offset for many jobs"
+            )
         if self._middleware:  # which may store twice: it tries again, for example
             payloads, keys = list(payloads), None if keys is None else list(keys)
             limit_keys = None if limit_keys is None else list(limit_keys)
@@ -190,7 +201,8 @@ class Client:
         if on_conflict == "raise":
             for index, answer in enumerate(answers):
                 if answer.conflict:
-                    raise EnqueueConflict(answer.id, records[index].idempotency_key, answers)
+                    record = records[index]
+                    raise EnqueueConflict(answer.id, record.idempotency_key, answers, offset=record.offset)
         return answers
 
     def get(self, job_id: str) -> JobRecord | None:
@@ -260,6 +272,45 @@ class Client:
         approve(self._store, self.signer, jobs)
         return self.requeue([job.id for job in jobs])
 
+    def domains(
+        self,
+        queue: str | None = None,
+        *,
+        status: DomainStatus | None = None,
+        name: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page[DomainInfo]:
+        """Return a page of the domains that have open jobs or are halted: see ``Admin.domains``."""
+        return self._store.domains(queue, status=status, name=name, limit=limit, after=after)
+
+    def resume_domain(
+        self,
+        queue: str,
+        domain: str,
+        action: ResumeAction = ResumeAction.RESUME,
+        *,
+        position: int | None = None,
+    ) -> bool:
+        """Let a halted domain go on, or move its position; return whether this call changed the domain.
+
+        See ``Admin.resume``. Logs ``domain.resumed``.
+        """
+        changed = self._store.resume(queue, domain, action, position=position)
+        if changed:
+            log_domain_action("domain.resumed", queue, domain, reason=action.value, position=position)
+        return changed
+
+    def forget_domain(self, queue: str, domain: str) -> bool:
+        """Remove the ended offsets of a domain without open jobs: see ``Admin.forget_domain``.
+
+        Logs ``domain.forgotten``.
+        """
+        forgotten = self._store.forget_domain(queue, domain)
+        if forgotten:
+            log_domain_action("domain.forgotten", queue, domain)
+        return forgotten
+
     def cancel(self, job_id: str) -> State:
         """Cancel a waiting job, or request that a running job stops; return the new state. Raises ``JobNotFound``.
 
@@ -289,7 +340,12 @@ class Client:
         return record
 
     def _record(self, request: JobRequest) -> JobRecord:
-        return to_record(_check_request(request), **self._encoding())
+        spill = None if self._payloads is None else self._spill
+        return to_record(_check_request(request), **self._encoding(), spill=spill)
+
+    def _spill(self, job_id: str, payload: bytes) -> bytes:
+        assert self._payloads is not None
+        return self._payloads.save(self._store, job_id, payload, now=self._clock.now())
 
     def _encoding(self) -> _Encoding:
         return {"now": self._clock.now(), "codec": self._codec, "max_payload": self._max_payload}

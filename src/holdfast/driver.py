@@ -14,6 +14,7 @@ from holdfast.drivers.contract import (
     AuditScan,
     CancelWait,
     Capabilities,
+    CountEstimates,
     Diagnosis,
     DomainInfo,
     DomainStatus,
@@ -24,6 +25,8 @@ from holdfast.drivers.contract import (
     JobFilter,
     JobScan,
     LeasedEnqueue,
+    LedgerDelay,
+    LedgerDiagnosis,
     LedgerScan,
     NamedSpace,
     Page,
@@ -31,20 +34,24 @@ from holdfast.drivers.contract import (
     Registry,
     ResumeAction,
     SettleAndReserve,
+    SpaceAdmin,
+    SpaceRemoval,
     Store,
     Trimmed,
+    WebhookScan,
 )
 from holdfast.drivers.enqueue_only import EnqueueOnly
 from holdfast.drivers.settle_one import ack, fail, release, retry
 from holdfast.drivers.url_options import read_options
 from holdfast.drivers.validation import Validation
+from holdfast.ledger_reader import LedgerReader, find_webhooks
 from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS, Column, Kind
 from holdfast.model.isolation import Isolation, is_isolated
 from holdfast.model.job import JobRecord, State
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation, is_expired, make_tokens, token_bytes
 from holdfast.model.ledger import Ending, LedgerRow
-from holdfast.model.ledger_reader import forget_reader, register_reader
+from holdfast.model.ledger_reader import Reader, forget_reader, parse_reader, register_reader
 from holdfast.model.order import Capacity, Lane, Limit, pick
 from holdfast.model.queue_settings import Bucket, Gaps, OnExhausted, QueueSettings
 from holdfast.model.registry import Change, Entry
@@ -82,6 +89,7 @@ __all__ = [
     "Change",
     "Clock",
     "Column",
+    "CountEstimates",
     "Diagnosis",
     "DomainInfo",
     "DomainStatus",
@@ -105,6 +113,9 @@ __all__ = [
     "Lane",
     "Lease",
     "LeasedEnqueue",
+    "LedgerDelay",
+    "LedgerDiagnosis",
+    "LedgerReader",
     "LedgerRow",
     "LedgerScan",
     "Limit",
@@ -115,6 +126,7 @@ __all__ = [
     "Page",
     "QueueCounts",
     "QueueSettings",
+    "Reader",
     "Registry",
     "Release",
     "Reservation",
@@ -123,17 +135,21 @@ __all__ = [
     "Retry",
     "SettleAndReserve",
     "Settlement",
+    "SpaceAdmin",
+    "SpaceRemoval",
     "State",
     "Store",
     "SystemClock",
     "Transition",
     "Trimmed",
     "Validation",
+    "WebhookScan",
     "ack",
     "after_expiry",
     "after_settlement",
     "expiry_verb",
     "fail",
+    "find_webhooks",
     "forget_reader",
     "from_envelope",
     "has_counted_crash",
@@ -142,6 +158,7 @@ __all__ = [
     "is_isolated",
     "is_repeat",
     "make_tokens",
+    "parse_reader",
     "pick",
     "read_options",
     "refusal",

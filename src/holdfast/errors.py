@@ -20,15 +20,22 @@
     │   ├── StoreClosed                the store was closed before the call
     │   └── SchemaMismatch             this version does not know the tables
     ├── EnqueueConflict                a known key or id with another payload
+    ├── ArtifactError                  an artifact was refused; nothing changed
+    │   ├── ArtifactExists             the attempt has another artifact with this name
+    │   ├── ArtifactMissing            the attempt has no artifact with this name
+    │   └── ArtifactQuota              the artifacts of the task or of the space are too many or too large
+    ├── PayloadUnavailable             a large payload cannot be read here and now
     ├── JobNotFound (LookupError)      the space has no such job
     ├── ScheduleNotFound (LookupError) the space has no such schedule
     ├── ScheduleConflict               schedulers kept changing the schedule; nothing changed
     ├── JobNotDone                     the job is not done, so it has no result
     ├── ContextClosed                  progress or a checkpoint from outside the attempt
+    ├── StaleFence                     a fenced write came after one of a later attempt
     ├── WaitTimeout (TimeoutError)     the job did not end within the timeout
     ├── ConnectError                   no driver can open the URL
     ├── CallerClockRefused             ``now`` for a store that reads its own clock
     ├── LedgerTrimmed                  the rows after this cursor were removed
+    ├── SpaceInUse                     a space with leases in flight is not removed
     ├── HistoryConflict                another sync of this history was first; nothing added
     ├── ReplayConflict                 the same replay is running elsewhere
     ├── SparkTaskFailed                a slot failed in all its tries
@@ -218,20 +225,65 @@ class SchemaMismatch(StoreError):
 
 
 class EnqueueConflict(HoldfastError):
-    """Job ``job_id`` was enqueued under ``key`` with another payload, and stays as it was.
+    """Job ``job_id`` was enqueued under ``key`` or ``offset`` with another payload, and stays as it was.
 
     ``answers`` are the answers of the whole call, in order; every other job of the call was stored. If several jobs
-    conflict, ``job_id`` and ``key`` belong to the first. ``key`` is None if the id was known.
+    conflict, ``job_id``, ``key`` and ``offset`` belong to the first. Both are None if the id was known.
     """
 
-    def __init__(self, job_id: str, key: str | None, answers: Sequence[Enqueued] = ()) -> None:
+    def __init__(
+        self, job_id: str, key: str | None, answers: Sequence[Enqueued] = (), *, offset: int | None = None
+    ) -> None:
         self.job_id = job_id
         self.key = key
+        self.offset = offset
         self.answers = tuple(answers)
-        under = "its id" if key is None else f"key {key!r}"
+        names = [*([] if key is None else [f"key {key!r}"]), *([] if offset is None else [f"offset {offset}"])]
+        under = " or ".join(names) or "its id"
         count = sum(answer.conflict for answer in answers)
         others = f" (the first of {count} conflicts in {len(answers)} jobs)" if count > 1 else ""
         super().__init__(f"job {job_id}: wanted the payload that {under} was first used with, got another{others}")
+
+
+class ArtifactError(HoldfastError):
+    """An artifact was refused, and nothing changed."""
+
+
+class ArtifactExists(ArtifactError):
+    """The attempt has uploaded an artifact ``name`` with other bytes. Artifacts are never overwritten."""
+
+    def __init__(self, job_id: str, name: str) -> None:
+        self.job_id = job_id
+        self.name = name
+        super().__init__(f"job {job_id}: wanted a new name, the attempt has an artifact {name!r} with other bytes")
+
+
+class ArtifactMissing(ArtifactError, LookupError):
+    """The attempt has uploaded no artifact ``name``."""
+
+    def __init__(self, job_id: str, name: str) -> None:
+        self.job_id = job_id
+        self.name = name
+        super().__init__(f"job {job_id}: wanted an artifact of this attempt, {name!r} was not uploaded")
+
+
+class ArtifactQuota(ArtifactError):
+    """One more artifact would exceed a limit of the ``owner``, a task or the space: at most ``most`` of ``unit``."""
+
+    def __init__(self, owner: str, unit: str, most: int) -> None:
+        self.owner = owner
+        self.unit = unit
+        self.most = most
+        super().__init__(f"the artifacts of the {owner}: wanted at most {most} {unit}, got more")
+
+
+class PayloadUnavailable(HoldfastError):
+    """The payload of a job is stored apart from it, and this process cannot read it now. Another try may succeed."""
+
+    def __init__(self, job_id: str, reason: str) -> None:
+        self.job_id = job_id
+        self.reason = reason
+        super().__init__(f"job {job_id}: wanted its payload from the folder of artifacts, {reason}")
 
 
 class JobNotFound(HoldfastError, LookupError):
@@ -279,6 +331,20 @@ class ContextClosed(HoldfastError):
         super().__init__(f"the context of job {job_id} cannot report: {reason}")
 
 
+class StaleFence(HoldfastError):
+    """A write to ``target`` with this ``fence`` was refused: a later attempt has written it, with the fence ``stored``.
+
+    ``stored`` is None if the system that refused the write does not tell it.
+    """
+
+    def __init__(self, target: str, *, fence: int, stored: int | None = None) -> None:
+        self.target = target
+        self.fence = fence
+        self.stored = stored
+        got = "a larger one is stored" if stored is None else f"{stored} is stored"
+        super().__init__(f"{target}: wanted to write with the largest fence, {fence}, but {got}")
+
+
 class WaitTimeout(HoldfastError, TimeoutError):
     """Job ``job_id`` did not end within the timeout; it was last seen in ``state``."""
 
@@ -309,6 +375,17 @@ class LedgerTrimmed(HoldfastError):
         self.cursor = cursor
         super().__init__(
             f"the ledger was trimmed past cursor {cursor!r}; start again from after=None (the oldest row kept)"
+        )
+
+
+class SpaceInUse(HoldfastError):
+    """The space ``space`` has ``leases`` jobs in flight, or more; nothing was removed."""
+
+    def __init__(self, space: str, *, leases: int) -> None:
+        self.space = space
+        self.leases = leases
+        super().__init__(
+            f"space {space}: wanted no job in flight, got {leases}; stop its workers, or force the removal"
         )
 
 

@@ -45,6 +45,9 @@ def test_trim_removes_old_rows(run, url, folder):
     (folder / "holdfast.toml").write_text('keep_ledger = "5d"\n', encoding="utf-8")
     assert run("trim", "--json").json["ledger"] == 2
     assert run("dead", "list", "--json").json["items"][0]["id"] == dead.job.id
+    run("retention", "--keep-dead", "9d")
+    assert run("trim", "--json").json["jobs"] == 1
+    assert run("dead", "list", "--json").json["items"] == []
 
 
 def test_trim_keeps_ended_jobs_for_a_day(run, url, store):
@@ -58,8 +61,12 @@ def test_the_retention_is_shown_and_set(run, url, store, folder):
     assert run("retention", "--keep-ended", "2d", "--json").json == {
         "keep_ended": 2 * 86_400,
         "keep_ledger": 90 * 86_400,
+        "keep_dead": None,
         "stored": True,
     }
+    dead = run("retention", "--keep-dead", "90d").out
+    assert dead == "done and cancelled jobs 2d, ledger rows 90d, dead letters 90d\n"
+    run("retention", "--keep-dead", "none")
     assert "'--keep-ended': wanted at least 1d, got 1h" in run("retention", "--keep-ended", "1h", code=2).err
     assert run("retention").out == "done and cancelled jobs 2d, ledger rows 90d\n"
     assert "(stored)" in run("doctor").out

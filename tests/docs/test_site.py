@@ -87,7 +87,8 @@ def test_the_search_finds_names_of_the_api_and_words_of_the_pages(site):
 
 
 @pytest.mark.parametrize(
-    "module", ["holdfast", "holdfast.ordering", "holdfast.spark", "holdfast.testing", "holdfast.driver"]
+    "module",
+    ["holdfast", "holdfast.fencing", "holdfast.ordering", "holdfast.spark", "holdfast.testing", "holdfast.driver"],
 )
 def test_every_public_name_has_its_place_in_the_api_reference(module):
     page = (API / f"{module.rpartition('.')[2]}.md").read_text(encoding="utf-8")

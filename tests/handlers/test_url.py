@@ -12,8 +12,8 @@ from holdfast import Retry, Unrecoverable
 from holdfast.clock import SECOND, to_datetime, wall_clock
 from holdfast.errors import InvalidInput, PayloadError, RequestFailed
 from holdfast.handlers import UrlRequest
-from holdfast.handlers.url import retry_after
 from holdfast.net.guarded import Response
+from holdfast.net.retry_after import retry_after
 from tests.net.loopback import ALLOWED, answer, serving
 
 

@@ -12,19 +12,22 @@ import psycopg
 
 import holdfast
 from holdfast.clock import DAY
-from holdfast.drivers.contract import Change, Store
+from holdfast.drivers.contract import Change, DomainStatus, ResumeAction, SettleAndReserve, Store
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease
-from holdfast.model.queue_settings import QueueSettings
+from holdfast.model.queue_settings import Gaps, OnExhausted, QueueSettings
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
 
 QUEUES = ("p", "q")
 DOMAINS = tuple(f"d{number}" for number in range(12))
+JOBS_PER_OFFSET = 8  # jobs of all domains: so many have been stored when the next offset is drawn
+MAX_DISORDER = 6  # offsets
 KEYS = ("a", "b", "c", None)
 ENTRIES = ("x", "y", "z")  # of the registry
 KEY_MAX_INFLIGHT = 2  # of the first queue; the limits of the second one change
 LEASE = 20_000  # microseconds: some leases expire while the verbs run
 HOLD = 5_000  # microseconds
+GAP = 2_000  # microseconds: how long a domain waits for a missing offset
 MAX_BATCH = 12
 MAX_RECENT_IDS = 150
 STATISTICS_TIMEOUT_SECONDS = 30
@@ -39,9 +42,12 @@ SELECT limit_key, count(*) FROM holdfast.jobs
 class _Worker:
     """One thread: chooses verbs by its own random numbers."""
 
-    def __init__(self, url: str, seed: int, ids: list[str], numbers: Iterator[int], *, keyed: bool) -> None:
+    def __init__(
+        self, url: str, seed: int, ids: list[str], numbers: Iterator[int], *, keyed: bool, ordered: bool
+    ) -> None:
         self._url = url
         self._keyed = keyed
+        self._ordered = ordered
         self._random = random.Random(seed)
         self._ids = ids  # of all workers, newest last
         self._numbers = numbers
@@ -54,26 +60,32 @@ class _Worker:
         ) + [self._extend, self._requeue, self._purge, self._reap, self._trim]
         if self._keyed:
             verbs += [self._configure, self._report_outage, self._check_limit]
+        if self._ordered:
+            verbs += [self._resume] * 3 + [self._settle_and_reserve] * 3 + [self._configure_gaps, self._report_outage]
         with holdfast.connect(f"{self._url}?connections=1&listen=off&patience=60") as store:
             for _ in range(steps):
                 self._random.choice(verbs)(store)
 
     def _enqueue(self, store: Store) -> None:
-        jobs = [
-            JobRecord(
-                id=f"job-{next(self._numbers):08}",
-                type="t",
-                queue=self._random.choice(QUEUES),
-                payload=b"{}",
-                created_at=1,
-                domain=None if self._keyed and self._random.random() < 0.5 else self._random.choice(DOMAINS),
-                limit_key=self._random.choice(KEYS) if self._keyed else None,
-                max_attempts=2,
-            )
-            for _ in range(self._random.randint(1, MAX_BATCH))
-        ]
+        jobs = [self._make_job(next(self._numbers)) for _ in range(self._random.randint(1, MAX_BATCH))]
         store.enqueue(jobs, writes=self._random.choice(((), self._some_changes())))
         self._ids.extend(job.id for job in jobs)
+
+    def _make_job(self, number: int) -> JobRecord:
+        """Make a job; the offsets of all workers are shuffled and repeated."""
+        domain = None if self._keyed and self._random.random() < 0.5 else self._random.choice(DOMAINS)
+        place = number % 100_000 // JOBS_PER_OFFSET + self._random.randint(0, MAX_DISORDER)
+        return JobRecord(
+            id=f"job-{number:08}",
+            type="t",
+            queue=self._random.choice(QUEUES),
+            payload=b"{}",
+            created_at=1,
+            domain=domain,
+            offset=place if self._ordered and domain is not None and self._random.random() < 0.8 else None,
+            limit_key=self._random.choice(KEYS) if self._keyed else None,
+            max_attempts=2,
+        )
 
     def _reserve(self, store: Store) -> None:
         queues = self._random.sample(QUEUES, 2)
@@ -106,6 +118,24 @@ class _Worker:
             settlements += [self._random.choice(choices)] * self._random.choice((1, 1, 1, 2))
         self._random.shuffle(settlements)
         store.settle(settlements)
+
+    def _settle_and_reserve(self, store: Store) -> None:
+        assert isinstance(store, SettleAndReserve)
+        choices = ((Ack(lease), Retry(lease), Fail(lease, reason="stress")) for lease in self._take_leases())
+        settlements: list[Settlement] = [self._random.choice(some) for some in choices]
+        follow = [one.lease.job_id for one in settlements]
+        _, held = store.settle_and_reserve(
+            settlements, follow=follow, queues=QUEUES, lease_for=LEASE, worker=self._name
+        )
+        self._leases += [one.lease for one in held]
+
+    def _resume(self, store: Store) -> None:
+        queue, domain = self._random.choice(QUEUES), self._random.choice(DOMAINS)
+        store.resume(queue, domain, self._random.choice(tuple(ResumeAction)))
+
+    def _configure_gaps(self, store: Store) -> None:
+        gaps = QueueSettings(gaps=self._random.choice(tuple(Gaps)), gap_pass_after=GAP)
+        store.configure(QUEUES[1], gaps, only=("gaps", "gap_pass_after"))
 
     def _some_ids(self) -> list[str]:
         recent = list(dict.fromkeys(self._ids[-MAX_RECENT_IDS:]))
@@ -144,15 +174,21 @@ class _Worker:
         assert all(count <= KEY_MAX_INFLIGHT for _, count in found), f"too many jobs in flight: {found}"
 
 
-def count_deadlocks_of_random_verbs(url: str, *, threads: int, steps: int, seed: int, keyed: bool = False) -> int:
+def count_deadlocks_of_random_verbs(
+    url: str, *, threads: int, steps: int, seed: int, keyed: bool = False, ordered: bool = False
+) -> int:
     """Run ``steps`` random verbs in each thread, then drain the store; return how many deadlocks PostgreSQL broke.
 
-    With ``keyed``, jobs have limit keys, and the queues limits for each key, which are not exceeded. Asserts that the
+    With ``keyed``, jobs have limit keys, and the queues limits for each key, which are not exceeded. With ``ordered``,
+    jobs have offsets, which several workers store, and domains halt, and wait for missing offsets. Asserts that the
     drain ends every job: no domain has lost its turn, and no job is parked for ever.
     """
     with holdfast.connect(url) as store:
         if keyed:
             store.configure(QUEUES[0], QueueSettings(key_max_inflight=KEY_MAX_INFLIGHT))
+        if ordered:
+            for queue in QUEUES:
+                store.configure(queue, QueueSettings(on_exhausted=OnExhausted.HALT), only=("on_exhausted",))
     ids: list[str] = []
     numbers = itertools.count(seed * 100_000)  # other ids with every seed
     with psycopg.connect(url, autocommit=True) as session:
@@ -161,7 +197,9 @@ def count_deadlocks_of_random_verbs(url: str, *, threads: int, steps: int, seed:
             "current_database()); END $$"
         )
     with ThreadPoolExecutor(threads) as pool:
-        workers = [_Worker(url, seed * 1000 + number, ids, numbers, keyed=keyed) for number in range(threads)]
+        workers = [
+            _Worker(url, seed * 1000 + number, ids, numbers, keyed=keyed, ordered=ordered) for number in range(threads)
+        ]
         for future in [pool.submit(worker.run, steps) for worker in workers]:
             future.result()
     _drain(url)
@@ -173,6 +211,8 @@ def _drain(url: str) -> None:
         deadline = time.monotonic() + 60
         while store.any_open(QUEUES, ["t"]):
             assert time.monotonic() < deadline, "jobs that cannot be reserved: a domain has no turn, or a job is parked"
+            for halted in store.domains(status=DomainStatus.HALTED):
+                store.resume(halted.queue, halted.domain)
             held = store.reserve(QUEUES, limit=1000, lease_for=DAY)
             store.settle([Ack(one.lease) for one in held])
 

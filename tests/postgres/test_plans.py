@@ -30,7 +30,8 @@ from holdfast.testing.servers.postgres import PostgresServer
 from tests.postgres.conftest import NOW
 from tests.postgres.test_wait import wait_until
 
-FULL_READ = re.compile(r"Seq Scan on (jobs|ended|ledger|dedupe|registry|notes|arrivals|limit_keys|key_changes)\b")
+TABLES = "jobs|ended|ledger|dedupe|registry|notes|arrivals|limit_keys|key_changes|domains|ended_offsets"
+FULL_READ = re.compile(rf"Seq Scan on ({TABLES})\b")
 PAGES = re.compile(r"Buffers: shared (?:hit=(\d+))?(?: ?read=(\d+))?")
 REPAIRS = {"remove_repeated_endings"}  # reads all jobs of a space, when a call has failed
 VERBS = {file.function for file in load_functions() if not file.name.startswith(INTERNAL)} - REPAIRS
@@ -169,8 +170,12 @@ def count_pages(
         _, pages["settle with writes", k] = explained.call("settle", "main", NOW, *with_writes)
         acks = (*pack_acks(settlements), *pack_writes(writes))
         _, pages["ack_with_writes", k] = explained.call("ack_with_writes", "main", NOW, *acks)
-        ids = pack_texts([one.lease.job_id for one in settlements])
+        ids = ids_of(settlements)
         tokens = pack_texts([one.lease.token for one in settlements])
+        followed = (*pack_settlements(settlements, []), ids_of(settlements), queues, types, MINUTE, "w", b"\0" * 16 * k)
+        _, pages["settle_and_reserve", k] = explained.call(
+            "settle_and_reserve", "main", NOW, *followed, None, Isolation.SHARE.value
+        )
         _, pages["extend", k] = explained.call("extend", "main", NOW, MINUTE, ids, tokens, None, None, None)
         _, pages["cancel", k] = explained.call("cancel", "main", NOW, ids)
         later = NOW + 2 * MINUTE
@@ -201,6 +206,12 @@ def count_pages(
             assert (existing is not None) == (known and full)
         _, pages["purge", k] = explained.call("purge", "main", NOW, pack_texts([f"ended-{n}" for n in range(1, k + 1)]))
         _, pages["trim_expired", k] = explained.call("trim_expired", "main", NOW, 1, 1, k)
+        purged = pack_texts([f"ended-{n}" for n in range(1, k + 1)])
+        _, pages["purge with readers", k] = explained.call("purge", "main", NOW, purged, 0, 0)
+        _, pages["trim_expired with readers", k] = explained.call("trim_expired", "main", NOW, 1, 1, k, 0, 0)
+        _, pages["list_spaces", k] = explained.call("list_spaces", "", k)
+        _, pages["list_expired_spaces", k] = explained.call("list_expired_spaces", "", k, later)
+        _, pages["remove_space", k] = explained.call("remove_space", "main", True, k)
         ended_ids = pack_texts(ended)
         lanes = pack_texts(["q"]), pack_texts(["t"]), pack_integers([0]), pack_integers([25]), None
         for verb, *arguments in (
@@ -214,6 +225,10 @@ def count_pages(
             ("read_ledger", None, None, k),
             ("find_ledger_end",),
             ("wake_keys", "q"),
+            ("wake_domains", "other"),  # reads each domain of its queue
+            ("resume_domain", NOW, None, "q", "d1", "retry", 5),
+            ("forget_domain", "q", "nobody"),
+            ("list_domains", NOW, None, None, None, "", "", k, k),
         ):
             _, pages[verb, k] = explained.call(verb, "main", *arguments)
         if leases:
@@ -222,6 +237,10 @@ def count_pages(
         explained.connection.close()
     store.close()
     return pages
+
+
+def ids_of(settlements):
+    return pack_texts([one.lease.job_id for one in settlements])
 
 
 def _lease():

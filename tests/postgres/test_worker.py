@@ -7,6 +7,7 @@ import time
 
 import holdfast
 from holdfast import Client, JobRequest
+from tests.soak.ordered import run_ordered
 from tests.soak.server_crashes import run_server_crashes
 
 WORKER = """
@@ -51,3 +52,8 @@ def test_a_worker_continues_after_a_crash_of_the_server(server):
 
 def test_no_job_is_lost_or_ends_twice_when_the_server_crashes_under_workers(tmp_path):
     run_server_crashes(tmp_path, workers=2, count=1)
+
+
+def test_domains_stay_in_order_when_workers_are_killed_and_stopped(postgres_database, tmp_path):
+    url = postgres_database()
+    print(run_ordered(tmp_path, url, domains=6, offsets=12, workers=2, seconds=3, idle_leases=10))

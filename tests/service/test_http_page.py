@@ -9,8 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+from holdfast import Schedule
+from holdfast.app import Holdfast
 from holdfast.service.routes import OPERATIONS
+from holdfast.settings import Settings
 from tests.service.http_service import running_service, sqlite_url
+from tests.webhook_receiver import receiving
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "http.md"
 SNIPPETS = re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
@@ -19,7 +23,7 @@ CURL = """
 import http.client, sys
 url, headers, body, method, words = None, {}, None, None, iter(sys.argv[1:])
 for word in words:
-    if word == "-s": pass
+    if word in ("-s", "-sN"): pass
     elif word == "-X": method = next(words)
     elif word == "-d": body = next(words).encode()
     elif word == "-H": name, value = next(words).split(": "); headers[name] = value
@@ -51,11 +55,22 @@ def install(folder: Path, name: str, program: str) -> None:
 def test_every_command_of_the_page_runs(tmp_path):
     install(tmp_path, "curl", CURL)
     install(tmp_path, "jq", JQ)
-    with running_service(sqlite_url(tmp_path)) as service:
+    artifacts = str(tmp_path / "artifacts")
+    with (
+        receiving() as receiver,
+        running_service(sqlite_url(tmp_path), Settings(artifacts=artifacts, webhooks=receiver.settings)) as service,
+    ):
+        nightly = Schedule(name="nightly", expression="0 2 * * *", type="clean", queue="default")
+        Holdfast(driver=service.store).schedules.put(nightly)
         ran = subprocess.run(
             ["bash", "-e", "-o", "pipefail", "-c", "\n".join(SNIPPETS)],
             cwd=tmp_path,
-            env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOLDFAST": service.url},
+            env={
+                **os.environ,
+                "PATH": f"{tmp_path}:{os.environ['PATH']}",
+                "HOLDFAST": service.url,
+                "RECEIVER": receiver.url,
+            },
             capture_output=True,
             text=True,
             timeout=120,
@@ -69,8 +84,8 @@ def test_every_command_of_the_page_runs(tmp_path):
 
 def test_the_page_has_a_command_for_every_call():
     text = "\n".join(SNIPPETS)
-    text = re.sub(r"\$\(jq[^)]*\)|\$task|\$other", "X", text).replace("'X'", "X")
+    text = re.sub(r"\$\(jq[^)]*\)|\$task|\$other|\$subscription", "X", text).replace("'X'", "X")
     for operation in OPERATIONS:
-        path = re.sub(r"{\w+}", "(X|default)", operation.full_path)
+        path = re.sub(r"{\w+}", "(X|default|nightly|report.csv)", operation.full_path)
         page = PAGE.read_text(encoding="utf-8") if not operation.versioned else text
         assert re.search(rf'{path}(["? \n`]|$)', page), operation.full_path

@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from holdfast.service.routes import OPERATIONS
+from holdfast.settings import Settings
+from tests.service.http_service import running_service, sqlite_url
 from tests.service.openapi_cases import run_openapi_cases, run_openapi_scenarios
+
+
+@pytest.fixture(scope="module")
+def sqlite_service(tmp_path_factory):
+    """A service with all its parts."""
+    folder = tmp_path_factory.mktemp("service")
+    with running_service(sqlite_url(folder), Settings(artifacts=str(folder / "artifacts"))) as running:
+        yield running
 
 
 def test_answers_are_those_of_the_document(sqlite_service):

@@ -7,14 +7,16 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.service.http_service import TIMEOUT_SECONDS, in_thread
 from tests.waiting import wait_until
+from tests.webhook_receiver import SECRET, receiving
 
 SOURCES = Path(__file__).parents[2] / "src"
 
@@ -31,9 +33,9 @@ class ServeProcess:
 
 
 @contextmanager
-def serve_processes(url: str, count: int) -> Iterator[list[ServeProcess]]:
+def serve_processes(url: str, count: int, settings: Mapping[str, str] | None = None) -> Iterator[list[ServeProcess]]:
     """Start processes together, each on a free port."""
-    environment = {**os.environ, "PYTHONPATH": str(SOURCES), "HOLDFAST_URL": url}
+    environment = {**os.environ, "PYTHONPATH": str(SOURCES), "HOLDFAST_URL": url, **(settings or {})}
     command = [sys.executable, "-m", "holdfast", "serve", "--bind", "127.0.0.1:0"]
     with ExitStack() as stack:
         started = []
@@ -55,20 +57,59 @@ def serve_processes(url: str, count: int) -> Iterator[list[ServeProcess]]:
 
 def test_two_processes_on_one_database_are_one_service(postgres_database):
     url = postgres_database()
-    with serve_processes(url, 2) as (first, second):
+    with receiving() as receiver, serve_processes(url, 2, receiver.environment) as (first, second):
         claim = in_thread(lambda: first.post("/tasks/claim", {"commands": ["a"], "waitSeconds": 50, "leaseSeconds": 2}))
         task_id = second.post("/tasks", {"command": "a", "payload": 1}).json()["taskId"]
         assert claim().json()["task"]["id"] == task_id
         body = {"leaseToken": claim().json()["leaseToken"], "progress": 1, "leaseSeconds": 2}
         assert second.post(f"/tasks/{task_id}/heartbeat", body).status_code == 200
-        first.process.kill()
+        called = first.post("/tasks", {"command": "c", "webhook": f"{receiver.url}/"}).json()["taskId"]
+        ending = {
+            "leaseToken": first.post("/tasks/claim", {"commands": ["c"]}).json()["leaseToken"],
+            "status": "FAILED",
+        }
+        ended = first.post(f"/tasks/{called}/result", ending)
+        first.process.kill()  # between the result and its callback, or while it is sent
+        assert ended.json()["status"] == "FAILED"
         # Nobody claims: the loop of the other process ends the lease.
         wait_until(lambda: second.client.get(f"/tasks/{task_id}").json()["status"] == "PENDING")
         refused = second.post(f"/tasks/{task_id}/result", {"leaseToken": body["leaseToken"], "status": "COMPLETED"})
         assert (refused.status_code, refused.json()["code"]) == (409, "not_in_progress")
+
+        assert receiver.await_callback(called).is_signed_with(SECRET)  # the other process sends it
 
         waiting = in_thread(lambda: second.post("/tasks/claim", {"commands": ["b"], "waitSeconds": 50}))
         wait_until(lambda: second.client.get("/readyz").status_code == 200)
         second.process.send_signal(signal.SIGTERM)
         assert waiting().status_code in (204, 503)
         assert second.process.wait(TIMEOUT_SECONDS) == 0
+
+
+def test_an_upload_of_a_service_that_dies_is_not_there_and_can_be_repeated(tmp_path):
+    folder = tmp_path / "artifacts"
+    url, variables = f"sqlite:///{tmp_path}/jobs.db", {"HOLDFAST_ARTIFACTS": str(folder)}
+
+    def files() -> list[Path]:
+        return [file for file in folder.rglob("*") if file.is_file()]
+
+    with serve_processes(url, 1, variables) as [first]:
+        first.post("/tasks", {"command": "a"})
+        claim = first.post("/tasks/claim", {"commands": ["a"], "leaseSeconds": 600}).json()
+        path, headers = f"/tasks/{claim['task']['id']}/artifacts/a", {"lease-token": claim["leaseToken"]}
+
+        def die() -> Iterator[bytes]:
+            yield b"x" * (3 << 20)
+            wait_until(lambda: any(file.stat().st_size for file in files()))  # it is being written
+            first.process.kill()
+            first.process.wait(TIMEOUT_SECONDS)
+            yield b"x" * (3 << 20)
+
+        with pytest.raises(httpx.TransportError):
+            first.client.put(path, content=die(), headers=headers)
+    [left] = files()
+    assert left.name.startswith(".upload-")
+    with serve_processes(url, 1, variables) as [second]:
+        assert second.client.put(path, content=b"whole", headers=headers).status_code == 201
+        body = {"leaseToken": claim["leaseToken"], "status": "COMPLETED", "artifacts": ["a"]}
+        assert second.post(f"/tasks/{claim['task']['id']}/result", body).status_code == 200
+        assert second.client.get(path).content == b"whole"

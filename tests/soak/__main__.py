@@ -23,7 +23,9 @@ from tests.soak.cron import run_cron
 from tests.soak.history_kills import run_history_kills
 from tests.soak.hostile_handlers import run_hostile_handlers
 from tests.soak.http import run_http
+from tests.soak.large_counts import run_large_counts
 from tests.soak.large_payloads import run_large_payloads
+from tests.soak.ordered import run_ordered_soak
 from tests.soak.planted_violations import run_planted_violations
 from tests.soak.poison import run_poison
 from tests.soak.postgres_versions import run_versions
@@ -90,11 +92,13 @@ SOAKS: dict[str, Soak] = {
     "large-payloads": lambda folder, scale: run_large_payloads(
         folder, f"sqlite:///{folder}/jobs.db", jobs=int(10_000 * scale), most_bytes=600 << 20
     ),
+    "large-counts": lambda folder, scale: run_large_counts(folder, jobs=max(200_000, int(10_000_000 * scale))),
     "signing": lambda folder, scale: run_signing(
         folder, corruptions=int(100_000 * scale), rotations=max(1, int(10 * scale))
     ),
     "schedulers": lambda folder, scale: run_schedulers(folder, kills=max(5, int(200 * scale))),
     "work-lease": lambda folder, scale: run_work_lease(folder, count=max(30, int(500 * scale))),
+    "ordered": run_ordered_soak,
     "restarts": lambda folder, scale: run_rolling_restarts(folder, count=int(50 * scale)),
     "service": run_service_soak,
     "http": run_http,

@@ -20,6 +20,7 @@ from holdfast.driver import Ending
 from tests.service.http_service import running_service, sqlite_url
 from tests.service.openapi_cases import run_openapi_cases, run_openapi_scenarios
 from tests.soak.ledger_checks import read_ledger
+from tests.webhook_receiver import SECRET, Receiver, receiving
 
 SOURCES = Path(__file__).parents[2] / "src"
 PRODUCERS = WORKERS = 4
@@ -35,18 +36,21 @@ def run_http(folder: Path, scale: float) -> str:
         cases = run_openapi_cases(service.url, count=max(5, int(100 * scale)), derandomize=False)
         cases += run_openapi_scenarios(service.url, count=max(5, int(200 * scale)), derandomize=False)
     kills = max(2, int(30 * scale))
-    tasks, repeated = _run_kills(folder, kills=kills)
+    with receiving() as receiver:
+        tasks, repeated, again = _run_kills(folder, receiver, kills=kills)
     return (
         f"{cases:,} requests made from the OpenAPI document: no 500, every answer as described; {kills} SIGKILLs under "
-        f"load: {tasks:,} tasks accepted, none lost, none completed twice, {repeated:,} calls repeated"
+        f"load: {tasks:,} tasks accepted, none lost, none completed twice, {repeated:,} calls repeated; each callback "
+        f"delivered, {again:,} of them again"
     )
 
 
 class _Load:
     """Producers and workers that repeat a call until it is answered."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, webhook: str) -> None:
         self._url = url
+        self._webhook = webhook
         self.accepted: set[str] = set()
         self.completed: Counter[str] = Counter()  # by answers of the service
         self.repeated = 0
@@ -61,7 +65,9 @@ class _Load:
             while not self.stops_producing.is_set():
                 keys = [f"{number}-{count + place}" for place in range(BATCH_TASKS)]
                 count += BATCH_TASKS
-                tasks = [{"command": "work", "payload": key, "idempotencyKey": key} for key in keys]
+                tasks = [
+                    {"command": "work", "payload": key, "idempotencyKey": key, "webhook": self._webhook} for key in keys
+                ]
                 answer = self._post(client, "/v1/tasks/batch", {"tasks": tasks})
                 self.accepted |= {item["taskId"] for item in answer.json()["items"]}
 
@@ -98,15 +104,15 @@ class _Load:
             time.sleep(RETRY_SECONDS)
 
 
-def _run_kills(folder: Path, *, kills: int) -> tuple[int, int]:
+def _run_kills(folder: Path, receiver: Receiver, *, kills: int) -> tuple[int, int, int]:
     url = f"sqlite:///{folder}/killed.db"
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    load = _Load(f"http://{address}")
+    load = _Load(f"http://{address}", f"{receiver.url}/done")
     threads = [threading.Thread(target=load.produce, args=(number,)) for number in range(PRODUCERS)]
     workers = [threading.Thread(target=load.work) for _ in range(WORKERS)]
-    process = _serve(url, address)
+    process = _serve(url, address, receiver)
     for thread in (*threads, *workers):
         thread.start()
     chance = random.Random(7)
@@ -115,27 +121,39 @@ def _run_kills(folder: Path, *, kills: int) -> tuple[int, int]:
         time.sleep(chance.uniform(0.1, 2.0))
         process.send_signal(signal.SIGKILL)
         process.wait()
-        process = _serve(url, address)
+        process = _serve(url, address, receiver)
     load.stops_producing.set()
     for thread in threads:
         thread.join(TIMEOUT_SECONDS)
     with holdfast.connect(url) as store:
         deadline = time.monotonic() + TIMEOUT_SECONDS
-        while sum(count.done for count in store.counts()) < len(load.accepted):
+        while sum(count.done for count in store.counts(["default"])) < len(load.accepted):
             assert time.monotonic() < deadline, "tasks were lost"
             time.sleep(0.2)
         load.stops.set()
         for worker in workers:
             worker.join(TIMEOUT_SECONDS)
+        while len(called := _called(receiver)) < len(load.accepted):
+            assert time.monotonic() < deadline, "callbacks were lost"
+            time.sleep(0.2)
         process.terminate()
         assert process.wait(TIMEOUT_SECONDS) == 0
-        acked = Counter(row.job_id for row in read_ledger(store) if row.ending is Ending.ACKED)
+        acked = Counter(
+            row.job_id for row in read_ledger(store) if row.ending is Ending.ACKED and row.queue == "default"
+        )
     assert load.failures == []
     assert set(acked) == load.accepted, "an accepted task was not completed, or one that was not accepted was"
     assert set(acked.values()) == {1}, "a task was completed twice"
     assert set(load.completed) <= set(acked)
     assert set(load.completed.values()) <= {1}, "the service has told two workers that they completed one task"
-    return len(load.accepted), load.repeated
+    assert set(called) == load.accepted, "a callback is of another task"
+    assert all(one.is_signed_with(SECRET) for one in receiver.received), "a signature is not valid"
+    return len(load.accepted), load.repeated, sum(called.values()) - len(called)
+
+
+def _called(receiver: Receiver) -> Counter[str]:
+    """Return how often the callback of each task has arrived."""
+    return Counter(one.body["taskId"] for one in list(receiver.received))
 
 
 def _await_answer(url: str) -> None:
@@ -150,7 +168,7 @@ def _await_answer(url: str) -> None:
             return
 
 
-def _serve(url: str, address: str) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "PYTHONPATH": str(SOURCES), "HOLDFAST_URL": url}
+def _serve(url: str, address: str, receiver: Receiver) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "PYTHONPATH": str(SOURCES), "HOLDFAST_URL": url, **receiver.environment}
     command = [sys.executable, "-m", "holdfast", "serve", "--bind", address, "--log-level", "warning"]
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)

@@ -21,6 +21,7 @@ from typing import Any
 import holdfast
 from holdfast import Context, Fixed, Holdfast, LeaseError, WorkerOptions
 from holdfast.driver import Reservation, Settlement, Store
+from tests.soak.ordered_checks import EFFECTS, effect_line
 
 QUEUE = "soak"
 SLEEP = "sleep"  # a job that sleeps for the seconds in its payload
@@ -30,6 +31,8 @@ KILL = "kill"  # a job that ends every process of its worker: its payload says h
 KILL_BY_SIGNAL = "signal"
 KILL_BY_MEMORY = "memory"  # it takes memory until somebody kills the worker
 HOARD_BYTES = 400 << 20
+ORDERED = "ordered"  # a job with a domain and an offset in its payload; it writes what it does to the file of effects
+FAILS_EVERY = 10  # attempts of such jobs
 
 
 class ActionLog:
@@ -101,6 +104,14 @@ def make_handlers(app: Holdfast, folder: Path) -> None:
     def ignore(_payload: object) -> None:
         pass
 
+    @app.handler(ORDERED, queue=QUEUE, retry=Fixed(timedelta(milliseconds=10)))
+    def run_in_order(payload: tuple[str, int], ctx: Context) -> None:
+        domain, offset = payload
+        _append(folder / EFFECTS, effect_line("began", domain, offset, ctx.fence))
+        if not hash((ctx.fence, offset)) % FAILS_EVERY:
+            raise RuntimeError("an attempt that fails")
+        _append(folder / EFFECTS, effect_line("ended", domain, offset, ctx.fence))
+
     @app.handler(KILL, queue=QUEUE)
     def kill(how: str, ctx: Context) -> None:
         runs.write(f"began {ctx.job.id} {ctx.fence}")
@@ -112,6 +123,15 @@ def make_handlers(app: Holdfast, folder: Path) -> None:
             worker = int(Path(f"/proc/{forkserver}/stat").read_text().rpartition(")")[2].split()[1])
             os.kill(worker, signal.SIGKILL)
         time.sleep(60)
+
+
+def _append(path: Path, line: str) -> None:
+    """Write one line to a file that all processes share: its lines are in the order of the writes."""
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        os.write(file, line.encode())
+    finally:
+        os.close(file)
 
 
 def make_hostile_app(url: str, _folder: Path) -> Holdfast:

@@ -34,7 +34,9 @@ class Repeated:
     row: LedgerRow
 
 
-def row(job_id, ending, fence=None, *, at=0, lasts=1, attempt=1, state="", domain=None, enqueued=0, detail=""):
+def row(
+    job_id, ending, fence=None, *, at=0, lasts=1, attempt=1, state="", domain=None, offset=None, enqueued=0, detail=""
+):
     """A ledger row, in seconds since the start. A row without a fence is an operator's."""
     if state == "":
         state = AFTER.get(ending, "ready")
@@ -44,7 +46,7 @@ def row(job_id, ending, fence=None, *, at=0, lasts=1, attempt=1, state="", domai
         type="t",
         queue="q",
         domain=domain,
-        offset=None,
+        offset=offset,
         attempt=attempt,
         fence=fence,
         worker="w",
@@ -111,6 +113,18 @@ GOOD = [
     # Two jobs of one call, in the order of arrival although not of their ids.
     row("e2", "acked", 64, at=1, domain="one call"),
     row("e1", "acked", 65, at=3, domain="one call"),
+    # Offsets: a smaller one takes the turn of one that waits for its retry, and another comes while one runs. The job
+    # without an offset runs last.
+    row("o5", "retried", 70, at=1, domain="offsets", offset=5),
+    row("o3", "acked", 71, at=4, domain="offsets", offset=3, enqueued=3),
+    row("o5", "acked", 72, at=6, domain="offsets", offset=5, attempt=2),
+    row("o1", "acked", 73, at=8, domain="offsets", offset=1, enqueued=6.5),
+    row("o", "acked", 74, at=10, domain="offsets"),
+    # A job that halted its domain, and was requeued at its old place.
+    row("h1", "failed", 75, at=1, domain="halted"),
+    row("h1", "requeued", at=3, domain="halted"),
+    row("h1", "acked", 76, at=5, domain="halted"),
+    row("h2", "acked", 77, at=7, domain="halted"),
 ]
 # Records that were read after all rows.
 GOOD_JOBS = [
@@ -125,9 +139,11 @@ GOOD_JOBS = [
     *(job(each, key="while it was open", unique_for=WHILE_OPEN, attempts=1) for each in ("u3", "u4")),
     job("e1", attempts=1, domain="one call"),
     job("e2", attempts=1, domain="one call"),
+    job("h1", attempts=1, domain="halted"),
+    job("h2", attempts=1, domain="halted"),
 ]
 GOOD_WAITING = [job("k1", "ready", key="k"), job("k2", "inflight", key="k", attempts=1), job("w", "ready")]
-ARRIVALS = {"e2": 1, "e1": 2, "p31": 8, "p32": 7}
+ARRIVALS = {"e2": 1, "e1": 2, "h1": 3, "h2": 4, "p31": 8, "p32": 7}
 
 # By name: the rows, and the checks that must find them. Some rows break two laws.
 PLANTED = {
@@ -187,6 +203,26 @@ PLANTED = {
         [row("p33", "acked", 154, at=2, domain="i", enqueued=0.001), row("p34", "acked", 155, at=4, domain="i")],
         "domain_order",
     ),
+    "order of offsets": (
+        [row("p41", "acked", 161, at=1, domain="j", offset=5), row("p42", "acked", 162, at=3, domain="j", offset=3)],
+        "domain_order",
+    ),
+    "order of offsets, hidden by late ones": (
+        [row("p43", "acked", 163, at=1, domain="k", offset=9),
+         row("p44", "acked", 164, at=3, domain="k", offset=5, enqueued=2),
+         row("p45", "acked", 165, at=5, domain="k", offset=2, enqueued=3.5),
+         row("p46", "acked", 166, at=7, domain="k", offset=3, enqueued=2.5)],
+        "domain_order",
+    ),
+    "without an offset first": (
+        [row("p47", "acked", 167, at=1, domain="l"), row("p48", "acked", 168, at=3, domain="l", offset=1)],
+        "domain_order",
+    ),
+    "offset twice": (
+        [row("p49", "acked", 169, at=1, domain="m", offset=1),
+         row("p50", "acked", 170, at=5, domain="m", offset=1, enqueued=3)],
+        "domain_past",
+    ),
     "attempt without a row": ([], "records"),
     "uncounted expiry": ([row("p36", "expired", 156, at=1), row("p36", "acked", 157, at=3)], "attempts"),
     "waits although done": ([row("p37", "acked", 158, at=1)], "records"),
@@ -215,6 +251,10 @@ GUILTY = {
     "never run": "p20",
     "order in one call": "p32",
     "order of two calls": "p34",
+    "order of offsets": "p42",
+    "order of offsets, hidden by late ones": "p46",
+    "without an offset first": "p48",
+    "offset twice": "p50",
     "attempt without a row": "p35",
 }
 NO_JOB = ("missing_rows", "table_rows")  # checks that accuse no job

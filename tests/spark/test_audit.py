@@ -61,7 +61,7 @@ def test_the_certificate_counts_what_was_checked(certificate):
     assert (certificate.rows, certificate.leases) == (GENERATED_ROWS + len(rows), GENERATED_ROWS + leases)
     jobs = {each.job_id for each in rows} | {"k2", "w", "p20", "p22", "p35"}
     assert certificate.jobs == GENERATED_JOBS + len(jobs)
-    assert (certificate.domains, certificate.keys) == (GENERATED_DOMAINS + 7, GENERATED_KEYS + 5)
+    assert (certificate.domains, certificate.keys) == (GENERATED_DOMAINS + 13, GENERATED_KEYS + 5)
     assert (certificate.first, certificate.last) == (START, START + 100_006 * SECOND)
     assert sum(certificate.states.values()) == certificate.jobs
 

@@ -9,11 +9,13 @@ import sys
 import time
 from contextlib import closing
 from datetime import timedelta
+from shutil import rmtree
 
 import pytest
 from click.testing import CliRunner
 
-from holdfast import Client, JobRequest
+from holdfast import Client, JobRequest, open_payloads
+from holdfast.artifacts.blobs import task_folder
 from holdfast.cli.root import root
 from holdfast.clock import MINUTE
 from holdfast.connect import connect
@@ -114,6 +116,21 @@ def test_a_replay_verifies_the_old_jobs_and_signs_the_new_ones_for_their_queue(s
     again = jobs_of(store, "again")
     assert sorted(job.payload for job in again) == [b"0", b"2"]
     assert {signer.verify(job) for job in again} == {Verdict.VALID}
+
+
+def test_a_replay_copies_payloads_that_are_stored_apart_from_their_jobs(spark, store, url, tmp_path):
+    settings = read(environ={"HOLDFAST_ARTIFACTS": str(tmp_path / "artifacts")}, folder=tmp_path)
+    payloads = open_payloads(settings)
+    sent = Client(store, payloads=payloads).enqueue(
+        [JobRequest(type="mail", queue="mail", payload=letter * (2 << 20)) for letter in "ab"]
+    )
+    for each in store.reserve(["mail"], limit=2, lease_for=MINUTE):
+        fail(store, each.lease, reason="bad address")
+    rmtree(tmp_path / "artifacts" / task_folder("main", sent[1].id))
+    done = replay(url, "state = 'dead'", to=store, queue="again", spark=spark, settings=settings)
+    assert (done.added, done.refused) == (1, 1)
+    [again] = jobs_of(store, "again")
+    assert payloads.load(again.id, again.payload) == b'"' + b"a" * (2 << 20) + b'"'
 
 
 def test_a_repeated_replay_adds_nothing_and_a_new_id_adds_all_jobs_again(spark, store, past):

@@ -1,5 +1,8 @@
 """The row source of a slot, without Spark."""
 
+from dataclasses import replace
+
+import msgspec
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType
@@ -150,3 +153,49 @@ def test_equal_rows_share_a_job(store):
     assert [each.job.idempotency_key for each in reserve(rows, 1000)] == ["1", "2"]
     assert reserve(rows, 1000) == []
     assert rows.report().column("field").to_pylist() == [None] * len(rows.report())
+
+
+# Rows in order ----------------------------------------------------------------------------------------------
+
+
+ORDERED = replace(COLUMNS, domain=(0,), order=(1,))
+
+
+def ordered_source(store, count):
+    """A source over rows of two domains, in batches of 700."""
+    numbers = pa.array(range(count))
+    parities = pa.array([number % 2 for number in range(count)])
+    names = {
+        kind: pa.array([f"{kind}{number}" for number in column.to_pylist()])
+        for kind, column in (("key", numbers), ("d", parities))
+    }
+    rows = pa.RecordBatch.from_pydict({"key": names["key"], "c0": parities, "c1": numbers, "domain": names["d"]})
+    batches = [rows.slice(start, 700) for start in range(0, count, 700)]
+    return source_of(store, RowJobs(iter(batches), TEMPLATE, ORDERED))
+
+
+def test_ordered_rows_are_stored_ahead_and_only_the_first_of_each_domain_is_leased(store):
+    rows = ordered_source(store, 2000)
+    first = reserve(rows, 1000)
+    assert [(each.job.domain, each.job.payload) for each in first] == [
+        ("d0", b'{"k":0,"n":0}'),
+        ("d1", b'{"k":1,"n":1}'),
+    ]
+    assert reserve(rows, 1000) == []
+    assert states(store) == (1398, 2)
+
+
+def test_a_second_try_of_a_slot_and_a_copy_of_it_keep_the_order_of_rows(store):
+    first, second = ordered_source(store, 1500), ordered_source(store, 1500)
+    run_order = []
+    for source in (first, second, second, first, second, first, first, second):
+        for each in reserve(source, 1000):
+            run_order.append(each.job)
+            store.settle([Ack(each.lease)])
+    while reservations := reserve(first, 1000):
+        for each in reservations:
+            run_order.append(each.job)
+            store.settle([Ack(each.lease)])
+    for domain in ("d0", "d1"):
+        numbers = [msgspec.json.decode(job.payload)["n"] for job in run_order if job.domain == domain]
+        assert numbers == list(range(int(domain[1]), 1500, 2))

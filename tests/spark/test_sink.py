@@ -7,8 +7,11 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructType, VariantType
 
 import holdfast
+from holdfast.clock import SECOND
+from holdfast.driver import ack
 from holdfast.errors import HoldfastError
 from holdfast.model.columns import JOB_COLUMNS
+from holdfast.spark.datasource import sink
 from holdfast.spark.datasource.format import HoldfastSource
 from holdfast.spark.datasource.options import parse_sink
 from holdfast.spark.datasource.row_to_job import RowConverter
@@ -236,6 +239,43 @@ def test_a_key_with_another_payload_is_a_bad_row(spark, url, tmp_path):
     ]
 
 
+OFFSETS = """select * from values ('a', 0L, 'x'), ('a', 0L, 'x'), ('a', 0L, 'y'), ('a', null, 'x'), (null, null, 'x'),
+                                   ('a', -1L, 'x'), (null, 1L, 'x') as rows (d, o, p)"""
+
+
+def test_an_offset_is_one_job_and_another_payload_for_it_is_a_bad_row(spark, url, tmp_path):
+    df = spark.sql(OFFSETS).coalesce(1)
+    save(df, url, domain="d", offset="o", run="r", bad_rows=f"{tmp_path}/bad")
+    stored = [(job.domain, job.offset, job.idempotency_key is None) for job in jobs(url)]
+    assert stored == [("a", 0, True), ("a", None, False), (None, None, False)]
+    reasons = [row["holdfast_reason"] for row in spark.read.parquet(f"{tmp_path}/bad").orderBy("d", "o").collect()]
+    assert reasons == [
+        "offset: wanted a domain beside it, got an offset alone",
+        "offset: wanted a whole number from 0 to 9223372036854775807, got -1",
+        (
+            "offset: wanted one row for each offset of a domain, "
+            "got two different rows with domain 'a' and offset 0: they differ in p"
+        ),
+    ]
+
+
+def test_a_row_whose_offset_has_ended_is_counted_as_past(url):
+    options = parse_sink({"url": url, "type": "t", "domain": "d", "offset": "o"}, ["d", "o"])
+    converter = RowConverter(options, ["d", "o"], run="r", partition=None)
+    with holdfast.connect(url) as store:
+
+        def write(*offsets):
+            rows = pa.RecordBatch.from_pydict({"d": ["a"] * len(offsets), "o": offsets})
+            return sink._write([rows], store, converter, None, 0, signer=None)
+
+        write(1, 2)
+        [reservation] = store.reserve(["default"], limit=10, lease_for=SECOND)
+        assert reservation.job.offset == 1
+        assert ack(store, reservation.lease) is None
+        counts = write(1, 2, 3)
+        assert (counts.added, counts.existed, counts.past) == (1, 2, 1)
+
+
 SCHEMA = StructType().add("id", LongType()).add("s", StringType()).add("v", VariantType())
 
 
@@ -252,7 +292,8 @@ SCHEMA = StructType().add("id", LongType()).add("s", StringType()).add("v", Vari
         ({"run_at": "s"}, r"option run_at: wanted a column with a timestamp, got s string"),
         ({"payload": "v"}, r"option payload: wanted a column with a type that JSON can hold .*, got v variant"),
         ({"offset": "id"}, r"option offset: wanted a domain beside it"),
-        ({"offset": "id", "domain": "s"}, r"sqlite driver does not offer domains in order of explicit offsets"),
+        ({"offset": "s", "domain": "s"}, r"option offset: wanted a column with a whole number, got s string"),
+        ({"domain": "id"}, r"option domain: wanted a column with text, got id bigint"),
         ({"url": "memory://"}, r"memory .*one process"),
         ({"url": ""}, r"option url: wanted a store URL such as .*, here or in HOLDFAST_URL"),
         ({"url": "nothing://"}, r"wanted a store URL such as"),

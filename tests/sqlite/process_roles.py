@@ -68,6 +68,44 @@ def consume(store: Store, name: str) -> None:
                 report("ended", settlement.lease.job_id, settlement.lease.fence)
 
 
+def produce_offsets(store: Store, domains: int, offsets: int, seed: int) -> None:
+    """Enqueue every offset of every domain in a random order; report those that this process has stored."""
+    dice = random.Random(seed)
+    places = [(f"d{domain}", offset) for domain in range(domains) for offset in range(offsets)]
+    dice.shuffle(places)
+    while places:
+        batch = [places.pop() for _ in range(min(dice.randrange(1, 12), len(places)))]
+        records = [
+            JobRecord(
+                id=str(uuid_utils.uuid7()),
+                type="t",
+                queue="q",
+                payload=b"{}",
+                created_at=0,
+                max_crashes=None,
+                max_attempts=1000,
+                domain=domain,
+                offset=offset,
+            )
+            for domain, offset in batch
+        ]
+        for place, answer in zip(batch, store.enqueue(records), strict=True):
+            report("past" if answer.past else "existed" if answer.existed else "stored", *place)
+
+
+def consume_offsets(store: Store, domains: int, offsets: int, seed: int) -> None:
+    """Reserve, and ack or retry, until every offset is done; report the offsets that this process has acked."""
+    dice = random.Random(seed)
+    while sum(count.done for count in store.counts()) < domains * offsets:
+        reserved = store.reserve(["q"], limit=dice.randrange(1, 10), lease_for=LEASE_FOR)
+        settlements = [Ack(one.lease) if dice.randrange(10) else Retry(one.lease, error="again") for one in reserved]
+        for one, settlement, refusal in zip(reserved, settlements, store.settle(settlements), strict=True):
+            if refusal is None and isinstance(settlement, Ack):
+                report("acked", one.job.domain, one.job.offset)
+        if not reserved:
+            store.wait(["q"], timeout=0.05)
+
+
 def _settlement(dice: random.Random, lease: holdfast.driver.Lease) -> Settlement:
     match dice.randrange(20):
         case 0:
@@ -83,10 +121,15 @@ def _settlement(dice: random.Random, lease: holdfast.driver.Lease) -> Settlement
 def main() -> None:
     role, url, *rest = sys.argv[1:]
     store = holdfast.connect(url)
-    if role == "produce":
-        produce(store, int(rest[0]), f"producer-{os.getpid()}")
-    else:
-        consume(store, f"consumer-{os.getpid()}")
+    match role:
+        case "produce":
+            produce(store, int(rest[0]), f"producer-{os.getpid()}")
+        case "produce_offsets":
+            produce_offsets(store, *map(int, rest))
+        case "consume_offsets":
+            consume_offsets(store, *map(int, rest))
+        case _:
+            consume(store, f"consumer-{os.getpid()}")
     store.close()
 
 

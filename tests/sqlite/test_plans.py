@@ -42,7 +42,21 @@ SEARCHED_INDEXES = {  # statement -> the indexes that its plan must search
     "enqueue/find_id": {"holdfast_jobs_id", "holdfast_ended_id"},
     "enqueue/find_ids": {"holdfast_jobs_id", "holdfast_ended_id"},
     "enqueue/find_keys": {"PRIMARY KEY", "holdfast_jobs_id"},
-    "domains/pass_turn": {"holdfast_jobs_domain"},
+    "enqueue/find_offsets": {"holdfast_jobs_offset", "PRIMARY KEY", "holdfast_ended_offset"},
+    "offsets/find_ranges": {"PRIMARY KEY"},
+    "domains/heads": {"holdfast_jobs_domain", "holdfast_jobs_turn", "PRIMARY KEY"},
+    "domains/next_open": {"holdfast_jobs_domain"},
+    "domains/halted": {"holdfast_domains_halted"},
+    "domains/waiting": {"PRIMARY KEY"},
+    "gaps/find_arrived": {"holdfast_domains_arrived"},
+    "gaps/find_waiting": {"holdfast_domains_waiting"},
+    "gaps/pass": {"PRIMARY KEY", "holdfast_jobs_domain"},
+    "domains/describe": {"holdfast_jobs_domain", "holdfast_jobs_turn", "PRIMARY KEY"},
+    "domains/find_halts": {"PRIMARY KEY"},
+    "domains/has_open": {"holdfast_jobs_domain"},
+    "requeue/find_taken": {"holdfast_jobs_offset"},
+    "reserve/due_of_domains": {"holdfast_jobs_turn"},
+    "wait/first_gap": {"holdfast_domains_arrived", "holdfast_domains_waiting"},
     "cancel/is_requested": {"holdfast_jobs_id"},
     "admin/get": {"holdfast_jobs_id", "holdfast_ended_id"},
     "find/live": {"holdfast_jobs_id"},
@@ -59,12 +73,34 @@ SEARCHED_INDEXES = {  # statement -> the indexes that its plan must search
     "trim/delete_key": {"PRIMARY KEY"},
     "trim/postpone_key": {"PRIMARY KEY"},
     "ledger/page": {"PRIMARY KEY"},
+    "ledger/unread": {"PRIMARY KEY"},
+    "admin/webhooks": {"holdfast_jobs_id", "holdfast_ended_id"},
+    "purge/find_late": {"holdfast_ended_id"},
+    "estimate/has_many_open": {"holdfast_jobs_id"},
+    "estimate/has_many_ended": {"holdfast_ended_id"},
+    "estimate/has_many_few": {"holdfast_ended_few"},
+    "estimate/due": {"holdfast_jobs_lane"},
+    "estimate/later": {"holdfast_jobs_lane"},
+    "estimate/leases": {"holdfast_jobs_leased"},
+    "space/next_leased": {"holdfast_jobs_leased"},
+    "space/is_expired": {"holdfast_jobs_leased"},
+    "space/count_leases": {"holdfast_jobs_leased"},
     "ledger/mark": {"PRIMARY KEY"},
     "ledger/rest": {"PRIMARY KEY"},
     "registry/read": {"sqlite_autoindex_holdfast_registry_1"},
     "registry/scan": {"sqlite_autoindex_holdfast_registry_1"},
 }
 WITHOUT_SORT = {
+    "domains/heads",
+    "domains/next_open",
+    "domains/halted",
+    "domains/waiting",
+    "gaps/find_waiting",
+    "gaps/pass",
+    "domains/describe",
+    "offsets/find_ranges",
+    "enqueue/find_offsets",
+    "wait/first_gap",
     "limit_keys/find_woken",
     "limit_keys/park",
     "limit_keys/unpark",
@@ -81,12 +117,14 @@ WITHOUT_SORT = {
     "trim/find_ended",
     "trim/find_keys",
     "ledger/page",
+    "ledger/unread",
     "ledger/mark",
     "registry/scan",
 }
-SCANS_ALLOWED = {"enqueue/dedupe_windows"}  # has few rows
+SCANS_ALLOWED = {"enqueue/dedupe_windows", "space/tables"}  # have few rows
 SMALL_TABLE_SCAN = re.compile(
-    r"SCAN (holdfast_(acking|settling)|a|s|queues|types|given|taken|kinds|expired|json_each|CONSTANT|pragma_\w+)\b"
+    r"SCAN (holdfast_(acking|settling)|a|s|queues|types|given|taken|kinds|expired|held|some|alone|json_each|CONSTANT|"
+    r"pragma_\w+)\b"
 )
 
 
@@ -152,6 +190,21 @@ def _reserve_steps(path, job, isolation: Isolation, backlog: int) -> int:
     store.close()
     assert steps
     return steps
+
+
+@pytest.mark.parametrize("name", ["domains/heads", "domains/describe", "gaps/pass"])
+def test_the_first_job_of_a_domain_is_one_probe_whatever_its_backlog(plan, name):
+    """By offset, and by arrival among the jobs without an offset: never a filter over the jobs of the domain."""
+    wanted = "(space=? AND queue=? AND domain=? AND offset>?)"
+    assert [line for line in plan(name) if "holdfast_jobs_domain" in line and line.endswith(wanted)]
+
+
+@pytest.mark.parametrize("name", ["domains/heads", "domains/describe", "enqueue/find_offsets", "offsets/find_ranges"])
+def test_ended_offsets_are_found_by_a_probe(plan, name):
+    lines = [line for line in plan(name) if line.startswith(("SEARCH r ", "SEARCH p "))]
+    assert lines
+    assert all("PRIMARY KEY (space=? AND queue=? AND domain=?" in line for line in lines)
+    assert any("first<?" in line for line in lines)
 
 
 def test_a_payload_that_does_not_fit_the_budget_is_not_read(store, job):

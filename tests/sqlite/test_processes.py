@@ -43,6 +43,13 @@ class RoleProcess:
             if line.endswith("\n"):  # a killed process may leave half a line, which is not a report
                 self.reports.append(line.split())
 
+    def wait_for_reports(self, count: int, timeout: float = 60) -> None:
+        """Block until the process has reported so many lines, or has ended."""
+        deadline = time.monotonic() + timeout
+        while len(self.reports) < count and self.process.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+
     def end(self, timeout: float = 120) -> str:
         """Wait for the process and return its stderr."""
         errors = self.process.stderr.read()

@@ -100,6 +100,20 @@ def test_repair_clock_moves_the_rows_of_a_wrong_clock_to_the_right_time(path, jo
     store.close()
 
 
+def test_repair_clock_moves_the_gap_of_a_domain_to_the_right_time(path, job):
+    """It would else be passed a year late."""
+    clock = ManualClock(NOW + YEAR)
+    store = holdfast.connect(f"sqlite:///{path}", clock=clock)
+    store.configure("q", holdfast.QueueSettings(gaps=holdfast.Gaps.WAIT, gap_pass_after=10 * SECOND))
+    store.enqueue([job(id="behind", domain="d", offset=1)])
+    assert store.reserve(["q"], limit=1, lease_for=HOUR) == []
+    clock.advance(-YEAR)
+    assert (store.count_future_rows(), store.repair_clock(), store.repair_clock()) == (2, 2, 0)
+    clock.advance(10 * SECOND)
+    assert [one.job.id for one in store.reserve(["q"], limit=1, lease_for=HOUR)] == ["behind"]
+    store.close()
+
+
 def test_a_callers_now_is_refused_before_it_reaches_a_shared_transaction(path, job):
     store = holdfast.connect(f"sqlite:///{path}")
     with pytest.raises(CallerClockRefused):

@@ -18,7 +18,7 @@ from holdfast.aio import MAX_THREADS, AsyncClient
 from holdfast.client import Client
 from holdfast.clock import SECOND
 from holdfast.connect import connect
-from holdfast.drivers.contract import Store
+from holdfast.drivers.contract import DomainStatus, ResumeAction, Store
 from holdfast.drivers.settle_one import ack
 from holdfast.errors import (
     ConnectError,
@@ -31,8 +31,10 @@ from holdfast.errors import (
 )
 from holdfast.model.job import State
 from holdfast.model.lease import Enqueued, Lease
+from holdfast.model.queue_settings import OnExhausted, QueueSettings
 from holdfast.model.request import META_RETRY, JobRequest
 from holdfast.model.retry import NoDelay
+from holdfast.model.settlement import Fail
 
 Scenario = Callable[[AsyncClient], Awaitable[None]]
 
@@ -119,6 +121,22 @@ def test_conflicts_unknown_jobs_and_cancelling(store: Store):
             await client.wait(first.id, timeout=0.005)
         assert await client.cancel(first.id) is State.CANCELLED
         assert (await client.wait(first.id, timeout=0)).state is State.CANCELLED
+
+    run_scenario(store, scenario)
+
+
+def test_domains_are_listed_resumed_and_forgotten(store: Store):
+    store.configure("default", QueueSettings(on_exhausted=OnExhausted.HALT))
+
+    async def scenario(client: AsyncClient) -> None:
+        request = JobRequest(type="t", domain="d", offset=3)
+        await client.enqueue(request)
+        store.settle([Fail(lease_next(client), "no")])
+        [halted] = await client.domains(status=DomainStatus.HALTED)
+        assert halted.domain == "d"
+        assert await client.resume_domain("default", "d", ResumeAction.SKIP)
+        assert (await client.enqueue(request)).past
+        assert await client.forget_domain("default", "d")
 
     run_scenario(store, scenario)
 

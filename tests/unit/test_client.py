@@ -17,6 +17,7 @@ from holdfast import client as module
 from holdfast.client import Client, poll_pauses
 from holdfast.clock import SECOND, ManualClock
 from holdfast.connect import connect
+from holdfast.drivers.contract import DomainStatus, ResumeAction
 from holdfast.drivers.memory import MemoryDriver
 from holdfast.drivers.settle_one import ack, fail
 from holdfast.errors import (
@@ -32,8 +33,10 @@ from holdfast.model import bounds
 from holdfast.model.definition import JobDefinition
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease
+from holdfast.model.queue_settings import OnExhausted, QueueSettings
 from holdfast.model.registry import Change
 from holdfast.model.request import JobRequest
+from holdfast.model.settlement import Fail
 from holdfast.wire.records import to_job
 
 
@@ -363,3 +366,30 @@ def test_a_result_that_is_not_json_cannot_be_read(client: Client):
     ack(client.driver, lease_next(client), result=b"\xff")
     with pytest.raises(PayloadError, match="result: wanted JSON"):
         client.result(answer.id)
+
+
+def test_domains_are_listed_resumed_and_forgotten(client):
+    client.driver.configure("q", QueueSettings(on_exhausted=OnExhausted.HALT))
+    request = JobRequest(type="t", queue="q", domain="d", offset=3)
+    job = client.enqueue(request)
+    [reservation] = client.driver.reserve(["q"], limit=1, lease_for=SECOND)
+    client.driver.settle([Fail(reservation.lease, "no")])
+    [halted] = client.domains("q", status=DomainStatus.HALTED)
+    assert halted.halted_by == job.id
+    assert client.resume_domain("q", "d", ResumeAction.SKIP)
+    assert not client.resume_domain("q", "d")
+    assert client.enqueue(request).past
+    assert client.forget_domain("q", "d")
+    assert not client.enqueue(request).existed
+
+
+def test_a_conflict_names_the_offset(client):
+    client.enqueue(JobRequest(type="t", payload=1, domain="d", offset=3))
+    with pytest.raises(EnqueueConflict, match="the payload that offset 3 was first used with") as caught:
+        client.enqueue(JobRequest(type="t", payload=2, domain="d", offset=3))
+    assert (caught.value.key, caught.value.offset) == (None, 3)
+
+
+def test_many_jobs_do_not_share_one_offset(client):
+    with pytest.raises(InvalidInput, match="offset"):
+        client.enqueue_many(JobRequest(type="t", domain="d", offset=3), [1, 2])

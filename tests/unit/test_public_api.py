@@ -11,10 +11,11 @@ import pytest
 
 import holdfast
 import holdfast.driver
+import holdfast.fencing
 import holdfast.ordering
 
 
-@pytest.mark.parametrize("package", [holdfast, holdfast.driver, holdfast.ordering])
+@pytest.mark.parametrize("package", [holdfast, holdfast.driver, holdfast.fencing, holdfast.ordering])
 def test_every_public_name_exists_and_is_documented(package):
     for name in package.__all__:
         value = getattr(package, name)

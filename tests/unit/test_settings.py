@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import Holdfast, WorkerOptions
-from holdfast.clock import SECOND
+from holdfast.clock import MINUTE, SECOND
 from holdfast.errors import InvalidInput
 from holdfast.model.limit_proposal import LimitProposal, Origin, QueueLimits
+from holdfast.model.queue_order import QueueOrder
+from holdfast.model.queue_settings import Gaps, OnExhausted
 from holdfast.model.retry import Fixed, NoDelay
 from holdfast.settings import NAMES, QueueTable, Settings, mask_secrets, read, unknown_variables
 from holdfast.worker.breaker import BreakerRule
@@ -271,6 +273,17 @@ def test_a_worker_gets_its_lease_retry_policy_and_breaker_from_the_settings(tmp_
     assert (options.lease_for, options.retry_policy) == (SECOND, NoDelay())
 
 
+def test_tables_of_queues_have_an_order(tmp_path):
+    file = tmp_path / "holdfast.toml"
+    file.write_text(
+        '[queues.accounts]\ngaps = "wait"\ngap_report_after = "5m"\non_exhausted = "halt"', encoding="utf-8"
+    )
+    settings = read(file=file, environ={})
+    wanted = QueueOrder(gaps=Gaps.WAIT, gap_report_after=5 * MINUTE, on_exhausted=OnExhausted.HALT)
+    assert settings.queue_orders == {"accounts": wanted}
+    assert settings.queue_limits == ()
+
+
 def test_tables_of_queues_propose_limits(tmp_path):
     file = tmp_path / "holdfast.toml"
     file.write_text(
@@ -302,6 +315,8 @@ def test_tables_of_queues_propose_limits(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ('[queues.mail]\ngaps = "skip"', "gaps of queues.mail in .*: wanted pass or wait, got skip"),
+        ("[queues.mail]\ngap_pass_after = 5", "gap_pass_after of queues.mail in .*: wanted a length such as"),
         ("queues = 3", "queues.NAME in .*: wanted a table"),
         ("queues.mail = 3", "queues.NAME in .*: wanted a table"),
         ("[queues.mail]\nspeed = 3", "queues.mail in .*: wanted max_inflight, rate, burst, .*, got the key speed"),

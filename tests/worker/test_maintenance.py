@@ -8,7 +8,7 @@ import pytest
 import holdfast
 from holdfast import Client, JobRequest
 from holdfast.clock import DAY, ManualClock
-from holdfast.driver import ack
+from holdfast.driver import ack, fail
 from holdfast.model import ledger_reader, retention
 from holdfast.model.registry import Change
 from holdfast.model.retention import Retention, read_retention, store_retention
@@ -52,7 +52,7 @@ def test_of_two_workers_with_different_settings_the_first_decides_and_the_other_
         with caplog.at_level(logging.WARNING, logger="holdfast.worker"):
             assert drain(keep_ledger=keep_ledger) == {"acked": 1}
         assert stored(app) == Retention(ledger_for=365 * DAY)
-    kept = {"ended_for": 7 * DAY, "ledger_for": 365 * DAY}
+    kept = {"ended_for": 7 * DAY, "ledger_for": 365 * DAY, "dead_for": None}
     assert differing(caplog) == [({**kept, "ledger_for": DAY}, kept)]
 
 
@@ -83,6 +83,31 @@ def test_a_worker_without_settings_stores_no_retention(app, drain, trims_at_once
     assert stored(app) is None
 
 
+def test_dead_letters_are_removed_only_if_the_retention_says_so(trims_at_once):
+    clock = ManualClock()
+    with holdfast.connect("memory://", clock=clock) as store:
+        client = Client(store, clock=clock)
+        old, late, requeued, waiting = (client.enqueue(JobRequest(type="one")).id for _ in range(4))
+        for reservation in store.reserve(["default"], limit=3, lease_for=60 * DAY):
+            if reservation.job.id == late:
+                clock.advance(20 * DAY)
+            fail(store, reservation.lease, reason="no")
+            if reservation.job.id == old:
+                clock.advance(1)
+        store.requeue([requeued])
+        clock.advance(10 * DAY)
+        worker = Maintenance(store, keep_ended=None, keep_ledger=None)
+        worker.run_due()
+        assert store.get(old) is not None  # nothing is set
+        Maintenance(store, keep_ended=None, keep_ledger=None, keep_dead=timedelta(days=30)).run_due()
+        assert store.get(old) is None
+        assert all(store.get(one) is not None for one in (late, requeued, waiting))
+        assert [row.job_id for row in store.ledger() if row.ending == "purged"] == [old]
+        clock.advance(20 * DAY)
+        worker.run_due()  # every worker follows what the store has
+        assert store.get(late) is None
+
+
 def test_a_trim_that_left_rows_is_repeated_before_its_interval(monkeypatch):
     monkeypatch.setattr(maintenance, "TRIM_LIMIT_ROWS", 1)
     clock = ManualClock()
@@ -95,3 +120,70 @@ def test_a_trim_that_left_rows_is_repeated_before_its_interval(monkeypatch):
         for _ in range(2):
             worker.run_due()
         assert store.trim().registry == 0
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def shared(request, tmp_path):
+    clock = ManualClock()
+    url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"
+    with holdfast.connect(url, clock=clock, space="ours") as store:
+        yield store, clock
+
+
+@pytest.fixture
+def acts_at_once(monkeypatch):
+    for name in ("REAP_INTERVAL_SECONDS", "TRIM_INTERVAL_SECONDS", "STEP_SECONDS"):
+        monkeypatch.setattr(maintenance, name, 0.0)
+
+
+def test_expired_leases_of_all_spaces_are_ended_in_bounded_steps(shared, acts_at_once, monkeypatch):
+    store, clock = shared
+    monkeypatch.setattr(maintenance, "STEP_SPACES", 2)
+    for number in range(5):
+        tenant = store.space(f"tenant-{number}")
+        Client(tenant, clock=clock).enqueue(JobRequest(type="one"))
+        tenant.reserve(["default"], limit=1, lease_for=DAY)
+    clock.advance(DAY)
+    ended: list[tuple[str, int]] = []
+    worker = Maintenance(
+        store, keep_ended=None, keep_ledger=None, on_reaped=lambda space, leases: ended.append((space, leases))
+    )
+    worker.run_due()
+    assert ended == [("tenant-0", 1), ("tenant-1", 1)]
+    for _ in range(2):
+        worker.run_due()
+    assert ended == [(f"tenant-{number}", 1) for number in range(5)]
+
+
+def test_all_spaces_are_trimmed_and_only_the_own_one_gets_the_settings(shared, acts_at_once):
+    store, clock = shared
+    for name in ("a", "ours", "z"):
+        store.space(name).write([Change(kind="kind", key=str(number), value=b"1", ttl=1) for number in range(3)])
+    clock.advance(DAY)
+    worker = Maintenance(store, keep_ended=timedelta(days=3), keep_ledger=None)
+    worker.run_due()
+    assert [store.space(name).trim().registry for name in ("a", "ours", "z")] == [0, 0, 0]
+    stored = [store.space(name).read(retention.KIND, [retention.KEY])[0] is not None for name in ("a", "ours", "z")]
+    assert stored == [False, True, False]
+
+
+def test_an_owner_of_all_spaces_stores_its_settings_in_each(shared, acts_at_once):
+    store, _ = shared
+    for name in ("a", "b"):
+        store.space(name).write([Change(kind="kind", key="key", value=b"1")])
+    Maintenance(store, keep_ended=timedelta(days=3), keep_ledger=None, owns_all_spaces=True).run_due()
+    kept = [read_retention(store.space(name).read(retention.KIND, [retention.KEY])[0]) for name in ("a", "b")]
+    assert kept == [Retention(ended_for=3 * DAY)] * 2
+
+
+def test_a_space_that_cannot_be_trimmed_does_not_stop_the_others(shared, acts_at_once, caplog):
+    store, clock = shared
+    for name in ("a", "b"):
+        store.space(name).write([Change(kind="kind", key="key", value=b"1", ttl=1)])
+    store.space("a").write([Change(kind=ledger_reader.KIND, key="history", value=b"not JSON")])
+    clock.advance(DAY)
+    with caplog.at_level(logging.WARNING, logger="holdfast.worker"):
+        Maintenance(store, keep_ended=None, keep_ledger=None).run_due()
+    [failure] = [record for record in caplog.records if record.event == "maintenance.failed"]
+    assert (failure.task, failure.space) == ("trim", "a")
+    assert store.space("b").trim().registry == 0

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.clock import SECOND, from_timedelta, to_datetime
-from holdfast.drivers.contract import Inspection, QueueSettings
+from holdfast.drivers.contract import DomainInfo, Inspection, QueueSettings
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.model.execution import ExecutionResult
@@ -151,6 +151,9 @@ def queue_settings(settings: QueueSettings) -> dict[str, Any]:
         "key_max_inflight": settings.key_max_inflight,
         "key_rate": settings.key_rate,
         "key_burst": settings.key_burst,
+        "gaps": settings.gaps.value,
+        "gap_report_after": seconds(settings.gap_report_after),
+        "gap_pass_after": seconds(settings.gap_pass_after),
     }
 
 
@@ -159,6 +162,12 @@ def paused_until(settings: QueueSettings) -> str | None:
     if settings.paused_until == bounds.MAX_INSTANT:
         return UNTIL_RESUMED
     return instant(settings.paused_until)
+
+
+def domain(info: DomainInfo) -> dict[str, Any]:
+    """Every field of a domain."""
+    values = {field.name: getattr(info, field.name) for field in fields(info)}
+    return {**values, "waiting_since": instant(info.waiting_since), "halted_at": instant(info.halted_at)}
 
 
 def worker_presence(worker: WorkerPresence) -> dict[str, Any]:

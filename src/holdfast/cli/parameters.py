@@ -161,6 +161,7 @@ class ValueOrNone(click.ParamType):  # type: ignore[type-arg] # generic in new v
 
 DURATION, DURATION_OR_FOREVER, INSTANT, PAST_INSTANT = Duration(), DurationOrForever(), Instant(), PastInstant()
 KEEP_ENDED = Duration(least=timedelta(days=1))  # law L6: a repeated settlement is answered for a day
+KEEP_DEAD = ValueOrNone(KEEP_ENDED)
 LEASE = Duration(least=to_timedelta(MIN_LEASE))
 POSITIVE_DURATION = Duration(least=timedelta(microseconds=1))
 RATE, RETRY_POLICY, SPARK_SETTING, UNIQUE = Rate(), RetryPolicy(), SparkSetting(), UniqueRule()

@@ -11,6 +11,7 @@ from holdfast.cli.commands.conform import conform
 from holdfast.cli.commands.cron import cron
 from holdfast.cli.commands.dead import dead
 from holdfast.cli.commands.doctor import doctor
+from holdfast.cli.commands.domain import domain
 from holdfast.cli.commands.enqueue import enqueue
 from holdfast.cli.commands.history import history
 from holdfast.cli.commands.init import init
@@ -20,11 +21,13 @@ from holdfast.cli.commands.ledger import ledger
 from holdfast.cli.commands.maintenance import reap, trim
 from holdfast.cli.commands.metrics import metrics
 from holdfast.cli.commands.queue import queue
+from holdfast.cli.commands.queue_order import order
 from holdfast.cli.commands.replay import replay
 from holdfast.cli.commands.report import report
 from holdfast.cli.commands.retention import retention
 from holdfast.cli.commands.schema import schema
 from holdfast.cli.commands.serve import serve
+from holdfast.cli.commands.space import space
 from holdfast.cli.commands.spark import spark
 from holdfast.cli.commands.work import work
 from holdfast.cli.commands.worker import worker
@@ -52,12 +55,14 @@ for command in (
     enqueue,
     job,
     queue,
+    domain,
     cron,
     dead,
     ledger,
     reap,
     trim,
     retention,
+    space,
     doctor,
     keys,
     metrics,
@@ -71,3 +76,4 @@ for command in (
     report,
 ):
     root.add_command(command)
+queue.add_command(order)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
-from holdfast.errors import LeaseError
+from holdfast.errors import LeaseError, Unsupported
 from holdfast.model import bounds
 from holdfast.model.domain import DomainInfo, DomainStatus, ResumeAction
 from holdfast.model.filters import JobFilter
@@ -37,6 +37,7 @@ __all__ = [
     "AuditScan",
     "Capabilities",
     "Change",
+    "CountEstimates",
     "Diagnosis",
     "DomainInfo",
     "DomainStatus",
@@ -47,6 +48,8 @@ __all__ = [
     "Gaps",
     "Inspection",
     "JobFilter",
+    "LedgerDelay",
+    "LedgerDiagnosis",
     "LedgerScan",
     "OnExhausted",
     "Page",
@@ -55,8 +58,11 @@ __all__ = [
     "Registry",
     "ResumeAction",
     "SettleAndReserve",
+    "SpaceAdmin",
+    "SpaceRemoval",
     "Store",
     "Trimmed",
+    "WebhookScan",
 ]
 
 REAP_LIMIT = 1000  # leases: the most that one call ends, so that no single call ends all leases of an outage
@@ -112,6 +118,11 @@ class Capabilities:
     def has(self, feature: Feature) -> bool:
         """Whether the driver supports the feature."""
         return feature not in self.gaps
+
+    def require(self, feature: Feature) -> None:
+        """Raise ``Unsupported`` if the driver does not support the feature (L14)."""
+        if feature in self.gaps:
+            raise Unsupported(self.driver, feature, self.gaps[feature])
 
 
 class Driver(Protocol):
@@ -259,10 +270,15 @@ class Driver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """Part of a list. ``cursor`` leads to the next page. It is None at the end of a job list; the ledger has no end."""
+    """Part of a list. ``cursor`` leads to the next page. It is None at the end of a job list; the ledger has no end.
+
+    A page of the ledger has ``cursors``: one per item, which leads to the item after it. So a reader may stop inside a
+    page.
+    """
 
     items: list[T]
     cursor: str | None
+    cursors: Sequence[str] = field(default=(), compare=False)
 
     def __iter__(self) -> Iterator[T]:
         return iter(self.items)
@@ -276,7 +292,8 @@ class QueueCounts:
     """The number of jobs of one type in one queue, by state. ``ready`` jobs are due, ``scheduled`` jobs are not.
 
     ``oldest_ready_age`` says how far the queue is behind: for how many microseconds the oldest of the ready jobs has
-    been due, by the store's clock. It is None if no job is ready, and not compared.
+    been due, by the store's clock. It is None if no job is ready, and not compared. ``is_estimate`` says that numbers
+    of this row are estimates, see ``CountEstimates``.
     """
 
     queue: str
@@ -288,6 +305,7 @@ class QueueCounts:
     dead: int = 0
     cancelled: int = 0
     oldest_ready_age: int | None = field(default=None, compare=False)
+    is_estimate: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,6 +398,10 @@ class Admin(Protocol):
         """Remove ended jobs, each with a ``purged`` ledger row. Returns True where this call removed the job.
 
         An offset stays ended when its job is removed. If the job halted its domain, the domain goes on.
+
+        A job stays, and its answer is False, while a registered reader has not read all ledger rows of the job (see
+        ``model.ledger_reader``). If a reader is more than ``FIND_LIMIT`` rows behind, further jobs that ended late may
+        stay, too.
         """
         ...
 
@@ -446,8 +468,8 @@ class Admin(Protocol):
     def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
         """Return a page of the ledger, in an order that is fixed and has no gaps (L13).
 
-        ``after=None`` begins at the oldest row. The page always has a cursor, also if it is empty. Raises
-        ``LedgerTrimmed`` if rows after the cursor were removed.
+        ``after=None`` begins at the oldest row. The page always has a cursor, also if it is empty, and one cursor per
+        row. Raises ``LedgerTrimmed`` if rows after the cursor were removed.
         """
         ...
 
@@ -476,9 +498,9 @@ class Admin(Protocol):
 
         Jobs stay for ``ended_for`` after their end, at least a day (L6), and ledger rows for ``ledger_for``. Without a
         value, the retention that the space stores decides (see ``model.retention``), and without one the defaults, 7
-        and 30 days. Dead letters stay until ``purge``. Rows that a registered reader has not read stay until it has
-        read them, or until its registration expires (see ``model.ledger_reader``). Removes at most ``limit`` rows of
-        each kind.
+        and 30 days. Dead letters stay until ``purge``. Ledger rows that a registered reader has not read stay, and so
+        do their jobs, until it has read them, or until its registration expires or is removed (see
+        ``model.ledger_reader``). Removes at most ``limit`` rows of each kind.
 
         A key is removed when its window has ended and its job is done or removed. If the job ends after the window, the
         key may stay for another hour, or for as long as the window had been over by then: it blocks no other job, and
@@ -500,6 +522,15 @@ class LedgerScan(Protocol):
 
         Each cursor comes with the number of rows in its range; the last range may be shorter. The rows are not read.
         """
+        ...
+
+
+@runtime_checkable
+class WebhookScan(Protocol):
+    """Optional: tell which jobs have a webhook, for readers of the ledger. Without it, they read every job."""
+
+    def webhooks(self, job_ids: Sequence[str]) -> dict[str, str]:
+        """Return the webhooks of these jobs, in any state, by job id. Jobs without a webhook are left out."""
         ...
 
 
@@ -615,6 +646,87 @@ class Diagnosis(Protocol):
 
     def table_sizes(self) -> Mapping[str, int]:
         """Return the bytes that each table takes with its indexes, or each part of a store without sizes of tables."""
+        ...
+
+
+@runtime_checkable
+class CountEstimates(Protocol):
+    """Optional: count the jobs of a store of any size in bounded time."""
+
+    def estimate_counts(
+        self,
+        queues: Sequence[str] | None = None,
+        *,
+        states: Collection[State] | None = None,
+        now: int | None = None,
+    ) -> list[QueueCounts]:
+        """Return what ``counts`` returns, and read a bounded number of rows, whatever the space contains.
+
+        The numbers of a space with up to ``drivers.estimates.COUNT_LIMIT`` jobs are exact. In a larger space, a queue
+        and type with few jobs is still counted, so that a small queue beside a long one is never reported as empty; the
+        other numbers are estimated from a sample, and their rows say so. Jobs that wait for their turn in a domain are
+        always estimated then. ``oldest_ready_age`` is exact for jobs that can be reserved.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpaceRemoval:
+    """How many rows ``remove_space`` removed; ``more`` if rows are left."""
+
+    rows: int
+    more: bool
+
+
+@runtime_checkable
+class SpaceAdmin(Protocol):
+    """Optional: the verbs for all spaces of a store, called from any of them."""
+
+    def spaces(
+        self, *, after: str = "", limit: int = 100, has_expired_leases: bool = False, now: int | None = None
+    ) -> Page[str]:
+        """Return a page of the names of the spaces that have rows, in order. ``after=page.cursor`` asks for the next.
+
+        With ``has_expired_leases``, only spaces in which ``reap`` may find something to do. One call looks at a bounded
+        number of spaces. So a page may have fewer names than ``limit``, even none, and still have a cursor; only a
+        cursor of None says that there are no more.
+        """
+        ...
+
+    def remove_space(
+        self, name: str, *, force: bool = False, limit: int = bounds.MAX_BATCH_ITEMS, now: int | None = None
+    ) -> SpaceRemoval:
+        """Remove up to ``limit`` rows of a space: its jobs, ledger, keys, settings and registry. Repeat while ``more``.
+
+        When the last call has returned, no row of the space is left, unless somebody has written to it meanwhile. A
+        space of the same name can be used again: its fences and registry versions continue to grow (L4), and no cursor
+        of the old ledger leads into the new one.
+
+        Raises ``SpaceInUse`` while a job of the space is in flight. With ``force`` these jobs are removed, and the
+        calls of their workers are refused with ``JobNotInflight``. Waits for no reader of the ledger.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerDelay:
+    """The oldest transaction of others that may still write: readers do not see rows that began later than it.
+
+    ``age`` is in microseconds. A prepared transaction has a name, and no process.
+    """
+
+    age: int
+    pid: int | None
+    name: str  # of the program that opened it, or of the prepared transaction
+    state: str  # of its session, such as ``idle in transaction``
+
+
+@runtime_checkable
+class LedgerDiagnosis(Protocol):
+    """Optional, for a store whose ledger waits for older transactions: what delays its readers."""
+
+    def ledger_delay(self) -> LedgerDelay | None:
+        """Return the transaction that delays the readers of the ledger; None if there is none."""
         ...
 
 

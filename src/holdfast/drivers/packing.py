@@ -148,7 +148,7 @@ def tally_counts(rows: Iterable[Sequence[Any]]) -> list[QueueCounts]:
 
     Rows of open jobs have a fifth value: the time for which the oldest one has been available.
     """
-    counted: dict[tuple[str, str], dict[str, int]] = {}
+    counted: dict[tuple[str, str], dict[str, Any]] = {}
     for queue, type_, word, count, *age in rows:
         tally = counted.setdefault((queue, type_), {})
         tally[word] = count

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import get_args
 
 from holdfast.drivers.contract import Capabilities, DomainStatus, Feature, Registry, ResumeAction
-from holdfast.errors import CallerClockRefused, InvalidInput, Unsupported
+from holdfast.errors import CallerClockRefused, InvalidInput
 from holdfast.model import bounds, ledger_reader, retention
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State, check_new
@@ -51,9 +51,7 @@ class Validation:
 
     def require(self, feature: Feature) -> None:
         """Raise ``Unsupported`` if the driver does not have this feature (L14)."""
-        reason = self._capabilities.gaps.get(feature)
-        if reason is not None:
-            raise Unsupported(self._capabilities.driver, feature, reason)
+        self._capabilities.require(feature)
 
     def check_enqueue(self, jobs: Sequence[JobRecord]) -> None:
         """Check every record before any is stored."""
@@ -66,8 +64,9 @@ class Validation:
                 _check_meta(job.meta)
             if job.offset is not None:
                 self.require(Feature.OFFSETS)
-            if job.webhook is not None:  # the field is kept in records and envelopes for a later version
-                raise Unsupported(self._capabilities.driver, "webhooks", "nothing calls them yet")
+            if job.webhook is not None:  # a reader of the ledger calls it, and keeps its place in the registry
+                self.require(Feature.LEDGER)
+                self.require(Feature.REGISTRY)
 
     def check_enqueue_writes(self, jobs: Sequence[JobRecord], writes: Sequence[Change]) -> None:
         """Check the registry writes of an enqueue. Each ``Change`` checked its own values when it was created."""
@@ -256,6 +255,12 @@ class Validation:
         if after is not None:
             bounds.check_name("after", after)
 
+    def check_spaces(self, after: str, limit: int) -> None:
+        """Check a page of names of spaces."""
+        if after:
+            bounds.check_name("after", after)
+        self.check_page(limit)
+
     def check_any_open(self, queues: Sequence[str], types: Collection[str]) -> tuple[list[str], list[str]]:
         """Return the queues and the types, each once."""
         return self._names("queue", queues), self._names("type", types)
@@ -280,22 +285,23 @@ class Validation:
     def retention(
         self, registry: Registry, *, ended_for: int | None, ledger_for: int | None, now: int | None
     ) -> Retention:
-        """Return how long rows stay: as the call says, else as the store says; and until every reader has read them.
-
-        Called before the transaction that removes rows. A reader that registers in between begins at the oldest row
-        that is left (L13).
-        """
+        """Return how long rows stay: as the call says, else as the store says."""
         called_for = _given(ended_for=ended_for, ledger_for=ledger_for)
         if not self._capabilities.has(Feature.REGISTRY):
             return Retention(**called_for)
         [stored] = registry.read(retention.KIND, [retention.KEY], now=now)
-        keep = replace(retention.read_retention(stored) or Retention(), **called_for)
+        return replace(retention.read_retention(stored) or Retention(), **called_for)
+
+    def reader_cursors(self, registry: Registry, *, now: int | None) -> list[str | None]:
+        """Return how far the registered readers of the ledger have read.
+
+        Called before the transaction that removes rows. A reader that registers in between begins at the oldest row
+        that is left (L13).
+        """
+        if not self._capabilities.has(Feature.REGISTRY):
+            return []
         readers = registry.scan(ledger_reader.KIND, limit=ledger_reader.MAX_READERS, now=now)
-        read_until = ledger_reader.read_until(readers)
-        if read_until is None:
-            return keep
-        unread_for = min(self.now(now) - read_until + 1, bounds.MAX_DURATION)
-        return Retention(ended_for=max(keep.ended_for, unread_for), ledger_for=max(keep.ledger_for, unread_for))
+        return [ledger_reader.parse_reader(reader).cursor for reader in readers]
 
     def check_read(self, kind: str, keys: Sequence[str]) -> None:
         """Check a kind and a list of keys."""

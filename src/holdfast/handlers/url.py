@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import UTC, timedelta
-from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
-from holdfast.clock import to_datetime, to_timedelta, wall_clock
 from holdfast.errors import RequestRefused
 from holdfast.handlers.messages import UrlRequest, UrlResult
 from holdfast.model.job import Job
 from holdfast.net.guarded import Request, Response, Rules, send
+from holdfast.net.retry_after import retry_after
 from holdfast.worker.control import Retry, Unrecoverable
 from holdfast.worker.outcome import plain_text
 
 DEFAULT_MAX_BODY_BYTES = 64 << 10
 MAX_BODY_BYTES = 512 << 10  # fits into a result
-MAX_RETRY_AFTER = timedelta(days=1)
 MAX_SHOWN_BODY_CHARACTERS = 500  # in the error of the job
 MAX_HEADERS_CHARACTERS = 16 << 10  # of all headers in the result
 RETRIED_STATUSES = frozenset({408, 425, 429})  # and all from 500
@@ -77,19 +74,6 @@ def host_of(request: UrlRequest) -> str | None:
     except ValueError:
         return None
     return host if host and len(host) <= MAX_HOST_CHARACTERS and host.isascii() and host.isprintable() else None
-
-
-def retry_after(response: Response) -> timedelta | None:
-    """Return the delay that the server asks for, at most a day; None if it does not, or not readably."""
-    text = (response.header("retry-after") or "").strip()
-    if text.isascii() and text.isdigit():
-        return min(timedelta(seconds=int(text[:9])), MAX_RETRY_AFTER)
-    try:
-        instant = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    delay = (instant if instant.tzinfo else instant.replace(tzinfo=UTC)) - to_datetime(wall_clock())
-    return min(max(delay, to_timedelta(0)), MAX_RETRY_AFTER)
 
 
 def _headers(response: Response) -> dict[str, str]:

@@ -105,7 +105,7 @@ class JobDefinition:
         return replace(self, meta={**self.meta, **meta})
 
     def with_webhook(self, webhook: str | None) -> JobDefinition:
-        """Return a copy with another webhook, which ``enqueue`` refuses until something calls it."""
+        """Return a copy with another webhook: the URL that is called when the job has ended."""
         return replace(self, webhook=webhook)
 
 
@@ -160,7 +160,7 @@ class JobBuilder:
         return self._set(meta={**self._fields.get("meta", {}), **meta})
 
     def webhook(self, webhook: str) -> Self:
-        """Set a webhook, which ``enqueue`` refuses until something calls it."""
+        """Set the URL that is called when the job has ended."""
         return self._set(webhook=webhook)
 
     def build(self) -> JobDefinition:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 DEFAULT_QUEUE = "default"
 RESERVED_META = "holdfast."  # prefix of the meta keys that Holdfast itself writes
 META_RETRY = f"{RESERVED_META}retry"  # the meta key under which a job carries its own retry policy, as text
+META_PAYLOAD_REF = f"{RESERVED_META}payload_ref"  # true: the payload is a reference to a blob (``holdfast.artifacts``)
 META_SINGLE_INSTANCE = f"{RESERVED_META}single_instance"  # true, or the name of the lock
 
 
@@ -45,7 +46,7 @@ class JobRequest:
     limit_key: str | None = None  # a host or customer: the key limits of the queue apply to each key
     name: str | None = None  # for people
     meta: Mapping[str, object] = field(default_factory=dict)  # JSON, passed to the handler unchanged
-    webhook: str | None = None  # for a later version: enqueue refuses it, because nothing calls it yet
+    webhook: str | None = None  # called with the end of the job: see docs/guides/webhooks.md
 
     def __post_init__(self) -> None:
         """Check every field."""

@@ -154,6 +154,20 @@ def send(request: Request, rules: Rules, *, resolve: Resolve = resolve_with_syst
         connection.end()
 
 
+def check_url(text: str, rules: Rules) -> None:
+    """Raise ``RequestRefused`` for a URL that no request may go to, without a lookup: ``send`` checks the addresses."""
+    url, _ = _check(Request(url=text, method=next(iter(rules.methods))), rules)
+    try:
+        address = ipaddress.ip_address(url.host)
+    except ValueError:
+        try:
+            address = ipaddress.ip_address(socket.inet_aton(url.host))  # an IPv4 address in another notation
+        except OSError:
+            return
+    if denial := denial_of(address, allowed=rules.allowed_networks):
+        raise RequestRefused(f"the address {address} is denied: {denial}")
+
+
 # Checks before anything is sent -----------------------------------------------------------------------------
 
 

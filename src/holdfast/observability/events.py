@@ -14,6 +14,9 @@ FIELDS = {
     "job_id": "the id of the job",
     "type": "its type",
     "queue": "its queue",
+    "domain": "the domain of a queue",
+    "offset": "the offset that a domain waits for",
+    "position": "the offset from which on a domain waits",
     "attempt": "the number of the attempt, from 1",
     "max_attempts": "the most attempts of the job",
     "fence": "the fence of the lease",
@@ -42,9 +45,9 @@ FIELDS = {
     "fire": "the instant of the fire, in UTC",
     "late": "seconds from the instant of the fire to this event",
     "scheduler": "the name of the scheduler: that of its worker, if it has one",
-    "task": "`reap` or `trim`",
-    "settings": "the retention or the limits of the settings, or the limits of the handler",
-    "store": "the retention or the limits of the store",
+    "task": "`reap`, `trim` or `domains`",
+    "settings": "the retention, limits or order of the settings, or the limits of the handler",
+    "store": "the retention, limits or order of the store",
     "resource": "the name of the resource",
     "observer": "the class of the observer",
     "url": "the address of `/metrics`, `/healthz` and `/readyz`",
@@ -53,7 +56,7 @@ FIELDS = {
     "operation": "the call, as the OpenAPI document names it",
     "request_id": "the id of the request, which its answer has, too",
     "subject": "who has called: the `sub` of the token",
-    "space": "the space of the call",
+    "space": "the space of the call, or of the callback",
     "target": "the queue or the tasks that were changed",
     "status": "the status of the answer",
 }
@@ -250,6 +253,38 @@ _RARE = (
         "reason",
     ),
     _event(
+        "domain.halted",
+        logging.ERROR,
+        "a dead job has halted its domain, and its queue waits for an operator; each worker of the queue logs it once",
+        "queue",
+        "domain",
+        "job_id",
+    ),
+    _event(
+        "domain.gap",
+        logging.WARNING,
+        "a domain waits for a missing offset for longer than `gap_report_after`; each worker of the queue logs it once",
+        "queue",
+        "domain",
+        "offset",
+    ),
+    _event(
+        "domain.resumed",
+        logging.WARNING,
+        "an operator let a domain go on; the reason is `resume`, `skip` or `retry`. Logged by the client",
+        "queue",
+        "domain",
+        "reason",
+        "position",
+    ),
+    _event(
+        "domain.forgotten",
+        logging.WARNING,
+        "an operator removed the ended offsets of a domain. Logged by the client",
+        "queue",
+        "domain",
+    ),
+    _event(
         "job.signed_again",
         logging.WARNING,
         "an operator has reviewed the dead letter, and signed the job as it is; logged by the client",
@@ -262,10 +297,20 @@ _RARE = (
     _event("heartbeat.failed", logging.ERROR, "an unexpected exception; the next heartbeat is tried"),
     _event("cancel_watch.failed", logging.ERROR, "an unexpected exception; cancels come with the next heartbeat"),
     _event(
-        "maintenance.failed", logging.WARNING, "expired leases or old rows were not removed this time", "task", "reason"
+        "maintenance.failed",
+        logging.WARNING,
+        "expired leases or old rows were not removed this time",
+        "task",
+        "reason",
+        "space",
     ),
     _event(
-        "retention.differs", logging.WARNING, "the store has another retention than the settings", "settings", "store"
+        "retention.differs",
+        logging.WARNING,
+        "the space has another retention than the settings",
+        "settings",
+        "store",
+        "space",
     ),
     _event(
         "limits.differ",
@@ -276,6 +321,14 @@ _RARE = (
         "settings",
         "store",
         "reason",
+    ),
+    _event(
+        "order.differs",
+        logging.WARNING,
+        "the store has another order of a queue than the settings; `holdfast queue order` changes it",
+        "queue",
+        "settings",
+        "store",
     ),
     _event(
         "breaker.opened",
@@ -341,8 +394,49 @@ _RARE = (
         "subject",
         "space",
         "target",
+        "domain",
         "status",
         "request_id",
+    ),
+)
+
+# Callbacks and notifications --------------------------------------------------------------------------------
+
+_DELIVERY = ("job_id", "type", "space", "attempt")
+_WEBHOOKS = (
+    _event("webhook.delivered", logging.DEBUG, "the receiver has accepted a delivery", *_DELIVERY),
+    _event(
+        "webhook.failed", logging.INFO, "a delivery was not accepted; a callback is sent again", *_DELIVERY, "reason"
+    ),
+    _event("webhook.dead", logging.WARNING, "a callback is given up: a dead letter", *_DELIVERY, "reason"),
+    _event(
+        "webhook.unsettled",
+        logging.WARNING,
+        "the store did not learn what became of a delivery, which is sent again",
+        "job_id",
+        "reason",
+    ),
+    _event(
+        "webhook.rejected",
+        logging.WARNING,
+        "a job has ended, and its webhook is not called: its signature is bad",
+        "job_id",
+        "type",
+        "reason",
+    ),
+    _event(
+        "webhook.missed",
+        logging.ERROR,
+        "ends of jobs were removed before their webhooks were called",
+        "space",
+        "reason",
+    ),
+    _event(
+        "webhook.paused",
+        logging.WARNING,
+        "the store does not answer: nothing is delivered until it does",
+        "space",
+        "reason",
     ),
 )
 
@@ -459,6 +553,7 @@ EVENTS = (
     STORE_RECOVERED,
     CHILD_REPLACED,
     *_SCHEDULES,
+    *_WEBHOOKS,
     *_RARE,
 )
 

@@ -177,6 +177,19 @@ BREAKER_OPEN = Metric(
     "the same: use `max`.",
 )
 
+DOMAINS_HALTED = Metric(
+    name="holdfast_domains_halted",
+    kind=_gauge,
+    labels=("queue",),
+    meaning="Domains that a dead job has halted. Every process exports the same: use `max`.",
+)
+DOMAIN_GAPS = Metric(
+    name="holdfast_domain_gaps",
+    kind=_gauge,
+    labels=("queue",),
+    meaning="Domains whose missing offset is overdue (`gap_report_after`). Every process exports the same: use `max`.",
+)
+
 # Of the ledger, read by `holdfast metrics`: all workers and Spark slots
 LEDGER_ENDINGS = Metric(
     name="holdfast_ledger_endings_total",
@@ -253,6 +266,8 @@ METRICS: dict[str, Metric] = {
         JOBS,
         OLDEST_READY,
         BREAKER_OPEN,
+        DOMAINS_HALTED,
+        DOMAIN_GAPS,
         LEDGER_ENDINGS,
         LEDGER_DEAD,
         LEDGER_WAIT,

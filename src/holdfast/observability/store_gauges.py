@@ -1,6 +1,6 @@
 """``StoreGauges``: how many jobs of which state a store has, and how old the oldest ready one is.
 
-Counting reads every open and dead job. So the store is asked in the background, at an interval that grows with the time
+Numbers of a large space are estimated. The store is asked in the background, at an interval that grows with the time
 that the count took; a scrape only reads the last answer. Every worker asks for itself and exports the same numbers.
 """
 
@@ -12,12 +12,14 @@ from collections.abc import Callable, Sequence
 
 from holdfast.clock import SECOND, monotonic
 from holdfast.drivers.contract import QueueCounts, Store
+from holdfast.drivers.estimates import count_jobs
 from holdfast.errors import StoreError
 from holdfast.model.job import State
 from holdfast.observability import metric_table as table
 from holdfast.observability.labels import BoundedNames, JobNames, job_labels
 from holdfast.observability.metrics import Metrics
 from holdfast.worker.observer import WorkerObserver
+from holdfast.worker.stopped_domains import read_stopped_domains
 from holdfast.worker.type_holds import read_breakers
 
 INTERVAL_SECONDS = 15.0  # between two counts, at least
@@ -38,10 +40,11 @@ class StoreGauges:
         self._bounded = BoundedNames()
         self._exported: set[JobNames] = set()
         self._breakers: set[JobNames] = set()  # that were open once
+        self._stopped: dict[str, set[str]] = {}  # by metric: queues that had a stopped domain once
 
     def update(self) -> None:
         """Count the jobs and set the gauges. Raises ``StoreError``."""
-        rows = self._store.counts(self._queues, states=COUNTED)
+        rows = count_jobs(self._store, self._queues, states=COUNTED)
         numbers: Counter[tuple[JobNames, str]] = Counter()
         ages: dict[JobNames, int] = {}
         for row in rows:
@@ -56,6 +59,7 @@ class StoreGauges:
                 self._metrics.gauge(table.JOBS.name, numbers[names, state], {**labels, "state": state})
             self._metrics.gauge(table.OLDEST_READY.name, ages.get(names, 0) / SECOND, labels)
         self._update_breakers()
+        self._update_domains()
 
     def _update_breakers(self) -> None:
         found = [(one.queue, one.type) for one in read_breakers(self._store)]
@@ -63,6 +67,16 @@ class StoreGauges:
         self._breakers |= is_open
         for names in self._breakers:
             self._metrics.gauge(table.BREAKER_OPEN.name, int(names in is_open), job_labels(names))
+
+    def _update_domains(self) -> None:
+        stopped = read_stopped_domains(self._store)
+        for metric, domains in ((table.DOMAINS_HALTED, stopped.halted), (table.DOMAIN_GAPS, stopped.overdue)):
+            queues = (one.queue for one in domains if self._queues is None or one.queue in self._queues)
+            numbers = Counter(self._bounded((queue, ""))[0] for queue in queues)
+            exported = self._stopped.setdefault(metric.name, set())
+            exported |= set(numbers)
+            for queue in exported:
+                self._metrics.gauge(metric.name, numbers[queue], {"queue": queue})
 
 
 def _number(row: QueueCounts, state: str) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from holdfast.clock import SECOND, from_timedelta, monotonic
 from holdfast.drivers.contract import Inspection
+from holdfast.errors import LeaseError
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Lease
 from holdfast.service.operation import Call
-from holdfast.service.problems import Code, Problem, not_found
+from holdfast.service.problems import Code, Problem, not_found, refused
 from holdfast.settings.serve import ServeSettings
 
 
@@ -50,3 +52,39 @@ def check_owner(call: Call, task_id: str, found: Inspection | None) -> JobRecord
     if found.job.state is State.INFLIGHT and found.worker != call.principal.subject:
         raise Problem(Code.LEASE_MISMATCH, "another worker has claimed the task; nothing was changed", task_id=task_id)
     return found.job
+
+
+class LeaseKeeper:
+    """Keeps the lease of a long call valid: it has at least the time that it had at the start of the call."""
+
+    def __init__(self, call: Call, lease: Lease, lease_for: int) -> None:
+        self.lease = lease
+        self._call = call
+        self._lease_for = lease_for
+        self._extended_at = 0.0
+
+    @classmethod
+    async def start(cls, call: Call, task_id: str, token: str) -> LeaseKeeper:
+        """Check the lease by extending it. Raises ``Problem`` if the store refuses it."""
+        found = await call.tenant.inspect_one(task_id)
+        check_owner(call, task_id, found)
+        assert found is not None
+        settings = call.service.serve
+        left = (found.expires_at or 0) - call.tenant.clock.now()
+        lease_for = min(max(left, from_timedelta(settings.lease)), from_timedelta(settings.max_lease))
+        keeper = cls(call, lease_of(task_id, token), lease_for)
+        await keeper.extend()
+        return keeper
+
+    async def extend(self) -> None:
+        """Extend the lease. Raises ``Problem`` if the store refuses it."""
+        answer = await self._call.tenant.extend(self.lease, self._lease_for, None)
+        if isinstance(answer, LeaseError):
+            raise refused(answer)
+        self.lease = answer
+        self._extended_at = monotonic()
+
+    async def extend_if_due(self) -> None:
+        """Extend the lease if a third of it has passed."""
+        if (monotonic() - self._extended_at) * SECOND * 3 >= self._lease_for:
+            await self.extend()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,6 +13,8 @@ from holdfast.clock import monotonic
 from holdfast.service.problems import BUSY_SECONDS, Code, Problem
 
 BODY_SECONDS = 10.0  # from the end of the headers to the end of the body
+UPLOAD_GRACE_SECONDS = 30.0  # after which an upload must have the least rate
+MIN_UPLOAD_BYTES_PER_SECOND = 4 << 10  # over the whole upload: a slower one would hold its place for too long
 MAX_BUCKETS = 10_000  # tokens and scopes whose rate is remembered
 SETTLE_SHARE = 2  # settlements are accepted up to this multiple of ``max_requests``
 WAITING_SHARE = 4  # requests may wait for work or for a result up to this multiple
@@ -44,6 +46,40 @@ async def receive_body(receive: Receive, *, length: int | None, most: int) -> by
 
 
 CLOSE = {"Connection": "close"}
+
+
+class BodyStream:
+    """The body of a request, which the handler reads as it arrives."""
+
+    def __init__(self, receive: Receive, *, length: int | None, content_type: str) -> None:
+        self._receive = receive
+        self.length = length  # None: chunked
+        self.content_type = content_type
+
+    async def pieces(self, most: int) -> AsyncIterator[bytes]:
+        """Return the bytes as they arrive. Raises ``Problem`` if they are too many, come too slowly, or are cut off."""
+        if self.length is not None and self.length > most:
+            raise _too_large(most)
+        size, began = 0, monotonic()
+        more = True
+        while more:
+            try:
+                async with asyncio.timeout(BODY_SECONDS):
+                    message = await self._receive()
+            except TimeoutError:
+                raise Problem(Code.TIMEOUT, f"no byte for {BODY_SECONDS:.0f} s", headers=CLOSE) from None
+            if message["type"] == "http.disconnect":
+                raise Problem(Code.TIMEOUT, "the client has gone")
+            piece = message.get("body", b"")
+            size += len(piece)
+            if size > most:
+                raise _too_large(most)
+            if monotonic() - began > UPLOAD_GRACE_SECONDS + size / MIN_UPLOAD_BYTES_PER_SECOND:
+                slowest = f"wanted at least {MIN_UPLOAD_BYTES_PER_SECOND} bytes a second"
+                raise Problem(Code.TIMEOUT, slowest, headers=CLOSE)
+            more = message.get("more_body", False)
+            if piece:
+                yield piece
 
 
 def _too_large(most: int) -> Problem:

@@ -14,7 +14,7 @@ import msgspec
 from holdfast.service.auth.principal import Scope
 from holdfast.service.operation import Operation
 from holdfast.service.problems import CONTENT_TYPE, Code, status_of
-from holdfast.service.schemas.fields import Name
+from holdfast.service.schemas.fields import ArtifactName, Name
 from holdfast.service.schemas.problem import ProblemDetails
 from holdfast.settings.serve import ServeSettings
 
@@ -31,6 +31,8 @@ ALWAYS = (
     Code.INTERNAL_ERROR,
     Code.OVERLOADED,
 )
+BINARY = {"type": "string", "format": "binary"}
+PATH_TYPES: dict[str, Any] = {"artifact": ArtifactName}  # of the others, ``Name``
 WITH_PATH = (Code.NOT_FOUND,)
 WITH_TOKEN = (Code.UNAUTHENTICATED, Code.FORBIDDEN, Code.RATE_LIMITED, Code.AUTH_UNAVAILABLE)
 WITHOUT_TOKEN = (Code.WRONG_HOST,)
@@ -63,7 +65,7 @@ def make_document(operations: Sequence[Operation], settings: ServeSettings, *, h
 
 def _kinds(operation: Operation) -> Iterable[Any]:
     """Return the types of the messages of an operation; those of a union one by one."""
-    for kind in (operation.body, operation.body_items, operation.query, *operation.answers.values()):
+    for kind in (operation.body, operation.body_items, operation.query, operation.headers, *operation.answers.values()):
         if isinstance(kind, types.UnionType):
             yield from get_args(kind)
         elif kind is not None:
@@ -113,6 +115,9 @@ def _operation(
         if operation.body_items is not None:
             _set_items(components, operation, schemas)
         described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    if operation.upload is not None:
+        schema = {} if operation.upload == "application/json" else BINARY
+        described["requestBody"] = {"required": True, "content": {operation.upload: {"schema": schema}}}
     described["responses"] |= _problems(operation, needs_token=needs_token, has_tokens=has_tokens)
     return described
 
@@ -127,22 +132,29 @@ def _set_items(components: dict[str, Any], operation: Operation, schemas: dict[A
 def _answer(operation: Operation, kind: Any, schemas: dict[Any, dict[str, Any]]) -> dict[str, Any]:
     if kind is None:
         return {"description": "Nothing"}
+    if kind is bytes:
+        return {"description": operation.summary, "content": {"application/octet-stream": {"schema": BINARY}}}
     if kind is str:
-        return {"description": operation.summary, "content": {"text/plain": {"schema": schemas[kind]}}}
+        return {"description": operation.summary, "content": {operation.text_type: {"schema": schemas[kind]}}}
     schema = {"oneOf": [schemas[one] for one in get_args(kind)]} if isinstance(kind, types.UnionType) else schemas[kind]
     return {"description": operation.summary, "content": {"application/json": {"schema": schema}}}
 
 
 def _parameters(operation: Operation, components: dict[str, Any]) -> list[dict[str, Any]]:
-    name_schema = msgspec.json.schema(Name)
     parameters = [
-        {"name": name, "in": "path", "required": True, "schema": name_schema}
+        {"name": name, "in": "path", "required": True, "schema": msgspec.json.schema(PATH_TYPES.get(name, Name))}
         for name in re.findall(r"{(\w+)}", operation.path)
     ]
     if operation.query is not None:
         query = components[operation.query.__name__]
         for name, schema in query["properties"].items():
-            parameters.append({"name": name, "in": "query", "required": False, "schema": _without_null(schema)})
+            required = name in query.get("required", ())
+            parameters.append({"name": name, "in": "query", "required": required, "schema": _without_null(schema)})
+    if operation.headers is not None:
+        headers = components[operation.headers.__name__]
+        for name, schema in headers["properties"].items():
+            required = name in headers.get("required", ())
+            parameters.append({"name": name, "in": "header", "required": required, "schema": _without_null(schema)})
     return parameters
 
 

@@ -37,11 +37,14 @@ class Call:
     principal: Principal
     tenant: Tenant
     path: Mapping[str, str]
-    body: Any  # of the type ``Operation.body``
+    body: Any  # of the type ``Operation.body``; a ``BodyStream`` if the operation takes an upload
     query: Any  # of the type ``Operation.query``
+    headers: Any  # of the type ``Operation.headers``
+    is_head: bool  # the answer will be sent without its content
     accept: str
     document: Mapping[str, Any]  # of OpenAPI
     client: ClientConnection
+    base_url: str  # of the service, as this client knows it
 
     def ends(self) -> Callable[[], Awaitable[None]]:
         """Return a function that waits until a waiting call should end: its client has gone, or the service stops."""
@@ -50,7 +53,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """The answer of an operation. ``content`` is a message, or bytes of ``content_type``; None is no body."""
+    """The answer of an operation; None is no body.
+
+    ``content`` is a message, or bytes of ``content_type``, which may come one by one.
+    """
 
     content: Any = None
     status: int = 200
@@ -75,10 +81,13 @@ class Operation:
     body: type | None = None
     body_items: type | None = None  # of a batch whose items are checked one by one
     query: type | None = None
+    headers: type | None = None  # a message whose fields are headers
+    upload: str | None = None  # the type of a body that is bytes, which the handler reads as they arrive
     problems: tuple[Code, ...] = ()  # besides those of every operation
     versioned: bool = True  # the path has /v1 before it, and an alias without
     settles: bool = False  # ends or extends leases: refused last when the service is busy
     audited: bool = False  # an action of an operator, which is logged
+    text_type: str = "text/plain"  # the content type of an answer that is ``str``
     links: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by operation: what its first answer leads to
 
     @property

@@ -8,6 +8,9 @@ from enum import StrEnum
 import msgspec
 
 from holdfast.errors import (
+    ArtifactExists,
+    ArtifactMissing,
+    ArtifactQuota,
     HoldfastError,
     InvalidInput,
     JobNotFound,
@@ -44,9 +47,15 @@ class Code(StrEnum):
     NOT_IN_PROGRESS = "not_in_progress"
     LEASE_MISMATCH = "lease_mismatch"
     LEASE_EXPIRED = "lease_expired"
+    ARTIFACT_EXISTS = "artifact_exists"
+    ARTIFACT_MISSING = "artifact_missing"
+    EVENTS_TRIMMED = "events_trimmed"
     BODY_TOO_LARGE = "body_too_large"
+    QUOTA_EXCEEDED = "quota_exceeded"
     URI_TOO_LONG = "uri_too_long"
     UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
+    RANGE_NOT_SATISFIABLE = "range_not_satisfiable"
+    DIGEST_MISMATCH = "digest_mismatch"
     UNSUPPORTED = "unsupported"
     RATE_LIMITED = "rate_limited"
     HEADERS_TOO_LARGE = "headers_too_large"
@@ -68,13 +77,19 @@ _STATUS_AND_TITLE: dict[Code, tuple[int, str]] = {
     Code.NOT_FOUND: (404, "There is nothing here"),
     Code.METHOD_NOT_ALLOWED: (405, "The method is not allowed here"),
     Code.TIMEOUT: (408, "The body did not arrive in time"),
-    Code.IDEMPOTENCY_CONFLICT: (409, "The idempotency key belongs to a task with another payload"),
+    Code.IDEMPOTENCY_CONFLICT: (409, "The idempotency key or offset belongs to a task with another payload"),
     Code.NOT_IN_PROGRESS: (409, "The task is not in progress"),
     Code.LEASE_MISMATCH: (409, "Another lease holds the task"),
     Code.LEASE_EXPIRED: (409, "The lease has expired"),
+    Code.ARTIFACT_EXISTS: (409, "The attempt has another artifact with this name"),
+    Code.ARTIFACT_MISSING: (409, "The attempt has not uploaded such an artifact"),
+    Code.EVENTS_TRIMMED: (410, "The events were removed by retention"),
     Code.BODY_TOO_LARGE: (413, "The body is too large"),
+    Code.QUOTA_EXCEEDED: (413, "The artifacts are too many or too large"),
     Code.URI_TOO_LONG: (414, "The URL is too long"),
-    Code.UNSUPPORTED_MEDIA_TYPE: (415, "The body is not application/json"),
+    Code.UNSUPPORTED_MEDIA_TYPE: (415, "The body has another type than wanted"),
+    Code.RANGE_NOT_SATISFIABLE: (416, "The artifact has no such bytes"),
+    Code.DIGEST_MISMATCH: (422, "The bytes are not those of the digest"),
     Code.UNSUPPORTED: (422, "The store does not offer this"),
     Code.RATE_LIMITED: (429, "Too many requests with this token"),
     Code.HEADERS_TOO_LARGE: (431, "The headers are too large"),
@@ -165,6 +180,11 @@ def problem_of(error: HoldfastError) -> Problem:
             return not_found(error.job_id)
         case LeaseError():
             return refused(error)
+        case ArtifactExists() | ArtifactMissing():
+            code = Code.ARTIFACT_EXISTS if isinstance(error, ArtifactExists) else Code.ARTIFACT_MISSING
+            return Problem(code, "nothing was changed", field=error.name, task_id=error.job_id)
+        case ArtifactQuota():
+            return Problem(Code.QUOTA_EXCEEDED, f"wanted at most {error.most} {error.unit} of the {error.owner}")
         case Unsupported():
             return Problem(Code.UNSUPPORTED, f"this store does not offer {error.feature}")
         case StoreBusy():

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import socket
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+from holdfast.artifacts.folder import BlobFolder
 from holdfast.drivers.contract import Store
 from holdfast.errors import HoldfastError
+from holdfast.service.artifact_transfers import ArtifactTransfers
 from holdfast.service.auth.providers import open_authenticator
+from holdfast.service.event_stream import EventStreams
 from holdfast.service.limits import RateLimit, RequestCount
 from holdfast.service.metrics import HttpMetrics
 from holdfast.service.tenants.queue_counts import QueueCounter
 from holdfast.service.tenants.store_calls import StoreCalls
 from holdfast.service.tenants.tenant import Tenant
 from holdfast.settings import Settings
+from holdfast.webhooks.runner import WebhookRunner
 from holdfast.worker.maintenance import Maintenance
 
 if TYPE_CHECKING:
@@ -42,17 +48,21 @@ class Service:
         self.requests = RequestCount(settings.serve.max_requests)
         self.rate_limit = RateLimit(settings.serve.rate)
         self.metrics = HttpMetrics(store, prometheus)
+        self.artifacts = None if settings.artifacts is None else ArtifactTransfers(BlobFolder(settings.artifacts))
+        name = f"http:{socket.gethostname()}:{os.getpid()}"
+        self.webhooks = WebhookRunner(store, settings, space=space, name=name, all_spaces=True)
+        self.event_streams = EventStreams()
         self._draining: asyncio.Event | None = None
         self._tenants: dict[str, Tenant] = {}
         self._counters: dict[str, QueueCounter] = {}
-        self._maintenance: dict[str, Maintenance] = {}
         self._background: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start what runs in the background. The space of the settings is repaired, also if nobody claims in it."""
+        """Start what runs in the background. All spaces of the store are repaired, also if nobody claims in them."""
         self._draining = asyncio.Event()
         self.tenant(self.space)
         self.metrics.start()
+        self.webhooks.start()
         self._background = asyncio.create_task(self._maintain())
 
     async def stop(self) -> None:
@@ -64,11 +74,15 @@ class Service:
                 await self._background
         for tenant in self._tenants.values():
             await tenant.stop()
+        await asyncio.get_running_loop().run_in_executor(self.calls.background, self.webhooks.stop)
         self.metrics.stop()
         self.calls.close()
+        if self.artifacts is not None:
+            self.artifacts.close()
 
     def drain(self) -> None:
         """Answer the requests that wait: the service is about to stop."""
+        self.event_streams.stop()
         if self._draining is not None:
             self._draining.set()
 
@@ -92,18 +106,8 @@ class Service:
         found = self._tenants.get(space)
         if found is None:
             store = self.store if space == self.space else self.store.space(space)
-            found = self._tenants[space] = Tenant(store, space, self.settings, self.calls, self.requests)
-            loop, resumed = asyncio.get_running_loop(), found.resumed
-
-            def on_reaped(leases: int) -> None:
-                if leases:
-                    loop.call_soon_threadsafe(resumed)
-
-            self._maintenance[space] = Maintenance(
-                store,
-                keep_ended=self.settings.chosen_keep_ended,
-                keep_ledger=self.settings.chosen_keep_ledger,
-                on_reaped=on_reaped,
+            found = self._tenants[space] = Tenant(
+                store, space, self.settings, self.calls, self.requests, on_ended=self.webhooks.wake
             )
             self._counters[space] = QueueCounter(store, self.calls)
         return found
@@ -127,8 +131,28 @@ class Service:
         return None
 
     async def _maintain(self) -> None:
-        """End expired leases and remove old rows in every space that this process has seen, also if nobody claims."""
+        """End expired leases and remove old rows in every space of the store, also if nobody claims in it."""
+        loop = asyncio.get_running_loop()
+
+        def on_reaped(space: str, leases: int) -> None:
+            if leases:
+                loop.call_soon_threadsafe(self._notify_claims, space)
+
+        maintenance = Maintenance(
+            self.store,
+            keep_ended=self.settings.chosen_keep_ended,
+            keep_ledger=self.settings.chosen_keep_ledger,
+            keep_dead=self.settings.keep_dead,
+            on_reaped=on_reaped,
+            owns_all_spaces=True,
+            blobs=None if self.artifacts is None else self.artifacts.blobs,
+        )
         while True:
             await asyncio.sleep(MAINTENANCE_SECONDS)
-            for maintenance in list(self._maintenance.values()):
-                await asyncio.get_running_loop().run_in_executor(self.calls.background, maintenance.run_due)
+            await loop.run_in_executor(self.calls.background, maintenance.run_due)
+
+    def _notify_claims(self, space: str) -> None:
+        """Look for work for the claims that wait in a space."""
+        tenant = self._tenants.get(space)
+        if tenant is not None:
+            tenant.resumed()

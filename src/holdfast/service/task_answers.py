@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from holdfast.artifacts.manifest import Artifact
+from holdfast.artifacts.payloads import reference_of
 from holdfast.drivers.contract import Inspection
 from holdfast.model.job import JobRecord
+from holdfast.service.schemas.artifacts import ArtifactInfo, PayloadRef
 from holdfast.service.schemas.fields import instant
 from holdfast.service.schemas.tasks import Task, TaskDetails, TaskResult
 from holdfast.service.statuses import Status, status_of
-from holdfast.service.stored_json import payload_of, stored_value
+from holdfast.wire.stored_json import payload_of, stored_value
 
 
 def _fields(job: JobRecord, now: int) -> dict[str, Any]:
+    reference = reference_of(job)
     return {
         "id": job.id,
         "command": job.type,
         "queue": job.queue,
         "status": status_of(job, now),
-        "payload": payload_of(job),
+        "payload": None if reference is not None else payload_of(job),
+        "payload_ref": None if reference is None else PayloadRef(sha256=reference.sha256, size=reference.size),
         "priority": job.priority,
         "attempts": job.attempts,
         "max_attempts": job.max_attempts,
@@ -48,7 +54,20 @@ def details_of(inspected: Inspection, now: int) -> TaskDetails:
     )
 
 
-def result_of(job: JobRecord, now: int, ended_at: int | None) -> TaskResult:
+def info_of(artifact: Artifact) -> ArtifactInfo:
+    """Return an artifact."""
+    at = instant(artifact.uploaded_at)
+    assert at is not None
+    return ArtifactInfo(
+        name=artifact.name,
+        sha256=artifact.digest,
+        size=artifact.size,
+        content_type=artifact.content_type,
+        uploaded_at=at,
+    )
+
+
+def result_of(job: JobRecord, now: int, ended_at: int | None, artifacts: Sequence[Artifact] = ()) -> TaskResult:
     """Return how a task has ended."""
     status = status_of(job, now)
     return TaskResult(
@@ -60,4 +79,5 @@ def result_of(job: JobRecord, now: int, ended_at: int | None) -> TaskResult:
         reason=job.dead_reason,
         attempts=job.attempts,
         completed_at=instant(ended_at),
+        artifacts=[info_of(one) for one in artifacts],
     )

@@ -27,6 +27,7 @@ from holdfast.settings.setting import (
     list_setting,
 )
 from holdfast.settings.values import LogFormat, LogLevel, SigningMode
+from holdfast.settings.webhook_fields import WEBHOOK_SETTINGS, WEBHOOKS
 
 
 def check_program(field_name: str, path: str) -> str:
@@ -83,6 +84,9 @@ SETTINGS: dict[str, Setting] = {
         DAY, meaning="how long done and cancelled jobs are kept; at least a day", option="trim --keep-ended"
     ),
     "keep_ledger": duration_setting(1, meaning="how long ledger rows are kept", option="trim --keep-ledger"),
+    "keep_dead": duration_setting(
+        DAY, meaning="how long dead letters are kept; none: until they are purged", option="retention --keep-dead"
+    ),
     "idempotent": Setting(
         check=check_boolean,
         toml_type=bool,
@@ -114,10 +118,19 @@ SETTINGS: dict[str, Setting] = {
         meaning="the first one signs, all of them verify",
     ),
     "signing_key_file": Setting(check=check_path, kind="path", meaning="a file of keys, if there is no `signing_key`"),
+    "artifacts": Setting(
+        check=check_path, kind="path", meaning="a folder for artifacts and large payloads, shared by all machines"
+    ),
     **{f"{SERVE}_{name}": setting for name, setting in SERVE_SETTINGS.items()},
+    **{f"{WEBHOOKS}_{name}": setting for name, setting in WEBHOOK_SETTINGS.items()},
 }
-SECRETS = ("signing_key", f"{SERVE}_client_secret")
-PATHS = ("signing_key_file", f"{SERVE}_tokens_file")  # in a file: relative to its folder
+SECRETS = ("signing_key", f"{SERVE}_client_secret", f"{WEBHOOKS}_secret")
+PATHS = (  # in a file: relative to its folder
+    "signing_key_file",
+    "artifacts",
+    f"{SERVE}_tokens_file",
+    f"{WEBHOOKS}_secrets_file",
+)
 NAMES = tuple(SETTINGS)
 
 TYPE_NAMES = {str: "text", int: "a whole number", bool: "true or false", list: "an array of texts"}

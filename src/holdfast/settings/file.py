@@ -8,15 +8,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
+from holdfast.clock import from_timedelta
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds, duration
 from holdfast.model.limit_proposal import LIMIT_FIELDS, TYPE_LIMIT_FIELDS, QueueLimits
+from holdfast.model.queue_order import ORDER_FIELDS, QueueOrder
+from holdfast.model.queue_settings import Gaps, OnExhausted
 from holdfast.model.secret import MASK
 from holdfast.settings.fields import PATHS, SECRETS, SETTINGS, TYPE_NAMES
 from holdfast.settings.named_stores import check_store_name, check_store_value
 from holdfast.settings.names import FILE_NAME
 from holdfast.settings.serve_fields import SERVE
 from holdfast.settings.values import QueueTable
+from holdfast.settings.webhook_fields import WEBHOOKS
 
 
 def find_upwards(folder: Path) -> Path | None:
@@ -34,7 +38,7 @@ def read_file(file: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(str(file), wanted="TOML in UTF-8", got=str(error)) from error
     values: dict[str, Any] = {}
-    for name, value in _with_serve_table(table, file).items():
+    for name, value in _with_tables_of_settings(table, file).items():
         where = f"{name} in {file}"
         if name in _TABLES:
             values[name] = _TABLES[name](value, file)
@@ -54,12 +58,14 @@ def read_file(file: Path) -> dict[str, Any]:
     return values
 
 
-def _with_serve_table(table: dict[str, Any], file: Path) -> dict[str, Any]:
-    """Return the settings of a file with those of its table ``[serve]`` among them."""
-    in_serve = table.pop(SERVE, {})
-    if not isinstance(in_serve, dict):
-        raise InvalidInput(f"{SERVE} in {file}", wanted="a table", got=in_serve)
-    return table | {f"{SERVE}_{name}": value for name, value in in_serve.items()}
+def _with_tables_of_settings(table: dict[str, Any], file: Path) -> dict[str, Any]:
+    """Return the settings of a file with those of its tables ``[serve]`` and ``[webhooks]`` among them."""
+    for prefix in (SERVE, WEBHOOKS):
+        in_table = table.pop(prefix, {})
+        if not isinstance(in_table, dict):
+            raise InvalidInput(f"{prefix} in {file}", wanted="a table", got=in_table)
+        table |= {f"{prefix}_{name}": value for name, value in in_table.items()}
+    return table
 
 
 def _read_stores(table: object, file: Path) -> dict[str, dict[str, str]]:
@@ -91,8 +97,11 @@ def _read_queues(tables: object, file: Path) -> dict[str, QueueTable]:
             for type_, limits in _tables(f"{where}.types.TYPE", table.pop("types", {}), file)
         }
         handlers = _read_handlers(where, table.pop("handlers", None), file)
+        order = {field: table.pop(field) for field in ORDER_FIELDS if field in table}
         limits = _read_limits(where, table, file) if table else None
-        queues[name] = QueueTable(limits=limits, types=types, handlers=handlers)
+        queues[name] = QueueTable(
+            limits=limits, types=types, handlers=handlers, order=_read_order(where, order, file) if order else None
+        )
     return queues
 
 
@@ -104,6 +113,29 @@ def _read_handlers(where: str, types: object, file: Path) -> tuple[str, ...] | N
     if not isinstance(types, list):
         raise InvalidInput(name, wanted="a list of types", got=types)
     return tuple(bounds.check_name(name, one) for one in types)
+
+
+def _read_order(where: str, table: Mapping[str, Any], file: Path) -> QueueOrder:
+    """Return the order of ``[queues.NAME]``: words, and times such as ``"5m"``."""
+    values: dict[str, Any] = {}
+    for field, value in table.items():
+        name = f"{field} of {where} in {file}"
+        words = _ORDER_WORDS.get(field)
+        if words is None:
+            if not isinstance(value, str):
+                raise InvalidInput(name, wanted=duration.WANTED_DURATION, got=value)
+            values[field] = from_timedelta(duration.parse(name, value))
+        elif value in list(words):
+            values[field] = words(value)
+        else:
+            raise InvalidInput(name, wanted=" or ".join(words), got=value)
+    try:
+        return QueueOrder(**values)
+    except InvalidInput as error:
+        raise InvalidInput(f"{error.field} of {where} in {file}", wanted=error.wanted, got=error.got) from error
+
+
+_ORDER_WORDS: dict[str, type[Gaps | OnExhausted]] = {"gaps": Gaps, "on_exhausted": OnExhausted}
 
 
 def _tables(where: str, tables: object, file: Path) -> list[tuple[str, dict[str, Any]]]:
@@ -118,7 +150,8 @@ def _read_limits(
 ) -> QueueLimits:
     unknown = sorted(table.keys() - set(fields))
     if unknown:
-        raise InvalidInput(f"{where} in {file}", wanted=f"{', '.join(fields)}", got=f"the key {unknown[0]}")
+        known = (*fields, *(ORDER_FIELDS if fields == LIMIT_FIELDS else ()))
+        raise InvalidInput(f"{where} in {file}", wanted=f"{', '.join(known)}", got=f"the key {unknown[0]}")
     values = dict(table)
     for name in ("rate", "key_rate"):
         if isinstance(values.get(name), str):

@@ -15,6 +15,8 @@ from holdfast.settings.names import CONFIG, OTHER_SIGNING_KEY, PREFIX, variable_
 from holdfast.settings.serve import ServeSettings
 from holdfast.settings.serve_fields import SERVE, SERVE_SETTINGS
 from holdfast.settings.values import QueueTable, Settings
+from holdfast.settings.webhook_fields import WEBHOOK_SETTINGS, WEBHOOKS
+from holdfast.settings.webhooks import WebhookSettings
 
 
 def read(
@@ -57,9 +59,11 @@ def read(
     texts = {arguments[name]: text for name, text in (given or {}).items()}
     _override(values, origins, _parse_texts(arguments, texts), arguments)
     serve = {name: values.pop(f"{SERVE}_{name}") for name in SERVE_SETTINGS if f"{SERVE}_{name}" in values}
+    webhooks = {name: values.pop(f"{WEBHOOKS}_{name}") for name in WEBHOOK_SETTINGS if f"{WEBHOOKS}_{name}" in values}
     return Settings(
         **values,
         serve=ServeSettings(**serve),
+        webhooks=WebhookSettings(**webhooks),
         queues=queues,
         schedules=schedules,
         stores=named_stores(stores),

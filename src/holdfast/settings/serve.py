@@ -39,6 +39,7 @@ class ServeSettings:
     """How ``holdfast serve`` listens, whom it trusts, and what it allows."""
 
     bind: str = DEFAULT_BIND
+    public_url: str | None = None  # of the service for its clients; without it, as the request has named it
     auth: tuple[AuthMode, ...] = (AuthMode.NONE,)  # asked in this order; the first one that knows the token decides
     tokens_file: str | None = None  # of ``static``
     jwks_url: str | None = None  # of ``jwks``, like the next three
@@ -55,6 +56,11 @@ class ServeSettings:
     max_lease: timedelta = timedelta(hours=1)
     max_wait: timedelta = timedelta(seconds=60)  # of a long poll
     max_body_bytes: int = 4 << 20
+    artifact_max_bytes: int = 256 << 20  # of one artifact, and of a payload that is uploaded
+    artifact_task_bytes: int = 1 << 30  # of all artifacts of an attempt
+    artifact_task_count: int = 32
+    artifact_space_bytes: int = 100 << 30  # of all artifacts and uploaded payloads of a space
+    artifact_space_count: int = 1_000_000
     max_requests: int = 1000  # at the same time
     rate: float | None = None  # requests per second of one token and scope, in each process
     threads: int = 16  # calls to the store at the same time

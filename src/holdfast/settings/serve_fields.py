@@ -19,6 +19,7 @@ from holdfast.settings.setting import (
     list_setting,
 )
 
+MAX_ARTIFACT_BYTES = 1 << 50
 SERVE = "serve"  # the table; elsewhere its settings have this word and an underscore before their names
 
 
@@ -26,6 +27,11 @@ def _issuer_url(name: str, value: str) -> str:
     parse_url(value, field=name)
     parse_pattern(name, value)  # a request to it must match a pattern: no query
     return value
+
+
+def _base_url(name: str, value: str) -> str:
+    parse_url(value, field=name)
+    return value.rstrip("/")
 
 
 def _text(meaning: str, option: str = "") -> Setting:
@@ -62,6 +68,7 @@ def _choices(known: tuple[str, ...], kind: Callable[[str], Any] = str, *, meanin
 
 SERVE_SETTINGS: dict[str, Setting] = {
     "bind": _text("where the service listens", option="serve --bind"),
+    "public_url": Setting(check=_base_url, kind="URL", meaning="of the service, for its clients"),
     "auth": _choices(tuple(AuthMode), AuthMode, meaning="who checks tokens", option="serve --auth"),
     "tokens_file": Setting(check=check_path, kind="path", meaning="the tokens of `static`"),
     "jwks_url": Setting(check=_issuer_url, kind="URL", meaning="where the issuer publishes its keys"),
@@ -78,6 +85,11 @@ SERVE_SETTINGS: dict[str, Setting] = {
     "max_lease": duration_setting(lease.MIN_LEASE, meaning="the longest lease of a claim"),
     "max_wait": duration_setting(0, meaning="the longest wait of a request"),
     "max_body_bytes": _whole(1 << 10, bounds.MAX_STORED_PAYLOAD_BYTES, meaning="the largest body of a request"),
+    "artifact_max_bytes": _whole(1, MAX_ARTIFACT_BYTES, meaning="the largest artifact, and payload that is uploaded"),
+    "artifact_task_bytes": _whole(1, MAX_ARTIFACT_BYTES, meaning="the most that an attempt may upload"),
+    "artifact_task_count": _whole(1, 100, meaning="the most artifacts of an attempt"),
+    "artifact_space_bytes": _whole(1, MAX_ARTIFACT_BYTES, meaning="the most that artifacts and uploaded payloads take"),
+    "artifact_space_count": _whole(1, meaning="the most artifacts and uploaded payloads of a space"),
     "max_requests": _whole(1, meaning="requests at the same time, in one process"),
     "rate": Setting(
         check=duration.parse_rate,

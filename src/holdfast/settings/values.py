@@ -13,6 +13,7 @@ from holdfast.model import lease
 from holdfast.model import retry as retry_policy
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
 from holdfast.model.limit_proposal import LimitProposal, Origin, QueueLimits
+from holdfast.model.queue_order import QueueOrder
 from holdfast.model.queue_settings import DEFAULT_BREAKER_COOLDOWN
 from holdfast.model.request import DEFAULT_QUEUE
 from holdfast.model.retention import Retention
@@ -21,6 +22,7 @@ from holdfast.model.secret import Secret
 from holdfast.settings.named_stores import NamedStore, named_store_url, store_name_of
 from holdfast.settings.names import FILE_NAME, STORES_PREFIX
 from holdfast.settings.serve import ServeSettings
+from holdfast.settings.webhooks import WebhookSettings
 
 DEFAULT_ORIGIN = "default"
 DEFAULT_KEEP_ENDED = to_timedelta(Retention().ended_for)
@@ -59,6 +61,7 @@ class QueueTable:
     limits: QueueLimits | None = None
     types: Mapping[str, QueueLimits] = field(default_factory=dict)  # limits of one type in the queue
     handlers: tuple[str, ...] | None = None  # the types that may run; None: all
+    order: QueueOrder | None = None  # of the domains of the queue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +85,7 @@ class Settings:
     # How long done and cancelled jobs, and ledger rows, are kept: in a store that has no retention yet.
     keep_ended: timedelta = DEFAULT_KEEP_ENDED
     keep_ledger: timedelta = DEFAULT_KEEP_LEDGER
+    keep_dead: timedelta | None = None  # dead letters; None: until they are purged
     idempotent: bool = False  # skip jobs whose idempotency key is done, for handlers that do not say
     idempotency_ttl: timedelta = timedelta(hours=24)  # how long a key is done
     log: LogFormat = LogFormat.TEXT  # of ``holdfast work``
@@ -96,7 +100,9 @@ class Settings:
     signing: SigningMode = SigningMode.OFF
     signing_key: Secret | None = None  # secrets with commas between them: the first one signs, all of them verify
     signing_key_file: str | None = None  # see ``key_file``
+    artifacts: str | None = None  # the folder of artifacts and large payloads; None: there are none
     serve: ServeSettings = field(default_factory=ServeSettings)  # of the HTTP service
+    webhooks: WebhookSettings = field(default_factory=WebhookSettings)  # of callbacks and notifications
     queues: Mapping[str, QueueTable] = field(default_factory=dict)  # by name
     schedules: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # by name: see ``cron.table``
     stores: Mapping[str, NamedStore] = field(default_factory=dict)  # by name
@@ -109,7 +115,7 @@ class Settings:
     def value_of(self, name: str) -> object:
         """Return a value by the name of its setting, such as ``lease`` or ``serve_lease``."""
         table, _, rest = name.partition("_")
-        return getattr(self.serve, rest) if table == "serve" else getattr(self, name)
+        return getattr(getattr(self, table), rest) if table in {"serve", "webhooks"} else getattr(self, name)
 
     def is_chosen(self, name: str) -> bool:
         """Whether someone chose this value; False if it is the default."""
@@ -154,6 +160,11 @@ class Settings:
             for type_, limits in ((None, table.limits), *table.types.items())
             if limits is not None
         )
+
+    @property
+    def queue_orders(self) -> dict[str, QueueOrder]:
+        """What ``[queues.NAME]`` says about domains, by queue."""
+        return {name: table.order for name, table in self.queues.items() if table.order is not None}
 
     @property
     def store_url(self) -> str | None:

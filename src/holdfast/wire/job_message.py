@@ -5,18 +5,21 @@ Neither message carries the token of the lease: a handler cannot settle its own 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import cast
+from collections.abc import Callable, Mapping
+from typing import TypeAlias, cast
 
 import msgspec
 
 from holdfast.clock import to_datetime, to_timedelta
+from holdfast.errors import PayloadUnavailable
 from holdfast.model.fast_construction import mutable_twin
 from holdfast.model.job import Job, JobRecord
 from holdfast.model.lease import Reservation
-from holdfast.model.request import RESERVED_META
+from holdfast.model.request import META_PAYLOAD_REF, RESERVED_META
 from holdfast.wire.codec import JSON, Codec, codec_named, decode_payload
 from holdfast.wire.envelope import META_CODEC
+
+LoadPayload: TypeAlias = Callable[[str, bytes], bytes]  # the id of the job and its reference
 
 _JobDraft = mutable_twin(Job)
 _NO_META: Mapping[str, object] = {}
@@ -88,17 +91,18 @@ def job_message(reservation: Reservation) -> JobMessage:
     )
 
 
-def read_job(message: JobMessage, codec: Codec = JSON) -> Job:
+def read_job(message: JobMessage, codec: Codec = JSON, *, load: LoadPayload | None = None) -> Job:
     """Return the job as its handler sees it. Raises ``PayloadError`` if the payload cannot be read.
 
-    The job names the codec of its payload: that is ``codec`` if the names agree, else a registered one.
+    The job names the codec of its payload: that is ``codec`` if the names agree, else a registered one. ``load`` reads
+    a payload that is stored apart from its job; without it, such a job raises ``PayloadUnavailable``.
     """
     meta = _decode_meta(message)
     job = _JobDraft()
     job.id = message.id
     job.type = message.type
     job.name = message.name
-    job.payload = decode_payload(_payload_codec(meta, codec), message.payload)
+    job.payload = decode_payload(_payload_codec(meta, codec), _payload_of(message, meta, load))
     job.queue = message.queue
     job.attempt = message.attempt
     job.max_attempts = message.max_attempts
@@ -113,11 +117,20 @@ def read_job(message: JobMessage, codec: Codec = JSON) -> Job:
     return cast("Job", job)
 
 
-def read_payload(message: PayloadMessage, codec: Codec = JSON) -> object:
-    """Return the payload alone. Raises ``PayloadError`` if it cannot be read."""
+def read_payload(message: PayloadMessage, codec: Codec = JSON, *, load: LoadPayload | None = None) -> object:
+    """Return the payload alone. See ``read_job``."""
     if message.meta is None and codec is JSON:  # nearly always
         return JSON.decode(message.payload)
-    return decode_payload(_payload_codec(_decode_meta(message), codec), message.payload)
+    meta = _decode_meta(message)
+    return decode_payload(_payload_codec(meta, codec), _payload_of(message, meta, load))
+
+
+def _payload_of(message: PayloadMessage, meta: Mapping[str, object], load: LoadPayload | None) -> bytes:
+    if META_PAYLOAD_REF not in meta:
+        return message.payload
+    if load is None:
+        raise PayloadUnavailable(message.id, "this process reads none")
+    return load(message.id, message.payload)
 
 
 def _encode_meta(record: JobRecord) -> bytes:

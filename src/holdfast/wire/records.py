@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import cast
+import sys
+from collections.abc import Callable, Iterable
+from typing import TypeAlias, cast
 
 from uuid_utils import uuid7
 
@@ -12,13 +13,15 @@ from holdfast.model import bounds
 from holdfast.model.job import Job, JobRecord
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Reservation
-from holdfast.model.request import META_RETRY, META_SINGLE_INSTANCE, JobRequest
+from holdfast.model.request import META_PAYLOAD_REF, META_RETRY, META_SINGLE_INSTANCE, JobRequest
 from holdfast.model.retry import format_policy
 from holdfast.model.unique import to_unique_for
 from holdfast.wire.codec import JSON, Codec, encode_payload
 from holdfast.wire.envelope import META_CODEC
 from holdfast.wire.job_message import job_message, read_job
 from holdfast.wire.unique_key import with_unique_key
+
+SpillPayload: TypeAlias = Callable[[str, bytes], bytes]  # the id of the job and its payload; returns the reference
 
 
 def to_record(
@@ -27,18 +30,25 @@ def to_record(
     now: int,
     codec: Codec = JSON,
     max_payload: int = bounds.MAX_PAYLOAD_BYTES,
+    spill: SpillPayload | None = None,
 ) -> JobRecord:
     """Return a new record with a new id: payload and meta are encoded and bounded, a delay becomes an instant.
 
-    ``now`` becomes ``created_at``, and a delay counts from it. Raises ``PayloadError`` for a payload or meta
-    that cannot be stored; everything else was checked when the request was created.
+    ``now`` becomes ``created_at``, and a delay counts from it. A payload over ``max_payload`` is refused, or ``spill``
+    stores it apart from the job, which gets the reference that ``spill`` returns. Raises ``PayloadError`` for a payload
+    or meta that cannot be stored; everything else was checked when the request was created.
     """
     run_at = _run_at(request, now)
-    payload, key = encode_payload(codec, request.payload, most=max_payload), request.idempotency_key
+    most = max_payload if spill is None else sys.maxsize
+    payload, key = encode_payload(codec, request.payload, most=most), request.idempotency_key
     if request.unique is not None and key is None:
         payload, key = with_unique_key(request.type, payload, codec)
+    job_id = str(uuid7())  # grows with time: a store appends to its index instead of inserting in the middle
+    meta = _meta(request, codec)
+    if spill is not None and len(payload) > max_payload:
+        payload, meta = spill(job_id, payload), {**meta, META_PAYLOAD_REF: True}
     return JobRecord(
-        id=str(uuid7()),  # grows with time: a store appends to its index instead of inserting in the middle
+        id=job_id,
         type=request.type,
         queue=request.queue,
         payload=payload,
@@ -53,7 +63,7 @@ def to_record(
         offset=request.offset,
         limit_key=request.limit_key,
         name=request.name,
-        meta=_meta(request, codec),
+        meta=meta,
         webhook=request.webhook,
         requested_run_at=run_at,
     )

@@ -13,6 +13,7 @@ from typing import Protocol
 from holdfast.drivers.contract import Store
 from holdfast.model.isolation import Isolation
 from holdfast.model.lease import Reservation
+from holdfast.worker.blocked_domains import has_only_blocked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,10 @@ class JobSource(Protocol):
         ...
 
     def is_drained(self) -> bool:
-        """Whether the source has no open job left: none is ready, scheduled or running, in this worker or elsewhere."""
+        """Whether the source has no open job left: none is ready, scheduled or running, in this worker or elsewhere.
+
+        Jobs of domains that are halted, or that wait for a missing offset for ever, do not count.
+        """
         ...
 
 
@@ -85,4 +89,4 @@ class StoreJobSource:
 
     def is_drained(self) -> bool:
         """See ``JobSource.is_drained``."""
-        return not self._driver.any_open(self._queues, self._types)
+        return not self._driver.any_open(self._queues, self._types) or has_only_blocked(self._driver, self._queues)

@@ -1,9 +1,9 @@
-"""Stores the limits that the settings and the handlers of a worker propose, when the worker starts."""
+"""Stores the limits and orders that the settings and the handlers of a worker propose, when the worker starts."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from holdfast.drivers.contract import Feature, Store
@@ -20,15 +20,26 @@ from holdfast.model.limit_proposal import (
     origin_change,
     read_origin,
 )
+from holdfast.model.queue_order import DEFAULT_ORDER, ORDER_FIELDS, QueueOrder
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.event_log import log_event
 
 
 class ProposedLimits:
-    """The limits of the settings and of the handlers, which a worker proposes before its first reserve."""
+    """The limits of the settings and of the handlers, which a worker proposes before its first reserve.
 
-    def __init__(self, store: Store, catalogue: Catalogue, of_settings: Sequence[LimitProposal]) -> None:
+    ``orders`` are the orders of queues in the settings.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        catalogue: Catalogue,
+        of_settings: Sequence[LimitProposal],
+        orders: Mapping[str, QueueOrder] | None = None,
+    ) -> None:
         self._store = store
+        self._orders = orders or {}
         self._catalogue = catalogue
         self._of_settings = of_settings
         self._has_proposed = False
@@ -41,7 +52,21 @@ class ProposedLimits:
         replaced = {(one.queue, one.type) for one in self._of_settings}
         others = [one for one in of_handlers if (one.queue, one.type) not in replaced]
         propose_limits(self._store, [*self._of_settings, *others])
+        propose_orders(self._store, self._orders)
         self._has_proposed = True
+
+
+def propose_orders(store: Store, orders: Mapping[str, QueueOrder]) -> None:
+    """Store each order of a queue that has the default one; log ``order.differs`` for each other one that differs.
+
+    Raises ``StoreError``, and ``Unsupported`` for an order that the driver does not offer.
+    """
+    for queue, order in orders.items():
+        current = QueueOrder.of(store.settings(queue))
+        if current == DEFAULT_ORDER:
+            store.configure(queue, order.as_settings(), only=ORDER_FIELDS)
+        elif current != order:
+            log_event(logging.WARNING, "order.differs", queue=queue, settings=asdict(order), store=asdict(current))
 
 
 def propose_limits(store: Store, proposals: Sequence[LimitProposal]) -> None:

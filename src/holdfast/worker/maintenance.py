@@ -1,29 +1,41 @@
-"""Maintenance of the store, which every worker does besides its jobs: reap expired leases, trim old rows."""
+"""Maintenance of the store, which every worker does besides its jobs: reap expired leases, trim old rows.
+
+It repairs all spaces of a store, so that a space without a worker is repaired, too. Beside that it reports domains that
+have stopped.
+"""
 
 from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import timedelta
 
+from holdfast.artifacts.blobs import BlobStore
+from holdfast.artifacts.collector import ArtifactCollector
 from holdfast.clock import monotonic
-from holdfast.drivers.contract import Feature, Store, Trimmed
+from holdfast.drivers.contract import Feature, NamedSpace, SpaceAdmin, Store
 from holdfast.model import retention
 from holdfast.model.retention import Retention, choose_retention, read_retention, store_retention
+from holdfast.worker.dead_retention import DeadLetterRetention
 from holdfast.worker.event_log import log_event
+from holdfast.worker.stopped_domains import StoppedDomainLog
 
 REAP_INTERVAL_SECONDS = 5.0  # about; queues that no worker reserves from are repaired too
 TRIM_INTERVAL_SECONDS = 60.0  # about
+DOMAINS_INTERVAL_SECONDS = 30.0  # about
 TRIM_LIMIT_ROWS = 1000  # of each kind in one call: retention never delays a reserve for long
+STEP_SPACES = 10  # that one call repairs: maintenance of many spaces never delays a reserve for long
+STEP_SECONDS = 1.0  # about, between two steps through the spaces
 
 
 class Maintenance:
     """Reaps and trims at intervals that differ between workers, so that they do not all do it at once.
 
-    The store has one retention, which every trim follows. The one of the settings is stored if the store has none.
+    Each space has one retention, which every trim follows. The one of the settings is stored in the space of the driver
+    if that has none, or with ``owns_all_spaces`` in all spaces.
     """
 
     def __init__(
@@ -32,53 +44,126 @@ class Maintenance:
         *,
         keep_ended: timedelta | None,
         keep_ledger: timedelta | None,
-        on_reaped: Callable[[int], None] = lambda _: None,
+        keep_dead: timedelta | None = None,
+        queues: Sequence[str] = (),
+        on_reaped: Callable[[str, int], None] = lambda _space, _leases: None,
+        owns_all_spaces: bool = False,
+        blobs: BlobStore | None = None,
     ) -> None:
+        """``on_reaped`` gets the name of a space, and how many leases were ended in it. ``blobs`` has the artifacts."""
         self._driver = driver
+        self._blobs = blobs
         self._on_reaped = on_reaped
-        self._wanted = choose_retention(keep_ended, keep_ledger)
-        self._is_proposed = self._wanted is None or not driver.capabilities.has(Feature.REGISTRY)
+        self._wanted = choose_retention(keep_ended, keep_ledger, keep_dead)
+        self._owns_all_spaces = owns_all_spaces
+        self._has_registry = driver.capabilities.has(Feature.REGISTRY)
+        self._proposed: set[str] = set()  # spaces
+        self._dead_letters: dict[str, DeadLetterRetention] = {}  # by space
+        self._collectors: dict[str, ArtifactCollector] = {}  # by space
         self._random = random.Random()  # noqa: S311 - jitter
         self._reap_at = self._after_about(REAP_INTERVAL_SECONDS)
         self._trim_at = self._after_about(TRIM_INTERVAL_SECONDS)
+        self._reap_after = ""  # the last space of the walk that is under way
+        self._trim_after = ""
+        self._leaves_rows = False  # a trim of this walk has stopped at its limit
+        self._stopped_domains = StoppedDomainLog(driver, queues)
+        self._domains_at = self._after_about(DOMAINS_INTERVAL_SECONDS)
 
     def run_due(self) -> None:
-        """Reap and trim if it is time. Never raises: a failure is logged, and the part is tried again when next due."""
+        """Do each part if it is time. Never raises: a failure is logged, and the part is tried again when next due."""
         if monotonic() >= self._reap_at:
             self._reap_at = self._after_about(REAP_INTERVAL_SECONDS)
             with _logged("reap"):
-                self._on_reaped(self._driver.reap())
+                self._reap()
         if monotonic() >= self._trim_at:
             self._trim_at = self._after_about(TRIM_INTERVAL_SECONDS)
             with _logged("trim"):
-                self._propose_retention()
-                if self._trim().more:
-                    self._trim_at = monotonic()
+                self._trim()
+        if monotonic() >= self._domains_at:
+            self._domains_at = self._after_about(DOMAINS_INTERVAL_SECONDS)
+            with _logged("domains"):
+                self._stopped_domains.look()
 
-    def _propose_retention(self) -> None:
-        """Store the retention of the settings if the store has none; log once if the store has another one."""
-        if self._is_proposed or self._wanted is None:
+    def _reap(self) -> None:
+        """End expired leases in the next few spaces that have some."""
+        if not isinstance(self._driver, SpaceAdmin):
+            self._on_reaped(_name_of(self._driver), self._driver.reap())
             return
-        self._driver.write([store_retention(self._wanted, version=0)])
-        [entry] = self._driver.read(retention.KIND, [retention.KEY])
-        stored = read_retention(entry)
-        self._is_proposed = True
-        if stored is not None and stored != self._wanted:
-            log_event(logging.WARNING, "retention.differs", settings=asdict(self._wanted), store=asdict(stored))
+        page = self._driver.spaces(after=self._reap_after, limit=STEP_SPACES, has_expired_leases=True)
+        self._reap_after = page.cursor or ""
+        if page.cursor is not None:
+            self._reap_at = min(self._reap_at, self._after_about(STEP_SECONDS))
+        for name in page:
+            with _logged("reap", space=name):
+                self._on_reaped(name, self._driver.space(name).reap())
 
-    def _trim(self) -> Trimmed:
-        if self._driver.capabilities.has(Feature.REGISTRY):
-            return self._driver.trim(limit=TRIM_LIMIT_ROWS)
-        return self._driver.trim(**asdict(self._wanted or Retention()), limit=TRIM_LIMIT_ROWS)
+    def _trim(self) -> None:
+        """Remove old rows in the next few spaces. If one of them has more, the next walk begins at once."""
+        if not isinstance(self._driver, SpaceAdmin):
+            if self._trim_space(self._driver, _name_of(self._driver)):
+                self._trim_at = monotonic()
+            return
+        page = self._driver.spaces(after=self._trim_after, limit=STEP_SPACES)
+        self._trim_after = page.cursor or ""
+        for name in page:
+            with _logged("trim", space=name):
+                self._leaves_rows |= self._trim_space(self._driver.space(name), name)
+        if page.cursor is not None:
+            self._trim_at = min(self._trim_at, self._after_about(STEP_SECONDS))
+        elif self._leaves_rows:
+            self._trim_at, self._leaves_rows = monotonic(), False
+
+    def _trim_space(self, space: Store, name: str) -> bool:
+        """Remove old rows of one space, then the artifacts of tasks that are gone; return whether there may be more."""
+        if not self._has_registry:
+            kept = self._wanted or Retention()
+            return space.trim(ended_for=kept.ended_for, ledger_for=kept.ledger_for, limit=TRIM_LIMIT_ROWS).more
+        self._propose_retention(space, name)
+        more = space.trim(limit=TRIM_LIMIT_ROWS).more
+        more |= self._purge_dead_letters(space, name)
+        return more | self._collect_artifacts(space, name)
+
+    def _purge_dead_letters(self, space: Store, name: str) -> bool:
+        kept = read_retention(space.read(retention.KIND, [retention.KEY])[0])
+        if kept is None or kept.dead_for is None:
+            return False
+        dead_letters = self._dead_letters.setdefault(name, DeadLetterRetention(space))
+        return dead_letters.step(kept.dead_for, limit=TRIM_LIMIT_ROWS)[1]
+
+    def _collect_artifacts(self, space: Store, name: str) -> bool:
+        if self._blobs is None:
+            return False
+        if name not in self._collectors:
+            self._collectors[name] = ArtifactCollector(space, self._blobs, space=name)
+        return self._collectors[name].step() > 0  # where some were to be removed, there may be more
+
+    def _propose_retention(self, space: Store, name: str) -> None:
+        """Store the retention of the settings if the space has none; log once if the space has another one."""
+        is_ours = self._owns_all_spaces or name == _name_of(self._driver)
+        if self._wanted is None or not is_ours or name in self._proposed:
+            return
+        space.write([store_retention(self._wanted, version=0)])
+        [entry] = space.read(retention.KIND, [retention.KEY])
+        stored = read_retention(entry)
+        self._proposed.add(name)
+        if stored is not None and stored != self._wanted:
+            log_event(
+                logging.WARNING, "retention.differs", settings=asdict(self._wanted), store=asdict(stored), space=name
+            )
 
     def _after_about(self, seconds: float) -> float:
         return monotonic() + self._random.uniform(0.5, 1.5) * seconds
 
 
+def _name_of(driver: Store) -> str:
+    return driver.space_name if isinstance(driver, NamedSpace) else ""
+
+
 @contextmanager
-def _logged(task: str) -> Iterator[None]:
+def _logged(task: str, **fields: object) -> Iterator[None]:
     """Log any failure of a task: jobs can be done without it, and one unreadable row must not end every worker."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - also those of a driver that are no StoreError
-        log_event(logging.WARNING, "maintenance.failed", task=task, reason=f"{type(error).__name__}: {error}")
+        reason = f"{type(error).__name__}: {error}"
+        log_event(logging.WARNING, "maintenance.failed", task=task, reason=reason, **fields)

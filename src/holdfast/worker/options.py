@@ -13,6 +13,7 @@ from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.model.lease import DEFAULT_LEASE, MIN_LEASE
 from holdfast.model.limit_proposal import LimitProposal
+from holdfast.model.queue_order import QueueOrder
 from holdfast.model.retry import DEFAULT, RetryPolicy
 from holdfast.settings import Settings
 from holdfast.worker.breaker import BreakerRule
@@ -37,15 +38,17 @@ class WorkerOptions:
     recycle_after: int | None = None  # jobs after which a child process is replaced
     recycle_above: int | None = None  # bytes of resident memory above which a child process is replaced
     keep_processes: bool = False  # do not end the processes that an attempt leaves behind
-    # Done and cancelled jobs; dead letters stay until they are purged. Stored as the retention of the store if it has
-    # none; otherwise the store decides. None: the settings of the app.
+    # Done and cancelled jobs, ledger rows, and dead letters, which stay until they are purged if nothing is set. Stored
+    # as the retention of the store if it has none; otherwise the store decides. None: the settings of the app.
     keep_ended: timedelta | None = None
     keep_ledger: timedelta | None = None
+    keep_dead: timedelta | None = None
     # None: as the settings of the app say; without an app, 24 hours, no and every handler in every queue.
     idempotency_ttl: timedelta | None = None  # how long an idempotency key is done, for handlers that set none
     idempotent: bool | None = None  # skip jobs whose key is done, also of handlers that do not say so
     allowed_handlers: Mapping[str, Collection[str]] | None = None  # the types that may run, by queue
     queue_limits: tuple[LimitProposal, ...] = ()  # proposed to the store; empty: the settings of the app
+    queue_orders: Mapping[str, QueueOrder] | None = None  # by queue, proposed to the store; None: those of the settings
     breaker: BreakerRule | None = None  # for handlers without their own; None: the settings of the app
     # Fire the schedules of the app beside its jobs. None: if the app has some, and the worker does not only drain.
     cron: bool | None = None
@@ -67,10 +70,9 @@ class WorkerOptions:
         bounds.check_optional_integer("max_jobs", self.max_jobs, least=1)
         bounds.check_optional_integer("recycle_after", self.recycle_after, least=1)
         bounds.check_optional_integer("recycle_above", self.recycle_above, least=1, most=2**62)
-        if self.keep_ended is not None:
-            bounds.duration_from("keep_ended", self.keep_ended, least=DAY)
-        if self.keep_ledger is not None:
-            bounds.duration_from("keep_ledger", self.keep_ledger, least=1)
+        for name, least in (("keep_ended", DAY), ("keep_ledger", 1), ("keep_dead", DAY)):
+            if getattr(self, name) is not None:
+                bounds.duration_from(name, getattr(self, name), least=least)
         if self.idempotency_ttl is not None:
             bounds.duration_from("idempotency_ttl", self.idempotency_ttl, least=1)
         for queue, types in (self.allowed_handlers or {}).items():
@@ -88,9 +90,11 @@ class WorkerOptions:
             lease=self.lease or settings.chosen_lease,
             retry=self.retry or settings.chosen_retry,
             queue_limits=self.queue_limits or settings.queue_limits,
+            queue_orders=(settings.queue_orders or None) if self.queue_orders is None else self.queue_orders,
             breaker=self.breaker or (BreakerRule(threshold=threshold, cooldown=cooldown) if threshold else None),
             keep_ended=self.keep_ended or settings.chosen_keep_ended,
             keep_ledger=self.keep_ledger or settings.chosen_keep_ledger,
+            keep_dead=self.keep_dead or settings.keep_dead,
             idempotent=(settings.idempotent or None) if self.idempotent is None else self.idempotent,
             idempotency_ttl=self.idempotency_ttl or settings.chosen_idempotency_ttl,
             allowed_handlers=allowed if self.allowed_handlers is None else self.allowed_handlers,
@@ -125,10 +129,12 @@ class WorkerKeywords(TypedDict, total=False):
     keep_processes: bool
     keep_ended: timedelta | None
     keep_ledger: timedelta | None
+    keep_dead: timedelta | None
     idempotency_ttl: timedelta | None
     idempotent: bool | None
     allowed_handlers: Mapping[str, Collection[str]] | None
     queue_limits: tuple[LimitProposal, ...]
+    queue_orders: Mapping[str, QueueOrder] | None
     breaker: BreakerRule | None
     cron: bool | None
     name: str

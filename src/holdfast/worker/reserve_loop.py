@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from holdfast.artifacts.blobs import BlobStore
 from holdfast.clock import SECOND, boot_time, from_timedelta, monotonic
 from holdfast.drivers.contract import Store
 from holdfast.errors import StoreError
@@ -56,6 +57,7 @@ class ReserveLoop:
     proposed_limits: ProposedLimits
     observers: Observers
     shutdown: Shutdown
+    blobs: BlobStore | None  # has the artifacts
     _backoff: StoreBackoff = field(default_factory=StoreBackoff, init=False)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1), init=False)
 
@@ -65,7 +67,10 @@ class ReserveLoop:
             self.driver,
             keep_ended=self.options.keep_ended,
             keep_ledger=self.options.keep_ledger,
-            on_reaped=self.observers.reaped,
+            keep_dead=self.options.keep_dead,
+            queues=self.options.queues or (),
+            on_reaped=lambda _space, leases: self.observers.reaped(leases),
+            blobs=self.blobs,
         )
         drain_poll = DRAIN_POLL_SECONDS
         is_full = False

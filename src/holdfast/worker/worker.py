@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
+from holdfast.artifacts.payloads import PayloadStore
 from holdfast.clock import monotonic
 from holdfast.drivers.contract import CancelWait, Feature, Store
 from holdfast.errors import InvalidInput, LeaseError, StoreError, Unsupported
@@ -38,6 +39,7 @@ from holdfast.worker.outcome import Outcome, RetryRequested, Succeeded
 from holdfast.worker.processes.pool import ChildPool
 from holdfast.worker.processes.running import Run, StopReason
 from holdfast.worker.reserve_loop import POLL_SECONDS, ReserveLoop
+from holdfast.worker.resources import PAYLOADS
 from holdfast.worker.retry_policy import policy_of
 from holdfast.worker.settler import Settler, send_last_notes
 from holdfast.worker.shutdown import STOP_SECONDS, Shutdown
@@ -58,14 +60,19 @@ class Worker:
         source: JobSource | None = None,
         observers: Sequence[WorkerObserver] = (),
         signer: Signer | None = None,
+        payloads: PayloadStore | None = None,
     ) -> None:
         """``run`` reserves jobs from ``source`` instead of the store's queues. Everything else uses ``driver``.
 
-        With a ``signer``, no handler gets a job whose signature is wrong: see ``verification``.
+        With a ``signer``, no handler gets a job whose signature is wrong: see ``verification``. With ``payloads``,
+        handlers get payloads that are stored apart from their jobs, and the worker removes those of jobs that are gone.
         """
         self.driver = driver
         self.options = options or WorkerOptions()
         self.catalogue = catalogue or Catalogue()
+        self.payloads = payloads
+        if payloads is not None:
+            self.catalogue.resources[PAYLOADS] = lambda: payloads
         self.name = self.options.name or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self.queues = list(self.options.queues or (DEFAULT_QUEUE,))
         self.tally = Tally()
@@ -80,7 +87,9 @@ class Worker:
         self._random = random.Random()  # noqa: S311 - jitter
         self._inline = InlineAttempts(self.catalogue)  # of ``process_once``
         self._verification = None if signer is None else Verification(driver, signer, worker=self.name)
-        self._proposed_limits = ProposedLimits(driver, self.catalogue, self.options.queue_limits)
+        self._proposed_limits = ProposedLimits(
+            driver, self.catalogue, self.options.queue_limits, self.options.queue_orders
+        )
         self._type_holds = TypeHolds(
             driver, self.catalogue, self.options.breaker, lease_for=self._lease_for, worker=self.name
         )
@@ -277,6 +286,7 @@ class Worker:
             proposed_limits=self._proposed_limits,
             observers=self._observers,
             shutdown=self._shutdown,
+            blobs=None if self.payloads is None else self.payloads.blobs,
         )
         cancel_watch = CancelWatch(self.driver, heartbeat) if isinstance(self.driver, CancelWait) else None
         heartbeat.start()

@@ -73,7 +73,8 @@ def requeue(session: Session, /, *, sign: bool, **options: Any) -> None:
 def purge(session: Session, /, **options: Any) -> None:
     """Remove dead letters permanently: by id, by filter, or --all.
 
-    Shows the selected letters and asks for confirmation. The ledger keeps one row for each.
+    Shows the selected letters and asks for confirmation. The ledger keeps one row for each. A letter whose end a reader
+    of the ledger has not read stays: see `holdfast ledger readers list`.
     """
     store = session.store()
     _act(session, "purge", store.purge, _select(store, options), options, past="purged")
@@ -140,7 +141,8 @@ def _act(
     else:
         output.print_line(f"{past} {_count(done)}")
     if not options["dry_run"] and done < len(ids):
-        raise CommandFailed(ExitCode.FAILED, f"{len(ids) - done} of them were no longer dead and were not changed")
+        reason = "were no longer dead" + (", or wait for a reader of the ledger," if verb == "purge" else "")
+        raise CommandFailed(ExitCode.FAILED, f"{len(ids) - done} of them {reason} and were not changed")
 
 
 def _count(number: int) -> str:

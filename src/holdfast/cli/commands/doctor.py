@@ -10,8 +10,10 @@ from typing import Any
 import click
 
 from holdfast.cli.command import Command
+from holdfast.cli.commands.queue import describe_order
 from holdfast.cli.doctor import store_checks
 from holdfast.cli.doctor.check import Check, Health
+from holdfast.cli.doctor.ledger_checks import check_ledger
 from holdfast.cli.doctor.work_checks import check_work
 from holdfast.cli.output import Column
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
@@ -30,6 +32,7 @@ STORE_CHECKS = {
     "retention": store_checks.check_retention,
     "rows": store_checks.check_vacuum,
     "sizes": store_checks.check_sizes,
+    "ledger": check_ledger,
     "jobs": check_work,
 }
 
@@ -83,13 +86,16 @@ def _repair_clock(session: Session) -> None:
 
 
 def _settings(settings: Settings) -> list[dict[str, Any]]:
-    values = {name: settings.value_of(name) for name in NAMES}
+    values: dict[str, Any] = {name: settings.value_of(name) for name in NAMES}
     for queue in settings.queues:
         proposals = [one for one in settings.queue_limits if one.queue == queue]
         values[f"queues.{queue}"] = ", ".join(
             f"{one.type or 'all types'}: " + " ".join(f"{name}={value:g}" for name, value in _set_fields(one.limits))
             for one in proposals
         )
+        if (order := settings.queue_orders.get(queue)) is not None:
+            words = ", ".join(describe_order(order.as_settings()))
+            values[f"queues.{queue}"] = ", ".join(part for part in (values[f"queues.{queue}"], words) if part)
     for name, table in settings.schedules.items():
         values[f"schedules.{name}"] = f"{table.get('cron')}: {table.get('type')}"
     for name, store in settings.stores.items():

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from holdfast.app import Holdfast, unknown_type_message
+from holdfast.artifacts.payloads import open_payloads
 from holdfast.cli import parameters
 from holdfast.cli.app_commands import load_app
 from holdfast.cli.command import Command
@@ -21,7 +22,7 @@ from holdfast.cli.parameters import DURATION, INSTANT, POSITIVE_DURATION, RETRY_
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.client import Client
 from holdfast.errors import HoldfastError, InvalidInput
-from holdfast.model import duration, retry
+from holdfast.model import bounds, duration, retry
 from holdfast.model.lease import Enqueued
 from holdfast.model.request import JobRequest
 from holdfast.model.unique import parse_unique
@@ -52,12 +53,13 @@ _FIELDS = tuple(field.name for field in fields(JobRequest))
     help="One job per key, or per payload: while_queued, while_open, or for a time such as 1h.",
 )
 @click.option("--domain", metavar="TEXT", help="Jobs of one domain run one at a time, in order.")
+@click.option("--offset", type=click.IntRange(0, bounds.MAX_OFFSET), metavar="N", help="Its place in the domain.")
 @click.option("--limit-key", metavar="TEXT", help="A host or customer: the queue limits the jobs of each key.")
 @click.option("--name", metavar="TEXT", help="A name for people.")
 @click.option("--meta", multiple=True, metavar="KEY=TEXT", help="Passed to the handler; repeatable.")
 @click.option("--app", "app_path", metavar="MODULE:APP", help="Its handler gives queue, attempts and payload type.")
 @click.option("--batch", metavar="FILE", help="Many jobs: one JSON object per line, - for stdin.")
-@click.option("--json", "as_json", is_flag=True, help="JSON: id, existed, conflict; with --batch one line per job.")
+@click.option("--json", "as_json", is_flag=True, help="JSON: id, existed, conflict, past; with --batch one line each.")
 @pass_session
 def enqueue(
     session: Session,
@@ -73,8 +75,8 @@ def enqueue(
 ) -> None:
     """Enqueue a job and print its id.
 
-    PAYLOAD is JSON; - reads it from stdin, @FILE from a file; without PAYLOAD it is null. If a job with the same key
-    exists, its id is printed; exits 1 if that job has a different payload.
+    PAYLOAD is JSON; - reads it from stdin, @FILE from a file; without PAYLOAD it is null. If a job with the same key,
+    or with the same offset of its domain, exists, its id is printed; exits 1 if that job has a different payload.
 
     With --app, or app in the settings, the job is as the handler of TYPE says, in the store of the app: its queue,
     priority, attempts and timeout unless an option replaces them, and a payload that the handler takes.
@@ -106,15 +108,23 @@ def enqueue(
     if enqueued.conflict:
         raise CommandFailed(
             ExitCode.FAILED,
-            f"the key or id belongs to job {enqueued.id}, which has another payload; nothing was enqueued",
+            f"the key, offset or id belongs to job {enqueued.id}, which has another payload; nothing was enqueued",
         )
     if enqueued.existed and not as_json:
-        session.output.print_note("the job existed already; nothing was enqueued")
+        what = "the offset has ended in this domain" if enqueued.past else "the job existed already"
+        session.output.print_note(f"{what}; nothing was enqueued")
 
 
 def _print_enqueued(session: Session, enqueued: Enqueued, *, as_json: bool) -> None:
     if as_json:
-        session.output.print_json_line({"id": enqueued.id, "existed": enqueued.existed, "conflict": enqueued.conflict})
+        session.output.print_json_line(
+            {
+                "id": enqueued.id,
+                "existed": enqueued.existed,
+                "conflict": enqueued.conflict,
+                "past": enqueued.past,
+            }
+        )
     else:
         session.output.print_line(enqueued.id)
 
@@ -132,8 +142,12 @@ class _Producer:
         """The client of the app, or of the store of the settings."""
         if self._app is not None:
             return self._app.client
-        signer = open_signer(self._session.settings, space=self._session.space)
-        return Client(self._session.store(create=True), signer=signer)
+        settings, space = self._session.settings, self._session.space
+        return Client(
+            self._session.store(create=True),
+            signer=open_signer(settings, space=space),
+            payloads=open_payloads(settings, space=space),
+        )
 
     def request(self, fields: dict[str, Any]) -> JobRequest:
         """Return the request with these fields, its type and payload among them. Raises ``InvalidInput``."""
@@ -155,7 +169,7 @@ class _Producer:
 def _enqueue_file(session: Session, producer: _Producer, name: str, given: dict[str, Any], *, as_json: bool) -> None:
     # A file is read twice: the first pass checks every line, so that a bad line stores nothing. Stdin is read once.
     total = None if name == "-" else sum(1 for _ in _read_requests(name, producer, given))
-    stored = existed = conflicts = 0
+    stored = existed = past = conflicts = 0
     requests = _read_requests(name, producer, given)
     with session.output.progress_bar("enqueue", total, shown=not as_json) as update:
         while True:
@@ -172,13 +186,15 @@ def _enqueue_file(session: Session, producer: _Producer, name: str, given: dict[
                 break
             for answer in answers:
                 existed += answer.existed
+                past += answer.past
                 conflicts += answer.conflict
                 if as_json:
                     _print_enqueued(session, answer, as_json=True)
             stored += sum(not answer.existed for answer in answers)
             update(stored + existed, total)
     if not as_json:
-        session.output.print_line(f"{stored} enqueued" + (f", {existed} existed already" if existed else ""))
+        ended = f" ({past} of them have ended)" if past else ""
+        session.output.print_line(f"{stored} enqueued" + (f", {existed} existed already{ended}" if existed else ""))
     if conflicts:
         raise CommandFailed(ExitCode.FAILED, f"{conflicts} jobs that existed already have another payload")
 

@@ -9,10 +9,11 @@ from datetime import timedelta
 import click
 
 from holdfast.cli import json_values
-from holdfast.cli.command import Command
+from holdfast.cli.command import Group
+from holdfast.cli.commands.ledger_readers import readers
 from holdfast.cli.output import Column
 from holdfast.cli.parameters import DURATION
-from holdfast.cli.session import Session, pass_session
+from holdfast.cli.session import Session
 from holdfast.clock import monotonic, to_datetime
 from holdfast.drivers.contract import Store
 from holdfast.model import bounds
@@ -26,7 +27,7 @@ POLL_INTERVAL_SECONDS = 0.25
 RowFilter = Callable[[LedgerRow], bool]
 
 
-@click.command(cls=Command)
+@click.group(cls=Group, invoke_without_command=True)
 @click.option("--tail", is_flag=True, help="Show the last rows: the default.")
 @click.option("--after", metavar="CURSOR", help="Show the rows after a cursor.")
 @click.option("--oldest", is_flag=True, help="Start at the oldest row.")
@@ -46,9 +47,9 @@ RowFilter = Callable[[LedgerRow], bool]
 @click.option("--follow", is_flag=True, help="Show new rows as they are written, until interrupted or --for is over.")
 @click.option("--for", "length", type=DURATION, metavar="DURATION", help="Follow this long.")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines: the rows, then the cursor after them.")
-@pass_session
+@click.pass_context
 def ledger(
-    session: Session,
+    context: click.Context,
     *,
     after: str | None,
     limit: int,
@@ -68,6 +69,9 @@ def ledger(
     over every row that was read, also over rows that the filters hide. With --follow, --limit applies only to the rows
     that already exist.
     """
+    if context.invoked_subcommand is not None:
+        return
+    session = context.ensure_object(Session)
     starts = [name for name, given in (("--tail", tail), ("--after", after), ("--oldest", oldest)) if given]
     if len(starts) > 1:
         raise click.UsageError(f"wanted one of --tail, --after and --oldest, got {' and '.join(starts)}")
@@ -90,6 +94,9 @@ def ledger(
     _print_rows(session, rows, cursor, as_json=as_json, follow=follow)
     if follow:
         _follow(session, store, cursor, matches, length, as_json=as_json)
+
+
+ledger.add_command(readers)
 
 
 def last_rows(store: Store, limit: int, matches: RowFilter) -> tuple[list[LedgerRow], str]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import click
@@ -17,6 +18,7 @@ from holdfast.cli.parameters import DURATION, INSTANT, RATE, ValueOrNone
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.clock import from_datetime, from_timedelta, monotonic
 from holdfast.drivers.contract import Feature, QueueCounts, QueueSettings, Store
+from holdfast.drivers.estimates import count_jobs
 from holdfast.model import bounds, duration, limit_proposal
 from holdfast.model.job import State
 from holdfast.model.limit_proposal import (
@@ -28,7 +30,7 @@ from holdfast.model.limit_proposal import (
     origin_change,
     read_origin,
 )
-from holdfast.model.queue_settings import KEY_LIMIT_FIELDS
+from holdfast.model.queue_settings import KEY_LIMIT_FIELDS, Gaps, OnExhausted
 from holdfast.model.registry import Entry
 from holdfast.worker.breaker import BreakerPhase, phase_of
 from holdfast.worker.type_holds import forget_holds, read_holds
@@ -43,8 +45,8 @@ OPEN = (State.READY, State.INFLIGHT)
 NOT_DONE = tuple(state for state in State if state is not State.DONE)
 
 _TYPE = click.option("--type", "type_", metavar="TYPE", help="Only this type in the queue.")
-_NEW = click.option("--new", is_flag=True, help="Allow a queue that has no jobs and no settings yet.")
-_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object: the settings after the change.")
+NEW = click.option("--new", is_flag=True, help="Allow a queue that has no jobs and no settings yet.")
+JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object: the settings after the change.")
 
 
 @click.group(cls=Group)
@@ -56,12 +58,16 @@ def queue() -> None:
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("--types", is_flag=True, help="One row per type.")
 @click.option("--no-done", is_flag=True, help="Do not count done jobs: quick, however many there are.")
+@click.option("--estimate", is_flag=True, help="Estimate large numbers: quick, however many jobs there are.")
 @click.option("--json", "as_json", is_flag=True, help="JSON: a list of counts with settings.")
 @pass_session
-def list_(session: Session, names: tuple[str, ...], *, types: bool, no_done: bool, as_json: bool) -> None:
+def list_(
+    session: Session, names: tuple[str, ...], *, types: bool, no_done: bool, estimate: bool, as_json: bool
+) -> None:
     """Count jobs by queue and state, and show pauses and limits."""
     store, output = session.store(), session.output
-    counts = store.counts(list(names) or None, states=NOT_DONE if no_done else None)
+    count = partial(count_jobs, store) if estimate else store.counts
+    counts = count(list(names) or None, states=NOT_DONE if no_done else None)
     _check_known(store, names, counts)
     rows = counts if types else sum_by_queue(counts, names)
     settings = [store.settings(row.queue, type=row.type or None) for row in rows]
@@ -90,6 +96,8 @@ def list_(session: Session, names: tuple[str, ...], *, types: bool, no_done: boo
             for row, one, origin in zip(rows, settings, origins, strict=True)
         ],
     )
+    if any(row.is_estimate for row in counts):
+        output.print_note("large numbers are estimates")
 
 
 def sum_by_queue(rows: Sequence[QueueCounts], names: Sequence[str] = ()) -> list[QueueCounts]:
@@ -157,7 +165,21 @@ def _describe_limits(output: Output, settings: QueueSettings, origin: Origin | N
         words.append(f"from the {origin}")
     if settings.dedupe_window != QueueSettings().dedupe_window:
         words.append(f"keys {_format_window(settings)}")
-    return ", ".join(words)
+    return ", ".join([*words, *describe_order(settings)])
+
+
+def describe_order(settings: QueueSettings) -> list[str]:
+    """What the domains of a queue do at a gap and at a dead job, in a few words each, where it is not the default."""
+    words = []
+    if settings.on_exhausted is OnExhausted.HALT:
+        words.append("a dead job halts its domain")
+    if settings.gaps is Gaps.WAIT:
+        words.append("waits for gaps")
+        if settings.gap_report_after is not None:
+            words.append(f"overdue after {_format_length(settings.gap_report_after)}")
+        if settings.gap_pass_after is not None:
+            words.append(f"passed after {_format_length(settings.gap_pass_after)}")
+    return words
 
 
 def _describe_rate(rate: float, burst: int | None) -> str:
@@ -183,8 +205,8 @@ def _is_held(output: Output, settings: QueueSettings) -> bool:
 @click.option("--wait", is_flag=True, help="Then wait until no job of the queue is in flight.")
 @click.option("--timeout", type=DURATION, metavar="DURATION", help="With --wait: give up after this long, exit code 5.")
 @_TYPE
-@_NEW
-@_JSON
+@NEW
+@JSON
 @pass_session
 def pause(
     session: Session,
@@ -214,7 +236,7 @@ def pause(
         paused_until = session.output.now() + from_timedelta(length)
     if paused_until <= session.output.now():
         raise click.UsageError("wanted a pause that ends later than now")
-    _change(session, name, type_, {"paused_until": paused_until}, new=new, as_json=as_json)
+    change_settings(session, name, type_, {"paused_until": paused_until}, new=new, as_json=as_json)
     if wait:
         _wait_for_inflight(session, name, type_, timeout)
 
@@ -234,7 +256,7 @@ def _wait_for_inflight(session: Session, name: str, type_: str | None, timeout: 
 @queue.command()
 @click.argument("name")
 @_TYPE
-@_JSON
+@JSON
 @pass_session
 def resume(session: Session, name: str, type_: str | None, *, as_json: bool) -> None:
     """End a pause.
@@ -245,7 +267,7 @@ def resume(session: Session, name: str, type_: str | None, *, as_json: bool) -> 
     changes: dict[str, Any] = {"paused_until": None}
     if type_ is not None:
         changes |= {"held_until": None, "probing": False}
-    _change(session, name, type_, changes, new=False, as_json=as_json)
+    change_settings(session, name, type_, changes, new=False, as_json=as_json)
     store = session.store()
     if type_ is not None:
         forget_holds(store, name, type_)
@@ -264,8 +286,8 @@ def resume(session: Session, name: str, type_: str | None, *, as_json: bool) -> 
 @click.option("--key-burst", type=ValueOrNone(click.INT), metavar="N|none", help="The most of a key at once.")
 @click.option("--reset", is_flag=True, help="Remove all limits; a worker that starts proposes its own again.")
 @_TYPE
-@_NEW
-@_JSON
+@NEW
+@JSON
 @pass_session
 def limit(
     session: Session, /, name: str, type_: str | None, *, reset: bool, new: bool, as_json: bool, **options: Any
@@ -287,7 +309,7 @@ def limit(
     remembers = store.capabilities.has(Feature.REGISTRY)
     if reset and remembers:  # first: a worker that starts meanwhile proposes nothing while there are limits
         store.write([origin_change(name, type_, None)])
-    _change(session, name, type_, changes, new=new, as_json=as_json)
+    change_settings(session, name, type_, changes, new=new, as_json=as_json)
     if changes and not reset and remembers:
         store.write([origin_change(name, type_, LimitOrigin(origin=Origin.OPERATOR))])
 
@@ -314,8 +336,8 @@ def _limit_changes(options: dict[str, Any]) -> dict[str, Any]:
 @queue.command()
 @click.argument("name")
 @click.option("--for", "length", type=DURATION, metavar="DURATION", help="For jobs that do not say how long: 1h, 2d.")
-@_NEW
-@_JSON
+@NEW
+@JSON
 @pass_session
 def keys(session: Session, name: str, length: timedelta | None, *, new: bool, as_json: bool) -> None:
     """Set for how long idempotency keys of a queue are taken at least.
@@ -324,7 +346,7 @@ def keys(session: Session, name: str, length: timedelta | None, *, new: bool, as
     keep their end.
     """
     changes = {} if length is None else {"dedupe_window": from_timedelta(length)}
-    _change(session, name, None, changes, new=new, as_json=as_json, describe=_describe_keys)
+    change_settings(session, name, None, changes, new=new, as_json=as_json, describe=_describe_keys)
 
 
 def _describe_keys(_: Output, settings: QueueSettings) -> str:
@@ -332,10 +354,14 @@ def _describe_keys(_: Output, settings: QueueSettings) -> str:
 
 
 def _format_window(settings: QueueSettings) -> str:
-    return duration.format_exact(timedelta(microseconds=settings.dedupe_window))
+    return _format_length(settings.dedupe_window)
 
 
-def _change(
+def _format_length(microseconds: int) -> str:
+    return duration.format_exact(timedelta(microseconds=microseconds))
+
+
+def change_settings(
     session: Session,
     name: str,
     type_: str | None,

@@ -155,7 +155,9 @@ def _print_result(session: Session, result: ReplayResult) -> None:
         return
     session.output.print_line(f"{_jobs(result.added)} enqueued by replay {result.replay_id}")
     if result.refused:
-        session.output.print_note(f"{_jobs(result.refused)} left out: their signatures are not valid")
+        session.output.print_note(
+            f"{_jobs(result.refused)} left out: not signed validly, or a large payload cannot be read"
+        )
 
 
 def _to_json(plan: Replay, result: ReplayResult | None) -> dict[str, Any]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Literal
 
 import click
 
 from holdfast.cli import json_values
 from holdfast.cli.command import Command
-from holdfast.cli.parameters import KEEP_ENDED, POSITIVE_DURATION
+from holdfast.cli.parameters import KEEP_DEAD, KEEP_ENDED, POSITIVE_DURATION
 from holdfast.cli.session import Session, pass_session
 from holdfast.clock import from_timedelta, to_timedelta
 from holdfast.drivers.contract import Feature, Store
@@ -23,9 +24,19 @@ from holdfast.settings import Settings
     "--keep-ended", type=KEEP_ENDED, metavar="DURATION", help="Keep done and cancelled jobs this long; at least a day."
 )
 @click.option("--keep-ledger", type=POSITIVE_DURATION, metavar="DURATION", help="Keep ledger rows this long.")
+@click.option(
+    "--keep-dead", type=KEEP_DEAD, metavar="DURATION", help="Keep dead letters this long; none: until they are purged."
+)
 @click.option("--json", "as_json", is_flag=True, help="JSON: the lengths in seconds, and whether they are stored.")
 @pass_session
-def retention(session: Session, keep_ended: timedelta | None, keep_ledger: timedelta | None, *, as_json: bool) -> None:
+def retention(
+    session: Session,
+    keep_ended: timedelta | None,
+    keep_ledger: timedelta | None,
+    keep_dead: timedelta | Literal[False] | None,
+    *,
+    as_json: bool,
+) -> None:
     """Show or set how long one space keeps rows.
 
     Every worker follows it, whatever its settings say. Without options, shows it.
@@ -37,7 +48,9 @@ def retention(session: Session, keep_ended: timedelta | None, keep_ledger: timed
         kept = replace(kept, ended_for=from_timedelta(keep_ended))
     if keep_ledger is not None:
         kept = replace(kept, ledger_for=from_timedelta(keep_ledger))
-    if keep_ended is not None or keep_ledger is not None:
+    if keep_dead is not None:
+        kept = replace(kept, dead_for=None if keep_dead is False else from_timedelta(keep_dead))
+    if keep_ended is not None or keep_ledger is not None or keep_dead is not None:
         store.write([store_retention(kept)])
         stored = kept
     if as_json:
@@ -45,6 +58,7 @@ def retention(session: Session, keep_ended: timedelta | None, keep_ledger: timed
             {
                 "keep_ended": json_values.seconds(kept.ended_for),
                 "keep_ledger": json_values.seconds(kept.ledger_for),
+                "keep_dead": None if kept.dead_for is None else json_values.seconds(kept.dead_for),
                 "stored": stored is not None,
             }
         )
@@ -62,10 +76,11 @@ def stored_retention(store: Store) -> Retention | None:
 
 def settings_retention(settings: Settings) -> Retention | None:
     """The retention that the settings want; None if nobody chose one."""
-    return choose_retention(settings.chosen_keep_ended, settings.chosen_keep_ledger)
+    return choose_retention(settings.chosen_keep_ended, settings.chosen_keep_ledger, settings.keep_dead)
 
 
 def describe(kept: Retention) -> str:
     """A retention in words."""
     ended, ledger = (duration.format_exact(to_timedelta(length)) for length in (kept.ended_for, kept.ledger_for))
-    return f"done and cancelled jobs {ended}, ledger rows {ledger}"
+    dead = "" if kept.dead_for is None else f", dead letters {duration.format_exact(to_timedelta(kept.dead_for))}"
+    return f"done and cancelled jobs {ended}, ledger rows {ledger}{dead}"

@@ -10,9 +10,11 @@ from holdfast.cli.session import Session
 from holdfast.clock import MINUTE
 from holdfast.cron.entries import STATE_KIND
 from holdfast.cron.store import ScheduleStore
-from holdfast.drivers.contract import Diagnosis, Feature, QueueCounts, Store
+from holdfast.drivers.contract import Diagnosis, DomainInfo, Feature, QueueCounts, Store
+from holdfast.drivers.estimates import count_jobs
 from holdfast.model import duration
 from holdfast.observability.presence import WorkerPresence, read_presences
+from holdfast.worker.stopped_domains import read_stopped_domains
 from holdfast.worker.type_holds import read_breakers
 
 OLD_READY_JOB = 5 * MINUTE  # microseconds that a job has been due
@@ -25,7 +27,7 @@ SHOWN_NAMES = 10
 
 def check_work(session: Session, store: Store) -> Iterator[Check]:
     """Everything about jobs and workers. The open and dead jobs are counted once; done jobs are not read."""
-    counts = store.counts(states=NOT_DONE)
+    counts = count_jobs(store, states=NOT_DONE)
     yield from _check_jobs(counts)
     paused = {row.queue for row in counts if row.ready and is_paused(session.output, store.settings(row.queue))}
     if paused:
@@ -36,6 +38,7 @@ def check_work(session: Session, store: Store) -> Iterator[Check]:
             advice="`holdfast queue resume NAME` continues",
         )
     yield from _check_breakers(store)
+    yield from _check_domains(store)
     ready = [row for row in counts if row.ready and row.queue not in paused]
     yield from _check_oldest(ready)
     yield from _check_leases(store)
@@ -62,6 +65,23 @@ def _check_breakers(store: Store) -> Iterator[Check]:
         text = f"circuit breakers that are open or half open: {_names(breakers)}"
         advice = "see why attempts fail; `holdfast queue resume NAME --type TYPE` closes one at once"
         yield Check(name="breakers", health=Health.NOTE, text=text, advice=advice)
+
+
+def _check_domains(store: Store) -> Iterator[Check]:
+    """Domains that wait for an operator: halted ones, and those whose missing offset is overdue."""
+    stopped = read_stopped_domains(store)
+    if stopped.halted:
+        text = f"domains that a dead job has halted: {_domain_names(stopped.halted)}"
+        advice = "see `holdfast domain list --halted`; then `holdfast domain retry` or `skip`"
+        yield Check(name="halted", health=Health.NOTE, text=text, advice=advice)
+    if stopped.overdue:
+        text = f"domains whose missing offset is overdue: {_domain_names(stopped.overdue)}"
+        advice = "enqueue it, or `holdfast domain resume QUEUE DOMAIN --position N` goes on without it"
+        yield Check(name="gaps", health=Health.NOTE, text=text, advice=advice)
+
+
+def _domain_names(domains: Sequence[DomainInfo]) -> str:
+    return _names(f"{one.domain} in {one.queue}" for one in domains)
 
 
 def _check_jobs(counts: Sequence[QueueCounts]) -> Iterator[Check]:

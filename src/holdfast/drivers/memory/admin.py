@@ -5,12 +5,14 @@ from __future__ import annotations
 import operator
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 from holdfast.drivers.contract import Inspection, JobFilter, Page, QueueCounts, Trimmed
 from holdfast.drivers.memory.rows import Row
 from holdfast.drivers.memory.space import Space
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import is_expired
+from holdfast.model.ledger_reader import unread_since
 from holdfast.model.retention import Retention
 
 # Reading jobs -----------------------------------------------------------------------------------------------------
@@ -64,6 +66,12 @@ def _matches(job: JobRecord, where: JobFilter) -> bool:
     )
 
 
+def webhooks(space: Space, job_ids: Sequence[str]) -> dict[str, str]:
+    """See ``WebhookScan.webhooks``."""
+    rows = (space.rows.get(job_id) for job_id in job_ids)
+    return {row.job.id: row.job.webhook for row in rows if row is not None and row.job.webhook is not None}
+
+
 def any_open(space: Space, queues: Collection[str], types: Collection[str]) -> bool:
     """See ``Admin.any_open``."""
     jobs = (row.job for row in space.rows.values())
@@ -72,7 +80,7 @@ def any_open(space: Space, queues: Collection[str], types: Collection[str]) -> b
 
 def counts(space: Space, queues: Sequence[str] | None, states: Collection[State], now: int) -> list[QueueCounts]:
     """See ``Admin.counts``."""
-    counted: dict[tuple[str, str], dict[str, int]] = {}
+    counted: dict[tuple[str, str], dict[str, Any]] = {}
     for row in space.rows.values():
         job = row.job
         if job.state in states and (queues is None or job.queue in queues):
@@ -114,10 +122,15 @@ def is_cancel_requested(space: Space, job_ids: Collection[str]) -> bool:
     return any(row is not None and row.cancel_requested and row.job.state is State.INFLIGHT for row in rows)
 
 
-def purge_one(space: Space, job_id: str, now: int) -> bool:
-    """Remove an ended job; return whether it was one."""
+def purge(space: Space, job_ids: Sequence[str], cursors: Collection[str | None], now: int) -> list[bool]:
+    """See ``Admin.purge``. ``cursors`` are those of the readers of the ledger."""
+    unread = {row.job_id for row in space.ledger.unread(cursors)}
+    return [_purge_one(space, job_id, unread, now) for job_id in job_ids]
+
+
+def _purge_one(space: Space, job_id: str, unread: Collection[str], now: int) -> bool:
     row = space.rows.get(job_id)
-    if row is None or not row.job.state.has_ended:
+    if row is None or not row.job.state.has_ended or job_id in unread:
         return False
     space.purge(row, now)
     return True
@@ -126,12 +139,16 @@ def purge_one(space: Space, job_id: str, now: int) -> bool:
 # Retention --------------------------------------------------------------------------------------------------------
 
 
-def trim(space: Space, keep: Retention, *, limit: int, now: int) -> Trimmed:
-    """See ``Admin.trim``."""
-    jobs = [row.job.id for row in space.rows.values() if _may_be_trimmed(row, now - keep.ended_for)][:limit]
+def trim(space: Space, keep: Retention, cursors: Collection[str | None], *, limit: int, now: int) -> Trimmed:
+    """See ``Admin.trim``. ``cursors`` are those of the readers of the ledger."""
+    unread = space.ledger.unread(cursors)
+    before = now - keep.ended_for
+    if cursors:
+        before = min(before, unread_since(unread[0].ended_at if unread else None, now) - 1)
+    jobs = [row.job.id for row in space.rows.values() if _may_be_trimmed(row, before)][:limit]
     for job_id in jobs:
         space.remove(space.rows[job_id])
-    ledger = space.ledger.trim(now - keep.ledger_for, limit)
+    ledger = space.ledger.trim(now - keep.ledger_for, min(limit, len(space.ledger.rows) - len(unread)))
     keys = [
         place
         for place, key in space.keys.items()

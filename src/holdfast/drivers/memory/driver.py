@@ -22,9 +22,10 @@ from holdfast.drivers.contract import (
     Page,
     QueueCounts,
     ResumeAction,
+    SpaceRemoval,
     Trimmed,
 )
-from holdfast.drivers.memory import admin, reserve
+from holdfast.drivers.memory import admin, reserve, spaces
 from holdfast.drivers.memory.domain_list import list_domains
 from holdfast.drivers.memory.enqueue import enqueue_leased, enqueue_one
 from holdfast.drivers.memory.follow import settle_and_reserve
@@ -336,6 +337,12 @@ class MemoryDriver:
         with self._lock:
             return admin.find(self._open_space(), where or JobFilter(), limit=limit, after=after, newest=newest)
 
+    def webhooks(self, job_ids: Sequence[str]) -> dict[str, str]:
+        """See ``WebhookScan.webhooks``."""
+        self._validation.check_ids(job_ids)
+        with self._lock:
+            return admin.webhooks(self._open_space(), job_ids)
+
     def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
         """See ``Admin.any_open``."""
         queue_names, type_names = self._validation.check_any_open(queues, types)
@@ -365,6 +372,16 @@ class MemoryDriver:
             space, at = self._open(now)
             return admin.counts(space, queues, counted, at)
 
+    def estimate_counts(
+        self,
+        queues: Sequence[str] | None = None,
+        *,
+        states: Collection[State] | None = None,
+        now: int | None = None,
+    ) -> list[QueueCounts]:
+        """See ``CountEstimates.estimate_counts``. The jobs of a process are few enough to count them."""
+        return self.counts(queues, states=states, now=now)
+
     def requeue(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
         """See ``Admin.requeue``."""
         self._validation.check_ids(job_ids)
@@ -387,9 +404,10 @@ class MemoryDriver:
     def purge(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
         """See ``Admin.purge``."""
         self._validation.check_ids(job_ids)
+        cursors = self._validation.reader_cursors(self, now=now)
         with self._lock:
             space, at = self._open(now)
-            answers = [admin.purge_one(space, job_id, at) for job_id in job_ids]
+            answers = admin.purge(space, job_ids, cursors, at)
             space.update_waits(at)
             self._wake_waiters()
             return answers
@@ -482,9 +500,35 @@ class MemoryDriver:
         """See ``Admin.trim``."""
         self._validation.check_trim(ended_for, ledger_for, limit)
         keep = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
+        cursors = self._validation.reader_cursors(self, now=now)
         with self._lock:
             space, at = self._open(now)
-            return admin.trim(space, keep, limit=limit, now=at)
+            return admin.trim(space, keep, cursors, limit=limit, now=at)
+
+    # Spaces -----------------------------------------------------------------------------------------------------
+
+    def spaces(
+        self, *, after: str = "", limit: int = 100, has_expired_leases: bool = False, now: int | None = None
+    ) -> Page[str]:
+        """See ``SpaceAdmin.spaces``."""
+        self._validation.check_spaces(after, limit)
+        with self._lock:
+            _, at = self._open(now)
+            return spaces.list_spaces(
+                self._store.spaces, after=after, limit=limit, now=at, has_expired_leases=has_expired_leases
+            )
+
+    def remove_space(
+        self, name: str, *, force: bool = False, limit: int = bounds.MAX_BATCH_ITEMS, now: int | None = None
+    ) -> SpaceRemoval:
+        """See ``SpaceAdmin.remove_space``."""
+        self._validation.check_page(limit)
+        bounds.check_name("space", name)
+        with self._lock:
+            self._open(now)
+            removal = spaces.remove(self._store.spaces[name], name, limit=limit, force=force)
+            self._wake_waiters()
+            return removal
 
     # Registry ---------------------------------------------------------------------------------------------------
 

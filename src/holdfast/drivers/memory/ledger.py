@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from holdfast.drivers.contract import Page
 from holdfast.drivers.validation import ledger_position
 from holdfast.errors import LedgerTrimmed
@@ -30,13 +32,19 @@ class Ledger:
             raise LedgerTrimmed(str(after))
         start = position - self.trimmed
         rows = self.rows[start : start + limit]
-        return Page(rows, str(position + len(rows)))
+        return Page(rows, str(position + len(rows)), _cursors(position, len(rows)))
 
     def tail(self, before: str | None, limit: int) -> Page[LedgerRow]:
         """See ``Admin.ledger_tail``."""
         position = self.end() if before is None else ledger_position(before, self.end())
         rows = self.rows[: max(0, position - self.trimmed)][-limit:]
-        return Page(rows, str(position - limit) if len(rows) == limit else None)
+        cursor = str(position - limit) if len(rows) == limit else None
+        return Page(rows, cursor, _cursors(max(self.trimmed, position) - len(rows), len(rows)))
+
+    def unread(self, cursors: Collection[str | None]) -> list[LedgerRow]:
+        """Return the rows that a reader at one of these cursors has not read; None has read no row."""
+        positions = (self.trimmed if cursor is None else ledger_position(cursor, self.end()) for cursor in cursors)
+        return self.rows[max(0, min(positions, default=self.end()) - self.trimmed) :]
 
     def trim(self, before: int, limit: int) -> int:
         """Remove the oldest rows up to the first one that is too new, so that no gap arises; return how many."""
@@ -46,3 +54,15 @@ class Ledger:
         del self.rows[:count]
         self.trimmed += count
         return count
+
+    def remove(self, limit: int) -> int:
+        """Remove the oldest rows, whatever their age; return how many. The numbers of later rows continue."""
+        count = min(limit, len(self.rows))
+        del self.rows[:count]
+        self.trimmed += count
+        return count
+
+
+def _cursors(position: int, rows: int) -> list[str]:
+    """Return the cursors of rows that begin at a position."""
+    return [str(number) for number in range(position + 1, position + rows + 1)]

@@ -364,6 +364,25 @@ class Space:
         self._forget_ended(row)
         del self.rows[row.job.id]
 
+    def discard(self, row: Row) -> None:
+        """Remove a job in any state, without a ledger row: its whole space is removed."""
+        if row.job.state is State.READY:
+            self._leave_lane(row)
+        elif row.job.state is State.INFLIGHT:
+            assert row.expires_at is not None
+            _remove(self.leases[row.job.queue], (row.expires_at, row.seq, row.job.id))
+        if not row.job.state.has_ended:
+            row.job = replace(row.job, state=State.CANCELLED)
+            self._pass_turn(row)
+        self.remove(row)
+
+    def clear(self) -> None:
+        """Forget everything but the numbers that were used."""
+        blank = Space()
+        blank.counter, blank._seq = self.counter, self._seq
+        blank.registry, blank.ledger = self.registry, self.ledger
+        self.__dict__.update(vars(blank))
+
     def _forget_ended(self, row: Row) -> None:
         place = self.place_of(row.job)
         if place is not None and row.job.offset is not None:

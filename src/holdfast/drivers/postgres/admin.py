@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from holdfast.drivers.contract import FIND_LIMIT, REAP_LIMIT, Inspection, JobFilter, Page, QueueCounts, Trimmed
 from holdfast.drivers.packing import (
-    SETTINGS_COLUMNS,
     Row,
     mark_first_occurrences,
     pack_settings,
@@ -19,7 +18,9 @@ from holdfast.drivers.packing import (
     tally_counts,
     unpack_meta,
 )
+from holdfast.drivers.postgres import ledger
 from holdfast.drivers.postgres.arrays import pack_texts
+from holdfast.drivers.postgres.columns import STORED_SETTINGS
 from holdfast.drivers.postgres.database import INDEX_ORDER, Database, Execute
 from holdfast.drivers.postgres.rows import INSPECTION_COLUMNS, NO_VALUE, read_inspected_job, read_job
 from holdfast.drivers.statements import NEWEST
@@ -31,6 +32,8 @@ from holdfast.model.queue_settings import QueueSettings, replaces_key_limits
 from holdfast.model.retention import Retention
 
 BEHIND_ALL_IDS = "~"  # no id has this character, and all characters of ids sort before it
+
+GAP_SETTINGS = frozenset({"gaps", "gap_pass_after"})  # a change of them may let domains run, or stop them
 
 _JOB_FIELDS = names_of(JOB_COLUMNS)
 
@@ -158,6 +161,12 @@ def arrivals(database: Database, job_ids: Sequence[str]) -> dict[str, int]:
     return dict(database.query("admin/arrivals", {"ids": ids}))
 
 
+def webhooks(database: Database, job_ids: Sequence[str]) -> dict[str, str]:
+    """See ``WebhookScan.webhooks``."""
+    ids = [job_id for job_id in job_ids if not _has_nul(job_id)]
+    return dict(database.query_page("admin/webhooks", {"ids": ids}))
+
+
 def any_open(database: Database, queues: Sequence[str], types: Sequence[str]) -> bool:
     """See ``Admin.any_open``."""
     [(is_open,)] = database.query_page("admin/any_open", {"queues": list(queues), "types": list(types)})
@@ -199,17 +208,23 @@ def table_sizes(database: Database) -> dict[str, int]:
 
 def requeue(database: Database, job_ids: Sequence[str], caller_now: int | None) -> list[bool]:
     """See ``Admin.requeue``."""
-    return mark_first_occurrences(job_ids, _call_by_ids(database, "requeue", job_ids, caller_now))
+    return mark_first_occurrences(job_ids, _call_by_ids(database, "requeue", caller_now, job_ids))
 
 
-def purge(database: Database, job_ids: Sequence[str], caller_now: int | None) -> list[bool]:
-    """See ``Admin.purge``."""
-    return mark_first_occurrences(job_ids, _call_by_ids(database, "purge", job_ids, caller_now))
+def purge(
+    database: Database, job_ids: Sequence[str], cursors: Collection[str | None], caller_now: int | None
+) -> list[bool]:
+    """See ``Admin.purge``. ``cursors`` are those of the readers of the ledger."""
+    purged = _call_by_ids(database, "purge", caller_now, job_ids, *ledger.read_position(cursors))
+    return mark_first_occurrences(job_ids, purged)
 
 
-def _call_by_ids(database: Database, function: str, job_ids: Sequence[str], caller_now: int | None) -> list[str]:
+def _call_by_ids(
+    database: Database, function: str, caller_now: int | None, job_ids: Sequence[str], *arguments: object
+) -> list[str]:
     """Return the ids that the function changed. Not repeated when the reply is lost: it would change none again."""
-    [(changed,)] = database.call(function, caller_now, pack_texts(list(dict.fromkeys(job_ids))), is_repeatable=False)
+    ids = pack_texts(list(dict.fromkeys(job_ids)))
+    [(changed,)] = database.call(function, caller_now, ids, *arguments, is_repeatable=False)
     return list(changed)
 
 
@@ -231,13 +246,14 @@ def configure(
 ) -> None:
     """See ``Admin.configure``."""
     new_row = QueueSettings().merge(settings, only)
-    values = dict(zip(SETTINGS_COLUMNS, pack_settings(new_row), strict=True))
-    changed = list(SETTINGS_COLUMNS if only is None else only)
-    keys = {
+    values = dict(zip(STORED_SETTINGS, pack_settings(new_row, STORED_SETTINGS), strict=True))
+    changed = list(STORED_SETTINGS if only is None else only)
+    effects = {
         "keyed": new_row.has_key_limits,
         "wakes_keys": type_ is None and replaces_key_limits(only),
+        "wakes_domains": type_ is None and not GAP_SETTINGS.isdisjoint(changed),
     }
-    database.query("admin/configure", {"queue": queue, "type": type_ or "", "only": changed, **values, **keys})
+    database.query("admin/configure", {"queue": queue, "type": type_ or "", "only": changed, **values, **effects})
 
 
 def settings(database: Database, queue: str, type_: str | None) -> QueueSettings:
@@ -246,11 +262,14 @@ def settings(database: Database, queue: str, type_: str | None) -> QueueSettings
     return read_settings(rows[0]) if rows else QueueSettings()
 
 
-def trim(database: Database, caller_now: int | None, keep: Retention, *, limit: int) -> Trimmed:
-    """See ``Admin.trim``."""
-    [removed] = database.call("trim_expired", caller_now, keep.ended_for, keep.ledger_for, limit)
-    jobs, ledger, dedupe, registry = removed
-    return Trimmed(jobs=jobs, ledger=ledger, dedupe=dedupe, registry=registry, more=limit in removed)
+def trim(
+    database: Database, caller_now: int | None, keep: Retention, cursors: Collection[str | None], *, limit: int
+) -> Trimmed:
+    """See ``Admin.trim``. ``cursors`` are those of the readers of the ledger."""
+    position = ledger.read_position(cursors)
+    [removed] = database.call("trim_expired", caller_now, keep.ended_for, keep.ledger_for, limit, *position)
+    jobs, rows, dedupe, registry = removed
+    return Trimmed(jobs=jobs, ledger=rows, dedupe=dedupe, registry=registry, more=limit in removed)
 
 
 def table_health(database: Database) -> TableHealth:

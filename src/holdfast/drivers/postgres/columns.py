@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from holdfast.drivers.packing import SETTINGS_COLUMNS
+from holdfast.drivers.packing import GAP_COLUMNS, SETTINGS_COLUMNS
 from holdfast.drivers.statements import COLUMN_LISTS, ENDED_ONLY, Expression
 from holdfast.model.columns import JOB_COLUMNS, LEDGER_COLUMNS, Column, Kind, names_of
 
@@ -21,6 +21,8 @@ _BIGINTS = frozenset({"offset", "fence", "unique_for"})  # integers that may exc
 STORED_COLUMNS = tuple(column for column in JOB_COLUMNS if column.name != "state" and column.name not in ENDED_ONLY)
 """The fields of a job that enqueue stores and reserve returns; the others follow from the job being ready or leased."""
 
+STORED_SETTINGS = (*SETTINGS_COLUMNS, *GAP_COLUMNS)
+
 
 def sql_type(column: Column) -> str:
     """Return the type of a column in the tables."""
@@ -33,8 +35,8 @@ def _declare(columns: Sequence[Column]) -> tuple[Expression, ...]:
 
 LISTS: Mapping[str, Sequence[str]] = {
     **COLUMN_LISTS,
-    "settings_columns": SETTINGS_COLUMNS,
-    "settings_values": tuple(Expression(f"%({name})s") for name in SETTINGS_COLUMNS),
+    "settings_columns": STORED_SETTINGS,
+    "settings_values": tuple(Expression(f"%({name})s") for name in STORED_SETTINGS),
     "stored_columns": names_of(STORED_COLUMNS),
     "stored_arguments": tuple(Expression(f"_{column.name}") for column in STORED_COLUMNS),
     "stored_scalars": tuple(Expression(f"_{column.name} {sql_type(column)}") for column in STORED_COLUMNS),

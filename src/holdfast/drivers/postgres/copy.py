@@ -2,6 +2,7 @@
 
 COPY costs a few round trips (the clock, the keys, the rows, a probe of ended jobs, the commit) and cannot answer for
 jobs that exist. If an id or key of the batch is known, the functions here return None and the caller uses ``enqueue``.
+They do so for jobs with offsets, too: these are often sent again, and one known offset would abort the COPY.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ def copy_jobs(
     *,
     owns_transaction: bool,
 ) -> list[Enqueued] | None:
-    """Store all jobs and return the answers; store none and return None if they are few, or an id or key is known."""
-    if len(jobs) < MIN_COPY_JOBS:
-        return None
+    """Store all jobs and return the answers; store none and return None if they are few, or known, or have offsets."""
     shapes = representatives(jobs)
+    if len(jobs) < MIN_COPY_JOBS or any(job.offset is not None for job in shapes):
+        return None
     lanes = _lanes_of(shapes)
     domains = {(job.queue, job.domain) for job in shapes if job.domain is not None}
     columns = copy_rows.columns_of(jobs)

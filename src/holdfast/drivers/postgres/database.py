@@ -49,6 +49,10 @@ class Database:
             lambda connection: self.call_once(connection, function, *arguments), is_repeatable=is_repeatable
         )
 
+    def call_store(self, function: str, *arguments: object) -> list[Row]:
+        """Call a function that reads all spaces."""
+        return self.run(lambda connection: self._call_on(connection, function, *arguments), is_repeatable=True)
+
     def call_once(self, connection: Connection, function: str, *arguments: object) -> list[Row]:
         """Call a function on a connection of the pool, which is not inside a transaction.
 

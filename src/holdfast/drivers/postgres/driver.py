@@ -16,15 +16,27 @@ from holdfast.drivers.contract import (
     DomainInfo,
     DomainStatus,
     Durability,
-    Feature,
     Inspection,
     JobFilter,
+    LedgerDelay,
     Page,
     QueueCounts,
     ResumeAction,
+    SpaceRemoval,
     Trimmed,
 )
-from holdfast.drivers.postgres import admin, enqueue, ledger, registry, reserve, settle
+from holdfast.drivers.postgres import (
+    admin,
+    domains,
+    enqueue,
+    estimates,
+    ledger,
+    registry,
+    reserve,
+    settle,
+    settle_and_reserve,
+    spaces,
+)
 from holdfast.drivers.postgres.admin import TableHealth
 from holdfast.drivers.postgres.caller_connection import CallerConnection, PsycopgConnection
 from holdfast.drivers.postgres.cancel_wait import CancelWaiter
@@ -55,12 +67,6 @@ OLDEST_SERVER_VERSION = 140_000  # xid8 and its functions are from 13, SQL-stand
 CAPABILITIES = Capabilities(
     driver="postgres",
     durability=Durability.FSYNC,  # with the usual settings of a server; the real ones are read when a store is opened
-    gaps={
-        Feature.OFFSETS: "domains run in order of arrival",
-        Feature.HALT: "a domain continues when its head fails for good",
-        Feature.GAPS: "domains run in order of arrival",
-        Feature.SETTLE_AND_RESERVE: "a settlement leases no other job",
-    },
 )
 
 
@@ -234,6 +240,51 @@ class PostgresDriver:
             return []
         return settle.settle(self._database, settlements, caller_now)
 
+    def settle_and_reserve(
+        self,
+        settlements: Sequence[Settlement],
+        *,
+        follow: Collection[str],
+        queues: Sequence[str],
+        lease_for: int,
+        worker: str = "",
+        types: Collection[str] | None = None,
+        max_bytes: int | None = None,
+        isolation: Isolation = Isolation.SHARE,
+        now: int | None = None,
+    ) -> tuple[list[LeaseError | None], list[Reservation]]:
+        """See ``SettleAndReserve``."""
+        names = self._validation.check_settle_and_reserve(
+            settlements,
+            follow=follow,
+            queues=queues,
+            lease_for=lease_for,
+            worker=worker,
+            types=types,
+            max_bytes=max_bytes,
+            isolation=isolation,
+        )
+        caller_now = self._validation.caller_now(now)
+        if not settlements:
+            self._database.pool.check_open()
+            return [], []
+        answers, reserved = settle_and_reserve.settle_and_reserve(
+            self._database,
+            self._lost_answers,
+            settlements,
+            caller_now,
+            follow=follow,
+            queues=names,
+            lease_for=lease_for,
+            worker=worker,
+            types=types,
+            max_bytes=max_bytes,
+            isolation=isolation,
+        )
+        if reserved:
+            self._waiter.note_reservation()
+        return answers, reserved
+
     def reap(
         self,
         queues: Sequence[str] | None = None,
@@ -316,6 +367,11 @@ class PostgresDriver:
         self._validation.check_find(limit, after)
         return admin.job_columns(self._database, where, names, limit=limit, after=after)
 
+    def webhooks(self, job_ids: Sequence[str]) -> dict[str, str]:
+        """See ``WebhookScan.webhooks``."""
+        self._validation.check_ids(job_ids)
+        return admin.webhooks(self._database, job_ids)
+
     def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
         """See ``Admin.any_open``."""
         queue_names, type_names = self._validation.check_any_open(queues, types)
@@ -339,6 +395,17 @@ class PostgresDriver:
         """See ``Admin.counts``."""
         counted = self._validation.check_counts(queues, states)
         return admin.counts(self._database, queues, counted, self._validation.caller_now(now))
+
+    def estimate_counts(
+        self,
+        queues: Sequence[str] | None = None,
+        *,
+        states: Collection[State] | None = None,
+        now: int | None = None,
+    ) -> list[QueueCounts]:
+        """See ``CountEstimates.estimate_counts``."""
+        counted = self._validation.check_counts(queues, states)
+        return estimates.estimate_counts(self._database, queues, counted, self._validation.caller_now(now))
 
     @property
     def has_serial_arrivals(self) -> bool:
@@ -370,7 +437,8 @@ class PostgresDriver:
     def purge(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
         """See ``Admin.purge``."""
         self._validation.check_ids(job_ids)
-        return admin.purge(self._database, job_ids, self._validation.caller_now(now))
+        cursors = self._validation.reader_cursors(self, now=now)
+        return admin.purge(self._database, job_ids, cursors, self._validation.caller_now(now))
 
     def configure(
         self, queue: str, settings: QueueSettings, *, type: str | None = None, only: Collection[str] | None = None
@@ -395,14 +463,14 @@ class PostgresDriver:
         """See ``Admin.trim``."""
         self._validation.check_trim(ended_for, ledger_for, limit)
         keep = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
-        caller_now = self._validation.caller_now(now)
-        return admin.trim(self._database, caller_now, keep, limit=limit)
+        cursors = self._validation.reader_cursors(self, now=now)
+        return admin.trim(self._database, self._validation.caller_now(now), keep, cursors, limit=limit)
 
     def table_health(self) -> TableHealth:
         """Return the state of the hot tables, for ``holdfast doctor``."""
         return admin.table_health(self._database)
 
-    # Ledger -----------------------------------------------------------------------------------------------------
+    # Domains ----------------------------------------------------------------------------------------------------
 
     def domains(
         self,
@@ -414,9 +482,12 @@ class PostgresDriver:
         after: str | None = None,
         now: int | None = None,
     ) -> Page[DomainInfo]:
-        """Raise ``Unsupported``: domains run in order of arrival, and never halt."""
-        self._validation.check_domains(queue, status, name, limit, after)
-        raise NotImplementedError(now)
+        """See ``Admin.domains``."""
+        start = self._validation.check_domains(queue, status, name, limit, after)
+        caller_now = self._validation.caller_now(now)
+        return domains.domains(
+            self._database, caller_now, queue=queue, status=status, name=name, limit=limit, after=start
+        )
 
     def resume(
         self,
@@ -427,14 +498,22 @@ class PostgresDriver:
         position: int | None = None,
         now: int | None = None,
     ) -> bool:
-        """Raise ``Unsupported``: no domain halts or waits."""
+        """See ``Admin.resume``."""
         self._validation.check_resume(queue, domain, action, position)
-        raise NotImplementedError(now)
+        caller_now = self._validation.caller_now(now)
+        is_changed = domains.resume(
+            self._database, caller_now, queue=queue, domain=domain, action=action, position=position
+        )
+        if is_changed:
+            self._notify_own_threads()
+        return is_changed
 
     def forget_domain(self, queue: str, domain: str) -> bool:
-        """Raise ``Unsupported``: domains have no offsets."""
+        """See ``Admin.forget_domain``."""
         self._validation.check_forget_domain(queue, domain)
-        raise NotImplementedError
+        return domains.forget_domain(self._database, queue, domain)
+
+    # Ledger -----------------------------------------------------------------------------------------------------
 
     def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
         """See ``Admin.ledger``."""
@@ -450,6 +529,10 @@ class PostgresDriver:
         self._validation.check_page(limit)
         return ledger.tail(self._database, before, limit)
 
+    def ledger_delay(self) -> LedgerDelay | None:
+        """See ``LedgerDiagnosis.ledger_delay``."""
+        return ledger.delay(self._database)
+
     def ledger_tuples(self, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:
         """See ``LedgerScan.ledger_tuples``."""
         self._validation.check_page(limit)
@@ -459,6 +542,27 @@ class PostgresDriver:
         """See ``LedgerScan.ledger_marks``."""
         self._validation.check_page(every)
         return ledger.marks(self._database, after, every=every, most=most)
+
+    # Spaces -----------------------------------------------------------------------------------------------------
+
+    def spaces(
+        self, *, after: str = "", limit: int = 100, has_expired_leases: bool = False, now: int | None = None
+    ) -> Page[str]:
+        """See ``SpaceAdmin.spaces``."""
+        self._validation.check_spaces(after, limit)
+        caller_now = self._validation.caller_now(now)
+        if has_expired_leases:
+            return spaces.list_expired(self._database, caller_now, after=after, limit=limit)
+        return spaces.list_spaces(self._database, after=after, limit=limit)
+
+    def remove_space(
+        self, name: str, *, force: bool = False, limit: int = bounds.MAX_BATCH_ITEMS, now: int | None = None
+    ) -> SpaceRemoval:
+        """See ``SpaceAdmin.remove_space``."""
+        self._validation.check_page(limit)
+        self._validation.caller_now(now)
+        database = self._database.with_space(bounds.check_name("space", name))
+        return spaces.remove(database, limit=limit, force=force)
 
     # Registry ---------------------------------------------------------------------------------------------------
 

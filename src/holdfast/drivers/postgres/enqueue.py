@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any, TypeAlias
@@ -29,6 +29,7 @@ from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Enqueued, Reservation, newly_enqueued
 from holdfast.model.registry import Change
 
+PAST = "past"  # the kind in a row of ``enqueue_with_writes`` for an offset that has ended
 Call: TypeAlias = Callable[..., list[Row]]  # of a function of ``functions/``, for the space
 
 
@@ -51,14 +52,14 @@ def enqueue_on(
     enqueued = copy_jobs(database, connection, jobs, caller_now, owns_transaction=owns_transaction)
     if enqueued is not None:
         return enqueued
-    if len(jobs) == 1:
+    if len(jobs) == 1 and jobs[0].offset is None:
         return [_enqueue_one(database, connection, jobs[0], caller_now, owns_transaction=owns_transaction)]
-    runs = list(_split_repeated_ids(jobs))
+    runs = split_into_runs(jobs)
     call = partial(database.call_on, connection)
     if len(runs) == 1:
-        return _enqueue(database, call, runs[0], caller_now, owns_transaction=owns_transaction)
+        return _enqueue(database, call, jobs, caller_now, owns_transaction=owns_transaction)
     with connection.transaction():
-        return _enqueue_runs(database, call, runs, caller_now, owns_transaction=owns_transaction)
+        return _enqueue_runs(database, call, jobs, runs, caller_now, owns_transaction=owns_transaction)
 
 
 def enqueue_with(
@@ -76,7 +77,7 @@ def enqueue_with(
 
     if writes:
         return _enqueue_with_writes(database, call, jobs, writes, caller_now, owns_transaction=False)
-    return _enqueue_runs(database, call, _split_repeated_ids(jobs), caller_now, owns_transaction=False)
+    return _enqueue_runs(database, call, jobs, split_into_runs(jobs), caller_now, owns_transaction=False)
 
 
 def enqueue_leased_on(
@@ -96,16 +97,29 @@ def enqueue_leased_on(
     return enqueue_on(database, connection, jobs, (), caller_now, owns_transaction=True), []
 
 
-def _split_repeated_ids(jobs: Sequence[JobRecord]) -> Iterator[list[JobRecord]]:
-    """Split the batch into runs that name every id once (nearly always one run); a later run sees the earlier ones."""
-    run: dict[str, JobRecord] = {}
-    for job in jobs:
-        if job.id in run:
-            yield list(run.values())
-            run = {}
-        run[job.id] = job
-    if run:
-        yield list(run.values())
+def split_into_runs(jobs: Sequence[JobRecord]) -> Sequence[Sequence[int]]:
+    """Return the places of the jobs in runs that name every id once, and every offset; nearly always one run.
+
+    A later run sees what the earlier ones have stored. A job comes in a later run than each job before it that has its
+    id, its offset or, in a batch with offsets, its key: so the answers are those of the jobs one after the other.
+    """
+    has_offsets = any(job.offset is not None for job in jobs)
+    if not has_offsets and len({job.id for job in jobs}) == len(jobs):
+        return [range(len(jobs))]
+    runs: list[list[int]] = []
+    run_of: dict[tuple[object, ...], int] = {}  # by name, the last run in which it occurs
+    for place, job in enumerate(jobs):
+        names: list[tuple[object, ...]] = [(job.id,)]
+        if job.offset is not None:
+            names.append((job.queue, job.domain, job.offset))
+        if has_offsets and job.idempotency_key is not None:
+            names.append((job.queue, job.idempotency_key))
+        run = 1 + max(run_of.get(name, -1) for name in names)
+        if run == len(runs):
+            runs.append([])
+        runs[run].append(place)
+        run_of.update(dict.fromkeys(names, run))
+    return runs
 
 
 def _enqueue_with_writes(
@@ -118,41 +132,48 @@ def _enqueue_with_writes(
     owns_transaction: bool,
 ) -> list[Enqueued]:
     """Make the writes with the first run of jobs. Raises ``WriteRefused`` before anything is changed."""
-    first, *others = _split_repeated_ids(jobs)
+    first, *others = split_into_runs(jobs)
+    some = [jobs[place] for place in first]
     settings = (caller_now, database.channel, owns_transaction, DEFAULT_DEDUPE_WINDOW)
-    rows = call("enqueue_with_writes", *settings, *pack_changes(writes), *pack_jobs(first))
+    rows = call("enqueue_with_writes", *settings, *pack_changes(writes), *pack_jobs(some))
     if rows and rows[0][0] == 0:
         _, _, _, kind, key = rows[0]
         raise WriteRefused(jobs[0].id, kind=kind, key=key)
-    later = _enqueue_runs(database, call, others, caller_now, owns_transaction=owns_transaction)
-    return [*_read_answers(first, rows), *later]
+    answers = dict(zip(first, _read_answers(some, [(*row[:3], row[3] == PAST) for row in rows]), strict=True))
+    return _enqueue_runs(database, call, jobs, others, caller_now, owns_transaction=owns_transaction, answers=answers)
 
 
 def _enqueue_runs(
     database: Database,
     call: Call,
-    runs: Iterable[list[JobRecord]],
+    jobs: Sequence[JobRecord],
+    runs: Sequence[Sequence[int]],
     caller_now: int | None,
     *,
     owns_transaction: bool,
+    answers: dict[int, Enqueued] | None = None,
 ) -> list[Enqueued]:
-    return [
-        answer
-        for run in runs
-        for answer in _enqueue(database, call, run, caller_now, owns_transaction=owns_transaction)
-    ]
+    """Store these runs, one after the other. ``answers`` has those of the jobs that are in none of them, by place."""
+    answers = answers or {}
+    for run in runs:
+        some = [jobs[place] for place in run]
+        stored = _enqueue(database, call, some, caller_now, owns_transaction=owns_transaction)
+        answers.update(zip(run, stored, strict=True))
+    return [answers[place] for place in range(len(jobs))]
 
 
 def _enqueue(
-    database: Database, call: Call, jobs: list[JobRecord], caller_now: int | None, *, owns_transaction: bool
+    database: Database, call: Call, jobs: Sequence[JobRecord], caller_now: int | None, *, owns_transaction: bool
 ) -> list[Enqueued]:
     arguments = (caller_now, database.channel, owns_transaction, DEFAULT_DEDUPE_WINDOW, *pack_jobs(jobs))
     return _read_answers(jobs, call("enqueue", *arguments))
 
 
-def _read_answers(jobs: list[JobRecord], rows: list[Row]) -> list[Enqueued]:
+def _read_answers(jobs: Sequence[JobRecord], rows: list[Row]) -> list[Enqueued]:
     """Return the answer for each job; the rows are about those that existed."""
-    existing = {item: Enqueued(id=job_id, existed=True, conflict=conflict) for item, job_id, conflict, *_ in rows}
+    existing = {
+        item: Enqueued(id=job_id, existed=True, conflict=conflict, past=past) for item, job_id, conflict, past in rows
+    }
     return [existing.get(item) or Enqueued(id=job.id, existed=False) for item, job in enumerate(jobs, 1)]
 
 

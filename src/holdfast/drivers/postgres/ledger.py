@@ -8,11 +8,11 @@ Scans read how far the ledger was trimmed once more afterwards, to know whether 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.clock import monotonic
-from holdfast.drivers.contract import Page
+from holdfast.drivers.contract import LedgerDelay, Page
 from holdfast.drivers.packing import Row
 from holdfast.drivers.postgres.database import Database
 from holdfast.drivers.postgres.rows import POSITION_COLUMNS, read_ledger_row, read_tail_row
@@ -53,11 +53,12 @@ def page(database: Database, after: str | None, limit: int) -> Page[LedgerRow]:
 
     def read() -> tuple[Page[LedgerRow], bool]:
         rows = database.call("read_ledger", *(position or (None, None)), limit)
-        xid, seq, trimmed_xid, trimmed_seq, next_xid, is_held_back = rows[-1][-POSITION_COLUMNS:]
+        xid, _, trimmed_xid, trimmed_seq, next_xid, is_held_back = rows[-1][-POSITION_COLUMNS:]
         start = _check_position(position, after, Position(trimmed_xid, trimmed_seq), next_xid)
         if xid is None:  # no row of the ledger, only the facts about the position
             return Page([], str(start)), is_held_back
-        return Page([read_ledger_row(row) for row in rows], f"{xid}-{seq}"), False
+        cursors = [f"{row[-POSITION_COLUMNS]}-{row[1 - POSITION_COLUMNS]}" for row in rows]
+        return Page([read_ledger_row(row) for row in rows], cursors[-1], cursors), False
 
     return _wait_for_horizon(database, read)
 
@@ -85,7 +86,8 @@ def tail(database: Database, before: str | None, limit: int) -> Page[LedgerRow]:
     if len(rows) == limit:
         *_, xid, seq = rows[-1]
         cursor = str(Position(xid, seq - 1))
-    return Page([read_tail_row(row) for row in reversed(rows)], cursor)
+    cursors = [f"{xid}-{seq}" for *_, xid, seq in reversed(rows)]
+    return Page([read_tail_row(row) for row in reversed(rows)], cursor, cursors)
 
 
 def tuples(database: Database, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:
@@ -116,6 +118,21 @@ def marks(database: Database, after: str | None, *, every: int, most: int) -> li
     found += [(f"{xid}-{seq}", rows) for rows, xid, seq in database.query_page("ledger/rest", rest)]
     _read_limits(database, after)
     return found
+
+
+def delay(database: Database) -> LedgerDelay | None:
+    """See ``LedgerDiagnosis.ledger_delay``."""
+    rows = database.query("ledger/delay", {})
+    if not rows:
+        return None
+    [(age, pid, name, state)] = rows
+    return LedgerDelay(age=max(0, age), pid=pid, name=name, state=state)
+
+
+def read_position(cursors: Collection[str | None]) -> tuple[int, int] | tuple[None, None]:
+    """Return the position up to which all readers at these cursors have read; two times None without readers."""
+    positions = [Position(0, 0) if cursor is None else _parse(cursor) for cursor in cursors]
+    return min(positions) if positions else (None, None)
 
 
 def is_whole(database: Database) -> bool:

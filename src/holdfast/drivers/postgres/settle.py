@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from holdfast.drivers.packing import Row
@@ -30,7 +30,6 @@ _NO_NOTE = Note()
 
 def settle(database: Database, settlements: Sequence[Settlement], caller_now: int | None) -> list[LeaseError | None]:
     """See ``Driver.settle``. Batches of acks have their own functions, which need no transitions."""
-    answers: list[LeaseError | None] = [None] * len(settlements)
     writes = find_writes(settlements)
     if not are_acks(settlements, writes):
         refused = database.call("settle", caller_now, *pack_settlements(settlements, writes))
@@ -38,6 +37,12 @@ def settle(database: Database, settlements: Sequence[Settlement], caller_now: in
         refused = database.call("ack_with_writes", caller_now, *pack_acks(settlements), *pack_writes(writes))
     else:
         refused = database.call("ack", caller_now, *pack_acks(settlements))
+    return read_answers(settlements, refused)
+
+
+def read_answers(settlements: Sequence[Settlement], refused: Iterable[Row]) -> list[LeaseError | None]:
+    """Return the answer for each settlement; the rows are about those that were refused."""
+    answers: list[LeaseError | None] = [None] * len(settlements)
     for row in refused:
         index = row[0] - 1
         answers[index] = _refusal_of(settlements[index].lease.job_id, row)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from holdfast.drivers.packing import Row, to_json
-from holdfast.drivers.sqlite import registry
-from holdfast.drivers.sqlite.domains import pass_turns
+from holdfast.drivers.sqlite import offsets, registry
+from holdfast.drivers.sqlite.domains import Place, assign_turns
 from holdfast.drivers.sqlite.limit_keys import wake
 from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.model.registry import Change
@@ -21,11 +21,14 @@ FIELD_BYTES = 64  # width of a field in the blobs that ``ack/insert_valid.sql`` 
 _EMPTY_FIELD = " " * FIELD_BYTES
 
 
-def settle_valid_acks(tx: Transaction, settlements: Sequence[Settlement], written: int) -> list[int]:
+def settle_valid_acks(
+    tx: Transaction, settlements: Sequence[Settlement], written: int, ended: dict[str, Place]
+) -> list[int]:
     """End the leases of valid acks and return the items that are left, counted from 1.
 
-    ``written`` is the last number of the ledger. A batch with two settlements for one job is left as a whole, because
-    the order of its items matters. So are all acks with writes if two of them write one entry.
+    ``written`` is the last number of the ledger. ``ended`` gets the domains of the jobs, by job id. A batch with two
+    settlements for one job is left as a whole, because the order of its items matters. So are all acks with writes if
+    two of them write one entry.
     """
     items = list(range(1, len(settlements) + 1))
     if len({settlement.lease.job_id for settlement in settlements}) < len(items):
@@ -54,8 +57,11 @@ def settle_valid_acks(tx: Transaction, settlements: Sequence[Settlement], writte
     tx.run("ack/delete_jobs")
     followers = tx.run("ack/followers").fetchall()
     if followers:
-        pass_turns(tx, {(queue, domain) for queue, domain, _ in followers})
-        wake(tx, {(queue, key) for queue, _, key in followers})
+        offsets.end(tx, [(queue, domain, offset) for _, queue, domain, offset, _ in followers])
+        places = {item: (queue, domain) for item, queue, domain, _, _ in followers if domain is not None}
+        assign_turns(tx, set(places.values()))
+        ended.update((settlements[item - 1].lease.job_id, place) for item, place in places.items())
+        wake(tx, {(queue, key) for _, queue, _, _, key in followers})
     tx.run("ack/clear")
     return left
 

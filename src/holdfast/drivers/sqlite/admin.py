@@ -19,14 +19,15 @@ from holdfast.drivers.packing import (
     tally_counts,
     to_json,
 )
-from holdfast.drivers.sqlite import ledger, limit_keys
-from holdfast.drivers.sqlite.domains import pass_turns
+from holdfast.drivers.sqlite import domains, ledger, limit_keys, offsets
+from holdfast.drivers.sqlite.domains import assign_turns, end_halts, find_halts
 from holdfast.drivers.sqlite.limit_keys import wake
-from holdfast.drivers.sqlite.rows import read_job
+from holdfast.drivers.sqlite.rows import STORED_SETTINGS, read_job
 from holdfast.drivers.sqlite.settle import StoredJob, find_jobs
 from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.drivers.statements import NEWEST
 from holdfast.model.job import JobRecord, State
+from holdfast.model.ledger_reader import unread_since
 from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.retention import Retention
 
@@ -94,6 +95,11 @@ def arrivals(tx: Transaction, job_ids: Sequence[str]) -> dict[str, int]:
     return {job_id: job.seq for job_id, job in find_jobs(tx, job_ids).items()}
 
 
+def webhooks(tx: Transaction, job_ids: Sequence[str]) -> dict[str, str]:
+    """See ``WebhookScan.webhooks``."""
+    return dict(tx.run("admin/webhooks", {"space": tx.space, "ids": to_json(job_ids)}).fetchall())
+
+
 def any_open(tx: Transaction, queues: Sequence[str], types: Sequence[str]) -> bool:
     """See ``Admin.any_open``."""
     parameters = {"space": tx.space, "queues": to_json(queues), "types": to_json(types)}
@@ -125,23 +131,65 @@ def file_size(tx: Transaction) -> dict[str, int]:
 
 def requeue(tx: Transaction, job_ids: Sequence[str]) -> list[bool]:
     """See ``Admin.requeue``."""
-    jobs = _find_in_states(tx, job_ids, (State.DEAD, State.CANCELLED))
+    jobs = _without_taken_offsets(tx, _find_in_states(tx, job_ids, (State.DEAD, State.CANCELLED)))
     if jobs:
+        halting = _end_halts(tx, jobs)
         parameters = _write_ledger(tx, "requeue/insert_ledger", jobs)
-        tx.run("requeue/insert_jobs", parameters)
+        tx.run("requeue/insert_jobs", {**parameters, "kept": to_json(job.seq for job in halting)})
         tx.run("ended/delete", parameters)
-        pass_turns(tx, {(job.queue, job.domain) for job in jobs.values()})
+        assign_turns(tx, {(job.queue, job.domain) for job in jobs.values()}, on_arrival=True)
     return mark_first_occurrences(job_ids, jobs)
 
 
-def purge(tx: Transaction, job_ids: Sequence[str]) -> list[bool]:
-    """See ``Admin.purge``."""
-    jobs = _find_in_states(tx, job_ids, (State.DONE, State.DEAD, State.CANCELLED))
+def _without_taken_offsets(tx: Transaction, jobs: dict[str, StoredJob]) -> dict[str, StoredJob]:
+    """Leave out the jobs whose offsets other jobs have: a forgotten domain has accepted the offset again."""
+    with_offset = [(job.queue, job.domain, job.offset) for job in jobs.values() if job.offset is not None]
+    if not with_offset:
+        return jobs
+    taken = set(tx.run("requeue/find_taken", {"space": tx.space, "offsets": to_json(with_offset)}))
+    left = {}
+    for job_id, job in jobs.items():
+        offset = (job.queue, job.domain, job.offset)
+        if offset not in taken:
+            left[job_id] = job
+        if job.offset is not None:
+            taken.add(offset)
+    return left
+
+
+def _end_halts(tx: Transaction, jobs: dict[str, StoredJob]) -> list[StoredJob]:
+    """Let the domains go on that these jobs have halted; return those jobs."""
+    halting = find_halts(tx, [(job.queue, job.domain, job.id) for job in jobs.values()])
+    ended = [jobs[job_id] for job_id in halting]
+    end_halts(tx, [(job.queue, job.domain) for job in ended])
+    return ended
+
+
+def purge(tx: Transaction, job_ids: Sequence[str], cursors: Collection[str | None]) -> list[bool]:
+    """See ``Admin.purge``. ``cursors`` are those of the readers of the ledger."""
+    unread = _find_unread(tx, job_ids, cursors)
+    ended = _find_in_states(tx, job_ids, (State.DONE, State.DEAD, State.CANCELLED))
+    jobs = {job_id: job for job_id, job in ended.items() if job_id not in unread}
     if jobs:
         parameters = _write_ledger(tx, "purge/insert_ledger", jobs)
         tx.run("ended/delete_notes", parameters)
         tx.run("ended/delete", parameters)
+        assign_turns(tx, [(job.queue, job.domain) for job in _end_halts(tx, jobs)])
     return mark_first_occurrences(job_ids, jobs)
+
+
+def _find_unread(tx: Transaction, job_ids: Sequence[str], cursors: Collection[str | None]) -> set[str]:
+    """Return the jobs with rows that a reader may not have read. Reads at most ``FIND_LIMIT`` rows of the ledger."""
+    position = ledger.read_position(tx, cursors)
+    if position is None:
+        return set()
+    rows = tx.run("ledger/unread", (tx.space, position, FIND_LIMIT)).fetchall()
+    unread = {job_id for job_id, _ in rows}
+    if len(rows) == FIND_LIMIT:
+        since = unread_since(rows[-1][1], tx.now)
+        late = tx.run("purge/find_late", {"space": tx.space, "ids": to_json(job_ids), "since": since})
+        unread.update(job_id for (job_id,) in late)
+    return unread
 
 
 def cancel(tx: Transaction, job_ids: Sequence[str]) -> list[State | None]:
@@ -155,7 +203,8 @@ def cancel(tx: Transaction, job_ids: Sequence[str]) -> list[State | None]:
         parameters = _write_ledger(tx, "cancel/insert_ledger", ready)
         tx.run("cancel/insert_ended", parameters)
         tx.run("cancel/delete_jobs", parameters)
-        pass_turns(tx, {(job.queue, job.domain) for job in ready.values()})
+        offsets.end(tx, [(job.queue, job.domain, job.offset) for job in ready.values()])
+        assign_turns(tx, {(job.queue, job.domain) for job in ready.values()})
         wake(tx, {(job.queue, job.limit_key) for job in ready.values()})
     states = {job_id: State.CANCELLED if job_id in ready else State(job.held.state) for job_id, job in jobs.items()}
     return [states.get(job_id) for job_id in job_ids]
@@ -190,10 +239,12 @@ def configure(
     tx: Transaction, queue: str, type_: str | None, changed: QueueSettings, only: Collection[str] | None
 ) -> None:
     """See ``Admin.configure``."""
-    merged = settings(tx, queue, type_).merge(changed, only)
-    tx.run("admin/configure", (tx.space, queue, type_ or "", *pack_settings(merged)))
+    before = settings(tx, queue, type_)
+    merged = before.merge(changed, only)
+    tx.run("admin/configure", (tx.space, queue, type_ or "", *pack_settings(merged, STORED_SETTINGS)))
     if type_ is None:
         limit_keys.after_configure(tx, queue, merged, only)
+        domains.after_configure(tx, queue, before, merged)
 
 
 def settings(tx: Transaction, queue: str, type_: str | None) -> QueueSettings:
@@ -202,11 +253,16 @@ def settings(tx: Transaction, queue: str, type_: str | None) -> QueueSettings:
     return QueueSettings() if row is None else read_settings(row)
 
 
-def trim(tx: Transaction, keep: Retention, *, limit: int) -> Trimmed:
-    """See ``Admin.trim``."""
+def trim(tx: Transaction, keep: Retention, cursors: Collection[str | None], *, limit: int) -> Trimmed:
+    """See ``Admin.trim``. ``cursors`` are those of the readers of the ledger."""
     parameters = {"space": tx.space, "now": tx.now, "limit": limit}
-    jobs = _trim_ended(tx, tx.now - keep.ended_for, limit)
-    ledger_rows = ledger.trim(tx, tx.now - keep.ledger_for, limit)
+    position = ledger.read_position(tx, cursors)
+    before = tx.now - keep.ended_for
+    if position is not None:
+        unread = tx.run("ledger/unread", (tx.space, position, 1)).fetchone()
+        before = min(before, unread_since(None if unread is None else unread[1], tx.now) - 1)
+    jobs = _trim_ended(tx, before, limit)
+    ledger_rows = ledger.trim(tx, tx.now - keep.ledger_for, limit, upto=position)
     dedupe, looked_at = _trim_keys(tx, limit)
     registry = tx.run("trim/registry", parameters).rowcount
     limit_keys.trim(tx)

@@ -24,11 +24,24 @@ from holdfast.drivers.contract import (
     Page,
     QueueCounts,
     ResumeAction,
+    SpaceRemoval,
     Trimmed,
 )
-from holdfast.drivers.sqlite import admin, clock_repair, enqueue, ledger, registry, reserve, settle
+from holdfast.drivers.sqlite import (
+    admin,
+    clock_repair,
+    domain_admin,
+    enqueue,
+    estimates,
+    ledger,
+    registry,
+    reserve,
+    settle,
+    spaces,
+)
 from holdfast.drivers.sqlite.database import Database, Options
 from holdfast.drivers.sqlite.joined import JoinedSqlite
+from holdfast.drivers.sqlite.settle_and_reserve import settle_and_reserve
 from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.drivers.url_options import read_options
 from holdfast.drivers.validation import Validation
@@ -71,10 +84,6 @@ class SqliteDriver:
             driver="sqlite",
             durability=Durability.FSYNC if database.options.synchronous == "FULL" else Durability.PROCESS,
             gaps={
-                Feature.OFFSETS: "domains run in order of arrival",
-                Feature.HALT: "a domain continues when its head fails for good",
-                Feature.GAPS: "domains run in order of arrival",
-                Feature.SETTLE_AND_RESERVE: "a settlement leases no other job",
                 Feature.MACHINES: "the file is on one machine",
             },
         )
@@ -199,6 +208,45 @@ class SqliteDriver:
         self._validation.check_settle(settlements)
         return self._write(lambda tx: settle.settle(tx, settlements), now)
 
+    def settle_and_reserve(
+        self,
+        settlements: Sequence[Settlement],
+        *,
+        follow: Collection[str],
+        queues: Sequence[str],
+        lease_for: int,
+        worker: str = "",
+        types: Collection[str] | None = None,
+        max_bytes: int | None = None,
+        isolation: Isolation = Isolation.SHARE,
+        now: int | None = None,
+    ) -> tuple[list[LeaseError | None], list[Reservation]]:
+        """See ``SettleAndReserve.settle_and_reserve``."""
+        names = self._validation.check_settle_and_reserve(
+            settlements,
+            follow=follow,
+            queues=queues,
+            lease_for=lease_for,
+            worker=worker,
+            types=types,
+            max_bytes=max_bytes,
+            isolation=isolation,
+        )
+        return self._write(
+            lambda tx: settle_and_reserve(
+                tx,
+                settlements,
+                follow=frozenset(follow),
+                queues=names,
+                lease_for=lease_for,
+                worker=worker,
+                types=types,
+                max_bytes=max_bytes,
+                isolation=isolation,
+            ),
+            now,
+        )
+
     def reap(
         self,
         queues: Sequence[str] | None = None,
@@ -288,6 +336,11 @@ class SqliteDriver:
         self._validation.check_find(limit, after)
         return self._read(lambda tx: admin.find(tx, where or JobFilter(), limit=limit, after=after, newest=newest))
 
+    def webhooks(self, job_ids: Sequence[str]) -> dict[str, str]:
+        """See ``WebhookScan.webhooks``."""
+        self._validation.check_ids(job_ids)
+        return self._read(lambda tx: admin.webhooks(tx, job_ids))
+
     def any_open(self, queues: Sequence[str], types: Collection[str]) -> bool:
         """See ``Admin.any_open``."""
         queue_names, type_names = self._validation.check_any_open(queues, types)
@@ -311,6 +364,17 @@ class SqliteDriver:
         """See ``Admin.counts``."""
         counted = self._validation.check_counts(queues, states)
         return self._read(lambda tx: admin.counts(tx, queues, counted), now)
+
+    def estimate_counts(
+        self,
+        queues: Sequence[str] | None = None,
+        *,
+        states: Collection[State] | None = None,
+        now: int | None = None,
+    ) -> list[QueueCounts]:
+        """See ``CountEstimates.estimate_counts``."""
+        counted = self._validation.check_counts(queues, states)
+        return self._read(lambda tx: estimates.estimate_counts(tx, queues, counted), now)
 
     @property
     def has_serial_arrivals(self) -> bool:
@@ -339,7 +403,8 @@ class SqliteDriver:
     def purge(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
         """See ``Admin.purge``."""
         self._validation.check_ids(job_ids)
-        return self._write(lambda tx: admin.purge(tx, job_ids), now)
+        cursors = self._validation.reader_cursors(self, now=now)
+        return self._write(lambda tx: admin.purge(tx, job_ids, cursors), now)
 
     def configure(
         self, queue: str, settings: QueueSettings, *, type: str | None = None, only: Collection[str] | None = None
@@ -364,9 +429,8 @@ class SqliteDriver:
         """See ``Admin.trim``."""
         self._validation.check_trim(ended_for, ledger_for, limit)
         keep = self._validation.retention(self, ended_for=ended_for, ledger_for=ledger_for, now=now)
-        return self._write(lambda tx: admin.trim(tx, keep, limit=limit), now)
-
-    # Ledger -----------------------------------------------------------------------------------------------------
+        cursors = self._validation.reader_cursors(self, now=now)
+        return self._write(lambda tx: admin.trim(tx, keep, cursors, limit=limit), now)
 
     def domains(
         self,
@@ -378,9 +442,10 @@ class SqliteDriver:
         after: str | None = None,
         now: int | None = None,
     ) -> Page[DomainInfo]:
-        """Raise ``Unsupported``: domains run in order of arrival, and never halt."""
-        self._validation.check_domains(queue, status, name, limit, after)
-        raise NotImplementedError(now)
+        """See ``Admin.domains``."""
+        place = self._validation.check_domains(queue, status, name, limit, after)
+        find = partial(domain_admin.domains, queue=queue, status=status, name=name, limit=limit, after=place)
+        return self._read(find, now)
 
     def resume(
         self,
@@ -391,14 +456,16 @@ class SqliteDriver:
         position: int | None = None,
         now: int | None = None,
     ) -> bool:
-        """Raise ``Unsupported``: no domain halts or waits."""
+        """See ``Admin.resume``."""
         self._validation.check_resume(queue, domain, action, position)
-        raise NotImplementedError(now)
+        return self._write(lambda tx: domain_admin.resume(tx, queue, domain, action, position), now)
 
     def forget_domain(self, queue: str, domain: str) -> bool:
-        """Raise ``Unsupported``: domains have no offsets."""
+        """See ``Admin.forget_domain``."""
         self._validation.check_forget_domain(queue, domain)
-        raise NotImplementedError
+        return self._write(lambda tx: domain_admin.forget(tx, queue, domain))
+
+    # Ledger -----------------------------------------------------------------------------------------------------
 
     def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
         """See ``Admin.ledger``."""
@@ -423,6 +490,23 @@ class SqliteDriver:
         """See ``LedgerScan.ledger_marks``."""
         self._validation.check_page(every)
         return self._read(lambda tx: ledger.marks(tx, after, every, most))
+
+    # Spaces -----------------------------------------------------------------------------------------------------
+
+    def spaces(
+        self, *, after: str = "", limit: int = 100, has_expired_leases: bool = False, now: int | None = None
+    ) -> Page[str]:
+        """See ``SpaceAdmin.spaces``."""
+        self._validation.check_spaces(after, limit)
+        list_page = spaces.list_expired if has_expired_leases else spaces.list_spaces
+        return self._read(lambda tx: list_page(tx, after=after, limit=limit), now)
+
+    def remove_space(
+        self, name: str, *, force: bool = False, limit: int = bounds.MAX_BATCH_ITEMS, now: int | None = None
+    ) -> SpaceRemoval:
+        """See ``SpaceAdmin.remove_space``."""
+        self._validation.check_page(limit)
+        return self.space(name)._write(lambda tx: spaces.remove(tx, limit=limit, force=force), now)  # noqa: SLF001 - this class
 
     # Registry ---------------------------------------------------------------------------------------------------
 

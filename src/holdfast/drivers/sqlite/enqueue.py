@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from holdfast.drivers.packing import digest_of, to_json
-from holdfast.drivers.sqlite import registry
-from holdfast.drivers.sqlite.domains import pass_turns
+from holdfast.drivers.sqlite import offsets, registry
+from holdfast.drivers.sqlite.domains import assign_turns
+from holdfast.drivers.sqlite.offsets import KnownOffset
 from holdfast.drivers.sqlite.reserve import is_limited
 from holdfast.drivers.sqlite.rows import insert_leased_row, insert_row
 from holdfast.drivers.sqlite.transaction import Transaction
@@ -63,8 +64,9 @@ def _insert(tx: Transaction, batch: _Batch) -> None:
 
 
 def _find_new(tx: Transaction, jobs: Sequence[JobRecord]) -> _Batch:
-    """Compare the batch with the store and with itself: a job may repeat an id or a key of an earlier one."""
+    """Compare the batch with the store and with itself: a job may repeat the id, key or offset of an earlier one."""
     payloads = _find_payloads(tx, jobs)
+    known_offsets = offsets.find(tx, jobs)
     batch = _Batch(keys=_find_keys(tx, jobs))
     for job in jobs:
         payload = payloads.get(job.id)
@@ -77,11 +79,29 @@ def _find_new(tx: Transaction, jobs: Sequence[JobRecord]) -> _Batch:
                 job_id, stored_digest = batch.keys[key]
                 batch.answers.append(Enqueued(id=job_id, existed=True, conflict=stored_digest != digest))
                 continue
+        if job.offset is not None:
+            assert job.domain is not None
+            place = (job.queue, job.domain, job.offset)
+            if place in known_offsets:
+                batch.answers.append(_answer_known(job, known_offsets[place]))
+                continue
+            known_offsets[place] = KnownOffset(job.id, job.payload, past=False)
+        if job.idempotency_key is not None:  # not of a record that its offset refuses
             batch.keys[key] = (job.id, digest)
         payloads[job.id] = job.payload
         batch.new.append(job)
         batch.answers.append(Enqueued(id=job.id, existed=False))
     return batch
+
+
+def _answer_known(job: JobRecord, known: KnownOffset) -> Enqueued:
+    """Return the answer for a record whose offset was enqueued before."""
+    return Enqueued(
+        id=job.id if known.job_id is None else known.job_id,
+        existed=True,
+        conflict=known.payload is not None and known.payload != job.payload,
+        past=known.past,
+    )
 
 
 def _find_payloads(tx: Transaction, jobs: Sequence[JobRecord]) -> dict[str, bytes]:
@@ -106,7 +126,7 @@ def _insert_lanes_and_keys(tx: Transaction, batch: _Batch) -> None:
     space, jobs = tx.space, batch.new
     lanes = {(job.queue, job.type, job.priority) for job in jobs}
     tx.run_many("enqueue/open_lane", [(space, *lane) for lane in lanes])
-    pass_turns(tx, {(job.queue, job.domain) for job in jobs if job.domain is not None})
+    assign_turns(tx, {(job.queue, job.domain) for job in jobs if job.domain is not None}, on_arrival=True)
     keys = [(job.queue, job.idempotency_key, job.unique_for) for job in jobs if job.idempotency_key is not None]
     if keys:
         windows: dict[str, int] = dict(tx.run("enqueue/dedupe_windows", (space,)).fetchall())

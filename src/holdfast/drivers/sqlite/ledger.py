@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -17,7 +17,7 @@ from holdfast.model.ledger import LedgerRow
 def page(tx: Transaction, after: str | None, limit: int) -> Page[LedgerRow]:
     """See ``Admin.ledger``."""
     rows, cursor = tuples(tx, after, limit)
-    return Page([read_ledger_row(row) for row in rows], cursor)
+    return Page([read_ledger_row(row) for row in rows], cursor, [str(row[-1]) for row in rows])
 
 
 def tuples(tx: Transaction, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:
@@ -31,9 +31,9 @@ def tail(tx: Transaction, before: str | None, limit: int) -> Page[LedgerRow]:
     """See ``Admin.ledger_tail``."""
     end = tx.ledger_end()
     position = end if before is None else validation.ledger_position(before, end)
-    rows = tx.run("ledger/tail", (tx.space, position, limit)).fetchall()
-    cursor = str(rows[-1][-1] - 1) if len(rows) == limit else None
-    return Page([read_ledger_row(row) for row in reversed(rows)], cursor)
+    rows = tx.run("ledger/tail", (tx.space, position, limit)).fetchall()[::-1]
+    cursor = str(rows[0][-1] - 1) if len(rows) == limit else None
+    return Page([read_ledger_row(row) for row in rows], cursor, [str(row[-1]) for row in rows])
 
 
 def marks(tx: Transaction, after: str | None, every: int, most: int) -> list[tuple[str, int]]:
@@ -61,13 +61,23 @@ def _position(tx: Transaction, after: str | None) -> int:
     return position
 
 
-def trim(tx: Transaction, before: int, limit: int) -> int:
-    """Delete the oldest rows up to the first one that is too new, so that no gap arises; return how many."""
-    parameters = {"space": tx.space, "trimmed": tx.ledger_trimmed, "limit": limit}
+def read_position(tx: Transaction, cursors: Collection[str | None]) -> int | None:
+    """Return the number of the last row that all readers at these cursors have read; None without readers."""
+    end = tx.ledger_end()
+    positions = (0 if cursor is None else validation.ledger_position(cursor, end) for cursor in cursors)
+    return max(tx.ledger_trimmed, min(positions)) if cursors else None
+
+
+def trim(tx: Transaction, before: int, limit: int, *, upto: int | None) -> int:
+    """Delete the oldest rows up to the first one that is too new, so that no gap arises; return how many.
+
+    Rows after the number ``upto`` stay.
+    """
+    parameters = {"space": tx.space, "trimmed": tx.ledger_trimmed, "upto": upto, "limit": limit}
     oldest = tx.run("trim/find_ledger", parameters).fetchall()
     old = [seq for seq, _ in takewhile(lambda row: row[1] <= before, oldest)]
     if old:
-        upto = {"space": tx.space, "upto": old[-1]}
-        tx.run("trim/delete_ledger", upto)
-        tx.run("trim/set_ledger_trimmed", upto)
+        removed = {"space": tx.space, "upto": old[-1]}
+        tx.run("trim/delete_ledger", removed)
+        tx.run("trim/set_ledger_trimmed", {**removed, "counter": tx.counter})
     return len(old)

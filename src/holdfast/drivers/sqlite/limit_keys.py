@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from holdfast.drivers.packing import pack_settings, read_settings, to_json
+from holdfast.drivers.sqlite.rows import STORED_SETTINGS
 from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.model import bounds
 from holdfast.model.order import KeyCapacity, KeyLimit, KeyPlace
@@ -124,7 +125,7 @@ def after_configure(tx: Transaction, queue: str, settings: QueueSettings, only: 
 
 
 def _set_keyed(tx: Transaction, queue: str) -> None:
-    tx.run("limit_keys/set_keyed", (tx.space, queue, *pack_settings(QueueSettings())))
+    tx.run("limit_keys/set_keyed", (tx.space, queue, *pack_settings(QueueSettings(), STORED_SETTINGS)))
 
 
 def trim(tx: Transaction) -> None:

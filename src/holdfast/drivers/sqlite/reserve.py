@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from holdfast.drivers.contract import REAP_LIMIT
 from holdfast.drivers.packing import Row, read_settings, to_json
+from holdfast.drivers.sqlite.domains import begin_gaps, pass_gaps
 from holdfast.drivers.sqlite.limit_keys import KeyedReserve
 from holdfast.drivers.sqlite.rows import ID, LIMIT_KEY, NOTED, PAYLOAD, SEQ, read_reservation
 from holdfast.drivers.sqlite.settle import reap
@@ -18,7 +19,7 @@ from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.model.isolation import Isolation
 from holdfast.model.lease import Reservation, make_tokens, token_bytes
 from holdfast.model.order import Capacity, KeyCapacity, Lane, Limit, pick
-from holdfast.model.queue_settings import Bucket, QueueSettings
+from holdfast.model.queue_settings import Bucket, Gaps, QueueSettings
 
 PASS_LIMIT = 1_000  # jobs of full keys that one pick passes over in a lane
 PICK_ROUNDS = 5
@@ -39,7 +40,11 @@ def reserve(
     """See ``Driver.reserve``."""
     reap(tx, queues, worker=None, limit=REAP_LIMIT)
     request = _Request(tx, queues, types, limit, max_bytes, isolation)
-    capacity = _read_capacity(tx, queues)
+    capacity = read_capacity(tx, queues)
+    for queue in capacity.arrived:
+        begin_gaps(tx, queue)
+    for queue, waited_for in capacity.passes.items():
+        pass_gaps(tx, queue, waited_for)
     if capacity.keyed:
         rows, capacity = _pick_within_keys(request, capacity)
     else:
@@ -48,9 +53,9 @@ def reserve(
         return []
     if max_bytes is not None or capacity.keyed:
         rows = _with_payloads(tx, rows)
-    _spend(tx, capacity)
+    spend(tx, capacity)
     is_alone = rows[0][0].isolated and isolation is not Isolation.SHARE
-    return _lease(tx, rows, tx.now + lease_for, worker, prefetched=prefetch and not is_alone)
+    return lease(tx, rows, tx.now + lease_for, worker, prefetched=prefetch and not is_alone)
 
 
 class _Request(NamedTuple):
@@ -65,10 +70,12 @@ class _Request(NamedTuple):
 
 
 @dataclass(slots=True)
-class _StoredCapacity(Capacity):
-    """What the settings allow, and the queues in which keys are limited."""
+class StoredCapacity(Capacity):
+    """What the settings allow, and what reserve must look at: keys, and domains that wait for offsets."""
 
     keyed: dict[str, QueueSettings] = field(default_factory=dict)
+    arrived: list[str] = field(default_factory=list)  # queues with jobs that begin or end the wait of a domain
+    passes: dict[str, int] = field(default_factory=dict)  # by queue: how long a domain waits before it passes a gap
 
 
 def _pick(request: _Request, capacity: Capacity, keys: KeyCapacity | None = None) -> list[tuple[Lane, Row]]:
@@ -79,7 +86,7 @@ def _pick(request: _Request, capacity: Capacity, keys: KeyCapacity | None = None
     most = limit if keys is None else limit + PASS_LIMIT
     lanes = (
         (lane, _read_due(tx, due, lane, 1 if lane.isolated and heads_only else most))
-        for lane in _find_lanes(tx, queues, types)
+        for lane in find_lanes(tx, queues, types)
     )
     return pick(
         lanes,
@@ -93,13 +100,13 @@ def _pick(request: _Request, capacity: Capacity, keys: KeyCapacity | None = None
     )
 
 
-def _pick_within_keys(request: _Request, capacity: _StoredCapacity) -> tuple[list[tuple[Lane, Row]], _StoredCapacity]:
+def _pick_within_keys(request: _Request, capacity: StoredCapacity) -> tuple[list[tuple[Lane, Row]], StoredCapacity]:
     """Like ``_pick``, and park the jobs whose keys have no place. Returns the jobs and what is left of the capacity."""
     keyed = KeyedReserve(request.tx, capacity.keyed)
     keyed.unpark(request.limit)
     for round_ in range(PICK_ROUNDS):
         if round_:
-            capacity = _read_capacity(request.tx, request.queues)
+            capacity = read_capacity(request.tx, request.queues)
         keys = keyed.capacity()
         rows = _pick(request, capacity, keys)
         passed_over = keyed.park(keys, [row[SEQ] for _, row in rows])
@@ -109,7 +116,7 @@ def _pick_within_keys(request: _Request, capacity: _StoredCapacity) -> tuple[lis
     return rows, capacity
 
 
-def _find_lanes(tx: Transaction, queues: Sequence[str], types: Collection[str] | None) -> Iterator[Lane]:
+def find_lanes(tx: Transaction, queues: Sequence[str], types: Collection[str] | None) -> Iterator[Lane]:
     """Return the lanes of these queues and types that have a due job."""
     type_list = None if types is None else to_json(sorted(set(types)))
     for queue in queues:
@@ -118,10 +125,11 @@ def _find_lanes(tx: Transaction, queues: Sequence[str], types: Collection[str] |
             rows = tx.run("reserve/find_lanes", parameters).fetchall()
         else:
             rows = tx.run("reserve/find_lanes_of_types", {**parameters, "types": type_list}).fetchall()
-        yield from (_read_lane(row) for row in rows)
+        yield from (read_lane(row) for row in rows)
 
 
-def _read_lane(row: Row) -> Lane:
+def read_lane(row: Row) -> Lane:
+    """Return the lane in a row of its columns."""
     queue, type_, priority, isolated = row
     return Lane(queue, type_, priority, bool(isolated))
 
@@ -137,25 +145,30 @@ def _with_payloads(tx: Transaction, rows: list[tuple[Lane, Row]]) -> list[tuple[
     return [(lane, (*row[:PAYLOAD], payloads[row[SEQ]], *row[PAYLOAD + 1 :])) for lane, row in rows]
 
 
-def _read_capacity(tx: Transaction, queues: Sequence[str]) -> _StoredCapacity:
-    capacity = _StoredCapacity()
+def read_capacity(tx: Transaction, queues: Sequence[str]) -> StoredCapacity:
+    """Return what the settings of these queues allow now."""
+    capacity = StoredCapacity()
     for row in tx.run("reserve/limits", {"space": tx.space, "queues": to_json(queues)}):
-        queue, type_, *columns, level, level_at, keyed, inflight = row
+        queue, type_, *columns, level, level_at, keyed, arrived, inflight = row
         settings = read_settings(columns)
         bucket = None if level is None else Bucket(level, level_at)
         left = settings.allowance(inflight=inflight, bucket=bucket, now=tx.now)
         capacity.limits[queue, type_ or None] = Limit(settings, bucket, left)
         if keyed:
             capacity.keyed[queue] = settings
+        if arrived:
+            capacity.arrived.append(queue)
+        if settings.gaps is Gaps.WAIT and settings.gap_pass_after is not None:
+            capacity.passes[queue] = settings.gap_pass_after
     return capacity
 
 
 def is_limited(tx: Transaction, queues: Sequence[str]) -> bool:
     """Whether a pause or a limit of these queues may keep due jobs from being reserved."""
-    return any(limit.settings.is_limiting(tx.now) for limit in _read_capacity(tx, queues).limits.values())
+    return any(limit.settings.is_limiting(tx.now) for limit in read_capacity(tx, queues).limits.values())
 
 
-def _spend(tx: Transaction, capacity: Capacity) -> None:
+def spend(tx: Transaction, capacity: Capacity) -> None:
     """Store the rate buckets that this reserve has taken from."""
     rows = [
         (*bucket, tx.space, queue, type_ or "")
@@ -166,9 +179,10 @@ def _spend(tx: Transaction, capacity: Capacity) -> None:
         tx.run_many("reserve/spend", rows)
 
 
-def _lease(
+def lease(
     tx: Transaction, rows: list[tuple[Lane, Row]], expires_at: int, worker: str, *, prefetched: bool
 ) -> list[Reservation]:
+    """Lease ready jobs, rows of ``reserve/due.sql``."""
     first, bits = tx.next_numbers(len(rows)), token_bytes(len(rows))
     parameters = {
         "jobs": to_json(row[SEQ] for _, row in rows),
@@ -198,17 +212,25 @@ def _read_checkpoints(tx: Transaction, ids: list[str]) -> dict[str, bytes | None
 def time_until_due(tx: Transaction, queues: Sequence[str], after: int | None = None) -> int | None:
     """Return the time until a job of these queues can be reserved or a lease expires; None if there is neither.
 
-    A job can be reserved when it is due and when the pause and the rate of its queue, type and key allow it. 0 or less
-    means that this instant has passed. Only instants later than ``after`` count.
+    A job can be reserved when it is due, when its domain has passed a gap, and when the pause and the rate of its
+    queue, type and key allow it. 0 or less means that this instant has passed. Only instants later than ``after``
+    count.
     """
     parameters = {"space": tx.space, "queues": to_json(queues)}
-    heads = [(_read_lane(row[:-1]), row[-1]) for row in tx.run("wait/lane_heads", parameters) if row[-1] is not None]
+    heads = [(read_lane(row[:-1]), row[-1]) for row in tx.run("wait/lane_heads", parameters) if row[-1] is not None]
     expiries = [expiry for (expiry,) in tx.run("wait/first_expiry", parameters) if expiry is not None]
     wakes = [(Lane(queue, "", 0), wake) for queue, wake in tx.run("wait/first_wake", parameters) if wake is not None]
-    capacity = _read_capacity(tx, queues) if heads or wakes else Capacity()
+    waits: dict[str, int] = {
+        queue: waiting_since
+        for queue, waiting_since in tx.run("wait/first_gap", parameters)
+        if waiting_since is not None
+    }
+    capacity = read_capacity(tx, queues) if heads or wakes or waits else StoredCapacity()
+    heads += [(Lane(queue, "", 0), waits[queue] + wait) for queue, wait in capacity.passes.items() if queue in waits]
+    wakes += [(Lane(queue, "", 0), tx.now) for queue in capacity.arrived]
     since = tx.now if after is None else min(after, tx.now)
     allowed = (max(head, capacity.opens_at(lane, since)) for lane, head in heads)
     instants = [instant for instant in (*allowed, *expiries) if after is None or instant > after]
-    # A key is woken until a reserve has looked at it: no reserve has done that since this instant.
+    # A key is woken, and a domain has arrived, until a reserve has looked at it: none has done so since this instant.
     instants += (max(wake, capacity.opens_at(lane, since)) for lane, wake in wakes)
     return min(instants) - tx.now if instants else None

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from holdfast.drivers.packing import Row, job_reader, ledger_row_reader, pack_meta, unpack_meta
+from holdfast.drivers.packing import (
+    GAP_COLUMNS,
+    SETTINGS_COLUMNS,
+    Row,
+    job_reader,
+    ledger_row_reader,
+    pack_meta,
+    unpack_meta,
+)
 from holdfast.drivers.statements import ENDED_ONLY
 from holdfast.model.columns import JOB_COLUMNS, names_of
 from holdfast.model.fast_construction import compile_packer, compile_reader
@@ -18,6 +26,8 @@ INSERT_COLUMNS = ("meta", *(name for name in _STORED if name != "meta"))
 
 DUE_COLUMNS = tuple(name for name in _STORED if name not in _LANE)
 """The columns of a due job that ``reserve/due.sql`` reads; the lane is known."""
+
+STORED_SETTINGS = (*SETTINGS_COLUMNS, *GAP_COLUMNS)
 
 SEQ, ID, NOTED = 1, 2, -1  # positions in a row of ``reserve/due.sql``
 PAYLOAD = 2 + DUE_COLUMNS.index("payload")

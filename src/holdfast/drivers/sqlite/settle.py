@@ -10,24 +10,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.drivers.packing import Row, to_json
-from holdfast.drivers.sqlite import registry
+from holdfast.drivers.sqlite import domains, offsets, registry
 from holdfast.drivers.sqlite.ack import settle_valid_acks
-from holdfast.drivers.sqlite.domains import pass_turns
+from holdfast.drivers.sqlite.domains import Place, assign_turns
 from holdfast.drivers.sqlite.limit_keys import hold, wake
 from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.errors import JobNotInflight, LeaseError, LeaseExpired, WriteRefused
 from holdfast.model import transition
+from holdfast.model.job import State
 from holdfast.model.lease import Lease, Note
 from holdfast.model.settlement import Ack, Retry, Settlement
 from holdfast.model.transition import UNCOUNTED_VERB, HeldJob, Transition
 
 
 class StoredJob(NamedTuple):
-    """A job in a table: its number, its domain and limit key, and the facts that decide about a call with a lease."""
+    """A job in a table: what names it, its domain, its offset, its limit key, and what decides about its lease."""
 
+    id: str
     seq: int
     queue: str
     domain: str | None
+    offset: int | None
     limit_key: str | None
     held: HeldJob
 
@@ -80,13 +83,24 @@ def extend(
 
 def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[LeaseError | None]:
     """See ``Driver.settle``."""
+    return settle_batch(tx, settlements)[0]
+
+
+def settle_batch(
+    tx: Transaction, settlements: Sequence[Settlement]
+) -> tuple[list[LeaseError | None], dict[str, Place]]:
+    """Settle, and return also the domains of the jobs that have ended by that, by job id."""
     written = tx.ledger_end()
-    left = settle_valid_acks(tx, settlements, written)
-    return _settle_items(tx, settlements, left, written) if left else [None] * len(settlements)
+    ended: dict[str, Place] = {}
+    left = settle_valid_acks(tx, settlements, written, ended)
+    answers: list[LeaseError | None] = [None] * len(settlements)
+    if left:
+        answers = _settle_items(tx, settlements, left, written, ended)
+    return answers, ended
 
 
 def _settle_items(
-    tx: Transaction, settlements: Sequence[Settlement], items: list[int], written: int
+    tx: Transaction, settlements: Sequence[Settlement], items: list[int], written: int, ended_domains: dict[str, Place]
 ) -> list[LeaseError | None]:
     """Decide on these items in order, then apply the decisions; return the answers for the whole batch."""
     answers: list[LeaseError | None] = [None] * len(settlements)
@@ -109,6 +123,9 @@ def _settle_items(
             held_after = job.held._replace(state=decided.state, last_verb=settlement.verb, last_token=token)
             jobs[job_id] = job._replace(held=held_after)
     _apply_transitions(tx, ended, written)
+    for end in ended:
+        if end.transition.state.has_ended and end.job.domain is not None:
+            ended_domains[end.job.id] = (end.job.queue, end.job.domain)
     return answers
 
 
@@ -191,7 +208,7 @@ def find_jobs(tx: Transaction, job_ids: Iterable[str]) -> dict[str, StoredJob]:
 
 
 def _read_job(row: Row) -> StoredJob:
-    return StoredJob(row[1], row[2], row[3], row[4], HeldJob._make(row[5:]))
+    return StoredJob._make((*row[:6], HeldJob._make(row[6:])))
 
 
 def _apply_transitions(tx: Transaction, ended: list[EndedLease], written: int) -> None:
@@ -206,5 +223,10 @@ def _apply_transitions(tx: Transaction, ended: list[EndedLease], written: int) -
     tx.run("settle/insert_ended", parameters)
     tx.run("settle/delete_jobs")
     tx.run("settle/clear")
-    pass_turns(tx, {(end.job.queue, end.job.domain) for end in ended if end.transition.state.has_ended})
+    final = [end.job for end in ended if end.transition.state.has_ended]
+    offsets.end(tx, [(job.queue, job.domain, job.offset) for job in final])
+    dead = [end.job for end in ended if end.transition.state is State.DEAD]
+    domains.halt(tx, [(job.queue, job.domain, job.id) for job in dead])
+    # Also for jobs that are ready again: an offset that arrived during their attempt may be smaller.
+    assign_turns(tx, {(end.job.queue, end.job.domain) for end in ended})
     wake(tx, {(end.job.queue, end.job.limit_key) for end in ended})

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.drivers.packing import SETTINGS_COLUMNS
-from holdfast.drivers.sqlite.rows import DUE_COLUMNS, INSERT_COLUMNS
+from holdfast.drivers.sqlite.rows import DUE_COLUMNS, INSERT_COLUMNS, STORED_SETTINGS
 from holdfast.drivers.statements import (
     COLUMN_LISTS,
     NEWEST,
@@ -41,8 +40,8 @@ _LISTS = {
     "ended_held_columns": [_AFTER_END.get(name, name) for name in HeldJob._fields],
     "transition_columns": Transition._fields,
     "transition_values": _parameters(Transition._fields),
-    "settings_columns": SETTINGS_COLUMNS,
-    "settings_values": _parameters(SETTINGS_COLUMNS),
+    "settings_columns": STORED_SETTINGS,
+    "settings_values": _parameters(STORED_SETTINGS),
 }
 _STATEMENTS = load_statements(__package__, lists={**_LISTS, **OLDEST_FIRST})
 _STATEMENTS.update(

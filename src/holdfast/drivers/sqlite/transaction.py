@@ -27,8 +27,11 @@ class Transaction:
         """
         self._connection = connection
         self.space = space
-        row: tuple[int, int, int] | None = connection.execute(sql("space/read"), (space,)).fetchone()
-        self.counter, self.clock, self.ledger_trimmed = row or (0, 0, 0)
+        row = connection.execute(sql("space/read"), (space,)).fetchone()
+        if row is None:
+            row = connection.execute(sql("space/read_removed")).fetchone() or (0, 0, 0)
+        numbers: tuple[int, int, int] = row
+        self.counter, self.clock, self.ledger_trimmed = numbers
         self._counted = False
         if caller_now is None:
             self.now = self.clock = hold(host_now, self.clock)
@@ -50,11 +53,15 @@ class Transaction:
     def finish(self) -> None:
         """Store the counter with the instant, if numbers were taken."""
         if self._counted:
-            self.run("space/write", (self.space, self.counter, self.clock))
+            self.run("space/write", (self.space, self.counter, self.clock, self.ledger_trimmed))
 
     def run(self, name: str, parameters: Parameters = ()) -> sqlite3.Cursor:
         """Execute the statement in ``queries/<name>.sql``."""
         return self._connection.execute(sql(name), parameters)
+
+    def execute(self, statement: str, parameters: Parameters) -> sqlite3.Cursor:
+        """Execute a statement that names tables of the schema."""
+        return self._connection.execute(statement, parameters)
 
     def run_many(self, name: str, rows: Iterable[tuple[Any, ...]]) -> int:
         """Execute the statement once for each row and return how many rows it changed."""

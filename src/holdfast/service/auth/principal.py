@@ -25,6 +25,7 @@ class Scope(StrEnum):
     RESULT = "result"
     NACK = "nack"
     ABANDON = "abandon"
+    SUBSCRIBE = "subscribe"
     METRICS = "metrics"
     ADMIN = "admin"  # of the role ``admin``; not a scope of a token
 
@@ -45,6 +46,7 @@ class Principal:
     space: str
     scopes: frozenset[Scope]
     event_types: frozenset[str] | None  # the commands that it may claim; None: all
+    worker_group: str | None = None  # whose notifications it may get
     is_admin: bool = False
 
     def may(self, scope: Scope) -> bool:
@@ -80,6 +82,9 @@ class ClaimRules:
                 bounds.check_name("eventTypes", name)
                 for name in _texts("eventTypes", claims.get("eventTypes", []), MAX_EVENT_TYPES)
             )
+            group = claims.get("workerGroup")
+            if group is not None:
+                bounds.check_text("workerGroup", group)
         except InvalidInput as error:
             raise TokenRefused(f"claim {error.field}: wanted {error.wanted}") from error
         return Principal(
@@ -87,6 +92,7 @@ class ClaimRules:
             space=space,
             scopes=self._scopes(claims),
             event_types=event_types,
+            worker_group=None if group is None else str(group),
             is_admin=ADMIN in _texts("roles", claims.get("roles", []), MAX_SCOPES),
         )
 

@@ -5,6 +5,7 @@ token = "a-secret-of-at-least-16-characters"
 subject = "worker-1"
 scopes = ["claim", "heartbeat", "result", "nack", "abandon"]
 event_types = ["mail.send"]   # without it: all commands
+worker_group = "mailers"      # without it: any group
 space = "main"                # without it: the space of the settings
 admin = false
 """
@@ -30,6 +31,7 @@ class _Entry(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     subject: str
     scopes: list[Scope] = []
     event_types: list[str] | None = None
+    worker_group: str | None = None
     space: str | None = None
     admin: bool = False
 
@@ -72,5 +74,6 @@ def _principal(entry: _Entry, space: str) -> Principal:
         space=bounds.check_name("space", entry.space or space),
         scopes=frozenset(entry.scopes) - {Scope.ADMIN},
         event_types=None if names is None else frozenset(bounds.check_name("event_types", name) for name in names),
+        worker_group=None if entry.worker_group is None else bounds.check_text("worker_group", entry.worker_group),
         is_admin=entry.admin,
     )

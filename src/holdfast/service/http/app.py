@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -28,7 +28,7 @@ from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.model import bounds
 from holdfast.service.http import json_body
 from holdfast.service.http.request_head import check_head
-from holdfast.service.limits import receive_body
+from holdfast.service.limits import BodyStream, receive_body
 from holdfast.service.openapi import make_document
 from holdfast.service.operation import Call, ClientConnection, Operation, Reply
 from holdfast.service.problems import CONTENT_TYPE, Code, Problem, problem_of
@@ -37,6 +37,7 @@ from holdfast.service.service import Service
 from holdfast.worker.event_log import log_event, log_failure
 
 REQUEST_ID = "X-Request-Id"
+JSON_TYPE = "application/json"
 MAX_QUERY_CHARACTERS = 8_192
 MAX_QUERY_PARAMETERS = 50
 
@@ -156,15 +157,28 @@ class Endpoint:
             tenant=service.tenant(principal.space),
             path=_path(scope["path_params"]),
             query=_query(operation, scope),
+            headers=None if operation.headers is None else json_body.read_headers(scope["headers"], operation.headers),
+            is_head=scope["method"] == "HEAD",
             body=await self._body(operation, headers, receive),
             accept=headers.get("accept", ""),
             document=self._document,
             client=ClientConnection(receive),
+            base_url=service.serve.public_url or f"{scope['scheme']}://{headers.get('host', '')}",
         )
 
     async def _body(self, operation: Operation, headers: Mapping[str, str], receive: Receive) -> Any:
         """Return the message of a request. Raises ``Problem``."""
         length = headers.get("content-length")
+        if operation.upload is not None:
+            if headers.get("content-encoding", "identity").lower() != "identity":
+                raise Problem(Code.UNSUPPORTED_MEDIA_TYPE, "wanted a body that is not compressed")
+            if operation.upload == JSON_TYPE and not _is_json(headers):
+                raise Problem(Code.UNSUPPORTED_MEDIA_TYPE, f"wanted Content-Type: {JSON_TYPE}")
+            return BodyStream(
+                receive,
+                length=int(length) if length and length.isdecimal() else None,
+                content_type=headers.get("content-type", ""),
+            )
         most = self._service.serve.max_body_bytes if operation.body is not None else 0
         data = await receive_body(receive, length=int(length) if length and length.isdecimal() else None, most=most)
         if operation.body is None:
@@ -183,7 +197,8 @@ def _log_action(operation: Operation, call: Call, reply: Reply, request_id: str)
         operation=operation.name,
         subject=call.principal.subject,
         space=call.principal.space,
-        target=call.path.get("queue") or ",".join(getattr(call.body, "task_ids", ())),
+        target=call.path.get("queue") or call.path.get("schedule") or ",".join(getattr(call.body, "task_ids", ())),
+        domain=getattr(call.body, "domain", None),
         status=reply.status,
         request_id=request_id,
     )
@@ -227,17 +242,17 @@ def _check_loopback_host(host: str) -> None:
 def _is_json(headers: Mapping[str, str]) -> bool:
     kind, _, parameters = headers.get("content-type", "").partition(";")
     charset = parameters.strip().lower().removeprefix("charset=").strip('"')
-    return kind.strip().lower() == "application/json" and charset in {"", "utf-8"}
+    return kind.strip().lower() == JSON_TYPE and charset in {"", "utf-8"}
 
 
 def _path(parameters: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the parameters of the path. An id that no task can have is a 404."""
-    task_id = parameters.get("task_id")
-    if task_id is not None:
-        try:
-            bounds.check_new_name("taskId", task_id)
-        except InvalidInput:
-            raise Problem(Code.NOT_FOUND, "there is no such task") from None
+    """Return the parameters of the path. An id that nothing can have is a 404."""
+    for field, thing in (("task_id", "task"), ("subscription_id", "subscription"), ("schedule", "schedule")):
+        if field in parameters:
+            try:
+                bounds.check_new_name(field, parameters[field])
+            except InvalidInput:
+                raise Problem(Code.NOT_FOUND, f"there is no such {thing}") from None
     return parameters
 
 
@@ -265,6 +280,10 @@ def _response(reply: Reply, request_id: str) -> Response:
     headers = {REQUEST_ID: request_id, **_SECURITY, **reply.headers}
     if reply.content is None:
         return Response(status_code=reply.status, headers=headers)
+    if isinstance(reply.content, AsyncIterator):
+        return StreamingResponse(
+            reply.content, status_code=reply.status, headers=headers, media_type=reply.content_type
+        )
     content = reply.content if isinstance(reply.content, bytes) else _encode(reply.content)
     return Response(content, status_code=reply.status, headers={**headers, "Content-Type": reply.content_type})
 

@@ -65,6 +65,13 @@ def read_query(parameters: list[tuple[str, str]], kind: type[T]) -> T:
         raise _invalid(error) from error
 
 
+def read_headers(headers: list[tuple[bytes, bytes]], kind: type[T]) -> T:
+    """Return the message in the headers of a request; other headers are ignored. Raises ``Problem``."""
+    known = {field.encode_name for field in msgspec.structs.fields(kind)}  # type: ignore[arg-type] # a Struct
+    decoded = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
+    return read_query([(name, value) for name, value in decoded if name in known], kind)
+
+
 def _invalid(error: msgspec.ValidationError) -> Problem:
     """Return the problem; msgspec names the place as ``... - at `$.leaseSeconds```."""
     text, _, place = str(error).partition(" - at `$")

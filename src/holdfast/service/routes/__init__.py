@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 from holdfast.service.operation import Operation
-from holdfast.service.routes import claims, health, queues, search, settlements, tasks
+from holdfast.service.routes import (
+    artifacts,
+    claims,
+    cleanup,
+    domains,
+    events,
+    health,
+    payloads,
+    queues,
+    schedules,
+    search,
+    settlements,
+    subscriptions,
+    tasks,
+)
 
 OPERATIONS: tuple[Operation, ...] = (
     *tasks.OPERATIONS,
     *claims.OPERATIONS,
     *settlements.OPERATIONS,
+    *artifacts.OPERATIONS,
+    *payloads.OPERATIONS,
+    *subscriptions.OPERATIONS,
     *search.OPERATIONS,
     *queues.OPERATIONS,
+    *domains.OPERATIONS,
+    *events.OPERATIONS,
+    *cleanup.OPERATIONS,
+    *schedules.OPERATIONS,
     *health.OPERATIONS,
 )

@@ -16,6 +16,7 @@ from holdfast.service.schemas.fields import instant
 from holdfast.service.schemas.workers import Claim, ClaimRequest, Claims, ExtendedLease, Heartbeat
 from holdfast.service.task_answers import task_of
 from holdfast.service.tenants.waiting_claims import Want
+from holdfast.service.webhook_checks import check_queue
 from holdfast.wire.codec import JSON
 
 
@@ -30,7 +31,7 @@ async def claim(call: Call) -> Reply:
         raise Problem(Code.INVALID_REQUEST, f"wanted at most {most:g} seconds", field="waitSeconds")
     seconds = lease_seconds(call.service.serve, request.lease_seconds)
     want = Want(
-        queues=tuple(dict.fromkeys(request.queues or [call.service.settings.queue])),
+        queues=tuple(dict.fromkeys(map(check_queue, request.queues or [call.service.settings.queue]))),
         types=None if commands is None else tuple(commands),
         limit=request.limit or 1,
         lease_for=round(seconds * SECOND),
@@ -88,6 +89,7 @@ STALE = (Code.NOT_FOUND, Code.NOT_IN_PROGRESS, Code.LEASE_MISMATCH, Code.LEASE_E
 
 _OF_CLAIM = {"task_id": "$response.body#/task/id"}
 _LEASE = {"leaseToken": "$response.body#/leaseToken"}
+_LEASE_HEADER = {"lease-token": "$response.body#/leaseToken"}
 
 OPERATIONS: Sequence[Operation] = (
     Operation(
@@ -104,6 +106,8 @@ OPERATIONS: Sequence[Operation] = (
             "submitResult": {"parameters": _OF_CLAIM, "requestBody": {**_LEASE, "status": "COMPLETED"}},
             "nackTask": {"parameters": _OF_CLAIM, "requestBody": _LEASE},
             "abandonTask": {"parameters": _OF_CLAIM, "requestBody": _LEASE},
+            "uploadArtifact": {"parameters": {**_OF_CLAIM, **_LEASE_HEADER, "artifact": "report.csv"}},
+            "showPayload": {"parameters": {**_OF_CLAIM, **_LEASE_HEADER}},
         },
     ),
     Operation(

@@ -14,6 +14,7 @@ from holdfast.model import bounds
 from holdfast.model.limit_proposal import LimitOrigin, Origin, origin_change
 from holdfast.service.auth.principal import Scope
 from holdfast.service.operation import Call, Operation, Reply
+from holdfast.service.problems import Code, Problem
 from holdfast.service.schemas.fields import instant
 from holdfast.service.schemas.queues import (
     AutoscaleQuery,
@@ -94,14 +95,34 @@ async def resume(call: Call) -> Reply:
 async def change_settings(call: Call) -> Reply:
     """Change the limits of a queue. They win over those of settings and handlers."""
     request: QueueLimitsChange = call.body
-    given = {"max_inflight": request.max_in_progress, "rate": request.rate, "burst": request.burst}
-    changes = {name: value for name, value in given.items() if value is not msgspec.UNSET}
-    if changes.get("rate", 0.0) is None:
-        changes["burst"] = None
-    if changes:
-        await _change(call, request.command, changes)
+    limits = _given(max_inflight=request.max_in_progress, rate=request.rate, burst=request.burst)
+    if limits.get("rate", 0.0) is None:
+        limits["burst"] = None
+    order = _given(
+        on_exhausted=request.on_exhausted,
+        gaps=request.gaps,
+        gap_report_after=_microseconds(request.gap_report_after_seconds),
+        gap_pass_after=_microseconds(request.gap_pass_after_seconds),
+    )
+    if order and request.command is not None:
+        raise Problem(Code.INVALID_REQUEST, "wanted a queue: a command has no order of its own", field="command")
+    if limits or order:
+        await _change(call, request.command, limits | order)
+    if limits:
         await call.tenant.calls.run(_remember_operator, call.tenant.store, _queue(call), request.command)
     return Reply(content=await _state(call, request.command))
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not msgspec.UNSET}
+
+
+def _microseconds(seconds: float | msgspec.UnsetType | None) -> int | msgspec.UnsetType | None:
+    return max(1, round(seconds * SECOND)) if isinstance(seconds, float) else seconds
+
+
+def _seconds(microseconds: int | None) -> float | None:
+    return None if microseconds is None else microseconds / SECOND
 
 
 def _remember_operator(store: Store, queue: str, command: str | None) -> None:
@@ -138,6 +159,10 @@ async def _state(call: Call, command: str | None) -> QueueState:
         max_in_progress=settings.max_inflight,
         rate=settings.rate,
         burst=settings.burst,
+        on_exhausted=settings.on_exhausted,
+        gaps=settings.gaps,
+        gap_report_after_seconds=_seconds(settings.gap_report_after),
+        gap_pass_after_seconds=_seconds(settings.gap_pass_after),
     )
 
 

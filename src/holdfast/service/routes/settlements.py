@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.clock import SECOND
-from holdfast.errors import InvalidInput
+from holdfast.errors import ArtifactError, InvalidInput
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
 from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
+from holdfast.service.artifact_transfers import transfers_of
 from holdfast.service.auth.principal import Scope
 from holdfast.service.lease_calls import check_owned, check_owner, lease_of, read_owned
+from holdfast.service.named_artifacts import settle_with_artifacts
 from holdfast.service.operation import Call, Operation, Reply
-from holdfast.service.problems import Problem, problem_of, refused
+from holdfast.service.problems import Code, Problem, problem_of, refused
 from holdfast.service.routes.claims import STALE
 from holdfast.service.schemas.workers import (
     Abandon,
@@ -42,11 +44,12 @@ async def submit_result(call: Call) -> Reply:
         job = await read_owned(call, task_id)
     else:
         await check_owned(call, task_id, completion.lease_token)
-    return Reply(content=await _settle(call, task_id, _completion(call, task_id, job, completion)))
+    settlement = _completion(call, task_id, job, completion)
+    return Reply(content=await _settle(call, task_id, settlement, completion.artifacts))
 
 
 async def submit_results(call: Call) -> Reply:
-    """End many attempts in one transaction; each item has its own outcome."""
+    """End many attempts in one transaction, but those with artifacts one by one; each item has its own outcome."""
     completions: list[BatchCompletion] = call.body.results
     found = await call.tenant.inspect([completion.task_id for completion in completions])
     settlements: dict[int, Settlement] = {}
@@ -54,10 +57,15 @@ async def submit_results(call: Call) -> Reply:
     for place, (completion, inspected) in enumerate(zip(completions, found, strict=True)):
         try:
             job = check_owner(call, completion.task_id, inspected)
-            settlements[place] = _completion(call, job.id, job, completion)
+            settlement = _completion(call, job.id, job, completion)
+            if completion.artifacts:
+                settled = await _settle(call, job.id, settlement, completion.artifacts)
+                items[place] = SettledItem(task_id=job.id, status=settled.status)
+            else:
+                settlements[place] = settlement
         except Problem as problem:
             items[place] = _refused_item(completion.task_id, problem)
-        except InvalidInput as error:
+        except (InvalidInput, ArtifactError) as error:
             items[place] = _refused_item(completion.task_id, problem_of(error))
     answers = await call.tenant.settle_many(list(settlements.values())) if settlements else []
     for (place, settlement), refusal in zip(settlements.items(), answers, strict=True):
@@ -109,8 +117,12 @@ def _delay(seconds: float) -> int:
     return round(seconds * SECOND)
 
 
-async def _settle(call: Call, task_id: str, settlement: Settlement) -> SettledTask:
-    error = await call.tenant.settle(settlement)
+async def _settle(call: Call, task_id: str, settlement: Settlement, artifacts: Sequence[str] = ()) -> SettledTask:
+    if artifacts:
+        transfers_of(call)
+        error = await settle_with_artifacts(call, settlement, artifacts)
+    else:
+        error = await call.tenant.settle(settlement)
     if error is not None:
         raise refused(error)
     return SettledTask(task_id=task_id, status=await _status_after(call, settlement))
@@ -142,7 +154,7 @@ OPERATIONS: Sequence[Operation] = (
         scope=Scope.RESULT,
         body=Completion,
         answers={200: SettledTask},
-        problems=STALE,
+        problems=(*STALE, Code.ARTIFACT_MISSING),
         settles=True,
     ),
     Operation(

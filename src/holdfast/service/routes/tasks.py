@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
+from holdfast.artifacts.manifest import Artifact
+from holdfast.artifacts.records import visible_artifacts
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued
@@ -22,20 +24,26 @@ from holdfast.service.schemas.tasks import (
     NewTasks,
     ResultQuery,
     TaskDetails,
+    TaskFields,
     TaskResult,
 )
 from holdfast.service.statuses import OF_STATE, Status
 from holdfast.service.task_answers import details_of, result_of
+from holdfast.service.webhook_checks import check_queue, check_webhook
 
 
 def _record(call: Call, task: NewTask) -> JobRecord:
+    return new_record(call, task, task.payload)
+
+
+def new_record(call: Call, task: TaskFields, payload: object) -> JobRecord:
     """Return the record of a new task. Raises ``InvalidInput``."""
     settings = call.service.settings
     return call.tenant.record_of(
         JobRequest(
             type=task.command,
-            payload=task.payload,
-            queue=task.queue or settings.queue,
+            payload=payload,
+            queue=check_queue(task.queue or settings.queue),
             priority=task.priority,
             max_attempts=task.max_attempts or settings.max_attempts,
             idempotency_key=task.idempotency_key,
@@ -44,6 +52,7 @@ def _record(call: Call, task: NewTask) -> JobRecord:
             timeout=settings.timeout,
             domain=task.domain,
             offset=task.offset,
+            webhook=None if task.webhook is None else check_webhook(call, "webhook", task.webhook),
         )
     )
 
@@ -54,12 +63,16 @@ def _conflict(answer: Enqueued) -> Problem:
 
 async def enqueue(call: Call) -> Reply:
     """Store one task."""
-    answer = await call.tenant.enqueue(_record(call, call.body))
+    return enqueued(await call.tenant.enqueue(_record(call, call.body)))
+
+
+def enqueued(answer: Enqueued) -> Reply:
+    """Return the answer to a producer. Raises ``Problem`` for a key that belongs to another payload."""
     if answer.conflict:
         raise _conflict(answer)
     return Reply(
         status=202,
-        content=EnqueuedTask(task_id=answer.id, existed=answer.existed),
+        content=EnqueuedTask(task_id=answer.id, existed=answer.existed, past=answer.past),
         headers={"Location": f"/v1/tasks/{answer.id}"},
     )
 
@@ -86,7 +99,7 @@ def _outcome(answer: Enqueued | HoldfastError) -> BatchItem:
         return BatchItem(problem=problem_of(answer).details())
     if answer.conflict:
         return BatchItem(problem=_conflict(answer).details())
-    return BatchItem(task_id=answer.id, existed=answer.existed)
+    return BatchItem(task_id=answer.id, existed=answer.existed, past=answer.past)
 
 
 async def show(call: Call) -> Reply:
@@ -108,8 +121,12 @@ async def show_result(call: Call) -> Reply:
     found = await tenant.calls.run(tenant.store.inspect, task_id)
     if found is None:
         raise not_found(task_id)
-    status = 200 if found.job.state.has_ended else 202
-    return Reply(status=status, content=result_of(found.job, tenant.clock.now(), found.ended_at))
+    if not found.job.state.has_ended:
+        return Reply(status=202, content=result_of(found.job, tenant.clock.now(), None))
+    artifacts: tuple[Artifact, ...] = ()
+    if call.service.artifacts is not None:
+        artifacts = await tenant.calls.run(visible_artifacts, tenant.store, found)
+    return Reply(content=result_of(found.job, tenant.clock.now(), found.ended_at, artifacts))
 
 
 async def cancel(call: Call) -> Reply:

@@ -16,14 +16,19 @@ MAX_CLAIM_TASKS = 100  # in one claim
 MAX_CLAIM_NAMES = 100  # commands or queues of one claim
 MAX_DELAY_SECONDS = 31_536_000  # a year
 MAX_TOKEN_CHARACTERS = 256
+MAX_ARTIFACT_NAME_BYTES = 128
+MAX_TASK_ARTIFACTS = 100  # whatever the settings say: all artifacts of a task are one entry of the registry
 MAX_ERROR_CHARACTERS = 65_536  # that are read; the store keeps bounds.MAX_ERROR_CHARACTERS of them
 
 Name = Annotated[str, Meta(pattern="^[A-Za-z0-9._:-]{1,128}$", max_length=bounds.MAX_NAME_CHARACTERS)]
+ArtifactName = Annotated[str, Meta(pattern=r'^[^/\\%"\x00-\x1f\x7f]{1,128}$', max_length=MAX_ARTIFACT_NAME_BYTES)]
 Text = Annotated[str, Meta(min_length=1, max_length=bounds.MAX_TEXT_BYTES)]
 ErrorText = Annotated[str, Meta(max_length=MAX_ERROR_CHARACTERS)]
 Instant = Annotated[datetime, Meta(tz=True)]
 DelaySeconds = Annotated[float, Meta(ge=0, le=MAX_DELAY_SECONDS)]
 PositiveSeconds = Annotated[float, Meta(gt=0, le=MAX_DELAY_SECONDS)]
+Offset = Annotated[int, Meta(ge=0, le=bounds.MAX_OFFSET)]
+WebhookUrl = Annotated[str, Meta(pattern="^https?://", max_length=bounds.MAX_URL_CHARACTERS)]
 LeaseToken = Annotated[str, Meta(min_length=1, max_length=MAX_TOKEN_CHARACTERS)]
 
 

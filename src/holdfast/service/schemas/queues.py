@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from holdfast.clock import SECOND
 from holdfast.model import bounds
+from holdfast.model.queue_settings import Gaps, OnExhausted
 from holdfast.service.schemas.fields import Answer, Instant, Name, PositiveSeconds, Request, Text
 from holdfast.service.schemas.tasks import Task
 from holdfast.service.statuses import Status
@@ -107,6 +108,11 @@ class QueueLimitsChange(Request):
     max_in_progress: Annotated[int, Meta(ge=1, le=bounds.MAX_COUNT)] | msgspec.UnsetType | None = msgspec.UNSET
     rate: Annotated[float, Meta(gt=0, le=SECOND)] | msgspec.UnsetType | None = msgspec.UNSET  # claims per second
     burst: Annotated[int, Meta(ge=1, le=bounds.MAX_COUNT)] | msgspec.UnsetType | None = msgspec.UNSET
+    # Of a queue, not of a command: what its domains do at a failed task and at a missing offset.
+    on_exhausted: OnExhausted | msgspec.UnsetType = msgspec.UNSET
+    gaps: Gaps | msgspec.UnsetType = msgspec.UNSET
+    gap_report_after_seconds: PositiveSeconds | msgspec.UnsetType | None = msgspec.UNSET
+    gap_pass_after_seconds: PositiveSeconds | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class SettingsQuery(Request):
@@ -125,6 +131,10 @@ class QueueState(Answer):
     max_in_progress: int | None
     rate: float | None
     burst: int | None
+    on_exhausted: OnExhausted
+    gaps: Gaps
+    gap_report_after_seconds: float | None
+    gap_pass_after_seconds: float | None
 
 
 class Health(Answer):

@@ -8,16 +8,26 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.model import bounds
-from holdfast.service.schemas.fields import MAX_BATCH_TASKS, Answer, DelaySeconds, Instant, Name, Request, Text
+from holdfast.service.schemas.artifacts import ArtifactInfo, PayloadRef
+from holdfast.service.schemas.fields import (
+    MAX_BATCH_TASKS,
+    Answer,
+    DelaySeconds,
+    Instant,
+    Name,
+    Offset,
+    Request,
+    Text,
+    WebhookUrl,
+)
 from holdfast.service.schemas.problem import ProblemDetails
 from holdfast.service.statuses import Status
 
 
-class NewTask(Request):
-    """A task to enqueue. ``payload`` is any JSON value."""
+class TaskFields(Request):
+    """What a task to enqueue has besides its payload."""
 
     command: Name
-    payload: Any = None
     queue: Name | None = None  # None: the queue of the settings
     priority: Annotated[int, Meta(ge=0, le=bounds.PRIORITIES[-1])] = 0  # 9 comes first
     max_attempts: Annotated[int, Meta(ge=1, le=bounds.MAX_COUNT)] | None = None  # runs, not retries
@@ -25,14 +35,25 @@ class NewTask(Request):
     run_at: Instant | None = None
     delay_seconds: DelaySeconds | None = None
     domain: Text | None = None
-    offset: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    offset: Offset | None = None
+    webhook: WebhookUrl | None = None  # called with the result when the task has ended
+
+
+class NewTask(TaskFields):
+    """A task to enqueue. ``payload`` is any JSON value."""
+
+    payload: Any = None
 
 
 class EnqueuedTask(Answer):
-    """The task that a request has stored, or has found by its idempotency key."""
+    """The task that a request has stored, or has found by its idempotency key or offset.
+
+    ``past`` says that the offset has ended in its domain; a task that was removed since is not found.
+    """
 
     task_id: str
     existed: bool
+    past: bool
 
 
 class NewTasks(Request):
@@ -46,6 +67,7 @@ class BatchItem(Answer):
 
     task_id: str | msgspec.UnsetType = msgspec.UNSET
     existed: bool | msgspec.UnsetType = msgspec.UNSET
+    past: bool | msgspec.UnsetType = msgspec.UNSET
     problem: ProblemDetails | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -63,6 +85,7 @@ class Task(Answer):
     queue: str
     status: Status
     payload: Any
+    payload_ref: PayloadRef | None  # of a payload that is stored apart from the task; ``payload`` is null then
     priority: int
     attempts: int
     max_attempts: int
@@ -95,6 +118,7 @@ class TaskResult(Answer):
     reason: str | None
     attempts: int
     completed_at: Instant | None
+    artifacts: list[ArtifactInfo]  # named by the attempt that has ended the task
 
 
 class ResultQuery(Request):

@@ -11,7 +11,9 @@ from holdfast.service.schemas.fields import (
     MAX_BATCH_TASKS,
     MAX_CLAIM_NAMES,
     MAX_CLAIM_TASKS,
+    MAX_TASK_ARTIFACTS,
     Answer,
+    ArtifactName,
     DelaySeconds,
     ErrorText,
     Instant,
@@ -24,6 +26,7 @@ from holdfast.service.schemas.problem import ProblemDetails
 from holdfast.service.schemas.tasks import Task
 from holdfast.service.statuses import Status
 
+ArtifactNames = Annotated[list[ArtifactName], Meta(max_length=MAX_TASK_ARTIFACTS)]
 Names = Annotated[list[Name], Meta(min_length=1, max_length=MAX_CLAIM_NAMES)]
 
 
@@ -78,6 +81,7 @@ class Completion(Request):
     result: Any = None
     error: ErrorText = ""
     retryable: bool = False
+    artifacts: ArtifactNames = msgspec.field(default_factory=list)  # of those that this attempt has uploaded
 
 
 class Nack(Request):

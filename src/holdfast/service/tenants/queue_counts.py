@@ -1,7 +1,7 @@
 """Counts of tasks by queue, for operators and autoscalers.
 
-Counting reads every open and failed task, so an answer is kept: for a second at least, and for 20 times as long as the
-count took. Completed tasks are not counted.
+Numbers of a large space are estimated. An answer is kept: for a second at least, and for 20 times as long as the count
+took. Completed tasks are not counted.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from holdfast.clock import SECOND, monotonic
 from holdfast.drivers.contract import QueueCounts, Store
+from holdfast.drivers.estimates import count_jobs
 from holdfast.model.job import State
 from holdfast.service.schemas.queues import Counts
 from holdfast.service.tenants.store_calls import StoreCalls
@@ -35,7 +36,7 @@ class QueueCounter:
         async with self._lock:
             if monotonic() >= self._valid_until:
                 began = monotonic()
-                self._rows = await self._calls.run(self._store.counts, states=COUNTED)
+                self._rows = await self._calls.run(count_jobs, self._store, states=COUNTED)
                 took = monotonic() - began
                 self._valid_until = monotonic() + max(MIN_AGE_SECONDS, REST_FACTOR * took)
             return self._rows

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
+from holdfast.artifacts.payloads import reference_of
 from holdfast.client import Client, batches
 from holdfast.clock import SECOND, Clock, SystemClock, from_timedelta
 from holdfast.drivers.contract import Inspection, Store
@@ -15,17 +16,18 @@ from holdfast.errors import HoldfastError, InvalidInput, LeaseError, Unsupported
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Lease, Note, Reservation
-from holdfast.model.request import JobRequest
+from holdfast.model.request import META_PAYLOAD_REF, JobRequest
 from holdfast.model.settlement import Fail, Release, Settlement
 from holdfast.service.limits import RequestCount
-from holdfast.service.stored_json import is_json
 from holdfast.service.tenants.batching import Batcher
 from holdfast.service.tenants.handed_out import HandedOutLeases
 from holdfast.service.tenants.store_calls import StoreCalls
 from holdfast.service.tenants.waiting_claims import WaitingClaims, Want, give_back
 from holdfast.settings import Settings
 from holdfast.signing import open_signer
+from holdfast.wire.envelope import META_CODEC
 from holdfast.wire.records import to_record
+from holdfast.wire.stored_json import is_json
 from holdfast.worker.decide import BAD_PAYLOAD, BAD_SIGNATURE
 from holdfast.worker.outcome import BadSignature, Snoozed
 from holdfast.worker.retry_policy import policy_of
@@ -41,7 +43,16 @@ MAX_RESERVES = 3  # of one claim, if the tasks that it finds cannot be handed ou
 class Tenant:
     """One space. Used by one event loop."""
 
-    def __init__(self, store: Store, name: str, settings: Settings, calls: StoreCalls, requests: RequestCount) -> None:
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        settings: Settings,
+        calls: StoreCalls,
+        requests: RequestCount,
+        *,
+        on_ended: Callable[[], None],
+    ) -> None:
         self.name = name
         self.store = store
         self.client = Client(store)
@@ -49,6 +60,7 @@ class Tenant:
         self.settings = settings
         self.calls = calls
         self._requests = requests
+        self._on_ended = on_ended
         self._signer = open_signer(settings, space=name)
         self._verification = None if self._signer is None else Verification(store, self._signer, worker="http")
         self._waiting = WaitingClaims(store, calls, self._reserve)
@@ -188,7 +200,7 @@ class Tenant:
                 return Release(reservation.lease, delay=delay, budget=budget, detail=reason)
             case _:  # nobody knows whether the job may run
                 return Release(reservation.lease, delay=UNVERIFIED_DELAY, detail="the signature was not verified")
-        if not is_json(reservation.job):
+        if not _can_be_sent(reservation.job):
             return Fail(reservation.lease, reason=BAD_PAYLOAD, error="the payload cannot be sent as JSON")
         return None
 
@@ -226,6 +238,7 @@ class Tenant:
             for event in self._ended.get(task_id, ()):
                 event.set()
         self._waiting.notify()  # a retried or released task, and the next one of a domain
+        self._on_ended()
 
     def retry_delay(self, job: JobRecord) -> int:
         """Return the delay before the next attempt, in microseconds, by the retry policy of the job."""
@@ -253,3 +266,10 @@ class Tenant:
     async def stop(self) -> None:
         """End what runs in the background."""
         await self._waiting.stop()
+
+
+def _can_be_sent(job: JobRecord) -> bool:
+    """Whether a worker can get the payload as the JSON value that its producer meant."""
+    if META_PAYLOAD_REF in job.meta:
+        return META_CODEC not in job.meta and reference_of(job) is not None
+    return is_json(job)

@@ -20,6 +20,7 @@ _KEY_TYPES = (
     *(t.StringType, t.IntegralType, t.DecimalType, t.BooleanType),
     *(t.DateType, t.TimestampType, t.TimestampNTZType),
 )
+_ORDER_TYPES = (*_KEY_TYPES, t.NumericType)
 
 
 def check_columns(schema: t.StructType, options: SinkOptions) -> None:
@@ -48,6 +49,13 @@ def check_key_types(field: str, schema: t.StructType, names: Sequence[str]) -> N
     for name in names:
         if not isinstance(schema[name].dataType, _KEY_TYPES):
             _refuse(field, schema[name], "text, a whole number, a decimal, a boolean, a date or a timestamp")
+
+
+def check_order_types(field: str, schema: t.StructType, names: Sequence[str]) -> None:
+    """Raise ``InvalidInput`` for a column of a type by which ``run`` does not order rows."""
+    for name in names:
+        if not isinstance(schema[name].dataType, _ORDER_TYPES):
+            _refuse(field, schema[name], "text, a number, a boolean, a date or a timestamp")
 
 
 def check_unique_names(names: Sequence[str]) -> None:

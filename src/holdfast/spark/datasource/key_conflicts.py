@@ -1,4 +1,4 @@
-"""The text about two rows with one key: the values of the key, and the columns that differ. Runs on executors."""
+"""The text about two rows with one key: the values of the key, and the columns that differ."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from holdfast.drivers.contract import Store
 from holdfast.errors import InvalidInput
+from holdfast.model.job import JobRecord
 from holdfast.wire.codec import JSON
 
 MAX_SHOWN_COLUMNS = 10
@@ -15,7 +16,22 @@ def key_conflict(store: Store, job_id: str, payload: bytes, key: str) -> Invalid
     """Return the error for a row whose key another job has; ``key`` shows the values of the key columns."""
     job = store.get(job_id)
     difference = "its job is no longer kept" if job is None else _difference(payload, job.payload)
-    return InvalidInput("key", wanted="one row for each key", got=f"two different rows with {key}: {difference}")
+    return _conflict(key, difference)
+
+
+def job_conflict(store: Store, job_id: str, job: JobRecord) -> InvalidInput:
+    """Return the error for a job whose key, or whose offset in its domain, another job has with another payload."""
+    known = store.get(job_id)
+    if job.offset is None or (known is not None and job.idempotency_key == known.idempotency_key is not None):
+        return key_conflict(store, job_id, job.payload, repr(job.idempotency_key))
+    difference = "its job is no longer kept" if known is None else _difference(job.payload, known.payload)
+    got = f"two different rows with domain {job.domain!r} and offset {job.offset}: {difference}"
+    return InvalidInput("offset", wanted="one row for each offset of a domain", got=got)
+
+
+def different_rows(key: str, names: Sequence[str]) -> InvalidInput:
+    """Return the error for two rows with one key that differ in the columns ``names``."""
+    return _conflict(key, _differing(names))
 
 
 def shown_key(names: Sequence[str], values: Sequence[object]) -> str:
@@ -27,6 +43,13 @@ def _difference(payload: bytes, stored: bytes) -> str:
     new, old = JSON.decode(payload), JSON.decode(stored)
     if not isinstance(new, Mapping) or not isinstance(old, Mapping):
         return "their payloads differ"
-    names = [name for name in {**new, **old} if name not in new or name not in old or new[name] != old[name]]
+    return _differing([name for name in {**new, **old} if name not in new or name not in old or new[name] != old[name]])
+
+
+def _differing(names: Sequence[str]) -> str:
     shown = ", ".join(names[:MAX_SHOWN_COLUMNS])
     return f"they differ in {shown}" + (", …" if len(names) > MAX_SHOWN_COLUMNS else "")
+
+
+def _conflict(key: str, difference: str) -> InvalidInput:
+    return InvalidInput("key", wanted="one row for each key", got=f"two different rows with {key}: {difference}")

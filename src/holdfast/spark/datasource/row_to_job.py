@@ -92,7 +92,13 @@ class RowConverter:
             return self.content_keys.keys(payloads)
         other_fields = map(_encode, zip(*fields.values(), strict=True))
         contents = (payload + b"\0" + other for payload, other in zip(payloads, other_fields, strict=True))
-        return self.content_keys.keys(contents)
+        offsets = fields.get("offset")
+        if offsets is None:
+            return self.content_keys.keys(contents)
+        # A domain has an offset once, so a row with an offset needs no key.
+        without = (content for content, offset in zip(contents, offsets, strict=True) if offset is None)
+        keys = iter(self.content_keys.keys(without))
+        return [next(keys) if offset is None else None for offset in offsets]
 
     def _records(
         self, payloads: list[bytes], keys: Sequence[str | None], fields: dict[str, Sequence[Any]], now: int

@@ -2,7 +2,8 @@
 
 ``DataSource.writer`` and ``streamWriter`` run on the Spark driver, once for each save or each stream. Their writers are
 pickled, and ``write`` runs on executors, once for each try of each Spark task. Jobs are stored as they arrive, so a
-write that fails has stored some of them. A repeated run stores the others, because every job has a key.
+write that fails has stored some of them. A repeated run stores the others, because every job has a key, or an offset in
+its domain.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from holdfast.errors import InvalidInput
 from holdfast.model.job import JobRecord, check_new
 from holdfast.model.lease import Enqueued
 from holdfast.spark.datasource.bad_rows import BadRowsFile
-from holdfast.spark.datasource.key_conflicts import key_conflict
+from holdfast.spark.datasource.key_conflicts import job_conflict
 from holdfast.spark.datasource.options import FAIL, SinkOptions
 from holdfast.spark.datasource.row_keys import check_distinct
 from holdfast.spark.datasource.row_to_job import RowConverter
@@ -37,7 +38,8 @@ class PartitionCounts(WriterCommitMessage):
     """How many rows of one partition were added, existed already, or were bad."""
 
     added: int = 0
-    existed: int = 0
+    existed: int = 0  # including those of ``past``
+    past: int = 0  # rows whose offset has ended in its domain
     bad: int = 0
     digests: bytes = b""  # of the rows of a run that can be repeated, if their content is their key
 
@@ -159,7 +161,7 @@ def _store(
 ) -> None:
     """Enqueue the jobs.
 
-    A job that the driver refuses, and a key that exists with another payload, are added to ``errors``.
+    A job that the driver refuses, and a key or an offset that exists with another payload, are added to ``errors``.
     """
     if errors and stop_at_error:
         return  # store nothing of a batch that has a bad row
@@ -188,8 +190,9 @@ def _store(
         if _any_existed(answers):
             for position, job, answer in zip(part_positions, part, answers, strict=True):
                 if answer.conflict:
-                    errors[position] = key_conflict(store, answer.id, job.payload, repr(job.idempotency_key))
+                    errors[position] = job_conflict(store, answer.id, job)
                 counts.existed += answer.existed
+                counts.past += answer.past
         counts.added += sum(not answer.existed for answer in answers)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
@@ -26,20 +26,31 @@ from holdfast.errors import InvalidInput, OutcomesTrimmed, TooManyDead
 from holdfast.model import bounds, retention
 from holdfast.model.job import JobRecord
 from holdfast.model.limit_proposal import TYPE_LIMIT_FIELDS, QueueLimits, parse_rate
+from holdfast.model.queue_settings import OnExhausted
 from holdfast.model.retry import RetryPolicy
 from holdfast.settings import named_store_url
 from holdfast.settings import read as settings
-from holdfast.spark.compat import cores, describe
-from holdfast.spark.execution.engine import run_slots
+from holdfast.spark.compat import describe
+from holdfast.spark.execution.engine import count_slots, run_slots
 from holdfast.spark.execution.handler_version import begin_version, handler_version, mixed_versions
 from holdfast.spark.execution.progress import OnProgress, Progress
 from holdfast.spark.execution.row_handler import make_row_handler
+from holdfast.spark.execution.row_order import (
+    OrderBy,
+    check_distinct_rows,
+    configure_order,
+    count_halted,
+    ordered_rows,
+    parse_on_exhausted,
+    remember_order,
+    with_order,
+)
 from holdfast.spark.execution.row_outcomes import read_row_outcomes
 from holdfast.spark.execution.row_source import REPORT_DDL, run_rows
 from holdfast.spark.execution.run_columns import (
     KEY,
     InputColumns,
-    check_keys,
+    check_nulls,
     choose_outcome_columns,
     join_outcomes,
     keyed_rows,
@@ -70,6 +81,8 @@ def run(
     timeout: timedelta | None = None,
     retry: RetryPolicy | None = None,
     chunk: int | None = None,
+    order_by: OrderBy | None = None,
+    on_exhausted: OnExhausted | Literal["skip", "halt"] | None = None,
     rate: str | float | None = None,
     max_inflight: int | None = None,
     max_dead_ratio: float | None = None,
@@ -94,12 +107,22 @@ def run(
     are equal in all columns share one job. Two rows with the same key that differ in another column stop the run with
     ``InvalidInput``; other rows may have run by then. ``run`` names the run: a call with the name of an earlier run
     continues that run; without a name every call is a new run. With ``chunk`` the handler takes a list of at most
-    ``chunk`` rows, and returns a list of as many results or exceptions. ``rate`` (``"100/s"``, or a number per second)
-    and ``max_inflight`` limit the rows of the run over all executors, exactly; None keeps what a named run has.
-    ``max_dead_ratio`` stops the run with ``TooManyDead`` once a larger share of the rows is dead, over all calls with
-    this name; at least 100 rows must have ended. ``progress`` and ``on_progress`` are those of ``run_queue``.
-    ``version`` names the handler; without it, a hash of the handler's code does. If a run has results of several
-    versions, ``summary`` of the result says so.
+    ``chunk`` rows, and returns a list of as many results or exceptions.
+
+    ``order_by=("customer", "event_time")`` runs the rows of one customer one at a time, in the order of their event
+    times: the last item is the column of the order, or a list of columns, and the items before it are the columns of
+    the domain. Rows with equal values run in the order of their key columns. A row keeps its place while it is retried;
+    after a dead row the next row goes on. A chunk has at most one row of a domain. Rows that a later call with the same
+    name adds run after the rows of their domain that are stored already. No column of ``order_by`` may be null. Two
+    different rows with the same key are refused before anything runs. With ``on_exhausted="halt"`` a dead row stops its
+    domain, until an operator resumes it and a call with the same name continues the run: the rows after it are in
+    neither frame, and ``summary`` counts them as open. None keeps what a named run has.
+
+    ``rate`` (``"100/s"``, or a number per second) and ``max_inflight`` limit the rows of the run over all executors,
+    exactly; None keeps what a named run has. ``max_dead_ratio`` stops the run with ``TooManyDead`` once a larger share
+    of the rows is dead, over all calls with this name; at least 100 rows must have ended. ``progress`` and
+    ``on_progress`` are those of ``run_queue``. ``version`` names the handler; without it, a hash of the handler's code
+    does. If a run has results of several versions, ``summary`` of the result says so.
 
     A named run remembers its rows as long as the store keeps their jobs (``keep_ended``), and their keys for 30 days
     more: a call in that time raises ``OutcomesTrimmed`` and runs no row twice. Both errors have the frames of the rows
@@ -117,7 +140,8 @@ def run(
     store_url = _store_url(url, store)
     if max_dead_ratio is not None and not 0 <= max_dead_ratio <= 1:
         raise InvalidInput("max_dead_ratio", wanted="a share from 0 to 1", got=max_dead_ratio)
-    columns = read_columns(df, key)
+    columns = with_order(read_columns(df, key), df.schema, order_by)
+    halting = parse_on_exhausted(on_exhausted, run, columns)
     outcome = choose_outcome_columns(columns.names, column, flatten=flatten)
     queue = bounds.check_name("run", f"run:{run or uuid7()}")
     is_limited = rate is not None or max_inflight is not None
@@ -132,38 +156,39 @@ def run(
     try:
         driver = app.driver
         check_reach(driver, spark)
+        configure_order(driver, queue, columns, halting)
         if is_limited:
             _limit_rows(driver, queue, QueueLimits(max_inflight=max_inflight, rate=parse_rate("rate", rate)))
         if run is not None:
             remembered_for = _remember_keys(driver, queue, worker_options)
+            remember_order(driver, queue, TYPE, columns, ttl=remembered_for)
             begin_version(driver, queue, version, ttl=remembered_for)
         if max_dead_ratio is not None:
             on_progress = _limit_dead(max_dead_ratio, on_progress, driver.counts([queue]))
-        rows = keyed_rows(df, columns).persist()  # the input is read once, and joined at the end
+        slots = count_slots(spark, slots)
+        # The input is read once. One shuffle by key serves the slots and, at the end, the join with the outcomes.
+        rows = keyed_rows(df, columns).repartition(slots, f.col(KEY)).persist()
 
         def read_result(ids: Sequence[str] | None) -> RunResult:
             outcomes = read_row_outcomes(spark, store_url, app.space, queue, ids)
-            joined = join_outcomes(rows, outcomes if run is None else newest_outcomes(outcomes))
-            return hold_result(joined, columns, outcome, version, {} if run is None else mixed_versions(driver, queue))
+            joined = join_outcomes(rows, outcomes if run is None else newest_outcomes(outcomes), partitions=slots)
+            mix = {} if run is None else mixed_versions(driver, queue)
+            halted = count_halted(driver, queue, columns)
+            return hold_result(joined, columns, outcome, version=version, mix=mix, halted=halted)
 
         try:
-            check_keys(rows, df, columns)
+            check_nulls(rows, df, columns)
+            check_distinct_rows(rows, columns)
             reports = run_slots(
                 app,
                 spark,
-                partial(_slot_frame, rows, columns, slots or cores(spark), _template(queue, max_attempts)),
-                slots=slots,
+                partial(_slot_frame, rows, columns, slots, _template(queue, max_attempts)),
                 options=worker_options,
                 on_progress=on_progress,
                 progress=progress,
                 count_rows=rows.count,
             )
-            result = read_result(_sampled_ids(reports))
-            if result.summary.open:
-                trimmed = OutcomesTrimmed(run or queue, result.summary.open)
-                trimmed.result = result
-                raise trimmed
-            return result
+            return _check_complete(read_result(_sampled_ids(reports)), run or queue)
         except TooManyDead as error:
             error.result = read_result(None)
             raise
@@ -172,6 +197,15 @@ def run(
     finally:
         describe(spark, description)
         app.close()
+
+
+def _check_complete(result: RunResult, run: str) -> RunResult:
+    """Return the result. Raises ``OutcomesTrimmed`` if rows have no outcome and no domain is halted."""
+    if result.summary.open and not result.summary.halted:
+        trimmed = OutcomesTrimmed(run, result.summary.open)
+        trimmed.result = result
+        raise trimmed
+    return result
 
 
 def _store_url(url: str | None, store: str | None) -> str:
@@ -221,8 +255,10 @@ def _template(queue: str, max_attempts: int) -> JobRecord:
 
 
 def _slot_frame(rows: DataFrame, columns: InputColumns, slots: int, template: JobRecord, spec: RunSpec) -> DataFrame:
-    """Return the frame whose partitions are the slots. Rows with the same key go to the same slot."""
-    jobs = slot_rows(rows, columns).repartition(slots, f.col(KEY))
+    """Return the frame whose partitions are the slots. Rows with the same key, or domain, go to the same slot."""
+    jobs = slot_rows(rows, columns)
+    if columns.domain:
+        jobs = ordered_rows(jobs, columns, slots)
     return jobs.mapInArrow(partial(run_rows, spec=spec, template=template, columns=columns), REPORT_DDL)
 
 

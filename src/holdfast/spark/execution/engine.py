@@ -62,12 +62,12 @@ def run_queue(
     True also as log lines. ``on_progress`` is called with the same numbers, about twice a second.
     """
     spark = spark or session()
-    spec = _make_spec(app, spark, slots, options, stop_after, reports_attempts=True)
-    slot_count = slots or cores(spark)
-    outcomes = spark.range(0, slot_count, 1, slot_count).mapInArrow(partial(run_slot, spec=spec), DDL)
+    slots = count_slots(spark, slots)
+    spec = _make_spec(app, spark, options, stop_after, reports_attempts=True)
+    outcomes = spark.range(0, slots, 1, slots).mapInArrow(partial(run_slot, spec=spec), DDL)
     hold_rows = partial(hold, measure_size=True)
     rows = _SlotRun(spark, app.driver, spec, hold_rows).watch(outcomes, on_progress, choose_bar(progress))
-    if has_repeated_slots(app.driver, spec.run, slot_count):
+    if has_repeated_slots(app.driver, spec.run, slots):
         return hold_rows(outcomes_from_ledger(spark, spec))
     return rows
 
@@ -77,7 +77,6 @@ def run_slots(
     spark: SparkSession,
     make_frame: Callable[[RunSpec], DataFrame],
     *,
-    slots: int | None,
     options: WorkerOptions | None,
     on_progress: OnProgress | None,
     progress: bool | None,
@@ -87,7 +86,7 @@ def run_slots(
 
     ``make_frame`` returns the frame whose partitions are the slots. ``count_rows`` is called only if progress is shown.
     """
-    spec = _make_spec(app, spark, slots, options, None, reports_attempts=False)
+    spec = _make_spec(app, spark, options, None, reports_attempts=False)
     run = _SlotRun(spark, app.driver, spec, lambda frame: frame.collect(), count_rows=count_rows)
     reports = run.watch(make_frame(spec), on_progress, choose_bar(progress))
     if run.signals.count:
@@ -95,10 +94,14 @@ def run_slots(
     return reports
 
 
+def count_slots(spark: SparkSession, slots: int | None) -> int:
+    """Return how many slots to run: by default as many as Spark tasks can run at a time."""
+    return cores(spark) if slots is None else bounds.check_integer("slots", slots, least=1, most=100_000)
+
+
 def _make_spec(
     app: Holdfast,
     spark: SparkSession,
-    slots: int | None,
     options: WorkerOptions | None,
     stop_after: timedelta | None,
     *,
@@ -106,8 +109,6 @@ def _make_spec(
 ) -> RunSpec:
     options = replace(options or WorkerOptions(), processes=1, until_drained=stop_after is None)
     options = app.worker_options(options)
-    if slots is not None:
-        bounds.check_integer("slots", slots, least=1, most=100_000)
     if app.url is None:
         raise InvalidInput("app", wanted="one with a store URL, which slots can open", got="one with a driver")
     store = app.driver

@@ -2,7 +2,7 @@
 
 A slot stores the next rows as jobs when its worker requests jobs. Rows with very short handlers are stored and leased
 in one call, which saves the reserve. Slower rows are stored ahead of the work without a lease, so that all slots share
-them.
+them, and so are ordered rows: of each domain, only the first can be leased.
 """
 
 from __future__ import annotations
@@ -58,16 +58,20 @@ def run_rows(
 
 
 class RowJobs:
-    """The rows of one Spark task as jobs, in batches of any size."""
+    """The rows of one Spark task as jobs, in batches of any size.
+
+    A batch of rows has the key first, then the input columns; if the rows are ordered, then their domain.
+    """
 
     def __init__(self, batches: Iterator[pa.RecordBatch], template: JobRecord, columns: InputColumns) -> None:
+        self.is_ordered = bool(columns.domain)
         self._batches = batches
         self._payloads = RowPayloads(columns)
         self._batch: pa.RecordBatch | None = None
         self._template = template
         self._clock = SystemClock()
 
-    def next(self, count: int) -> JobBatch | None:
+    def next(self, count: int) -> Sequence[JobRecord] | None:
         """Return jobs for the next rows, at most ``count``; None after the last row.
 
         Raises ``PayloadError`` for a row that cannot become a job.
@@ -78,10 +82,21 @@ class RowJobs:
                 return None
         count = _fitting(self._batch, count)
         part, self._batch = self._batch.slice(0, count), self._batch.slice(count)
+        template = replace(self._template, created_at=self._clock.now())
+        if self.is_ordered:
+            return self._ordered_jobs(part, template)
         rows = zip(part.column(0).to_pylist(), self._payloads.encode(part), strict=True)
         keys, payloads = zip(*dict.fromkeys(rows), strict=True)  # equal rows are one job
-        template = replace(self._template, created_at=self._clock.now())
         return JobBatch(template, [str(uuid7()) for _ in keys], payloads, keys)
+
+    def _ordered_jobs(self, part: pa.RecordBatch, template: JobRecord) -> list[JobRecord]:
+        *names, domain = part.schema.names
+        payloads = self._payloads.encode(part.select(names))
+        rows = zip(part.column(0).to_pylist(), payloads, part.column(domain).to_pylist(), strict=True)
+        return [
+            replace(template, id=str(uuid7()), idempotency_key=key, payload=payload, domain=domain)
+            for key, payload, domain in dict.fromkeys(rows)
+        ]
 
     def shown_key(self, payload: bytes) -> str:
         """Return the names and values of the key columns of the row with this payload."""
@@ -118,7 +133,7 @@ class RowSource:
         self._lease_for = lease_for
         self._worker = worker
         self._has_rows = True
-        self._unstored: JobBatch | None = None  # the batch to store next, until the store has accepted it
+        self._unstored: Sequence[JobRecord] | None = None  # the batch to store next, until the store has accepted it
         self._speed_is_known = False  # before the first call no job has run, so ``short_jobs`` means nothing
         self._sampled_ids: list[str] = []
         self._refused: InvalidInput | None = None  # a row that ends the run
@@ -127,7 +142,7 @@ class RowSource:
         """See ``JobSource.reserve``. Jobs in the store go before new rows: retries, and jobs that were stored ahead."""
         if self._refused is not None:
             return []
-        store_ahead = self._speed_is_known and not demand.short_jobs
+        store_ahead = self._rows.is_ordered or (self._speed_is_known and not demand.short_jobs)
         if self._has_rows and store_ahead:
             self._store_rows(AHEAD_BATCH_JOBS, leased=False)
         reservations = self._stored_jobs.reserve(demand)
@@ -172,11 +187,9 @@ class RowSource:
             self._has_rows = False
             return []
         answers, reservations = self._enqueue(jobs, leased=leased)
-        for payload, answer in zip(jobs.payloads, answers, strict=True):
-            if answer.conflict:
-                shown = self._rows.shown_key(payload)
-                self._refuse(key_conflict(self._store, answer.id, payload, shown))
-                break
+        if any(answer.conflict for answer in answers):
+            job, answer = next(pair for pair in zip(jobs, answers, strict=True) if pair[1].conflict)
+            self._refuse(key_conflict(self._store, answer.id, job.payload, self._rows.shown_key(job.payload)))
         ids = sorted(answer.id for answer in answers)
         self._sampled_ids += [*ids[::SAMPLE_INTERVAL_JOBS], ids[-1]]
         self._unstored = None
@@ -187,7 +200,7 @@ class RowSource:
         send_stop(self._store, self._run)
         self._refused, self._has_rows = error, False
 
-    def _enqueue(self, batch: JobBatch, *, leased: bool) -> tuple[list[Enqueued], list[Reservation]]:
+    def _enqueue(self, batch: Sequence[JobRecord], *, leased: bool) -> tuple[list[Enqueued], list[Reservation]]:
         jobs = batch if self._signer is None else self._signer.sign(batch)
         if leased and isinstance(self._store, LeasedEnqueue):
             return self._store.enqueue_leased(jobs, lease_for=self._lease_for, worker=self._worker)

@@ -28,11 +28,13 @@ DEFAULT_OUTCOME = "holdfast"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputColumns:
-    """The columns of the input, and the places of the key columns among them. Pickled: slots encode rows with it."""
+    """The columns of the input, and the places of some among them. Pickled: slots encode rows with it."""
 
     names: tuple[str, ...]
     kinds: tuple[t.DataType, ...]
     key: tuple[int, ...]
+    domain: tuple[int, ...] = ()  # places of the columns of ``order_by``; empty: the rows run in any order
+    order: tuple[int, ...] = ()
 
     @property
     def internal_names(self) -> list[str]:
@@ -102,11 +104,13 @@ def newest_outcomes(outcomes: DataFrame) -> DataFrame:
     return outcomes.groupBy("job_key").agg(f.max(f.struct(*fields)).alias(OUTCOME)).select("job_key", f"{OUTCOME}.*")
 
 
-def join_outcomes(rows: DataFrame, outcomes: DataFrame) -> DataFrame:
+def join_outcomes(rows: DataFrame, outcomes: DataFrame, *, partitions: int) -> DataFrame:
     """Return every row with the outcome of its job; null if the job has not ended, or is no longer kept.
 
-    The hint forbids a broadcast join: Spark cannot know how many outcomes the store has, and estimates a few bytes.
+    ``rows`` are in ``partitions`` partitions by key: with the outcomes in as many, Spark moves no row for the join. The
+    hint forbids a broadcast join: Spark cannot know how many outcomes the store has, and estimates a few bytes.
     """
+    outcomes = outcomes.repartition(partitions, f.col("job_key"))
     joined = rows.join(outcomes.hint("merge"), rows[KEY] == outcomes["job_key"], "left")
     kept = [f.col(name) for name in rows.columns if name != KEY]
     outcome = f.struct(*(f.col(name) for name in OUTCOME_FIELDS))
@@ -132,9 +136,13 @@ def keyed_rows(df: DataFrame, columns: InputColumns) -> DataFrame:
     return rows.withColumn(KEY, _only_in_this_call(_key_of(columns)))
 
 
-def check_keys(rows: DataFrame, df: DataFrame, columns: InputColumns) -> None:
-    """Raise ``InvalidInput`` if a key column is null in some row. Reads the rows only if a null is possible."""
-    nullable = [place for place in columns.key if df.schema[place].nullable]
+def check_nulls(rows: DataFrame, df: DataFrame, columns: InputColumns) -> None:
+    """Raise ``InvalidInput`` if a column of the key or of ``order_by`` is null in some row.
+
+    Reads the rows only if a null is possible.
+    """
+    arguments = dict.fromkeys((*columns.domain, *columns.order), "order_by") | dict.fromkeys(columns.key, "key")
+    nullable = [place for place in arguments if df.schema[place].nullable]
     if not nullable:
         return
     names = columns.internal_names
@@ -142,7 +150,7 @@ def check_keys(rows: DataFrame, df: DataFrame, columns: InputColumns) -> None:
     assert found is not None
     for place, has_null in zip(nullable, found, strict=True):
         if has_null:
-            raise InvalidInput(f"key {columns.names[place]}", wanted="a value in every row", got="null")
+            raise InvalidInput(f"{arguments[place]} {columns.names[place]}", wanted="a value in every row", got="null")
 
 
 def slot_rows(rows: DataFrame, columns: InputColumns) -> DataFrame:
@@ -160,11 +168,12 @@ def slot_rows(rows: DataFrame, columns: InputColumns) -> DataFrame:
 
 def _key_of(columns: InputColumns) -> Column:
     """Return the key of a row: a hash that is the same for the same values in every application and time zone."""
-    texts = [_key_text(f.col(columns.internal_names[place]), columns.kinds[place]) for place in columns.key]
+    texts = [exact_text(f.col(columns.internal_names[place]), columns.kinds[place]) for place in columns.key]
     return f.substring(f.sha2(f.to_json(f.array(*texts)), 256), 1, KEY_CHARACTERS)
 
 
-def _key_text(column: Column, kind: t.DataType) -> Column:
+def exact_text(column: Column, kind: t.DataType) -> Column:
+    """Return a value of a key type as text that is the same in every application and time zone."""
     match kind:
         case t.DateType():
             return f.unix_date(column).cast("string")

@@ -22,7 +22,8 @@ class RunSummary:
     done: int
     dead: int
     cancelled: int
-    open: int  # rows without an outcome: the run was stopped before, or their jobs are no longer kept
+    open: int  # rows without an outcome: the run was stopped, their domain is halted, or their jobs are no longer kept
+    halted: int = 0  # domains that a dead row has halted
     versions: Mapping[str, int]  # results of each version of the handler, over all calls with this name
 
     @property
@@ -33,6 +34,8 @@ class RunSummary:
     def __str__(self) -> str:
         counts = {"done": self.done, "dead": self.dead, "cancelled": self.cancelled, "open": self.open}
         text = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count or name == "done")
+        if self.halted:
+            text = f"{text}; {self.halted:,} halted domain{'s' * (self.halted != 1)}"
         if not self.has_mixed_versions:
             return text
         mix = ", ".join(f"{count:,} of {version}" for version, count in self.versions.items())
@@ -62,24 +65,31 @@ class RunResult(_Frames):
 
 
 def hold_result(
-    joined: DataFrame, columns: InputColumns, outcome: OutcomeColumns, version: str, mix: Mapping[str, int]
+    joined: DataFrame,
+    columns: InputColumns,
+    outcome: OutcomeColumns,
+    *,
+    version: str,
+    mix: Mapping[str, int],
+    halted: int,
 ) -> RunResult:
     """Compute the rows with their outcomes, and return frames over them.
 
-    ``mix`` are the versions of the handler if the run has several, else it is empty.
+    ``mix`` are the versions of the handler if the run has several, else it is empty. ``halted`` domains are not
+    finished.
     """
     rows = hold(joined, measure_size=False)  # a join is estimated large
     result = RunResult(*split_outcomes(rows, columns, outcome))
     result._rows = rows  # noqa: SLF001 - a tuple has no other constructor
-    result.summary = _summarise(rows, version, mix)
+    result.summary = _summarise(rows, version, mix, halted)
     return result
 
 
-def _summarise(rows: DataFrame, version: str, mix: Mapping[str, int]) -> RunSummary:
+def _summarise(rows: DataFrame, version: str, mix: Mapping[str, int], halted: int) -> RunSummary:
     state = f.col(f"{OUTCOME}.state")
     counts = [f.count_if(state == str(each)) for each in (State.DONE, State.DEAD, State.CANCELLED)]
     found = rows.select(*counts, f.count_if(state.isNull())).first()
     assert found is not None
     done, dead, cancelled, open_ = found
     versions = mix or {version: done}
-    return RunSummary(done=done, dead=dead, cancelled=cancelled, open=open_, versions=versions)
+    return RunSummary(done=done, dead=dead, cancelled=cancelled, open=open_, halted=halted, versions=versions)

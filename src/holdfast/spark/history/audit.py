@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Row
 
-from holdfast.spark.history import position_audit
+from holdfast.spark.history import offset_audit, position_audit
 from holdfast.spark.history.certificate import (
     CHECKS,
     DOMAIN_CHECKS,
@@ -101,9 +101,11 @@ def _make_passes(leases: DataFrame, jobs: DataFrame, waiting: DataFrame, scope: 
     # A second pass over the jobs with a domain, which are usually few: all rows of a job have its domain, or none.
     domain_rows = query(spark, "audit_jobs", job_rows=job_rows.where("domain IS NOT NULL"), **literals)
     slack = 0 if scope.serial_arrivals else CONCURRENT_ARRIVAL_SECONDS
+    by_arrival = query(spark, "audit_domains", checked_rows=domain_rows, slack=f"{slack:d}")
+    by_offset = offset_audit.find_overtaken(domain_rows, slack_seconds=slack)
     return (
         checked_rows,
-        query(spark, "audit_domains", checked_rows=domain_rows, slack=f"{slack:d}"),
+        by_arrival.unionByName(by_offset, allowMissingColumns=True),
         query(spark, "audit_keys", leases=leases, jobs=jobs, waiting=waiting),
     )
 
@@ -145,7 +147,11 @@ _FACTS = {
     "records": ("record_state", "record_attempts", "ending", "state", "attempt", "ended_at"),
     "lost": ("ending", "state", "ended_at", "record_state"),
     "domain_overlap": ("domain", "reserved_at", "domain_held_until", "last_job"),
-    "domain_order": ("domain", "reserved_at", "last_job", "last_turn_until", "place", "last_place"),
+    "domain_order": (
+        *("domain", "offset", "arrived_at", "reserved_at", "place"),
+        *("last_job", "last_offset", "last_reserved_at", "last_turn_until", "last_place"),
+    ),
+    "domain_past": ("domain", "offset", "acked_job", "acked_at"),
     "dedupe": ("queue", "key", "enqueued_at", "last_job"),
 }
 

@@ -37,6 +37,7 @@ JOB_CHECKS: Mapping[str, str] = {
 DOMAIN_CHECKS: Mapping[str, str] = {
     "domain_overlap": "every domain ran one job at a time",
     "domain_order": "every domain kept its order",
+    "domain_past": "no offset of a domain was acked twice",
 }
 KEY_CHECKS: Mapping[str, str] = {"dedupe": "no idempotency key belonged to two jobs at a time"}
 CHECKS: Mapping[str, str] = {**FILE_CHECKS, **ROW_CHECKS, **JOB_CHECKS, **DOMAIN_CHECKS, **KEY_CHECKS}

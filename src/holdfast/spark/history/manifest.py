@@ -54,7 +54,6 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     cursor: str | None = None
     position: int = 0  # ledger rows that were read in total
     snapshot: int | None = None  # ledger rows that had been read when the waiting jobs were read
-    read_until: int | None = None  # instant: all rows that ended before it have been read
     complete_from: str = ""  # day: of earlier days only the summaries are left
     first_position: int = 0  # from here on the history has every ledger row; of earlier ones some were forgotten
     since: int | None = None  # instant: rows that ended before it may be missing. None: the history has the first row

@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from holdfast.clock import HOUR, from_timedelta
+from holdfast.clock import from_timedelta
 from holdfast.drivers.contract import AuditScan, Feature, Store
 from holdfast.errors import InvalidInput
 from holdfast.model import ledger_reader
@@ -24,9 +24,6 @@ from holdfast.spark.history.store_reader import CHUNK_ROWS, Chunk, first_certain
 from holdfast.spark.history.tables import read_parts, write_rows
 
 DEFAULT_HOLD = timedelta(days=30)  # how long trimming the store waits for the next sync
-MAX_COMMIT_DELAY = (
-    HOUR  # longest time from ``ended_at`` of a ledger row to its commit; until then no sync reads the row
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +126,6 @@ def _next_commit(state: Commit, added: list[Part], chunk: Chunk, start: int) -> 
         state,
         cursor=chunk.cursor,
         position=state.position + len(chunk.rows),
-        read_until=chunk.rows[-1].ended_at - MAX_COMMIT_DELAY if chunk.rows else state.read_until,
         snapshot=state.snapshot if chunk.snapshot is None else start + chunk.snapshot,
         parts=(*kept_parts, *added),
     )
@@ -140,13 +136,13 @@ def _register(store: Store, place: Folder, head: Head, hold: timedelta | None) -
 
     With ``hold`` None, trimming does not wait.
     """
-    if not store.capabilities.has(Feature.REGISTRY) or head.commit.read_until is None:
+    if not store.capabilities.has(Feature.REGISTRY):
         return
     name = reader_name(place)
     changes = [register_mark(place, head.mark)]
     if hold is None:
         changes.append(ledger_reader.forget_reader(name))
     else:
-        until = max(head.commit.read_until, 0)
-        changes.append(ledger_reader.register_reader(name, read_until=until, wait_for=from_timedelta(hold)))
+        wait_for = from_timedelta(hold)
+        changes.append(ledger_reader.register_reader(name, cursor=head.commit.cursor, wait_for=wait_for))
     store.write(changes)

@@ -18,14 +18,16 @@ import msgspec
 from pyspark.sql import DataFrame, Row, SparkSession
 from uuid_utils import uuid7
 
+from holdfast.artifacts.payloads import open_payloads
 from holdfast.client import batches
 from holdfast.clock import DAY, SystemClock
 from holdfast.connect import is_store
 from holdfast.drivers.contract import NamedSpace, Store
-from holdfast.errors import ReplayConflict
+from holdfast.errors import PayloadError, PayloadUnavailable, ReplayConflict
 from holdfast.model import bounds
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS, JobRecord
 from holdfast.model.registry import Change
+from holdfast.model.request import META_PAYLOAD_REF
 from holdfast.settings import Settings
 from holdfast.settings import read as read_settings
 from holdfast.signing import open_signer
@@ -68,7 +70,7 @@ class ReplayResult:
     added: int
     existed: int  # enqueued by an earlier call that could not record it
     without_payload: int  # selected, and left out
-    refused: int  # selected, and left out: the signature is not valid
+    refused: int  # selected, and left out: the signature is not valid, or a large payload cannot be read
     finished_at: int
     before: bool = False  # whether an earlier call had finished it, so that this one did nothing
 
@@ -120,6 +122,8 @@ class Replay:
         target_space = to.space_name if isinstance(to, NamedSpace) else settings.space
         self._signer = open_signer(settings, space=target_space)
         self._verifier = open_signer(settings, space=space)
+        self._old_payloads = open_payloads(settings, space=space)
+        self._new_payloads = open_payloads(settings, space=target_space)
         self.id = bounds.check_name("replay_id", replay_id or _id_of(source, where, space, queue))
         self._store = to
         self._queue = None if queue is None else bounds.check_name("queue", queue)
@@ -169,7 +173,8 @@ class Replay:
 
     def _enqueue(self, rows: list[Row], progress: ReplayProgress) -> ReplayProgress:
         now = SystemClock().now()
-        records: Sequence[JobRecord] = [self._new_job(row, now) for row in rows if self._is_genuine(row)]
+        new_jobs = [self._new_job(row, now) for row in rows if self._is_genuine(row)]
+        records: Sequence[JobRecord] = [job for job in new_jobs if job is not None]
         refused = len(rows) - len(records)
         if self._signer is not None:
             records = self._signer.sign(records)
@@ -188,12 +193,22 @@ class Replay:
         verdict = self._verifier.verify(_signed_job(row))
         return verdict is Verdict.VALID or (verdict is Verdict.UNSIGNED and not self._verifier.required)
 
-    def _new_job(self, row: Row, now: int) -> JobRecord:
+    def _new_job(self, row: Row, now: int) -> JobRecord | None:
+        """Return the new job; None if its payload is stored apart from the old job, and cannot be read."""
+        job_id, payload, meta = str(uuid7()), bytes(row["payload"]), _meta(row)
+        if META_PAYLOAD_REF in meta:
+            if self._old_payloads is None or self._new_payloads is None:
+                return None
+            try:
+                data = self._old_payloads.load(row["job_id"], payload)
+            except (PayloadError, PayloadUnavailable):
+                return None
+            payload = self._new_payloads.save(self._store, job_id, data, now=now)
         return JobRecord(
-            id=str(uuid7()),
+            id=job_id,
             type=row["type"],
             queue=self._queue or row["queue"],
-            payload=bytes(row["payload"]),
+            payload=payload,
             priority=row["priority"] or 0,
             timeout=row["timeout"],
             created_at=now,
@@ -203,7 +218,7 @@ class Replay:
             domain=row["domain"],
             limit_key=row["limit_key"],
             name=row["name"],
-            meta=_meta(row),
+            meta=meta,
             webhook=row["webhook"],
         )
 

@@ -17,6 +17,7 @@ DECLARE
   _seqs bigint[] := ARRAY(SELECT nextval('ledger_seq') FROM generate_series(1, cardinality(_ids)));
   _queues text[];
   _domains text[];
+  _offsets bigint[];
   _key_queues text[];
   _keys text[];
 BEGIN
@@ -42,12 +43,13 @@ BEGIN
   )
   SELECT count(*), array_agg(r.queue) FILTER (WHERE r.domain IS NOT NULL),
          array_agg(r.domain) FILTER (WHERE r.domain IS NOT NULL),
+         array_agg(r."offset") FILTER (WHERE r.domain IS NOT NULL),
          array_agg(r.queue) FILTER (WHERE r.limit_key IS NOT NULL),
          array_agg(r.limit_key) FILTER (WHERE r.limit_key IS NOT NULL)
-    INTO _ended, _queues, _domains, _key_queues, _keys FROM removed AS r;
+    INTO _ended, _queues, _domains, _offsets, _key_queues, _keys FROM removed AS r;
 
   IF _domains IS NOT NULL THEN
-    PERFORM pass_turns(_space, _queues, _domains);
+    PERFORM pass_turns(_space, _now, _queues, _domains, _offsets, NULL);
   END IF;
   IF _keys IS NOT NULL THEN
     PERFORM note_key_changes(_space, _key_queues, _keys, false);

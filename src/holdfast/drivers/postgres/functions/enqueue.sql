@@ -1,22 +1,26 @@
--- Store new jobs in the order of the arrays. Return rows only for jobs whose id or idempotency key exists (law L12).
+-- Store new jobs in the order of the arrays. Return rows only for jobs whose id, idempotency key or offset exists (laws
+-- L11, L12).
 --
--- Every id is named once in a call. Each column of a job is one array, named after the column. `conflict` is true if
--- the payload differs from the stored one.
+-- Every id, and every offset of a domain, is named once in a call. Each column of a job is one array, named after the
+-- column. `conflict` is true if the payload differs from the stored one, `past` if the offset has ended.
 --
--- Locks: it waits only for another enqueue of the same id or key. It locks no domain and no lane, because it may be
--- part of a caller's transaction that stays open. Index: the primary keys of jobs, ended and dedupe.
--- Shape: a job is inserted first and looked up in `ended` afterwards, under a newer snapshot. In the other order a
--- job that ends between the two steps would be stored twice. A key is looked up inside LATERAL ... OFFSET 0: a plain
--- join, planned while the table was empty, compared every key of the batch with every stored key. See README.md,
--- Stable plans.
+-- Locks: it waits only for another transaction that stores or ends the same id, key or offset. It locks no domain and no
+-- lane, because it may be part of a caller's transaction that stays open. Index: the primary keys of jobs, ended, dedupe
+-- and ended_offsets, jobs_offset and ended_offset.
+-- Shape: a job is inserted first and looked up in `ended` and ended_offsets afterwards, under a newer snapshot. In the other
+-- order a job that ends between the two steps would be stored twice. Jobs with offsets are inserted in the order of their
+-- offsets: two calls that share offsets wait for each other in one direction. Their places in the order of arrival are
+-- drawn before. A key is looked up inside LATERAL ... OFFSET 0: a plain join, planned while the table was empty, compared
+-- every key of the batch with every stored key. See README.md, Stable plans.
 CREATE OR REPLACE FUNCTION enqueue(
   _space text, _caller_now bigint, _channel text, _owns_transaction boolean, _window bigint, _digest bytea[],
   {stored_parameters}
-) RETURNS TABLE (item integer, existing text, conflict boolean) LANGUAGE plpgsql AS $$
+) RETURNS TABLE (item integer, existing text, conflict boolean, past boolean) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
   _now bigint := effective_now(_caller_now);
-  _known integer[];       -- items whose key exists: answered before anything is inserted
+  _known integer[];       -- items that were answered: those whose key exists are, before anything is inserted
+  _seqs bigint[];         -- of the items, if the batch has offsets
   _inserted text[];       -- ids
   _rejected text[];       -- ids that were inserted and must be removed again
   _rejected_items integer[];
@@ -42,16 +46,20 @@ BEGIN
                        OFFSET 0))
        AND NOT EXISTS (SELECT FROM jobs AS j WHERE j.space = _space AND j.id = a.id OFFSET 0)
        AND NOT EXISTS (SELECT FROM ended AS e WHERE e.space = _space AND e.id = a.id OFFSET 0);
-    RETURN QUERY SELECT * FROM unnest(_known, _existing, _conflicts);
+    RETURN QUERY SELECT k.*, false FROM unnest(_known, _existing, _conflicts) AS k;
   END IF;
 
+  IF _offset IS NOT NULL THEN
+    _seqs := ARRAY(SELECT nextval('jobs_seq_seq') FROM generate_series(1, cardinality(_id)));
+  END IF;
   WITH inserted AS (
-    INSERT INTO jobs ({stored_columns}, space, turn, available_at, enqueued_at)
-    SELECT {a.stored_columns}, _space, a.domain IS NULL, coalesce(a.run_at, _now), _now
+    INSERT INTO jobs (seq, {stored_columns}, space, turn, available_at, enqueued_at) OVERRIDING SYSTEM VALUE
+    SELECT coalesce(_seqs[a.item], nextval('jobs_seq_seq')), {a.stored_columns}, _space, a.domain IS NULL,
+           coalesce(a.run_at, _now), _now
       FROM unnest({stored_arguments}) WITH ORDINALITY AS a ({stored_columns}, item)
      WHERE _known IS NULL OR a.item NOT IN (SELECT unnest(_known))
-     ORDER BY a.item
-    ON CONFLICT (space, id) DO NOTHING
+     ORDER BY CASE WHEN a."offset" IS NOT NULL THEN ROW(a.queue, a.domain, a."offset") END, a.item
+    ON CONFLICT DO NOTHING
     RETURNING id
   )
   SELECT array_agg(id) INTO _inserted FROM inserted;
@@ -66,13 +74,48 @@ BEGIN
     _inserted := ARRAY(SELECT unnest(_inserted) EXCEPT SELECT unnest(_rejected));
   END IF;
 
+  IF _offset IS NOT NULL AND _inserted IS NOT NULL THEN
+    -- Nor is an offset that has ended.
+    SELECT array_agg(a.id), array_agg(a.item), array_agg(coalesce(e.id, a.id)),
+           array_agg(coalesce(e.payload <> a.payload, false))
+      INTO _rejected, _rejected_items, _existing, _conflicts
+      FROM unnest(_id, _queue, _domain, _offset, _payload) WITH ORDINALITY AS a (id, queue, domain, place, payload, item)
+     CROSS JOIN LATERAL (
+       SELECT o.last FROM ended_offsets AS o
+        WHERE o.space = _space AND o.queue = a.queue AND o.domain = a.domain AND o.first <= a.place
+        ORDER BY o.first DESC LIMIT 1) AS o
+      LEFT JOIN LATERAL (
+       SELECT e.id, e.payload FROM ended AS e
+        WHERE e.space = _space AND e.queue = a.queue AND e.domain = a.domain AND e."offset" = a.place
+        ORDER BY e.seq DESC LIMIT 1) AS e ON true
+     WHERE o.last >= a.place AND (a.id IN (SELECT unnest(_inserted))) IS TRUE;
+    IF _rejected IS NOT NULL THEN
+      DELETE FROM jobs AS j USING (SELECT _space AS space, u.id FROM unnest(_rejected) AS u (id) OFFSET 0) AS a
+       WHERE j.space = ANY (ARRAY[a.space]) AND j.id = a.id;
+      RETURN QUERY SELECT r.*, true FROM unnest(_rejected_items, _existing, _conflicts) AS r;
+      _inserted := ARRAY(SELECT unnest(_inserted) EXCEPT SELECT unnest(_rejected));
+      _known := _known || _rejected_items;
+    END IF;
+  END IF;
+
   IF cardinality(_id) > coalesce(cardinality(_inserted), 0) + coalesce(cardinality(_known), 0) THEN
-    -- The other ids exist, in jobs or in ended; one that was in jobs a moment ago may have ended since.
+    -- The other ids exist, in jobs or in ended, or their offsets do; one that was in jobs a moment ago may have ended since.
     RETURN QUERY
-    SELECT a.item::integer, a.id, coalesce(coalesce(j.payload, e.payload) <> a.payload, false)
-      FROM unnest(_id, _payload) WITH ORDINALITY AS a (id, payload, item)
+    SELECT a.item::integer, coalesce(j.id, e.id, o.id, p.id, a.id),
+           coalesce(coalesce(j.payload, e.payload, o.payload, p.payload) <> a.payload, false),
+           a.place IS NOT NULL AND j.id IS NULL AND e.id IS NULL AND o.id IS NULL
+      FROM unnest(_id, _payload, _queue, _domain, _offset) WITH ORDINALITY AS a (id, payload, queue, domain, place, item)
       LEFT JOIN jobs AS j ON j.space = ANY (ARRAY[_space]) AND j.id = a.id
       LEFT JOIN ended AS e ON e.space = ANY (ARRAY[_space]) AND e.id = a.id AND j.id IS NULL
+      LEFT JOIN LATERAL (
+        SELECT o.id, o.payload FROM jobs AS o
+         WHERE j.id IS NULL AND e.id IS NULL AND o.space = _space AND o.queue = a.queue AND o.domain = a.domain
+           AND o."offset" = a.place OFFSET 0) AS o ON true
+      LEFT JOIN LATERAL (
+        SELECT p.id, p.payload FROM ended AS p
+         WHERE j.id IS NULL AND e.id IS NULL AND o.id IS NULL AND p.space = _space AND p.queue = a.queue
+           AND p.domain = a.domain AND p."offset" = a.place
+         ORDER BY p.seq DESC LIMIT 1) AS p ON true
      WHERE a.item NOT IN (SELECT unnest(coalesce(_known, '{}')))
        AND a.id NOT IN (SELECT unnest(coalesce(_inserted, '{}')));
   END IF;
@@ -128,7 +171,7 @@ BEGIN
     IF _rejected IS NOT NULL THEN
       DELETE FROM jobs AS j USING (SELECT _space AS space, u.id FROM unnest(_rejected) AS u (id) OFFSET 0) AS a
        WHERE j.space = ANY (ARRAY[a.space]) AND j.id = a.id;
-      RETURN QUERY SELECT * FROM unnest(_rejected_items, _existing, _conflicts);
+      RETURN QUERY SELECT r.*, false FROM unnest(_rejected_items, _existing, _conflicts) AS r;
       _inserted := ARRAY(SELECT unnest(_inserted) EXCEPT SELECT unnest(_rejected));
     END IF;
   END IF;

@@ -1,8 +1,8 @@
 -- Store one new job: the same as `enqueue` with a batch of one, in two thirds of its time. `existing` is NULL if the job
 -- was stored (law L12).
 --
--- Each column of the job is one parameter, named after the column. Only a job whose id and key have never been used is
--- stored here. Everything else is left to `enqueue`.
+-- Each column of the job is one parameter, named after the column. The job has no offset. Only a job whose id and key have
+-- never been used is stored here. Everything else is left to `enqueue`.
 --
 -- Locks: as enqueue. Index: jobs_lane, the primary keys of jobs, ended and dedupe.
 -- Shape: as in enqueue, the job is inserted before it is looked up in `ended`.

@@ -1,5 +1,6 @@
 -- Make registry changes and store new jobs: both, or neither if the version of a change differs. Then the only row has
--- item 0, and the kind and key of the first such change. Otherwise the rows are those of `enqueue`.
+-- item 0, and the kind and key of the first such change. Otherwise the rows are those of `enqueue`; the kind is 'past' for an
+-- offset that has ended (code from before offsets reads five columns).
 --
 -- The changes name every entry once. The other parameters are those of `enqueue`.
 --
@@ -22,6 +23,6 @@ BEGIN
   END IF;
 
   RETURN QUERY
-  SELECT e.item, e.existing, e.conflict, NULL::text, NULL::text
+  SELECT e.item, e.existing, e.conflict, CASE WHEN e.past THEN 'past' END, NULL::text
     FROM enqueue(_space, _now, _channel, _owns_transaction, _window, _digest, {stored_arguments}) AS e;
 END $$;

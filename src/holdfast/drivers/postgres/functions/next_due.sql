@@ -1,7 +1,8 @@
 -- Return how many microseconds remain until a job of these queues can run or a lease of theirs can have expired: 0
 -- or less is now; NULL if nothing can happen without another call. Driver.wait sleeps for that long.
 --
--- Locks: none. Index: jobs_lane (one head per lane), jobs_leased, arrivals_queue, key_changes_queue, limit_keys_wake.
+-- Locks: none. Index: jobs_lane (one head per lane), jobs_leased, arrivals_queue, domains_pass, key_changes_queue,
+-- limit_keys_wake.
 -- Shape: the lanes are found by skipping from one to the next in the index, as in reserve.sql.
 CREATE OR REPLACE FUNCTION next_due(_space text, _queues text[], _caller_now bigint) RETURNS bigint
 LANGUAGE plpgsql AS $$
@@ -34,6 +35,11 @@ BEGIN
         FROM unnest(_queues) AS q (queue) CROSS JOIN LATERAL (
           SELECT j.check_at FROM jobs AS j WHERE j.space = _space AND j.queue = q.queue AND j.state = 'inflight'
            ORDER BY j.check_at LIMIT 1) AS first
+    ), passing (at) AS (
+      SELECT first.pass_at
+        FROM unnest(_queues) AS q (queue) CROSS JOIN LATERAL (
+          SELECT d.pass_at FROM domains AS d WHERE d.space = _space AND d.queue = q.queue AND d.pass_at IS NOT NULL
+           ORDER BY d.pass_at LIMIT 1) AS first
     ), waking (queue, at) AS (
       SELECT q.queue, first.wake_at
         FROM unnest(_queues) AS q (queue) CROSS JOIN LATERAL (
@@ -48,5 +54,6 @@ BEGIN
             SELECT greatest(w.at, (SELECT opens_at(s) FROM settings AS s
                                     WHERE s.space = _space AND s.queue = w.queue AND s.type = ''))
               FROM waking AS w
-            UNION ALL SELECT e.at FROM expiring AS e) AS i (at));
+            UNION ALL SELECT e.at FROM expiring AS e
+            UNION ALL SELECT p.at FROM passing AS p) AS i (at));
 END $$;

@@ -10,8 +10,10 @@ DECLARE
   _now bigint;
   _transitions transition[];
   _answers boolean[] := '{}';
-  _queues text[];         -- of the domains whose first job has ended
+  _queues text[];         -- of end_leases
   _domains text[];
+  _offsets bigint[];
+  _dead text[];
   _key_queue text;
   _key text;
 BEGIN
@@ -23,7 +25,8 @@ BEGIN
     SELECT array_agg(after_expiry(_item, j.ctid, j, _now, true)) INTO _transitions FROM jobs AS j
      WHERE j.space = _space AND j.id = _ids[_item] AND j.token = _tokens[_item] AND j.expires_at <= _now;
     IF _transitions IS NOT NULL THEN
-      SELECT _queues || e.queues, _domains || e.domains INTO _queues, _domains
+      SELECT _queues || e.queues, _domains || e.domains, _offsets || e.offsets, _dead || e.dead
+        INTO _queues, _domains, _offsets, _dead
         FROM end_leases(_space, _now, _transitions) AS e;
       _answers := _answers || true;
     ELSE
@@ -40,7 +43,7 @@ BEGIN
   END LOOP;
 
   IF _domains IS NOT NULL THEN
-    PERFORM pass_turns(_space, _queues, _domains);
+    PERFORM pass_turns(_space, _now, _queues, _domains, _offsets, _dead);
   END IF;
   RETURN _answers;
 END $$;

@@ -5,7 +5,8 @@
 -- Locks: those of end_expired, then those of pass_turns, the settings of limited queues, then the leased rows (SKIP LOCKED: two
 -- sessions never wait for each other here). No more jobs are locked than are taken, unless _max_bytes or the limit of a
 -- key cuts some off: the former are not changed, the latter are parked.
--- Index: jobs_lane for lanes and jobs, jobs_leased for expired leases, arrivals_queue, and those of the functions for keys.
+-- Index: jobs_lane for lanes and jobs, jobs_leased for expired leases, arrivals_queue, domains_pass, and those of the
+-- functions for domains and keys.
 -- Shape: the lanes are found by skipping from one to the next in jobs_lane; only lanes whose head is due are read
 -- further. So a scheduled backlog or a type that is not requested costs one probe per lane. Where several lanes of
 -- one priority compete, a first read without locks counts how many of the next jobs are in each lane, and then each
@@ -24,10 +25,14 @@ DECLARE
   _limits boolean[];      -- of lock_limits
   _limited boolean;
   _keyed text[];          -- the queues of which limit keys are checked; NULL: none
-  _ended_queues text[];
+  _ended_queues text[];   -- of end_expired
   _ended_domains text[];
+  _ended_offsets bigint[];
+  _dead text[];
   _arrived_queues text[];
   _arrived_domains text[];
+  _passing_queues text[]; -- of the domains whose gap is passed
+  _passing_domains text[];
   _lane_queues text[];
   _lane_types text[];
   _lane_priorities integer[];
@@ -60,13 +65,17 @@ BEGIN
   IF EXISTS (SELECT FROM unnest(_queues) AS q (queue) CROSS JOIN LATERAL (
                SELECT FROM jobs AS j WHERE j.space = _space AND j.queue = q.queue AND j.state = 'inflight'
                   AND j.check_at <= _now ORDER BY j.check_at LIMIT 1) AS due) THEN
-    SELECT e.queues, e.domains INTO _ended_queues, _ended_domains
+    SELECT e.queues, e.domains, e.offsets, e.dead INTO _ended_queues, _ended_domains, _ended_offsets, _dead
       FROM end_expired(_space, _queues, NULL, 1000, _now) AS e;
   END IF;
 
-  -- 2. Give turns in domains where jobs have ended or arrived: all in one call, which locks the domains in order.
+  -- 2. Give turns in domains where jobs have ended or arrived, or whose gap has lasted long enough: all in one call, which
+  -- locks the domains in order.
   IF EXISTS (SELECT FROM unnest(_queues) AS q (queue) CROSS JOIN LATERAL (
-               SELECT FROM arrivals AS a WHERE a.space = _space AND a.queue = q.queue LIMIT 1) AS arrived) THEN
+               (SELECT FROM arrivals AS a WHERE a.space = _space AND a.queue = q.queue LIMIT 1)
+               UNION ALL
+               (SELECT FROM domains AS d WHERE d.space = _space AND d.queue = q.queue AND d.pass_at <= _now LIMIT 1)
+             ) AS changed) THEN
     WITH removed AS (
       DELETE FROM arrivals AS a
        WHERE a.ctid = ANY (ARRAY(SELECT a.ctid FROM unnest(_queues) AS q (queue) CROSS JOIN LATERAL (
@@ -75,9 +84,14 @@ BEGIN
       RETURNING a.queue, a.domain)
     SELECT array_agg(r.queue), array_agg(r.domain) INTO _arrived_queues, _arrived_domains
       FROM (SELECT DISTINCT queue, domain FROM removed) AS r;
+    SELECT array_agg(q.queue), array_agg(d.domain) INTO _passing_queues, _passing_domains
+      FROM unnest(_queues) AS q (queue) CROSS JOIN LATERAL (
+        SELECT d.domain FROM domains AS d WHERE d.space = _space AND d.queue = q.queue AND d.pass_at <= _now
+         ORDER BY d.pass_at LIMIT 1000) AS d;
   END IF;
-  IF _ended_domains IS NOT NULL OR _arrived_domains IS NOT NULL THEN
-    PERFORM pass_turns(_space, _ended_queues || _arrived_queues, _ended_domains || _arrived_domains);
+  IF _ended_domains IS NOT NULL OR _arrived_domains IS NOT NULL OR _passing_domains IS NOT NULL THEN
+    PERFORM pass_turns(_space, _now, _ended_queues || _arrived_queues || _passing_queues,
+                       _ended_domains || _arrived_domains || _passing_domains, _ended_offsets, _dead);
   END IF;
 
   _limits := lock_limits(_space, _queues);

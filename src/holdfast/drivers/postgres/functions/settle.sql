@@ -23,8 +23,10 @@ DECLARE
   _refused integer[];     -- items whose registry writes were refused
   _refused_kinds text[];
   _refused_keys text[];
-  _queues text[];         -- of the domains whose first job has ended
+  _queues text[];         -- of end_leases
   _domains text[];
+  _offsets bigint[];
+  _dead text[];
   _held_queues text[];
   _held_keys text[];
   _held_until bigint[];
@@ -90,13 +92,14 @@ BEGIN
     END IF;
 
     IF _transitions IS NOT NULL THEN
-      SELECT _queues || e.queues, _domains || e.domains INTO _queues, _domains
+      SELECT _queues || e.queues, _domains || e.domains, _offsets || e.offsets, _dead || e.dead
+        INTO _queues, _domains, _offsets, _dead
         FROM end_leases(_space, _now, _transitions) AS e;
     END IF;
   END LOOP;
 
   IF _domains IS NOT NULL THEN
-    PERFORM pass_turns(_space, _queues, _domains);
+    PERFORM pass_turns(_space, _now, _queues, _domains, _offsets, _dead);
   END IF;
   IF _held_keys IS NOT NULL THEN
     PERFORM hold_keys(_space, _held_queues, _held_keys, _held_until);

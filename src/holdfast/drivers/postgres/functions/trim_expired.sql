@@ -1,6 +1,8 @@
 -- Remove what is older than its retention, oldest first, at most _limit rows of each table: done and cancelled jobs,
 -- ledger rows, idempotency keys, registry entries and limit keys. Return how many rows of the first four were removed.
--- Of the idempotency keys whose window has ended, one call looks at ten times _limit at most.
+-- Of the idempotency keys whose window has ended, one call looks at ten times _limit at most. Readers of the ledger have
+-- read up to (_read_xid, _read_seq), NULL without readers: later rows stay, and the jobs that ended since then. A row
+-- may be committed an hour after its ended_at (MAX_COMMIT_DELAY in model/ledger_reader.py).
 --
 -- Locks: the removed rows (SKIP LOCKED), an advisory lock for the ledger of the space, and the settings of keyed queues.
 -- Index: ended_trim, the primary keys of ledger, notes, jobs and ended, dedupe_expiry, registry_expiry, limit_keys_idle,
@@ -11,11 +13,13 @@
 -- them.
 CREATE OR REPLACE FUNCTION trim_expired(
   _space text, _caller_now bigint, _ended_for bigint, _ledger_for bigint, _limit integer,
+  _read_xid bigint DEFAULT NULL, _read_seq bigint DEFAULT NULL,
   OUT jobs integer, OUT ledger integer, OUT dedupe integer, OUT registry integer
 ) LANGUAGE plpgsql SET enable_sort = off AS $$
 #variable_conflict use_column
 DECLARE
   _now bigint := effective_now(_caller_now);
+  _ended_before bigint := _now - _ended_for;
   _horizon xid8;
   _xid xid8;
   _seq bigint;
@@ -23,10 +27,16 @@ DECLARE
   _asked integer;
   _removed integer;
 BEGIN
+  IF _read_xid IS NOT NULL THEN
+    _ended_before := least(_ended_before, _now - 3600000001, (
+      SELECT l.ended_at FROM ledger AS l
+       WHERE l.space = _space AND (l.xid, l.seq) > (_read_xid::text::xid8, _read_seq)
+       ORDER BY l.xid, l.seq LIMIT 1) - 3600000001);
+  END IF;
   WITH removed AS (
     DELETE FROM ended AS e
      WHERE e.ctid = ANY (ARRAY(SELECT o.ctid FROM ended AS o
-                                WHERE o.space = _space AND o.state <> 'dead' AND o.ended_at <= _now - _ended_for
+                                WHERE o.space = _space AND o.state <> 'dead' AND o.ended_at <= _ended_before
                                 ORDER BY o.ended_at LIMIT _limit FOR UPDATE SKIP LOCKED))
     RETURNING e.id, e.noted
   ), notes_removed AS (
@@ -40,7 +50,9 @@ BEGIN
   _horizon := (ledger_horizon()::text::bigint + (SELECT ledger_shift(o) FROM origin AS o))::text::xid8;
   WITH oldest AS (
     SELECT l.xid, l.seq, l.ended_at FROM ledger AS l
-     WHERE l.space = _space AND l.xid < _horizon ORDER BY l.xid, l.seq LIMIT _limit
+     WHERE l.space = _space AND l.xid < _horizon
+       AND (l.xid, l.seq) <= (coalesce(_read_xid::text::xid8, _horizon), coalesce(_read_seq, 9223372036854775807))
+     ORDER BY l.xid, l.seq LIMIT _limit
   ), old AS (
     SELECT o.xid, o.seq, bool_and(o.ended_at <= _now - _ledger_for) OVER (ORDER BY o.xid, o.seq) AS is_old
       FROM oldest AS o

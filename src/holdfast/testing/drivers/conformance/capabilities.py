@@ -48,11 +48,26 @@ def an_offset_is_refused_by_a_driver_that_declines_offsets_and_no_job_of_the_bat
     assert_equal(h.store.find().items, [], "the stored jobs")
 
 
+@case("L13", needs={Feature.LEDGER, Feature.REGISTRY})
+def a_webhook_stays_with_its_job_so_that_a_reader_of_the_ledger_finds_it_after_the_end(h: Harness) -> None:
+    url = "https://example.com/hook?key=1"
+    [answer] = h.enqueue(h.job(webhook=url))
+    [reservation] = h.reserve()
+    assert_equal(reservation.job.webhook, url, "the webhook of the reserved job")
+    h.must_settle(Ack(reservation.lease, result=b"1"))
+    [row] = h.store.ledger()
+    ended = h.store.get(row.job_id)
+    assert ended is not None, "wanted the ended job"
+    assert_equal((ended.id, ended.webhook, ended.result), (answer.id, url, b"1"), "the ended job")
+
+
 @case("L14")
-def a_webhook_is_refused_because_nothing_calls_it_and_no_job_of_the_batch_is_stored(h: Harness) -> None:
+def a_webhook_is_refused_without_ledger_or_registry_and_no_job_of_the_batch_is_stored(h: Harness) -> None:
+    feature = Feature.REGISTRY if h.capabilities.has(Feature.LEDGER) else Feature.LEDGER
+    reason = _gap_reason(h, feature)
     with assert_raises(Unsupported) as caught:
         h.enqueue(h.job(), h.job(webhook="https://example.com/hook"))
-    assert_equal(caught[0].feature, "webhooks", "the feature of the error")
+    assert_equal((caught[0].feature, caught[0].reason), (feature, reason), "the attributes of the error")
     assert_equal(h.store.find().items, [], "the stored jobs")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from holdfast.clock import SECOND
 from holdfast.drivers.contract import Feature, JobFilter, QueueCounts
 from holdfast.errors import InvalidInput
@@ -268,7 +270,7 @@ def counts_filters_by_state(h: Harness) -> None:
         tuple(State),
     ):
         words = {*states, "scheduled"} if State.READY in states else set(states)
-        wanted = {word: number for word, number in every.items() if word in words}
+        wanted: dict[str, Any] = {word: number for word, number in every.items() if word in words}
         counts = h.store.counts(states=states, now=h.now_or_none)
         assert_equal(counts, [QueueCounts(queue=QUEUE, type=TYPE, **wanted)], f"counts of {', '.join(states)}")
     assert_equal(h.store.counts(states=(), now=h.now_or_none), [], "counts of no state")
@@ -329,7 +331,8 @@ def counts_change_with_every_transition(h: Harness) -> None:
     h.purge(reservation.job.id)
     counts.append(h.store.counts(now=h.now_or_none))
     words = ("inflight", "inflight", "ready", "dead", "cancelled")
-    wanted = [[QueueCounts(queue=QUEUE, type=TYPE, **{word: 1})] for word in words]
+    numbers: list[dict[str, Any]] = [{word: 1} for word in words]
+    wanted = [[QueueCounts(queue=QUEUE, type=TYPE, **number)] for number in numbers]
     assert_equal(counts, [*wanted, []], "counts after each transition")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.clock import DAY, SECOND
 from holdfast.drivers.contract import AuditScan, Feature, QueueSettings, Trimmed
 from holdfast.errors import InvalidInput, JobNotInflight, LedgerTrimmed
-from holdfast.model import ledger_reader, retention
+from holdfast.model import retention
 from holdfast.model.job import State
 from holdfast.model.lease import Enqueued
 from holdfast.model.registry import Change
@@ -162,39 +162,6 @@ def an_empty_ledger_after_a_trim_accepts_new_rows(h: Harness) -> None:
     assert_equal(page.items, [], "rows kept")
     last = _finish_job(h)
     assert_equal([row.job_id for row in h.store.ledger(after=page.cursor).items], [last], "rows that follow")
-
-
-@case("L13", needs={Feature.LEDGER, Feature.REGISTRY})
-def rows_and_jobs_that_a_registered_reader_has_not_read_are_kept(h: Harness) -> None:
-    read = _finish_job(h)
-    h.advance(SECOND)
-    unread = _finish_job(h)
-    h.store.write([ledger_reader.register_reader("history", read_until=h.now, wait_for=100 * DAY)], now=h.now_or_none)
-    h.advance(60 * DAY)
-    trimmed = _trim(h)
-    assert_equal((trimmed.jobs, trimmed.ledger), (1, 1), "jobs and rows trimmed")
-    assert_equal([row.job_id for row in h.ledger()], [unread], "the rows kept")
-    assert_equal((h.store.get(read), h.store.get(unread) is not None), (None, True), "the jobs kept")
-    h.store.write([ledger_reader.register_reader("history", read_until=h.now, wait_for=100 * DAY)], now=h.now_or_none)
-    trimmed = _trim(h)
-    assert_equal((trimmed.jobs, trimmed.ledger), (1, 1), "jobs and rows trimmed after the reader has advanced")
-
-
-@case("L13", needs={Feature.LEDGER, Feature.REGISTRY})
-def the_slowest_registered_reader_counts_until_its_registration_expires(h: Harness) -> None:
-    _finish_job(h)
-    slow = ledger_reader.register_reader("slow", read_until=h.now - 1, wait_for=40 * DAY)
-    quick = ledger_reader.register_reader("quick", read_until=h.now + SECOND, wait_for=100 * DAY)
-    h.store.write([slow, quick], now=h.now_or_none)
-    h.advance(40 * DAY - 1)
-    assert_equal(_trim(h), Trimmed(), "trimmed a microsecond before the registration expires")
-    h.advance(1)
-    trimmed = _trim(h)
-    assert_equal(
-        (trimmed.jobs, trimmed.ledger, trimmed.registry),
-        (1, 1, 1),
-        "jobs, rows and registrations trimmed when it has expired",
-    )
 
 
 @case("L13", needs={Feature.REGISTRY, Feature.LEDGER})

@@ -21,6 +21,7 @@ from holdfast.testing.drivers.faulty import (
     reap,
     registry,
     settle,
+    space_admin,
     store,
     wait,
 )
@@ -47,6 +48,7 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     *ledger.FAULTY_DRIVERS,
     *operators.FAULTY_DRIVERS,
     *store.FAULTY_DRIVERS,
+    *space_admin.FAULTY_DRIVERS,
     *registry.FAULTY_DRIVERS,
     *wait.FAULTY_DRIVERS,
 )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from holdfast.drivers.contract import Page, Registry
+from holdfast.drivers.contract import Page, Registry, Trimmed
+from holdfast.drivers.memory import admin
 from holdfast.drivers.memory.rows import Row
 from holdfast.drivers.validation import Validation
 from holdfast.errors import LedgerTrimmed
+from holdfast.model import bounds
 from holdfast.model.job import State
 from holdfast.model.ledger import Ending, LedgerRow
-from holdfast.model.retention import KEY, KIND, Retention, read_retention
+from holdfast.model.retention import Retention
 from holdfast.testing.drivers.faulty.faulty_driver import FaultyDriver, FaultySpace
 
 
@@ -110,18 +113,64 @@ class TrimmedRowsSkipped(FaultyDriver):
 
 
 class _IgnoresReaders(Validation):
-    def retention(
-        self, registry: Registry, *, ended_for: int | None, ledger_for: int | None, now: int | None
-    ) -> Retention:
-        [entry] = registry.read(KIND, [KEY], now=now)
-        stored = read_retention(entry) or Retention()
-        return Retention(ended_for=ended_for or stored.ended_for, ledger_for=ledger_for or stored.ledger_for)
+    def reader_cursors(self, registry: Registry, *, now: int | None) -> list[str | None]:
+        del registry, now
+        return []
 
 
 class TrimIgnoresReaders(FaultyDriver):
     """A trim removes rows that a registered reader has not read."""
 
     validation = _IgnoresReaders
+
+
+class TrimKeepsOnlyUnreadRows(FaultyDriver):
+    """A trim waits for readers with the rows of the ledger, but removes the jobs that they are about."""
+
+    def trim(
+        self,
+        *,
+        ended_for: int | None = None,
+        ledger_for: int | None = None,
+        limit: int = bounds.MAX_BATCH_ITEMS,
+        now: int | None = None,
+    ) -> Trimmed:
+        """Trim jobs as if nobody read the ledger."""
+        with self._lock:
+            space, at = self._open(now)
+            keep = Retention(ended_for=ended_for or Retention().ended_for, ledger_for=bounds.MAX_DURATION)
+            jobs = admin.trim(space, keep, [], limit=limit, now=at)
+        trimmed = super().trim(ended_for=ended_for, ledger_for=ledger_for, limit=limit, now=now)
+        return replace(trimmed, jobs=trimmed.jobs + jobs.jobs)
+
+
+class PurgeIgnoresReaders(FaultyDriver):
+    """A purge removes a job whose ending a registered reader has not read."""
+
+    def purge(self, job_ids: Sequence[str], *, now: int | None = None) -> list[bool]:
+        """Remove ended jobs at once."""
+        self._validation.check_ids(job_ids)
+        with self._lock:
+            space, at = self._open(now)
+            return admin.purge(space, job_ids, [], at)
+
+
+class RowsShareTheCursorOfTheirPage(FaultyDriver):
+    """A reader that stops inside a page loses the rest of it."""
+
+    def ledger(self, after: str | None = None, limit: int = 1000) -> Page[LedgerRow]:
+        """Return a page whose rows all have the last cursor."""
+        page = super().ledger(after, limit)
+        return replace(page, cursors=[page.cursor or ""] * len(page))
+
+
+class WebhooksOfEndedJobsAreForgotten(FaultyDriver):
+    """The webhook of a job cannot be found when the job has ended."""
+
+    def webhooks(self, job_ids: Sequence[str]) -> dict[str, str]:
+        """Return the webhooks of jobs that have not ended."""
+        found = super().webhooks(job_ids)
+        return {job_id: url for job_id, url in found.items() if not self._space.rows[job_id].job.state.has_ended}
 
 
 class _IgnoresStoredRetention(Validation):
@@ -150,5 +199,9 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     TrimmedLedgerIsWhole,
     TrimmedRowsSkipped,
     TrimIgnoresReaders,
+    TrimKeepsOnlyUnreadRows,
+    PurgeIgnoresReaders,
+    RowsShareTheCursorOfTheirPage,
+    WebhooksOfEndedJobsAreForgotten,
     TrimIgnoresStoredRetention,
 )

@@ -193,7 +193,38 @@ class TrimForgetsKeptKeys(FaultyDriver):
         return replace(trimmed, dedupe=trimmed.dedupe - len(returned))
 
 
+class EstimateOmitsWaitingJobs(FaultyDriver):
+    """An estimate has only the jobs that stand in lanes, not those that wait for their turn in a domain."""
+
+    def estimate_counts(
+        self,
+        queues: Sequence[str] | None = None,
+        *,
+        states: Collection[State] | None = None,
+        now: int | None = None,
+    ) -> list[QueueCounts]:
+        """Count one ready job of every domain."""
+        rows = super().estimate_counts(queues, states=states, now=now)
+        return [replace(row, ready=min(row.ready, 1)) for row in rows]
+
+
+class EstimateIsAlwaysOne(FaultyDriver):
+    """Every number is reported as an estimate, also that of a small space."""
+
+    def estimate_counts(
+        self,
+        queues: Sequence[str] | None = None,
+        *,
+        states: Collection[State] | None = None,
+        now: int | None = None,
+    ) -> list[QueueCounts]:
+        """Mark all rows."""
+        return [replace(row, is_estimate=True) for row in super().estimate_counts(queues, states=states, now=now)]
+
+
 FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
+    EstimateOmitsWaitingJobs,
+    EstimateIsAlwaysOne,
     CancelEndsRunningJob,
     CancelRequestNotStored,
     InspectShowsToken,

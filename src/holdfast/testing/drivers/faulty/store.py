@@ -10,6 +10,8 @@ from holdfast.drivers.memory.driver import MemoryStore
 from holdfast.drivers.validation import Validation
 from holdfast.errors import InvalidInput
 from holdfast.model.job import JobRecord, State
+from holdfast.model.lease import Enqueued
+from holdfast.model.registry import Change
 from holdfast.testing.drivers.faulty.faulty_driver import FaultyDriver
 
 
@@ -67,15 +69,14 @@ class DeclinedFeaturesAccepted(FaultyDriver):
         return self
 
 
-class _IgnoresWebhooks(Validation):
-    def check_enqueue(self, jobs: Sequence[JobRecord]) -> None:
-        super().check_enqueue([replace(job, webhook=None) for job in jobs])
+class WebhooksForgotten(FaultyDriver):
+    """A job with a webhook is stored without it: nobody is called when the job has ended."""
 
-
-class WebhooksAccepted(FaultyDriver):
-    """A job with a webhook is stored, although nothing calls it."""
-
-    validation = _IgnoresWebhooks
+    def enqueue(
+        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+    ) -> list[Enqueued]:
+        """Store the jobs without their webhooks."""
+        return super().enqueue([replace(job, webhook=None) for job in jobs], writes=writes, now=now)
 
 
 FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
@@ -84,5 +85,5 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     CloseIgnored,
     InvalidRecordsAccepted,
     DeclinedFeaturesAccepted,
-    WebhooksAccepted,
+    WebhooksForgotten,
 )

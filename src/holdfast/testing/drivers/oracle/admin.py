@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from holdfast.drivers.contract import QueueCounts, ResumeAction, Trimmed
 from holdfast.model.job import State
@@ -116,10 +117,11 @@ def count_jobs(state: OracleState, now: int) -> list[QueueCounts]:
             ages.setdefault(name, []).append(now - job.available_at)
     return [
         QueueCounts(
-            queue=name[0],
-            type=name[1],
-            **{word: states.count(word) for word in states},
-            oldest_ready_age=max(ages.get(name, ()), default=None),
+            queue=name[0], type=name[1], oldest_ready_age=max(ages.get(name, ()), default=None), **_tally(states)
         )
         for name, states in sorted(words.items())
     ]
+
+
+def _tally(words: list[str]) -> dict[str, Any]:
+    return {word: words.count(word) for word in words}

@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import Any, TypeVar
 
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import ResumeAction, SettleAndReserve, Store, Trimmed
+from holdfast.drivers.contract import CountEstimates, ResumeAction, SettleAndReserve, Store, Trimmed
 from holdfast.errors import InvalidInput, LeaseError, LedgerTrimmed, WriteRefused
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
@@ -272,6 +272,8 @@ class ComparedStore:
         wanted, counts = self.oracle.counts(now=self.now), self.store.counts(now=self.now)
         assert_same("counts", wanted, counts)
         assert_same("ages", *([row.oldest_ready_age for row in rows] for rows in (wanted, counts)))
+        if isinstance(self.store, CountEstimates):
+            assert_same("estimates", wanted, self.store.estimate_counts(now=self.now))
         for job_id in self.accepted_ids:
             if job_id not in jobs:
                 assert_same(f"job {job_id}", None, self.store.get(job_id))

@@ -1,5 +1,5 @@
 -- End expired leases, oldest first, in these queues (NULL: all queues). With _worker: end all leases of that worker,
--- which is known to be dead. Return how many leases ended, and the domains of the jobs that left (see end_leases).
+-- which is known to be dead. Return how many leases ended, and the domains of the jobs (see end_leases).
 --
 -- Locks: the rows of the leases, SKIP LOCKED: it never waits for a row that another session is settling. Index:
 -- jobs_leased.
@@ -7,7 +7,7 @@
 -- check_at is moved forward; these rows do not count against _limit.
 CREATE OR REPLACE FUNCTION end_expired(
   _space text, _queues text[], _worker text, _limit integer, _now bigint,
-  OUT ended integer, OUT queues text[], OUT domains text[]
+  OUT ended integer, OUT queues text[], OUT domains text[], OUT offsets bigint[], OUT dead text[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
   _leased tid[];
@@ -60,6 +60,6 @@ BEGIN
     SELECT after_expiry(l.item::integer, l.job_ctid, j, _now, false)
       FROM unnest(_leased[:_limit]) WITH ORDINALITY AS l (job_ctid, item) JOIN jobs AS j ON j.ctid = l.job_ctid
      ORDER BY l.item);
-  SELECT e.queues, e.domains INTO queues, domains FROM end_leases(_space, _now, _transitions) AS e;
+  SELECT e.* INTO queues, domains, offsets, dead FROM end_leases(_space, _now, _transitions) AS e;
   ended := cardinality(_transitions);
 END $$;

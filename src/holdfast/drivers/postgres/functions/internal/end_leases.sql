@@ -1,15 +1,19 @@
 -- Apply transitions to jobs whose rows this transaction has locked: insert the ledger rows, then update the jobs
--- that stay or move the others to `ended`. Return the domains of the jobs that left (NULL: none). The caller passes
--- their turns, once and last: a second pass_turns in one transaction would lock domains out of order. The limit keys of
--- the jobs are entered in key_changes.
+-- that stay or move the others to `ended`. Return the domains of the jobs (NULL: none), with the offsets of those that
+-- left and the ids of those that are dead. A job that stays may no longer be the first of its domain. The caller passes the
+-- turns, once and last: a second pass_turns in one transaction would lock domains out of order. The limit keys of the jobs
+-- are entered in key_changes.
 --
 -- Locks: none. Index: none; rows are found by ctid, which the row lock keeps valid. A transition without a verb
 -- (cancel of a ready job) leaves last_verb and last_token unchanged.
 -- Shape: ack.sql has its own form of the second half, because a batch of acks needs no transitions.
 CREATE OR REPLACE FUNCTION end_leases(
-  _space text, _now bigint, _transitions transition[], OUT queues text[], OUT domains text[]
+  _space text, _now bigint, _transitions transition[],
+  OUT queues text[], OUT domains text[], OUT offsets bigint[], OUT dead text[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
+  _kept_queues text[];   -- of jobs with domains that stay
+  _kept_domains text[];
   _ready_queues text[];  -- of jobs with limit keys that stay
   _ready_keys text[];
   _left_queues text[];   -- of jobs with limit keys that leave, and were not parked
@@ -30,10 +34,13 @@ BEGIN
            last_token = j.token, token = NULL, fence = NULL, expires_at = NULL, check_at = NULL, reserved_at = NULL,
            started_at = NULL, worker = '', prefetched = false, suspect = t.suspect
       FROM unnest(_transitions) AS t WHERE j.ctid = t.job_ctid AND t.state = 'ready'
-    RETURNING j.queue, j.limit_key
+    RETURNING j.queue, j.domain, j.limit_key
   )
-  SELECT array_agg(c.queue), array_agg(c.limit_key) INTO _ready_queues, _ready_keys
-    FROM changed AS c WHERE c.limit_key IS NOT NULL;
+  SELECT array_agg(c.queue) FILTER (WHERE c.domain IS NOT NULL), array_agg(c.domain) FILTER (WHERE c.domain IS NOT NULL),
+         array_agg(c.queue) FILTER (WHERE c.limit_key IS NOT NULL),
+         array_agg(c.limit_key) FILTER (WHERE c.limit_key IS NOT NULL)
+    INTO _kept_queues, _kept_domains, _ready_queues, _ready_keys
+    FROM changed AS c;
 
   WITH removed AS (
     DELETE FROM jobs AS j USING unnest(_transitions) AS t WHERE j.ctid = t.job_ctid AND t.state <> 'ready'
@@ -50,9 +57,17 @@ BEGIN
       FROM removed AS r
   )
   SELECT array_agg(r.queue) FILTER (WHERE r.domain IS NOT NULL), array_agg(r.domain) FILTER (WHERE r.domain IS NOT NULL),
+         array_agg(r."offset") FILTER (WHERE r.domain IS NOT NULL),
+         array_agg(CASE WHEN r.end_state = 'dead' THEN r.id END) FILTER (WHERE r.domain IS NOT NULL),
          array_agg(r.queue) FILTER (WHERE r.limit_key IS NOT NULL AND r.parked_from IS NULL),
          array_agg(r.limit_key) FILTER (WHERE r.limit_key IS NOT NULL AND r.parked_from IS NULL)
-    INTO queues, domains, _left_queues, _left_keys FROM removed AS r;
+    INTO queues, domains, offsets, dead, _left_queues, _left_keys FROM removed AS r;
+  IF _kept_domains IS NOT NULL THEN
+    queues := queues || _kept_queues;
+    domains := domains || _kept_domains;
+    offsets := offsets || array_fill(NULL::bigint, ARRAY[cardinality(_kept_domains)]);
+    dead := dead || array_fill(NULL::text, ARRAY[cardinality(_kept_domains)]);
+  END IF;
 
   -- Without a verb: a cancelled job that was ready in a lane. Its row is no lease, see unpark_jobs.sql.
   IF _ready_keys IS NOT NULL OR _left_keys IS NOT NULL THEN

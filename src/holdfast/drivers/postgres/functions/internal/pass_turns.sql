@@ -1,30 +1,16 @@
--- Give the turn to the first job of each of these domains, unless a job of the domain has it (law L11).
+-- Note the endings of jobs of domains (note_endings), and let the right job of each of these domains have the turn
+-- (assign_turns). The arrays name a domain for each job that ended; _offsets has its offset, and _dead its id if it is dead
+-- (NULL, or shorter arrays: neither).
 --
--- Locks: the domains (lock_domains), then the rows that get the turn, SKIP LOCKED. Every other verb locks rows before
--- domains, so this function must not wait for a row: the session that holds the row may wait for the domain. A row
--- that is locked is left without the turn, and its domain is entered in `arrivals` for the next reserve: the session
--- that holds the row may end the job and pass the turn itself, or it may roll back.
--- Index: jobs_domain, in which the job with the turn is the first entry of its domain.
--- Shape: one index probe per domain. Rows are found by ctid, which is safe: only the holder of the domain lock
--- updates a row without the turn.
-CREATE OR REPLACE FUNCTION pass_turns(_space text, _queues text[], _domains text[]) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-  _heads tid[];
-  _passed integer;
+-- Locks: the domains, then those of assign_turns. One call per transaction: a second one would lock domains out of order.
+-- Index: those of the two functions.
+CREATE OR REPLACE FUNCTION pass_turns(
+  _space text, _now bigint, _queues text[], _domains text[], _offsets bigint[], _dead text[]
+) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM lock_domains(_space, _queues, _domains);
-  _heads := ARRAY(
-    SELECT DISTINCT first.row
-      FROM unnest(_queues, _domains) AS d (queue, domain)
-     CROSS JOIN LATERAL (SELECT j.ctid AS row, j.turn FROM jobs AS j
-                          WHERE j.space = _space AND j.queue = d.queue AND j.domain = d.domain
-                          ORDER BY j.turn DESC, j.seq LIMIT 1) AS first
-     WHERE NOT first.turn);
-  UPDATE jobs SET turn = true
-   WHERE ctid = ANY (ARRAY(SELECT j.ctid FROM jobs AS j WHERE j.ctid = ANY (_heads) FOR UPDATE SKIP LOCKED));
-  GET DIAGNOSTICS _passed = ROW_COUNT;
-  IF _passed < cardinality(_heads) THEN
-    INSERT INTO arrivals (space, queue, domain)
-    SELECT DISTINCT _space, d.queue, d.domain FROM unnest(_queues, _domains) AS d (queue, domain);
+  IF cardinality(array_remove(_offsets, NULL)) > 0 OR cardinality(array_remove(_dead, NULL)) > 0 THEN
+    PERFORM note_endings(_space, _now, _queues, _domains, _offsets, _dead);
   END IF;
+  PERFORM assign_turns(_space, _now, _queues, _domains);
 END $$;

@@ -14,4 +14,4 @@ SELECT EXISTS (
     UNION ALL
     (SELECT 1 FROM holdfast.jobs AS j
       WHERE j.space = %(space)s AND j.queue = q.queue AND j.type = t.type AND j.domain IS NOT NULL
-      ORDER BY j.domain, j.turn DESC, j.seq LIMIT 1)) AS open)
+      ORDER BY j.domain, j."offset", j.seq LIMIT 1)) AS open)

@@ -5,6 +5,7 @@ CREATE TEMP TABLE holdfast_acking (
   job         INTEGER NOT NULL,
   queue       TEXT    NOT NULL,
   domain      TEXT,
+  "offset"    INTEGER,
   limit_key   TEXT,
   started_at  INTEGER,
   result      BLOB,

@@ -1,2 +1,2 @@
--- The domains and the limit keys of the acked jobs: the next job of each can run.
-SELECT DISTINCT queue, domain, limit_key FROM holdfast_acking WHERE domain IS NOT NULL OR limit_key IS NOT NULL
+-- The acked jobs that have a domain or a limit key: the next job of each can run.
+SELECT item, queue, domain, "offset", limit_key FROM holdfast_acking WHERE domain IS NOT NULL OR limit_key IS NOT NULL

@@ -1,0 +1,62 @@
+"""``SpaceUsage``: how many artifacts a space has, and how large they are. One entry of the registry.
+
+The sum is raised before an artifact gets its row, and lowered after the row has gone. So a crash makes the sum too
+large and never too small; the collector counts again.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.artifacts.quota import Quota
+from holdfast.drivers.contract import Registry
+from holdfast.errors import StoreBusy
+from holdfast.model.registry import Change, Entry
+
+USAGE_KIND = "artifacts.usage"
+USAGE_KEY = "space"
+MAX_TRIES = 100  # of a compare-and-set that others keep winning
+
+
+class Usage(msgspec.Struct, kw_only=True, frozen=True):
+    """What a space has."""
+
+    count: int = 0
+    total_bytes: int = 0
+
+
+def read_usage(registry: Registry) -> tuple[Usage, int]:
+    """Return the usage of the space, and the version of its entry."""
+    [entry] = registry.read(USAGE_KIND, [USAGE_KEY])
+    return _decode(entry), 0 if entry is None else entry.version
+
+
+def change_usage(registry: Registry, *, count: int, size: int, quota: Quota | None = None) -> None:
+    """Add to the usage. Raises ``ArtifactQuota``, and changes nothing, if it would exceed the quota."""
+    if not count and not size:
+        return
+    for _ in range(MAX_TRIES):
+        usage, version = read_usage(registry)
+        changed = Usage(count=max(0, usage.count + count), total_bytes=max(0, usage.total_bytes + size))
+        if quota is not None:
+            quota.check("space", count=changed.count, total_bytes=changed.total_bytes)
+        if set_usage(registry, changed, version):
+            return
+    raise StoreBusy(0)
+
+
+def check_usage(registry: Registry, *, size: int, quota: Quota) -> None:
+    """Raise ``ArtifactQuota`` if one more blob of this size would exceed the quota."""
+    usage, _ = read_usage(registry)
+    quota.check("space", count=usage.count + 1, total_bytes=usage.total_bytes + size)
+
+
+def set_usage(registry: Registry, usage: Usage, version: int) -> bool:
+    """Store the usage if nobody has changed it since ``version``; return whether it was stored."""
+    value = msgspec.msgpack.encode(usage)
+    [entry] = registry.write([Change(kind=USAGE_KIND, key=USAGE_KEY, value=value, version=version)])
+    return entry is not None
+
+
+def _decode(entry: Entry | None) -> Usage:
+    return Usage() if entry is None else msgspec.msgpack.decode(entry.value or b"", type=Usage)

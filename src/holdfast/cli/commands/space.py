@@ -1,0 +1,71 @@
+"""``holdfast space``: the spaces of a store."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.command import Group
+from holdfast.cli.filters import page_options
+from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
+from holdfast.drivers.contract import SpaceAdmin
+
+
+@click.group(cls=Group)
+def space() -> None:
+    """List or remove the spaces (tenants) of a store."""
+
+
+@space.command("list")
+@page_options
+@pass_session
+def list_(session: Session, *, limit: int, after: str | None, as_json: bool) -> None:
+    """List the spaces that have rows, in order of their names."""
+    page = space_admin(session).spaces(after=after or "", limit=limit)
+    if as_json:
+        session.output.print_json({"items": page.items, "cursor": page.cursor})
+        return
+    for name in page:
+        session.output.print_line(name)
+    if not page.items:
+        session.output.print_note("no space has rows")
+    if page.cursor is not None:
+        session.output.print_note(f"more: --after {page.cursor}")
+
+
+@space.command()
+@click.argument("name", metavar="NAME")
+@click.option("--force", is_flag=True, help="Also with jobs in flight: their workers lose them.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--json", "as_json", is_flag=True, help='JSON: {"rows": ...}.')
+@pass_session
+def remove(session: Session, name: str, *, force: bool, yes: bool, as_json: bool) -> None:
+    """Remove a space permanently: its jobs, dead letters, ledger, keys, settings and registry.
+
+    Asks for confirmation. Stop its producers and workers before: what they write meanwhile may stay. A space with jobs
+    in flight is refused, unless --force.
+    """
+    store, output = space_admin(session), session.output
+    if not yes and not output.confirm(f"remove the space {name} and everything in it?"):
+        raise CommandFailed(ExitCode.FAILED, "not confirmed, nothing was changed (--yes skips the question)")
+    rows = 0
+    with output.progress_bar("remove", None) as update:
+        while True:
+            removal = store.remove_space(name, force=force)
+            rows += removal.rows
+            update(rows)
+            if not removal.more:
+                break
+            if not removal.rows:
+                raise CommandFailed(ExitCode.FAILED, f"removed {rows} rows; others are locked: try again")
+    if as_json:
+        output.print_json({"rows": rows})
+    else:
+        output.print_line(f"removed {rows} rows of the space {name}")
+
+
+def space_admin(session: Session) -> SpaceAdmin:
+    """Return the store of the session; a driver that does not list its spaces ends the command."""
+    store = session.store()
+    if not isinstance(store, SpaceAdmin):
+        raise CommandFailed(ExitCode.FAILED, f"the {store.capabilities.driver} driver does not list its spaces")
+    return store

@@ -1,0 +1,129 @@
+-- Let the right job of each of these domains have the turn (law L11): its first job, by offset and then by arrival, unless the
+-- domain is halted, or the first job is behind a gap that its queue waits for. A job in flight keeps the turn; a ready one
+-- gives it back. A gap that has lasted for gap_pass_after is passed here.
+--
+-- Locks: the caller has locked the domains. The rows that lose or get the turn, SKIP LOCKED: every other verb locks rows
+-- before domains, so this function must not wait for a row: the session that holds the row may wait for the domain. A row
+-- that is locked stays as it is, and its domain is entered in `arrivals` for the next reserve: the session that holds the
+-- row may lease or end the job, and pass the turn itself, or it may roll back. Rows of `domains`.
+-- Index: jobs_domain, jobs_turn, the primary keys of domains, settings and ended_offsets.
+-- Shape: two or three index probes per domain; settings and offsets are read only if the first job has an offset. Rows are
+-- found by ctid. That is safe for a row without the turn, which only the holder of the domain lock updates. The row of a
+-- ready holder is compared again when it is locked: a reserve may have leased it.
+CREATE OR REPLACE FUNCTION assign_turns(_space text, _now bigint, _queues text[], _domains text[]) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  _changed_queues text[];
+  _changed_domains text[];
+  _losers tid[];          -- of each changed domain; NULL: none
+  _winners tid[];
+  _given tid[];           -- the winners whose domain has no other holder
+  _lost_queues text[];    -- the domains whose holder has given the turn back
+  _lost_domains text[];
+  _keys text[];           -- of these holders
+  _starts bigint[];       -- of changed rows of `domains`
+  _waits bigint[];
+  _since bigint[];
+  _pass_at bigint[];
+  _rewritten boolean[];
+  _passed integer;
+BEGIN
+  SELECT array_agg(c.queue), array_agg(c.domain), array_agg(c.loser), array_agg(c.winner), array_agg(c.start),
+         array_agg(c.waits_for), array_agg(c.since), array_agg(c.pass_at), array_agg(c.is_rewritten)
+    INTO _changed_queues, _changed_domains, _losers, _winners, _starts, _waits, _since, _pass_at, _rewritten
+    FROM (SELECT n.*, (n.start, n.waits_for, n.since, n.pass_at)
+                      IS DISTINCT FROM (coalesce(n.old_start, 0), n.old_waits_for, n.old_since, n.old_pass_at) AS is_rewritten
+            FROM (SELECT d.queue, d.domain,
+                         CASE WHEN NOT t.is_busy AND NOT first.turn THEN holder.row
+                              WHEN NOT t.is_busy AND NOT (g.may_run OR p.passes) THEN first.row END AS loser,
+                         CASE WHEN (g.may_run OR p.passes) AND NOT first.turn THEN first.row END AS winner,
+                         CASE WHEN p.passes THEN first.place ELSE coalesce(r.start, 0) END AS start,
+                         CASE WHEN g.has_gap AND NOT p.passes THEN t.position END AS waits_for,
+                         CASE WHEN g.has_gap AND NOT p.passes THEN p.since END AS since,
+                         CASE WHEN g.has_gap AND NOT p.passes THEN p.since + s.gap_pass_after END AS pass_at,
+                         r.start AS old_start, r.waits_for AS old_waits_for, r.waiting_since AS old_since,
+                         r.pass_at AS old_pass_at
+                    FROM (SELECT DISTINCT u.queue, u.domain FROM unnest(_queues, _domains) AS u (queue, domain) OFFSET 0) AS d
+                    LEFT JOIN LATERAL (
+                      SELECT j.ctid AS row, j.turn, j.state, j."offset" AS place FROM jobs AS j
+                       WHERE j.space = _space AND j.queue = d.queue AND j.domain = d.domain
+                       ORDER BY j."offset", j.seq LIMIT 1) AS first ON true
+                    LEFT JOIN LATERAL (
+                      SELECT j.ctid AS row, j.state FROM jobs AS j
+                       WHERE NOT first.turn AND j.space = _space AND j.queue = d.queue AND j.domain = d.domain AND j.turn
+                       LIMIT 1) AS holder ON true
+                    LEFT JOIN LATERAL (
+                      SELECT * FROM domains AS r WHERE r.space = _space AND r.queue = d.queue AND r.domain = d.domain
+                      OFFSET 0) AS r ON true
+                    LEFT JOIN LATERAL (
+                      SELECT s.gaps, s.gap_pass_after FROM settings AS s
+                       WHERE first.place IS NOT NULL AND s.space = _space AND s.queue = d.queue AND s.type = '' AND s.gaps = 'wait'
+                      OFFSET 0) AS s ON true
+                    LEFT JOIN LATERAL (
+                      SELECT o.last FROM ended_offsets AS o
+                       WHERE s.gaps IS NOT NULL AND o.space = _space AND o.queue = d.queue AND o.domain = d.domain
+                         AND o.first <= coalesce(r.start, 0)
+                       ORDER BY o.first DESC LIMIT 1) AS ended ON true
+                   CROSS JOIN LATERAL (
+                     SELECT coalesce('inflight' IN (first.state, holder.state), false) AS is_busy,
+                            -- Behind the largest offset is no gap.
+                            greatest(coalesce(r.start, 0), ended.last + (ended.last < 9223372036854775807)::integer) AS position) AS t
+                   CROSS JOIN LATERAL (
+                     SELECT NOT t.is_busy AND r.halted_by IS NULL AND first.row IS NOT NULL
+                              AND (s.gaps IS NULL OR first.place <= t.position) AS may_run,
+                            NOT t.is_busy AND r.halted_by IS NULL AND s.gaps IS NOT NULL AND first.place > t.position
+                              AS has_gap) AS g
+                   CROSS JOIN LATERAL (
+                     SELECT since.at AS since, g.has_gap AND coalesce(since.at + s.gap_pass_after <= _now, false) AS passes
+                       FROM (SELECT CASE WHEN r.waits_for = t.position THEN r.waiting_since ELSE _now END) AS since (at)) AS p
+                 ) AS n) AS c
+   WHERE c.loser IS NOT NULL OR c.winner IS NOT NULL OR c.is_rewritten;
+  IF _changed_queues IS NULL THEN
+    RETURN;
+  END IF;
+
+  _given := array_remove(_winners, NULL);
+  IF cardinality(array_remove(_losers, NULL)) > 0 THEN
+    -- A parked job that waits for its turn is not parked: what unparks jobs reads only those with the turn.
+    WITH changed AS (
+      UPDATE jobs AS j
+         SET turn = false, available_at = coalesce(j.parked_from, j.available_at), parked_from = NULL
+       WHERE j.ctid = ANY (ARRAY(SELECT h.ctid FROM jobs AS h WHERE h.ctid = ANY (_losers) AND h.turn AND h.state = 'ready'
+                                    FOR UPDATE SKIP LOCKED))
+      RETURNING j.queue, j.domain, j.limit_key
+    )
+    SELECT array_agg(c.queue), array_agg(c.domain), array_agg(c.limit_key) INTO _lost_queues, _lost_domains, _keys
+      FROM changed AS c;
+    IF cardinality(array_remove(_keys, NULL)) > 0 THEN  -- another job of the key may have the place
+      PERFORM note_key_changes(_space, k.queues, k.keys, true)
+         FROM (SELECT array_agg(u.queue) AS queues, array_agg(u.key) AS keys
+                 FROM unnest(_lost_queues, _keys) AS u (queue, key) WHERE u.key IS NOT NULL) AS k;
+    END IF;
+    _given := ARRAY(
+      SELECT c.winner FROM unnest(_changed_queues, _changed_domains, _losers, _winners) AS c (queue, domain, loser, winner)
+       WHERE c.winner IS NOT NULL
+         AND (c.loser IS NULL
+              OR (c.queue, c.domain) IN (SELECT l.queue, l.domain
+                                           FROM unnest(_lost_queues, _lost_domains) AS l (queue, domain))));
+  END IF;
+
+  UPDATE jobs SET turn = true
+   WHERE ctid = ANY (ARRAY(SELECT j.ctid FROM jobs AS j WHERE j.ctid = ANY (_given) FOR UPDATE SKIP LOCKED));
+  GET DIAGNOSTICS _passed = ROW_COUNT;
+  IF _passed < cardinality(array_remove(_winners, NULL))
+     OR coalesce(cardinality(_lost_queues), 0) < cardinality(array_remove(_losers, NULL)) THEN
+    INSERT INTO arrivals (space, queue, domain)
+    SELECT _space, c.queue, c.domain FROM unnest(_changed_queues, _changed_domains) AS c (queue, domain);
+  END IF;
+
+  IF true = ANY (_rewritten) THEN
+    INSERT INTO domains (space, queue, domain, start, waits_for, waiting_since, pass_at)
+    SELECT _space, c.queue, c.domain, c.start, c.waits_for, c.since, c.pass_at
+      FROM unnest(_changed_queues, _changed_domains, _starts, _waits, _since, _pass_at, _rewritten)
+           AS c (queue, domain, start, waits_for, since, pass_at, is_rewritten)
+     WHERE c.is_rewritten
+    ON CONFLICT (space, queue, domain) DO UPDATE
+       SET start = excluded.start, waits_for = excluded.waits_for, waiting_since = excluded.waiting_since,
+           pass_at = excluded.pass_at;
+  END IF;
+END $$;

@@ -1,0 +1,27 @@
+"""The spaces of a database: listing them, and removing one."""
+
+from __future__ import annotations
+
+from holdfast.drivers.contract import Page, SpaceRemoval
+from holdfast.drivers.postgres.database import Database
+from holdfast.errors import SpaceInUse
+
+
+def list_spaces(database: Database, *, after: str, limit: int) -> Page[str]:
+    """See ``SpaceAdmin.spaces``."""
+    names = [name for (name,) in database.call_store("list_spaces", after, limit + 1)]
+    return Page(names[:limit], names[limit - 1] if len(names) > limit else None)
+
+
+def list_expired(database: Database, caller_now: int | None, *, after: str, limit: int) -> Page[str]:
+    """See ``SpaceAdmin.spaces`` with ``has_expired_leases``."""
+    [(names, cursor)] = database.call_store("list_expired_spaces", after, limit, caller_now)
+    return Page(list(names), cursor)
+
+
+def remove(database: Database, *, limit: int, force: bool) -> SpaceRemoval:
+    """See ``SpaceAdmin.remove_space``: of the space of this database."""
+    [(removed, more, leases)] = database.call("remove_space", force, limit)
+    if leases:
+        raise SpaceInUse(database.space, leases=leases)
+    return SpaceRemoval(rows=removed, more=more)

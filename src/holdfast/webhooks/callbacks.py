@@ -1,0 +1,153 @@
+"""``CallbackReader``: reads the ledger, and makes one delivery job of each end of a job that has a webhook (L13).
+
+The cursor moves in the transaction that stores the deliveries, by compare-and-set. So a reader that dies repeats a page
+and stores nothing twice, a reader that was overtaken stores nothing, and no end is left out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from holdfast.artifacts.manifest import Manifest
+from holdfast.client import batches
+from holdfast.clock import Clock
+from holdfast.drivers.contract import Feature, Store
+from holdfast.errors import LedgerTrimmed, WriteRefused
+from holdfast.ledger_reader import LedgerReader, find_webhooks
+from holdfast.model.job import JobRecord
+from holdfast.model.ledger import LedgerRow
+from holdfast.webhooks.callback_artifacts import are_being_named, artifacts_of, read_manifests
+from holdfast.webhooks.callback_body import callback_body
+from holdfast.webhooks.delivery import QUEUE, Delivery, callback_record, message_id
+from holdfast.webhooks.turn import Turn
+from holdfast.wire.signing import Signer, Verdict
+from holdfast.worker.event_log import log_event
+
+NAME = "webhooks"  # of the registered reader
+PAGE_ROWS = 1000
+MAX_HELD_BYTES = 4 << 20  # of deliveries, before they are stored
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CalledRows:
+    """Ledger rows with their cursors, and what is known of the jobs among them that have a webhook."""
+
+    page: Sequence[tuple[str, LedgerRow]]
+    webhooks: Mapping[str, str]  # by job id
+    manifests: Mapping[str, Manifest]
+
+
+def _is_end(row: LedgerRow) -> bool:
+    """Whether a job has ended. The ends of deliveries themselves are told to nobody."""
+    return row.state is not None and row.state.has_ended and row.queue != QUEUE
+
+
+class CallbackReader:
+    """The reader of one space. Used by one thread. Retention waits for it, until an operator removes it."""
+
+    def __init__(
+        self, store: Store, *, space: str, name: str, signer: Signer | None, clock: Clock, max_attempts: int
+    ) -> None:
+        self._store = store
+        self._space = space
+        self._signer = signer
+        self._clock = clock
+        self._max_attempts = max_attempts
+        self._ledger = LedgerReader(store, NAME)
+        self._turn = Turn(store, NAME, name=name)
+        self._is_atomic = store.capabilities.has(Feature.ENQUEUE_WRITES)
+
+    def read(self) -> bool:
+        """Read a page of the ledger, if it is this process's turn; return whether there may be more to read."""
+        page = self._read_page()
+        if not page or not self._turn.take():
+            return False
+        called = self._find_called(page)
+        if not called.page:
+            return False
+        cursor, _ = called.page[-1]
+        try:
+            self._store_deliveries(self._deliveries(called), cursor)
+        except WriteRefused:
+            return True  # another process has read this page
+        return len(page) == PAGE_ROWS
+
+    def stop(self) -> None:
+        """Let another process go on at once."""
+        self._turn.give_back()
+
+    def _read_page(self) -> list[tuple[str, LedgerRow]]:
+        try:
+            return self._ledger.read(PAGE_ROWS)
+        except LedgerTrimmed:
+            reason = "ledger rows were removed before they were read; reading goes on at the oldest row"
+            log_event(logging.ERROR, "webhook.missed", space=self._space, reason=reason)
+            self._ledger.forget()
+            return self._ledger.read(PAGE_ROWS)
+
+    def _find_called(self, page: Sequence[tuple[str, LedgerRow]]) -> _CalledRows:
+        """Find the webhooks and artifacts of a page. It is cut before an end whose artifacts are not known yet."""
+        ended = {row.job_id: None for _, row in page if _is_end(row)}
+        webhooks = find_webhooks(self._store, list(ended)) if ended else {}
+        manifests = read_manifests(self._store, list(webhooks))
+        now = self._clock.now()
+        places = (
+            place
+            for place, (_, row) in enumerate(page)
+            if row.job_id in webhooks and are_being_named(row, manifests.get(row.job_id), now)
+        )
+        return _CalledRows(page=page[: next(places, len(page))], webhooks=webhooks, manifests=manifests)
+
+    def _deliveries(self, called: _CalledRows) -> Iterator[JobRecord]:
+        for _, row in called.page:
+            url = called.webhooks.get(row.job_id) if _is_end(row) else None
+            job = None if url is None else self._store.get(row.job_id)
+            if url is None or job is None or not self._is_authentic(job):
+                continue
+            number = f"at-{row.ended_at}" if row.fence is None else str(row.fence)  # a job that never ran has no fence
+            body = callback_body(row, job, artifacts_of(row, called.manifests.get(row.job_id)))
+            delivery = Delivery(id=message_id(self._space, row.job_id, number), url=url, body=body)
+            yield callback_record(
+                delivery, key=f"{row.job_id}/{number}", now=self._clock.now(), max_attempts=self._max_attempts
+            )
+
+    def _is_authentic(self, job: JobRecord) -> bool:
+        """Whether the webhook is the one that was signed: else whoever can write to the store could read results."""
+        if self._signer is None:
+            return True
+        verdict = self._signer.verify(job)
+        if verdict is Verdict.VALID or (verdict is Verdict.UNSIGNED and not self._signer.required):
+            return True
+        reason = f"signature: {verdict.value}"
+        log_event(logging.WARNING, "webhook.rejected", job_id=job.id, type=job.type, reason=reason)
+        return False
+
+    def _store_deliveries(self, records: Iterator[JobRecord], cursor: str) -> None:
+        """Store the deliveries, and move the cursor. Raises ``WriteRefused`` if another reader has moved it."""
+        last = self._store_all_but_last(records)
+        advance = self._ledger.advance_with(cursor)
+        if last and self._is_atomic:
+            self._store.enqueue(self._signed(last), writes=[advance])
+            return
+        if last:
+            self._store.enqueue(self._signed(last))
+        if not self._ledger.advance(cursor):
+            raise WriteRefused("", kind=advance.kind, key=advance.key)
+
+    def _store_all_but_last(self, records: Iterator[JobRecord]) -> list[JobRecord]:
+        """Store batches of bounded size; return the last one. Their keys make a repetition harmless."""
+        held: list[JobRecord] = []
+        size = 0
+        for record in records:
+            if held and size + len(record.payload) > MAX_HELD_BYTES:
+                for batch in batches(held):
+                    self._store.enqueue(self._signed(batch))
+                held, size = [], 0
+            held.append(record)
+            size += len(record.payload)
+        return held
+
+    def _signed(self, records: Sequence[JobRecord]) -> Sequence[JobRecord]:
+        return records if self._signer is None else self._signer.sign(records)

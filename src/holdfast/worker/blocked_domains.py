@@ -1,0 +1,40 @@
+"""Domains that stay as they are until somebody acts: halted ones, and those that wait for a missing offset for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from holdfast.drivers.contract import DomainInfo, DomainStatus, Feature, Gaps, Store
+from holdfast.model.job import State
+
+PAGE_DOMAINS = 1000
+OPEN_STATES = (State.READY, State.INFLIGHT)
+
+
+def has_only_blocked(store: Store, queues: Sequence[str]) -> bool:
+    """Whether every open job of these queues is in such a domain: no worker can run any of them."""
+    blocked = sum(domain.open for queue in queues for domain in blocked_domains(store, queue))
+    if not blocked:
+        return False
+    counts = store.counts(queues, states=OPEN_STATES)
+    return sum(row.ready + row.scheduled + row.inflight for row in counts) <= blocked
+
+
+def blocked_domains(store: Store, queue: str) -> Iterator[DomainInfo]:
+    """Yield such domains of a queue."""
+    if store.capabilities.has(Feature.HALT):
+        yield from _domains(store, queue, DomainStatus.HALTED)
+    if store.capabilities.has(Feature.GAPS):
+        settings = store.settings(queue)
+        if settings.gaps is Gaps.WAIT and settings.gap_pass_after is None:
+            yield from _domains(store, queue, DomainStatus.WAITING)
+
+
+def _domains(store: Store, queue: str, status: DomainStatus) -> Iterator[DomainInfo]:
+    after: str | None = None
+    while True:
+        page = store.domains(queue, status=status, limit=PAGE_DOMAINS, after=after)
+        yield from page
+        after = page.cursor
+        if after is None:
+            return

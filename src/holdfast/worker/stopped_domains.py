@@ -1,0 +1,76 @@
+"""Domains that have stopped and need an operator: halted by a dead job, or waiting for an offset that is overdue."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from holdfast.drivers.contract import DomainInfo, DomainStatus, Feature, Store
+from holdfast.model.queue_settings import Gaps, OnExhausted
+from holdfast.worker.event_log import log_event
+
+MAX_DOMAINS = 10_000  # that one look reads of each status
+PAGE_DOMAINS = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoppedDomains:
+    """The domains that have stopped, at most ``MAX_DOMAINS`` of each kind."""
+
+    halted: Sequence[DomainInfo] = ()
+    overdue: Sequence[DomainInfo] = ()
+
+
+def read_stopped_domains(store: Store, queue: str | None = None) -> StoppedDomains:
+    """Return the domains of a queue, or of all queues, that have stopped. Raises ``StoreError``."""
+    supports = store.capabilities.has
+    waiting = _read(store, queue, DomainStatus.WAITING) if supports(Feature.GAPS) else []
+    return StoppedDomains(
+        halted=_read(store, queue, DomainStatus.HALTED) if supports(Feature.HALT) else [],
+        overdue=[one for one in waiting if one.is_overdue],
+    )
+
+
+def _read(store: Store, queue: str | None, status: DomainStatus) -> list[DomainInfo]:
+    found: list[DomainInfo] = []
+    after: str | None = None
+    while len(found) < MAX_DOMAINS:
+        page = store.domains(queue, status=status, limit=PAGE_DOMAINS, after=after)
+        found += page.items
+        after = page.cursor
+        if after is None:
+            break
+    return found
+
+
+class StoppedDomainLog:
+    """Logs ``domain.halted`` and ``domain.gap``, once for each stop. Every worker logs those of its queues.
+
+    Queues that neither halt domains nor wait for gaps cost one read of their settings.
+    """
+
+    def __init__(self, store: Store, queues: Sequence[str]) -> None:
+        self._store = store
+        self._queues = queues
+        self._logged: set[tuple[str, str, str | int | None]] = set()
+
+    def look(self) -> None:
+        """Log what has stopped since the last look. Raises ``StoreError``."""
+        found: set[tuple[str, str, str | int | None]] = set()
+        for queue in self._queues:
+            settings = self._store.settings(queue)
+            if settings.on_exhausted is not OnExhausted.HALT and settings.gaps is not Gaps.WAIT:
+                continue
+            stopped = read_stopped_domains(self._store, queue)
+            for one in stopped.halted:
+                key = (queue, one.domain, one.halted_by)
+                found.add(key)
+                if key not in self._logged:
+                    log_event(logging.ERROR, "domain.halted", queue=queue, domain=one.domain, job_id=one.halted_by)
+            for one in stopped.overdue:
+                gap = (queue, one.domain, one.waits_for)
+                found.add(gap)
+                if gap not in self._logged:
+                    log_event(logging.WARNING, "domain.gap", queue=queue, domain=one.domain, offset=one.waits_for)
+        self._logged = found

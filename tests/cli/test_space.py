@@ -1,0 +1,49 @@
+"""``holdfast space``."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast import Client, JobRequest
+from holdfast.clock import MINUTE
+from holdfast.driver import Change
+
+
+@pytest.fixture
+def tenants(store):
+    for name in ("acme", "shop"):
+        Client(store.space(name)).enqueue([JobRequest(type="t"), JobRequest(type="t")])
+    return store
+
+
+def test_spaces_are_listed_page_by_page(run, tenants):
+    assert run("space", "list").out.split() == ["acme", "shop"]
+    page = run("space", "list", "--limit", "1", "--json").json
+    assert page == {"items": ["acme"], "cursor": "acme"}
+    assert run("space", "list", "--after", "acme", "--json").json == {"items": ["shop"], "cursor": None}
+
+
+def test_a_space_is_removed_after_a_question(run, tenants):
+    assert "not confirmed" in run("space", "remove", "shop", stdin="n\n", code=1).err
+    assert run("space", "remove", "shop", "--yes", "--json").json["rows"] >= 2
+    assert run("space", "list").out.split() == ["acme"]
+    assert tenants.space("shop").find().items == []
+
+
+def test_a_space_with_a_job_in_flight_needs_force(run, tenants):
+    assert len(tenants.space("shop").reserve(["default"], limit=1, lease_for=MINUTE)) == 1
+    assert "wanted no job in flight, got 1" in run("space", "remove", "shop", "--yes", code=1).err
+    assert len(tenants.space("shop").find().items) == 2
+    assert "of the space shop" in run("space", "remove", "shop", "--yes", "--force").out
+    assert run("space", "list").out.split() == ["acme"]
+
+
+def test_all_spaces_are_repaired_by_hand(run, tenants):
+    for name in ("acme", "shop"):
+        assert len(tenants.space(name).reserve(["default"], limit=2, lease_for=1)) == 2
+    assert run("reap", "--json").json == {"ended": 0}
+    assert run("reap", "--all-spaces", "--json").json == {"ended": 4}
+    for name in ("acme", "shop"):
+        tenants.space(name).write([Change(kind="kind", key="key", value=b"1", ttl=1)])
+    assert run("trim", "--json").json["registry"] == 0
+    assert run("trim", "--all-spaces", "--json").json["registry"] == 2

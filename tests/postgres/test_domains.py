@@ -1,0 +1,188 @@
+"""Ordered domains while transactions are open and rows are locked, and in stores from before offsets."""
+
+import threading
+
+import psycopg
+import pytest
+
+import holdfast
+from holdfast.clock import SECOND
+from holdfast.drivers.contract import DomainStatus, Gaps, OnExhausted, QueueSettings, ResumeAction
+from holdfast.drivers.postgres.arrays import register
+from holdfast.drivers.postgres.copy import MIN_COPY_JOBS
+from holdfast.drivers.postgres.settle import pack_acks
+from holdfast.model.lease import Enqueued
+from holdfast.model.settlement import Ack, Fail, Release
+from tests.postgres.conftest import NOW
+from tests.postgres.test_wait import wait_until
+
+LEASE = 30 * SECOND
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+
+
+def reserve_offsets(store, limit=9, *, now=NOW):
+    return [one.job.offset for one in store.reserve(["q"], limit=limit, lease_for=LEASE, now=now)]
+
+
+@pytest.fixture
+def impatient(url):
+    """A store whose calls fail if they wait for a lock."""
+    with holdfast.connect(f"{url}?listen=off&patience=0&options=-c%20lock_timeout%3D2s", caller_clock=True) as opened:
+        yield opened
+
+
+@pytest.fixture
+def other(url, store):
+    """Another session, in a transaction until the end of the test."""
+    with psycopg.connect(url, options="-c search_path=holdfast") as connection:
+        register(connection.adapters)
+        yield connection
+        connection.rollback()
+
+
+def enqueue_in_thread(store, record, answers):
+    thread = threading.Thread(target=lambda: answers.extend(store.enqueue([record], now=NOW)))
+    thread.start()
+    return thread
+
+
+# Transactions that end later ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_an_enqueue_waits_for_the_transaction_that_ends_its_offset(store, session, other, job, commits):
+    first = job(domain="d", offset=4)
+    store.enqueue([first], now=NOW)
+    [held] = store.reserve(["q"], limit=1, lease_for=LEASE, now=NOW)
+    call = "SELECT * FROM ack(%s, %s, %s, %s, %s, %s, %s)"
+    assert other.execute(call, ["main", NOW, *pack_acks([Ack(held.lease)])]).fetchall() == []
+    answers: list[Enqueued] = []
+    thread = enqueue_in_thread(store, job(domain="d", offset=4), answers)
+    wait_until(lambda: session.execute(WAITING).fetchone() == (1,))
+    if commits:
+        other.commit()
+    else:
+        other.rollback()
+    thread.join(60)
+    assert answers == [Enqueued(id=first.id, existed=True, past=commits)]
+    assert reserve_offsets(store) == []
+
+
+def test_an_open_transaction_that_enqueues_delays_only_its_own_offset(store, session, url, impatient, job):
+    store.enqueue([job(domain="d", offset=2), job(domain="d", offset=3)], now=NOW)
+    with psycopg.connect(url) as connection:
+        late = job(domain="d", offset=1)
+        assert store.joined(connection).enqueue([late], now=NOW) == [Enqueued(id=late.id, existed=False)]
+        assert impatient.enqueue([job(domain="d", offset=5)], now=NOW)[0].existed is False
+        [held] = impatient.reserve(["q"], limit=9, lease_for=LEASE, now=NOW)
+        assert held.job.offset == 2
+        assert impatient.settle([Ack(held.lease)], now=NOW) == [None]
+        answers: list[Enqueued] = []
+        thread = enqueue_in_thread(store, job(domain="d", offset=1), answers)
+        wait_until(lambda: session.execute(WAITING).fetchone() == (1,))
+        connection.commit()
+    thread.join(60)
+    assert answers == [Enqueued(id=late.id, existed=True)]
+    assert reserve_offsets(store) == [1]
+
+
+def test_a_transaction_that_is_rolled_back_leaves_its_offset_new(store, url, job):
+    with psycopg.connect(url) as connection:
+        store.joined(connection).enqueue([job(domain="d", offset=1)], now=NOW)
+        connection.rollback()
+    assert store.enqueue([job(domain="d", offset=1)], now=NOW)[0].existed is False
+
+
+# Rows that another session has locked ---------------------------------------------------------------------------
+
+
+def test_the_turn_of_a_locked_job_is_taken_back_later(impatient, other, job):
+    larger, smaller = job(domain="d", offset=5), job(domain="d", offset=3)
+    impatient.enqueue([larger], now=NOW)
+    [held] = impatient.reserve(["q"], limit=1, lease_for=LEASE, now=NOW)
+    impatient.settle([Release(held.lease)], now=NOW)  # ready again, with the turn
+    assert other.execute("SELECT FROM jobs WHERE id = %s FOR UPDATE", [larger.id]).rowcount == 1
+    impatient.enqueue([smaller], now=NOW)
+    assert reserve_offsets(impatient) == []
+    other.rollback()
+    assert reserve_offsets(impatient) == [3]
+
+
+def test_a_domain_goes_on_although_its_next_job_is_locked(impatient, other, job):
+    impatient.configure("q", QueueSettings(on_exhausted=OnExhausted.HALT))
+    first, following = job(domain="d"), job(domain="d")
+    impatient.enqueue([first, following], now=NOW)
+    [held] = impatient.reserve(["q"], limit=1, lease_for=LEASE, now=NOW)
+    assert impatient.settle([Fail(held.lease, reason="no")], now=NOW) == [None]
+    assert other.execute("SELECT FROM jobs WHERE id = %s FOR UPDATE", [following.id]).rowcount == 1
+    assert impatient.resume("q", "d", ResumeAction.SKIP, now=NOW)
+    assert impatient.reserve(["q"], limit=9, lease_for=LEASE, now=NOW) == []
+    other.rollback()
+    assert [one.job.id for one in impatient.reserve(["q"], limit=9, lease_for=LEASE, now=NOW)] == [following.id]
+
+
+# Batches --------------------------------------------------------------------------------------------------------
+
+
+def test_a_large_batch_with_offsets_is_answered_job_by_job(store, job):
+    """COPY cannot: one known offset would abort it."""
+    count = MIN_COPY_JOBS
+    half = [job(domain=f"d{number % 3}", offset=number) for number in range(0, count, 2)]
+    assert not any(answer.existed for answer in store.enqueue(half, now=NOW))
+    batch = [job(domain=f"d{number % 3}", offset=number) for number in reversed(range(count))]
+    answers = store.enqueue([*batch, *batch[:3]], now=NOW)
+    assert [answer.existed for answer in answers] == [one.offset % 2 == 0 for one in batch] + [True] * 3
+    assert [answer.id for answer in answers[count:]] == [batch[0].id, half[-1].id, batch[2].id]
+    assert sorted(reserve_offsets(store)) == [0, 1, 2]
+
+
+def test_jobs_of_a_batch_keep_their_places_in_the_lane_whatever_their_offsets(store, job):
+    jobs = [job(), job(domain="b", offset=2), job(), job(domain="a", offset=1), job(domain="c")]
+    store.enqueue(jobs, now=NOW)
+    reserved = store.reserve(["q"], limit=9, lease_for=LEASE, now=NOW)
+    assert [one.job.id for one in reserved] == [one.id for one in jobs]
+
+
+# Earlier versions -----------------------------------------------------------------------------------------------
+
+TO_VERSION_7 = """
+DROP TABLE domains, ended_offsets;
+DROP INDEX jobs_domain, jobs_offset, jobs_turn, ended_offset;
+CREATE INDEX jobs_domain ON jobs (space, queue, domain, turn DESC, seq) WHERE domain IS NOT NULL;
+ALTER TABLE settings DROP COLUMN gaps, DROP COLUMN gap_report_after, DROP COLUMN gap_pass_after;
+DELETE FROM migrations WHERE version = 8;
+UPDATE functions SET revision = 8, oldest = 7, checksum = 'older';
+"""
+
+
+def test_a_store_from_before_offsets_is_upgraded_while_its_domains_wait_and_run(store, session, url, job):
+    running, waiting, ready = job(domain="a"), job(domain="a"), job(domain="b")
+    store.enqueue([running, waiting, ready], now=NOW)
+    [held] = store.reserve(["q"], limit=1, lease_for=LEASE, now=NOW)
+    store.configure("q", QueueSettings(max_inflight=5))
+    store.close()
+    session.execute(TO_VERSION_7)
+    with holdfast.connect(url, caller_clock=True) as upgraded:
+        assert upgraded.settings("q") == QueueSettings(max_inflight=5)
+        [domain_a, domain_b] = upgraded.domains(now=NOW)
+        assert (domain_a.status, domain_a.open, domain_a.head_id) == (DomainStatus.RUNNING, 2, running.id)
+        assert (domain_b.status, domain_b.open, domain_b.head_id) == (DomainStatus.OPEN, 1, ready.id)
+        upgraded.enqueue([job(domain="b", offset=1)], now=NOW)
+        assert upgraded.settle([Ack(held.lease)], now=NOW) == [None]
+        reserved = upgraded.reserve(["q"], limit=9, lease_for=LEASE, now=NOW)
+        assert [(one.job.domain, one.job.offset) for one in reserved] == [("a", None), ("b", 1)]
+        upgraded.configure("q", QueueSettings(gaps=Gaps.WAIT))
+        assert upgraded.settings("q").gaps is Gaps.WAIT
+
+
+def test_calls_of_an_earlier_version_store_and_end_jobs_of_domains(store, session, job):
+    """Revision 8 reads five columns of ``enqueue_with_writes``, two of ``enqueue_one`` and three or more of others."""
+    columns = {
+        function: session.execute(
+            "SELECT count(*) FROM pg_proc AS p CROSS JOIN unnest(p.proargmodes) AS m (mode) "
+            "WHERE p.pronamespace = 'holdfast'::regnamespace AND p.proname = %s AND m.mode IN ('t', 'o')",
+            [function],
+        ).fetchone()
+        for function in ("enqueue_with_writes", "enqueue_one", "ack", "settle")
+    }
+    assert columns == {"enqueue_with_writes": (5,), "enqueue_one": (2,), "ack": (7,), "settle": (7,)}

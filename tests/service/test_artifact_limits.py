@@ -1,0 +1,201 @@
+"""Quotas of artifacts, uploads at the same time, slow ones, and their removal together with their task."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import threading
+
+import pytest
+
+from holdfast.artifacts import collector as collector_module
+from holdfast.artifacts.collector import GRACE, ArtifactCollector
+from holdfast.artifacts.manifest import MANIFEST_KIND
+from holdfast.artifacts.usage import Usage, change_usage, read_usage
+from holdfast.clock import ManualClock, SystemClock
+from holdfast.service import limits
+from holdfast.settings import Settings
+from holdfast.worker import maintenance
+from tests.service.artifact_calls import claim, download, files_of, names_of, upload
+from tests.service.http_service import in_thread, running_service, sqlite_url
+from tests.waiting import wait_until
+
+QUOTAS = {
+    "artifact_max_bytes": 100,
+    "artifact_task_bytes": 150,
+    "artifact_task_count": 3,
+    "artifact_space_bytes": 250,
+    "artifact_space_count": 4,
+}
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A service with small quotas."""
+    with running_service(sqlite_url(tmp_path), Settings(artifacts=str(tmp_path / "artifacts")), **QUOTAS) as running:
+        yield running
+
+
+@pytest.fixture
+def large(tmp_path):
+    """A service with the usual quotas."""
+    with running_service(sqlite_url(tmp_path), Settings(artifacts=str(tmp_path / "artifacts"))) as running:
+        yield running
+
+
+def code_of(answer):
+    return (answer.status_code, answer.json()["code"])
+
+
+def collector_of(running, *, later: int = 0) -> ArtifactCollector:
+    clock = ManualClock(SystemClock().now() + later)
+    return ArtifactCollector(running.store, running.service.artifacts.blobs, space="main", clock=clock)
+
+
+def test_an_artifact_a_task_and_a_space_have_quotas(small, command):
+    first, second = claim(small, command), claim(small, command)
+    assert code_of(upload(small, first, "a", b"x" * 101)) == (413, "body_too_large")
+    assert code_of(upload(small, first, "a", iter([b"x" * 60, b"y" * 60]))) == (413, "body_too_large")
+    assert upload(small, first, "a", b"1" * 100).status_code == 201
+    assert code_of(upload(small, first, "b", b"2" * 51)) == (413, "quota_exceeded")
+    assert upload(small, first, "b", b"").status_code == 201
+    assert upload(small, first, "c", b"3").status_code == 201
+    assert code_of(upload(small, first, "d", b"")) == (413, "quota_exceeded")
+    assert upload(small, first, "a", b"1" * 100).status_code == 200  # it is there, and costs nothing
+    assert upload(small, second, "a", b"4" * 100).status_code == 201
+    assert code_of(upload(small, second, "b", b"")) == (413, "quota_exceeded")  # the fifth of the space
+    assert read_usage(small.store)[0] == Usage(count=4, total_bytes=201)
+    assert len(files_of(small)) == 4
+
+
+def test_of_uploads_at_the_same_time_as_many_are_stored_as_the_quota_allows(small, command):
+    claimed = claim(small, command)
+    together = threading.Barrier(6)
+
+    def send(number):
+        together.wait(30)
+        return upload(small, claimed, f"a{number}", f"{number}".encode())
+
+    answers = [call() for call in [in_thread(lambda number=number: send(number)) for number in range(6)]]
+    assert sorted(answer.status_code for answer in answers) == [201] * 3 + [413] * 3
+    stored = [answer.json()["name"] for answer in answers if answer.status_code == 201]
+    assert small.settle("result", claimed, status="COMPLETED", artifacts=stored).status_code == 200
+    assert sorted(names_of(small, claimed)) == sorted(stored)
+    assert read_usage(small.store)[0] == Usage(count=3, total_bytes=3)
+
+
+def test_of_two_uploads_with_one_name_one_is_stored(large, command):
+    claimed = claim(large, command)
+    together = threading.Barrier(2)
+
+    def send(content):
+        together.wait(30)
+        return upload(large, claimed, "a", content * 100_000)
+
+    answers = [call() for call in [in_thread(lambda content=content: send(content)) for content in (b"1", b"2")]]
+    assert sorted(answer.status_code for answer in answers) == [201, 409]
+    [won] = [answer.json()["sha256"] for answer in answers if answer.status_code == 201]
+    large.settle("result", claimed, status="COMPLETED", artifacts=["a"])
+    assert hashlib.sha256(download(large, claimed, "a").content).hexdigest() == won
+
+
+def test_a_large_artifact_is_streamed(large, command):
+    claimed = claim(large, command)
+    content = b"0123456789abcdef" * (5 << 16)  # 5 MiB: several pieces
+    assert upload(large, claimed, "a", content).status_code == 201
+    large.settle("result", claimed, status="COMPLETED", artifacts=["a"])
+    assert download(large, claimed, "a").content == content
+
+
+def test_a_slow_upload_is_refused(large, command, monkeypatch):
+    monkeypatch.setattr(limits, "BODY_SECONDS", 0.2)
+    claimed = claim(large, command)
+    head = (
+        f"PUT /v1/tasks/{claimed['task']['id']}/artifacts/a HTTP/1.1\r\nHost: localhost\r\n"
+        f"Lease-Token: {claimed['leaseToken']}\r\nContent-Length: 100\r\n\r\n"
+    )
+    host, port = large.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
+        connection.sendall(head.encode() + b"begin")
+        answer = b""
+        while part := connection.recv(65536):  # until the service closes the connection
+            answer += part
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b'"timeout"' in answer
+    wait_until(lambda: files_of(large) == [])
+
+
+def test_an_upload_that_trickles_is_refused(large, command, monkeypatch):
+    monkeypatch.setattr(limits, "UPLOAD_GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(limits, "MIN_UPLOAD_BYTES_PER_SECOND", 1 << 40)
+    assert code_of(upload(large, claim(large, command), "a")) == (408, "timeout")
+    wait_until(lambda: files_of(large) == [])
+
+
+# Removal ----------------------------------------------------------------------------------------------------------
+
+
+def test_artifacts_are_removed_with_their_task_and_not_before(large, command):
+    kept, gone, running = (claim(large, command) for _ in range(3))
+    for one in (kept, gone, running):
+        upload(large, one, "a", one["task"]["id"].encode())
+    for one in (kept, gone):
+        large.settle("result", one, status="COMPLETED", artifacts=["a"])
+    large.store.purge([gone["task"]["id"]])
+    assert download(large, gone, "a").status_code == 404  # at once
+    assert collector_of(large, later=GRACE).step() == 1
+    assert len(files_of(large)) == 2
+    assert download(large, kept, "a").status_code == 200
+    assert [entry.key for entry in large.store.scan(MANIFEST_KIND)] == sorted(
+        one["task"]["id"] for one in (kept, running)
+    )
+    assert read_usage(large.store)[0].count == 2
+    assert large.settle("result", running, status="COMPLETED", artifacts=["a"]).status_code == 200
+
+
+def test_the_service_collects_by_itself(tmp_path, command, monkeypatch):
+    monkeypatch.setattr(maintenance, "TRIM_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr(collector_module, "GRACE", 0)
+    with running_service(sqlite_url(tmp_path), Settings(artifacts=str(tmp_path / "artifacts"))) as running:
+        claimed = claim(running, command)
+        upload(running, claimed, "a")
+        running.settle("result", claimed, status="COMPLETED", artifacts=["a"])
+        running.store.purge([claimed["task"]["id"]])
+        wait_until(lambda: files_of(running) == [])
+
+
+def test_uploads_of_earlier_attempts_are_removed(large, command):
+    claimed = claim(large, command)
+    upload(large, claimed, "a", b"first")
+    large.settle("abandon", claimed)
+    again = large.claim(command)
+    upload(large, again, "a", b"second")
+    assert [file.read_bytes() for file in files_of(large)] == [b"second"]
+    assert read_usage(large.store)[0] == Usage(count=1, total_bytes=6)
+
+
+def test_blobs_that_no_row_names_are_removed_a_day_after_the_end(large, command, monkeypatch):
+    claimed = claim(large, command)
+    upload(large, claimed, "a")
+    [file] = files_of(large)
+    (file.parent / ".upload-left-by-a-crash").write_bytes(b"x")
+    large.settle("result", claimed, status="COMPLETED", artifacts=["a"])
+    collector_of(large).step()
+    assert len(files_of(large)) == 2
+    collector_of(large, later=GRACE).step()
+    assert files_of(large) == [file]
+    assert download(large, claimed, "a").status_code == 200
+
+
+def test_a_usage_that_a_crash_has_left_too_large_is_counted_again(large, command, monkeypatch):
+    monkeypatch.setattr(collector_module, "STEP_ROWS", 2)
+    for _ in range(3):
+        upload(large, claim(large, command), "a", b"12345")
+    change_usage(large.store, count=5, size=100)  # of uploads whose service died before it wrote their rows
+    collector = collector_of(large)
+    assert [collector.step(), collector.step()] == [0, 0]
+    assert read_usage(large.store)[0] == Usage(count=3, total_bytes=15)
+    collector.step()
+    change_usage(large.store, count=1, size=1)  # an upload in the middle of a round: the next round counts
+    collector.step()
+    assert read_usage(large.store)[0] == Usage(count=4, total_bytes=16)

@@ -1,0 +1,108 @@
+"""``LedgerReader``: shared cursors, and what a reader does together with an enqueue."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast import Client, JobRequest, connect
+from holdfast.driver import SECOND, Ack, LedgerReader, Store, find_webhooks
+from holdfast.errors import Unsupported, WriteRefused
+from holdfast.ledger_reader import read_readers
+from holdfast.wire.records import to_record
+
+
+@pytest.fixture
+def store():
+    with connect("memory://") as opened:
+        yield opened
+
+
+def run_jobs(store: Store, count: int) -> list[str]:
+    ids = Client(store).enqueue([JobRequest(type="step", payload=number) for number in range(count)])
+    batch = store.reserve(["default"], limit=count, lease_for=30 * SECOND)
+    store.settle([Ack(reservation.lease) for reservation in batch])
+    return [answer.id for answer in ids]
+
+
+def test_a_reader_continues_after_the_row_that_it_has_stored(store):
+    ids = run_jobs(store, 3)
+    reader = LedgerReader(store, "billing")
+    rows = reader.read()
+    assert [row.job_id for _, row in rows] == ids
+    assert reader.advance(rows[1][0])
+    assert [row.job_id for _, row in LedgerReader(store, "billing").read()] == ids[2:]
+
+
+def test_rows_that_were_not_stored_are_read_again(store):
+    ids = run_jobs(store, 2)
+    reader = LedgerReader(store, "billing")
+    assert [row.job_id for _, row in reader.read(limit=1)] == ids[:1]
+    assert [row.job_id for _, row in reader.read(limit=1)] == ids[:1]
+
+
+def test_of_two_processes_with_the_same_rows_one_is_refused(store):
+    run_jobs(store, 2)
+    first, second = LedgerReader(store, "billing"), LedgerReader(store, "billing")
+    cursor = first.read()[-1][0]
+    assert second.read()[-1][0] == cursor
+    assert first.advance(cursor)
+    assert not second.advance(cursor)
+    assert second.read() == []
+
+
+def test_an_enqueue_and_the_cursor_are_stored_together(store):
+    run_jobs(store, 1)
+    first, second = LedgerReader(store, "callbacks"), LedgerReader(store, "callbacks")
+    [(cursor, row)] = first.read()
+    second.read()
+    job = to_record(JobRequest(type="callback", payload=row.job_id, queue="system"), now=1)
+    store.enqueue([job], writes=[first.advance_with(cursor)])
+    assert first.read() == []
+    other = to_record(JobRequest(type="callback", payload=row.job_id, queue="system"), now=1)
+    with pytest.raises(WriteRefused):
+        store.enqueue([other], writes=[second.advance_with(cursor)])
+    assert store.get(other.id) is None
+
+
+def test_a_new_reader_may_begin_at_the_end(store):
+    run_jobs(store, 2)
+    reader = LedgerReader(store, "late", begin_at_end=True)
+    assert reader.read() == []
+    [new] = run_jobs(store, 1)
+    assert [row.job_id for _, row in reader.read()] == [new]
+
+
+def test_readers_are_listed_and_forgotten(store):
+    run_jobs(store, 1)
+    for name in ("b", "a"):
+        LedgerReader(store, name).read()
+    assert [(reader.name, reader.cursor) for reader in read_readers(store)] == [("a", None), ("b", None)]
+    LedgerReader(store, "a").forget()
+    assert [reader.name for reader in read_readers(store, after="")] == ["b"]
+
+
+def test_a_removed_reader_begins_as_a_new_one(store):
+    ids = run_jobs(store, 2)
+    reader = LedgerReader(store, "billing")
+    assert reader.advance(reader.read()[-1][0])
+    reader.forget()
+    assert [row.job_id for _, row in reader.read()] == ids
+
+
+def test_jobs_without_a_webhook_are_left_out(store):
+    assert find_webhooks(store, [*run_jobs(store, 2), "unknown"]) == {}
+
+
+def test_a_driver_without_a_ledger_is_refused(store):
+    reduced = _WithoutLedger()
+    with pytest.raises(Unsupported, match="the ledger"):
+        LedgerReader(reduced, "billing")  # type: ignore[arg-type]
+
+
+class _WithoutLedger:
+    def __init__(self) -> None:
+        from holdfast.driver import Capabilities, Durability, Feature
+
+        self.capabilities = Capabilities(
+            driver="small", durability=Durability.MEMORY, gaps={Feature.LEDGER: "nothing is recorded"}
+        )
