@@ -14,6 +14,7 @@ from holdfast.cli.commands.queue import describe_order
 from holdfast.cli.doctor import store_checks
 from holdfast.cli.doctor.check import Check, Health
 from holdfast.cli.doctor.ledger_checks import check_ledger
+from holdfast.cli.doctor.webhook_checks import check_webhooks
 from holdfast.cli.doctor.work_checks import check_work
 from holdfast.cli.output import Column
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
@@ -33,6 +34,7 @@ STORE_CHECKS = {
     "rows": store_checks.check_vacuum,
     "sizes": store_checks.check_sizes,
     "ledger": check_ledger,
+    "webhooks": check_webhooks,
     "jobs": check_work,
 }
 
