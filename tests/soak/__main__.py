@@ -19,6 +19,7 @@ from holdfast.driver import Store
 from holdfast.testing.drivers.simulation import simulate
 from holdfast.testing.drivers.state_machine import run_state_machine
 from tests.soak import postgres
+from tests.soak.artifacts import run_artifacts
 from tests.soak.cron import run_cron
 from tests.soak.history_kills import run_history_kills
 from tests.soak.hostile_handlers import run_hostile_handlers
@@ -102,6 +103,7 @@ SOAKS: dict[str, Soak] = {
     "restarts": lambda folder, scale: run_rolling_restarts(folder, count=int(50 * scale)),
     "service": run_service_soak,
     "http": run_http,
+    "artifacts": run_artifacts,
     "history": lambda folder, scale: run_history_kills(folder, kills=max(1, int(20 * scale))),
     "spark-runs": lambda folder, scale: run_spark_runs(folder, count=max(5, int(100 * scale))),
     "pg-crashes": lambda _, scale: postgres.run_crashes(scale),

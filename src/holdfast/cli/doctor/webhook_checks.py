@@ -27,6 +27,6 @@ def check_webhooks(_session: Session, store: Store) -> Iterator[Check]:
         yield Check(
             name="webhooks",
             health=Health.NOTE,
-            text=f"{len(webhooks)} of the last jobs that ended have a webhook, and nothing calls webhooks here",
+            text=f"{len(webhooks)} of the last jobs that ended have a webhook, and none was ever called here",
             advice="set webhooks_secret where `holdfast serve` or `holdfast work` runs",
         )
