@@ -172,8 +172,8 @@ def retry(session: Session, queue: str, name: str, *, as_json: bool) -> None:
 def resume(session: Session, queue: str, name: str, position: int | None, *, as_json: bool) -> None:
     """Let a halted or waiting domain go on.
 
-    A domain that waits for an offset goes on with --position. Without it, this only ends the halt. For a domain whose dead job was repaired, requeued or cancelled by hand. --position also sets the first offset of a
-    domain that does not begin at 0.
+    A domain that waits for an offset goes on with --position, which is also the first offset of a domain that does not
+    begin at 0. Without it, this only ends the halt, for a dead job that was repaired, requeued or cancelled by hand.
     """
     _resume(session, queue, name, ResumeAction.RESUME, position=position, as_json=as_json)
 
@@ -208,7 +208,8 @@ def _resume(
 def forget(session: Session, queue: str, name: str, *, yes: bool, as_json: bool) -> None:
     """Forget the ended offsets of a domain.
 
-    The domain must have no open jobs; its offsets are new again. For queues with ever new domains. A duplicate of an ended offset that arrives later is a new job.
+    The domain must have no open jobs; its offsets are new again. For queues with ever new domains. A duplicate of an
+    ended offset that arrives later is a new job.
     """
     store, output = session.store(), session.output
     one = _find(store, queue, name)
