@@ -6,6 +6,7 @@ import pytest
 
 from holdfast import Client, JobRequest
 from holdfast.clock import MINUTE
+from holdfast.driver import Change
 
 
 @pytest.fixture
@@ -35,3 +36,14 @@ def test_a_space_with_a_job_in_flight_needs_force(run, tenants):
     assert len(tenants.space("shop").find().items) == 2
     assert "of the space shop" in run("space", "remove", "shop", "--yes", "--force").out
     assert run("space", "list").out.split() == ["acme"]
+
+
+def test_all_spaces_are_repaired_by_hand(run, tenants):
+    for name in ("acme", "shop"):
+        assert len(tenants.space(name).reserve(["default"], limit=2, lease_for=1)) == 2
+    assert run("reap", "--json").json == {"ended": 0}
+    assert run("reap", "--all-spaces", "--json").json == {"ended": 4}
+    for name in ("acme", "shop"):
+        tenants.space(name).write([Change(kind="kind", key="key", value=b"1", ttl=1)])
+    assert run("trim", "--json").json["registry"] == 0
+    assert run("trim", "--all-spaces", "--json").json["registry"] == 2

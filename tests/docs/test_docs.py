@@ -174,7 +174,6 @@ COMPUTED_DEFAULTS = {
     "processes": "one for each core",
     "limits": "none",
     "queue_limits": "none",
-    "queue_orders": "none",
     "name": "host, process id and a random part",
 }
 

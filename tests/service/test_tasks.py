@@ -49,7 +49,7 @@ def test_an_idempotency_key_stores_one_task(service, command):
     first = service.post("/v1/tasks", {"command": command, "payload": 1, "idempotencyKey": command})
     again = service.post("/v1/tasks", {"command": command, "payload": 1, "idempotencyKey": command})
     assert again.status_code == 202
-    assert again.json() == {"taskId": first.json()["taskId"], "existed": True}
+    assert again.json() == {"taskId": first.json()["taskId"], "existed": True, "past": False}
     other = service.post("/v1/tasks", {"command": command, "payload": 2, "idempotencyKey": command})
     assert other.status_code == 409
     assert (other.json()["code"], other.json()["taskId"]) == ("idempotency_conflict", first.json()["taskId"])

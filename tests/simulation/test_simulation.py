@@ -50,7 +50,8 @@ def test_the_traces_contain_every_kind_of_event():
     endings = {"acked", "retried", "failed", "released", "expired", "cancelled", "requeued", "purged"}
     refusals = {"JobNotInflight", "LeaseMismatch", "LeaseExpired"}
     isolation = {"share", "alone", "stop", "skip", "prefetch", "started", "outage"}
-    assert endings | refusals | isolation | {"extend", "pause", "trim", "reap", "stale"} <= words
+    domains = {"follow", "resume", "halt", "wait"}
+    assert endings | refusals | isolation | domains | {"extend", "pause", "trim", "reap", "stale"} <= words
 
 
 @pytest.mark.parametrize("driver", CAUGHT_BY_THE_SIMULATION, ids=lambda driver: driver.__name__)

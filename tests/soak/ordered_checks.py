@@ -6,6 +6,7 @@ ledger and the lines of a log, whoever ran the jobs: workers or Spark slots.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -14,15 +15,27 @@ from typing import NamedTuple
 
 from holdfast.clock import SECOND
 from holdfast.driver import Ending, LedgerRow
+from holdfast.model.bounds import MAX_INSTANT
 
 EFFECTS = "effects"  # the file of effects
+SILENCE = SECOND  # microseconds without a lease in any domain
 
 
 class Idle(NamedTuple):
-    """How long a domain with a runnable job had none in flight, and whether younger jobs were taken meanwhile."""
+    """How long a domain with a runnable job had none in flight before this lease."""
 
     microseconds: int
-    row: LedgerRow
+    row: LedgerRow | None
+
+
+class IdleTimes(NamedTuple):
+    """The longest idle times: before ordinary jobs, and before jobs that run alone because their lease had expired.
+
+    A busy worker passes over isolated jobs for a while (``holdfast.worker.isolation``), so these wait longer.
+    """
+
+    ordinary: Idle
+    isolated: Idle
 
 
 def effect_line(event: str, domain: str, offset: int, fence: int) -> str:
@@ -89,33 +102,36 @@ def check_effects(effects: Sequence[tuple[str, str, int, int]], rows: Sequence[L
     return refused
 
 
-def idle_times(rows: Sequence[LedgerRow]) -> list[Idle]:
-    """Return for each lease how long its domain had been idle before, although its job was runnable."""
-    idle = []
+def longest_idle(rows: Sequence[LedgerRow]) -> IdleTimes:
+    """Return the longest times that a domain with a runnable job had none in flight, while younger jobs were leased.
+
+    A domain whose job comes later in the order of its queue (L10) than a backlog of others is not left idle. Times
+    without any lease for ``SILENCE`` do not count: no worker was there, or a process that was stopped inside a
+    transaction held the lock of a SQLite file.
+    """
+    taken = sorted((row.reserved_at, row.available_at) for row in rows if row.reserved_at is not None)
+    longest = {False: Idle(0, None), True: Idle(0, None)}  # by whether the job was isolated
     for leases in leases_by_domain(rows).values():
         ended_at = 0
+        expired_offset = None
         for row in leases:
             assert row.reserved_at is not None
-            idle.append(Idle(row.reserved_at - max(row.available_at, ended_at), row))
+            began = max(row.available_at, ended_at)
+            idle = Idle(_passed_over(taken, began, row), row)
+            is_isolated = row.offset == expired_offset
+            longest[is_isolated] = max(longest[is_isolated], idle, key=lambda one: one.microseconds)
             # An expired lease has ended at its expiry, which is when its job became available: its reap comes later.
             ended_at = 0 if row.ending is Ending.EXPIRED else row.ended_at
-    return idle
+            expired_offset = row.offset if row.ending is Ending.EXPIRED else expired_offset
+    return IdleTimes(longest[False], longest[True])
 
 
-def check_not_starved(rows: Sequence[LedgerRow], *, most: int) -> int:
-    """Check that no runnable domain was passed over for more than ``most`` microseconds; return the longest idle time.
-
-    Passed over means that jobs were leased which became available later. Without one, no worker was there at all.
-    """
-    idle = idle_times(rows)
-    taken = sorted((row.reserved_at or 0, row.available_at) for row in rows if row.reserved_at is not None)
-    for length, row in idle:
-        if length <= most:
-            continue
-        assert row.reserved_at is not None
-        began = row.reserved_at - length
-        others = [at for at, available in taken if began + most < at < row.reserved_at and available > began]
-        assert not others, (
-            f"{row.domain} was idle for {length / SECOND:.1f} s while {len(others)} other jobs were taken"
-        )
-    return max((one.microseconds for one in idle), default=0)
+def _passed_over(taken: Sequence[tuple[int, int]], began: int, row: LedgerRow) -> int:
+    """Return the time from the first lease of a younger job after ``began`` to this lease, without silent times."""
+    assert row.reserved_at is not None
+    meanwhile = taken[bisect_right(taken, (began, MAX_INSTANT)) : bisect_left(taken, (row.reserved_at, 0))]
+    passed_at = next((at for at, available_at in meanwhile if available_at > row.available_at), None)
+    if passed_at is None:
+        return 0
+    instants = [*(at for at, _ in meanwhile if at >= passed_at), row.reserved_at]
+    return sum(later - earlier for earlier, later in pairwise(instants) if later - earlier <= SILENCE)

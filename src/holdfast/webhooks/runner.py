@@ -40,14 +40,20 @@ class _Space:
     def look(self) -> float:
         """Read a page, notify, and send what is due; return after how many seconds to look again at the latest."""
         self.deliveries.beat()
-        pause = self._read_at - monotonic()
-        if pause <= 0:
-            has_more = self.reader.read()
-            self._read_at = 0.0 if has_more else monotonic() + READ_PAUSE_SECONDS
-            pause = 0.0 if has_more else MAX_POLL_SECONDS
-        self.notifier.notify()
-        self.deliveries.send_due()
+        try:
+            pause = self._read()
+            self.notifier.notify()
+        finally:  # whatever is wrong with the ledger or with a subscription
+            self.deliveries.send_due()
         return pause
+
+    def _read(self) -> float:
+        pause = self._read_at - monotonic()
+        if pause > 0:
+            return pause
+        has_more = self.reader.read()
+        self._read_at = 0.0 if has_more else monotonic() + READ_PAUSE_SECONDS
+        return 0.0 if has_more else MAX_POLL_SECONDS
 
 
 class WebhookRunner:

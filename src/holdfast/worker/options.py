@@ -90,7 +90,7 @@ class WorkerOptions:
             lease=self.lease or settings.chosen_lease,
             retry=self.retry or settings.chosen_retry,
             queue_limits=self.queue_limits or settings.queue_limits,
-            queue_orders=settings.queue_orders if self.queue_orders is None else self.queue_orders,
+            queue_orders=(settings.queue_orders or None) if self.queue_orders is None else self.queue_orders,
             breaker=self.breaker or (BreakerRule(threshold=threshold, cooldown=cooldown) if threshold else None),
             keep_ended=self.keep_ended or settings.chosen_keep_ended,
             keep_ledger=self.keep_ledger or settings.chosen_keep_ledger,

@@ -8,13 +8,14 @@ from dataclasses import replace
 import pytest
 
 from holdfast import connect
-from holdfast.driver import JobRecord
+from holdfast.driver import Change, JobRecord
 from holdfast.errors import StoreUnavailable
 from holdfast.settings import Settings
 from holdfast.webhooks import deliveries
 from holdfast.webhooks.delivery import QUEUE
 from holdfast.webhooks.runner import WebhookRunner
 from holdfast.webhooks.senders import Senders
+from holdfast.webhooks.subscription import KIND
 from tests.waiting import wait_until
 from tests.webhook_receiver import receiving
 
@@ -83,6 +84,15 @@ def test_a_store_that_does_not_answer_is_asked_again_and_logged_once(store, star
         monkeypatch.setattr(store, "ledger", ledger)
         receiver.await_callback("a")
     assert caplog.text.count("webhook.paused") == 1
+
+
+def test_a_subscription_that_cannot_be_read_does_not_hold_up_callbacks(store, start, caplog):
+    store.write([Change(kind=KIND, key="x", value=b"of a later version")])
+    with receiving() as receiver:
+        end(store, "a", receiver.url)
+        start(receiver.settings)
+        receiver.await_callback("a")
+    assert "webhook.paused" in caplog.text
 
 
 def test_without_a_secret_nothing_runs(store, start):

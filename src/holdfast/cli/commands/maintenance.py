@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from datetime import timedelta
 
@@ -9,6 +10,7 @@ import click
 
 from holdfast.cli.command import Command
 from holdfast.cli.commands.retention import settings_retention, stored_retention
+from holdfast.cli.commands.space import space_admin
 from holdfast.cli.parameters import KEEP_ENDED, POSITIVE_DURATION
 from holdfast.cli.session import Session, pass_session
 from holdfast.clock import from_timedelta
@@ -18,24 +20,43 @@ from holdfast.worker.dead_retention import DeadLetterRetention
 
 PAGE_JOBS = 1000
 
+_ALL_SPACES = click.option("--all-spaces", is_flag=True, help="In all spaces of the store.")
+
+
+def _chosen_spaces(session: Session, *, all_spaces: bool) -> Iterator[Store]:
+    """Return the space of the session, or all spaces of its store."""
+    store = session.store()
+    if not all_spaces:
+        yield store
+        return
+    admin, after = space_admin(session), ""
+    while True:
+        page = admin.spaces(after=after)
+        for name in page:
+            yield store.space(name)
+        if page.cursor is None:
+            return
+        after = page.cursor
+
 
 @click.command(cls=Command)
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Only in this queue; repeatable.")
 @click.option("--worker", metavar="NAME", help="A worker that is known to be dead: end all its leases, expired or not.")
+@_ALL_SPACES
 @click.option("--json", "as_json", is_flag=True, help='JSON: {"ended": ...}.')
 @pass_session
-def reap(session: Session, queues: tuple[str, ...], worker: str | None, *, as_json: bool) -> None:
+def reap(session: Session, queues: tuple[str, ...], worker: str | None, *, all_spaces: bool, as_json: bool) -> None:
     """End expired leases, so that their jobs run again.
 
     Every reserve does this in its queues; this command is for queues without a worker.
     """
-    store = session.store()
     ended = 0
-    while True:
-        reaped = store.reap(list(queues) or None, worker=worker)
-        ended += reaped
-        if reaped < REAP_LIMIT:
-            break
+    for store in _chosen_spaces(session, all_spaces=all_spaces):
+        while True:
+            reaped = store.reap(list(queues) or None, worker=worker)
+            ended += reaped
+            if reaped < REAP_LIMIT:
+                break
     if as_json:
         session.output.print_json({"ended": ended})
     else:
@@ -47,33 +68,38 @@ def reap(session: Session, queues: tuple[str, ...], worker: str | None, *, as_js
     "--keep-ended", type=KEEP_ENDED, metavar="DURATION", help="Keep done and cancelled jobs this long; at least a day."
 )
 @click.option("--keep-ledger", type=POSITIVE_DURATION, metavar="DURATION", help="Keep ledger rows this long.")
+@_ALL_SPACES
 @click.option("--json", "as_json", is_flag=True, help="JSON: how many rows of each kind were removed.")
 @pass_session
-def trim(session: Session, keep_ended: timedelta | None, keep_ledger: timedelta | None, *, as_json: bool) -> None:
-    """Remove old rows from one space.
+def trim(
+    session: Session, keep_ended: timedelta | None, keep_ledger: timedelta | None, *, all_spaces: bool, as_json: bool
+) -> None:
+    """Remove old rows from one space, or from all.
 
-    Its retention says how old (see `retention`), or the options. Removes done and cancelled jobs, ledger rows,
-    idempotency keys and expired registry rows, and dead letters only if the retention has a length for them.
+    The retention of a space says how old (see `retention`), or the options. Removes done and cancelled jobs, ledger
+    rows, idempotency keys and expired registry rows, and dead letters only if the retention has a length for them.
     """
-    store = session.store()
-    kept = stored_retention(store) or settings_retention(session.settings) or Retention()
-    total = Trimmed(more=True)
+    total = Trimmed()
     with session.output.progress_bar("trim", None) as update:
-        while total.more:
-            removed = store.trim(
-                ended_for=kept.ended_for if keep_ended is None else from_timedelta(keep_ended),
-                ledger_for=kept.ledger_for if keep_ledger is None else from_timedelta(keep_ledger),
-            )
-            total = replace(
-                removed,
-                jobs=total.jobs + removed.jobs,
-                ledger=total.ledger + removed.ledger,
-                dedupe=total.dedupe + removed.dedupe,
-                registry=total.registry + removed.registry,
-            )
-            update(total.jobs + total.ledger)
-        if kept.dead_for is not None:
-            total = replace(total, jobs=total.jobs + _purge_dead_letters(store, kept.dead_for))
+        for store in _chosen_spaces(session, all_spaces=all_spaces):
+            kept = stored_retention(store) or settings_retention(session.settings) or Retention()
+            has_more = True
+            while has_more:
+                removed = store.trim(
+                    ended_for=kept.ended_for if keep_ended is None else from_timedelta(keep_ended),
+                    ledger_for=kept.ledger_for if keep_ledger is None else from_timedelta(keep_ledger),
+                )
+                has_more = removed.more
+                total = replace(
+                    removed,
+                    jobs=total.jobs + removed.jobs,
+                    ledger=total.ledger + removed.ledger,
+                    dedupe=total.dedupe + removed.dedupe,
+                    registry=total.registry + removed.registry,
+                )
+                update(total.jobs + total.ledger)
+            if kept.dead_for is not None:
+                total = replace(total, jobs=total.jobs + _purge_dead_letters(store, kept.dead_for))
     counts = {name: value for name, value in asdict(total).items() if name != "more"}
     if as_json:
         session.output.print_json(counts)

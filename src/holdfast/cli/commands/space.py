@@ -20,7 +20,7 @@ def space() -> None:
 @pass_session
 def list_(session: Session, *, limit: int, after: str | None, as_json: bool) -> None:
     """List the spaces that have rows, in order of their names."""
-    page = _admin(session).spaces(after=after or "", limit=limit)
+    page = space_admin(session).spaces(after=after or "", limit=limit)
     if as_json:
         session.output.print_json({"items": page.items, "cursor": page.cursor})
         return
@@ -44,7 +44,7 @@ def remove(session: Session, name: str, *, force: bool, yes: bool, as_json: bool
     Asks for confirmation. Stop its producers and workers before: what they write meanwhile may stay. A space with jobs
     in flight is refused, unless --force.
     """
-    store, output = _admin(session), session.output
+    store, output = space_admin(session), session.output
     if not yes and not output.confirm(f"remove the space {name} and everything in it?"):
         raise CommandFailed(ExitCode.FAILED, "not confirmed, nothing was changed (--yes skips the question)")
     rows = 0
@@ -63,7 +63,8 @@ def remove(session: Session, name: str, *, force: bool, yes: bool, as_json: bool
         output.print_line(f"removed {rows} rows of the space {name}")
 
 
-def _admin(session: Session) -> SpaceAdmin:
+def space_admin(session: Session) -> SpaceAdmin:
+    """Return the store of the session; a driver that does not list its spaces ends the command."""
     store = session.store()
     if not isinstance(store, SpaceAdmin):
         raise CommandFailed(ExitCode.FAILED, f"the {store.capabilities.driver} driver does not list its spaces")

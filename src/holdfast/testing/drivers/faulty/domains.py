@@ -50,13 +50,20 @@ class CancelledHeadKeepsTurn(FaultyDriver):
 
 
 class _TurnNeverPassedSpace(FaultySpace):
+    is_passing = False
+
+    def _pass_turn(self, row: Row) -> None:
+        self.is_passing = True
+        super()._pass_turn(row)
+        self.is_passing = False
+
     def assign_turn(self, place: Place) -> None:
-        if len(self.domains[place].jobs) == 1:
+        if not self.is_passing:
             super().assign_turn(place)
 
 
 class TurnNeverPassed(FaultyDriver):
-    """The next job of a domain never gets the turn."""
+    """The end of a job does not give the turn to the next job of its domain."""
 
     space_type = _TurnNeverPassedSpace
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from holdfast.clock import MILLISECOND, MINUTE, SECOND
+from holdfast.drivers.contract import ResumeAction
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease
@@ -13,7 +14,8 @@ from holdfast.testing.drivers.simulation.environment import QUEUES, Environment
 
 TYPES = ("send", "build")
 DOMAINS = (None, None, None, "d1", "d2")
-KEYS = (None, None, "k1", "k2", "k3")
+OFFSETS = range(8)
+KEYS = (None, None, None, None, "k1", "k2", "k3")
 MAX_JOBS = 40  # then producers only repeat old batches, which keeps a run small
 
 
@@ -49,6 +51,7 @@ class Producer:
         rng = environment.rng
         job_id = f"{self.prefix}{len(environment.job_ids)}"
         environment.job_ids.append(job_id)
+        domain = rng.pick(DOMAINS)
         return JobRecord(
             id=job_id,
             type=rng.pick(TYPES),
@@ -60,8 +63,15 @@ class Producer:
             max_attempts=rng.pick((1, 2, 3, 25)),
             max_crashes=rng.pick((2, 3, None)),
             idempotency_key=rng.pick(KEYS),
-            domain=rng.pick(DOMAINS),
+            domain=domain,
+            offset=self._offset(environment, domain),
         )
+
+    def _offset(self, environment: Environment, domain: str | None) -> int | None:
+        """Return an offset in any order, sometimes one that the domain has or has had."""
+        if domain is None or not environment.has_offsets or environment.rng.chance(0.2):
+            return None
+        return environment.rng.pick(OFFSETS)
 
 
 class Worker:
@@ -150,7 +160,12 @@ class Worker:
         batch = [make_settlement(environment, lease) for lease in settled]
         if rng.chance(0.05):
             batch.append(batch[0])
-        environment.settle(self.name, batch)
+        if environment.can_follow and rng.chance(0.3):
+            isolation = Isolation.SHARE if self.shares else Isolation.STOP
+            reservations = environment.settle_and_reserve(self.name, batch, self.queues, isolation)
+            self.leases += [reservation.lease for reservation in reservations]
+        else:
+            environment.settle(self.name, batch)
         if rng.chance(0.2):
             self.unanswered.append(batch)
         environment.lost_leases += settled
@@ -181,7 +196,7 @@ class Operator:
     def act(self, environment: Environment) -> None:
         """Make one call."""
         rng = environment.rng
-        choice = rng.below(8)
+        choice = rng.below(10 if environment.can_resume else 8)
         if choice < 4 and not environment.job_ids:
             return
         if choice == 0:
@@ -194,6 +209,8 @@ class Operator:
             environment.pause(rng.pick(QUEUES), rng.pick((0, SECOND, MINUTE)))
         elif choice == 5:
             environment.trim()
+        elif choice > 7:
+            environment.resume(rng.pick(QUEUES), rng.pick(("d1", "d2")), rng.pick((*ResumeAction,)))
         else:
             environment.reap(rng.pick((None, QUEUES[:1])))
 

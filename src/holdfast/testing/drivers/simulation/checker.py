@@ -11,7 +11,7 @@ from itertools import pairwise
 from types import NoneType
 
 from holdfast.clock import DAY
-from holdfast.drivers.contract import Store
+from holdfast.drivers.contract import ResumeAction, Store
 from holdfast.errors import JobNotInflight, LeaseError, LeaseExpired, LeaseMismatch
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
@@ -19,6 +19,7 @@ from holdfast.model.lease import Enqueued, Lease, Reservation
 from holdfast.model.ledger import Ending, LedgerRow
 from holdfast.model.settlement import Settlement
 from holdfast.testing.drivers.simulation.crash_accounting import count_ending, wrong_reservation
+from holdfast.testing.drivers.simulation.domain_rules import DomainRules, Place
 from holdfast.testing.drivers.simulation.tracked import TrackedJob, TrackedLease
 
 _ENDINGS_OF_VERB = {
@@ -41,7 +42,7 @@ class LawChecker:
         self.jobs: dict[str, TrackedJob] = {}
         self.leases: list[TrackedLease] = []  # every lease ever returned
         self.running: dict[int, TrackedLease] = {}  # leases without a ledger row, by fence
-        self.domain_order: dict[tuple[str, str], list[str]] = {}  # open jobs of each (queue, domain), in order
+        self.domains = DomainRules()
         self.keys: dict[tuple[str, str], tuple[str, int]] = {}  # (queue, key) -> job id, end of the window
         self.paused_until: dict[str, int] = {}
         self.highest_fence = 0
@@ -49,38 +50,40 @@ class LawChecker:
     # Producers ------------------------------------------------------------------------------------------------------
 
     def check_enqueue(self, records: Sequence[JobRecord], answers: Sequence[Enqueued], now: int) -> None:
-        """A known id or a known key returns the existing job (L6, L12)."""
+        """A known id, a known key or a known offset returns the existing job (L6, L11, L12)."""
         if len(answers) != len(records):
             raise Violation("enqueue did not answer every record")
         for record, answer in zip(records, answers, strict=True):
             allowed = self._allowed_answers(record, now)
-            if (answer.id, answer.existed) not in allowed:
+            if (answer.id, answer.existed, answer.past) not in allowed:
                 raise Violation(f"{record.id}: wanted one of {allowed}, got {answer}")
             if not answer.existed:
-                self._add_job(record)
+                self.jobs[record.id] = TrackedJob(record)
+                self.domains.add(record)
                 if record.idempotency_key:
                     self.keys[record.queue, record.idempotency_key] = (record.id, now + DAY)
 
-    def _allowed_answers(self, record: JobRecord, now: int) -> list[tuple[str, bool]]:
-        """Return the pairs (id, existed) that enqueue may answer."""
-        new, known = (record.id, False), (record.id, True)
+    def _allowed_answers(self, record: JobRecord, now: int) -> list[tuple[str, bool, bool]]:
+        """Return what enqueue may answer: (id, existed, past)."""
         if record.id in self.jobs and self.jobs[record.id].state is not None:
-            return [known]
+            return [(record.id, True, False)]
+        by_offset = self._answer_by_offset(record)
         holder_id, until = self.keys.get((record.queue, record.idempotency_key or ""), ("", 0))
         if not holder_id:
-            return [new]
-        holder = self.jobs[holder_id]
+            return [by_offset]
+        holder, by_key = self.jobs[holder_id], (holder_id, True, False)
         if now < until or (holder.is_open and not holder.was_requeued):
-            return [(holder_id, True)]
+            return [by_key]
         # The holder was requeued after its window ended: the law does not say whether it has its key again.
-        return [(holder_id, True), new] if holder.is_open else [new]
+        return [by_key, by_offset] if holder.is_open else [by_offset]
 
-    def _add_job(self, record: JobRecord) -> None:
-        self.jobs[record.id] = TrackedJob(record)
-        if record.domain is not None:
-            self.domain_order.setdefault((record.queue, record.domain), []).append(record.id)
-
-    # Workers --------------------------------------------------------------------------------------------------------
+    def _answer_by_offset(self, record: JobRecord) -> tuple[str, bool, bool]:
+        """Return the answer for a record whose id and key are new."""
+        known_id = self.domains.known_job(record)
+        if known_id is None:
+            return record.id, False, False
+        known = self.jobs[known_id]
+        return (record.id, True, True) if known.state is None else (known_id, True, not known.is_open)
 
     def check_reserve(
         self,
@@ -98,6 +101,12 @@ class LawChecker:
         An isolated job is alone in its answer, and its worker holds no lease (L7).
         """
         self.check_reap(rows, now, queues=queues)
+        self.check_leased(worker, reservations, now, isolation=isolation, prefetch=prefetch)
+
+    def check_leased(
+        self, worker: str, reservations: Sequence[Reservation], now: int, *, isolation: Isolation, prefetch: bool
+    ) -> None:
+        """See ``check_reserve``; no expired lease was ended."""
         highest_before = self.highest_fence
         for reservation in reservations:
             job, lease = reservation.job, reservation.lease
@@ -130,9 +139,7 @@ class LawChecker:
             return f"is not due before {job.run_at}"
         if now < self.paused_until.get(job.queue, 0):
             return "was reserved from a paused queue"
-        if job.domain is not None and (head := self.domain_order[job.queue, job.domain][0]) != job.id:
-            return f"was reserved before {head}, the head of its domain"
-        return None
+        return self.domains.reason_not_to_reserve(job, {running.job.id for running in self.running.values()})
 
     def check_extend(
         self, lease: Lease, answer: Lease | LeaseError, lease_for: int, now: int, *, has_started: bool
@@ -256,6 +263,19 @@ class LawChecker:
                 raise Violation(f"an operator's call wrote the ledger row {row}")
             self._apply_row(row, now)
 
+    def check_resume(
+        self, place: Place, action: ResumeAction, rows: Sequence[LedgerRow], now: int, *, answer: bool
+    ) -> None:
+        """Exactly a halted domain is resumed, and a retry requeues the job that halted it (L11)."""
+        halted_by = self.domains.halts.get(place)
+        if answer is not (halted_by is not None):
+            raise Violation(f"resume of {place}, halted by {halted_by}, was answered with {answer}")
+        wanted = [halted_by] if halted_by is not None and action is ResumeAction.RETRY else []
+        if [row.job_id for row in rows] != wanted:
+            raise Violation(f"{action} of {place} requeued {rows}, wanted {wanted}")
+        self.check_operator_rows(rows, now)
+        self.domains.halts.pop(place, None)
+
     def check_trim(self, count: int, before: int) -> None:
         """Done and cancelled jobs that are old enough were removed, and no others."""
         old_jobs = [
@@ -287,11 +307,7 @@ class LawChecker:
             tracked.was_requeued = True
             tracked.attempts, tracked.crashes, tracked.is_suspect = 0, 0, False
             tracked.counted_crash = None
-        order = self.domain_order.get((row.queue, row.domain or ""), [])
-        if row.job_id in order and not tracked.is_open:
-            order.remove(row.job_id)
-        elif row.ending is Ending.REQUEUED and row.domain is not None:
-            order.append(row.job_id)
+        self.domains.apply_row(row)
 
     def _end_lease(self, row: LedgerRow) -> TrackedLease:
         """Check that the lease had not ended before and that the row has its values; return the lease."""

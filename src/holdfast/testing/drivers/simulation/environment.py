@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.clock import DAY, MINUTE, SECOND, ManualClock
-from holdfast.drivers.contract import Store
+from holdfast.clock import DAY, MILLISECOND, MINUTE, SECOND, ManualClock
+from holdfast.drivers.contract import Feature, ResumeAction, SettleAndReserve, Store
 from holdfast.errors import LeaseError
 from holdfast.model import bounds
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease, Note, Reservation
 from holdfast.model.ledger import LedgerRow
-from holdfast.model.queue_settings import QueueSettings
+from holdfast.model.queue_settings import Gaps, OnExhausted, QueueSettings
 from holdfast.model.settlement import Ack, Settlement
 from holdfast.testing.drivers.simulation.checker import LawChecker
 from holdfast.testing.drivers.simulation.random_source import RandomSource
@@ -38,6 +38,10 @@ class Environment:
         self.lost_leases: list[Lease] = []  # leases of processes that died, or are believed dead
         self._cursor: str | None = None
         self.now = self._start = self.clock.now()
+        self.has_offsets = store.capabilities.has(Feature.OFFSETS)
+        self.can_resume = store.capabilities.has(Feature.HALT)
+        self.can_follow = store.capabilities.has(Feature.SETTLE_AND_RESERVE)
+        self._configure_domains()
 
     def pass_time(self) -> None:
         """Move the clock: often not at all, mostly a little, sometimes to the end of a lease, rarely by days."""
@@ -57,12 +61,26 @@ class Environment:
             return rng.below(SECOND)
         return rng.between(DAY, 2 * DAY)
 
+    def _configure_domains(self) -> None:
+        """Let each queue halt its domains, or wait for gaps, by chance."""
+        has = self.store.capabilities.has
+        for queue in QUEUES:
+            on_exhausted = self.rng.pick((*OnExhausted,)) if has(Feature.HALT) else OnExhausted.SKIP
+            gaps = self.rng.pick((*Gaps,)) if has(Feature.GAPS) else Gaps.PASS
+            self._set_domains(queue, QueueSettings(on_exhausted=on_exhausted, gaps=gaps))
+
+    def _set_domains(self, queue: str, settings: QueueSettings) -> None:
+        self.store.configure(queue, settings, only=["on_exhausted", "gaps"])
+        self.checker.domains.settings[queue] = settings
+        self._log("domains", f"{queue} {settings.on_exhausted} {settings.gaps}")
+
     # Calls ----------------------------------------------------------------------------------------------------------
 
     def enqueue(self, records: Sequence[JobRecord]) -> None:
         """Enqueue a batch."""
         answers = self.store.enqueue(records, now=self.now)
-        self._log("enqueue", " ".join(f"{a.id}{'=' * a.existed}{'!' * a.conflict}" for a in answers))
+        text = " ".join(f"{a.id}{'=' * a.existed}{'!' * a.conflict}{'<' * a.past}" for a in answers)
+        self._log("enqueue", text)
         self.checker.check_enqueue(records, answers, self.now)
 
     def reserve(
@@ -110,6 +128,27 @@ class Environment:
         self._log(worker, " ".join(f"{s.verb} #{s.lease.fence} {_answer_text(answer)}" for s, answer in pairs))
         self.checker.check_settle(settlements, answers, self._new_rows(), self.now)
 
+    def settle_and_reserve(
+        self, worker: str, settlements: Sequence[Settlement], queues: Sequence[str], isolation: Isolation
+    ) -> list[Reservation]:
+        """Settle a batch, and lease the next jobs of the domains."""
+        assert isinstance(self.store, SettleAndReserve)
+        answers, reservations = self.store.settle_and_reserve(
+            settlements,
+            follow={settlement.lease.job_id for settlement in settlements},
+            queues=queues,
+            lease_for=self.rng.between(MILLISECOND, 6 * SECOND),
+            worker=worker,
+            isolation=isolation,
+            now=self.now,
+        )
+        pairs = zip(settlements, answers, strict=True)
+        self._log(worker, " ".join(f"{s.verb} #{s.lease.fence} {_answer_text(answer)}" for s, answer in pairs))
+        self._log(worker, "follow " + " ".join(f"{r.job.id}#{r.lease.fence}/{r.job.attempts}" for r in reservations))
+        self.checker.check_settle(settlements, answers, self._new_rows(), self.now)
+        self.checker.check_leased(worker, reservations, self.now, isolation=isolation, prefetch=False)
+        return reservations
+
     def reap(self, queues: Sequence[str] | None = None, *, worker: str | None = None) -> None:
         """Reap expired leases, or the leases of a dead worker."""
         count = self.store.reap(queues, worker=worker, now=self.now)
@@ -143,9 +182,15 @@ class Environment:
     def pause(self, queue: str, length: int) -> None:
         """Pause a queue for a time; 0 resumes it."""
         until = self.now + length
-        self.store.configure(queue, QueueSettings(paused_until=until))
+        self.store.configure(queue, QueueSettings(paused_until=until), only=["paused_until"])
         self.checker.paused_until[queue] = until
         self._log("pause", f"{queue} for {length}")
+
+    def resume(self, queue: str, domain: str, action: ResumeAction) -> None:
+        """Resume a domain, halted or not."""
+        answer = self.store.resume(queue, domain, action, now=self.now)
+        self._log("resume", f"{queue} {domain} {action} {answer}")
+        self.checker.check_resume((queue, domain), action, self._new_rows(), self.now, answer=answer)
 
     def trim(self) -> None:
         """Remove old jobs and ledger rows."""
@@ -159,6 +204,9 @@ class Environment:
         """Let one good worker finish all jobs, then check the final state."""
         for queue in QUEUES:
             self.pause(queue, 0)
+            self._set_domains(queue, QueueSettings())
+        for queue, domain in list(self.checker.domains.halts):
+            self.resume(queue, domain, self.rng.pick((*ResumeAction,)))
         # Each round ends at least one job; the first round also ends all expired leases.
         for _ in range(2 * len(self.job_ids) + 3):
             self.now = self.clock.advance(10 * MINUTE)

@@ -12,6 +12,6 @@ except ModuleNotFoundError as error:
     ) from error
 
 from holdfast.testing.drivers.state_machine.comparison import ComparedStore
-from holdfast.testing.drivers.state_machine.machine import make_state_machine, run_state_machine
+from holdfast.testing.drivers.state_machine.run import make_state_machine, run_state_machine
 
 __all__ = ["ComparedStore", "make_state_machine", "run_state_machine"]

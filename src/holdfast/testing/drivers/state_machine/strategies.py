@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from holdfast.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from holdfast.model.isolation import Isolation
 from holdfast.model.lease import Note
-from holdfast.model.queue_settings import Gaps, OnExhausted, QueueSettings
+from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.unique import WHILE_OPEN, WHILE_QUEUED
 from holdfast.testing.drivers.state_machine.comparison import START
 
@@ -22,8 +22,6 @@ TYPES = ["send", "build"]
 WORKERS = ["ada", "bob"]
 KEYS = ["k1", "k2"]
 LIMIT_KEYS = ["h1", "h2"]
-DOMAINS = ["d1", "d2"]
-OFFSETS = range(7)
 KIND = "lock"
 LEASE_LENGTHS = [MINUTE, MINUTE, HOUR, SECOND, MILLISECOND, 1]
 DELAYS = [0, 0, 1, SECOND, HOUR]
@@ -42,16 +40,6 @@ reserve_rules = st.fixed_dictionaries(
         "max_bytes": st.sampled_from([1, 4, 100]),
     },
 )
-follow_rules = st.fixed_dictionaries(
-    {
-        "queues": st.sampled_from([QUEUES, QUEUES, QUEUES[:1]]),
-        "types": st.sampled_from([None, None, TYPES[:1]]),
-        "isolation": st.sampled_from([Isolation.SHARE, *Isolation]),
-        "max_bytes": st.sampled_from([None, None, 1, 2]),
-        "lease_for": st.just(MINUTE),
-        "worker": st.sampled_from(WORKERS),
-    }
-)
 recent_indexes = st.lists(recent_index, min_size=1, max_size=4)
 # The clock mostly stands still; otherwise most leases would expire before they are used.
 _NEAR_A_DEADLINE: list[ClockMove] = [(index, offset) for index in (0, 0, 1, 2) for offset in (-1, 0, 1)]
@@ -62,9 +50,8 @@ job_fields = st.fixed_dictionaries(
         "type": st.sampled_from(TYPES),
         "queue": st.sampled_from(QUEUES),
         "priority": st.sampled_from([0, 0, 5, 9]),
-        "domain": st.sampled_from([None, None, None, DOMAINS[0], *DOMAINS]),
-        "offset": st.sampled_from([None, None, *OFFSETS]),  # of a job with a domain
-        "idempotency_key": st.sampled_from([None, None, None, None, *KEYS]),
+        "domain": st.sampled_from([None, None, "d1", "d2"]),
+        "idempotency_key": st.sampled_from([None, None, *KEYS]),
         "limit_key": st.sampled_from([None, LIMIT_KEYS[0], *LIMIT_KEYS]),
         "unique_for": st.sampled_from([None, None, WHILE_OPEN, WHILE_QUEUED, SECOND]),
         "run_at": st.sampled_from([None, None, None, None, -SECOND, 0, SECOND, HOUR]),  # relative to now
@@ -93,14 +80,6 @@ queue_settings = st.one_of(
     st.builds(QueueSettings, held_until=st.sampled_from([None, SECOND]), probing=st.booleans()),
     # Only whole rates: with other rates a driver may differ from the oracle's fractions by a millionth of a job.
     st.builds(QueueSettings, rate=st.sampled_from([1, 2, 3, 7.0]), burst=st.sampled_from([None, 1, 2])),
-    st.builds(QueueSettings, on_exhausted=st.sampled_from(OnExhausted), gaps=st.sampled_from(Gaps)),
-    st.builds(
-        QueueSettings,
-        on_exhausted=st.sampled_from(OnExhausted),
-        gaps=st.just(Gaps.WAIT),
-        gap_report_after=st.sampled_from([None, SECOND]),
-        gap_pass_after=st.sampled_from([None, 1, SECOND, HOUR]),
-    ),
     st.builds(QueueSettings, key_max_inflight=st.integers(1, 2)),
     st.builds(
         QueueSettings,
@@ -115,9 +94,6 @@ changed_settings = st.sampled_from(
         ("paused_until",),
         ("max_inflight", "rate", "burst"),
         ("held_until", "probing"),
-        ("on_exhausted",),
-        ("gaps",),
-        ("gaps", "gap_report_after", "gap_pass_after"),
         ("key_max_inflight", "key_rate", "key_burst"),
     ]
 )
@@ -125,7 +101,6 @@ verbs = st.sampled_from(["ack", "retry", "release", "fail", "ack", "retry"])
 operator_calls = st.sampled_from(
     ["cancel", "requeue", "purge", "reap", "reap a few", "reap a worker", "trim", "cancel", "requeue"]
 )
-positions = st.sampled_from([None, None, None, *OFFSETS])
 settlement_fields = st.fixed_dictionaries(
     {
         "lease": recent_index,
