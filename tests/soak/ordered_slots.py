@@ -66,7 +66,7 @@ def run_ordered_slots(folder: Path, *, domains: int, offsets: int, seconds: floa
         spark.stop()
     check_order(rows, dict.fromkeys((f"d{number}" for number in range(domains)), offsets))
     refused = check_effects(read_effects(folder / EFFECTS), rows)
-    longest = check_not_starved(rows, most=int(2 * LEASE_SECONDS * SECOND))
+    longest = check_not_starved(rows, most=int(2 * LEASE_SECONDS * SECOND)).ordinary.microseconds
     return (
         f"{domains} domains x {offsets} offsets on {SLOTS} slots and PostgreSQL, {faults.text}: order exact, one lease "
         f"at a time, no domain passed over for two leases, longest idle time {longest / SECOND:.1f} s; {len(rows):,} "
