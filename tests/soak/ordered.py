@@ -5,6 +5,7 @@ Offsets arrive shuffled and duplicated, and the queue waits for gaps. One attemp
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import time
@@ -13,13 +14,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import uuid_utils
+
 import holdfast
-from holdfast import Client, JobRequest
-from holdfast.clock import SECOND
-from holdfast.driver import Enqueued, Gaps, QueueSettings, Store
+from holdfast.clock import SECOND, SystemClock
+from holdfast.driver import Enqueued, Gaps, JobRecord, QueueSettings, Store
 from holdfast.testing.servers.postgres import PostgresServer
 from tests.soak.ledger_checks import read_ledger
 from tests.soak.ordered_checks import EFFECTS, check_effects, check_order, longest_idle, read_effects
+from tests.soak.random_kills import NEVER_DEAD
 from tests.soak.worker_group import WorkerProcess, count_unfinished, stop_all, wait_until, worker_group
 from tests.soak.worker_program import ORDERED, QUEUE
 
@@ -74,8 +77,8 @@ def run_ordered(
         faults = _Faults(generator, workers, lease, lambda: start(lease=lease, processes=1, grace=0.5))
         began = time.monotonic()
         rounds = max(1, int(seconds / FAULT_INTERVAL_SECONDS))
-        for number, batch in enumerate(_split(submissions, rounds), start=1):
-            answers += _submit(store, batch)
+        for number, batch in enumerate(split(submissions, rounds), start=1):
+            answers += submit(store, batch)
             faults.make_one()
             time.sleep(max(0.0, began + number * FAULT_INTERVAL_SECONDS - time.monotonic()))
         unfinished = count_unfinished(store)
@@ -148,17 +151,26 @@ class _Faults:
         return _join(self._counts) or "no faults"
 
 
-def _split(submissions: list[Submission], count: int) -> Iterator[list[Submission]]:
+def split(submissions: list[Submission], count: int) -> Iterator[list[Submission]]:
+    """Return the submissions in so many parts, in order."""
     for number in range(count):
         yield submissions[len(submissions) * number // count : len(submissions) * (number + 1) // count]
 
 
-def _submit(store: Store, batch: list[Submission]) -> list[Enqueued]:
-    requests = [
-        JobRequest(type=ORDERED, queue=QUEUE, payload=[*one], domain=one.domain, offset=one.offset, max_attempts=10**6)
+def submit(store: Store, batch: list[Submission]) -> list[Enqueued]:
+    """Enqueue a job for each submission. However often it is killed, no job dies."""
+    common = {"type": ORDERED, "queue": QUEUE, "created_at": SystemClock().now(), **NEVER_DEAD}
+    records = [
+        JobRecord(  # type: ignore[arg-type]
+            id=str(uuid_utils.uuid7()),
+            payload=json.dumps([*one]).encode(),
+            domain=one.domain,
+            offset=one.offset,
+            **common,
+        )
         for one in batch
     ]
-    return Client(store).enqueue(requests)
+    return store.enqueue(records) if records else []
 
 
 def _check_answers(submissions: list[Submission], answers: list[Enqueued]) -> None:
