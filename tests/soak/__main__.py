@@ -27,6 +27,7 @@ from tests.soak.http import run_http
 from tests.soak.large_counts import run_large_counts
 from tests.soak.large_payloads import run_large_payloads
 from tests.soak.ordered import run_ordered_soak
+from tests.soak.ordered_slots import run_ordered_slots
 from tests.soak.planted_violations import run_planted_violations
 from tests.soak.poison import run_poison
 from tests.soak.postgres_versions import run_versions
@@ -100,6 +101,9 @@ SOAKS: dict[str, Soak] = {
     "schedulers": lambda folder, scale: run_schedulers(folder, kills=max(5, int(200 * scale))),
     "work-lease": lambda folder, scale: run_work_lease(folder, count=max(30, int(500 * scale))),
     "ordered": run_ordered_soak,
+    "ordered-slots": lambda folder, scale: run_ordered_slots(
+        folder, domains=50, offsets=max(10, int(200 * scale)), seconds=max(5.0, 120 * scale)
+    ),
     "restarts": lambda folder, scale: run_rolling_restarts(folder, count=int(50 * scale)),
     "service": run_service_soak,
     "http": run_http,

@@ -17,7 +17,6 @@ from holdfast.clock import SECOND
 from holdfast.driver import Ending, LedgerRow
 from holdfast.model.bounds import MAX_INSTANT
 
-ISOLATED_WAIT = 20 * SECOND  # microseconds that busy workers may pass over an isolated job
 EFFECTS = "effects"  # the file of effects
 SILENCE = SECOND  # microseconds without a lease in any domain
 
@@ -101,14 +100,6 @@ def check_effects(effects: Sequence[tuple[str, str, int, int]], rows: Sequence[L
         assert offset in (last[domain], last[domain] + 1), f"{domain}: effect of {offset} after {last[domain]}"
         last[domain] = offset
     return refused
-
-
-def check_not_starved(rows: Sequence[LedgerRow], *, most: int) -> IdleTimes:
-    """Check that no domain was left idle for more than ``most`` microseconds; return the longest times."""
-    idle = longest_idle(rows)
-    assert idle.ordinary.microseconds <= most, f"a domain with work was left idle: {idle.ordinary}"
-    assert idle.isolated.microseconds <= most + ISOLATED_WAIT, f"an isolated job was left: {idle.isolated}"
-    return idle
 
 
 def longest_idle(rows: Sequence[LedgerRow]) -> IdleTimes:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import random
 import signal
-import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from holdfast import Context, Fixed, Holdfast
@@ -24,8 +25,9 @@ from holdfast.testing.servers.postgres import PostgresServer
 from holdfast.worker.options import WorkerOptions
 from tests.processes import is_descendant
 from tests.soak.ledger_checks import read_ledger
-from tests.soak.ordered import STOP_SECONDS, make_submissions, split, submit
-from tests.soak.ordered_checks import EFFECTS, check_effects, check_not_starved, check_order, effect_line, read_effects
+from tests.soak.ordered import ISOLATED_SECONDS, STOP_LEASES, make_submissions, split, submit
+from tests.soak.ordered_checks import EFFECTS, check_effects, check_order, effect_line, longest_idle, read_effects
+from tests.soak.worker_group import wait_until
 from tests.soak.worker_program import ORDERED, QUEUE
 
 SLOTS = 6
@@ -49,28 +51,35 @@ def run_ordered_slots(folder: Path, *, domains: int, offsets: int, seconds: floa
             faults = _Faults(app.driver, generator)
 
             def make_faults() -> None:
+                submit(app.driver, [one for one in submissions if one.offset == 0])
+                wait_until(faults.can_begin, timeout=300, otherwise=lambda: "no slot has started")
                 for batch in split(submissions, rounds):
                     submit(app.driver, batch)
                     faults.make_one()
                     time.sleep(FAULT_INTERVAL_SECONDS)
                 faults.end()
 
-            thread = threading.Thread(target=make_faults, daemon=True)
-            thread.start()
             options = WorkerOptions(lease=timedelta(seconds=LEASE_SECONDS), grace=timedelta(seconds=0.5))
-            while thread.is_alive() or app.driver.any_open([QUEUE], [ORDERED]):
-                run_queue(app, spark=spark, slots=SLOTS, options=options, progress=False)
+            with ThreadPoolExecutor(1) as threads:
+                ended = threads.submit(make_faults)
+                run_slots = partial(run_queue, app, spark=spark, slots=SLOTS, options=options, progress=False)
+                while not ended.done():
+                    run_slots(stop_after=timedelta(seconds=seconds))  # also while the queue is drained for a moment
+                ended.result()
+                run_slots()
             rows = read_ledger(app.driver)
             app.close()
     finally:
         spark.stop()
     check_order(rows, dict.fromkeys((f"d{number}" for number in range(domains)), offsets))
     refused = check_effects(read_effects(folder / EFFECTS), rows)
-    longest = check_not_starved(rows, most=int(2 * LEASE_SECONDS * SECOND)).ordinary.microseconds
+    idle, most = longest_idle(rows), int(2 * LEASE_SECONDS * SECOND)
+    assert idle.ordinary.microseconds <= most, f"a domain with work was left idle: {idle.ordinary}"
+    assert idle.isolated.microseconds <= most + ISOLATED_SECONDS * SECOND, f"an isolated job waits: {idle.isolated}"
     return (
         f"{domains} domains x {offsets} offsets on {SLOTS} slots and PostgreSQL, {faults.text}: order exact, one lease "
-        f"at a time, no domain passed over for two leases, longest idle time {longest / SECOND:.1f} s; {len(rows):,} "
-        f"leases, {refused} stale effects fenced"
+        f"at a time, longest idle time {idle.ordinary.microseconds / SECOND:.1f} s; {len(rows):,} leases, "
+        f"{refused} stale effects fenced"
     )
 
 
@@ -90,7 +99,7 @@ def _add_handler(app: Holdfast, effects: Path) -> None:
 
 
 class _Faults:
-    """Kills or stops the Python worker of a slot that holds jobs, at every call."""
+    """Kills or stops the Python worker of a slot that has reserved, at every call."""
 
     def __init__(self, store: Store, generator: random.Random) -> None:
         self._store = store
@@ -98,16 +107,20 @@ class _Faults:
         self._counts: Counter[str] = Counter()
         self._stopped: dict[int, float] = {}  # processes, and until when
 
+    def can_begin(self) -> bool:
+        """Whether a slot has reserved a job."""
+        return bool(self._victims())
+
     def make_one(self) -> None:
-        """Kill or stop one of the busy slots, and continue those that were stopped for long enough."""
+        """Kill or stop one of the slots, and continue those that were stopped for long enough."""
         self._continue(time.monotonic())
-        busy = [pid for pid in self._busy() if pid not in self._stopped]
-        if not busy:
+        victims = [pid for pid in self._victims() if pid not in self._stopped]
+        if not victims:
             return
-        pid = self._generator.choice(busy)
+        pid = self._generator.choice(victims)
         if self._generator.random() < 0.5 and len(self._stopped) < MAX_STOPPED:
             if _signal(pid, signal.SIGSTOP):
-                self._stopped[pid] = time.monotonic() + self._generator.uniform(*STOP_SECONDS)
+                self._stopped[pid] = time.monotonic() + LEASE_SECONDS * self._generator.uniform(*STOP_LEASES)
                 self._counts["SIGSTOPs"] += 1
         elif _signal(pid, signal.SIGKILL):
             self._counts["SIGKILLs"] += 1
@@ -126,12 +139,14 @@ class _Faults:
             del self._stopped[pid]
             _signal(pid, signal.SIGCONT)
 
-    def _busy(self) -> list[int]:
+    def _victims(self) -> list[int]:
         try:
             statuses = [SlotStatus.of(entry) for entry in self._store.scan(SLOT_STATUS_KIND, limit=100)]
         except StoreError:
             return []
-        return [int(each.executor.rpartition(":")[2]) for each in statuses if each.alive and each.held]
+        return [
+            int(each.executor.rpartition(":")[2]) for each in statuses if each.alive and (each.held or each.settled)
+        ]
 
 
 def _signal(pid: int, number: signal.Signals) -> bool:
