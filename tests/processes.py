@@ -18,6 +18,14 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in _read(pid, f"task/{pid}/children").split()]
 
 
+def is_descendant(pid: int, ancestor: int) -> bool:
+    """Whether a process was started by another one, or by a descendant of it. Also finds children of threads."""
+    while pid > 1 and pid != ancestor:
+        fields = _read(pid, "stat").rpartition(")")[2].split()
+        pid = int(fields[1]) if fields else 0
+    return pid == ancestor
+
+
 def is_alive(pid: int) -> bool:
     """Whether a process runs or sleeps. One that has ended, and for which nobody has waited, is not alive."""
     fields = _read(pid, "stat").rpartition(")")[2].split()

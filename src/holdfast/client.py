@@ -67,8 +67,8 @@ class Client:
         """Use a driver. ``middleware`` is called around every enqueue: see ``holdfast.enqueue_middleware``.
 
         With a ``signer``, every job is signed: see ``holdfast.signing``. With ``payloads`` (see ``open_payloads``),
-        ``enqueue`` stores a payload over ``max_payload`` apart from its job. Without it such a payload is refused, and
-        ``enqueue_many`` always refuses it.
+        ``enqueue`` stores a payload over ``max_payload`` apart from its job. Without it such a payload is refused;
+        ``enqueue_many``, and ``enqueue`` with a ``connection``, always refuse it.
         """
         self.driver = driver
         self._middleware = middleware
@@ -114,7 +114,9 @@ class Client:
         requests = [request] if isinstance(request, JobRequest) else request
         if not isinstance(requests, Sequence):
             raise InvalidInput("request", wanted="a JobRequest or a list of them", got=requests)
-        answers = self._enqueue(requests, lambda changed: [self._record(each) for each in changed], driver, on_conflict)
+        answers = self._enqueue(
+            requests, lambda changed: [self._record(each, connection) for each in changed], driver, on_conflict
+        )
         return answers[0] if single else answers
 
     def enqueue_many(
@@ -339,8 +341,9 @@ class Client:
             raise JobNotFound(job_id)
         return record
 
-    def _record(self, request: JobRequest) -> JobRecord:
-        spill = None if self._payloads is None else self._spill
+    def _record(self, request: JobRequest, connection: object = None) -> JobRecord:
+        # A payload is stored by a connection of the client, which would wait for the transaction of the caller.
+        spill = None if self._payloads is None or connection is not None else self._spill
         return to_record(_check_request(request), **self._encoding(), spill=spill)
 
     def _spill(self, job_id: str, payload: bytes) -> bytes:

@@ -44,7 +44,7 @@ def command_at(path: tuple[str, ...]) -> click.Command:
 
 
 @pytest.mark.parametrize(
-    "path", [(), ("job",), ("queue",), ("cron",), ("dead",), ("schema",), *commands()], ids=" ".join
+    "path", [(), ("job",), ("queue",), ("domain",), ("cron",), ("dead",), ("schema",), *commands()], ids=" ".join
 )
 def test_help_fits_the_terminal_and_opens_no_store(run, path):
     out = run(*path, "--help").out
@@ -114,6 +114,7 @@ def test_a_missing_url_says_how_to_give_one(run):
                 path[-1], []
             )
             arguments = ["q"] if path[0] == "queue" and path[-1] != "list" else arguments
+            arguments = ["q", "d"] if path[0] == "domain" and path[-1] != "list" else arguments
             arguments = ["--all"] if path[-1] in {"requeue", "purge"} else arguments
             assert "no store: give --url" in run(*path, *arguments, code=2).err, path
 

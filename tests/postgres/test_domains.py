@@ -7,7 +7,7 @@ import pytest
 
 import holdfast
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import DomainStatus, Gaps, OnExhausted, QueueSettings, ResumeAction
+from holdfast.drivers.contract import Change, DomainStatus, Gaps, OnExhausted, QueueSettings, ResumeAction
 from holdfast.drivers.postgres.arrays import register
 from holdfast.drivers.postgres.copy import MIN_COPY_JOBS
 from holdfast.drivers.postgres.settle import pack_acks
@@ -134,6 +134,22 @@ def test_a_large_batch_with_offsets_is_answered_job_by_job(store, job):
     assert [answer.existed for answer in answers] == [one.offset % 2 == 0 for one in batch] + [True] * 3
     assert [answer.id for answer in answers[count:]] == [batch[0].id, half[-1].id, batch[2].id]
     assert sorted(reserve_offsets(store)) == [0, 1, 2]
+
+
+def test_offsets_that_are_known_are_answered_also_with_registry_writes(store, job):
+    store.enqueue([job(domain="d", offset=1), job(domain="d", offset=2)], now=NOW)
+    [held] = store.reserve(["q"], limit=1, lease_for=LEASE, now=NOW)
+    store.settle([Ack(held.lease)], now=NOW)
+    batch = [job(domain="d", offset=offset) for offset in (3, 2, 1, 3)]
+    answers = store.enqueue(batch, writes=[Change(kind="k", key="k", value=b"1", version=0)], now=NOW)
+    assert [(answer.existed, answer.past) for answer in answers] == [
+        (False, False),
+        (True, False),
+        (True, True),
+        (True, False),
+    ]
+    assert answers[3].id == batch[0].id
+    assert store.read("k", ["k"], now=NOW) != [None]
 
 
 def test_jobs_of_a_batch_keep_their_places_in_the_lane_whatever_their_offsets(store, job):

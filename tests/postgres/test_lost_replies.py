@@ -9,7 +9,7 @@ import pytest
 
 import holdfast
 from holdfast.clock import DAY, SECOND
-from holdfast.drivers.contract import Change, QueueSettings
+from holdfast.drivers.contract import Change, OnExhausted, QueueSettings, ResumeAction
 from holdfast.drivers.postgres import lost_answers
 from holdfast.errors import StoreUnavailable
 from holdfast.model.job import State
@@ -53,6 +53,13 @@ def make_dead_jobs(store, job):
     return [f"held-{number}" for number in range(4)]
 
 
+def halt_a_domain(store, job):
+    store.configure("q", QueueSettings(on_exhausted=OnExhausted.HALT))
+    store.enqueue([job(id=f"o{number}", domain="d", offset=number) for number in range(2)], now=NOW)
+    [held] = store.reserve(["q"], limit=1, lease_for=30 * SECOND, now=NOW)
+    store.settle([Fail(held.lease, reason="no")], now=NOW)
+
+
 # verb -> the preparation, and the call that gets what the preparation returned
 CALLS = {
     "enqueue": (lambda _, j: [j(id=f"e{n}", domain="d") for n in range(3)], lambda s, x: s.enqueue(x, now=NOW)),
@@ -68,6 +75,11 @@ CALLS = {
         lambda _, j: JobBatch(j(), [f"e{n:03}" for n in range(600)], [b"{}"] * 600, [f"k{n}" for n in range(600)]),
         lambda s, x: s.enqueue_leased(x, lease_for=30 * SECOND, worker="w", now=NOW),
     ),
+    "enqueue with offsets": (
+        lambda _, j: [j(id=f"e{n}", domain="d", offset=n % 2) for n in range(3)],
+        lambda s, x: s.enqueue(x, now=NOW),
+    ),
+    "resume": (halt_a_domain, lambda s, _: s.resume("q", "d", ResumeAction.RETRY, position=1, now=NOW + 1)),
     "extend": (
         reserve_some,
         lambda s, x: s.extend(x, lease_for=90 * SECOND, notes={"held-0": Note(progress=b"1")}, now=NOW + 1),
@@ -87,7 +99,7 @@ CALLS = {
     ),
     "trim": (make_dead_jobs, lambda s, _: s.trim(ledger_for=DAY, now=NOW + 2 * DAY)),
 }
-ANSWERED_ONCE = {"requeue", "purge", "write", "report_outage", "report_outage after a reap"}
+ANSWERED_ONCE = {"requeue", "purge", "resume", "write", "report_outage", "report_outage after a reap"}
 REPEATED_BY_THE_DRIVER = set(CALLS) - ANSWERED_ONCE  # the others would answer differently
 
 
@@ -167,6 +179,23 @@ def test_a_job_whose_cancel_was_requested_under_a_lost_lease_is_cancelled(proxie
     [reserved, _] = store.reserve(["q"], limit=9, lease_for=10, worker="w", now=NOW)
     assert reserved.job.id == second.id
     assert (store.get(first.id).state, store.get(first.id).attempts) == (State.CANCELLED, 0)
+    store.close()
+
+
+def test_the_settlements_of_a_lost_settle_and_reserve_can_be_repeated_and_its_leases_are_released(proxied, job):
+    _, through, proxy = proxied
+    store = holdfast.connect(through, caller_clock=True)
+    following = job(domain="d", max_attempts=1)
+    store.enqueue([job(domain="d"), following], now=NOW)
+    [held] = store.reserve(["q"], limit=1, lease_for=10, worker="w", now=NOW)
+    acks, options = [Ack(held.lease)], {"queues": ["q"], "lease_for": 10, "worker": "w", "now": NOW}
+    proxy.lose_next()
+    with pytest.raises(StoreUnavailable):
+        store.settle_and_reserve(acks, follow=[held.job.id], **options)
+    assert store.get(following.id).state is State.INFLIGHT
+    assert store.settle_and_reserve(acks, follow=[held.job.id], **options) == ([None], [])
+    assert (store.get(following.id).state, store.get(following.id).attempts) == (State.READY, 0)
+    assert [one.job.id for one in store.reserve(["q"], limit=9, lease_for=10, now=NOW)] == [following.id]
     store.close()
 
 

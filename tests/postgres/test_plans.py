@@ -228,7 +228,7 @@ def count_pages(
             ("wake_domains", "other"),  # reads each domain of its queue
             ("resume_domain", NOW, None, "q", "d1", "retry", 5),
             ("forget_domain", "q", "nobody"),
-            ("list_domains", NOW, None, None, None, "", "", k, k),
+            ("list_domains", NOW, None, None, "running", "", "", k, k),  # counts the jobs of those it returns
         ):
             _, pages[verb, k] = explained.call(verb, "main", *arguments)
         if leases:

@@ -8,7 +8,9 @@ import pytest
 
 import holdfast
 from holdfast.clock import MINUTE
+from holdfast.drivers.contract import OnExhausted, QueueSettings
 from holdfast.drivers.postgres import admin, listen, wait
+from holdfast.model.settlement import Fail
 
 LONG = 20.0
 
@@ -63,6 +65,18 @@ def test_the_commit_of_a_joined_enqueue_ends_a_wait(url, job, without_polling):
     other.close()
     assert took < LONG / 2
     assert reservations
+
+
+def test_resuming_a_domain_ends_a_wait(url, job, without_polling):
+    other = holdfast.connect(url)
+    other.configure("q", QueueSettings(on_exhausted=OnExhausted.HALT))
+    other.enqueue([job(domain="d"), job(domain="d")])
+    [held] = other.reserve(["q"], limit=1, lease_for=MINUTE)
+    other.settle([Fail(held.lease, reason="no")])
+    took, reservations = measure_wait(url, enqueue=lambda: other.resume("q", "d"))
+    other.close()
+    assert took < LONG / 2
+    assert len(reservations) == 1
 
 
 def test_only_the_first_job_of_an_empty_lane_notifies(url, job):

@@ -56,4 +56,4 @@ def test_no_job_is_lost_or_ends_twice_when_the_server_crashes_under_workers(tmp_
 
 def test_domains_stay_in_order_when_workers_are_killed_and_stopped(postgres_database, tmp_path):
     url = postgres_database()
-    print(run_ordered(tmp_path, url, domains=6, offsets=12, workers=2, seconds=3, idle_leases=10))
+    print(run_ordered(tmp_path, url, domains=6, offsets=10, workers=2, seconds=2, idle_leases=10))

@@ -49,7 +49,11 @@ def token(subject: str) -> str:
 def guarded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("auth")
     with running_service(
-        sqlite_url(folder), auth=(AuthMode.STATIC,), tokens_file=tokens_file(folder), rate=None
+        sqlite_url(folder),
+        Settings(artifacts=str(folder / "artifacts")),
+        auth=(AuthMode.STATIC,),
+        tokens_file=tokens_file(folder),
+        rate=None,
     ) as running:
         yield running
 
@@ -144,6 +148,27 @@ def test_a_task_of_another_space_does_not_exist(guarded):
     assert guarded.post("/v1/tasks/claim", {"commands": ["a"]}, token=foreign).status_code == 204
     own = guarded.post("/v1/tasks", {"command": "a"}, token=foreign).json()["taskId"]
     assert guarded.post("/v1/tasks/claim", {"commands": ["a"]}, token=foreign).json()["task"]["id"] == own
+
+
+def test_an_artifact_belongs_to_its_space_and_to_the_subject_that_claimed_the_task(guarded):
+    task_id = guarded.post("/v1/tasks", {"command": "file"}, token=token("producer")).json()["taskId"]
+    claim = guarded.post("/v1/tasks/claim", {"commands": ["file"]}, token=token("worker")).json()
+    path = f"/v1/tasks/{task_id}/artifacts/a"
+
+    def put(subject):
+        headers = {"authorization": f"Bearer {token(subject)}", "lease-token": claim["leaseToken"]}
+        return guarded.client.put(path, content=b"x", headers=headers).status_code
+
+    assert {subject: put(subject) for subject in ("foreign", "other", "producer", "worker")} == {
+        "foreign": 404,
+        "other": 409,
+        "producer": 403,
+        "worker": 201,
+    }
+    body = {"leaseToken": claim["leaseToken"], "status": "COMPLETED", "artifacts": ["a"]}
+    assert guarded.post(f"/v1/tasks/{task_id}/result", body, token=token("worker")).status_code == 200
+    reads = {subject: guarded.get(path, token=token(subject)).status_code for subject in ("foreign", "producer")}
+    assert reads == {"foreign": 404, "producer": 200}
 
 
 def test_a_lease_belongs_to_the_subject_that_claimed_it(guarded):

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from holdfast import Schedule
+from holdfast import Schedule, connect
 from holdfast.app import Holdfast
+from holdfast.clock import ManualClock
+from holdfast.driver import DAY, SECOND, Ack, Fail, JobRecord
+from holdfast.service.routes import cleanup
+from holdfast.service.schemas.operators import CleanupRequest
+from tests.service.http_service import sqlite_url
 
 
 def test_cleanup_removes_what_is_older_than_its_retention(service, command):
@@ -11,9 +16,28 @@ def test_cleanup_removes_what_is_older_than_its_retention(service, command):
     service.settle("result", service.claim(command), status="COMPLETED")
     answer = service.post("/v1/cleanup", {"keepLedgerSeconds": 1_000_000, "limit": 10})
     assert answer.status_code == 200
-    assert answer.json() == {"tasks": 0, "ledgerRows": 0, "idempotencyKeys": 0, "registryEntries": 0, "more": False}
-    for body in ({"keepEndedSeconds": 1}, {"limit": 0}, {"keepLedgerSeconds": -1}):
+    nothing = {"tasks": 0, "failedTasks": 0, "ledgerRows": 0, "idempotencyKeys": 0, "registryEntries": 0, "more": False}
+    assert answer.json() == nothing
+    for body in ({"keepEndedSeconds": 1}, {"keepFailedSeconds": 1}, {"limit": 0}, {"keepLedgerSeconds": -1}):
         assert service.post("/v1/cleanup", body).status_code == 400
+
+
+def test_cleanup_removes_old_tasks_and_failed_ones_only_if_it_is_told_to(tmp_path):
+    clock = ManualClock()
+    with connect(sqlite_url(tmp_path), clock=clock) as store:
+        ends = {"done": Ack, "dead": lambda lease: Fail(lease, reason="broken")}
+        for id_, end in ends.items():
+            store.enqueue([JobRecord(id=id_, type="t", queue="q", payload=b"1", created_at=clock.now())])
+            [reservation] = store.reserve(["q"], limit=1, lease_for=SECOND)
+            store.settle([end(reservation.lease)])
+        clock.advance(10 * DAY)
+        request = CleanupRequest(keep_ended_seconds=5 * 86_400)
+        removed = cleanup._remove(store, request)
+        assert (removed.tasks, removed.failed_tasks, removed.more) == (1, 0, False)
+        removed = cleanup._remove(store, CleanupRequest(keep_failed_seconds=20 * 86_400))
+        assert removed.failed_tasks == 0
+        removed = cleanup._remove(store, CleanupRequest(keep_failed_seconds=5 * 86_400))
+        assert (removed.failed_tasks, store.get("dead")) == (1, None)
 
 
 def test_schedules_are_listed_paused_resumed_and_run(service, command):

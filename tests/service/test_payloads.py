@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -162,6 +164,11 @@ def test_without_a_folder_a_large_payload_is_refused_and_not_read(tmp_path, comm
     assert apps[1].worker().process_once().status == "retried"
     for app in apps:
         app.close()
+
+
+def test_a_large_payload_is_refused_in_a_transaction_of_the_caller(app, command, tmp_path):
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection, pytest.raises(PayloadError):
+        app.enqueue(command, LARGE, connection=connection)
 
 
 def test_the_payload_stays_while_artifacts_come(service, command):

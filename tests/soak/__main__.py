@@ -19,6 +19,7 @@ from holdfast.driver import Store
 from holdfast.testing.drivers.simulation import simulate
 from holdfast.testing.drivers.state_machine import run_state_machine
 from tests.soak import postgres
+from tests.soak.artifacts import run_artifacts
 from tests.soak.cron import run_cron
 from tests.soak.history_kills import run_history_kills
 from tests.soak.hostile_handlers import run_hostile_handlers
@@ -26,6 +27,7 @@ from tests.soak.http import run_http
 from tests.soak.large_counts import run_large_counts
 from tests.soak.large_payloads import run_large_payloads
 from tests.soak.ordered import run_ordered_soak
+from tests.soak.ordered_slots import run_ordered_slots
 from tests.soak.planted_violations import run_planted_violations
 from tests.soak.poison import run_poison
 from tests.soak.postgres_versions import run_versions
@@ -99,9 +101,13 @@ SOAKS: dict[str, Soak] = {
     "schedulers": lambda folder, scale: run_schedulers(folder, kills=max(5, int(200 * scale))),
     "work-lease": lambda folder, scale: run_work_lease(folder, count=max(30, int(500 * scale))),
     "ordered": run_ordered_soak,
+    "ordered-slots": lambda folder, scale: run_ordered_slots(
+        folder, domains=50, offsets=max(10, int(200 * scale)), seconds=max(5.0, 120 * scale)
+    ),
     "restarts": lambda folder, scale: run_rolling_restarts(folder, count=int(50 * scale)),
     "service": run_service_soak,
     "http": run_http,
+    "artifacts": run_artifacts,
     "history": lambda folder, scale: run_history_kills(folder, kills=max(1, int(20 * scale))),
     "spark-runs": lambda folder, scale: run_spark_runs(folder, count=max(5, int(100 * scale))),
     "pg-crashes": lambda _, scale: postgres.run_crashes(scale),

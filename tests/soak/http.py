@@ -17,6 +17,7 @@ import httpx
 
 import holdfast
 from holdfast.driver import Ending
+from holdfast.settings import Settings
 from tests.service.http_service import running_service, sqlite_url
 from tests.service.openapi_cases import run_openapi_cases, run_openapi_scenarios
 from tests.soak.ledger_checks import read_ledger
@@ -32,7 +33,7 @@ RETRY_SECONDS = 0.05
 
 def run_http(folder: Path, scale: float) -> str:
     """Run both parts; return a summary."""
-    with running_service(sqlite_url(folder)) as service:
+    with running_service(sqlite_url(folder), Settings(artifacts=str(folder / "artifacts"))) as service:
         cases = run_openapi_cases(service.url, count=max(5, int(100 * scale)), derandomize=False)
         cases += run_openapi_scenarios(service.url, count=max(5, int(200 * scale)), derandomize=False)
     kills = max(2, int(30 * scale))
@@ -117,7 +118,7 @@ def _run_kills(folder: Path, receiver: Receiver, *, kills: int) -> tuple[int, in
         thread.start()
     chance = random.Random(7)
     for _ in range(kills):
-        _await_answer(f"http://{address}/healthz")
+        await_answer(f"http://{address}/healthz")
         time.sleep(chance.uniform(0.1, 2.0))
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -156,7 +157,8 @@ def _called(receiver: Receiver) -> Counter[str]:
     return Counter(one.body["taskId"] for one in list(receiver.received))
 
 
-def _await_answer(url: str) -> None:
+def await_answer(url: str) -> None:
+    """Wait until the service answers."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         try:

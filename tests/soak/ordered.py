@@ -5,6 +5,7 @@ Offsets arrive shuffled and duplicated, and the queue waits for gaps. One attemp
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import time
@@ -13,19 +14,22 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import uuid_utils
+
 import holdfast
-from holdfast import Client, JobRequest
-from holdfast.clock import SECOND
-from holdfast.driver import Enqueued, Gaps, QueueSettings, Store
+from holdfast.clock import SECOND, SystemClock
+from holdfast.driver import Enqueued, Gaps, JobRecord, QueueSettings, Store
 from holdfast.testing.servers.postgres import PostgresServer
 from tests.soak.ledger_checks import read_ledger
 from tests.soak.ordered_checks import EFFECTS, check_effects, check_order, longest_idle, read_effects
+from tests.soak.random_kills import NEVER_DEAD
 from tests.soak.worker_group import WorkerProcess, count_unfinished, stop_all, wait_until, worker_group
 from tests.soak.worker_program import ORDERED, QUEUE
 
 LEASE_SECONDS = 2.0
 STOP_LEASES = (1.1, 1.5)  # how long a worker is stopped: longer than its lease
 SOAK_LEASE_SECONDS = 4.0
+ISOLATED_SECONDS = 20  # that busy workers may pass over an isolated job
 FAULT_INTERVAL_SECONDS = 0.1
 MAX_STOPPED = 0.5  # of the workers at a time, so that the others can make progress
 WINDOW = 20  # an offset arrives at most about so many places too early or too late
@@ -73,8 +77,8 @@ def run_ordered(
         faults = _Faults(generator, workers, lease, lambda: start(lease=lease, processes=1, grace=0.5))
         began = time.monotonic()
         rounds = max(1, int(seconds / FAULT_INTERVAL_SECONDS))
-        for number, batch in enumerate(_split(submissions, rounds), start=1):
-            answers += _submit(store, batch)
+        for number, batch in enumerate(split(submissions, rounds), start=1):
+            answers += submit(store, batch)
             faults.make_one()
             time.sleep(max(0.0, began + number * FAULT_INTERVAL_SECONDS - time.monotonic()))
         unfinished = count_unfinished(store)
@@ -89,13 +93,16 @@ def run_ordered(
     check_order(rows, dict.fromkeys((f"d{number}" for number in range(domains)), offsets))
     refused = check_effects(read_effects(folder / EFFECTS), rows)
     idle = longest_idle(rows)
-    assert idle.microseconds <= idle_leases * lease * SECOND, f"a domain with work was left idle: {idle}"
+    most = int(idle_leases * lease * SECOND)
+    assert idle.ordinary.microseconds <= most, f"a domain with work was left idle: {idle.ordinary}"
+    assert idle.isolated.microseconds <= most + ISOLATED_SECONDS * SECOND, f"an isolated job waits: {idle.isolated}"
     store.close()
     endings = Counter(row.ending.value for row in rows)
+    idle_text = " and ".join(f"{one.microseconds / SECOND:.1f} s" for one in idle)
     return (
         f"{domains} domains x {offsets} offsets, {workers} workers, {faults.text}, {len(submissions):,} submissions "
-        f"({sum(one.past for one in answers):,} of them past): order exact, one lease at a time, longest idle time "
-        f"{idle.microseconds / SECOND:.1f} s; {len(rows):,} leases ({_join(endings)}), {refused} stale effects fenced, "
+        f"({sum(one.past for one in answers):,} of them past): order exact, one lease at a time, longest idle times "
+        f"{idle_text} (isolated jobs); {len(rows):,} leases ({_join(endings)}), {refused} stale effects fenced, "
         f"{unfinished:,} jobs left when the faults ended"
     )
 
@@ -144,17 +151,26 @@ class _Faults:
         return _join(self._counts) or "no faults"
 
 
-def _split(submissions: list[Submission], count: int) -> Iterator[list[Submission]]:
+def split(submissions: list[Submission], count: int) -> Iterator[list[Submission]]:
+    """Return the submissions in so many parts, in order."""
     for number in range(count):
         yield submissions[len(submissions) * number // count : len(submissions) * (number + 1) // count]
 
 
-def _submit(store: Store, batch: list[Submission]) -> list[Enqueued]:
-    requests = [
-        JobRequest(type=ORDERED, queue=QUEUE, payload=[*one], domain=one.domain, offset=one.offset, max_attempts=10**6)
+def submit(store: Store, batch: list[Submission]) -> list[Enqueued]:
+    """Enqueue a job for each submission. However often it is killed, no job dies."""
+    common = {"type": ORDERED, "queue": QUEUE, "created_at": SystemClock().now(), **NEVER_DEAD}
+    records = [
+        JobRecord(  # type: ignore[arg-type]
+            id=str(uuid_utils.uuid7()),
+            payload=json.dumps([*one]).encode(),
+            domain=one.domain,
+            offset=one.offset,
+            **common,
+        )
         for one in batch
     ]
-    return Client(store).enqueue(requests)
+    return store.enqueue(records) if records else []
 
 
 def _check_answers(submissions: list[Submission], answers: list[Enqueued]) -> None:

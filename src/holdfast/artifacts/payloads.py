@@ -17,6 +17,7 @@ from holdfast.artifacts.manifest import PayloadBlob
 from holdfast.artifacts.records import open_manifest, record_payload
 from holdfast.drivers.contract import Registry
 from holdfast.errors import PayloadError, PayloadUnavailable
+from holdfast.model import bounds
 from holdfast.model.job import JobRecord
 from holdfast.model.request import META_PAYLOAD_REF
 from holdfast.settings import Settings
@@ -63,8 +64,9 @@ class PayloadStore:
     def save(self, registry: Registry, job_id: str, payload: bytes, *, now: int) -> bytes:
         """Store the payload of a job that is about to be enqueued; return the reference for the job.
 
-        If the job is never enqueued, the payload is removed a day later.
+        If the job is never enqueued, the payload is removed a day later. Raises ``PayloadError`` if it is too large.
         """
+        bounds.check_blob("payload", payload, most=MAX_PAYLOAD_BLOB_BYTES)
         open_manifest(registry, job_id, now=now)
         writer = self.blobs.create(part_folder(self.space, job_id, PAYLOAD_PART))
         try:

@@ -14,6 +14,7 @@ from holdfast.cli.commands.queue import describe_order
 from holdfast.cli.doctor import store_checks
 from holdfast.cli.doctor.check import Check, Health
 from holdfast.cli.doctor.ledger_checks import check_ledger
+from holdfast.cli.doctor.webhook_checks import check_webhooks
 from holdfast.cli.doctor.work_checks import check_work
 from holdfast.cli.output import Column
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
@@ -33,6 +34,7 @@ STORE_CHECKS = {
     "rows": store_checks.check_vacuum,
     "sizes": store_checks.check_sizes,
     "ledger": check_ledger,
+    "webhooks": check_webhooks,
     "jobs": check_work,
 }
 
@@ -88,14 +90,14 @@ def _repair_clock(session: Session) -> None:
 def _settings(settings: Settings) -> list[dict[str, Any]]:
     values: dict[str, Any] = {name: settings.value_of(name) for name in NAMES}
     for queue in settings.queues:
-        proposals = [one for one in settings.queue_limits if one.queue == queue]
-        values[f"queues.{queue}"] = ", ".join(
+        limits = [
             f"{one.type or 'all types'}: " + " ".join(f"{name}={value:g}" for name, value in _set_fields(one.limits))
-            for one in proposals
-        )
-        if (order := settings.queue_orders.get(queue)) is not None:
-            words = ", ".join(describe_order(order.as_settings()))
-            values[f"queues.{queue}"] = ", ".join(part for part in (values[f"queues.{queue}"], words) if part)
+            for one in settings.queue_limits
+            if one.queue == queue
+        ]
+        order = settings.queue_orders.get(queue)
+        words = [] if order is None else describe_order(order.as_settings())
+        values[f"queues.{queue}"] = ", ".join([*limits, *words])
     for name, table in settings.schedules.items():
         values[f"schedules.{name}"] = f"{table.get('cron')}: {table.get('type')}"
     for name, store in settings.stores.items():

@@ -37,7 +37,7 @@ def domain() -> None:
 def list_(
     session: Session, *, queue: str | None, status: str | None, limit: int, after: str | None, as_json: bool
 ) -> None:
-    """List the domains that have open jobs or are halted, by queue and name."""
+    """List domains that have open jobs or are halted."""
     wanted = None if status is None else DomainStatus(status)
     page = _find_page(session.store(), queue, wanted, limit=limit, after=after)
     if as_json:
@@ -141,7 +141,7 @@ def _print(output: Output, one: DomainInfo) -> None:
 @_JSON_CHANGE
 @pass_session
 def skip(session: Session, queue: str, name: str, *, as_json: bool) -> None:
-    """Leave the job that halted a domain dead, and go on with the next one."""
+    """Go on without the dead job that halted a domain."""
     _resume(session, queue, name, ResumeAction.SKIP, as_json=as_json)
 
 
@@ -151,7 +151,10 @@ def skip(session: Session, queue: str, name: str, *, as_json: bool) -> None:
 @_JSON_CHANGE
 @pass_session
 def retry(session: Session, queue: str, name: str, *, as_json: bool) -> None:
-    """Run the job that halted a domain again, at its old place and with all its attempts."""
+    """Run the job that halted a domain again.
+
+    It runs next, with all its attempts.
+    """
     _resume(session, queue, name, ResumeAction.RETRY, as_json=as_json)
 
 
@@ -167,10 +170,10 @@ def retry(session: Session, queue: str, name: str, *, as_json: bool) -> None:
 @_JSON_CHANGE
 @pass_session
 def resume(session: Session, queue: str, name: str, position: int | None, *, as_json: bool) -> None:
-    """Let a halted domain go on, or with --position one that waits for an offset.
+    """Let a halted or waiting domain go on.
 
-    For a domain whose dead job was repaired, requeued or cancelled by hand. --position also sets the first offset of a
-    domain that does not begin at 0.
+    A domain that waits for an offset goes on with --position, which is also the first offset of a domain that does not
+    begin at 0. Without it, this only ends the halt, for a dead job that was repaired, requeued or cancelled by hand.
     """
     _resume(session, queue, name, ResumeAction.RESUME, position=position, as_json=as_json)
 
@@ -203,9 +206,10 @@ def _resume(
 @click.option("--json", "as_json", is_flag=True, help="JSON: forgotten.")
 @pass_session
 def forget(session: Session, queue: str, name: str, *, yes: bool, as_json: bool) -> None:
-    """Remove the ended offsets of a domain without open jobs: its offsets are new again.
+    """Forget the ended offsets of a domain.
 
-    For queues with ever new domains. A duplicate of an ended offset that arrives later is a new job.
+    The domain must have no open jobs; its offsets are new again. For queues with ever new domains. A duplicate of an
+    ended offset that arrives later is a new job.
     """
     store, output = session.store(), session.output
     one = _find(store, queue, name)

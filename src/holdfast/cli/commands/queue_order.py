@@ -56,10 +56,10 @@ def order(
     new: bool,
     as_json: bool,
 ) -> None:
-    """Set what the domains of a queue do at a missing offset and at a dead job.
+    """Set what domains do at gaps and dead jobs.
 
-    Without options, shows it. What is not named does not change. A domain that is halted stays halted when the setting
-    changes: see `domain skip`, `domain retry` and `domain resume`.
+    Applies to each domain of the queue. Without options, shows the settings; what is not named does not change. A
+    halted domain stays halted when the setting changes: see `domain skip`, `domain retry` and `domain resume`.
     """
     changes: dict[str, Any] = {}
     if on_exhausted is not None:

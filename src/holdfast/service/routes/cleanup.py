@@ -5,29 +5,55 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.clock import SECOND
+from holdfast.drivers.contract import Feature, Store
+from holdfast.model import retention
 from holdfast.service.auth.principal import Scope
 from holdfast.service.operation import Call, Operation, Reply
 from holdfast.service.schemas.operators import Cleanup, CleanupRequest
+from holdfast.worker.dead_retention import DeadLetterRetention
+
+MAX_STEPS = 10  # of one call, in search of failed tasks that are old enough
 
 
 async def cleanup(call: Call) -> Reply:
     """Remove old rows of the space. The service does the same from time to time."""
-    request: CleanupRequest = call.body
-    removed = await call.tenant.calls.run(
-        call.tenant.store.trim,
+    return Reply(content=await call.tenant.calls.run(_remove, call.tenant.store, call.body))
+
+
+def _remove(store: Store, request: CleanupRequest) -> Cleanup:
+    removed = store.trim(
         ended_for=_length(request.keep_ended_seconds),
         ledger_for=_length(request.keep_ledger_seconds),
         limit=request.limit,
     )
-    return Reply(
-        content=Cleanup(
-            tasks=removed.jobs,
-            ledger_rows=removed.ledger,
-            idempotency_keys=removed.dedupe,
-            registry_entries=removed.registry,
-            more=removed.more,
-        )
+    failed, more_failed = _remove_failed(store, request)
+    return Cleanup(
+        tasks=removed.jobs,
+        failed_tasks=failed,
+        ledger_rows=removed.ledger,
+        idempotency_keys=removed.dedupe,
+        registry_entries=removed.registry,
+        more=removed.more or more_failed,
     )
+
+
+def _remove_failed(store: Store, request: CleanupRequest) -> tuple[int, bool]:
+    """Purge failed tasks that are old enough; return how many, and whether there may be more."""
+    dead_for = _length(request.keep_failed_seconds)
+    if not store.capabilities.has(Feature.REGISTRY):
+        return 0, False
+    if dead_for is None:
+        [entry] = store.read(retention.KIND, [retention.KEY])
+        kept = retention.read_retention(entry)
+        dead_for = None if kept is None else kept.dead_for
+    if dead_for is None:
+        return 0, False
+    dead_letters = DeadLetterRetention(store)
+    for _ in range(MAX_STEPS):
+        removed, has_more = dead_letters.step(dead_for, limit=request.limit)
+        if removed or not has_more:
+            return removed, has_more
+    return 0, False
 
 
 def _length(seconds: float | None) -> int | None:

@@ -12,6 +12,14 @@ from holdfast.service.schemas.fields import Answer, Instant, LeaseToken
 MAX_HEADER_CHARACTERS = 512
 
 HeaderText = Annotated[str, Meta(max_length=MAX_HEADER_CHARACTERS, pattern="^[\\x20-\\x7e]*$")]
+_MEMBER = "[a-z*][a-z0-9_.*-]*=:[A-Za-z0-9+/=]*:"
+ContentDigest = Annotated[
+    str,
+    Meta(
+        max_length=MAX_HEADER_CHARACTERS,
+        pattern=f"^({_MEMBER}, ?)*sha-256=:[A-Za-z0-9+/]{{43}}=:(, ?{_MEMBER})*$",
+    ),
+]
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
@@ -23,7 +31,7 @@ class UploadHeaders(Headers):
     """The headers of an upload by a worker. ``Content-Digest`` is that of RFC 9530."""
 
     lease_token: LeaseToken
-    content_digest: HeaderText | None = None
+    content_digest: ContentDigest | None = None
 
 
 class DownloadHeaders(Headers):
@@ -36,7 +44,7 @@ class DownloadHeaders(Headers):
 class UploadPayloadHeaders(Headers):
     """The headers of an upload by a producer."""
 
-    content_digest: HeaderText | None = None
+    content_digest: ContentDigest | None = None
 
 
 class PayloadHeaders(DownloadHeaders, kw_only=True):

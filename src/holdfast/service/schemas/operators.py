@@ -14,17 +14,22 @@ MAX_PAGE_SCHEDULES = 1000
 
 
 class CleanupRequest(Request):
-    """What to remove. A length that is left out is that of the retention of the space."""
+    """What to remove. A length that is left out is that of the retention of the space.
+
+    Failed tasks stay, unless ``keepFailedSeconds`` or the retention of the space says how long.
+    """
 
     keep_ended_seconds: Annotated[float, Meta(ge=DAY_SECONDS, le=MAX_DELAY_SECONDS)] | None = None
+    keep_failed_seconds: Annotated[float, Meta(ge=DAY_SECONDS, le=MAX_DELAY_SECONDS)] | None = None
     keep_ledger_seconds: Annotated[float, Meta(ge=1, le=MAX_DELAY_SECONDS)] | None = None
     limit: Annotated[int, Meta(ge=1, le=MAX_CLEANUP_ROWS)] = 1000  # rows of each kind
 
 
 class Cleanup(Answer):
-    """What was removed. With ``more``, call again. Failed tasks stay until they are purged."""
+    """What was removed. With ``more``, call again."""
 
-    tasks: int
+    tasks: int  # completed or cancelled
+    failed_tasks: int
     ledger_rows: int
     idempotency_keys: int
     registry_entries: int

@@ -2,7 +2,8 @@
 
 One pass checks all laws of jobs: one shuffle brings the record and the rows of a job together, and all windows share
 one sort. Domains and keys have separate passes, over the rows that have one; positions have a pass without a shuffle.
-One Spark job counts all violations; their evidence is fetched only if there are any. Runs on the Spark driver.
+The order of offsets has one, too, if there are offsets. One Spark job counts all violations; their evidence is fetched
+only if there are any. Runs on the Spark driver.
 """
 
 from __future__ import annotations
@@ -101,13 +102,11 @@ def _make_passes(leases: DataFrame, jobs: DataFrame, waiting: DataFrame, scope: 
     # A second pass over the jobs with a domain, which are usually few: all rows of a job have its domain, or none.
     domain_rows = query(spark, "audit_jobs", job_rows=job_rows.where("domain IS NOT NULL"), **literals)
     slack = 0 if scope.serial_arrivals else CONCURRENT_ARRIVAL_SECONDS
-    by_arrival = query(spark, "audit_domains", checked_rows=domain_rows, slack=f"{slack:d}")
-    by_offset = offset_audit.find_overtaken(domain_rows, slack_seconds=slack)
-    return (
-        checked_rows,
-        by_arrival.unionByName(by_offset, allowMissingColumns=True),
-        query(spark, "audit_keys", leases=leases, jobs=jobs, waiting=waiting),
-    )
+    checked_domains = query(spark, "audit_domains", checked_rows=domain_rows, slack=f"{slack:d}")
+    if not leases.where("offset IS NOT NULL").isEmpty():  # reads one column, which few histories have
+        overtaken = offset_audit.find_overtaken(domain_rows, slack_seconds=slack)
+        checked_domains = checked_domains.unionByName(overtaken, allowMissingColumns=True)
+    return (checked_rows, checked_domains, query(spark, "audit_keys", leases=leases, jobs=jobs, waiting=waiting))
 
 
 def _count(by_job: DataFrame, by_domain: DataFrame, by_key: DataFrame) -> Row:

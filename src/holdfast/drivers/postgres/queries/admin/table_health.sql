@@ -5,4 +5,6 @@ SELECT coalesce(sum(t.n_live_tup), 0)::bigint, coalesce(sum(t.n_dead_tup), 0)::b
           FROM pg_stat_activity AS a
          WHERE a.datname = current_database() AND a.pid <> pg_backend_pid()
            AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL))
-  FROM pg_stat_all_tables AS t WHERE t.schemaname = %(schema)s AND t.relname IN ('jobs', 'arrivals', 'limit_keys', 'key_changes')
+  FROM pg_stat_all_tables AS t
+ WHERE t.schemaname = %(schema)s
+   AND t.relname IN ('jobs', 'arrivals', 'limit_keys', 'key_changes', 'domains', 'ended_offsets')

@@ -1,0 +1,160 @@
+"""Ordered domains on slots of Spark, whose Python workers are killed and stopped all the time.
+
+The submissions and the checks are those of ``ordered``; Spark starts a killed slot again.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+from holdfast import Context, Fixed, Holdfast
+from holdfast.clock import SECOND
+from holdfast.driver import Gaps, QueueSettings, Store
+from holdfast.errors import StoreError
+from holdfast.spark import run_queue, session
+from holdfast.spark.execution.run_spec import SLOT_STATUS_KIND, SlotStatus
+from holdfast.testing.servers.postgres import PostgresServer
+from holdfast.worker.options import WorkerOptions
+from tests.processes import is_descendant
+from tests.soak.ledger_checks import read_ledger
+from tests.soak.ordered import ISOLATED_SECONDS, STOP_LEASES, make_submissions, split, submit
+from tests.soak.ordered_checks import EFFECTS, check_effects, check_order, effect_line, longest_idle, read_effects
+from tests.soak.worker_group import wait_until
+from tests.soak.worker_program import ORDERED, QUEUE
+
+SLOTS = 6
+LEASE_SECONDS = 2.0
+FAILING_SHARE = 0.1  # of the attempts
+FAULT_INTERVAL_SECONDS = 0.1
+MAX_STOPPED = 3  # slots at a time, so that the others can make progress
+
+
+def run_ordered_slots(folder: Path, *, domains: int, offsets: int, seconds: float) -> str:
+    """Submit the offsets while slots are killed and stopped for so many seconds; then check everything."""
+    generator = random.Random(domains * offsets)
+    submissions = make_submissions(generator, domains=domains, offsets=offsets)
+    rounds = max(1, int(seconds / FAULT_INTERVAL_SECONDS))
+    spark = session(f"local[{SLOTS},100000]", spark_driver_memory="1g")
+    try:
+        with PostgresServer() as server:
+            app = Holdfast(server.url)
+            _add_handler(app, folder / EFFECTS)
+            app.driver.configure(QUEUE, QueueSettings(gaps=Gaps.WAIT))
+            faults = _Faults(app.driver, generator)
+
+            def make_faults() -> None:
+                submit(app.driver, [one for one in submissions if one.offset == 0])
+                wait_until(faults.can_begin, timeout=300, otherwise=lambda: "no slot has started")
+                for batch in split(submissions, rounds):
+                    submit(app.driver, batch)
+                    faults.make_one()
+                    time.sleep(FAULT_INTERVAL_SECONDS)
+                faults.end()
+
+            options = WorkerOptions(lease=timedelta(seconds=LEASE_SECONDS), grace=timedelta(seconds=0.5))
+            with ThreadPoolExecutor(1) as threads:
+                ended = threads.submit(make_faults)
+                run_slots = partial(run_queue, app, spark=spark, slots=SLOTS, options=options, progress=False)
+                while not ended.done():
+                    run_slots(stop_after=timedelta(seconds=seconds))  # also while the queue is drained for a moment
+                ended.result()
+                run_slots()
+            rows = read_ledger(app.driver)
+            app.close()
+    finally:
+        spark.stop()
+    check_order(rows, dict.fromkeys((f"d{number}" for number in range(domains)), offsets))
+    refused = check_effects(read_effects(folder / EFFECTS), rows)
+    idle, most = longest_idle(rows), int(2 * LEASE_SECONDS * SECOND)
+    assert idle.ordinary.microseconds <= most, f"a domain with work was left idle: {idle.ordinary}"
+    assert idle.isolated.microseconds <= most + ISOLATED_SECONDS * SECOND, f"an isolated job waits: {idle.isolated}"
+    return (
+        f"{domains} domains x {offsets} offsets on {SLOTS} slots and PostgreSQL, {faults.text}: order exact, one lease "
+        f"at a time, longest idle time {idle.ordinary.microseconds / SECOND:.1f} s; {len(rows):,} leases, "
+        f"{refused} stale effects fenced"
+    )
+
+
+def _add_handler(app: Holdfast, effects: Path) -> None:
+    @app.handler(ORDERED, queue=QUEUE, retry=Fixed(timedelta(milliseconds=20)))
+    def note_effect(payload: list[object], ctx: Context) -> None:
+        """Write the effect of one offset; one attempt of ten fails. Sent to executors by value."""
+
+        def note(event: str) -> None:
+            with effects.open("a") as file:
+                file.write(effect_line(event, str(payload[0]), int(str(payload[1])), ctx.fence))
+
+        note("began")
+        if random.random() < FAILING_SHARE:
+            raise ValueError("by chance")
+        note("ended")
+
+
+class _Faults:
+    """Kills or stops the Python worker of a slot that has reserved, at every call."""
+
+    def __init__(self, store: Store, generator: random.Random) -> None:
+        self._store = store
+        self._generator = generator
+        self._counts: Counter[str] = Counter()
+        self._stopped: dict[int, float] = {}  # processes, and until when
+
+    def can_begin(self) -> bool:
+        """Whether a slot has reserved a job."""
+        return bool(self._victims())
+
+    def make_one(self) -> None:
+        """Kill or stop one of the slots, and continue those that were stopped for long enough."""
+        self._continue(time.monotonic())
+        victims = [pid for pid in self._victims() if pid not in self._stopped]
+        if not victims:
+            return
+        pid = self._generator.choice(victims)
+        if self._generator.random() < 0.5 and len(self._stopped) < MAX_STOPPED:
+            if _signal(pid, signal.SIGSTOP):
+                self._stopped[pid] = time.monotonic() + LEASE_SECONDS * self._generator.uniform(*STOP_LEASES)
+                self._counts["SIGSTOPs"] += 1
+        elif _signal(pid, signal.SIGKILL):
+            self._counts["SIGKILLs"] += 1
+
+    def end(self) -> None:
+        """Continue every stopped process."""
+        self._continue(float("inf"))
+
+    @property
+    def text(self) -> str:
+        """The faults so far."""
+        return ", ".join(f"{count:,} {name}" for name, count in sorted(self._counts.items())) or "no faults"
+
+    def _continue(self, now: float) -> None:
+        for pid in [pid for pid, until in self._stopped.items() if until <= now]:
+            del self._stopped[pid]
+            _signal(pid, signal.SIGCONT)
+
+    def _victims(self) -> list[int]:
+        try:
+            statuses = [SlotStatus.of(entry) for entry in self._store.scan(SLOT_STATUS_KIND, limit=100)]
+        except StoreError:
+            return []
+        return [
+            int(each.executor.rpartition(":")[2]) for each in statuses if each.alive and (each.held or each.settled)
+        ]
+
+
+def _signal(pid: int, number: signal.Signals) -> bool:
+    """Send a signal to a process of this soak. The number of one that has ended may belong to another program."""
+    if not is_descendant(pid, os.getpid()):
+        return False
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
