@@ -149,6 +149,7 @@ def drivers() -> str:
         + " |"
         for feature in differing
     ]
+    missing = [f"{feature} ({CAPABILITIES.gaps[feature]})" for feature in shared if feature in CAPABILITIES.gaps]
     columns = "---|" * (len(declared) + 1)
     return "\n".join(
         [
@@ -159,10 +160,7 @@ def drivers() -> str:
             f"| cases skipped because of a gap | {skipped} |",
             "",
             f"All offer: {'; '.join(feature for feature in shared if feature not in CAPABILITIES.gaps)}.",
-            "",
-            "None offers: "
-            + "; ".join(f"{one} ({CAPABILITIES.gaps[one]})" for one in shared if one in CAPABILITIES.gaps)
-            + ".",
+            *(["", f"None offers: {'; '.join(missing)}."] if missing else []),
         ]
     )
 

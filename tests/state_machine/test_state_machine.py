@@ -30,7 +30,7 @@ def test_the_sqlite_driver_answers_as_the_oracle_does(tmp_path, domains, example
         store.close()
 
 
-@pytest.mark.parametrize(("domains", "examples"), [(False, 30), (True, 8)])
+@pytest.mark.parametrize(("domains", "examples"), [(False, 30), (True, 5)])
 def test_the_postgres_driver_answers_as_the_oracle_does(postgres_database, domains, examples):
     store = connect(postgres_database(), caller_clock=True)
     numbers = count()

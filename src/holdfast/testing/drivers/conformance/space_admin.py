@@ -69,7 +69,7 @@ def spaces_with_rows_are_listed_in_order(h: Harness) -> None:
         assert_equal(_names(h, limit=limit), wanted, f"the spaces, in pages of {limit}")
 
 
-@case("L3", needs=SPACES)
+@case("L3", needs=SPACES | {Feature.LIMITS, Feature.REGISTRY})
 def a_space_is_listed_whatever_it_contains(h: Harness) -> None:
     h.store.space(f"{h.space_name}-a").configure(QUEUE, QueueSettings(max_inflight=5))
     h.store.space(f"{h.space_name}-b").write([Change(kind="kind", key="key", value=b"1")], now=h.now_or_none)
