@@ -105,8 +105,10 @@ BEGIN
            coalesce(coalesce(j.payload, e.payload, o.payload, p.payload) <> a.payload, false),
            a.place IS NOT NULL AND j.id IS NULL AND e.id IS NULL AND o.id IS NULL
       FROM unnest(_id, _payload, _queue, _domain, _offset) WITH ORDINALITY AS a (id, payload, queue, domain, place, item)
-      LEFT JOIN jobs AS j ON j.space = ANY (ARRAY[_space]) AND j.id = a.id
-      LEFT JOIN ended AS e ON e.space = ANY (ARRAY[_space]) AND e.id = a.id AND j.id IS NULL
+      LEFT JOIN LATERAL (
+        SELECT j.id, j.payload FROM jobs AS j WHERE j.space = _space AND j.id = a.id OFFSET 0) AS j ON true
+      LEFT JOIN LATERAL (
+        SELECT e.id, e.payload FROM ended AS e WHERE j.id IS NULL AND e.space = _space AND e.id = a.id OFFSET 0) AS e ON true
       LEFT JOIN LATERAL (
         SELECT o.id, o.payload FROM jobs AS o
          WHERE j.id IS NULL AND e.id IS NULL AND o.space = _space AND o.queue = a.queue AND o.domain = a.domain

@@ -42,7 +42,7 @@ BEGIN
                   UNION ALL
                   (SELECT d.queue, d.domain FROM domains AS d
                     WHERE d.space = _space AND d.halted_by IS NOT NULL AND (d.queue, d.domain) > (n.queue, n.domain)
-                    ORDER BY d.queue, d.domain LIMIT 1)) AS u
+                    ORDER BY d.queue, d.domain, d.halted_by LIMIT 1)) AS u
            ORDER BY u.queue, u.domain LIMIT 1) AS next
        WHERE n.number < _rows AND (_queue IS NULL OR next.queue = _queue)
     )

@@ -9,7 +9,8 @@
 -- Index: jobs_domain, jobs_turn, the primary keys of domains, settings and ended_offsets.
 -- Shape: two or three index probes per domain; settings and offsets are read only if the first job has an offset. Rows are
 -- found by ctid. That is safe for a row without the turn, which only the holder of the domain lock updates. The row of a
--- ready holder is compared again when it is locked: a reserve may have leased it.
+-- ready holder is compared again when it is locked: a reserve may have leased it. That condition names the token and not the
+-- state: otherwise the planner may read jobs_lane.
 CREATE OR REPLACE FUNCTION assign_turns(_space text, _now bigint, _queues text[], _domains text[]) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -88,7 +89,7 @@ BEGIN
     WITH changed AS (
       UPDATE jobs AS j
          SET turn = false, available_at = coalesce(j.parked_from, j.available_at), parked_from = NULL
-       WHERE j.ctid = ANY (ARRAY(SELECT h.ctid FROM jobs AS h WHERE h.ctid = ANY (_losers) AND h.turn AND h.state = 'ready'
+       WHERE j.ctid = ANY (ARRAY(SELECT h.ctid FROM jobs AS h WHERE h.ctid = ANY (_losers) AND h.turn AND h.token IS NULL
                                     FOR UPDATE SKIP LOCKED))
       RETURNING j.queue, j.domain, j.limit_key
     )
