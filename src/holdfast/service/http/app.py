@@ -10,7 +10,8 @@ import logging
 import secrets
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -87,12 +88,15 @@ class HeadCheck:
 
 
 def _routes(service: Service) -> list[Route]:
-    """Return one route per path. Paths without parameters come first: ``/tasks/batch`` before ``/tasks/{task_id}``."""
+    """Return one route per path. Paths without parameters come first: ``/tasks/batch`` before ``/tasks/{task_id}``.
+
+    Aliases come last: routes are tried one after another.
+    """
     by_path: defaultdict[str, dict[str, Operation]] = defaultdict(dict)
     for operation in OPERATIONS:
         by_path[operation.full_path][operation.method] = operation
-        if operation.versioned:
-            by_path[operation.path][operation.method] = operation  # the alias
+    for operation in OPERATIONS:
+        by_path[operation.path][operation.method] = operation  # the alias
     ordered = sorted(by_path.items(), key=lambda item: item[0].count("{"))
     document = make_document(OPERATIONS, service.serve, has_tokens=not service.authenticator.is_open)
     return [Route(path, Endpoint(service, operations, document)) for path, operations in ordered]
@@ -216,11 +220,10 @@ def _request_id(scope: Scope) -> str:
     """Return the id that the client has sent if it is a plain name, else a new one. The same for the whole request."""
     found = scope.get("holdfast.request_id")
     if found is None:
-        given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"").decode("latin-1")
-        try:
-            found = bounds.check_new_name(REQUEST_ID, given)
-        except InvalidInput:
-            found = secrets.token_hex(8)
+        given = next((value for name, value in scope["headers"] if name == b"x-request-id"), None)
+        with suppress(InvalidInput):
+            found = None if given is None else bounds.check_new_name(REQUEST_ID, given.decode("latin-1"))
+        found = found or secrets.token_hex(8)
         scope["holdfast.request_id"] = found
     return str(found)
 
@@ -230,13 +233,17 @@ def _check_loopback_host(host: str) -> None:
 
     A web page that points its own name to loopback (DNS rebinding) sends such a name.
     """
+    if not _is_loopback(host):
+        raise Problem(Code.WRONG_HOST, "wanted localhost or a loopback address, because no token is needed")
+
+
+@lru_cache(maxsize=64)
+def _is_loopback(host: str) -> bool:
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
     try:
-        is_loopback = name == "localhost" or ipaddress.ip_address(name.strip("[]")).is_loopback
+        return name == "localhost" or ipaddress.ip_address(name.strip("[]")).is_loopback
     except ValueError:
-        is_loopback = False
-    if not is_loopback:
-        raise Problem(Code.WRONG_HOST, "wanted localhost or a loopback address, because no token is needed")
+        return False
 
 
 def _is_json(headers: Mapping[str, str]) -> bool:
