@@ -29,7 +29,7 @@ from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.model import bounds
 from holdfast.service.http import json_body
 from holdfast.service.http.request_head import check_head
-from holdfast.service.limits import BodyStream, receive_body
+from holdfast.service.limits import LARGE_BODY_BYTES, BodyStream, CountedRequest, receive_body
 from holdfast.service.openapi import make_document
 from holdfast.service.operation import Call, ClientConnection, Operation, Reply
 from holdfast.service.problems import CONTENT_TYPE, Code, Problem, problem_of
@@ -135,14 +135,14 @@ class Endpoint:
         """Return the answer of an operation. Raises ``Problem``."""
         if operation is None:
             raise Problem(Code.METHOD_NOT_ALLOWED, f"wanted {self._allow}", headers={"Allow": self._allow})
-        with self._service.requests.counted(settles=operation.settles):
-            call = await self._check(operation, scope, receive)
+        with self._service.requests.counted(settles=operation.settles) as counted:
+            call = await self._check(operation, scope, receive, counted)
             reply = await operation.handler(call)
         if operation.audited:
             _log_action(operation, call, reply, request_id)
         return _response(reply, request_id)
 
-    async def _check(self, operation: Operation, scope: Scope, receive: Receive) -> Call:
+    async def _check(self, operation: Operation, scope: Scope, receive: Receive, counted: CountedRequest) -> Call:
         """Return the request of a caller who may make it. Raises ``Problem``."""
         service = self._service
         headers = _headers(scope)
@@ -163,14 +163,16 @@ class Endpoint:
             query=_query(operation, scope),
             headers=None if operation.headers is None else json_body.read_headers(scope["headers"], operation.headers),
             is_head=scope["method"] == "HEAD",
-            body=await self._body(operation, headers, receive),
+            body=await self._body(operation, headers, receive, counted),
             accept=headers.get("accept", ""),
             document=self._document,
             client=ClientConnection(receive),
             base_url=service.serve.public_url or f"{scope['scheme']}://{headers.get('host', '')}",
         )
 
-    async def _body(self, operation: Operation, headers: Mapping[str, str], receive: Receive) -> Any:
+    async def _body(
+        self, operation: Operation, headers: Mapping[str, str], receive: Receive, counted: CountedRequest
+    ) -> Any:
         """Return the message of a request. Raises ``Problem``."""
         length = headers.get("content-length")
         if operation.upload is not None:
@@ -184,12 +186,13 @@ class Endpoint:
                 content_type=headers.get("content-type", ""),
             )
         most = self._service.serve.max_body_bytes if operation.body is not None else 0
-        data = await receive_body(receive, length=int(length) if length and length.isdecimal() else None, most=most)
+        known = int(length) if length and length.isdecimal() else None
+        data = await receive_body(receive, length=known, most=most, counted=counted)
         if operation.body is None:
             return None
         if headers.get("content-encoding", "identity").lower() != "identity" or not _is_json(headers):
             raise Problem(Code.UNSUPPORTED_MEDIA_TYPE, "wanted Content-Type: application/json, not compressed")
-        if len(data) > json_body.LARGE_BODY_BYTES:
+        if len(data) > LARGE_BODY_BYTES:
             return await self._service.calls.compute(json_body.read_body, data, operation.body)
         return json_body.read_body(data, operation.body)
 
