@@ -17,7 +17,7 @@ UPLOAD_GRACE_SECONDS = 30.0  # after which an upload must have the least rate
 MIN_UPLOAD_BYTES_PER_SECOND = 4 << 10  # over the whole upload: a slower one would hold its place for too long
 MAX_BUCKETS = 10_000  # tokens and scopes whose rate is remembered
 SETTLE_SHARE = 2  # settlements are accepted up to this multiple of ``max_requests`` and of MAX_HELD_BYTES
-MAX_HELD_BYTES = 32 << 20  # of all large bodies: each one is in memory several times, as text, values and bytes
+MAX_HELD_BYTES = 16 << 20  # of all large bodies: each one is in memory several times, as text, values and bytes
 LARGE_BODY_BYTES = 64 << 10  # smaller ones are bounded by the number of requests; larger ones are parsed in a thread
 WAITING_SHARE = 4  # requests may wait for work or for a result up to this multiple
 
