@@ -267,6 +267,25 @@ def test_a_client_that_does_not_read_is_cut_off(tmp_path, monkeypatch):
         assert running.get("/healthz").status_code == 200
 
 
+def test_many_large_bodies_at_once_are_refused_and_small_ones_are_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_HELD_BYTES", 1 << 20)
+    large = {"command": "a", "payload": "x" * (900 << 10)}
+    with running_service(sqlite_url(tmp_path)) as running:
+        count = running.service.requests
+        with contextlib.closing(sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")  # so that every write waits
+            first = in_thread(lambda: running.post("/v1/tasks", large))
+            wait_until(lambda: count.held_bytes > 900 << 10)
+            refused = running.post("/v1/tasks", large)
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+            small = in_thread(lambda: running.post("/v1/tasks", {"command": "a"}))
+            wait_until(lambda: count._running == 2)
+            other.execute("COMMIT")
+        assert (first().status_code, small().status_code) == (202, 202)
+        assert running.post("/v1/tasks", large).status_code == 202
+        wait_until(lambda: count.held_bytes == 0)
+
+
 def test_too_many_requests_at_once_are_refused_and_settlements_last(tmp_path):
     with running_service(sqlite_url(tmp_path), max_requests=2) as running:
         running.enqueue("a")

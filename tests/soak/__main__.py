@@ -24,7 +24,7 @@ from tests.soak.cron import run_cron
 from tests.soak.history_kills import run_history_kills
 from tests.soak.hostile_handlers import run_hostile_handlers
 from tests.soak.http import run_http
-from tests.soak.http_overload import run_http_overload
+from tests.soak.http_overload import run_http_overload_soak
 from tests.soak.large_counts import run_large_counts
 from tests.soak.large_payloads import run_large_payloads
 from tests.soak.ordered import run_ordered_soak
@@ -109,9 +109,7 @@ SOAKS: dict[str, Soak] = {
     "service": run_service_soak,
     "http": run_http,
     "artifacts": run_artifacts,
-    "http-overload": lambda folder, scale: run_http_overload(
-        folder, capacity=300, refusals=int(20_000 * scale), settles=int(200 * scale)
-    ),
+    "http-overload": run_http_overload_soak,
     "history": lambda folder, scale: run_history_kills(folder, kills=max(1, int(20 * scale))),
     "spark-runs": lambda folder, scale: run_spark_runs(folder, count=max(5, int(100 * scale))),
     "pg-crashes": lambda _, scale: postgres.run_crashes(scale),

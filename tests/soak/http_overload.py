@@ -20,19 +20,30 @@ from tests.soak.ledger_checks import read_ledger
 LOAD = 3  # producers, as a multiple of the requests that the service answers at the same time
 WORKERS = 4
 DRAIN_TASKS = 100  # in one claim, after the overload
-PAYLOAD = "x" * (16 << 10)
 PAUSE_SECONDS = 0.2  # of a refused producer: shorter than it was told, so that the overload lasts
 TIMEOUT_SECONDS = 600.0
 MIB = 1 << 20
 
 
-def run_http_overload(folder: Path, *, capacity: int, refusals: int, settles: int) -> str:
+def run_http_overload_soak(folder: Path, scale: float) -> str:
+    """Run it with small payloads, and with large ones; return a summary."""
+    small = run_http_overload(folder / "small", capacity=300, refusals=int(20_000 * scale), settles=int(200 * scale))
+    large = run_http_overload(
+        folder / "large", capacity=100, refusals=int(5_000 * scale), settles=int(50 * scale), payload_bytes=512 << 10
+    )
+    return f"{small}; with payloads of 512 KiB, {large}"
+
+
+def run_http_overload(
+    folder: Path, *, capacity: int, refusals: int, settles: int, payload_bytes: int = 16 << 10
+) -> str:
     """Overload a service until it has refused and settled so many requests, then complete every accepted task."""
+    folder.mkdir(exist_ok=True)
     url = f"sqlite:///{folder}/jobs.db"
     with serve_processes(url, 1, {"HOLDFAST_SERVE_MAX_REQUESTS": str(capacity)}) as [service]:
         assert service.client.get("/readyz").status_code == 200
         idle = _memory(service, "VmRSS")
-        overload = Overload(service, producers=LOAD * capacity)
+        overload = Overload(service, producers=LOAD * capacity, payload_bytes=payload_bytes)
         overload.run(until=lambda: overload.statuses[503] >= refusals and overload.settled >= settles)
         peak = _memory(service, "VmHWM")
         assert peak < 2 * idle + 200 * MIB, f"{peak / MIB:.0f} MiB, and {idle / MIB:.0f} MiB when idle"
@@ -51,8 +62,9 @@ def run_http_overload(folder: Path, *, capacity: int, refusals: int, settles: in
 class Overload:
     """Producers that send their next request at once, and workers among them."""
 
-    def __init__(self, service: ServeProcess, *, producers: int) -> None:
+    def __init__(self, service: ServeProcess, *, producers: int, payload_bytes: int) -> None:
         self._url = service.client.base_url
+        self._body = json.dumps({"command": "work", "payload": "x" * payload_bytes}).encode()
         self._producers = producers
         self.accepted: set[str] = set()
         self.statuses: Counter[int] = Counter()  # of the answers for producers
@@ -88,14 +100,13 @@ class Overload:
 
     async def _send_tasks(self) -> None:
         """Send one task after another; written by hand, because a client library is slower than the service."""
-        body = json.dumps({"command": "work", "payload": PAYLOAD}).encode()
         head = (
             f"POST /v1/tasks HTTP/1.1\r\nhost: {self._url.netloc.decode()}\r\n"
-            f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+            f"content-type: application/json\r\ncontent-length: {len(self._body)}\r\n\r\n"
         )
         reader, writer = await asyncio.open_connection(self._url.host, self._url.port)
         while not self._stops.is_set():
-            writer.write(head.encode() + body)
+            writer.write(head.encode() + self._body)
             await writer.drain()
             status, headers, content = await _read_answer(reader)
             self.statuses[status] += 1

@@ -16,14 +16,16 @@ BODY_SECONDS = 10.0  # from the end of the headers to the end of the body
 UPLOAD_GRACE_SECONDS = 30.0  # after which an upload must have the least rate
 MIN_UPLOAD_BYTES_PER_SECOND = 4 << 10  # over the whole upload: a slower one would hold its place for too long
 MAX_BUCKETS = 10_000  # tokens and scopes whose rate is remembered
-SETTLE_SHARE = 2  # settlements are accepted up to this multiple of ``max_requests``
+SETTLE_SHARE = 2  # settlements are accepted up to this multiple of ``max_requests`` and of MAX_HELD_BYTES
+MAX_HELD_BYTES = 16 << 20  # of all large bodies: each one is in memory several times, as text, values and bytes
+LARGE_BODY_BYTES = 64 << 10  # smaller ones are bounded by the number of requests; larger ones are parsed in a thread
 WAITING_SHARE = 4  # requests may wait for work or for a result up to this multiple
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
-async def receive_body(receive: Receive, *, length: int | None, most: int) -> bytes:
-    """Return the body. Raises ``Problem`` if it is too large or comes too slowly."""
+async def receive_body(receive: Receive, *, length: int | None, most: int, counted: CountedRequest) -> bytes:
+    """Return the body. Raises ``Problem`` if it is too large or too slow, or if too many are large."""
     if length is not None and length > most:
         raise _too_large(most)
     parts: list[bytes] = []
@@ -38,6 +40,7 @@ async def receive_body(receive: Receive, *, length: int | None, most: int) -> by
                 size += len(part)
                 if size > most:
                     raise _too_large(most)
+                counted.hold(size)
                 parts.append(part)
                 if not message.get("more_body", False):
                     return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -96,17 +99,21 @@ class RequestCount:
         self._most = most
         self._running = 0
         self._waiting = 0
+        self.held_bytes = 0  # of the large bodies of all requests
 
     @contextmanager
-    def counted(self, *, settles: bool) -> Iterator[None]:
+    def counted(self, *, settles: bool) -> Iterator[CountedRequest]:
         """Count one request. Raises ``Problem`` if there are too many."""
-        if self._running >= self._most * (SETTLE_SHARE if settles else 1):
+        share = SETTLE_SHARE if settles else 1
+        if self._running >= self._most * share:
             raise Problem(Code.OVERLOADED, "too many requests at the same time", retry_after=BUSY_SECONDS)
         self._running += 1
+        counted = CountedRequest(self, MAX_HELD_BYTES * share)
         try:
-            yield
+            yield counted
         finally:
             self._running -= 1
+            self.held_bytes -= counted.held_bytes
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -120,6 +127,28 @@ class RequestCount:
         finally:
             self._waiting -= 1
             self._running += 1
+
+
+class CountedRequest:
+    """One request, and the bytes of its body."""
+
+    def __init__(self, requests: RequestCount, most: int) -> None:
+        self._requests = requests
+        self._most = most
+        self.held_bytes = 0
+
+    def hold(self, size: int) -> None:
+        """Count what has arrived of a body until the request has ended. Raises ``Problem`` if there is too much.
+
+        A small body is never refused for this reason, nor is one that is alone.
+        """
+        if size <= LARGE_BODY_BYTES:
+            return
+        others = self._requests.held_bytes - self.held_bytes
+        if others and others + size > self._most:
+            raise Problem(Code.OVERLOADED, "too many large bodies", retry_after=BUSY_SECONDS)
+        self._requests.held_bytes = others + size
+        self.held_bytes = size
 
 
 class RateLimit:

@@ -10,7 +10,8 @@ import logging
 import secrets
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -28,7 +29,7 @@ from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.model import bounds
 from holdfast.service.http import json_body
 from holdfast.service.http.request_head import check_head
-from holdfast.service.limits import BodyStream, receive_body
+from holdfast.service.limits import LARGE_BODY_BYTES, BodyStream, CountedRequest, receive_body
 from holdfast.service.openapi import make_document
 from holdfast.service.operation import Call, ClientConnection, Operation, Reply
 from holdfast.service.problems import CONTENT_TYPE, Code, Problem, problem_of
@@ -87,12 +88,15 @@ class HeadCheck:
 
 
 def _routes(service: Service) -> list[Route]:
-    """Return one route per path. Paths without parameters come first: ``/tasks/batch`` before ``/tasks/{task_id}``."""
+    """Return one route per path. Paths without parameters come first: ``/tasks/batch`` before ``/tasks/{task_id}``.
+
+    Aliases come last: routes are tried one after another.
+    """
     by_path: defaultdict[str, dict[str, Operation]] = defaultdict(dict)
     for operation in OPERATIONS:
         by_path[operation.full_path][operation.method] = operation
-        if operation.versioned:
-            by_path[operation.path][operation.method] = operation  # the alias
+    for operation in OPERATIONS:
+        by_path[operation.path][operation.method] = operation  # the alias
     ordered = sorted(by_path.items(), key=lambda item: item[0].count("{"))
     document = make_document(OPERATIONS, service.serve, has_tokens=not service.authenticator.is_open)
     return [Route(path, Endpoint(service, operations, document)) for path, operations in ordered]
@@ -131,14 +135,14 @@ class Endpoint:
         """Return the answer of an operation. Raises ``Problem``."""
         if operation is None:
             raise Problem(Code.METHOD_NOT_ALLOWED, f"wanted {self._allow}", headers={"Allow": self._allow})
-        with self._service.requests.counted(settles=operation.settles):
-            call = await self._check(operation, scope, receive)
+        with self._service.requests.counted(settles=operation.settles) as counted:
+            call = await self._check(operation, scope, receive, counted)
             reply = await operation.handler(call)
         if operation.audited:
             _log_action(operation, call, reply, request_id)
         return _response(reply, request_id)
 
-    async def _check(self, operation: Operation, scope: Scope, receive: Receive) -> Call:
+    async def _check(self, operation: Operation, scope: Scope, receive: Receive, counted: CountedRequest) -> Call:
         """Return the request of a caller who may make it. Raises ``Problem``."""
         service = self._service
         headers = _headers(scope)
@@ -159,14 +163,16 @@ class Endpoint:
             query=_query(operation, scope),
             headers=None if operation.headers is None else json_body.read_headers(scope["headers"], operation.headers),
             is_head=scope["method"] == "HEAD",
-            body=await self._body(operation, headers, receive),
+            body=await self._body(operation, headers, receive, counted),
             accept=headers.get("accept", ""),
             document=self._document,
             client=ClientConnection(receive),
             base_url=service.serve.public_url or f"{scope['scheme']}://{headers.get('host', '')}",
         )
 
-    async def _body(self, operation: Operation, headers: Mapping[str, str], receive: Receive) -> Any:
+    async def _body(
+        self, operation: Operation, headers: Mapping[str, str], receive: Receive, counted: CountedRequest
+    ) -> Any:
         """Return the message of a request. Raises ``Problem``."""
         length = headers.get("content-length")
         if operation.upload is not None:
@@ -180,12 +186,13 @@ class Endpoint:
                 content_type=headers.get("content-type", ""),
             )
         most = self._service.serve.max_body_bytes if operation.body is not None else 0
-        data = await receive_body(receive, length=int(length) if length and length.isdecimal() else None, most=most)
+        known = int(length) if length and length.isdecimal() else None
+        data = await receive_body(receive, length=known, most=most, counted=counted)
         if operation.body is None:
             return None
         if headers.get("content-encoding", "identity").lower() != "identity" or not _is_json(headers):
             raise Problem(Code.UNSUPPORTED_MEDIA_TYPE, "wanted Content-Type: application/json, not compressed")
-        if len(data) > json_body.LARGE_BODY_BYTES:
+        if len(data) > LARGE_BODY_BYTES:
             return await self._service.calls.compute(json_body.read_body, data, operation.body)
         return json_body.read_body(data, operation.body)
 
@@ -216,11 +223,10 @@ def _request_id(scope: Scope) -> str:
     """Return the id that the client has sent if it is a plain name, else a new one. The same for the whole request."""
     found = scope.get("holdfast.request_id")
     if found is None:
-        given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"").decode("latin-1")
-        try:
-            found = bounds.check_new_name(REQUEST_ID, given)
-        except InvalidInput:
-            found = secrets.token_hex(8)
+        given = next((value for name, value in scope["headers"] if name == b"x-request-id"), None)
+        with suppress(InvalidInput):
+            found = None if given is None else bounds.check_new_name(REQUEST_ID, given.decode("latin-1"))
+        found = found or secrets.token_hex(8)
         scope["holdfast.request_id"] = found
     return str(found)
 
@@ -230,13 +236,17 @@ def _check_loopback_host(host: str) -> None:
 
     A web page that points its own name to loopback (DNS rebinding) sends such a name.
     """
+    if not _is_loopback(host):
+        raise Problem(Code.WRONG_HOST, "wanted localhost or a loopback address, because no token is needed")
+
+
+@lru_cache(maxsize=64)
+def _is_loopback(host: str) -> bool:
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
     try:
-        is_loopback = name == "localhost" or ipaddress.ip_address(name.strip("[]")).is_loopback
+        return name == "localhost" or ipaddress.ip_address(name.strip("[]")).is_loopback
     except ValueError:
-        is_loopback = False
-    if not is_loopback:
-        raise Problem(Code.WRONG_HOST, "wanted localhost or a loopback address, because no token is needed")
+        return False
 
 
 def _is_json(headers: Mapping[str, str]) -> bool:

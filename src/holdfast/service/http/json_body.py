@@ -14,8 +14,6 @@ from holdfast.wire.codec import JSON
 
 T = TypeVar("T")
 
-LARGE_BODY_BYTES = 64 << 10  # a larger one is parsed in a thread: it would hold up other requests
-
 
 class _DuplicateKey(Exception):
     pass
