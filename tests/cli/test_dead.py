@@ -120,7 +120,7 @@ def test_letters_that_changed_before_the_confirmation_are_a_failure(start, fille
     filled.requeue(letters(filled)[:1])
     out, err = command.communicate("y\n", timeout=60)
     assert (command.returncode, out.splitlines()[-1]) == (1, "purged 3 dead letters")
-    assert "1 of them were no longer dead and were not changed" in err
+    assert "1 of them were no longer dead, or wait for a reader of the ledger, and were not changed" in err
 
 
 def test_a_dry_run_changes_nothing(run, filled):
