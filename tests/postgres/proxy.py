@@ -8,18 +8,23 @@ IDLE = b"Z\x00\x00\x00\x05I"  # ReadyForQuery outside of a transaction: the stat
 
 
 class LosingProxy:
-    """Forwards all data to a port. After ``lose_next`` it drops the next reply that ends a transaction."""
+    """Forwards all data to a port. After ``lose_next`` it drops the next reply that ends a transaction.
+
+    ``after`` such replies are forwarded before.
+    """
 
     def __init__(self, port: int) -> None:
         self._target = port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self._must_lose = threading.Event()
+        self._forwarded_before = 0
         self._clients: list[socket.socket] = []
         self.lost = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def lose_next(self) -> None:
+    def lose_next(self, *, after: int = 0) -> None:
+        self._forwarded_before = after
         self._must_lose.set()
 
     def cut(self) -> None:
@@ -58,9 +63,11 @@ class LosingProxy:
             while data := server.recv(1 << 20):
                 if data.endswith(IDLE):
                     if is_open and self._must_lose.is_set():
-                        self._must_lose.clear()
-                        self.lost += 1
-                        return
+                        if not self._forwarded_before:
+                            self._must_lose.clear()
+                            self.lost += 1
+                            return
+                        self._forwarded_before -= 1
                     is_open = True
                 client.sendall(data)
         except OSError:

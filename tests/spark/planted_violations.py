@@ -271,13 +271,13 @@ def guilty_of(name):
     return GUILTY.get(name) or (first.row if isinstance(first, Deleted | Repeated) else first).job_id
 
 
-def make_tables(rows, jobs=(), waiting=(), *, late_jobs=(), late_waiting=(), position=0):
+def make_tables(rows, jobs=(), waiting=(), *, late_jobs=(), late_waiting=(), position=0, arrivals=ARRIVALS):
     """The tables of a history, the first row at ``position``; deleted rows take a position, too."""
     written = [each.row if isinstance(each, Deleted | Repeated) else each for each in rows]
     leases = leases_table(written, position=position)
     kept = [place for place, each in enumerate(rows) if not isinstance(each, Deleted)]
     again = [place for place, each in enumerate(rows) if isinstance(each, Repeated)]
-    records = [jobs_table(jobs, position=0), jobs_table(late_jobs, position=LATE, arrivals=ARRIVALS)]
+    records = [jobs_table(jobs, position=0), jobs_table(late_jobs, position=LATE, arrivals=arrivals)]
     waits = [jobs_table(waiting, position=0), jobs_table(late_waiting, position=LATE)]
     return leases.take(pa.array(kept + again, pa.int64())), pa.concat_tables(records), pa.concat_tables(waits)
 

@@ -71,7 +71,7 @@ def test_histories_of_simulated_failures_are_certified(spark):
 
     The seeds whose ledger was trimmed are the oldest, and the certificate is told from when on the others are whole.
     """
-    rows, jobs, waiting, since = [], [], [], [0]
+    rows, jobs, waiting, since, arrivals = [], [], [], [0], {}
     for seed in range(30):
         stores = []
 
@@ -83,9 +83,10 @@ def test_histories_of_simulated_failures_are_certified(spark):
         [chunk] = read_chunks(stores[0], None)
         trimmed = first_certain_instant(stores[0], chunk.rows[0])
         since.append(trimmed or 0)
+        arrivals.update({f"{seed}-{job_id}": place for job_id, place in chunk.arrivals.items()})
         for target, source in ((rows, chunk.rows), (jobs, chunk.records), (waiting, chunk.waiting)):
             target += [_with_seed(each, seed, later=365 * DAY if trimmed is None else 0) for each in source]
-    tables = make_tables(rows, late_jobs=jobs, late_waiting=waiting)
+    tables = make_tables(rows, late_jobs=jobs, late_waiting=waiting, arrivals=arrivals)
     counts = {"jobs": len(jobs), "waiting": len(waiting)}
     scope = Scope(position=len(rows), snapshot=len(rows), since=max(since), **counts)
     certificate = audit(*frames(spark, tables), scope=scope)

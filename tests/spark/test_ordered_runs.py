@@ -93,7 +93,14 @@ def test_a_chunk_has_one_row_of_each_domain(spark, url):
     """The order has two columns, and so has the domain, whose text is too long for a domain."""
     df = spark.sql("select id % 3 as customer, 9 - id div 3 as hour, id as n, repeat('x', 300) as r from range(30)")
     order_by = ("r", "customer", ["hour", "n"])
-    ok, _ = run(df, _refuse_repeated_customers, key="n", order_by=order_by, url=url, slots=1, chunk=10, options=OPTIONS)
+
+    def refuse_repeated_customers(rows):
+        customers = [row["customer"] for row in rows]
+        if len(set(customers)) < len(customers):
+            raise holdfast.Unrecoverable(f"two rows of one customer: {customers}")
+        return customers
+
+    ok, _ = run(df, refuse_repeated_customers, key="n", order_by=order_by, url=url, slots=1, chunk=10, options=OPTIONS)
     assert ok.count() == 30
     with holdfast.connect(url) as store:
         ended = [(row.domain, store.get(row.job_id).payload) for row in store.ledger(limit=100)]
@@ -101,13 +108,6 @@ def test_a_chunk_has_one_row_of_each_domain(spark, url):
     assert {(domain[:7], len(domain)) for domain in domains} == {("sha256:", 71)}
     for each in domains:
         assert [json.loads(payload)["hour"] for domain, payload in ended if domain == each] == list(range(10))
-
-
-def _refuse_repeated_customers(rows):
-    customers = [row["customer"] for row in rows]
-    if len(set(customers)) < len(customers):
-        raise holdfast.Unrecoverable(f"two rows of one customer: {customers}")
-    return customers
 
 
 @pytest.mark.parametrize(

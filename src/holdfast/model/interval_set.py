@@ -106,6 +106,9 @@ class IntervalSet(AbstractSet[int]):
     def __iter__(self) -> Iterator[int]:
         return chain.from_iterable(range(first, last + 1) for first, last in self.ranges())
 
+    def __bool__(self) -> bool:  # the length may be more than ``len`` can return
+        return bool(self._firsts)
+
     def __len__(self) -> int:
         return sum(self._lasts) - sum(self._firsts) + len(self._firsts)
 

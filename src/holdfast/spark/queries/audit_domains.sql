@@ -31,8 +31,8 @@ seen AS (
          same_call AS (PARTITION BY queue, domain, arrived_at ORDER BY position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING),
          same_offset AS (PARTITION BY queue, domain, offset ORDER BY position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 )
-SELECT job_id, position, queue, domain, offset, reserved_at, is_first, last_job, last_offset, last_turn_until, domain_held_until, place,
-       last_place, last_ack.job_id AS acked_job, last_ack.ended_at AS acked_at,
+SELECT job_id, position, queue, domain, offset, arrived_at, reserved_at, is_first, last_job, last_offset,
+       CAST(NULL AS timestamp) AS last_reserved_at, last_turn_until, domain_held_until, place, last_place, last_ack.job_id AS acked_job, last_ack.ended_at AS acked_at,
        coalesce(reserved_at < domain_held_until, false) AS domain_overlap,
        -- Another job runs only after the turn of the last one has ended, unless it has a smaller offset: such a job takes
        -- the turn of a job that waits for its retry. Of the jobs without an offset, none runs after a job that arrived

@@ -23,6 +23,12 @@ def _domains(h: Harness, queue: str | None = None, **options: Any) -> list[Domai
     return h.store.domains(queue, now=h.now_or_none, **options).items
 
 
+def _only_domain(h: Harness) -> DomainInfo:
+    domains = _domains(h)
+    assert_equal(len(domains), 1, "the domains")
+    return domains[0]
+
+
 def _names(h: Harness, queue: str | None = None, **options: Any) -> list[str]:
     return [info.domain for info in _domains(h, queue, **options)]
 
@@ -135,7 +141,7 @@ def the_head_of_a_running_domain_is_the_job_in_flight(h: Harness) -> None:
     enqueue_at(h, 5)
     running = h.reserve_one()
     enqueue_at(h, 3)
-    [info] = _domains(h)
+    info = _only_domain(h)
     assert_equal((info.head_id, info.head_offset, info.open), (running.job.id, 5, 2), "the head")
 
 
@@ -144,7 +150,7 @@ def a_halted_domain_without_open_jobs_is_listed(h: Harness) -> None:
     h.store.configure(QUEUE, QueueSettings(on_exhausted=OnExhausted.HALT))
     dead = h.reserve_new_job(domain="d")
     h.must_settle(Fail(dead.lease, reason="no"))
-    [info] = _domains(h)
+    info = _only_domain(h)
     assert_equal((info.status, info.halted_by, info.open), (DomainStatus.HALTED, dead.job.id, 0), "the domain")
     assert_equal((info.head_id, info.head_offset), (None, None), "the head")
 

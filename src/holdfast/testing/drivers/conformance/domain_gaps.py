@@ -28,8 +28,9 @@ def _wait_for_gaps(h: Harness, **settings: Any) -> None:
 
 
 def _domain(h: Harness, name: str = "d") -> DomainInfo:
-    [info] = h.store.domains(QUEUE, name=name, now=h.now_or_none)
-    return info
+    domains = h.store.domains(QUEUE, name=name, now=h.now_or_none).items
+    assert_equal(len(domains), 1, "the domains")
+    return domains[0]
 
 
 def _move_to(h: Harness, position: int) -> None:

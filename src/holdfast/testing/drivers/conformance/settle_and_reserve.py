@@ -272,7 +272,9 @@ def a_domain_behind_a_gap_is_not_followed(h: Harness) -> None:
     lease = h.reserve_one().lease
     ended_at = h.advance(2 * SECOND)
     assert_equal(_follow(h, Ack(lease)), [], "leased")
-    [info] = h.store.domains(QUEUE, name="d", now=h.now_or_none)
+    domains = h.store.domains(QUEUE, name="d", now=h.now_or_none).items
+    assert_equal(len(domains), 1, "the domains")
+    info = domains[0]
     assert_equal((info.waits_for, info.waiting_since), (1, ended_at), "the gap")
 
 
