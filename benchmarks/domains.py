@@ -15,7 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from benchmarks import domain_calls
-from benchmarks.comparison import Comparison
+from benchmarks.comparison import Comparison, compare_throughput
 from benchmarks.holdfast_process import LastAck
 from benchmarks.jobs import FILL_BATCH, QUEUE, TYPE, fill, make_records
 from benchmarks.processes import run_timed
@@ -99,11 +99,12 @@ def _compare_failing_domain(store: str, make_url: MakeUrl, jobs: int) -> Compari
             fill_domains(opened, jobs, 1_000)
         return run_timed("domains", "drain", url, jobs)
 
-    return _compare(
+    return compare_throughput(
         f"{store}: worker, 1,000 domains beside one that always fails / without it",
-        jobs,
-        lambda: drain(failing=True),
-        lambda: drain(failing=False),
+        jobs=jobs,
+        rounds=ROUNDS,
+        ours=lambda: drain(failing=True),
+        other=lambda: drain(failing=False),
         target=0.9,
     )
 
@@ -121,27 +122,13 @@ def _compare_beside_domains(store: str, make_url: MakeUrl, jobs: int) -> Compari
             fill(opened, jobs)
         return run_timed("domains", "drain", url, jobs)
 
-    return _compare(
+    return compare_throughput(
         f"{store}: worker, jobs without a domain beside 10,000 domains that wait / in a store without domains",
-        jobs,
-        lambda: drain(domains=True),
-        lambda: drain(domains=False),
+        jobs=jobs,
+        rounds=ROUNDS,
+        ours=lambda: drain(domains=True),
+        other=lambda: drain(domains=False),
         target=0.95,
-    )
-
-
-def _compare(
-    question: str, jobs: int, ours: Callable[[], float], other: Callable[[], float], *, target: float
-) -> Comparison:
-    pairs = [(ours(), other()) for _ in range(ROUNDS)]
-    our_seconds, other_seconds = (min(seconds) for seconds in zip(*pairs, strict=True))
-    return Comparison(
-        question=question,
-        ratio=other_seconds / our_seconds,
-        target=target,
-        at_least=True,
-        ours=f"{jobs / our_seconds:,.0f} jobs/s",
-        other=f"{jobs / other_seconds:,.0f} jobs/s",
     )
 
 

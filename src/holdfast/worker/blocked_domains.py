@@ -23,14 +23,15 @@ def has_only_blocked(store: Store, queues: Sequence[str]) -> bool:
 def blocked_domains(store: Store, queue: str) -> Iterator[DomainInfo]:
     """Yield such domains of a queue."""
     if store.capabilities.has(Feature.HALT):
-        yield from _domains(store, queue, DomainStatus.HALTED)
+        yield from walk_domains(store, queue, DomainStatus.HALTED)
     if store.capabilities.has(Feature.GAPS):
         settings = store.settings(queue)
         if settings.gaps is Gaps.WAIT and settings.gap_pass_after is None:
-            yield from _domains(store, queue, DomainStatus.WAITING)
+            yield from walk_domains(store, queue, DomainStatus.WAITING)
 
 
-def _domains(store: Store, queue: str, status: DomainStatus) -> Iterator[DomainInfo]:
+def walk_domains(store: Store, queue: str | None, status: DomainStatus) -> Iterator[DomainInfo]:
+    """Yield the domains of a queue, or of all queues, that have this status, page by page. Raises ``StoreError``."""
     after: str | None = None
     while True:
         page = store.domains(queue, status=status, limit=PAGE_DOMAINS, after=after)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from holdfast.drivers.contract import DomainInfo, DomainStatus, Feature, Store
 from holdfast.model.queue_settings import Gaps, OnExhausted
+from holdfast.worker.blocked_domains import walk_domains
 from holdfast.worker.event_log import log_event
 
 MAX_DOMAINS = 10_000  # that one look reads of each status
-PAGE_DOMAINS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,15 +34,7 @@ def read_stopped_domains(store: Store, queue: str | None = None) -> StoppedDomai
 
 
 def _read(store: Store, queue: str | None, status: DomainStatus) -> list[DomainInfo]:
-    found: list[DomainInfo] = []
-    after: str | None = None
-    while len(found) < MAX_DOMAINS:
-        page = store.domains(queue, status=status, limit=PAGE_DOMAINS, after=after)
-        found += page.items
-        after = page.cursor
-        if after is None:
-            break
-    return found
+    return list(islice(walk_domains(store, queue, status), MAX_DOMAINS))
 
 
 class StoppedDomainLog:
