@@ -319,22 +319,11 @@ BEGIN
   END IF;
 
   IF _max_bytes < (SELECT sum(octet_length(j.payload)) FROM jobs AS j WHERE j.ctid = ANY (_taken)) THEN
-    _taken := ARRAY(
-      SELECT s.job_ctid
-        FROM (SELECT t.job_ctid, t.item,
-                     sum(octet_length(j.payload)) OVER (ORDER BY t.item ROWS UNBOUNDED PRECEDING) AS total
-                FROM unnest(_taken) WITH ORDINALITY AS t (job_ctid, item) JOIN jobs AS j ON j.ctid = t.job_ctid) AS s
-       WHERE s.item = 1 OR s.total <= _max_bytes ORDER BY s.item);
+    _taken := fit_bytes(_taken, _max_bytes);
   END IF;
 
   IF _limited THEN
-    UPDATE settings AS s
-       SET level = bucket_level(s.rate, s.burst, s.level, s.level_at, _now) - used.count * 1000000, level_at = _now
-      FROM (SELECT r.queue, r.type,
-                   (SELECT count(*) FROM unnest(_taken) AS t (job_ctid) JOIN jobs AS j ON j.ctid = t.job_ctid
-                     WHERE j.queue = r.queue AND r.type IN ('', j.type)) AS count
-              FROM settings AS r WHERE r.space = _space AND r.queue = ANY (_queues) AND r.rate IS NOT NULL) AS used
-     WHERE s.space = _space AND s.queue = used.queue AND s.type = used.type AND used.count > 0;
+    PERFORM spend_rates(_space, _now, _queues, _taken);
   END IF;
 
   IF _keyed IS NOT NULL THEN
