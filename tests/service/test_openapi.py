@@ -54,6 +54,12 @@ def test_the_document_has_the_bounds_of_the_settings(sqlite_service):
     assert schemas["NewTasks"]["properties"]["tasks"]["items"] == {"$ref": "#/components/schemas/NewTask"}
 
 
+def test_the_document_describes_each_event_of_a_stream(cases, sqlite_service):
+    sqlite_service.store.cancel([sqlite_service.enqueue("event")])
+    case = cases.operations["events"].Case(query={"after": "oldest"})
+    assert "event: cancelled" in cases.send(case).text
+
+
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_every_operation_says_what_it_answers(sqlite_service, operation):
     document = sqlite_service.get("/openapi.json").json()
