@@ -34,8 +34,8 @@ def run_http(folder: Path, scale: float) -> str:
     with receiving() as receiver:
         tasks, repeated, again = _run_kills(folder, receiver, kills=kills)
     return (
-        f"{kills} SIGKILLs under load, {repeated:,} calls repeated: {tasks:,} tasks accepted, 0 lost, 0 completed twice, "
-        f"{tasks:,} called back ({again:,} of them again), all {tasks + again:,} signatures valid"
+        f"{kills} SIGKILLs under load, {repeated:,} calls repeated: {tasks:,} tasks accepted, 0 lost, 0 completed "
+        f"twice, {tasks:,} called back ({again:,} of them again), {tasks + again:,} signatures valid of {tasks + again:,}"
     )
 
 
