@@ -33,7 +33,8 @@ def _run(url: str, folder: Path, scale: float) -> str:
             run_journeys(cases, counts["journeys"], receiver_url=receiver.url)
     journeys = cases.answers.total() - alone - linked
     if scale >= 1:
-        assert [one for one in SUCCESSES.items() if not cases.answers[one]] == [], "calls that have never succeeded"
+        never = [one for one in SUCCESSES.items() if not cases.answers[one]]
+        assert never == [], f"of {dict(cases.answers)}"
     successes = sum(count for (_, status), count in cases.answers.items() if status < 400)
     return (
         f"{alone:,} requests of {len(cases.operations)} operations, {linked:,} that follow links and {journeys:,} of "
