@@ -35,7 +35,7 @@ def run_http(folder: Path, scale: float) -> str:
         tasks, repeated, again = _run_kills(folder, receiver, kills=kills)
     return (
         f"{kills} SIGKILLs under load, {repeated:,} calls repeated: {tasks:,} tasks accepted, 0 lost, 0 completed "
-        f"twice, {tasks:,} called back ({again:,} of them again), {tasks + again:,} signatures valid of {tasks + again:,}"
+        f"twice; {tasks + again:,} callbacks delivered, {again:,} of them again, all with valid signatures, 0 missing"
     )
 
 
