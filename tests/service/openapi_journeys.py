@@ -154,4 +154,4 @@ class _Journey:
         return self._data.draw(st.lists(st.sampled_from(names), max_size=MAX_STEPS))
 
     def _is_likely(self) -> bool:
-        return self._data.draw(st.integers(0, 9)) > 0
+        return self._data.draw(st.integers(0, 9)) < 9  # also in the simplest example
