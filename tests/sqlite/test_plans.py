@@ -39,6 +39,7 @@ SEARCHED_INDEXES = {  # statement -> the indexes that its plan must search
     "limit_keys/wake": {"PRIMARY KEY"},
     "limit_keys/trim": {"PRIMARY KEY"},
     "wait/first_wake": {"holdfast_limit_keys_wake"},
+    "enqueue/insert_plain": {"holdfast_ended_id", "PRIMARY KEY"},
     "enqueue/find_id": {"holdfast_jobs_id", "holdfast_ended_id"},
     "enqueue/find_ids": {"holdfast_jobs_id", "holdfast_ended_id"},
     "enqueue/find_keys": {"PRIMARY KEY", "holdfast_jobs_id"},
