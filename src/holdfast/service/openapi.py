@@ -12,7 +12,7 @@ from typing import Any, get_args
 import msgspec
 
 from holdfast.service.auth.principal import Scope
-from holdfast.service.operation import Operation
+from holdfast.service.operation import EVENT_STREAM, Operation
 from holdfast.service.problems import CONTENT_TYPE, Code, status_of
 from holdfast.service.schemas.fields import ArtifactName, Name
 from holdfast.service.schemas.problem import ProblemDetails
@@ -132,12 +132,31 @@ def _set_items(components: dict[str, Any], operation: Operation, schemas: dict[A
 def _answer(operation: Operation, kind: Any, schemas: dict[Any, dict[str, Any]]) -> dict[str, Any]:
     if kind is None:
         return {"description": "Nothing"}
+    if operation.event_stream:
+        return {"description": operation.summary, "content": {EVENT_STREAM: {"schema": _event(schemas[kind])}}}
     if kind is bytes:
         return {"description": operation.summary, "content": {"application/octet-stream": {"schema": BINARY}}}
     if kind is str:
-        return {"description": operation.summary, "content": {operation.text_type: {"schema": schemas[kind]}}}
+        return {"description": operation.summary, "content": {"text/plain": {"schema": schemas[kind]}}}
     schema = {"oneOf": [schemas[one] for one in get_args(kind)]} if isinstance(kind, types.UnionType) else schemas[kind]
     return {"description": operation.summary, "content": {"application/json": {"schema": schema}}}
+
+
+def _event(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of one server-sent event, which OpenAPI 3.1 has in the place of the stream."""
+    nothing = {"type": "object", "maxProperties": 0}  # the data of the event ``trimmed``
+    return {
+        "type": "object",
+        "properties": {
+            "id": {"type": "string"},
+            "event": {"type": "string"},
+            "data": {
+                "type": "string",
+                "contentMediaType": "application/json",
+                "contentSchema": {"anyOf": [data, nothing]},
+            },
+        },
+    }
 
 
 def _parameters(operation: Operation, components: dict[str, Any]) -> list[dict[str, Any]]:

@@ -27,6 +27,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from holdfast.clock import monotonic
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.model import bounds
+from holdfast.service.auth.principal import Principal
 from holdfast.service.http import json_body
 from holdfast.service.http.request_head import check_head
 from holdfast.service.limits import LARGE_BODY_BYTES, BodyStream, CountedRequest, receive_body
@@ -154,7 +155,7 @@ class Endpoint:
             principal = await service.authenticator.authenticate(headers, count=count)
             if not principal.may(operation.scope):
                 raise Problem(Code.FORBIDDEN, f"wanted a token with the scope {operation.scope}")
-        service.rate_limit.check((principal.space, principal.subject, operation.scope or ""))
+        await _count_request(service, principal, operation.scope)
         return Call(
             service=service,
             principal=principal,
@@ -209,6 +210,15 @@ def _log_action(operation: Operation, call: Call, reply: Reply, request_id: str)
         status=reply.status,
         request_id=request_id,
     )
+
+
+async def _count_request(service: Service, principal: Principal, scope: str | None) -> None:
+    """Count a request against the rate of its token and scope. A probe, which has no scope, never asks the store."""
+    key = (principal.space, principal.subject, scope or "")
+    if scope is None:
+        service.rate_limit.check_alone(key)
+    elif not service.rate_limit.spend(key):
+        await service.rate_limit.take(key)
 
 
 # Parts of a request -----------------------------------------------------------------------------------------
