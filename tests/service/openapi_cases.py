@@ -14,6 +14,10 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from holdfast.drivers.remote.verbs import CONTENT_TYPE
+
+schemathesis.serializer.alias(CONTENT_TYPE, "application/octet-stream")
+
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 

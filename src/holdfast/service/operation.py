@@ -51,7 +51,7 @@ class Call:
 
     def ends(self) -> Callable[[], Awaitable[None]]:
         """Return a function that waits until a waiting call should end: its client has gone, or the service stops."""
-        return lambda: self.service.ends(self.client.gone())
+        return lambda: self.service.ends(self.client.gone)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +86,7 @@ class Operation:
     query: type | None = None
     headers: type | None = None  # a message whose fields are headers
     upload: str | None = None  # the type of a body that is bytes, which the handler reads as they arrive
+    binary: str | None = None  # the type of a body and of an answer that are bytes
     problems: tuple[Code, ...] = ()  # besides those of every operation
     versioned: bool = True  # the path has /v1 before it, and an alias without
     settles: bool = False  # ends or extends leases: refused last when the service is busy

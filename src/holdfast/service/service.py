@@ -6,14 +6,15 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from holdfast.artifacts.folder import BlobFolder
 from holdfast.drivers.contract import Feature, Store
 from holdfast.errors import HoldfastError
 from holdfast.service.artifact_transfers import ArtifactTransfers
 from holdfast.service.auth.providers import open_authenticator
+from holdfast.service.call_answers import CallAnswers
 from holdfast.service.event_stream import EventStreams
 from holdfast.service.limits import RequestCount
 from holdfast.service.metrics import HttpMetrics
@@ -54,6 +55,7 @@ class Service:
         name = f"http:{socket.gethostname()}:{os.getpid()}"
         self.webhooks = WebhookRunner(store, settings, space=space, name=name, all_spaces=True)
         self.event_streams = EventStreams()
+        self.answers = CallAnswers()
         self._draining: asyncio.Event | None = None
         self._tenants: dict[str, Tenant] = {}
         self._counters: dict[str, QueueCounter] = {}
@@ -93,10 +95,10 @@ class Service:
         """Whether the service is about to stop."""
         return self._draining is not None and self._draining.is_set()
 
-    async def ends(self, disconnected: Awaitable[None]) -> None:
+    async def ends(self, disconnected: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Return when a waiting request should end: its client has gone, or the service stops."""
         assert self._draining is not None
-        tasks = {asyncio.ensure_future(disconnected), asyncio.ensure_future(self._draining.wait())}
+        tasks = {asyncio.ensure_future(disconnected()), asyncio.ensure_future(self._draining.wait())}
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
