@@ -68,3 +68,4 @@ def test_every_operation_says_what_it_answers(sqlite_service, operation):
     described = document["paths"][operation.full_path][operation.method.lower()]
     assert described["operationId"] == operation.name
     assert {str(status) for status in operation.answers} <= set(described["responses"])
+    assert ("429" in described["responses"]) is (operation.scope is not None)
