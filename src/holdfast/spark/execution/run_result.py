@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 
 from holdfast.model.job import State
 from holdfast.spark.compat import free_checkpoint
-from holdfast.spark.execution.held_rows import hold
+from holdfast.spark.execution.held_rows import hold_at_first_read
 from holdfast.spark.execution.run_columns import OUTCOME, InputColumns, OutcomeColumns, split_outcomes
 
 
@@ -78,10 +78,10 @@ def hold_result(
     ``mix`` are the versions of the handler if the run has several, else it is empty. ``halted`` domains are not
     finished.
     """
-    rows = hold(joined, measure_size=False)  # a join is estimated large
+    rows = hold_at_first_read(joined)  # a join is estimated large
     result = RunResult(*split_outcomes(rows, columns, outcome))
     result._rows = rows  # noqa: SLF001 - a tuple has no other constructor
-    result.summary = _summarise(rows, version, mix, halted)
+    result.summary = _summarise(rows, version, mix, halted)  # the first read
     return result
 
 
