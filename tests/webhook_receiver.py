@@ -97,7 +97,11 @@ def receiving(
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            raw = self.rfile.read(int(self.headers["content-length"]))
+            length = int(self.headers["content-length"])
+            raw = self.rfile.read(length)
+            if len(raw) < length:  # the sender was killed
+                self.close_connection = True
+                return
             headers = {name.lower(): value for name, value in self.headers.items()}
             status = receiver.accept(Received(path=self.path, headers=headers, raw=raw))
             self.send_response(status)

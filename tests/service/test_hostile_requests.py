@@ -273,34 +273,39 @@ def test_headers_and_bodies_that_do_not_end_are_cut_off(tmp_path, monkeypatch):
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
-@pytest.mark.parametrize(
-    ("start", "drop"),
-    [
-        (b"GET /", b"x"),
-        (HEALTH + b"GET /healthz HTTP/1.1\r\n", b"X-A: 1\r\n"),
-        (POST + b"Content-Length: 99\r\n\r\n", b" "),
-    ],
-    ids=["the first request", "a later request", "a body"],
-)
-def test_a_request_that_comes_drop_by_drop_is_cut_off(tmp_path, monkeypatch, start, drop):
+DROPS = {  # what is sent at once, and what follows again and again
+    "a head": (b"GET /", b"x"),
+    "the head of a later request": (HEALTH + b"GET /healthz HTTP/1.1\r\n", b"X-A: 1\r\n"),
+    "a body": (POST + b"Content-Length: 99\r\n\r\n", b" "),
+}
+
+
+def test_requests_that_come_drop_by_drop_are_cut_off(tmp_path, monkeypatch):
     monkeypatch.setattr("holdfast.service.http.server.HEADER_SECONDS", 0.2)
     monkeypatch.setattr(limits, "BODY_SECONDS", 0.2)
-    with running_service(sqlite_url(tmp_path)) as running:
+    with running_service(sqlite_url(tmp_path)) as running, contextlib.ExitStack() as stack:
         host, port = running.url.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port)), timeout=0.05) as connection:
+        open_connections = {}
+        for name, (start, _) in DROPS.items():
+            connection = socket.create_connection((host, int(port)), timeout=0.01)
+            open_connections[name] = stack.enter_context(connection)
             connection.sendall(start)
 
-            def is_closed() -> bool:
-                """Send another drop; whether the service has closed the connection."""
+        def are_closed() -> bool:
+            """Send another drop to each connection; whether the service has closed all of them."""
+            for name, connection in list(open_connections.items()):
                 try:
-                    connection.sendall(drop)
-                    return connection.recv(65536) == b""
+                    connection.sendall(DROPS[name][1])
+                    is_closed = connection.recv(65536) == b""
                 except TimeoutError:
-                    return False
+                    is_closed = False
                 except ConnectionError:
-                    return True
+                    is_closed = True
+                if is_closed:
+                    del open_connections[name]
+            return not open_connections
 
-            wait_until(is_closed)
+        wait_until(are_closed)
 
 
 def test_a_client_that_does_not_read_is_cut_off(tmp_path, monkeypatch):

@@ -27,24 +27,26 @@ def sqlite_service(receiver, tmp_path_factory):
         yield running
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cases(sqlite_service):
     return OpenApiCases(sqlite_service.url)
 
 
 def test_answers_are_those_of_the_document(cases):
+    before = cases.answers.total()
     cases.run_operations(2)
-    assert cases.answers.total() > 2 * len(OPERATIONS)
+    assert cases.answers.total() - before > 2 * len(OPERATIONS)
 
 
 def test_answers_that_follow_the_links_are_those_of_the_document(cases):
+    before = cases.answers.total()
     cases.run_links(2)
-    assert cases.answers.total() > 0
+    assert cases.answers.total() > before
 
 
 def test_answers_to_those_who_lead_a_task_to_its_end_are_those_of_the_document(cases, receiver):
-    run_journeys(cases, 8, receiver_url=receiver.url)
-    assert cases.answers["claimTasks", 200] > 0
+    run_journeys(cases, 1, receiver_url=receiver.url)
+    assert cases.answers["submitResult", 200] > 0
 
 
 def test_the_document_has_the_bounds_of_the_settings(sqlite_service):
@@ -66,3 +68,4 @@ def test_every_operation_says_what_it_answers(sqlite_service, operation):
     described = document["paths"][operation.full_path][operation.method.lower()]
     assert described["operationId"] == operation.name
     assert {str(status) for status in operation.answers} <= set(described["responses"])
+    assert ("429" in described["responses"]) is (operation.scope is not None)

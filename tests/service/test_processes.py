@@ -93,6 +93,7 @@ def test_two_processes_on_one_database_share_the_rate_of_a_token(postgres_databa
             assert (limited.status_code, limited.json()["code"]) == (429, "rate_limited")
             assert 3000 < int(limited.headers["retry-after"]) <= 3600
         assert second.client.get("/tasks/x").status_code == 404  # another scope has a rate of its own
+        assert [second.client.get("/healthz").status_code for _ in range(2)] == [200, 200]  # without a limit
 
 
 def test_an_upload_of_a_service_that_dies_is_not_there_and_can_be_repeated(tmp_path):

@@ -20,7 +20,7 @@ def run_http_fuzz(folder: Path, scale: float) -> str:
 
 
 def _run(url: str, folder: Path, scale: float) -> str:
-    counts = {"operations": int(25 * scale), "links": int(60 * scale), "journeys": int(700 * scale)}
+    counts = {"operations": int(25 * scale), "links": int(60 * scale), "journeys": int(100 * scale)}
     counts = {name: max(5, count) for name, count in counts.items()}
     with receiving() as receiver:
         settings = Settings(artifacts=str(folder), webhooks=receiver.settings)

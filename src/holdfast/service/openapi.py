@@ -36,7 +36,8 @@ OCTETS = "application/octet-stream"
 BINARY = {"type": "string", "format": "binary"}
 PATH_TYPES: dict[str, Any] = {"artifact": ArtifactName, "verb": Literal[tuple(VERBS)]}  # of the others, ``Name``
 WITH_PATH = (Code.NOT_FOUND,)
-WITH_TOKEN = (Code.UNAUTHENTICATED, Code.FORBIDDEN, Code.RATE_LIMITED, Code.AUTH_UNAVAILABLE)
+WITH_TOKEN = (Code.UNAUTHENTICATED, Code.FORBIDDEN, Code.AUTH_UNAVAILABLE)
+WITH_SCOPE = (Code.RATE_LIMITED,)
 WITHOUT_TOKEN = (Code.WRONG_HOST,)
 WITH_BODY = (Code.INVALID_JSON, Code.UNSUPPORTED_MEDIA_TYPE)
 WITH_STORE = (Code.STORE_BUSY, Code.STORE_UNAVAILABLE, Code.UNSUPPORTED)
@@ -191,6 +192,7 @@ def _problems(operation: Operation, *, needs_token: bool, has_tokens: bool) -> d
     """Return the problems by status; each names its codes."""
     codes = [*ALWAYS, *operation.problems]
     codes += WITH_TOKEN if needs_token else () if has_tokens else WITHOUT_TOKEN
+    codes += WITH_SCOPE if operation.scope is not None else ()
     codes += WITH_PATH if "{" in operation.path else ()
     codes += WITH_BODY if operation.body is not None else ()
     codes += (Code.UNSUPPORTED_MEDIA_TYPE,) if operation.binary is not None else ()

@@ -81,11 +81,6 @@ class RateLimit:
             await asyncio.shield(bucket.taking)
         bucket.requests -= 1
 
-    def check_alone(self, key: Key) -> None:
-        """Count one request in this process only. Raises ``Problem``."""
-        if self._rate is not None:
-            self._check_alone(self._bucket(key))
-
     def _bucket(self, key: Key) -> _Bucket:
         bucket = self._buckets.get(key)
         if bucket is None:

@@ -156,7 +156,8 @@ class Endpoint:
             principal = await service.authenticator.authenticate(headers, count=count)
             if not principal.may(operation.scope):
                 raise Problem(Code.FORBIDDEN, f"wanted a token with the scope {operation.scope}")
-        await _count_request(service, principal, operation.scope)
+        if operation.scope is not None:  # else a probe, which nobody may use up
+            await _count_request(service, principal, operation.scope)
         return Call(
             service=service,
             principal=principal,
@@ -220,12 +221,10 @@ def _log_action(operation: Operation, call: Call, reply: Reply, request_id: str)
     )
 
 
-async def _count_request(service: Service, principal: Principal, scope: str | None) -> None:
-    """Count a request against the rate of its token and scope. A probe, which has no scope, never asks the store."""
-    key = (principal.space, principal.subject, scope or "")
-    if scope is None:
-        service.rate_limit.check_alone(key)
-    elif not service.rate_limit.spend(key):
+async def _count_request(service: Service, principal: Principal, scope: str) -> None:
+    """Count a request against the rate of its token and scope. Raises ``Problem``."""
+    key = (principal.space, principal.subject, scope)
+    if not service.rate_limit.spend(key):
         await service.rate_limit.take(key)
 
 
