@@ -18,7 +18,6 @@ DECLARE
   _queues text[];
   _domains text[];
   _offsets bigint[];
-  _vacant boolean[];
   _key_queues text[];
   _keys text[];
 BEGIN
@@ -44,13 +43,13 @@ BEGIN
   )
   SELECT count(*), array_agg(r.queue) FILTER (WHERE r.domain IS NOT NULL),
          array_agg(r.domain) FILTER (WHERE r.domain IS NOT NULL),
-         array_agg(r."offset") FILTER (WHERE r.domain IS NOT NULL), array_agg(true) FILTER (WHERE r.domain IS NOT NULL),
+         array_agg(r."offset") FILTER (WHERE r.domain IS NOT NULL),
          array_agg(r.queue) FILTER (WHERE r.limit_key IS NOT NULL),
          array_agg(r.limit_key) FILTER (WHERE r.limit_key IS NOT NULL)
-    INTO _ended, _queues, _domains, _offsets, _vacant, _key_queues, _keys FROM removed AS r;
+    INTO _ended, _queues, _domains, _offsets, _key_queues, _keys FROM removed AS r;
 
   IF _domains IS NOT NULL THEN
-    PERFORM pass_turns(_space, _now, _queues, _domains, _offsets, NULL, _vacant);
+    PERFORM pass_turns(_space, _now, _queues, _domains, _offsets, NULL, true);
   END IF;
   IF _keys IS NOT NULL THEN
     PERFORM note_key_changes(_space, _key_queues, _keys, false);
