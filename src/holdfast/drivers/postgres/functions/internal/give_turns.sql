@@ -3,19 +3,15 @@
 -- the turns. Return whether all domains are done; if not, assign_turns decides about them.
 --
 -- Locks: the caller has locked the domains. The rows that get the turn, SKIP LOCKED: see assign_turns.
--- Index: jobs_domain, jobs_turn, and the primary keys of domains and settings.
--- Shape: one or two probes and one update per domain, in one statement. Nearly all turns are given here. A queue that has a
--- row in `domains` (a halt, a gap or a moved start) is not simple. `suspect` is set to itself: an update that changes no
--- column of a generated one parses the generation expression again for every row.
+-- Index: jobs_domain, jobs_turn, and those of has_special_domains.
+-- Shape: one or two probes and one update per domain, in one statement. Nearly all turns are given here. `suspect` is set to
+-- itself: an update that changes no column of a generated one parses the generation expression again for every row.
 CREATE OR REPLACE FUNCTION give_turns(_space text, _queues text[], _domains text[], _vacant boolean) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
   _is_done boolean;
 BEGIN
-  IF EXISTS (SELECT FROM (SELECT DISTINCT u.queue FROM unnest(_queues) AS u (queue)) AS q
-              WHERE EXISTS (SELECT FROM domains AS d WHERE d.space = _space AND d.queue = q.queue OFFSET 0)
-                 OR EXISTS (SELECT FROM settings AS s
-                             WHERE s.space = _space AND s.queue = q.queue AND s.type = '' AND s.gaps = 'wait' OFFSET 0)) THEN
+  IF has_special_domains(_space, _queues) THEN
     RETURN false;
   END IF;
 
