@@ -6,6 +6,7 @@ import base64
 import hashlib
 import hmac
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -55,7 +56,8 @@ class Receiver:
     @property
     def url(self) -> str:
         host, port, *_ = self._server.server_address
-        return f"http://{host}:{port}"
+        scheme = "https" if isinstance(self._server.socket, ssl.SSLSocket) else "http"
+        return f"{scheme}://{host}:{port}"
 
     @property
     def settings(self) -> WebhookSettings:
@@ -88,7 +90,9 @@ class Receiver:
 
 
 @contextmanager
-def receiving(respond: Callable[[Received], int] = lambda _: 204, *, host: str = ALLOWED) -> Iterator[Receiver]:
+def receiving(
+    respond: Callable[[Received], int] = lambda _: 204, *, host: str = ALLOWED, tls: ssl.SSLContext | None = None
+) -> Iterator[Receiver]:
     """Run a receiver on a free port."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -105,6 +109,8 @@ def receiving(respond: Callable[[Received], int] = lambda _: 204, *, host: str =
 
     with ThreadingHTTPServer((host, 0), Handler) as server:
         server.daemon_threads = True
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         receiver = Receiver(server, respond)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()

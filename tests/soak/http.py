@@ -1,4 +1,4 @@
-"""The HTTP service under many made-up requests, and killed at random while producers and workers retry."""
+"""The HTTP service, killed at random while producers and workers retry."""
 
 from __future__ import annotations
 
@@ -17,9 +17,6 @@ import httpx
 
 import holdfast
 from holdfast.driver import Ending
-from holdfast.settings import Settings
-from tests.service.http_service import running_service, sqlite_url
-from tests.service.openapi_cases import run_openapi_cases, run_openapi_scenarios
 from tests.soak.ledger_checks import read_ledger
 from tests.webhook_receiver import SECRET, Receiver, receiving
 
@@ -32,17 +29,13 @@ RETRY_SECONDS = 0.05
 
 
 def run_http(folder: Path, scale: float) -> str:
-    """Run both parts; return a summary."""
-    with running_service(sqlite_url(folder), Settings(artifacts=str(folder / "artifacts"))) as service:
-        cases = run_openapi_cases(service.url, count=max(5, int(100 * scale)), derandomize=False)
-        cases += run_openapi_scenarios(service.url, count=max(5, int(200 * scale)), derandomize=False)
+    """Run it; return a summary."""
     kills = max(2, int(30 * scale))
     with receiving() as receiver:
         tasks, repeated, again = _run_kills(folder, receiver, kills=kills)
     return (
-        f"{cases:,} requests made from the OpenAPI document: no 500, every answer as described; {kills} SIGKILLs under "
-        f"load: {tasks:,} tasks accepted, none lost, none completed twice, {repeated:,} calls repeated; each callback "
-        f"delivered, {again:,} of them again"
+        f"{kills} SIGKILLs under load, {repeated:,} calls repeated: {tasks:,} tasks accepted, 0 lost, 0 completed "
+        f"twice; {tasks + again:,} callbacks delivered, {again:,} of them again, all with valid signatures, 0 missing"
     )
 
 

@@ -1,0 +1,133 @@
+"""Carrying out one verb of a driver for a client: in the space of its token, with the answer as bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.clock import monotonic
+from holdfast.drivers.contract import CancelWait, Store
+from holdfast.drivers.remote import arguments as messages
+from holdfast.drivers.remote.arguments import Arguments
+from holdfast.drivers.remote.description import DRIVER
+from holdfast.drivers.remote.verbs import MAX_ANSWER_BYTES, MAX_RESERVED_BYTES, MAX_WAIT_SECONDS, VERBS, Group, Verb
+from holdfast.errors import InvalidInput, Unsupported
+from holdfast.model.lease import Reservation
+from holdfast.model.settlement import Release
+from holdfast.service.driver_rights import check_rights
+from holdfast.service.limits import LARGE_BODY_BYTES
+from holdfast.service.operation import Call
+from holdfast.service.problems import Code, Problem
+from holdfast.service.tenants.tenant import Tenant
+
+FIRST_CANCEL_POLL_SECONDS = 0.1
+MAX_CANCEL_POLL_SECONDS = 1.0
+MAKE_READY = frozenset(
+    {"configure", "enqueue", "enqueue_leased", "forget_domain", "reap", "remove_space", "requeue", "resume"}
+)
+
+
+async def run_verb(call: Call, group: Group) -> bytes:
+    """Return the answer of a verb. Raises ``Problem`` or the error of the store."""
+    verb = VERBS.get(call.path["verb"])
+    if verb is None or verb.group is not group:
+        raise Problem(Code.NOT_FOUND, "there is no such verb")
+    arguments = check_rights(call.principal, verb, await _decode(call, verb))
+    tenant = call.service.tenant(arguments.space or call.principal.space)
+    match arguments:
+        case messages.WaitArguments():
+            return verb.encode_answer(await _wait(call, tenant, arguments))
+        case messages.WaitForCancelArguments():
+            return verb.encode_answer(await _wait_for_cancel(call, tenant, arguments))
+        case _:
+            pass
+    if arguments.call_id is None:
+        return await _run(tenant, verb, arguments)
+    key = (tenant.name, call.principal.subject, arguments.call_id)
+    return await call.service.answers.answer(key, lambda: _run(tenant, verb, arguments))
+
+
+async def _decode(call: Call, verb: Verb) -> Arguments:
+    try:
+        if len(call.body) > LARGE_BODY_BYTES:
+            return await call.service.calls.compute(verb.decode_arguments, call.body)
+        return verb.decode_arguments(call.body)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise Problem(Code.INVALID_REQUEST, f"wanted the arguments of {verb.name}: {error}") from error
+
+
+async def _run(tenant: Tenant, verb: Verb, arguments: Arguments) -> bytes:
+    run = tenant.calls.settle if verb.group is Group.LEASES else tenant.calls.run
+    answer = await run(_call_store, tenant.store, verb, arguments)
+    match arguments:
+        case messages.SettleArguments(settlements=settlements):
+            tenant.settled([one.settlement.lease.job_id for one in settlements])
+        case messages.LeasesArguments(leases=leases):
+            tenant.settled([one.job_id for one in leases])
+        case messages.TimedJobsArguments(job_ids=job_ids):
+            tenant.settled(job_ids)
+        case _:
+            if verb.name in MAKE_READY:
+                tenant.resumed()
+    return answer
+
+
+def _call_store(store: Store, verb: Verb, arguments: Arguments) -> bytes:
+    """Call the store and encode its answer, in a thread."""
+    method = getattr(store, verb.name, None)
+    if method is None:
+        raise Unsupported(DRIVER, verb.name, "the store of the service does not offer it")
+    given = arguments.for_call()
+    if "max_bytes" in given:
+        given["max_bytes"] = min(given["max_bytes"] or MAX_RESERVED_BYTES, MAX_RESERVED_BYTES)
+    answer = method(**given)
+    data = verb.encode_answer(answer)
+    if len(data) > MAX_ANSWER_BYTES:
+        _give_back(store, answer)
+        raise InvalidInput("limit", wanted=f"an answer of at most {MAX_ANSWER_BYTES} bytes", got=f"{len(data)} bytes")
+    return data
+
+
+def _give_back(store: Store, answer: Any) -> None:
+    """Release jobs whose reservations are too large to be sent."""
+    parts: Sequence[Any] = answer if isinstance(answer, tuple) else (answer,)
+    leases = [one.lease for part in parts if isinstance(part, list) for one in part if isinstance(one, Reservation)]
+    if leases:
+        store.settle([Release(lease) for lease in leases])
+
+
+# Waiting ----------------------------------------------------------------------------------------------------
+
+
+async def _wait(call: Call, tenant: Tenant, arguments: messages.WaitArguments) -> bool:
+    with call.service.requests.waiting():
+        return await tenant.work.wait(
+            tuple(arguments.queues), _seconds(arguments.timeout), fruitless=arguments.fruitless, ends=call.ends()
+        )
+
+
+async def _wait_for_cancel(call: Call, tenant: Tenant, arguments: messages.WaitForCancelArguments) -> bool:
+    store = tenant.store
+    if not isinstance(store, CancelWait):
+        raise Unsupported(DRIVER, "wait_for_cancel", "the store of the service does not offer it")
+    deadline, pause = monotonic() + _seconds(arguments.timeout), FIRST_CANCEL_POLL_SECONDS
+    ending = asyncio.ensure_future(call.ends()())
+    try:
+        while True:
+            if await tenant.calls.settle(store.wait_for_cancel, arguments.job_ids, timeout=0):
+                return True
+            left = deadline - monotonic()
+            if left <= 0 or ending.done():
+                return False
+            with call.service.requests.waiting():
+                await asyncio.wait({ending}, timeout=min(left, pause))
+            pause = min(2 * pause, MAX_CANCEL_POLL_SECONDS)
+    finally:
+        ending.cancel()
+
+
+def _seconds(timeout: float) -> float:
+    return min(max(0.0, timeout), MAX_WAIT_SECONDS)
