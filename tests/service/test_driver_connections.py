@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -105,7 +106,8 @@ def test_certificates_are_checked(service, tmp_path):
     with proxy_to(service.url, certificate=certificate) as proxy:
         url = f"https://127.0.0.1:{proxy.port}"
         with connect(f"{url}?ca={certificate}") as store:
-            assert store.get("unknown") is None
+            assert [store.get("unknown") for _ in range(3)] == [None] * 3
+            assert proxy.connections == 1
         with pytest.raises(StoreUnavailable, match="wanted a valid certificate, self-signed"):
             connect(url)
     other = write_certificate(tmp_path, "127.0.0.2")
@@ -128,6 +130,17 @@ def test_something_else_than_a_service_is_refused(status, headers, reason):
     with (
         serving(answer(b"hello", status=status, headers=headers), host="127.0.0.1") as other,
         pytest.raises(ConnectError, match=reason),
+    ):
+        connect(f"http://127.0.0.1:{other.port}")
+
+
+def test_a_service_of_another_version_is_refused(service):
+    description = service.get("/v1/driver").json()
+    assert (description["protocol"], description["space"], description["allSpaces"]) == (1, "main", True)
+    body = json.dumps({**description, "protocol": 2}).encode()
+    with (
+        serving(answer(body, headers="Content-Type: application/json\r\n"), host="127.0.0.1") as other,
+        pytest.raises(ConnectError, match="wanted version 1 of the protocol, got 2"),
     ):
         connect(f"http://127.0.0.1:{other.port}")
 

@@ -17,6 +17,7 @@ from holdfast.drivers.remote.arguments import Arguments
 from holdfast.drivers.remote.description import DRIVER
 from holdfast.drivers.remote.verbs import MAX_ANSWER_BYTES, MAX_RESERVED_BYTES, MAX_WAIT_SECONDS, VERBS, Group, Verb
 from holdfast.errors import InvalidInput, Unsupported
+from holdfast.model import bounds
 from holdfast.model.lease import Reservation
 from holdfast.model.settlement import Release
 from holdfast.service.artifact_transfers import transfers_of
@@ -28,6 +29,7 @@ from holdfast.service.tenants.tenant import Tenant
 
 FIRST_CANCEL_POLL_SECONDS = 0.1
 MAX_CANCEL_POLL_SECONDS = 1.0
+MAX_MARKS = 100_000  # of the ledger in one answer
 MAX_PAYLOAD_PART_BYTES = 8 << 20  # of a large payload in one answer
 MAKE_READY = frozenset(
     {"configure", "enqueue", "enqueue_leased", "forget_domain", "reap", "remove_space", "requeue", "resume"}
@@ -87,6 +89,8 @@ def _call_store(store: Store, verb: Verb, arguments: Arguments) -> bytes:
     if method is None:
         raise Unsupported(DRIVER, verb.name, "the store of the service does not offer it")
     given = arguments.for_call()
+    if isinstance(arguments, messages.LedgerMarksArguments) and arguments.most > arguments.every * MAX_MARKS:
+        raise InvalidInput("most", wanted=f"at most {MAX_MARKS} times `every`", got=arguments.most)
     if "max_bytes" in given:
         given["max_bytes"] = min(given["max_bytes"] or MAX_RESERVED_BYTES, MAX_RESERVED_BYTES)
     answer = method(**given)
@@ -129,9 +133,13 @@ def _read_blob(blobs: BlobStore, folder: str, digest: str, start: int, stop: int
 
 
 async def _wait(call: Call, tenant: Tenant, arguments: messages.WaitArguments) -> bool:
+    bounds.check_batch("queues", len(arguments.queues))
+    queues = tuple(dict.fromkeys(bounds.check_name("queue", queue) for queue in arguments.queues))
+    if not queues:
+        raise InvalidInput("queues", wanted="at least one queue", got="none")
     with call.service.requests.waiting():
         return await tenant.work.wait(
-            tuple(arguments.queues), _seconds(call, arguments.timeout), fruitless=arguments.fruitless, ends=call.ends()
+            queues, _seconds(call, arguments.timeout), fruitless=arguments.fruitless, ends=call.ends()
         )
 
 

@@ -156,7 +156,7 @@ class Connections:
         while self._idle:
             with suppress(IndexError):
                 self._idle.pop().close()
-        for connection in tuple(self._in_use):
+        for connection in self._in_use.copy():
             with suppress(OSError, AttributeError):
                 connection.sock.shutdown(socket.SHUT_RDWR)
 
