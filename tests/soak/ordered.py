@@ -99,8 +99,8 @@ def run_ordered(
     return (
         f"{domains} domains x {offsets} offsets, {workers} workers, {faults.text}, {len(submissions):,} submissions "
         f"({sum(one.past for one in answers):,} of them past): order exact, one lease at a time, "
-        f"{idle_text}; {len(rows):,} leases ({_join(endings)}), {refused} stale effects fenced, "
-        f"{unfinished:,} jobs left when the faults ended"
+        f"{idle_text} ({outages.text}); {len(rows):,} leases ({_join(endings)}), "
+        f"{refused} stale effects fenced, {unfinished:,} jobs left when the faults ended"
     )
 
 

@@ -18,7 +18,6 @@ from pathlib import Path
 from holdfast import Context, Fixed, Holdfast
 from holdfast.clock import SECOND
 from holdfast.driver import Gaps, QueueSettings, Store
-from holdfast.errors import StoreError
 from holdfast.spark import run_queue, session
 from holdfast.spark.execution.run_spec import SLOT_STATUS_KIND, SlotStatus
 from holdfast.testing.servers.postgres import PostgresServer
@@ -32,9 +31,10 @@ from tests.soak.worker_group import wait_until
 from tests.soak.worker_program import ORDERED, QUEUE
 
 SLOTS = 6
-LEASE_SECONDS = 2.0
+LEASE_SECONDS = 4.0
 FAILING_SHARE = 0.1  # of the attempts
 FAULT_INTERVAL_SECONDS = 0.1
+PAGE_ENTRIES = 500  # of the statuses of slots
 MAX_STOPPED = 3  # slots at a time, so that the others can make progress
 
 
@@ -77,7 +77,7 @@ def run_ordered_slots(folder: Path, *, domains: int, offsets: int, seconds: floa
     idle_text = check_idle(rows, outages.intervals, most=int(2 * LEASE_SECONDS * SECOND))
     return (
         f"{domains} domains x {offsets} offsets on {SLOTS} slots and PostgreSQL, {faults.text}: order exact, one lease "
-        f"at a time, {idle_text}; {len(rows):,} leases, {refused} stale effects fenced"
+        f"at a time, {idle_text} ({outages.text}); {len(rows):,} leases, {refused} stale effects fenced"
     )
 
 
@@ -106,8 +106,9 @@ class _Faults:
         self._stopped: dict[int, float] = {}  # processes, and until when
 
     def any_ready(self) -> bool:
-        """Whether a slot has reserved a job, and its process is neither dead nor stopped."""
-        return any(pid not in self._stopped and is_descendant(pid, os.getpid()) for pid in self._victims())
+        """Whether a slot has reported that it runs, and its process is neither dead nor stopped."""
+        running = [_process_of(each) for each in self._statuses() if each.alive]
+        return any(pid not in self._stopped and is_descendant(pid, os.getpid()) for pid in running)
 
     def make_one(self) -> None:
         """Kill or stop one of the slots, and continue those that were stopped for long enough."""
@@ -138,13 +139,19 @@ class _Faults:
             _signal(pid, signal.SIGCONT)
 
     def _victims(self) -> list[int]:
-        try:
-            statuses = [SlotStatus.of(entry) for entry in self._store.scan(SLOT_STATUS_KIND, limit=100)]
-        except StoreError:
-            return []
-        return [
-            int(each.executor.rpartition(":")[2]) for each in statuses if each.alive and (each.held or each.settled)
-        ]
+        return [_process_of(each) for each in self._statuses() if each.alive and (each.held or each.settled)]
+
+    def _statuses(self) -> list[SlotStatus]:
+        """Return what every slot has reported last, also those that were killed."""
+        statuses, after = [], ""
+        while entries := self._store.scan(SLOT_STATUS_KIND, after=after, limit=PAGE_ENTRIES):
+            statuses += [SlotStatus.of(entry) for entry in entries]
+            after = entries[-1].key
+        return statuses
+
+
+def _process_of(status: SlotStatus) -> int:
+    return int(status.executor.rpartition(":")[2])
 
 
 def _signal(pid: int, number: signal.Signals) -> bool:

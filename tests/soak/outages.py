@@ -9,6 +9,7 @@ from typing import Self
 
 from holdfast.clock import SECOND, SystemClock
 from holdfast.driver import Change, Store
+from holdfast.model.bounds import MAX_INSTANT
 
 INTERVAL_SECONDS = 0.05
 SLOW_WRITE = SECOND // 2  # microseconds: a small write that takes longer was blocked
@@ -22,7 +23,8 @@ class Outages:
 
     def __init__(self, store: Store, any_ready: Callable[[], bool]) -> None:
         """``any_ready`` says whether a worker has begun to reserve, and is neither dead nor stopped."""
-        self.intervals: list[Interval] = []
+        self._absent: list[Interval] = []  # no worker was there
+        self._blocked: list[Interval] = []  # the store took no write
         self._store = store
         self._any_ready = any_ready
         self._ended = threading.Event()
@@ -41,18 +43,30 @@ class Outages:
         if self._failure is not None:
             raise self._failure
 
+    @property
+    def intervals(self) -> list[Interval]:
+        """All outages; they may overlap."""
+        return [*self._absent, *self._blocked]
+
+    @property
+    def text(self) -> str:
+        """How long they were."""
+        absent, blocked = (time_inside(kind, 0, MAX_INSTANT) / SECOND for kind in (self._absent, self._blocked))
+        return f"no worker for {absent:.1f} s, no write for {blocked:.1f} s"
+
     def _watch(self) -> None:
         try:
             clock, absent_since = SystemClock(), None
             while not self._ended.wait(INTERVAL_SECONDS):
                 began = clock.now()
                 self._store.write([Change(kind=PROBE, key=PROBE, value=b"")])
-                if clock.now() - began > SLOW_WRITE:
-                    self.intervals.append((began, clock.now()))
+                written = clock.now()
+                if written - began > SLOW_WRITE:
+                    self._blocked.append((began, written))
                 if not self._any_ready():
                     absent_since = absent_since or began
                 elif absent_since is not None:
-                    self.intervals.append((absent_since, began))
+                    self._absent.append((absent_since, began))
                     absent_since = None
         except Exception as error:
             self._failure = error

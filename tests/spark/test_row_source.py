@@ -106,7 +106,7 @@ def test_jobs_in_the_store_go_before_new_rows(store):
 
 def test_the_source_is_drained_only_when_there_are_no_more_rows(store):
     rows, seen = row_source(store), 0
-    for _ in range(COUNT // SHORT_BATCH_JOBS + 2):
+    for _ in range(COUNT // SHORT_BATCH_JOBS + 1):  # the last call finds no more rows
         assert not rows.is_drained()
         rows.wait(60)  # returns at once
         reservations = reserve(rows, 1000)

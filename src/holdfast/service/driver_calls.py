@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from holdfast.artifacts.blobs import PAYLOAD_PART, BlobStore, part_folder
+from holdfast.artifacts.payloads import reference_of
 from holdfast.clock import monotonic
 from holdfast.drivers.contract import CancelWait, Store
 from holdfast.drivers.remote import arguments as messages
@@ -15,8 +17,10 @@ from holdfast.drivers.remote.arguments import Arguments
 from holdfast.drivers.remote.description import DRIVER
 from holdfast.drivers.remote.verbs import MAX_ANSWER_BYTES, MAX_RESERVED_BYTES, MAX_WAIT_SECONDS, VERBS, Group, Verb
 from holdfast.errors import InvalidInput, Unsupported
+from holdfast.model import bounds
 from holdfast.model.lease import Reservation
 from holdfast.model.settlement import Release
+from holdfast.service.artifact_transfers import transfers_of
 from holdfast.service.driver_rights import check_rights
 from holdfast.service.limits import LARGE_BODY_BYTES
 from holdfast.service.operation import Call
@@ -25,6 +29,8 @@ from holdfast.service.tenants.tenant import Tenant
 
 FIRST_CANCEL_POLL_SECONDS = 0.1
 MAX_CANCEL_POLL_SECONDS = 1.0
+MAX_MARKS = 100_000  # of the ledger in one answer
+MAX_PAYLOAD_PART_BYTES = 8 << 20  # of a large payload in one answer
 MAKE_READY = frozenset(
     {"configure", "enqueue", "enqueue_leased", "forget_domain", "reap", "remove_space", "requeue", "resume"}
 )
@@ -42,6 +48,8 @@ async def run_verb(call: Call, group: Group) -> bytes:
             return verb.encode_answer(await _wait(call, tenant, arguments))
         case messages.WaitForCancelArguments():
             return verb.encode_answer(await _wait_for_cancel(call, tenant, arguments))
+        case messages.ReadPayloadArguments():
+            return verb.encode_answer(await _read_payload(call, tenant, arguments))
         case _:
             pass
     if arguments.call_id is None:
@@ -81,6 +89,8 @@ def _call_store(store: Store, verb: Verb, arguments: Arguments) -> bytes:
     if method is None:
         raise Unsupported(DRIVER, verb.name, "the store of the service does not offer it")
     given = arguments.for_call()
+    if isinstance(arguments, messages.LedgerMarksArguments) and arguments.most > arguments.every * MAX_MARKS:
+        raise InvalidInput("most", wanted=f"at most {MAX_MARKS} times `every`", got=arguments.most)
     if "max_bytes" in given:
         given["max_bytes"] = min(given["max_bytes"] or MAX_RESERVED_BYTES, MAX_RESERVED_BYTES)
     answer = method(**given)
@@ -99,13 +109,37 @@ def _give_back(store: Store, answer: Any) -> None:
         store.settle([Release(lease) for lease in leases])
 
 
+async def _read_payload(call: Call, tenant: Tenant, arguments: messages.ReadPayloadArguments) -> bytes | None:
+    """Return a part of a large payload; None if the job has no such payload."""
+    transfers = transfers_of(call)
+    job = await tenant.calls.run(tenant.store.get, arguments.job_id)
+    reference = None if job is None else reference_of(job)
+    if reference is None or reference.sha256 != arguments.digest or not 0 <= arguments.start < reference.size:
+        return None
+    folder = part_folder(tenant.name, arguments.job_id, PAYLOAD_PART)
+    stop = min(arguments.stop, arguments.start + MAX_PAYLOAD_PART_BYTES)
+    with transfers.counted():
+        return await transfers.run(_read_blob, transfers.blobs, folder, reference.sha256, arguments.start, stop)
+
+
+def _read_blob(blobs: BlobStore, folder: str, digest: str, start: int, stop: int) -> bytes | None:
+    try:
+        return b"".join(blobs.read(folder, digest, start=start, stop=stop))
+    except FileNotFoundError:  # it was removed together with its job
+        return None
+
+
 # Waiting ----------------------------------------------------------------------------------------------------
 
 
 async def _wait(call: Call, tenant: Tenant, arguments: messages.WaitArguments) -> bool:
+    bounds.check_batch("queues", len(arguments.queues))
+    queues = tuple(dict.fromkeys(bounds.check_name("queue", queue) for queue in arguments.queues))
+    if not queues:
+        raise InvalidInput("queues", wanted="at least one queue", got="none")
     with call.service.requests.waiting():
         return await tenant.work.wait(
-            tuple(arguments.queues), _seconds(arguments.timeout), fruitless=arguments.fruitless, ends=call.ends()
+            queues, _seconds(call, arguments.timeout), fruitless=arguments.fruitless, ends=call.ends()
         )
 
 
@@ -113,7 +147,7 @@ async def _wait_for_cancel(call: Call, tenant: Tenant, arguments: messages.WaitF
     store = tenant.store
     if not isinstance(store, CancelWait):
         raise Unsupported(DRIVER, "wait_for_cancel", "the store of the service does not offer it")
-    deadline, pause = monotonic() + _seconds(arguments.timeout), FIRST_CANCEL_POLL_SECONDS
+    deadline, pause = monotonic() + _seconds(call, arguments.timeout), FIRST_CANCEL_POLL_SECONDS
     ending = asyncio.ensure_future(call.ends()())
     try:
         while True:
@@ -129,5 +163,5 @@ async def _wait_for_cancel(call: Call, tenant: Tenant, arguments: messages.WaitF
         ending.cancel()
 
 
-def _seconds(timeout: float) -> float:
-    return min(max(0.0, timeout), MAX_WAIT_SECONDS)
+def _seconds(call: Call, timeout: float) -> float:
+    return min(max(0.0, timeout), MAX_WAIT_SECONDS, call.service.serve.max_wait.total_seconds())

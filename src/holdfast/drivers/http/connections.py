@@ -42,11 +42,11 @@ class Connections:
     def __init__(self, address: ServiceAddress) -> None:
         self.address = address
         self.is_closed = False
-        self._closing = threading.Event()
         self._reset()
 
     def _reset(self) -> None:
         self._pid = os.getpid()
+        self._closing = threading.Event()
         self._idle: list[Connection] = []
         self._in_use: set[Connection] = set()
 
@@ -156,7 +156,7 @@ class Connections:
         while self._idle:
             with suppress(IndexError):
                 self._idle.pop().close()
-        for connection in tuple(self._in_use):
+        for connection in self._in_use.copy():
             with suppress(OSError, AttributeError):
                 connection.sock.shutdown(socket.SHUT_RDWR)
 

@@ -47,12 +47,12 @@ class HttpDriver:
     ) -> None:
         self._service = service
         self._description = description
-        self._caller_clock = caller_clock
+        self._caller_clock = caller_clock and Feature.CALLER_CLOCK.value not in description.gaps
         self._waits = Waits()
         self.space_name = bounds.check_name("space", space)
         self._asked_space = None if space == description.space else space
-        self.capabilities = description.capabilities()
-        self._validation = Validation(self.capabilities, caller_clock=caller_clock, read_clock=SystemClock().now)
+        self.capabilities = description.capabilities(is_loopback=service.connections.address.is_loopback)
+        self._validation = Validation(self.capabilities, caller_clock=self._caller_clock, read_clock=SystemClock().now)
 
     def __enter__(self) -> Self:
         return self
@@ -181,7 +181,7 @@ class HttpDriver:
             is_due: bool = self._call("wait", arguments, waits=seconds)
             return is_due
 
-        if wait_in_parts(ask, timeout):
+        if wait_in_parts(ask, timeout, pause=self._service.connections.pause):
             self._waits.ended_early()
 
     def space(self, name: str) -> HttpDriver:

@@ -54,7 +54,7 @@ class HttpCancelWait(HttpDriver):
             is_requested: bool = self._call("wait_for_cancel", arguments, waits=seconds)
             return is_requested
 
-        return wait_in_parts(ask, timeout)
+        return wait_in_parts(ask, timeout, pause=self._service.connections.pause)
 
 
 class HttpCountEstimates(HttpDriver):
@@ -132,6 +132,17 @@ class HttpLedgerScan(HttpDriver):
         arguments = messages.LedgerMarksArguments(after=after, every=every, most=most)
         marks: list[tuple[str, int]] = self._call("ledger_marks", arguments)
         return marks
+
+
+class HttpPayloadReader(HttpDriver):
+    """See ``artifacts.payloads.PayloadReader``."""
+
+    def read_payload(self, job_id: str, digest: str, *, start: int, stop: int) -> bytes | None:
+        """See ``PayloadReader.read_payload``."""
+        bounds.check_name("id", job_id)
+        arguments = messages.ReadPayloadArguments(job_id=job_id, digest=digest, start=start, stop=stop)
+        part: bytes | None = self._call("read_payload", arguments)
+        return part
 
 
 class HttpSettleAndReserve(HttpDriver):
@@ -224,6 +235,7 @@ _CLASSES: dict[str, type[HttpDriver]] = {
         HttpLeasedEnqueue,
         HttpLedgerDiagnosis,
         HttpLedgerScan,
+        HttpPayloadReader,
         HttpSettleAndReserve,
         HttpSpaceAdmin,
         HttpWebhookScan,

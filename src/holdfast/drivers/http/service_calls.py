@@ -13,7 +13,7 @@ from holdfast.drivers.http.url import ServiceAddress
 from holdfast.drivers.remote.arguments import Arguments
 from holdfast.drivers.remote.description import DriverDescription
 from holdfast.drivers.remote.errors import ErrorFacts, read_error
-from holdfast.drivers.remote.verbs import CONTENT_TYPE, PROTOCOL_VERSION, Verb, encode_arguments
+from holdfast.drivers.remote.verbs import CONTENT_TYPE, MAX_CALL_BYTES, PROTOCOL_VERSION, Verb, encode_arguments
 from holdfast.errors import ConnectError, HoldfastError, InvalidInput, StoreBusy, StoreUnavailable, Unsupported
 
 DRIVER_PATH = "/v1/driver"
@@ -64,6 +64,8 @@ class ServiceCalls:
             body = encode_arguments(arguments)
         except (ValueError, OverflowError, TypeError) as error:
             raise InvalidInput(verb.name, wanted="text in UTF-8 and numbers of 64 bits", got=str(error)) from error
+        if len(body) > MAX_CALL_BYTES:
+            raise InvalidInput(verb.name, wanted=f"arguments of at most {MAX_CALL_BYTES} bytes", got=f"{len(body)}")
         began = monotonic()
         while True:
             answer = self._send(

@@ -28,6 +28,11 @@ class ServiceAddress:
     token_file: str | None = None
 
     @property
+    def is_loopback(self) -> bool:
+        """Whether the service is on this machine."""
+        return _is_loopback(self.host)
+
+    @property
     def shown(self) -> str:
         """The service, for people."""
         scheme = "http" if self.tls is None else "https"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from holdfast.clock import monotonic
 from holdfast.drivers.remote.verbs import MAX_WAIT_SECONDS
 
+STOPPING_SECONDS = 0.2  # an answer before this is that of a service that stops
 MAX_FRUITLESS = 16  # more make no difference
 
 
@@ -31,12 +32,17 @@ class Waits:
         self._local.count = 0
 
 
-def wait_in_parts(ask: Callable[[float], bool], timeout: float) -> bool:
-    """Call ``ask`` with the seconds of each part until it returns True; False after ``timeout`` seconds."""
+def wait_in_parts(ask: Callable[[float], bool], timeout: float, *, pause: Callable[[float], None]) -> bool:
+    """Call ``ask`` with the seconds of each part until it returns True; False after ``timeout`` seconds.
+
+    A service that is about to stop answers at once: a ``pause`` keeps the next request from being sent at once, too.
+    """
     deadline = monotonic() + timeout
     while True:
-        left = deadline - monotonic()
-        if ask(max(0.0, min(left, MAX_WAIT_SECONDS))):
+        began = monotonic()
+        if ask(max(0.0, min(deadline - began, MAX_WAIT_SECONDS))):
             return True
-        if left <= MAX_WAIT_SECONDS and monotonic() >= deadline:
+        if monotonic() >= deadline:
             return False
+        if monotonic() - began < STOPPING_SECONDS:
+            pause(STOPPING_SECONDS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -31,7 +31,7 @@ class Arguments(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_d
     """
 
     space: str | None = None
-    call_id: str | None = None
+    call_id: Annotated[str, msgspec.Meta(max_length=64)] | None = None
 
     def for_call(self) -> dict[str, Any]:
         """Return the arguments by name, as the verb takes them."""
@@ -140,6 +140,15 @@ class WaitForCancelArguments(Arguments, kw_only=True):
 
     job_ids: list[str]
     timeout: float
+
+
+class ReadPayloadArguments(Arguments, kw_only=True):
+    """See ``artifacts.payloads.PayloadReader``."""
+
+    job_id: str
+    digest: str
+    start: int
+    stop: int
 
 
 # Admin ------------------------------------------------------------------------------------------------------

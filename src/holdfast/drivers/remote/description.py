@@ -23,10 +23,14 @@ from holdfast.drivers.contract import (
     WebhookScan,
 )
 from holdfast.drivers.remote.verbs import PROTOCOL_VERSION
+from holdfast.errors import CallerClockRefused
 
 DRIVER = "http"
 NO_TRANSACTION = "a transaction of the caller cannot be joined over HTTP"
+NO_MACHINES = "the address of the service leads to each machine itself"
 NO_SPACES = "the token is for one space; other spaces need the role admin"
+NO_CALLER_CLOCK = "the service opened its store without caller_clock=True"
+PAYLOAD_READER = "PayloadReader"  # of ``artifacts.payloads``
 OPTIONAL: tuple[type, ...] = (
     AuditScan,
     CancelWait,
@@ -55,34 +59,50 @@ class DriverDescription(msgspec.Struct, kw_only=True, rename="camel"):
     space: str  # of the token
     all_spaces: bool  # whether the token is valid for every space
 
-    def capabilities(self) -> Capabilities:
+    def capabilities(self, *, is_loopback: bool) -> Capabilities:
         """Return the capabilities of the driver: those of the store, minus what cannot go over the wire.
 
-        Any number of processes and machines may call a service, whatever its store offers.
+        Any number of processes may call a service, whatever its store offers; machines only if its address is not that
+        of loopback.
         """
         known = {feature.value: feature for feature in Feature}
         gaps = {known[name]: reason for name, reason in self.gaps.items() if name in known}
         gaps.pop(Feature.PROCESSES, None)
         gaps.pop(Feature.MACHINES, None)
+        if is_loopback:
+            gaps[Feature.MACHINES] = NO_MACHINES
         gaps[Feature.JOINED] = NO_TRANSACTION
         if not self.all_spaces:
             gaps.setdefault(Feature.SPACES, NO_SPACES)
         return Capabilities(driver=DRIVER, durability=Durability(self.durability), gaps=gaps)
 
 
-def describe(store: Store, *, space: str, all_spaces: bool) -> DriverDescription:
-    """Return what a store offers over the wire."""
+def describe(store: Store, *, space: str, all_spaces: bool, has_payloads: bool) -> DriverDescription:
+    """Return what a store offers over the wire; ``has_payloads`` if the service has a folder of large payloads."""
     capabilities = store.capabilities
+    optional = [*_offered(store, is_admin=all_spaces), *([PAYLOAD_READER] if has_payloads else [])]
+    gaps = dict(capabilities.gaps)
+    if not _takes_now(store):
+        gaps.setdefault(Feature.CALLER_CLOCK, NO_CALLER_CLOCK)
     return DriverDescription(
         protocol=PROTOCOL_VERSION,
         store=capabilities.driver,
         durability=capabilities.durability,
-        gaps={feature.value: reason for feature, reason in capabilities.gaps.items()},
-        optional=sorted(_offered(store, is_admin=all_spaces)),
+        gaps={feature.value: reason for feature, reason in gaps.items()},
+        optional=sorted(optional),
         has_serial_arrivals=isinstance(store, AuditScan) and store.has_serial_arrivals,
         space=space,
         all_spaces=all_spaces,
     )
+
+
+def _takes_now(store: Store) -> bool:
+    """Whether the store was opened with ``caller_clock=True``. An empty batch of settlements changes nothing."""
+    try:
+        store.settle([], now=1)
+    except CallerClockRefused:
+        return False
+    return True
 
 
 def _offered(store: Store, *, is_admin: bool) -> Iterable[str]:

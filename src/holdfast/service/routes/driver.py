@@ -34,8 +34,14 @@ class DriverProblem(ProblemDetails, kw_only=True):
 
 async def show_driver(call: Call) -> Reply:
     """Return what the driver of this token offers."""
-    principal = call.principal
-    return Reply(content=describe(call.tenant.store, space=principal.space, all_spaces=principal.is_admin))
+    description = await call.service.calls.run(
+        describe,
+        call.tenant.store,
+        space=call.principal.space,
+        all_spaces=call.principal.is_admin,
+        has_payloads=call.service.artifacts is not None,
+    )
+    return Reply(content=description)
 
 
 def _handler(group: Group) -> Handler:

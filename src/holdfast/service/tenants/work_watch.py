@@ -6,7 +6,6 @@ One call to the store waits for all of them. What this process makes ready wakes
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +16,7 @@ from holdfast.errors import HoldfastError
 from holdfast.service.tenants.store_calls import StoreCalls
 
 WATCH_SECONDS = 1.0  # of one call to the store
+OUTAGE_PAUSE_SECONDS = 1.0  # after a call that failed
 FIRST_PAUSE_SECONDS = 0.02  # of a caller who reserved nothing after its last wait; doubled ...
 MAX_PAUSE_SECONDS = 0.5  # ... up to this
 
@@ -83,16 +83,18 @@ class WorkWatch:
 
     async def _ask_store(self, queues: list[str]) -> None:
         loop = asyncio.get_running_loop()
-        if await loop.run_in_executor(self._calls.watchers, _is_due, self._store, queues):
-            for waiting in self._waiting:
-                if waiting.is_watching:
-                    waiting.wake()
+        try:
+            is_due = await loop.run_in_executor(self._calls.watchers, _is_due, self._store, queues)
+        except HoldfastError:  # the next reserve reports it
+            await asyncio.sleep(OUTAGE_PAUSE_SECONDS)
+            return
+        for waiting in self._waiting:
+            if is_due and waiting.is_watching:
+                waiting.wake()
 
 
 def _is_due(store: Store, queues: list[str]) -> bool:
     """Whether ``wait`` returned before its time."""
     began = monotonic()
-    with contextlib.suppress(HoldfastError):  # the next reserve reports it
-        store.wait(queues, timeout=WATCH_SECONDS)
-        return monotonic() - began < WATCH_SECONDS
-    return False
+    store.wait(queues, timeout=WATCH_SECONDS)
+    return monotonic() - began < WATCH_SECONDS

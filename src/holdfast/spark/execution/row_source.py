@@ -31,7 +31,7 @@ from holdfast.worker.job_source import Demand, StoreJobSource
 
 REPORT_DDL = "field string, wanted string, got string, id string"  # a refused row, or one of the sampled ids
 SAMPLE_INTERVAL_JOBS = 1000  # one id of this many is reported, to split the read of the outcomes
-SHORT_BATCH_JOBS = 4000  # stored with leases: jobs of less than about 0.2 ms, so less than a second of work
+SHORT_BATCH_JOBS = 5000  # stored with leases: jobs of less than about 0.2 ms, so about a second of work at most
 AHEAD_BATCH_JOBS = 1000  # stored without leases: longer jobs
 AHEAD_GROWTH = 4  # of the first batches without leases: the first jobs take longer than the others, which may be short
 MAX_BATCH_BYTES = 16 << 20  # of the rows in one batch, unless one alone has more

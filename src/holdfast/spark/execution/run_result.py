@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 
 from holdfast.model.job import State
 from holdfast.spark.compat import free_checkpoint
@@ -86,9 +85,8 @@ def hold_result(
 
 
 def _summarise(rows: DataFrame, version: str, mix: Mapping[str, int], halted: int) -> RunSummary:
-    state = f.col(f"{OUTCOME}.state")
-    counts = [f.count_if(state == str(each)) for each in (State.DONE, State.DEAD, State.CANCELLED)]
-    found = rows.select(*counts, f.count_if(state.isNull())).first()
+    counts = [f"count_if({OUTCOME}.state = '{state}')" for state in (State.DONE, State.DEAD, State.CANCELLED)]
+    found = rows.selectExpr(*counts, f"count_if({OUTCOME}.state IS NULL)").first()
     assert found is not None
     done, dead, cancelled, open_ = found
     versions = mix or {version: done}

@@ -27,7 +27,6 @@ DECLARE
   _domains text[];
   _offsets bigint[];
   _dead text[];
-  _vacant boolean[];
   _held_queues text[];
   _held_keys text[];
   _held_until bigint[];
@@ -93,14 +92,14 @@ BEGIN
     END IF;
 
     IF _transitions IS NOT NULL THEN
-      SELECT _queues || e.queues, _domains || e.domains, _offsets || e.offsets, _dead || e.dead, _vacant || e.vacant
-        INTO _queues, _domains, _offsets, _dead, _vacant
+      SELECT _queues || e.queues, _domains || e.domains, _offsets || e.offsets, _dead || e.dead
+        INTO _queues, _domains, _offsets, _dead
         FROM end_leases(_space, _now, _transitions) AS e;
     END IF;
   END LOOP;
 
   IF _domains IS NOT NULL THEN
-    PERFORM pass_turns(_space, _now, _queues, _domains, _offsets, _dead, _vacant);
+    PERFORM pass_turns(_space, _now, _queues, _domains, _offsets, _dead, false);
   END IF;
   IF _held_keys IS NOT NULL THEN
     PERFORM hold_keys(_space, _held_queues, _held_keys, _held_until);

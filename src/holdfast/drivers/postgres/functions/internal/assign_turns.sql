@@ -10,7 +10,7 @@
 -- Shape: three index probes per domain; settings and offsets are read only if the first job has an offset. Rows are
 -- found by ctid. That is safe for a row without the turn, which only the holder of the domain lock updates. The row of a
 -- ready holder is compared again when it is locked: a reserve may have leased it. That condition names the token and not the
--- state: otherwise the planner may read jobs_lane. give_turns.sql does the same for most jobs that end, in less time.
+-- state: otherwise the planner may read jobs_lane. give_turns.sql does the same for most domains, in less time.
 CREATE OR REPLACE FUNCTION assign_turns(_space text, _now bigint, _queues text[], _domains text[]) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE

@@ -60,6 +60,6 @@ BEGIN
     SELECT after_expiry(l.item::integer, l.job_ctid, j, _now, false)
       FROM unnest(_leased[:_limit]) WITH ORDINALITY AS l (job_ctid, item) JOIN jobs AS j ON j.ctid = l.job_ctid
      ORDER BY l.item);
-  SELECT e.queues, e.domains, e.offsets, e.dead INTO queues, domains, offsets, dead FROM end_leases(_space, _now, _transitions) AS e;
+  SELECT e.* INTO queues, domains, offsets, dead FROM end_leases(_space, _now, _transitions) AS e;
   ended := cardinality(_transitions);
 END $$;

@@ -1,6 +1,6 @@
 -- Apply transitions to jobs whose rows this transaction has locked: insert the ledger rows, then update the jobs
 -- that stay or move the others to `ended`. Return the domains of the jobs (NULL: none), with the offsets of those that
--- left and the ids of those that are dead, and whether each had the turn and left. A job that stays may no longer be the first of its domain. The caller passes the
+-- left and the ids of those that are dead. A job that stays may no longer be the first of its domain. The caller passes the
 -- turns, once and last: a second pass_turns in one transaction would lock domains out of order. The limit keys of the jobs
 -- are entered in key_changes.
 --
@@ -9,7 +9,7 @@
 -- Shape: ack.sql has its own form of the second half, because a batch of acks needs no transitions.
 CREATE OR REPLACE FUNCTION end_leases(
   _space text, _now bigint, _transitions transition[],
-  OUT queues text[], OUT domains text[], OUT offsets bigint[], OUT dead text[], OUT vacant boolean[]
+  OUT queues text[], OUT domains text[], OUT offsets bigint[], OUT dead text[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
   _kept_queues text[];   -- of jobs with domains that stay
@@ -59,16 +59,14 @@ BEGIN
   SELECT array_agg(r.queue) FILTER (WHERE r.domain IS NOT NULL), array_agg(r.domain) FILTER (WHERE r.domain IS NOT NULL),
          array_agg(r."offset") FILTER (WHERE r.domain IS NOT NULL),
          array_agg(CASE WHEN r.end_state = 'dead' THEN r.id END) FILTER (WHERE r.domain IS NOT NULL),
-         array_agg(r.turn) FILTER (WHERE r.domain IS NOT NULL),
          array_agg(r.queue) FILTER (WHERE r.limit_key IS NOT NULL AND r.parked_from IS NULL),
          array_agg(r.limit_key) FILTER (WHERE r.limit_key IS NOT NULL AND r.parked_from IS NULL)
-    INTO queues, domains, offsets, dead, vacant, _left_queues, _left_keys FROM removed AS r;
+    INTO queues, domains, offsets, dead, _left_queues, _left_keys FROM removed AS r;
   IF _kept_domains IS NOT NULL THEN
     queues := queues || _kept_queues;
     domains := domains || _kept_domains;
     offsets := offsets || array_fill(NULL::bigint, ARRAY[cardinality(_kept_domains)]);
     dead := dead || array_fill(NULL::text, ARRAY[cardinality(_kept_domains)]);
-    vacant := vacant || array_fill(false, ARRAY[cardinality(_kept_domains)]);
   END IF;
 
   -- Without a verb: a cancelled job that was ready in a lane. Its row is no lease, see unpark_jobs.sql.

@@ -1,33 +1,38 @@
--- Give the turn to the first waiting job of each vacant domain: one whose job with the turn this transaction has ended.
--- Return whether that was all that is to do for these domains. If not, assign_turns decides about them: a queue has rows in
--- `domains` (a halt, a gap or a moved start), or waits for gaps, or a row was locked.
+-- Let the right job of each of these domains have the turn, as assign_turns does, where that is simple: the queues have no
+-- halts and no gaps, and no job has to give the turn back. _vacant says that this transaction has ended the jobs that had
+-- the turns. Return whether all domains are done; if not, assign_turns decides about them.
 --
 -- Locks: the caller has locked the domains. The rows that get the turn, SKIP LOCKED: see assign_turns.
--- Index: jobs_domain, and the primary keys of domains and settings.
--- Shape: one probe and one update per domain, in one statement: most jobs of domains end here. `suspect` is set to itself:
--- an update that changes no column of a generated one parses its expression again for every row.
-CREATE OR REPLACE FUNCTION give_turns(_space text, _queues text[], _domains text[], _vacant boolean[]) RETURNS boolean
+-- Index: jobs_domain, jobs_turn, and those of has_special_domains.
+-- Shape: one or two probes and one update per domain, in one statement. Nearly all turns are given here. `suspect` is set to
+-- itself: an update that changes no column of a generated one parses the generation expression again for every row.
+CREATE OR REPLACE FUNCTION give_turns(_space text, _queues text[], _domains text[], _vacant boolean) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
   _is_done boolean;
 BEGIN
-  IF EXISTS (SELECT FROM (SELECT DISTINCT u.queue FROM unnest(_queues) AS u (queue)) AS q
-              WHERE EXISTS (SELECT FROM domains AS d WHERE d.space = _space AND d.queue = q.queue OFFSET 0)
-                 OR EXISTS (SELECT FROM settings AS s
-                             WHERE s.space = _space AND s.queue = q.queue AND s.type = '' AND s.gaps = 'wait' OFFSET 0)) THEN
+  IF has_special_domains(_space, _queues) THEN
     RETURN false;
   END IF;
 
   WITH next AS MATERIALIZED (
-    SELECT first.row
-      FROM unnest(_queues, _domains, _vacant) AS d (queue, domain, is_vacant) CROSS JOIN LATERAL (
-        SELECT j.ctid AS row FROM jobs AS j
+    SELECT DISTINCT first.row, holder.row IS NULL AS is_given
+      FROM unnest(_queues, _domains) AS d (queue, domain)
+      LEFT JOIN LATERAL (
+        SELECT j.ctid AS row, j.state, j."offset" AS place, j.seq FROM jobs AS j
+         WHERE NOT _vacant AND j.space = _space AND j.queue = d.queue AND j.domain = d.domain AND j.turn
+         LIMIT 1) AS holder ON true
+     CROSS JOIN LATERAL (
+        SELECT j.ctid AS row, j."offset" AS place, j.seq FROM jobs AS j
          WHERE j.space = _space AND j.queue = d.queue AND j.domain = d.domain AND NOT j.turn
          ORDER BY j."offset", j.seq LIMIT 1) AS first
-     WHERE d.is_vacant
+     WHERE holder.row IS NULL
+        OR (holder.state = 'ready' AND (first.place IS NULL, coalesce(first.place, 0), first.seq)
+                                       < (holder.place IS NULL, coalesce(holder.place, 0), holder.seq))
   ), given AS (
     UPDATE jobs SET turn = true, suspect = suspect
-     WHERE ctid = ANY (ARRAY(SELECT j.ctid FROM next AS n JOIN jobs AS j ON j.ctid = n.row FOR UPDATE OF j SKIP LOCKED))
+     WHERE ctid = ANY (ARRAY(SELECT j.ctid FROM next AS n JOIN jobs AS j ON j.ctid = n.row WHERE n.is_given
+                                FOR UPDATE OF j SKIP LOCKED))
     RETURNING 1
   )
   SELECT (SELECT count(*) FROM given) = (SELECT count(*) FROM next) INTO _is_done;

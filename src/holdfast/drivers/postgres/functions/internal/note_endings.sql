@@ -5,15 +5,15 @@
 -- primary keys of settings, domains and ended_offsets.
 -- Shape: most offsets end in order and make a range longer by one: one statement for all of them, with one probe each. The
 -- range that begins last, at or right behind an offset, is the only one that it can make longer without joining another
--- one. Offsets that begin a range or join two are entered one by one, neighbours of a batch together. The largest offset is
--- the largest number: nothing is added to it.
+-- one. The others are entered as ranges of neighbours: those that join ranges one by one. The largest offset is the largest
+-- number: nothing is added to it.
 CREATE OR REPLACE FUNCTION note_endings(
   _space text, _now bigint, _queues text[], _domains text[], _offsets bigint[], _dead text[]
 ) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   _count integer := cardinality(array_remove(_offsets, NULL));
   _grown integer;
-  _new_queues text[];     -- ranges that are new, or join others
+  _new_queues text[];     -- ranges that join others
   _new_domains text[];
   _firsts bigint[];
   _lasts bigint[];
@@ -44,20 +44,31 @@ BEGIN
     RETURN;
   END IF;
 
-  SELECT array_agg(n.queue), array_agg(n.domain), array_agg(n.first), array_agg(n.last)
-    INTO _new_queues, _new_domains, _firsts, _lasts
-    FROM (SELECT r.queue, r.domain, min(r.place) AS first, max(r.place) AS last
-            FROM (SELECT e.*, e.place - row_number() OVER (PARTITION BY e.queue, e.domain ORDER BY e.place) AS number
-                    FROM (SELECT DISTINCT u.queue, u.domain, u.place
-                            FROM unnest(_queues, _domains, _offsets) AS u (queue, domain, place)
-                           WHERE u.place IS NOT NULL) AS e
-                    LEFT JOIN LATERAL (
-                      SELECT o.last FROM ended_offsets AS o
-                       WHERE o.space = _space AND o.queue = e.queue AND o.domain = e.domain AND o.first <= e.place
-                       ORDER BY o.first DESC LIMIT 1) AS before ON true
-                   WHERE coalesce(before.last < e.place, true)  -- it has not been entered, now or before it was requeued
-                 ) AS r
-           GROUP BY r.queue, r.domain, r.number) AS n;
+  WITH ranges AS MATERIALIZED (  -- of neighbours in this batch
+    SELECT n.*, coalesce(near.last >= n.first - 1, false) AS joins
+      FROM (SELECT r.queue, r.domain, min(r.place) AS first, max(r.place) AS last
+              FROM (SELECT e.*, e.place - row_number() OVER (PARTITION BY e.queue, e.domain ORDER BY e.place) AS number
+                      FROM (SELECT DISTINCT u.queue, u.domain, u.place
+                              FROM unnest(_queues, _domains, _offsets) AS u (queue, domain, place)
+                             WHERE u.place IS NOT NULL) AS e
+                      LEFT JOIN LATERAL (
+                        SELECT o.last FROM ended_offsets AS o
+                         WHERE o.space = _space AND o.queue = e.queue AND o.domain = e.domain AND o.first <= e.place
+                         ORDER BY o.first DESC LIMIT 1) AS before ON true
+                     WHERE coalesce(before.last < e.place, true)  -- it is new: not entered above, nor before it was requeued
+                   ) AS r
+             GROUP BY r.queue, r.domain, r.number) AS n
+      LEFT JOIN LATERAL (
+        SELECT o.last FROM ended_offsets AS o
+         WHERE o.space = _space AND o.queue = n.queue AND o.domain = n.domain
+           AND o.first <= least(n.last, 9223372036854775806) + 1
+         ORDER BY o.first DESC LIMIT 1) AS near ON true
+  ), inserted AS (
+    INSERT INTO ended_offsets (space, queue, domain, first, last)
+    SELECT _space, r.queue, r.domain, r.first, r.last FROM ranges AS r WHERE NOT r.joins
+  )
+  SELECT array_agg(r.queue), array_agg(r.domain), array_agg(r.first), array_agg(r.last)
+    INTO _new_queues, _new_domains, _firsts, _lasts FROM ranges AS r WHERE r.joins;
 
   FOR _item IN 1 .. coalesce(cardinality(_firsts), 0) LOOP
     WITH joined AS (
