@@ -17,7 +17,7 @@ from holdfast.app import Holdfast
 from holdfast.artifacts.payloads import open_payloads
 from holdfast.client import Client
 from holdfast.drivers.contract import Change, LedgerScan
-from holdfast.errors import ConnectError, StoreClosed, StoreUnavailable
+from holdfast.errors import ConnectError, StoreBusy, StoreClosed, StoreUnavailable
 from holdfast.model.job import JobRecord, State
 from holdfast.model.request import JobRequest
 from holdfast.model.settlement import Ack
@@ -150,6 +150,27 @@ def test_a_service_that_is_not_there_is_reported_after_the_patience():
         pass
     with pytest.raises(StoreUnavailable, match=r"http://127\.0\.0\.2:\d+ cannot be reached"):
         connect(f"http://127.0.0.2:{gone.port}?patience=0.1")
+
+
+def test_a_busy_service_is_asked_again_and_a_store_that_fails_is_reported():
+    with running_service("memory://", rate=2.0) as running, connect(running.url) as patient:
+        assert [patient.get("unknown") for _ in range(3)] == [None] * 3  # waits as Retry-After says
+        with pytest.raises(StoreBusy):
+            connect(f"{running.url}?patience=0.1")
+    with running_service("memory://") as running, connect(f"{running.url}?patience=0.1") as store:
+        running.store.close()
+        with pytest.raises(StoreUnavailable, match="the store of the service cannot be used now"):
+            store.get("unknown")
+
+
+def test_a_job_that_the_caller_cannot_reserve_does_not_keep_its_waits_busy(service):
+    with connect(service.url) as store:
+        store.enqueue([job("strange")])
+        began = time.monotonic()
+        for _ in range(6):
+            assert store.reserve(["strange"], limit=1, lease_for=LEASE, types=["known"]) == []
+            store.wait(["strange"], timeout=TIMEOUT_SECONDS)
+        assert time.monotonic() - began > 0.3  # 20 ms before the second one, then twice as long each time
 
 
 def test_the_ledger_is_read_as_tuples(service):

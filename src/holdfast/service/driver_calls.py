@@ -89,8 +89,8 @@ def _call_store(store: Store, verb: Verb, arguments: Arguments) -> bytes:
     if method is None:
         raise Unsupported(DRIVER, verb.name, "the store of the service does not offer it")
     given = arguments.for_call()
-    if isinstance(arguments, messages.LedgerMarksArguments) and arguments.most > arguments.every * MAX_MARKS:
-        raise InvalidInput("most", wanted=f"at most {MAX_MARKS} times `every`", got=arguments.most)
+    if isinstance(arguments, messages.LedgerMarksArguments):
+        bounds.check_integer("most", arguments.most, least=1, most=max(1, arguments.every) * MAX_MARKS)
     if "max_bytes" in given:
         given["max_bytes"] = min(given["max_bytes"] or MAX_RESERVED_BYTES, MAX_RESERVED_BYTES)
     answer = method(**given)
