@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
-from typing import Literal, TypeAlias, TypedDict, overload
+from typing import Literal, TypeAlias, overload
 
 from holdfast.approvals import approve
 from holdfast.artifacts.payloads import PayloadStore
@@ -110,14 +110,19 @@ class Client:
         raised, and the answer has ``conflict=True``.
         """
         driver = self._driver_for(connection, on_conflict)
-        single = isinstance(request, JobRequest)
-        requests = [request] if isinstance(request, JobRequest) else request
+        if isinstance(request, JobRequest):
+            if not self._middleware:  # the most frequent call, so the shortest way
+                records = self._sign([self._record(request, connection)])
+                return _checked(driver.enqueue(records), records, on_conflict)[0]
+            requests: Sequence[JobRequest] = [request]
+        else:
+            requests = request
         if not isinstance(requests, Sequence):
             raise InvalidInput("request", wanted="a JobRequest or a list of them", got=requests)
         answers = self._enqueue(
             requests, lambda changed: [self._record(each, connection) for each in changed], driver, on_conflict
         )
-        return answers[0] if single else answers
+        return answers[0] if isinstance(request, JobRequest) else answers
 
     def enqueue_many(
         self,
@@ -146,7 +151,15 @@ class Client:
             limit_keys = None if limit_keys is None else list(limit_keys)
 
         def encode(requests: Sequence[JobRequest]) -> JobBatch:
-            return to_records(_check_request(requests[0]), payloads, keys, limit_keys, **self._encoding())
+            return to_records(
+                _check_request(requests[0]),
+                payloads,
+                keys,
+                limit_keys,
+                now=self._clock.now(),
+                codec=self._codec,
+                max_payload=self._max_payload,
+            )
 
         return self._enqueue([template], encode, driver, on_conflict)
 
@@ -187,9 +200,7 @@ class Client:
 
         def store(requests: Sequence[JobRequest]) -> list[Enqueued]:
             nonlocal records
-            records = encode(requests)
-            if self.signer is not None:
-                records = self.signer.sign(records)
+            records = self._sign(encode(requests))
             if store_records is not None:
                 return store_records(records)
             return [answer for batch in batches(records) for answer in driver.enqueue(batch)]
@@ -200,12 +211,10 @@ class Client:
             answers = enqueue_in_middleware(self._middleware, requests, store)
         else:
             answers = store(requests)
-        if on_conflict == "raise":
-            for index, answer in enumerate(answers):
-                if answer.conflict:
-                    record = records[index]
-                    raise EnqueueConflict(answer.id, record.idempotency_key, answers, offset=record.offset)
-        return answers
+        return _checked(answers, records, on_conflict)
+
+    def _sign(self, records: Sequence[JobRecord]) -> Sequence[JobRecord]:
+        return records if self.signer is None else self.signer.sign(records)
 
     def get(self, job_id: str) -> JobRecord | None:
         """Return the job as it is stored now; None if this space does not know it. A joined driver cannot read jobs."""
@@ -344,26 +353,33 @@ class Client:
     def _record(self, request: JobRequest, connection: object = None) -> JobRecord:
         # A payload is stored by a connection of the client, which would wait for the transaction of the caller.
         spill = None if self._payloads is None or connection is not None else self._spill
-        return to_record(_check_request(request), **self._encoding(), spill=spill)
+        return to_record(
+            _check_request(request),
+            now=self._clock.now(),
+            codec=self._codec,
+            max_payload=self._max_payload,
+            spill=spill,
+        )
 
     def _spill(self, job_id: str, payload: bytes) -> bytes:
         assert self._payloads is not None
         return self._payloads.save(self._store, job_id, payload, now=self._clock.now())
-
-    def _encoding(self) -> _Encoding:
-        return {"now": self._clock.now(), "codec": self._codec, "max_payload": self._max_payload}
-
-
-class _Encoding(TypedDict):
-    now: int
-    codec: Codec
-    max_payload: int
 
 
 def _check_request(value: object) -> JobRequest:
     if not isinstance(value, JobRequest):
         raise InvalidInput("request", wanted="a JobRequest", got=value)
     return value
+
+
+def _checked(answers: list[Enqueued], records: Sequence[JobRecord], on_conflict: OnConflict) -> list[Enqueued]:
+    """Return the answers; raise ``EnqueueConflict`` for the first conflict, unless the caller wants it returned."""
+    if on_conflict == "raise":
+        for index, answer in enumerate(answers):
+            if answer.conflict:
+                record = records[index]
+                raise EnqueueConflict(answer.id, record.idempotency_key, answers, offset=record.offset)
+    return answers
 
 
 def batches(records: Sequence[JobRecord]) -> Iterator[Sequence[JobRecord]]:

@@ -106,6 +106,17 @@ def test_two_processes_on_one_database_are_one_service(postgres_database):
         assert second.process.wait(TIMEOUT_SECONDS) == 0
 
 
+def test_two_processes_on_one_database_share_the_rate_of_a_token(postgres_database):
+    with serve_processes(postgres_database(), 2, {"HOLDFAST_SERVE_RATE": "1/h"}) as (first, second):
+        assert first.post("/tasks", {"command": "a"}).status_code == 202
+        for process in (second, first, second):
+            limited = process.post("/tasks", {"command": "a"})
+            assert (limited.status_code, limited.json()["code"]) == (429, "rate_limited")
+            assert 3000 < int(limited.headers["retry-after"]) <= 3600
+        assert second.client.get("/tasks/x").status_code == 404  # another scope has a rate of its own
+        assert [second.client.get("/healthz").status_code for _ in range(2)] == [200, 200]  # without a limit
+
+
 def test_an_upload_of_a_service_that_dies_is_not_there_and_can_be_repeated(tmp_path):
     folder = tmp_path / "artifacts"
     url, variables = f"sqlite:///{tmp_path}/jobs.db", {"HOLDFAST_ARTIFACTS": str(folder)}

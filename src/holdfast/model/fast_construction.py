@@ -9,14 +9,15 @@ frozen one, which CPython allows for equal ``__slots__``:
     job.id = ...                # every field: the twin has no defaults
     job.__class__ = JobRecord
 
-``compile_reader`` writes such a function from a list of columns, and ``compile_packer`` writes its opposite, so that no
-code repeats the fields of a record. Both are unrolled: a loop over field names takes eight times as long, and an
-``attrgetter`` of twenty fields three times as long.
+``compile_reader`` writes such a function from a list of columns, ``compile_constructor`` one with the arguments of the
+class, and ``compile_packer`` writes their opposite, so that no code repeats the fields of a record. All are unrolled: a
+loop over field names takes eight times as long, and an ``attrgetter`` of twenty fields three times as long.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, fields
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -68,6 +69,31 @@ def compile_reader(
     return reader
 
 
+def compile_constructor(frozen: type[T]) -> Callable[..., T]:
+    """Return a function with the keyword arguments of a frozen dataclass that has no ``__post_init__``."""
+    own: tuple[Field[Any], ...] = fields(frozen)  # type: ignore[arg-type]
+    names = [field.name for field in own]
+    factories = {field.name: field.default_factory for field in own if field.default_factory is not MISSING}
+    defaults = {field.name: field.default for field in own if field.default is not MISSING}
+    lines = [
+        f"def construct(*, {', '.join(_parameter(name, defaults, factories) for name in names)}):",
+        "value = twin()",
+        *(f"if {name} is missing: {name} = factory_{name}()" for name in factories),
+        *(f"value.{name} = {name}" for name in names),
+        "value.__class__ = frozen",
+        "return value",
+    ]
+    namespace: dict[str, Any] = {
+        "twin": mutable_twin(frozen),
+        "frozen": frozen,
+        "missing": MISSING,
+        **{f"default_{name}": value for name, value in defaults.items()},
+        **{f"factory_{name}": factory for name, factory in factories.items()},
+    }
+    constructor: Callable[..., T] = _compile("construct", lines, namespace)
+    return constructor
+
+
 def compile_packer(fields: Sequence[str], *, arguments: Sequence[str] = ()) -> Callable[..., tuple[Any, ...]]:
     """Return a function of an object and of ``arguments``; it returns the arguments and then the fields as a tuple."""
     values = [*arguments, *(f"value.{name}" for name in fields)]
@@ -80,6 +106,12 @@ def _compile(name: str, lines: Sequence[str], namespace: dict[str, Any]) -> Any:
     """Compile the lines of one function; only names of fields and arguments enter its text, as in ``dataclasses``."""
     exec("\n    ".join(lines), namespace)  # noqa: S102
     return namespace[name]
+
+
+def _parameter(name: str, defaults: Mapping[str, object], factories: Mapping[str, object]) -> str:
+    if name in factories:
+        return f"{name}=missing"
+    return f"{name}=default_{name}" if name in defaults else name
 
 
 def _target(name: str, converters: Mapping[str, object]) -> str:

@@ -89,7 +89,7 @@ class Job:
 
 def check_new(record: JobRecord) -> None:
     """Refuse a record that a driver could not store, or could never reserve."""
-    bounds.check_name("id", record.id)
+    bounds.check_new_name("id", record.id)
     bounds.check_name("type", record.type)
     bounds.check_name("queue", record.queue)
     bounds.check_blob("payload", record.payload, most=bounds.MAX_STORED_PAYLOAD_BYTES)

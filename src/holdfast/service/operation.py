@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from holdfast.service.service import Service
 
 
+EVENT_STREAM = "text/event-stream"
+
+
 class ClientConnection:
     """The connection of a request whose body was read."""
 
@@ -88,7 +91,7 @@ class Operation:
     versioned: bool = True  # the path has /v1 before it, and an alias without
     settles: bool = False  # ends or extends leases: refused last when the service is busy
     audited: bool = False  # an action of an operator, which is logged
-    text_type: str = "text/plain"  # the content type of an answer that is ``str``
+    event_stream: bool = False  # the answer is server-sent events; its type is that of the data of each event
     links: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by operation: what its first answer leads to
 
     @property

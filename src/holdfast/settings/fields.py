@@ -134,7 +134,9 @@ PATHS = (  # in a file: relative to its folder
     "token_file",
     "artifacts",
     f"{SERVE}_tokens_file",
+    f"{SERVE}_ca_file",
     f"{WEBHOOKS}_secrets_file",
+    f"{WEBHOOKS}_ca_file",
 )
 NAMES = tuple(SETTINGS)
 

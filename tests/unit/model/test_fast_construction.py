@@ -1,10 +1,10 @@
 """Records that compiled functions build are equal to those that their constructors build."""
 
-from dataclasses import FrozenInstanceError, dataclass
+from dataclasses import FrozenInstanceError, dataclass, field
 
 import pytest
 
-from holdfast.model.fast_construction import compile_packer, compile_reader
+from holdfast.model.fast_construction import compile_constructor, compile_packer, compile_reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +12,13 @@ class Point:
     x: int
     y: int
     name: str = "origin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    text: str
+    pages: list[int] = field(default_factory=list)
+    size: int = 1
 
 
 def test_a_reader_fills_fields_from_columns_arguments_and_constants():
@@ -34,3 +41,14 @@ def test_a_reader_needs_every_field_exactly_once(columns):
 
 def test_a_packer_returns_the_arguments_and_then_the_fields():
     assert compile_packer(("name", "x"), arguments=("space",))(Point(1, 2, "p"), "main") == ("main", "p", 1)
+
+
+def test_a_constructor_takes_the_arguments_of_the_class():
+    make = compile_constructor(Note)
+    assert make(text="a") == Note(text="a")
+    assert make(text="a", pages=[1], size=2) == Note(text="a", pages=[1], size=2)
+    assert type(make(text="a")) is Note
+    assert make(text="a").pages is not make(text="a").pages
+    for wrong in ({}, {"text": "a", "other": 1}):
+        with pytest.raises(TypeError):
+            make(**wrong)

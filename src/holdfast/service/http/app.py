@@ -28,6 +28,7 @@ from holdfast.clock import monotonic
 from holdfast.drivers.remote.verbs import MAX_CALL_BYTES
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.model import bounds
+from holdfast.service.auth.principal import Principal
 from holdfast.service.http import json_body
 from holdfast.service.http.request_head import check_head
 from holdfast.service.limits import LARGE_BODY_BYTES, BodyStream, CountedRequest, receive_body
@@ -155,7 +156,8 @@ class Endpoint:
             principal = await service.authenticator.authenticate(headers, count=count)
             if not principal.may(operation.scope):
                 raise Problem(Code.FORBIDDEN, f"wanted a token with the scope {operation.scope}")
-        service.rate_limit.check((principal.space, principal.subject, operation.scope or ""))
+        if operation.scope is not None:  # else a probe, which nobody may use up
+            await _count_request(service, principal, operation.scope)
         return Call(
             service=service,
             principal=principal,
@@ -217,6 +219,13 @@ def _log_action(operation: Operation, call: Call, reply: Reply, request_id: str)
         status=reply.status,
         request_id=request_id,
     )
+
+
+async def _count_request(service: Service, principal: Principal, scope: str) -> None:
+    """Count a request against the rate of its token and scope. Raises ``Problem``."""
+    key = (principal.space, principal.subject, scope)
+    if not service.rate_limit.spend(key):
+        await service.rate_limit.take(key)
 
 
 # Parts of a request -----------------------------------------------------------------------------------------

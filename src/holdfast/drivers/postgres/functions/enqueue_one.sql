@@ -5,13 +5,15 @@
 -- never been used is stored here. Everything else is left to `enqueue`.
 --
 -- Locks: as enqueue. Index: jobs_lane, the primary keys of jobs, ended and dedupe.
--- Shape: as in enqueue, the job is inserted before it is looked up in `ended`.
+-- Shape: as in enqueue, the job is inserted before it is looked up in `ended`. The key is looked up in a statement of its
+-- own: as a part of a condition, the query would be started also for a job without a key.
 CREATE OR REPLACE FUNCTION enqueue_one(
   _space text, _caller_now bigint, _channel text, _owns_transaction boolean, _window bigint, _digest bytea,
   {stored_scalars}, OUT existing text, OUT conflict boolean
 ) LANGUAGE plpgsql AS $$
 DECLARE
   _now bigint := effective_now(_caller_now);
+  _is_key_known boolean := false;
   _is_inserted boolean := false;
   _is_new boolean;
 BEGIN
@@ -24,9 +26,11 @@ BEGIN
     PERFORM pg_notify(_channel, _space);
   END IF;
 
-  IF _idempotency_key IS NULL OR NOT EXISTS (
-    SELECT FROM dedupe AS d WHERE d.space = _space AND d.queue = _queue AND d.key = _idempotency_key)
-  THEN
+  IF _idempotency_key IS NOT NULL THEN
+    _is_key_known := EXISTS (
+      SELECT FROM dedupe AS d WHERE d.space = _space AND d.queue = _queue AND d.key = _idempotency_key);
+  END IF;
+  IF NOT _is_key_known THEN
     INSERT INTO jobs ({stored_columns}, space, turn, available_at, enqueued_at)
     VALUES ({stored_arguments}, _space, _domain IS NULL, coalesce(_run_at, _now), _now)
     ON CONFLICT (space, id) DO NOTHING;
