@@ -24,7 +24,8 @@ from holdfast.model.settlement import Ack
 from holdfast.settings import Settings
 from holdfast.worker.options import WorkerOptions
 from tests.net.loopback import answer, serving
-from tests.service.http_proxy import proxy_to, write_certificate
+from tests.private_authority import make_authority
+from tests.service.http_proxy import proxy_to
 from tests.service.http_service import TIMEOUT_SECONDS, in_thread, running_service, sqlite_url
 from tests.service.test_processes import serve_processes
 
@@ -102,20 +103,20 @@ def test_a_forked_process_opens_its_own_connections(service):
 
 
 def test_certificates_are_checked(service, tmp_path):
-    certificate = write_certificate(tmp_path, "127.0.0.1")
-    with proxy_to(service.url, certificate=certificate) as proxy:
+    authority = make_authority(tmp_path / "ours", "127.0.0.1")
+    with proxy_to(service.url, tls=authority.context) as proxy:
         url = f"https://127.0.0.1:{proxy.port}"
-        with connect(f"{url}?ca={certificate}") as store:
+        with connect(f"{url}?ca={authority.ca_file}") as store:
             assert [store.get("unknown") for _ in range(3)] == [None] * 3
             assert proxy.connections == 1
-        with pytest.raises(StoreUnavailable, match="wanted a valid certificate, self-signed"):
+        with pytest.raises(StoreUnavailable, match="wanted a valid certificate, unable to get local issuer"):
             connect(url)
-    other = write_certificate(tmp_path, "127.0.0.2")
+    other = make_authority(tmp_path / "other", "127.0.0.2")
     with (
-        proxy_to(service.url, certificate=other) as proxy,
+        proxy_to(service.url, tls=other.context) as proxy,
         pytest.raises(StoreUnavailable, match="wanted a valid certificate, IP address mismatch"),
     ):
-        connect(f"https://127.0.0.1:{proxy.port}?ca={other}")
+        connect(f"https://127.0.0.1:{proxy.port}?ca={other.ca_file}")
 
 
 @pytest.mark.parametrize(
