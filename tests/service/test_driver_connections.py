@@ -16,7 +16,7 @@ from holdfast import connect
 from holdfast.app import Holdfast
 from holdfast.artifacts.payloads import open_payloads
 from holdfast.client import Client
-from holdfast.drivers.contract import Change, LedgerScan
+from holdfast.drivers.contract import Change, JobFilter, JobLookup, LedgerScan
 from holdfast.errors import ConnectError, StoreBusy, StoreClosed, StoreUnavailable
 from holdfast.model.job import JobRecord, State
 from holdfast.model.request import JobRequest
@@ -183,6 +183,28 @@ def test_the_ledger_is_read_as_tuples(service):
         wanted = service.store.ledger_tuples(None, 1000)
         rows, cursor = store.ledger_tuples(None, 1000)
         assert ([tuple(row) for row in rows], cursor) == ([tuple(row) for row in wanted[0]], wanted[1])
+
+
+def test_a_page_of_large_jobs_is_cut(service, monkeypatch):
+    monkeypatch.setattr("holdfast.service.driver_calls.FIND_STEP_JOBS", 10)
+    with connect(service.url) as store:
+        store.enqueue([job(f"page-{number:02}", queue="page", payload=b"x" * 200) for number in range(25)])
+        where, pages, cursor = JobFilter(queue="page"), [], None
+        assert len(store.find(where, limit=10_000)) == 25
+        assert len(store.find(where, limit=17)) == 17
+        monkeypatch.setattr("holdfast.service.driver_calls.MAX_FOUND_BYTES", 1000)
+        while not pages or cursor is not None:
+            pages.append(store.find(where, limit=10_000, after=cursor))
+            cursor = pages[-1].cursor
+        assert [len(page) for page in pages] == [10, 10, 5]
+        assert [one for page in pages for one in page] == service.store.find(where).items
+
+
+def test_several_jobs_are_read_in_one_call(service):
+    with connect(service.url) as store:
+        assert isinstance(store, JobLookup)
+        store.enqueue([job("many")])
+        assert store.get_many(["many", "unknown"]) == {"many": service.store.get("many")}
 
 
 def test_a_worker_gets_payloads_that_the_service_keeps_apart(service):
