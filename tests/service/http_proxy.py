@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
-import ipaddress
 import socket
 import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 
 class Proxy:
@@ -78,39 +70,10 @@ def _end(connection: socket.socket) -> None:
 
 
 @contextmanager
-def proxy_to(url: str, *, certificate: Path | None = None) -> Iterator[Proxy]:
-    """Run a proxy to the service at a URL; with a certificate, for TLS."""
-    tls = None
-    if certificate is not None:
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_cert_chain(certificate)
+def proxy_to(url: str, *, tls: ssl.SSLContext | None = None) -> Iterator[Proxy]:
+    """Run a proxy to the service at a URL."""
     proxy = Proxy(int(url.rpartition(":")[2]), tls)
     try:
         yield proxy
     finally:
         proxy.close()
-
-
-def write_certificate(folder: Path, address: str) -> Path:
-    """Write a self-signed certificate for an address, and its key, to one file."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, address)])
-    now = dt.datetime.now(dt.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    file = folder / f"{address}.pem"
-    file.write_bytes(private + certificate.public_bytes(serialization.Encoding.PEM))
-    return file

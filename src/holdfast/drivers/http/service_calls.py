@@ -42,7 +42,7 @@ class ServiceCalls:
 
     def describe(self) -> DriverDescription:
         """Return what the service offers. Raises ``ConnectError`` if it is no service for this driver."""
-        answer = self._send("GET", DRIVER_PATH, None, timeout=self._address.timeout, is_repeatable=True)
+        answer = self._ask("GET", DRIVER_PATH, None, timeout=self._address.timeout, is_repeatable=True)
         if answer.status != 200 or not answer.content_type.startswith(JSON_TYPE):
             if answer.status == 401:
                 raise ConnectError(f"{self._address.shown} refused the token: set HOLDFAST_TOKEN or token_file")
@@ -66,19 +66,24 @@ class ServiceCalls:
             raise InvalidInput(verb.name, wanted="text in UTF-8 and numbers of 64 bits", got=str(error)) from error
         if len(body) > MAX_CALL_BYTES:
             raise InvalidInput(verb.name, wanted=f"arguments of at most {MAX_CALL_BYTES} bytes", got=f"{len(body)}")
+        answer = self._ask(
+            "POST",
+            f"{DRIVER_PATH}{verb.path}",
+            body,
+            timeout=self._address.timeout + waits,
+            is_repeatable=verb.is_repeatable and is_repeatable,
+        )
+        if answer.status == 200:
+            return self._decode(verb, answer)
+        raise self._error_of(verb, answer)
+
+    def _ask(self, method: str, path: str, body: bytes | None, *, timeout: float, is_repeatable: bool) -> HttpAnswer:
+        """Send a request again while the service is busy, as long as the patience of the address allows."""
         began = monotonic()
         while True:
-            answer = self._send(
-                "POST",
-                f"{DRIVER_PATH}{verb.path}",
-                body,
-                timeout=self._address.timeout + waits,
-                is_repeatable=verb.is_repeatable and is_repeatable,
-            )
-            if answer.status == 200:
-                return self._decode(verb, answer)
+            answer = self._send(method, path, body, timeout=timeout, is_repeatable=is_repeatable)
             if answer.status not in BUSY:
-                raise self._error_of(verb, answer)
+                return answer
             pause = min(answer.retry_after or 1.0, MAX_BUSY_PAUSE_SECONDS)
             waited = monotonic() - began
             if waited + pause > self._address.patience:
