@@ -1,4 +1,4 @@
-"""Calls of a driver in domains: after 1,000,000 processed offsets, and with the next job in the same call."""
+"""What does a driver gain that takes the next job of a domain in the call that settles?"""
 
 from __future__ import annotations
 
@@ -11,55 +11,17 @@ from benchmarks.jobs import FILL_BATCH, QUEUE, make_records
 from holdfast import connect
 from holdfast.driver import MINUTE, Ack, Feature, Reservation, SettleAndReserve, Store
 
-FEW = 100
-OFFSETS = 300  # of one round, each with an enqueue, a reserve and an ack
 FOLLOWED_DOMAINS = 1_000
 FOLLOWED_JOBS = 20_000
 BATCH = 100  # jobs in flight
 ROUNDS = 5
 
 
-def measure(store: str, make_url: Callable[[], str], many: int) -> Iterator[Comparison]:
-    with connect(make_url()) as opened:
-        yield _compare_history(store, opened, many)
+def measure(store: str, make_url: Callable[[], str]) -> Iterator[Comparison]:
     with connect(make_url()) as opened:
         if isinstance(opened, SettleAndReserve) and opened.capabilities.has(Feature.SETTLE_AND_RESERVE):
             for domains in (1, FOLLOWED_DOMAINS):
                 yield _compare_hints(store, opened, opened, domains)
-
-
-def _compare_history(name: str, store: Store, many: int) -> Comparison:
-    """Process the next offsets of a domain that has processed many, and of one that has processed few, in turn."""
-    position = {"few": FEW, "many": many}
-    for domain, count in position.items():
-        _end_offsets(store, domain, count)
-
-    def process(domain: str) -> float:
-        started = time.perf_counter()
-        for _ in range(OFFSETS):
-            [record] = make_records(1)
-            store.enqueue([replace(record, domain=domain, offset=position[domain])])
-            [reservation] = store.reserve([QUEUE], limit=1, lease_for=MINUTE)
-            store.settle([Ack(reservation.lease)])
-            position[domain] += 1
-        return time.perf_counter() - started
-
-    return compare_throughput(
-        f"{name}: enqueue, reserve and ack in a domain after {many:,} processed offsets / after {FEW}",
-        jobs=OFFSETS,
-        rounds=ROUNDS,
-        ours=lambda: process("many"),
-        other=lambda: process("few"),
-        target=0.9,
-    )
-
-
-def _end_offsets(store: Store, domain: str, count: int) -> None:
-    """End the offsets from 0 on. Cancelled jobs have ended, too, and by the thousand in one call."""
-    for start in range(0, count, FILL_BATCH):
-        records = make_records(min(FILL_BATCH, count - start))
-        store.enqueue([replace(one, domain=domain, offset=offset) for offset, one in enumerate(records, start)])
-        store.cancel([one.id for one in records])
 
 
 def _compare_hints(name: str, store: Store, hinted: SettleAndReserve, domains: int) -> Comparison:

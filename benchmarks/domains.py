@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-from benchmarks import domain_calls
+from benchmarks import domain_calls, domain_history
 from benchmarks.comparison import Comparison, compare_throughput
 from benchmarks.holdfast_process import LastAck
 from benchmarks.jobs import FILL_BATCH, QUEUE, TYPE, fill, make_records
@@ -48,7 +48,8 @@ def _measure(store: str, make_url: MakeUrl, jobs: int) -> Iterator[Comparison]:
     yield from _compare_domains(store, make_url, jobs)
     yield _compare_failing_domain(store, make_url, jobs // SHARE)
     yield _compare_beside_domains(store, make_url, jobs // SHARE)
-    yield from domain_calls.measure(store, make_url, jobs)
+    yield from domain_history.measure(store, make_url, jobs)
+    yield from domain_calls.measure(store, make_url)
 
 
 def _compare_domains(store: str, make_url: MakeUrl, jobs: int) -> Iterator[Comparison]:

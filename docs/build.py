@@ -26,6 +26,8 @@ from holdfast import errors
 from holdfast.cli.root import root
 from holdfast.drivers.contract import Capabilities, Feature
 from holdfast.drivers.postgres.driver import CAPABILITIES
+from holdfast.drivers.remote.description import DriverDescription
+from holdfast.drivers.remote.verbs import PROTOCOL_VERSION
 from holdfast.observability import events
 from holdfast.observability.metric_table import METRICS
 from holdfast.service.problems import Code, Problem
@@ -137,8 +139,8 @@ def drivers() -> str:
     """Return the table of what each driver guarantees, with the reason for each gap."""
     with tempfile.TemporaryDirectory(prefix="holdfast-docs-") as folder:
         declared = [capabilities(url) for url in ("memory://", f"sqlite:///{folder}/docs.db")]
-    declared.append(CAPABILITIES)  # no server is needed to read them
-    names = " | ".join(f"`{one.driver}`" for one in declared)
+    declared += [CAPABILITIES, over_http(CAPABILITIES)]  # no server is needed to read them
+    names = " | ".join(f"`{one.driver}`" for one in declared)  # that of http is over postgres
     durability = " | ".join(f"`{one.durability.name.lower()}`" for one in declared)
     skipped = " | ".join(str(sum(case.gap(one) is not None for case in cases())) for one in declared)
     differing = [feature for feature in Feature if len({one.gaps.get(feature) for one in declared}) > 1]
@@ -163,6 +165,20 @@ def drivers() -> str:
             *(["", f"None offers: {'; '.join(missing)}."] if missing else []),
         ]
     )
+
+
+def over_http(store: Capabilities) -> Capabilities:
+    """Return the capabilities of the HTTP driver for a service with this store, and a token with the role admin."""
+    return DriverDescription(
+        protocol=PROTOCOL_VERSION,
+        store=store.driver,
+        durability=store.durability,
+        gaps={feature.value: reason for feature, reason in store.gaps.items()},
+        optional=[],
+        has_serial_arrivals=False,
+        space="main",
+        all_spaces=True,
+    ).capabilities(is_loopback=False)
 
 
 def capabilities(url: str) -> Capabilities:

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import hmac
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -55,7 +56,8 @@ class Receiver:
     @property
     def url(self) -> str:
         host, port, *_ = self._server.server_address
-        return f"http://{host}:{port}"
+        scheme = "https" if isinstance(self._server.socket, ssl.SSLSocket) else "http"
+        return f"{scheme}://{host}:{port}"
 
     @property
     def settings(self) -> WebhookSettings:
@@ -88,12 +90,18 @@ class Receiver:
 
 
 @contextmanager
-def receiving(respond: Callable[[Received], int] = lambda _: 204, *, host: str = ALLOWED) -> Iterator[Receiver]:
+def receiving(
+    respond: Callable[[Received], int] = lambda _: 204, *, host: str = ALLOWED, tls: ssl.SSLContext | None = None
+) -> Iterator[Receiver]:
     """Run a receiver on a free port."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            raw = self.rfile.read(int(self.headers["content-length"]))
+            length = int(self.headers["content-length"])
+            raw = self.rfile.read(length)
+            if len(raw) < length:  # the sender was killed
+                self.close_connection = True
+                return
             headers = {name.lower(): value for name, value in self.headers.items()}
             status = receiver.accept(Received(path=self.path, headers=headers, raw=raw))
             self.send_response(status)
@@ -105,6 +113,8 @@ def receiving(respond: Callable[[Received], int] = lambda _: 204, *, host: str =
 
     with ThreadingHTTPServer((host, 0), Handler) as server:
         server.daemon_threads = True
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         receiver = Receiver(server, respond)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()

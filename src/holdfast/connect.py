@@ -33,6 +33,8 @@ _BUILT_IN = {
     "sqlite": _BuiltIn("holdfast.drivers.sqlite", "sqlite:///jobs.db"),
     "postgresql": _BuiltIn("holdfast.drivers.postgres", "postgresql://user@host/database", "postgres"),
     "postgres": _BuiltIn("holdfast.drivers.postgres", "postgresql://user@host/database", "postgres"),
+    "https": _BuiltIn("holdfast.drivers.http", "https://host"),
+    "http": _BuiltIn("holdfast.drivers.http", "https://host"),
 }
 
 

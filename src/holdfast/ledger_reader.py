@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.drivers.contract import Feature, Store, WebhookScan
+from holdfast.drivers.contract import Feature, JobLookup, Store, WebhookScan
 from holdfast.model import bounds
+from holdfast.model.job import JobRecord
 from holdfast.model.ledger import LedgerRow
 from holdfast.model.ledger_reader import KIND, Reader, forget_reader, parse_reader, register_reader
 from holdfast.model.registry import Change
@@ -81,5 +82,12 @@ def find_webhooks(store: Store, job_ids: Sequence[str]) -> dict[str, str]:
     """Return the webhooks of these jobs by job id; jobs without one, and jobs that were removed, are left out."""
     if isinstance(store, WebhookScan):
         return store.webhooks(job_ids)
+    return {job.id: job.webhook for job in read_jobs(store, job_ids).values() if job.webhook is not None}
+
+
+def read_jobs(store: Store, job_ids: Sequence[str]) -> dict[str, JobRecord]:
+    """Return these jobs by id; jobs that were removed are left out. One call, if the driver has ``JobLookup``."""
+    if isinstance(store, JobLookup):
+        return store.get_many(job_ids)
     jobs = [store.get(job_id) for job_id in job_ids]
-    return {job.id: job.webhook for job in jobs if job is not None and job.webhook is not None}
+    return {job.id: job for job in jobs if job is not None}

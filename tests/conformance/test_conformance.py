@@ -7,16 +7,25 @@ import pytest
 from holdfast.testing.drivers.conformance import LAWS, cases
 from holdfast.testing.drivers.conformance.__main__ import main
 from holdfast.testing.drivers.harness import CaseSkipped, UrlHarness
+from tests.service.http_service import running_service
 
 HARNESSES = {
     "memory": lambda _: UrlHarness("memory://"),
     "sqlite": lambda request: UrlHarness(f"sqlite:///{_new_folder(request)}/conformance.db"),
     "postgres": lambda request: UrlHarness(request.getfixturevalue("postgres_database")()),
+    "http": lambda request: UrlHarness(request.getfixturevalue("service_url")),
 }
 
 
 def _new_folder(request):
     return request.getfixturevalue("tmp_path_factory").mktemp("sqlite")
+
+
+@pytest.fixture(scope="module")
+def service_url():
+    """A service whose store accepts the caller's clock."""
+    with running_service("memory://", caller_clock=True) as running:
+        yield running.url
 
 
 @pytest.fixture(scope="module", params=HARNESSES)

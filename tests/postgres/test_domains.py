@@ -1,6 +1,7 @@
 """Ordered domains while transactions are open and rows are locked, and in stores from before offsets."""
 
 import threading
+from dataclasses import replace
 
 import psycopg
 import pytest
@@ -10,9 +11,10 @@ from holdfast.clock import SECOND
 from holdfast.drivers.contract import Change, DomainStatus, Gaps, OnExhausted, QueueSettings, ResumeAction
 from holdfast.drivers.postgres.arrays import register
 from holdfast.drivers.postgres.copy import MIN_COPY_JOBS
-from holdfast.drivers.postgres.settle import pack_acks
+from holdfast.drivers.postgres.settle import MIN_SEPARATE_ACKS, pack_acks
+from holdfast.errors import LeaseMismatch
 from holdfast.model.lease import Enqueued
-from holdfast.model.settlement import Ack, Fail, Release
+from holdfast.model.settlement import Ack, Fail, Release, Retry
 from tests.postgres.conftest import NOW
 from tests.postgres.test_wait import wait_until
 
@@ -121,6 +123,25 @@ def test_a_domain_goes_on_although_its_next_job_is_locked(impatient, other, job)
     assert [one.job.id for one in impatient.reserve(["q"], limit=9, lease_for=LEASE, now=NOW)] == [following.id]
 
 
+@pytest.mark.parametrize("follows", [False, True], ids=["ack", "settle and reserve"])
+def test_only_the_domain_whose_next_job_is_locked_waits_after_an_ack(impatient, other, job, follows):
+    jobs = [job(domain=domain, offset=offset) for offset in (0, 1) for domain in ("a", "b")]
+    impatient.enqueue(jobs, now=NOW)
+    held = impatient.reserve(["q"], limit=9, lease_for=LEASE, now=NOW)
+    assert other.execute("SELECT FROM jobs WHERE id = %s FOR UPDATE", [jobs[2].id]).rowcount == 1
+    acks = [Ack(one.lease) for one in held]
+    if follows:
+        names = [one.job.id for one in held]
+        answers, reserved = impatient.settle_and_reserve(acks, follow=names, queues=["q"], lease_for=LEASE, now=NOW)
+    else:
+        answers = impatient.settle(acks, now=NOW)
+        reserved = impatient.reserve(["q"], limit=9, lease_for=LEASE, now=NOW)
+    assert answers == [None, None]
+    assert [one.job.id for one in reserved] == [jobs[3].id]
+    other.rollback()
+    assert [one.job.id for one in impatient.reserve(["q"], limit=9, lease_for=LEASE, now=NOW)] == [jobs[2].id]
+
+
 # Batches --------------------------------------------------------------------------------------------------------
 
 
@@ -159,6 +180,25 @@ def test_jobs_of_a_batch_keep_their_places_in_the_lane_whatever_their_offsets(st
     assert [one.job.id for one in reserved] == [one.id for one in jobs]
 
 
+def test_many_acks_beside_other_settlements_are_answered_by_position(store, job):
+    jobs = [job(domain=f"d{number}") for number in range(MIN_SEPARATE_ACKS + 10)]
+    store.enqueue([*jobs, *(job(domain=one.domain) for one in jobs)], now=NOW)
+    leases = [one.lease for one in store.reserve(["q"], limit=len(jobs), lease_for=LEASE, now=NOW)]
+    stale = replace(leases[7], token="1.0")
+    settlements = [
+        Retry(leases[0], delay=SECOND),
+        *(Ack(lease) for lease in leases[1:7]),
+        Ack(stale),
+        *(Ack(lease) for lease in leases[8:-1]),
+        Fail(replace(leases[-1], token="1.0"), reason="no"),
+    ]
+    for _ in range(2):  # they can be repeated
+        answers = store.settle(settlements, now=NOW)
+        refused = {number: type(answer) for number, answer in enumerate(answers) if answer is not None}
+        assert refused == {7: LeaseMismatch, len(jobs) - 1: LeaseMismatch}
+    assert len(store.reserve(["q"], limit=len(jobs), lease_for=LEASE, now=NOW)) == len(jobs) - 3
+
+
 # Earlier versions -----------------------------------------------------------------------------------------------
 
 TO_VERSION_7 = """
@@ -166,7 +206,7 @@ DROP TABLE domains, ended_offsets;
 DROP INDEX jobs_domain, jobs_offset, jobs_turn, ended_offset;
 CREATE INDEX jobs_domain ON jobs (space, queue, domain, turn DESC, seq) WHERE domain IS NOT NULL;
 ALTER TABLE settings DROP COLUMN gaps, DROP COLUMN gap_report_after, DROP COLUMN gap_pass_after;
-DELETE FROM migrations WHERE version = 8;
+DELETE FROM migrations WHERE version >= 8;
 UPDATE functions SET revision = 8, oldest = 7, checksum = 'older';
 """
 
@@ -189,6 +229,32 @@ def test_a_store_from_before_offsets_is_upgraded_while_its_domains_wait_and_run(
         assert [(one.job.domain, one.job.offset) for one in reserved] == [("a", None), ("b", 1)]
         upgraded.configure("q", QueueSettings(gaps=Gaps.WAIT))
         assert upgraded.settings("q").gaps is Gaps.WAIT
+
+
+TO_VERSION_8 = """
+DROP INDEX jobs_domain;
+CREATE INDEX jobs_domain ON jobs (space, queue, domain, "offset", seq) WHERE domain IS NOT NULL;
+DELETE FROM migrations WHERE version >= 9;
+UPDATE functions SET revision = 9, oldest = 7, checksum = 'older';
+"""
+
+
+def test_a_store_whose_index_had_all_jobs_of_a_domain_is_upgraded_while_they_wait_and_run(store, session, url, job):
+    running, next_one, last = job(domain="a", offset=0), job(domain="a", offset=1), job(domain="a")
+    store.enqueue([last, next_one, running], now=NOW)
+    [held] = store.reserve(["q"], limit=9, lease_for=LEASE, now=NOW)
+    store.close()
+    session.execute(TO_VERSION_8)
+    with holdfast.connect(url, caller_clock=True) as upgraded:
+        assert "NOT turn" in str(
+            session.execute("SELECT indexdef FROM pg_indexes WHERE indexname = 'jobs_domain'").fetchall()
+        )
+        [domain] = upgraded.domains(now=NOW)
+        assert (domain.status, domain.open, domain.head_id) == (DomainStatus.RUNNING, 3, running.id)
+        for expected in (next_one, last):
+            assert upgraded.settle([Ack(held.lease)], now=NOW) == [None]
+            [held] = upgraded.reserve(["q"], limit=9, lease_for=LEASE, now=NOW)
+            assert held.job.id == expected.id
 
 
 def test_calls_of_an_earlier_version_store_and_end_jobs_of_domains(store, session, job):

@@ -65,11 +65,13 @@ def _bearer(token: str | None) -> dict[str, str]:
 
 
 @contextmanager
-def running_service(url: str, settings: Settings | None = None, **serve: Any) -> Iterator[RunningService]:
+def running_service(
+    url: str, settings: Settings | None = None, *, caller_clock: bool = False, **serve: Any
+) -> Iterator[RunningService]:
     """Run a service over the store at a URL, with some settings of ``[serve]``."""
     known = settings or Settings()
     known = replace(known, serve=replace(ServeSettings(), **serve))
-    with connect(url) as store:
+    with connect(url, caller_clock=caller_clock) as store:
         service = Service(store, known, space="main", prometheus=PrometheusMetrics.in_own_registry())
         server = HttpServer(service, ("127.0.0.1", 0))
         listening = threading.Event()

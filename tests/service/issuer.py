@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -80,7 +81,7 @@ class Issuer:
 
 
 @contextmanager
-def issuer() -> Iterator[Issuer]:
+def issuer(*, tls: ssl.SSLContext | None = None) -> Iterator[Issuer]:
     """Run an issuer."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -103,7 +104,9 @@ def issuer() -> Iterator[Issuer]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    state = Issuer(f"http://127.0.0.1:{server.server_port}/keys")
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    state = Issuer(f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_port}/keys")
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:

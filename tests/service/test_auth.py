@@ -31,6 +31,7 @@ def tokens_file(folder) -> str:
         {"subject": "foreign", "scopes": ["enqueue", "read", "cancel", *WORKER], "space": "tenant-b"},
         {"subject": "operator", "admin": True},
         {"subject": "scraper", "scopes": ["metrics"]},
+        {"subject": "driver", "scopes": ["driver"]},
     ]
     lines = []
     for entry in entries:
@@ -96,6 +97,10 @@ CALLS = {
     "GET /v1/workers/subscriptions": "worker",
     "POST /v1/workers/subscriptions/w/heartbeat": "worker",
     "DELETE /v1/workers/subscriptions/w": "worker",
+    "GET /v1/driver": "driver",
+    "POST /v1/driver/calls/v": "driver",
+    "POST /v1/driver/leases/v": "driver",
+    "POST /v1/driver/admin/v": "operator",
     "GET /v1/autoscale": "scraper",
     "GET /metrics": "scraper",
 }
@@ -105,7 +110,7 @@ CALLS = {
 def test_a_call_needs_a_token_with_its_scope(guarded, call):
     method, path = call.split()
     statuses = {}
-    for subject in (None, "producer", "worker", "operator", "scraper"):
+    for subject in (None, "producer", "worker", "operator", "scraper", "driver"):
         headers = {"last-event-id": "no cursor"}  # else a stream of events would go on for an hour
         headers |= {} if subject is None else {"authorization": f"Bearer {token(subject)}"}
         answer = guarded.client.request(
@@ -120,7 +125,9 @@ def test_a_call_needs_a_token_with_its_scope(guarded, call):
 def test_every_operation_is_in_this_list_or_needs_no_token(guarded):
     document = guarded.get("/openapi.json").json()
     described = {
-        f"{method.upper()} {path}".format(task_id="x", queue="q", artifact="a", schedule="s", subscription_id="w")
+        f"{method.upper()} {path}".format(
+            task_id="x", queue="q", artifact="a", schedule="s", subscription_id="w", verb="v"
+        )
         for path, methods in document["paths"].items()
         for method, operation in methods.items()
         if "security" in operation

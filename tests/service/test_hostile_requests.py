@@ -73,6 +73,13 @@ BODIES = {
     "a key of 257 bytes": (b'{"command":"a","idempotencyKey":"' + "ü".encode() * 129 + b'"}', "invalid_request"),
     "an offset without a domain": (b'{"command":"a","offset":1}', "invalid_request"),
     "an offset of 64 bits": (b'{"command":"a","domain":"d","offset":9223372036854775808}', "invalid_request"),
+    "a webhook on loopback": (b'{"command":"a","webhook":"http://0x7f.1/"}', "invalid_request"),
+    "a webhook with credentials": (b'{"command":"a","webhook":"https://a:b@example.org/"}', "invalid_request"),
+    "a webhook that is a file": (b'{"command":"a","webhook":"file:///etc/passwd"}', "invalid_request"),
+    "NUL in a queue": (b'{"command":"a","queue":"q\\u0000"}', "invalid_request"),
+    "NUL in a key": (b'{"command":"a","idempotencyKey":"k\\u0000"}', "invalid_request"),
+    "NUL in a domain": (b'{"command":"a","domain":"d\\u0000"}', "invalid_request"),
+    "very many keys": (b'{"command":"a",' + b",".join(b'"%d":1' % n for n in range(50_000)) + b"}", "invalid_request"),
     "a payload over 1 MiB": (b'{"command":"a","payload":"' + b"x" * (1 << 20) + b'"}', "invalid_request"),
 }
 
@@ -189,6 +196,20 @@ POST = b"POST /v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application
 RAW = {
     "two lengths": POST + b"Content-Length: 2\r\nContent-Length: 15\r\n\r\n{}",
     "a length and chunks": POST + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+    "a length and chunks, folded": POST + b"Content-Length: 2\r\nTransfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n",
+    "two encodings": POST + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n",
+    "chunks that are encoded": POST + b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+    "an encoding with a prefix": POST + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+    "an encoding with a control character": POST + b"Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
+    "an encoding without a colon": POST + b"Transfer-Encoding chunked\r\n\r\n0\r\n\r\n",
+    "a folded first header": b"GET /healthz HTTP/1.1\r\n Host: localhost\r\n\r\n",
+    "a carriage return in a header": POST + b"X-A: 1\rContent-Length: 2\r\n\r\n",
+    "two lengths with a comma": POST + b"Content-Length: 2, 15\r\n\r\n{}",
+    "a length in hexadecimal": POST + b"Content-Length: 0x2\r\n\r\n{}",
+    "a length with an underscore": POST + b"Content-Length: 1_0\r\n\r\n{}",
+    "a length in other digits": POST + "Content-Length: \u0662\r\n\r\n{}".encode(),
+    "a chunk with a wrong end": POST + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}XX0\r\n\r\n",
+    "a chunk whose size has 30 digits": POST + b"Transfer-Encoding: chunked\r\n\r\n" + b"F" * 30 + b"\r\n{}\r\n",
     "an unknown transfer encoding": POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n",
     "a length with a sign": POST + b"Content-Length: +2\r\n\r\n{}",
     "a negative length": POST + b"Content-Length: -1\r\n\r\n",
@@ -247,6 +268,44 @@ def test_headers_and_bodies_that_do_not_end_are_cut_off(tmp_path, monkeypatch):
         assert (answer.status, answer.body["code"]) == (408, "timeout")
         answer = exchange(running, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert answer.status == 200
+
+
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+DROPS = {  # what is sent at once, and what follows again and again
+    "a head": (b"GET /", b"x"),
+    "the head of a later request": (HEALTH + b"GET /healthz HTTP/1.1\r\n", b"X-A: 1\r\n"),
+    "a body": (POST + b"Content-Length: 99\r\n\r\n", b" "),
+}
+
+
+def test_requests_that_come_drop_by_drop_are_cut_off(tmp_path, monkeypatch):
+    monkeypatch.setattr("holdfast.service.http.server.HEADER_SECONDS", 0.2)
+    monkeypatch.setattr(limits, "BODY_SECONDS", 0.2)
+    with running_service(sqlite_url(tmp_path)) as running, contextlib.ExitStack() as stack:
+        host, port = running.url.removeprefix("http://").split(":")
+        open_connections = {}
+        for name, (start, _) in DROPS.items():
+            connection = socket.create_connection((host, int(port)), timeout=0.01)
+            open_connections[name] = stack.enter_context(connection)
+            connection.sendall(start)
+
+        def are_closed() -> bool:
+            """Send another drop to each connection; whether the service has closed all of them."""
+            for name, connection in list(open_connections.items()):
+                try:
+                    connection.sendall(DROPS[name][1])
+                    is_closed = connection.recv(65536) == b""
+                except TimeoutError:
+                    is_closed = False
+                except ConnectionError:
+                    is_closed = True
+                if is_closed:
+                    del open_connections[name]
+            return not open_connections
+
+        wait_until(are_closed)
 
 
 def test_a_client_that_does_not_read_is_cut_off(tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,6 +15,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from holdfast import connect
+from holdfast.model.job import JobRecord
+from holdfast.model.settlement import Ack
 from tests.service.http_service import TIMEOUT_SECONDS, in_thread
 from tests.waiting import wait_until
 from tests.webhook_receiver import SECRET, receiving
@@ -33,10 +37,12 @@ class ServeProcess:
 
 
 @contextmanager
-def serve_processes(url: str, count: int, settings: Mapping[str, str] | None = None) -> Iterator[list[ServeProcess]]:
+def serve_processes(
+    url: str, count: int, settings: Mapping[str, str] | None = None, *, bind: str = "127.0.0.1:0"
+) -> Iterator[list[ServeProcess]]:
     """Start processes together, each on a free port."""
     environment = {**os.environ, "PYTHONPATH": str(SOURCES), "HOLDFAST_URL": url, **(settings or {})}
-    command = [sys.executable, "-m", "holdfast", "serve", "--bind", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "holdfast", "serve", "--bind", bind]
     with ExitStack() as stack:
         started = []
         for _ in range(count):
@@ -55,9 +61,24 @@ def serve_processes(url: str, count: int, settings: Mapping[str, str] | None = N
         yield running
 
 
+def check_driver(first: ServeProcess, second: ServeProcess) -> None:
+    """Enqueue with one process, wait and reserve with the other, and settle with the first."""
+    with connect(str(first.client.base_url)) as one, connect(str(second.client.base_url)) as other:
+        assert other.reserve(["driver"], limit=1, lease_for=60_000_000) == []
+        timer = threading.Timer(
+            0.1, one.enqueue, [[JobRecord(id="d", type="t", queue="driver", payload=b"1", created_at=1)]]
+        )
+        timer.start()
+        while not (reservations := other.reserve(["driver"], limit=1, lease_for=60_000_000)):
+            other.wait(["driver"], timeout=TIMEOUT_SECONDS)
+        timer.join()
+        assert one.settle([Ack(reservations[0].lease)]) == other.settle([Ack(reservations[0].lease)]) == [None]
+
+
 def test_two_processes_on_one_database_are_one_service(postgres_database):
     url = postgres_database()
     with receiving() as receiver, serve_processes(url, 2, receiver.environment) as (first, second):
+        check_driver(first, second)
         claim = in_thread(lambda: first.post("/tasks/claim", {"commands": ["a"], "waitSeconds": 50, "leaseSeconds": 2}))
         task_id = second.post("/tasks", {"command": "a", "payload": 1}).json()["taskId"]
         assert claim().json()["task"]["id"] == task_id
@@ -83,6 +104,17 @@ def test_two_processes_on_one_database_are_one_service(postgres_database):
         second.process.send_signal(signal.SIGTERM)
         assert waiting().status_code in (204, 503)
         assert second.process.wait(TIMEOUT_SECONDS) == 0
+
+
+def test_two_processes_on_one_database_share_the_rate_of_a_token(postgres_database):
+    with serve_processes(postgres_database(), 2, {"HOLDFAST_SERVE_RATE": "1/h"}) as (first, second):
+        assert first.post("/tasks", {"command": "a"}).status_code == 202
+        for process in (second, first, second):
+            limited = process.post("/tasks", {"command": "a"})
+            assert (limited.status_code, limited.json()["code"]) == (429, "rate_limited")
+            assert 3000 < int(limited.headers["retry-after"]) <= 3600
+        assert second.client.get("/tasks/x").status_code == 404  # another scope has a rate of its own
+        assert [second.client.get("/healthz").status_code for _ in range(2)] == [200, 200]  # without a limit
 
 
 def test_an_upload_of_a_service_that_dies_is_not_there_and_can_be_repeated(tmp_path):

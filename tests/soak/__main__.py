@@ -24,6 +24,7 @@ from tests.soak.cron import run_cron
 from tests.soak.history_kills import run_history_kills
 from tests.soak.hostile_handlers import run_hostile_handlers
 from tests.soak.http import run_http
+from tests.soak.http_fuzz import run_http_fuzz
 from tests.soak.http_overload import run_http_overload_soak
 from tests.soak.large_counts import run_large_counts
 from tests.soak.large_payloads import run_large_payloads
@@ -108,6 +109,7 @@ SOAKS: dict[str, Soak] = {
     "restarts": lambda folder, scale: run_rolling_restarts(folder, count=int(50 * scale)),
     "service": run_service_soak,
     "http": run_http,
+    "http-fuzz": run_http_fuzz,
     "artifacts": run_artifacts,
     "http-overload": run_http_overload_soak,
     "history": lambda folder, scale: run_history_kills(folder, kills=max(1, int(20 * scale))),

@@ -6,36 +6,16 @@ ledger and the lines of a log, whoever ran the jobs: workers or Spark slots.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 from holdfast.clock import SECOND
 from holdfast.driver import Ending, LedgerRow
-from holdfast.model.bounds import MAX_INSTANT
+from tests.soak.outages import Interval, time_inside
 
 EFFECTS = "effects"  # the file of effects
-SILENCE = SECOND  # microseconds without a lease in any domain
-
-
-class Idle(NamedTuple):
-    """How long a domain with a runnable job had none in flight before this lease."""
-
-    microseconds: int
-    row: LedgerRow | None
-
-
-class IdleTimes(NamedTuple):
-    """The longest idle times: before ordinary jobs, and before jobs that run alone because their lease had expired.
-
-    A busy worker passes over isolated jobs for a while (``holdfast.worker.isolation``), so these wait longer.
-    """
-
-    ordinary: Idle
-    isolated: Idle
 
 
 def effect_line(event: str, domain: str, offset: int, fence: int) -> str:
@@ -102,36 +82,35 @@ def check_effects(effects: Sequence[tuple[str, str, int, int]], rows: Sequence[L
     return refused
 
 
-def longest_idle(rows: Sequence[LedgerRow]) -> IdleTimes:
-    """Return the longest times that a domain with a runnable job had none in flight, while younger jobs were leased.
+def check_idle(rows: Sequence[LedgerRow], outages: Sequence[Interval], *, most: int) -> str:
+    """Check that no domain with a runnable job was without a lease for more than ``most`` microseconds.
 
-    A domain whose job comes later in the order of its queue (L10) than a backlog of others is not left idle. Times
-    without any lease for ``SILENCE`` do not count: no worker was there, or a process that was stopped inside a
-    transaction held the lock of a SQLite file.
+    A job is runnable from the latest of these instants on: it was enqueued, or its backoff or its own last lease has
+    expired (``available_at``); the lease before it in its domain has ended. The queue waits for gaps, so the offset
+    before it has ended, too. All the time from there to its lease counts: the wait behind older jobs of other domains,
+    the wait of a job that runs alone (L7), the time until somebody reaps an expired lease. Only the ``outages`` do not:
+    while no worker is there, or a process that was stopped inside a transaction holds the lock of a SQLite file, nobody
+    can lease a job.
     """
-    taken = sorted((row.reserved_at, row.available_at) for row in rows if row.reserved_at is not None)
-    longest = {False: Idle(0, None), True: Idle(0, None)}  # by whether the job was isolated
+    longest, longest_with_outages, last = 0, 0, None
     for leases in leases_by_domain(rows).values():
-        ended_at = 0
-        expired_offset = None
-        for row in leases:
+        for runnable_at, row in zip(_runnable_instants(leases), leases, strict=True):
             assert row.reserved_at is not None
-            began = max(row.available_at, ended_at)
-            idle = Idle(_passed_over(taken, began, row), row)
-            is_isolated = row.offset == expired_offset
-            longest[is_isolated] = max(longest[is_isolated], idle, key=lambda one: one.microseconds)
-            # An expired lease has ended at its expiry, which is when its job became available: its reap comes later.
-            ended_at = 0 if row.ending is Ending.EXPIRED else row.ended_at
-            expired_offset = row.offset if row.ending is Ending.EXPIRED else expired_offset
-    return IdleTimes(longest[False], longest[True])
+            waited = row.reserved_at - runnable_at
+            idle = waited - time_inside(outages, runnable_at, row.reserved_at)
+            longest_with_outages = max(longest_with_outages, waited)
+            longest, last = (idle, row) if idle > longest else (longest, last)
+    assert longest <= most, f"a domain with work had no lease for {longest / SECOND:.1f} s, until {last}"
+    return (
+        f"longest time of a domain with work and without a lease {longest / SECOND:.2f} s, "
+        f"{longest_with_outages / SECOND:.2f} s with outages"
+    )
 
 
-def _passed_over(taken: Sequence[tuple[int, int]], began: int, row: LedgerRow) -> int:
-    """Return the time from the first lease of a younger job after ``began`` to this lease, without silent times."""
-    assert row.reserved_at is not None
-    meanwhile = taken[bisect_right(taken, (began, MAX_INSTANT)) : bisect_left(taken, (row.reserved_at, 0))]
-    passed_at = next((at for at, available_at in meanwhile if available_at > row.available_at), None)
-    if passed_at is None:
-        return 0
-    instants = [*(at for at, _ in meanwhile if at >= passed_at), row.reserved_at]
-    return sum(later - earlier for earlier, later in pairwise(instants) if later - earlier <= SILENCE)
+def _runnable_instants(leases: Sequence[LedgerRow]) -> Iterator[int]:
+    """Return for each lease of a domain since when its job was runnable."""
+    ended_at = 0
+    for row in leases:
+        yield max(row.available_at, ended_at)
+        # An expired lease has ended at its expiry, which is when its job became available: its reap comes later.
+        ended_at = 0 if row.ending is Ending.EXPIRED else row.ended_at

@@ -13,7 +13,13 @@ from holdfast.clock import MINUTE
 from holdfast.errors import StoreUnavailable
 from holdfast.model.job import JobRecord, State
 from holdfast.model.settlement import Ack
-from holdfast.spark.execution.row_source import AHEAD_BATCH_JOBS, SHORT_BATCH_JOBS, RowJobs, RowSource
+from holdfast.spark.execution.row_source import (
+    AHEAD_BATCH_JOBS,
+    AHEAD_GROWTH,
+    SHORT_BATCH_JOBS,
+    RowJobs,
+    RowSource,
+)
 from holdfast.spark.execution.run_columns import InputColumns
 from holdfast.spark.execution.run_spec import STOP, read_stop
 from holdfast.worker.job_source import Demand
@@ -76,9 +82,18 @@ def test_long_rows_are_stored_ahead_without_a_lease_for_all_slots(store):
     rows = row_source(store)
     reserve(rows, 1)
     assert len(reserve(rows, 2)) == 2
-    assert states(store) == (AHEAD_BATCH_JOBS - 2, 3)
+    assert states(store) == (AHEAD_GROWTH - 2, 3)
     assert len(reserve(rows, 2)) == 2
-    assert states(store) == (2 * AHEAD_BATCH_JOBS - 4, 5)
+    assert states(store) == (AHEAD_GROWTH + AHEAD_GROWTH**2 - 4, 5)
+
+
+def test_batches_of_long_rows_grow_to_a_limit(store):
+    rows, stored = row_source(store), []
+    for _ in range(8):
+        before = sum(states(store))
+        reserve(rows, 1)
+        stored.append(sum(states(store)) - before)
+    assert stored == [1, 4, 16, 64, 256, AHEAD_BATCH_JOBS, AHEAD_BATCH_JOBS, AHEAD_BATCH_JOBS]
 
 
 def test_jobs_in_the_store_go_before_new_rows(store):
@@ -91,7 +106,7 @@ def test_jobs_in_the_store_go_before_new_rows(store):
 
 def test_the_source_is_drained_only_when_there_are_no_more_rows(store):
     rows, seen = row_source(store), 0
-    for _ in range(COUNT // SHORT_BATCH_JOBS + 2):
+    for _ in range(COUNT // SHORT_BATCH_JOBS + 1):  # the last call finds no more rows
         assert not rows.is_drained()
         rows.wait(60)  # returns at once
         reservations = reserve(rows, 1000)

@@ -18,6 +18,9 @@ STEPS_BETWEEN_SAMPLES = 100
 
 SEARCHED_INDEXES = {  # statement -> the indexes that its plan must search
     "ack/insert_valid": {"holdfast_jobs_id"},
+    "ack/end_offsets": {"PRIMARY KEY"},
+    "ack/any_special_domain": {"PRIMARY KEY"},
+    "ack/give_turns": {"holdfast_jobs_domain", "INTEGER PRIMARY KEY"},
     "settle/find_live": {"holdfast_jobs_id"},
     "settle/find_ended": {"holdfast_ended_id"},
     "reap/find_expired": {"holdfast_jobs_leased"},
@@ -43,7 +46,7 @@ SEARCHED_INDEXES = {  # statement -> the indexes that its plan must search
     "enqueue/find_id": {"holdfast_jobs_id", "holdfast_ended_id"},
     "enqueue/find_ids": {"holdfast_jobs_id", "holdfast_ended_id"},
     "enqueue/find_keys": {"PRIMARY KEY", "holdfast_jobs_id"},
-    "enqueue/find_offsets": {"holdfast_jobs_offset", "PRIMARY KEY", "holdfast_ended_offset"},
+    "enqueue/find_offsets": {"holdfast_jobs_domain", "PRIMARY KEY", "holdfast_ended_offset"},
     "offsets/find_ranges": {"PRIMARY KEY"},
     "domains/heads": {"holdfast_jobs_domain", "holdfast_jobs_turn", "PRIMARY KEY"},
     "domains/next_open": {"holdfast_jobs_domain"},
@@ -55,7 +58,7 @@ SEARCHED_INDEXES = {  # statement -> the indexes that its plan must search
     "domains/describe": {"holdfast_jobs_domain", "holdfast_jobs_turn", "PRIMARY KEY"},
     "domains/find_halts": {"PRIMARY KEY"},
     "domains/has_open": {"holdfast_jobs_domain"},
-    "requeue/find_taken": {"holdfast_jobs_offset"},
+    "requeue/find_taken": {"holdfast_jobs_domain"},
     "reserve/due_of_domains": {"holdfast_jobs_turn"},
     "wait/first_gap": {"holdfast_domains_arrived", "holdfast_domains_waiting"},
     "cancel/is_requested": {"holdfast_jobs_id"},
@@ -75,6 +78,7 @@ SEARCHED_INDEXES = {  # statement -> the indexes that its plan must search
     "trim/postpone_key": {"PRIMARY KEY"},
     "ledger/page": {"PRIMARY KEY"},
     "ledger/unread": {"PRIMARY KEY"},
+    "admin/get_many": {"holdfast_jobs_id", "holdfast_ended_id"},
     "admin/webhooks": {"holdfast_jobs_id", "holdfast_ended_id"},
     "purge/find_late": {"holdfast_ended_id"},
     "estimate/has_many_open": {"holdfast_jobs_id"},
@@ -92,6 +96,8 @@ SEARCHED_INDEXES = {  # statement -> the indexes that its plan must search
     "registry/scan": {"sqlite_autoindex_holdfast_registry_1"},
 }
 WITHOUT_SORT = {
+    "ack/end_offsets",
+    "ack/give_turns",
     "domains/heads",
     "domains/next_open",
     "domains/halted",
@@ -193,14 +199,16 @@ def _reserve_steps(path, job, isolation: Isolation, backlog: int) -> int:
     return steps
 
 
-@pytest.mark.parametrize("name", ["domains/heads", "domains/describe", "gaps/pass"])
+@pytest.mark.parametrize("name", ["domains/heads", "domains/describe", "gaps/pass", "ack/give_turns"])
 def test_the_first_job_of_a_domain_is_one_probe_whatever_its_backlog(plan, name):
     """By offset, and by arrival among the jobs without an offset: never a filter over the jobs of the domain."""
     wanted = "(space=? AND queue=? AND domain=? AND offset>?)"
     assert [line for line in plan(name) if "holdfast_jobs_domain" in line and line.endswith(wanted)]
 
 
-@pytest.mark.parametrize("name", ["domains/heads", "domains/describe", "enqueue/find_offsets", "offsets/find_ranges"])
+@pytest.mark.parametrize(
+    "name", ["domains/heads", "domains/describe", "enqueue/find_offsets", "offsets/find_ranges", "ack/end_offsets"]
+)
 def test_ended_offsets_are_found_by_a_probe(plan, name):
     lines = [line for line in plan(name) if line.startswith(("SEARCH r ", "SEARCH p "))]
     assert lines

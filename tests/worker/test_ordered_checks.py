@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.clock import SECOND
 from holdfast.driver import Ending, LedgerRow, State
-from tests.soak.ordered_checks import check_effects, check_order, longest_idle
+from tests.soak.ordered_checks import check_effects, check_idle, check_order
 
 ROW = LedgerRow(
     job_id="j",
@@ -82,16 +82,28 @@ def test_a_stale_effect_is_behind_the_fence():
     assert check_effects(late, GOOD) == 1
 
 
-def test_a_domain_that_younger_jobs_pass_is_idle_but_not_while_nobody_is_there():
-    instants = [step * SECOND // 2 for step in range(20)]
-    others = [
-        replace(ROW, domain="other", fence=10 + place, available_at=at + 1, reserved_at=at + 1)
-        for place, at in enumerate(instants)
-    ]
-    waiting = replace(ROW, fence=99, reserved_at=10 * SECOND, ended_at=11 * SECOND)
-    assert longest_idle([*others, waiting]).ordinary.microseconds == 10 * SECOND - 1
-    older = [replace(row, available_at=0) for row in others]
-    assert longest_idle([*older, waiting]).ordinary.microseconds == 0
-    assert longest_idle([others[0], waiting]).ordinary.microseconds == 0
-    expired = replace(ROW, fence=1, reserved_at=0, ended_at=SECOND, ending=Ending.EXPIRED)
-    assert longest_idle([*others, expired, waiting]).isolated.row == waiting
+def idle_check_fails(*rows: LedgerRow, outages: tuple[tuple[int, int], ...] = (), most: int = SECOND) -> bool:
+    try:
+        check_idle(rows, outages, most=most)
+    except AssertionError:
+        return True
+    return False
+
+
+def test_a_domain_is_idle_from_the_instant_at_which_its_job_is_runnable():
+    late = lease(0, 1, began=SECOND + 1, ended=9 * SECOND)
+    assert idle_check_fails(late)
+    assert not idle_check_fails(replace(late, available_at=1))  # enqueued later, or in its backoff until then
+    assert not idle_check_fails(late, lease(1, 2, began=10 * SECOND, ended=11 * SECOND), most=SECOND + 1)
+    assert idle_check_fails(late, lease(1, 2, began=10 * SECOND + 2, ended=11 * SECOND), most=SECOND + 1)
+    expired = lease(0, 1, began=0, ended=9 * SECOND, ending=Ending.EXPIRED)  # reaped at 9 s, expired at 1 s
+    again = replace(lease(0, 2, began=9 * SECOND, ended=9 * SECOND), available_at=SECOND)
+    assert idle_check_fails(expired, again, most=8 * SECOND - 1)
+    assert not idle_check_fails(expired, again, most=8 * SECOND)
+
+
+def test_a_domain_is_not_idle_while_nobody_can_lease_its_job():
+    late = lease(0, 1, began=9 * SECOND, ended=10 * SECOND)
+    outages = ((4 * SECOND, 8 * SECOND), (SECOND, 5 * SECOND), (20 * SECOND, 30 * SECOND))
+    assert not idle_check_fails(late, outages=outages, most=2 * SECOND)
+    assert idle_check_fails(late, outages=outages, most=2 * SECOND - 1)

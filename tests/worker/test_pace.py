@@ -59,7 +59,9 @@ def test_a_heartbeat_that_failed_is_repeated_soon_and_one_that_succeeded_is_not(
     assert calls[FAILURES + 1] - calls[FAILURES] >= 0.9 * INTERVAL_SECONDS, "wanted the usual pause after a success"
 
 
-def test_attempts_wait_for_others_again_after_one_that_had_to_be_settled_at_once(store, runs, heartbeat, monkeypatch):
+@pytest.fixture
+def patient_settler(store, heartbeat, monkeypatch):
+    """A settler whose batches wait for more attempts without end."""
     monkeypatch.setattr(settler, "MAX_DELAY_SECONDS", 600.0)
     made = Settler(
         store,
@@ -69,10 +71,25 @@ def test_attempts_wait_for_others_again_after_one_that_had_to_be_settled_at_once
         on_settled=lambda *_: None,
     )
     made.start()
-    urgent, other = runs
-    made.add([(urgent, Succeeded())], more_soon=False)
-    assert made.wait_until_idle(30)
-    made.add([(other, Succeeded())], more_soon=True)
-    assert not made.wait_until_idle(0.5), "wanted the attempt to wait for others"
+    yield made
     made.stop(lambda: 30.0)
+
+
+def test_attempts_wait_for_others_again_after_one_that_had_to_be_settled_at_once(store, runs, patient_settler):
+    urgent, other = runs
+    patient_settler.add([(urgent, Succeeded())], more_soon=False)
+    assert patient_settler.wait_until_idle(30)
+    patient_settler.add([(other, Succeeded())], more_soon=True)
+    assert not patient_settler.wait_until_idle(0.5), "wanted the attempt to wait for others"
+    patient_settler.stop(lambda: 30.0)
     assert [store.get(run.reservation.job.id).state for run in runs] == ["done", "done"]
+
+
+def test_a_hurried_settler_settles_each_attempt_as_soon_as_it_can(runs, patient_settler):
+    first, second = runs
+    patient_settler.add([(first, Succeeded())], more_soon=True)
+    patient_settler.hurry(hurried=True)
+    patient_settler.wait_for_batch(0, timeout=30)
+    assert patient_settler.settled_batches == 1
+    patient_settler.add([(second, Succeeded())], more_soon=True)
+    assert patient_settler.wait_until_idle(30)

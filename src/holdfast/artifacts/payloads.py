@@ -7,6 +7,7 @@ covers the bytes, and two payloads that differ have different references.
 from __future__ import annotations
 
 import hashlib
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -16,7 +17,7 @@ from holdfast.artifacts.folder import BlobFolder
 from holdfast.artifacts.manifest import PayloadBlob
 from holdfast.artifacts.records import open_manifest, record_payload
 from holdfast.drivers.contract import Registry
-from holdfast.errors import PayloadError, PayloadUnavailable
+from holdfast.errors import PayloadError, PayloadUnavailable, StoreError
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord
 from holdfast.model.request import META_PAYLOAD_REF
@@ -54,8 +55,69 @@ def reference_of(job: JobRecord) -> PayloadReference | None:
         return None
 
 
+@runtime_checkable
+class PayloadReader(Protocol):
+    """A driver that reads large payloads of its space, for a process that does not have the folder of artifacts."""
+
+    def read_payload(self, job_id: str, digest: str, *, start: int, stop: int) -> bytes | None:
+        """Return some bytes of the payload with this SHA-256, from ``start`` and at most up to ``stop``.
+
+        Returns None if it is not there. A driver may return fewer bytes, at least one.
+        """
+        ...
+
+
+class PayloadLoader(Protocol):
+    """Reads the large payloads of jobs."""
+
+    def load(self, job_id: str, payload: bytes) -> bytes:
+        """Return the payload that the reference of a job names.
+
+        Raises ``PayloadUnavailable`` if it is not there, which may change, and ``PayloadError`` if it is not the one
+        that was enqueued.
+        """
+        ...
+
+
+class PayloadsOfDriver:
+    """The large payloads of the space of a driver."""
+
+    def __init__(self, reader: PayloadReader) -> None:
+        self._reader = reader
+
+    def load(self, job_id: str, payload: bytes) -> bytes:
+        """See ``PayloadLoader``."""
+        reference = _checked_reference(payload)
+        parts: list[bytes] = []
+        size = 0
+        while size < reference.size:
+            try:
+                part = self._reader.read_payload(job_id, reference.sha256, start=size, stop=reference.size)
+            except StoreError as error:
+                raise PayloadUnavailable(job_id, f"it cannot be read: {error}") from error
+            if not part:
+                raise PayloadUnavailable(job_id, "it is not there")
+            parts.append(part)
+            size += len(part)
+        return _checked_payload(reference, b"".join(parts))
+
+
+def _checked_reference(payload: bytes) -> PayloadReference:
+    reference = read_reference(payload)
+    if not 0 <= reference.size <= MAX_PAYLOAD_BLOB_BYTES:
+        wanted = f"a payload of at most {MAX_PAYLOAD_BLOB_BYTES} bytes"
+        raise PayloadError("payload", wanted=wanted, got=f"{reference.size} bytes")
+    return reference
+
+
+def _checked_payload(reference: PayloadReference, data: bytes) -> bytes:
+    if len(data) != reference.size or hashlib.sha256(data).hexdigest() != reference.sha256:
+        raise PayloadError("payload", wanted="the bytes that were enqueued", got=f"{len(data)} other bytes")
+    return data
+
+
 class PayloadStore:
-    """The large payloads of one space. Safe to share between threads."""
+    """The large payloads of one space, in the folder of artifacts. Safe to share between threads."""
 
     def __init__(self, blobs: BlobStore, *, space: str) -> None:
         self.blobs = blobs
@@ -79,24 +141,15 @@ class PayloadStore:
         return reference.encode()
 
     def load(self, job_id: str, payload: bytes) -> bytes:
-        """Return the payload that the reference of a job names.
-
-        Raises ``PayloadUnavailable`` if it is not there, which may change, and ``PayloadError`` if it is not the one
-        that was enqueued.
-        """
-        reference = read_reference(payload)
-        if not 0 <= reference.size <= MAX_PAYLOAD_BLOB_BYTES:
-            wanted = f"a payload of at most {MAX_PAYLOAD_BLOB_BYTES} bytes"
-            raise PayloadError("payload", wanted=wanted, got=f"{reference.size} bytes")
+        """See ``PayloadLoader``."""
+        reference = _checked_reference(payload)
         folder = part_folder(self.space, job_id, PAYLOAD_PART)
         try:
             pieces = self.blobs.read(folder, reference.sha256, stop=reference.size + 1)
             data = b"".join(pieces)
         except OSError as error:
             raise PayloadUnavailable(job_id, f"it cannot be read: {error.strerror or error}") from error
-        if len(data) != reference.size or hashlib.sha256(data).hexdigest() != reference.sha256:
-            raise PayloadError("payload", wanted="the bytes that were enqueued", got=f"{len(data)} other bytes")
-        return data
+        return _checked_payload(reference, data)
 
 
 def open_payloads(settings: Settings | None = None, *, space: str = "main") -> PayloadStore | None:

@@ -154,6 +154,16 @@ def send(request: Request, rules: Rules, *, resolve: Resolve = resolve_with_syst
         connection.end()
 
 
+def check_ca_file(field: str, path: str | None) -> None:
+    """Raise ``InvalidInput`` for a path that is not that of a file with PEM certificates."""
+    if path is None:
+        return
+    try:
+        _tls_context(path)
+    except OSError as error:  # also of TLS
+        raise InvalidInput(field, wanted="a file with PEM certificates", got=f"{path}: {error}") from error
+
+
 def check_url(text: str, rules: Rules) -> None:
     """Raise ``RequestRefused`` for a URL that no request may go to, without a lookup: ``send`` checks the addresses."""
     url, _ = _check(Request(url=text, method=next(iter(rules.methods))), rules)

@@ -1,10 +1,8 @@
-"""Limits that hold before a request is read: its size, its time, how many there are, and how often a token calls."""
+"""Limits that hold before a request is read: its size, its time, and how many there are."""
 
 from __future__ import annotations
 
 import asyncio
-import math
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +13,6 @@ from holdfast.service.problems import BUSY_SECONDS, Code, Problem
 BODY_SECONDS = 10.0  # from the end of the headers to the end of the body
 UPLOAD_GRACE_SECONDS = 30.0  # after which an upload must have the least rate
 MIN_UPLOAD_BYTES_PER_SECOND = 4 << 10  # over the whole upload: a slower one would hold its place for too long
-MAX_BUCKETS = 10_000  # tokens and scopes whose rate is remembered
 SETTLE_SHARE = 2  # settlements are accepted up to this multiple of ``max_requests`` and of MAX_HELD_BYTES
 MAX_HELD_BYTES = 16 << 20  # of all large bodies: each one is in memory several times, as text, values and bytes
 LARGE_BODY_BYTES = 64 << 10  # smaller ones are bounded by the number of requests; larger ones are parsed in a thread
@@ -149,26 +146,3 @@ class CountedRequest:
             raise Problem(Code.OVERLOADED, "too many large bodies", retry_after=BUSY_SECONDS)
         self._requests.held_bytes = others + size
         self.held_bytes = size
-
-
-class RateLimit:
-    """Token buckets, one per caller and scope, in this process. A bucket holds the requests of one second."""
-
-    def __init__(self, rate: float | None, now: Callable[[], float] = monotonic) -> None:
-        self._rate = rate
-        self._now = now
-        self._buckets: OrderedDict[tuple[str, str, str], tuple[float, float]] = OrderedDict()  # level, at
-
-    def check(self, key: tuple[str, str, str]) -> None:
-        """Count one request. Raises ``Problem`` with the time after which the next one is allowed."""
-        if self._rate is None:
-            return
-        now, full = self._now(), max(1.0, self._rate)
-        level, at = self._buckets.pop(key, (full, now))
-        level = min(full, level + (now - at) * self._rate)
-        allowed = level >= 1
-        self._buckets[key] = (level - 1 if allowed else level, now)
-        while len(self._buckets) > MAX_BUCKETS:
-            self._buckets.popitem(last=False)
-        if not allowed:
-            raise Problem(Code.RATE_LIMITED, retry_after=math.ceil((1 - level) / self._rate))

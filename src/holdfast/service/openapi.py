@@ -7,12 +7,13 @@ import types
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 
+from holdfast.drivers.remote.verbs import VERBS
 from holdfast.service.auth.principal import Scope
-from holdfast.service.operation import Operation
+from holdfast.service.operation import EVENT_STREAM, Operation
 from holdfast.service.problems import CONTENT_TYPE, Code, status_of
 from holdfast.service.schemas.fields import ArtifactName, Name
 from holdfast.service.schemas.problem import ProblemDetails
@@ -31,10 +32,12 @@ ALWAYS = (
     Code.INTERNAL_ERROR,
     Code.OVERLOADED,
 )
+OCTETS = "application/octet-stream"
 BINARY = {"type": "string", "format": "binary"}
-PATH_TYPES: dict[str, Any] = {"artifact": ArtifactName}  # of the others, ``Name``
+PATH_TYPES: dict[str, Any] = {"artifact": ArtifactName, "verb": Literal[tuple(VERBS)]}  # of the others, ``Name``
 WITH_PATH = (Code.NOT_FOUND,)
-WITH_TOKEN = (Code.UNAUTHENTICATED, Code.FORBIDDEN, Code.RATE_LIMITED, Code.AUTH_UNAVAILABLE)
+WITH_TOKEN = (Code.UNAUTHENTICATED, Code.FORBIDDEN, Code.AUTH_UNAVAILABLE)
+WITH_SCOPE = (Code.RATE_LIMITED,)
 WITHOUT_TOKEN = (Code.WRONG_HOST,)
 WITH_BODY = (Code.INVALID_JSON, Code.UNSUPPORTED_MEDIA_TYPE)
 WITH_STORE = (Code.STORE_BUSY, Code.STORE_UNAVAILABLE, Code.UNSUPPORTED)
@@ -118,6 +121,8 @@ def _operation(
     if operation.upload is not None:
         schema = {} if operation.upload == "application/json" else BINARY
         described["requestBody"] = {"required": True, "content": {operation.upload: {"schema": schema}}}
+    if operation.binary is not None:
+        described["requestBody"] = {"required": True, "content": {operation.binary: {"schema": BINARY}}}
     described["responses"] |= _problems(operation, needs_token=needs_token, has_tokens=has_tokens)
     return described
 
@@ -132,12 +137,31 @@ def _set_items(components: dict[str, Any], operation: Operation, schemas: dict[A
 def _answer(operation: Operation, kind: Any, schemas: dict[Any, dict[str, Any]]) -> dict[str, Any]:
     if kind is None:
         return {"description": "Nothing"}
+    if operation.event_stream:
+        return {"description": operation.summary, "content": {EVENT_STREAM: {"schema": _event(schemas[kind])}}}
     if kind is bytes:
-        return {"description": operation.summary, "content": {"application/octet-stream": {"schema": BINARY}}}
+        return {"description": operation.summary, "content": {operation.binary or OCTETS: {"schema": BINARY}}}
     if kind is str:
-        return {"description": operation.summary, "content": {operation.text_type: {"schema": schemas[kind]}}}
+        return {"description": operation.summary, "content": {"text/plain": {"schema": schemas[kind]}}}
     schema = {"oneOf": [schemas[one] for one in get_args(kind)]} if isinstance(kind, types.UnionType) else schemas[kind]
     return {"description": operation.summary, "content": {"application/json": {"schema": schema}}}
+
+
+def _event(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of one server-sent event, which OpenAPI 3.1 has in the place of the stream."""
+    nothing = {"type": "object", "maxProperties": 0}  # the data of the event ``trimmed``
+    return {
+        "type": "object",
+        "properties": {
+            "id": {"type": "string"},
+            "event": {"type": "string"},
+            "data": {
+                "type": "string",
+                "contentMediaType": "application/json",
+                "contentSchema": {"anyOf": [data, nothing]},
+            },
+        },
+    }
 
 
 def _parameters(operation: Operation, components: dict[str, Any]) -> list[dict[str, Any]]:
@@ -168,8 +192,10 @@ def _problems(operation: Operation, *, needs_token: bool, has_tokens: bool) -> d
     """Return the problems by status; each names its codes."""
     codes = [*ALWAYS, *operation.problems]
     codes += WITH_TOKEN if needs_token else () if has_tokens else WITHOUT_TOKEN
+    codes += WITH_SCOPE if operation.scope is not None else ()
     codes += WITH_PATH if "{" in operation.path else ()
     codes += WITH_BODY if operation.body is not None else ()
+    codes += (Code.UNSUPPORTED_MEDIA_TYPE,) if operation.binary is not None else ()
     codes += WITH_STORE if operation.versioned else ()
     by_status: defaultdict[int, list[str]] = defaultdict(list)
     for code in dict.fromkeys(codes):

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from holdfast.service.service import Service
 
 
+EVENT_STREAM = "text/event-stream"
+
+
 class ClientConnection:
     """The connection of a request whose body was read."""
 
@@ -48,7 +51,7 @@ class Call:
 
     def ends(self) -> Callable[[], Awaitable[None]]:
         """Return a function that waits until a waiting call should end: its client has gone, or the service stops."""
-        return lambda: self.service.ends(self.client.gone())
+        return lambda: self.service.ends(self.client.gone)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +86,12 @@ class Operation:
     query: type | None = None
     headers: type | None = None  # a message whose fields are headers
     upload: str | None = None  # the type of a body that is bytes, which the handler reads as they arrive
+    binary: str | None = None  # the type of a body and of an answer that are bytes
     problems: tuple[Code, ...] = ()  # besides those of every operation
     versioned: bool = True  # the path has /v1 before it, and an alias without
     settles: bool = False  # ends or extends leases: refused last when the service is busy
     audited: bool = False  # an action of an operator, which is logged
-    text_type: str = "text/plain"  # the content type of an answer that is ``str``
+    event_stream: bool = False  # the answer is server-sent events; its type is that of the data of each event
     links: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by operation: what its first answer leads to
 
     @property

@@ -47,6 +47,8 @@ class Code(StrEnum):
     NOT_IN_PROGRESS = "not_in_progress"
     LEASE_MISMATCH = "lease_mismatch"
     LEASE_EXPIRED = "lease_expired"
+    WRITE_REFUSED = "write_refused"
+    SPACE_IN_USE = "space_in_use"
     ARTIFACT_EXISTS = "artifact_exists"
     ARTIFACT_MISSING = "artifact_missing"
     EVENTS_TRIMMED = "events_trimmed"
@@ -81,6 +83,8 @@ _STATUS_AND_TITLE: dict[Code, tuple[int, str]] = {
     Code.NOT_IN_PROGRESS: (409, "The task is not in progress"),
     Code.LEASE_MISMATCH: (409, "Another lease holds the task"),
     Code.LEASE_EXPIRED: (409, "The lease has expired"),
+    Code.WRITE_REFUSED: (409, "A registry entry has another version than wanted"),
+    Code.SPACE_IN_USE: (409, "The space has jobs in flight"),
     Code.ARTIFACT_EXISTS: (409, "The attempt has another artifact with this name"),
     Code.ARTIFACT_MISSING: (409, "The attempt has not uploaded such an artifact"),
     Code.EVENTS_TRIMMED: (410, "The events were removed by retention"),

@@ -6,17 +6,20 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from holdfast.artifacts.folder import BlobFolder
-from holdfast.drivers.contract import Store
+from holdfast.drivers.contract import Feature, Store
 from holdfast.errors import HoldfastError
 from holdfast.service.artifact_transfers import ArtifactTransfers
 from holdfast.service.auth.providers import open_authenticator
+from holdfast.service.call_answers import CallAnswers
 from holdfast.service.event_stream import EventStreams
-from holdfast.service.limits import RateLimit, RequestCount
+from holdfast.service.limits import RequestCount
 from holdfast.service.metrics import HttpMetrics
+from holdfast.service.rate_budget import RateBudgets
+from holdfast.service.rate_limit import RateLimit
 from holdfast.service.tenants.queue_counts import QueueCounter
 from holdfast.service.tenants.store_calls import StoreCalls
 from holdfast.service.tenants.tenant import Tenant
@@ -46,12 +49,13 @@ class Service:
         self.calls = StoreCalls(settings.serve.threads)
         self.authenticator = open_authenticator(settings.serve, space=space, executor=self.calls.background)
         self.requests = RequestCount(settings.serve.max_requests)
-        self.rate_limit = RateLimit(settings.serve.rate)
+        self.rate_limit = _open_rate_limit(store, settings.serve.rate, self.calls)
         self.metrics = HttpMetrics(store, prometheus)
         self.artifacts = None if settings.artifacts is None else ArtifactTransfers(BlobFolder(settings.artifacts))
         name = f"http:{socket.gethostname()}:{os.getpid()}"
         self.webhooks = WebhookRunner(store, settings, space=space, name=name, all_spaces=True)
         self.event_streams = EventStreams()
+        self.answers = CallAnswers()
         self._draining: asyncio.Event | None = None
         self._tenants: dict[str, Tenant] = {}
         self._counters: dict[str, QueueCounter] = {}
@@ -91,10 +95,10 @@ class Service:
         """Whether the service is about to stop."""
         return self._draining is not None and self._draining.is_set()
 
-    async def ends(self, disconnected: Awaitable[None]) -> None:
+    async def ends(self, disconnected: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Return when a waiting request should end: its client has gone, or the service stops."""
         assert self._draining is not None
-        tasks = {asyncio.ensure_future(disconnected), asyncio.ensure_future(self._draining.wait())}
+        tasks = {asyncio.ensure_future(disconnected()), asyncio.ensure_future(self._draining.wait())}
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -156,3 +160,10 @@ class Service:
         tenant = self._tenants.get(space)
         if tenant is not None:
             tenant.resumed()
+
+
+def _open_rate_limit(store: Store, rate: float | None, calls: StoreCalls) -> RateLimit:
+    """Return the rate limit: shared, if the store can be used by several processes and has a registry."""
+    if rate is None or not all(store.capabilities.has(each) for each in (Feature.REGISTRY, Feature.PROCESSES)):
+        return RateLimit(rate)
+    return RateLimit(rate, RateBudgets(store, rate), calls.rates)

@@ -118,18 +118,25 @@ SETTINGS: dict[str, Setting] = {
         meaning="the first one signs, all of them verify",
     ),
     "signing_key_file": Setting(check=check_path, kind="path", meaning="a file of keys, if there is no `signing_key`"),
+    "token": Setting(
+        check=check_secret, kind="secret", meaning="the bearer token for a store that is an `https://` service"
+    ),
+    "token_file": Setting(check=check_path, kind="path", meaning="a file with the token, if there is no `token`"),
     "artifacts": Setting(
         check=check_path, kind="path", meaning="a folder for artifacts and large payloads, shared by all machines"
     ),
     **{f"{SERVE}_{name}": setting for name, setting in SERVE_SETTINGS.items()},
     **{f"{WEBHOOKS}_{name}": setting for name, setting in WEBHOOK_SETTINGS.items()},
 }
-SECRETS = ("signing_key", f"{SERVE}_client_secret", f"{WEBHOOKS}_secret")
+SECRETS = ("signing_key", "token", f"{SERVE}_client_secret", f"{WEBHOOKS}_secret")
 PATHS = (  # in a file: relative to its folder
     "signing_key_file",
+    "token_file",
     "artifacts",
     f"{SERVE}_tokens_file",
+    f"{SERVE}_ca_file",
     f"{WEBHOOKS}_secrets_file",
+    f"{WEBHOOKS}_ca_file",
 )
 NAMES = tuple(SETTINGS)
 

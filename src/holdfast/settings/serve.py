@@ -49,6 +49,7 @@ class ServeSettings:
     introspection_url: str | None = None  # of ``identity``, like the next two
     client_id: str | None = None
     client_secret: Secret | None = None
+    ca_file: str | None = None  # authorities for ``jwks`` and ``identity``; without it, those of the system
     space_claim: str | None = None  # the claim that names the space; without one, all tokens share the space
     scope_prefix: str = ""  # before the names of scopes in a token, such as "holdfast:"
     lease: timedelta = timedelta(seconds=30)  # of a claim that does not say
@@ -62,5 +63,5 @@ class ServeSettings:
     artifact_space_bytes: int = 100 << 30  # of all artifacts and uploaded payloads of a space
     artifact_space_count: int = 1_000_000
     max_requests: int = 1000  # at the same time
-    rate: float | None = None  # requests per second of one token and scope, in each process
+    rate: float | None = None  # requests per second of one token and scope, over all processes
     threads: int = 16  # calls to the store at the same time

@@ -78,6 +78,11 @@ SERVE_SETTINGS: dict[str, Setting] = {
     "introspection_url": Setting(check=_issuer_url, kind="URL", meaning="the endpoint of `identity`"),
     "client_id": _text("of the service, at that endpoint"),
     "client_secret": Setting(check=check_secret, kind="secret", meaning="of the service, at that endpoint"),
+    "ca_file": Setting(
+        check=check_path,
+        kind="path",
+        meaning="authorities of the issuer's certificate (PEM), instead of those of the system",
+    ),
     "space_claim": _text("the claim that names the space; none: the setting `space`"),
     "scope_prefix": _text("before the names of scopes in tokens"),
     "lease": duration_setting(lease.MIN_LEASE, meaning="the lease of a claim that does not say"),
@@ -94,7 +99,7 @@ SERVE_SETTINGS: dict[str, Setting] = {
     "rate": Setting(
         check=duration.parse_rate,
         kind="rate",
-        meaning="requests of one token and scope, in one process, such as `100/s`",
+        meaning="requests of one token and scope, over all processes, such as `100/s`",
     ),
     "threads": _whole(1, 256, meaning="calls to the store at the same time"),
 }

@@ -25,5 +25,10 @@ WEBHOOK_SETTINGS: dict[str, Setting] = {
     "secrets_file": Setting(check=check_path, kind="path", meaning="the secrets of other spaces"),
     "urls": list_setting(parse_pattern, kind="URL patterns", meaning="where callbacks and notifications may go"),
     "networks": list_setting(parse_network, kind="networks", meaning="private networks that they may reach"),
+    "ca_file": Setting(
+        check=check_path,
+        kind="path",
+        meaning="authorities of the receivers' certificates (PEM), instead of those of the system",
+    ),
     "max_attempts": count_setting(meaning="the most attempts of one callback; then it is a dead letter"),
 }

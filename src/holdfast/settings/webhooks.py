@@ -18,4 +18,5 @@ class WebhookSettings:
     secrets_file: str | None = None  # of other spaces: see ``webhooks.secrets``
     urls: tuple[str, ...] = DEFAULT_URLS  # scheme://host[:port]/prefix
     networks: tuple[str, ...] = ()  # private networks that deliveries may reach
+    ca_file: str | None = None  # authorities whose certificates receivers have; without it, those of the system
     max_attempts: int = DEFAULT_MAX_ATTEMPTS  # of one callback; then it is a dead letter

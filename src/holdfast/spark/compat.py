@@ -52,14 +52,15 @@ def cores(spark: SparkSession) -> int:
     return spark.range(PROBE_ROWS).select(f.spark_partition_id()).distinct().count()
 
 
-def local_checkpoint(frame: DataFrame, level: StorageLevel) -> DataFrame:
-    """Compute a frame now, hold its rows on executors at a storage level, and return a frame over the rows.
+def local_checkpoint(frame: DataFrame, level: StorageLevel, *, eager: bool) -> DataFrame:
+    """Return a frame over the rows of a frame, which executors hold at a storage level.
 
-    Before Spark 4 a local checkpoint has no choice of level: one executor holds each row.
+    The rows are computed now if ``eager``, else by the first Spark job that reads the returned frame. Before Spark 4 a
+    local checkpoint has no choice of level: one executor holds each row.
     """
     if "storageLevel" not in inspect.signature(frame.localCheckpoint).parameters:
-        return frame.localCheckpoint(eager=True)
-    return frame.localCheckpoint(eager=True, storageLevel=level)
+        return frame.localCheckpoint(eager=eager)
+    return frame.localCheckpoint(eager=eager, storageLevel=level)
 
 
 def free_checkpoint(frame: DataFrame) -> None:

@@ -13,7 +13,7 @@ from holdfast.model.lease import Reservation
 from holdfast.model.retry import Exponential, Jitter
 from holdfast.model.settlement import Ack, Fail, Retry, Settlement
 from holdfast.net.addresses import parse_network
-from holdfast.net.guarded import HEADERS, Request, Response, Rules, send
+from holdfast.net.guarded import HEADERS, Request, Response, Rules, check_ca_file, send
 from holdfast.net.retry_after import retry_after
 from holdfast.net.urls import parse_pattern
 from holdfast.settings.webhooks import WebhookSettings
@@ -34,11 +34,13 @@ USER_AGENT = f"Holdfast/{version('holdfast')}"
 
 def delivery_rules(settings: WebhookSettings) -> Rules:
     """Return where deliveries may go. Raises ``InvalidInput``."""
+    check_ca_file("webhooks_ca_file", settings.ca_file)
     return Rules(
         allowed_urls=tuple(parse_pattern("webhooks_urls", one) for one in settings.urls),
         allowed_networks=tuple(parse_network("webhooks_networks", one) for one in settings.networks),
         methods=("POST",),
         headers=HEADERS | {ID, TIMESTAMP, SIGNATURE},
+        ca_file=settings.ca_file,
         connect_timeout=timedelta(seconds=10),
         read_timeout=timedelta(seconds=20),
         total_timeout=timedelta(seconds=30),

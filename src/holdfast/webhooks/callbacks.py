@@ -15,7 +15,7 @@ from holdfast.client import batches
 from holdfast.clock import Clock
 from holdfast.drivers.contract import Feature, Store
 from holdfast.errors import LedgerTrimmed, WriteRefused
-from holdfast.ledger_reader import LedgerReader, find_webhooks
+from holdfast.ledger_reader import LedgerReader, find_webhooks, read_jobs
 from holdfast.model.job import JobRecord
 from holdfast.model.ledger import LedgerRow
 from holdfast.webhooks.callback_artifacts import are_being_named, artifacts_of, read_manifests
@@ -27,6 +27,7 @@ from holdfast.worker.event_log import log_event
 
 NAME = "webhooks"  # of the registered reader
 PAGE_ROWS = 1000
+READ_JOBS = 32  # in one call: their payloads and results are in memory at the same time
 MAX_HELD_BYTES = 4 << 20  # of deliveries, before they are stored
 
 
@@ -101,17 +102,24 @@ class CallbackReader:
         return _CalledRows(page=page[: next(places, len(page))], webhooks=webhooks, manifests=manifests)
 
     def _deliveries(self, called: _CalledRows) -> Iterator[JobRecord]:
-        for _, row in called.page:
-            url = called.webhooks.get(row.job_id) if _is_end(row) else None
-            job = None if url is None else self._store.get(row.job_id)
-            if url is None or job is None or not self._is_authentic(job):
+        for row, job in self._called_jobs(called):
+            if not self._is_authentic(job):
                 continue
             number = f"at-{row.ended_at}" if row.fence is None else str(row.fence)  # a job that never ran has no fence
             body = callback_body(row, job, artifacts_of(row, called.manifests.get(row.job_id)))
+            url = called.webhooks[row.job_id]
             delivery = Delivery(id=message_id(self._space, row.job_id, number), url=url, body=body)
             yield callback_record(
                 delivery, key=f"{row.job_id}/{number}", now=self._clock.now(), max_attempts=self._max_attempts
             )
+
+    def _called_jobs(self, called: _CalledRows) -> Iterator[tuple[LedgerRow, JobRecord]]:
+        """Return the ends of jobs with a webhook, each with its job. A job that was removed is left out."""
+        ends = [row for _, row in called.page if _is_end(row) and row.job_id in called.webhooks]
+        for start in range(0, len(ends), READ_JOBS):
+            rows = ends[start : start + READ_JOBS]
+            jobs = read_jobs(self._store, list(dict.fromkeys(row.job_id for row in rows)))
+            yield from ((row, jobs[row.job_id]) for row in rows if row.job_id in jobs)
 
     def _is_authentic(self, job: JobRecord) -> bool:
         """Whether the webhook is the one that was signed: else whoever can write to the store could read results."""

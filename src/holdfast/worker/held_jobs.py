@@ -22,12 +22,18 @@ class HeldJobs:
         self._reserved_bytes = 0
         self._settled_bytes = 0
         self._runs_isolated = False  # the job that was reserved last runs alone
+        self._has_domains = False  # some of the jobs since the last time when none was held
         self._room_maker = RoomMaker()
 
     @property
     def count(self) -> int:
         """How many jobs are held."""
         return self.reserved - self._settled
+
+    @property
+    def may_block_domains(self) -> bool:
+        """Whether a held job may have a domain, whose next job cannot be reserved before this one is settled."""
+        return self._has_domains and self.count > 0
 
     def limit(self, useful: int, free_places: int) -> int:
         """Return how many of the ``useful`` jobs may be reserved. ``free_places`` of them could begin now."""
@@ -49,6 +55,9 @@ class HeldJobs:
         """Add the answer to a reserve, which was asked for with this isolation."""
         self._room_maker.add_answer(isolation, is_empty=not reservations, now=monotonic())
         self._runs_isolated = len(reservations) == 1 and reservations[0].isolated
+        self._has_domains = (self._has_domains and self.count > 0) or any(
+            reservation.job.domain is not None for reservation in reservations
+        )
         self._reserved_bytes += _payload_bytes(reservations)
         self.reserved += len(reservations)
 

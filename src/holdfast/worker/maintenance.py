@@ -17,6 +17,7 @@ from holdfast.artifacts.blobs import BlobStore
 from holdfast.artifacts.collector import ArtifactCollector
 from holdfast.clock import monotonic
 from holdfast.drivers.contract import Feature, NamedSpace, SpaceAdmin, Store
+from holdfast.errors import Unsupported
 from holdfast.model import retention
 from holdfast.model.retention import Retention, choose_retention, read_retention, store_retention
 from holdfast.worker.dead_retention import DeadLetterRetention
@@ -128,7 +129,10 @@ class Maintenance:
         if kept is None or kept.dead_for is None:
             return False
         dead_letters = self._dead_letters.setdefault(name, DeadLetterRetention(space))
-        return dead_letters.step(kept.dead_for, limit=TRIM_LIMIT_ROWS)[1]
+        try:
+            return dead_letters.step(kept.dead_for, limit=TRIM_LIMIT_ROWS)[1]
+        except Unsupported:  # the token of a service does not allow it; the service removes them itself
+            return False
 
     def _collect_artifacts(self, space: Store, name: str) -> bool:
         if self._blobs is None:
@@ -142,7 +146,11 @@ class Maintenance:
         is_ours = self._owns_all_spaces or name == _name_of(self._driver)
         if self._wanted is None or not is_ours or name in self._proposed:
             return
-        space.write([store_retention(self._wanted, version=0)])
+        try:
+            space.write([store_retention(self._wanted, version=0)])
+        except Unsupported:  # the token of a service does not allow it
+            self._proposed.add(name)
+            return
         [entry] = space.read(retention.KIND, [retention.KEY])
         stored = read_retention(entry)
         self._proposed.add(name)

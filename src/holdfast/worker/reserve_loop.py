@@ -88,22 +88,20 @@ class ReserveLoop:
                     continue
                 limit = self._limit()
                 is_full = limit <= 0
+                settled_batches = self.settler.settled_batches
                 reserved = self._reserve(limit) if limit > 0 else 0
                 if self._has_reserved_max_jobs():
                     return
                 if limit <= 0:
                     self._wait_for_end(POLL_SECONDS)
+                elif self._waits_for_turns(is_short=reserved < limit):
+                    self.settler.wait_for_batch(settled_batches, dispatch.SOON_SECONDS)
                 elif reserved:
                     drain_poll = DRAIN_POLL_SECONDS
+                elif self.options.until_drained and self._is_drained():
+                    return
                 else:
-                    if self.options.until_drained and self._is_drained():
-                        return
-                    # An isolated job may wait for the held ones.
-                    if self.held_jobs.count and (self.pool.ends_soon() or not self.pool.busy()):
-                        self._wait_for_end(dispatch.SOON_SECONDS)
-                        continue
-                    self.source.wait(drain_poll if self.options.until_drained else POLL_SECONDS)
-                    drain_poll = min(2 * drain_poll, POLL_SECONDS)
+                    drain_poll = self._wait_for_jobs(drain_poll)
             except StoreError as error:
                 self.observers.store_failed("reserve", error)
                 self.shutdown.pause(self._backoff.failed())
@@ -169,6 +167,28 @@ class ReserveLoop:
     def _has_reserved_max_jobs(self) -> bool:
         max_jobs = self.options.max_jobs
         return max_jobs is not None and self.held_jobs.reserved >= max_jobs
+
+    def _waits_for_turns(self, *, is_short: bool) -> bool:
+        """Whether the next settlement, which is expected soon, makes jobs ready that the store did not have now.
+
+        ``is_short``: it had fewer than the worker asked for. Then jobs of domains are settled as soon as they have
+        ended. In large batches, the children would wait for the next turns, and the store for the children.
+        """
+        waits = is_short and self.held_jobs.may_block_domains
+        self.settler.hurry(hurried=waits)
+        return waits and self._settles_soon()
+
+    def _settles_soon(self) -> bool:
+        """Whether a run is expected to end soon, or all have ended."""
+        return self.pool.ends_soon() or not self.pool.busy()
+
+    def _wait_for_jobs(self, drain_poll: float) -> float:
+        """Wait until jobs may be available; return how long to wait the next time with ``until_drained``."""
+        if self.held_jobs.count and self._settles_soon():  # an isolated job may wait for the held ones
+            self._wait_for_end(dispatch.SOON_SECONDS)
+            return drain_poll
+        self.source.wait(drain_poll if self.options.until_drained else POLL_SECONDS)
+        return min(2 * drain_poll, POLL_SECONDS)
 
     def _wait_for_end(self, seconds: float) -> None:
         """Wait until a run ends; once all have ended, until they are settled."""

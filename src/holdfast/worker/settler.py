@@ -57,6 +57,8 @@ class Settler:
         self._on_settled = on_settled
         self._observer = observer or WorkerObserver()
         self._is_urgent = False  # no more attempts are expected soon: settle without waiting for them
+        self._is_hurried = False  # see ``hurry``
+        self.settled_batches = 0  # so far
         self._waiting: list[tuple[Run, Outcome]] = []
         self._waiting_since = 0.0  # monotonic seconds: when the oldest of them was added
         self._settling = 0  # attempts in the batch that is being settled
@@ -80,6 +82,21 @@ class Settler:
             self._is_urgent = self._is_urgent or not more_soon
             if is_first or self._is_urgent or len(self._waiting) >= MAX_BATCH_SETTLEMENTS:
                 self._changed.notify_all()
+
+    def hurry(self, *, hurried: bool) -> None:
+        """Settle what has ended as soon as the last batch is settled, and wait for no others; or wait again.
+
+        For jobs whose settlement lets other jobs run. The batches are as large as the store is slow.
+        """
+        if hurried is not self._is_hurried:
+            with self._changed:
+                self._is_hurried = hurried
+                self._changed.notify_all()
+
+    def wait_for_batch(self, after: int, timeout: float) -> None:
+        """Wait until more than ``after`` batches are settled, at most ``timeout`` seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.settled_batches > after, timeout)
 
     def wait_until_idle(self, timeout: float) -> bool:
         """Wait until every added run is settled, at most ``timeout`` seconds; return whether all are settled."""
@@ -134,6 +151,7 @@ class Settler:
                 log_failure("settle.failed", error, count=len(batch))
             with self._changed:
                 self._settling = 0
+                self.settled_batches += 1
                 self._changed.notify_all()
         with suppress(StoreError):
             self.report_outages()
@@ -147,6 +165,7 @@ class Settler:
                 self._waiting
                 and len(self._waiting) < MAX_BATCH_SETTLEMENTS
                 and not self._is_urgent
+                and not self._is_hurried
                 and not self._is_stopping
             ):
                 left = self._waiting_since + MAX_DELAY_SECONDS - monotonic()

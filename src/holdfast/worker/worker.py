@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
-from holdfast.artifacts.payloads import PayloadStore
+from holdfast.artifacts.payloads import PayloadReader, PayloadsOfDriver, PayloadStore
 from holdfast.clock import monotonic
 from holdfast.drivers.contract import CancelWait, Feature, Store
 from holdfast.errors import InvalidInput, LeaseError, StoreError, Unsupported
@@ -71,6 +71,8 @@ class Worker:
         self.options = options or WorkerOptions()
         self.catalogue = catalogue or Catalogue()
         self.payloads = payloads
+        if payloads is None and isinstance(driver, PayloadReader):
+            self.catalogue.resources[PAYLOADS] = lambda: PayloadsOfDriver(driver)
         if payloads is not None:
             self.catalogue.resources[PAYLOADS] = lambda: payloads
         self.name = self.options.name or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"

@@ -148,15 +148,15 @@ def test_a_reader_that_was_overtaken_stores_nothing(store, clock):
     store.enqueue([job()])
     run(store, Ack)
     one, two = reader(store, clock), reader(store, clock, "two")
-    get = store.get
+    get_many = store.get_many
 
-    def overtake(job_id):  # while the first one makes its deliveries, its turn ends and another one reads the page
-        store.get = get
+    def overtake(job_ids):  # while the first one makes its deliveries, its turn ends and another one reads the page
+        store.get_many = get_many
         clock.advance(10 * SECOND)
         two.read()
-        return get(job_id)
+        return get_many(job_ids)
 
-    store.get = overtake
+    store.get_many = overtake
     assert one.read() is True
     assert one.read() is False
     assert len(deliveries(store)) == 1
@@ -243,3 +243,16 @@ def test_an_end_does_not_wait_for_ever(store, clock):
     clock.advance(NAMING_TIME)
     one.read()
     assert [body["artifacts"] for body in bodies(store)] == [[]]
+
+
+def test_jobs_are_read_by_several_at_a_time(store, clock, monkeypatch):
+    monkeypatch.setattr(callbacks, "READ_JOBS", 2)
+    store.enqueue([job(name) for name in "abc"])
+    for _ in "abc":
+        run(store, Ack)
+    calls = []
+    get_many = store.get_many
+    monkeypatch.setattr(store, "get_many", lambda job_ids: calls.append(job_ids) or get_many(job_ids))
+    reader(store, clock).read()
+    assert calls == [["a", "b"], ["c"]]
+    assert [one["taskId"] for one in bodies(store)] == ["a", "b", "c"]

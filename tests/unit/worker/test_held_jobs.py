@@ -21,12 +21,20 @@ def held():
     return HeldJobs()
 
 
-def reserve(*sizes, max_attempts=25):
+def reserve(*sizes, max_attempts=25, domain=None):
     """Return reservations of jobs with payloads of these sizes."""
     with MemoryDriver() as store:
         store.enqueue(
             [
-                JobRecord(id=f"{n}", type="t", queue="q", payload=b"1" * size, created_at=1, max_attempts=max_attempts)
+                JobRecord(
+                    id=f"{n}",
+                    type="t",
+                    queue="q",
+                    payload=b"1" * size,
+                    created_at=1,
+                    max_attempts=max_attempts,
+                    domain=domain,
+                )
                 for n, size in enumerate(sizes)
             ]
         )
@@ -77,3 +85,15 @@ def test_an_isolated_job_is_reserved_only_by_a_worker_that_holds_no_other(held):
 def test_jobs_that_cannot_begin_at_once_are_prefetched(held):
     assert not demand(held, limit=6, free_places=6).prefetch
     assert demand(held, limit=7, free_places=6).prefetch
+
+
+def test_a_held_job_of_a_domain_blocks_it_until_no_job_is_held(held):
+    in_domain, without = reserve(1, domain="d"), reserve(1)
+    held.add(without, Isolation.ALONE)
+    assert not held.may_block_domains
+    held.add(in_domain, Isolation.STOP)
+    assert held.may_block_domains
+    held.remove([*without, *in_domain])
+    assert not held.may_block_domains
+    held.add(without, Isolation.ALONE)
+    assert not held.may_block_domains

@@ -66,6 +66,12 @@ def _matches(job: JobRecord, where: JobFilter) -> bool:
     )
 
 
+def get_many(space: Space, job_ids: Sequence[str]) -> dict[str, JobRecord]:
+    """See ``JobLookup.get_many``."""
+    rows = (space.rows.get(job_id) for job_id in job_ids)
+    return {row.job.id: row.job for row in rows if row is not None}
+
+
 def webhooks(space: Space, job_ids: Sequence[str]) -> dict[str, str]:
     """See ``WebhookScan.webhooks``."""
     rows = (space.rows.get(job_id) for job_id in job_ids)

@@ -337,6 +337,12 @@ class MemoryDriver:
         with self._lock:
             return admin.find(self._open_space(), where or JobFilter(), limit=limit, after=after, newest=newest)
 
+    def get_many(self, job_ids: Sequence[str]) -> dict[str, JobRecord]:
+        """See ``JobLookup.get_many``."""
+        self._validation.check_ids(job_ids)
+        with self._lock:
+            return admin.get_many(self._open_space(), job_ids)
+
     def webhooks(self, job_ids: Sequence[str]) -> dict[str, str]:
         """See ``WebhookScan.webhooks``."""
         self._validation.check_ids(job_ids)

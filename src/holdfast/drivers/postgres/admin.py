@@ -52,6 +52,13 @@ def get(database: Database, job_id: str) -> JobRecord | None:
     return read_job(rows[0]) if rows else None
 
 
+def get_many(database: Database, job_ids: Sequence[str]) -> dict[str, JobRecord]:
+    """See ``JobLookup.get_many``."""
+    ids = [job_id for job_id in job_ids if not _has_nul(job_id)]
+    jobs = map(read_job, database.query_page("admin/get_many", {"ids": ids}))
+    return {job.id: job for job in jobs}
+
+
 def inspect(database: Database, job_id: str) -> Inspection | None:
     """See ``Admin.inspect``."""
     rows = database.query("admin/inspect", {"id": job_id})

@@ -367,6 +367,11 @@ class PostgresDriver:
         self._validation.check_find(limit, after)
         return admin.job_columns(self._database, where, names, limit=limit, after=after)
 
+    def get_many(self, job_ids: Sequence[str]) -> dict[str, JobRecord]:
+        """See ``JobLookup.get_many``."""
+        self._validation.check_ids(job_ids)
+        return admin.get_many(self._database, job_ids)
+
     def webhooks(self, job_ids: Sequence[str]) -> dict[str, str]:
         """See ``WebhookScan.webhooks``."""
         self._validation.check_ids(job_ids)

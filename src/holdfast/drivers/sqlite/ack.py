@@ -22,13 +22,13 @@ _EMPTY_FIELD = " " * FIELD_BYTES
 
 
 def settle_valid_acks(
-    tx: Transaction, settlements: Sequence[Settlement], written: int, ended: dict[str, Place]
+    tx: Transaction, settlements: Sequence[Settlement], written: int, ended: dict[str, Place] | None
 ) -> list[int]:
     """End the leases of valid acks and return the items that are left, counted from 1.
 
-    ``written`` is the last number of the ledger. ``ended`` gets the domains of the jobs, by job id. A batch with two
-    settlements for one job is left as a whole, because the order of its items matters. So are all acks with writes if
-    two of them write one entry.
+    ``written`` is the last number of the ledger. ``ended``, if given, gets the domains of the jobs, by job id. A batch
+    with two settlements for one job is left as a whole, because the order of its items matters. So are all acks with
+    writes if two of them write one entry.
     """
     items = list(range(1, len(settlements) + 1))
     if len({settlement.lease.job_id for settlement in settlements}) < len(items):
@@ -55,15 +55,29 @@ def settle_valid_acks(
     tx.run("ack/insert_ledger", parameters)
     tx.run("ack/insert_ended", parameters)
     tx.run("ack/delete_jobs")
-    followers = tx.run("ack/followers").fetchall()
-    if followers:
-        offsets.end(tx, [(queue, domain, offset) for _, queue, domain, offset, _ in followers])
-        places = {item: (queue, domain) for item, queue, domain, _, _ in followers if domain is not None}
-        assign_turns(tx, set(places.values()))
-        ended.update((settlements[item - 1].lease.job_id, place) for item, place in places.items())
-        wake(tx, {(queue, key) for _, queue, _, _, key in followers})
+    _let_followers_run(tx, settlements, ended)
     tx.run("ack/clear")
     return left
+
+
+def _let_followers_run(tx: Transaction, settlements: Sequence[Settlement], ended: dict[str, Place] | None) -> None:
+    """Pass on the turns of the domains and the places of the limit keys of the acked jobs.
+
+    Domains that neither wait nor are halted never leave SQLite: that halves the time of this step.
+    """
+    domains, offset_count, keys = tx.run("ack/count_followers").fetchone()
+    if domains:
+        if offset_count and tx.run("ack/end_offsets", {"space": tx.space}).rowcount < offset_count:
+            offsets.end(tx, [(queue, domain, offset) for _, queue, domain, offset in tx.run("ack/domains")])
+        if tx.run("ack/any_special_domain", {"space": tx.space}).fetchone()[0]:
+            assign_turns(tx, [(queue, domain) for _, queue, domain, _ in tx.run("ack/domains")])
+        else:
+            tx.run("ack/give_turns", {"space": tx.space})
+        if ended is not None:
+            for item, queue, domain, _ in tx.run("ack/domains"):
+                ended[settlements[item - 1].lease.job_id] = (queue, domain)
+    if keys:
+        wake(tx, tx.run("ack/limit_keys"))
 
 
 Writes = list[tuple[int, Change]]  # each with the item of its ack

@@ -57,6 +57,12 @@ def get(tx: Transaction, job_id: str) -> JobRecord | None:
     return None if row is None else read_job(row)
 
 
+def get_many(tx: Transaction, job_ids: Sequence[str]) -> dict[str, JobRecord]:
+    """See ``JobLookup.get_many``."""
+    jobs = map(read_job, tx.run("admin/get_many", {"space": tx.space, "ids": to_json(job_ids)}))
+    return {job.id: job for job in jobs}
+
+
 def inspect(tx: Transaction, job_id: str) -> Inspection | None:
     """See ``Admin.inspect``."""
     job = get(tx, job_id)

@@ -352,6 +352,11 @@ class SqliteDriver:
         self._validation.check_find(limit, after)
         return self._read(lambda tx: admin.find(tx, where or JobFilter(), limit=limit, after=after, newest=newest))
 
+    def get_many(self, job_ids: Sequence[str]) -> dict[str, JobRecord]:
+        """See ``JobLookup.get_many``."""
+        self._validation.check_ids(job_ids)
+        return self._read(lambda tx: admin.get_many(tx, job_ids))
+
     def webhooks(self, job_ids: Sequence[str]) -> dict[str, str]:
         """See ``WebhookScan.webhooks``."""
         self._validation.check_ids(job_ids)

@@ -83,24 +83,24 @@ def extend(
 
 def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[LeaseError | None]:
     """See ``Driver.settle``."""
-    return settle_batch(tx, settlements)[0]
+    return settle_batch(tx, settlements, None)
 
 
 def settle_batch(
-    tx: Transaction, settlements: Sequence[Settlement]
-) -> tuple[list[LeaseError | None], dict[str, Place]]:
-    """Settle, and return also the domains of the jobs that have ended by that, by job id."""
+    tx: Transaction, settlements: Sequence[Settlement], ended: dict[str, Place] | None
+) -> list[LeaseError | None]:
+    """Settle. ``ended``, if given, gets the domains of the jobs that have ended by that, by job id."""
     written = tx.ledger_end()
-    ended: dict[str, Place] = {}
     left = settle_valid_acks(tx, settlements, written, ended)
-    answers: list[LeaseError | None] = [None] * len(settlements)
-    if left:
-        answers = _settle_items(tx, settlements, left, written, ended)
-    return answers, ended
+    return _settle_items(tx, settlements, left, written, ended) if left else [None] * len(settlements)
 
 
 def _settle_items(
-    tx: Transaction, settlements: Sequence[Settlement], items: list[int], written: int, ended_domains: dict[str, Place]
+    tx: Transaction,
+    settlements: Sequence[Settlement],
+    items: list[int],
+    written: int,
+    ended_domains: dict[str, Place] | None,
 ) -> list[LeaseError | None]:
     """Decide on these items in order, then apply the decisions; return the answers for the whole batch."""
     answers: list[LeaseError | None] = [None] * len(settlements)
@@ -123,9 +123,12 @@ def _settle_items(
             held_after = job.held._replace(state=decided.state, last_verb=settlement.verb, last_token=token)
             jobs[job_id] = job._replace(held=held_after)
     _apply_transitions(tx, ended, written)
-    for end in ended:
-        if end.transition.state.has_ended and end.job.domain is not None:
-            ended_domains[end.job.id] = (end.job.queue, end.job.domain)
+    if ended_domains is not None:
+        ended_domains.update(
+            (end.job.id, (end.job.queue, end.job.domain))
+            for end in ended
+            if end.transition.state.has_ended and end.job.domain is not None
+        )
     return answers
 
 

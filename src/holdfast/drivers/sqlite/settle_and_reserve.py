@@ -33,7 +33,8 @@ def settle_and_reserve(
     isolation: Isolation,
 ) -> tuple[list[LeaseError | None], list[Reservation]]:
     """See ``SettleAndReserve.settle_and_reserve``."""
-    answers, ended = settle_batch(tx, settlements)
+    ended: dict[str, Place] = {}
+    answers = settle_batch(tx, settlements, ended)
     followed = dict.fromkeys(
         ended[job_id]
         for job_id in (settlement.lease.job_id for settlement in settlements)

@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from datetime import timedelta
 
 from holdfast.errors import HoldfastError
-from holdfast.net.guarded import Request, Rules, send
+from holdfast.net.guarded import Request, Rules, check_ca_file, send
 from holdfast.net.urls import parse_pattern
 from holdfast.service.auth.principal import AuthUnavailable
 from holdfast.wire.codec import JSON
@@ -23,12 +23,15 @@ ALL_NETWORKS = (ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0"))
 class IssuerRequests:
     """Sends requests to one URL. No redirect is followed."""
 
-    def __init__(self, field: str, url: str, executor: Executor) -> None:
+    def __init__(self, field: str, url: str, executor: Executor, *, ca_file: str | None = None) -> None:
+        """Raise ``InvalidInput`` for a file without certificates."""
+        check_ca_file("serve_ca_file", ca_file)
         self._url = url
         self._executor = executor
         self._rules = Rules(
             allowed_urls=(parse_pattern(field, url),),
             allowed_networks=ALL_NETWORKS,
+            ca_file=ca_file,
             connect_timeout=TIMEOUT,
             read_timeout=TIMEOUT,
             total_timeout=TIMEOUT,

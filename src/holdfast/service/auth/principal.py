@@ -27,6 +27,7 @@ class Scope(StrEnum):
     ABANDON = "abandon"
     SUBSCRIBE = "subscribe"
     METRICS = "metrics"
+    DRIVER = "driver"  # all that producers and workers do through ``connect("https://...")``
     ADMIN = "admin"  # of the role ``admin``; not a scope of a token
 
 

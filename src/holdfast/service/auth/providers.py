@@ -30,7 +30,7 @@ def open_authenticator(settings: ServeSettings, *, space: str, executor: Executo
                 url = _required(mode, "jwks_url", settings.jwks_url)
                 providers.append(
                     JwksTokens(
-                        IssuerRequests("serve_jwks_url", url, executor),
+                        IssuerRequests("serve_jwks_url", url, executor, ca_file=settings.ca_file),
                         rules,
                         issuer=_required(mode, "issuer", settings.issuer),
                         audience=_required(mode, "audience", settings.audience),
@@ -41,7 +41,7 @@ def open_authenticator(settings: ServeSettings, *, space: str, executor: Executo
                 url = _required(mode, "introspection_url", settings.introspection_url)
                 providers.append(
                     IdentityTokens(
-                        IssuerRequests("serve_introspection_url", url, executor),
+                        IssuerRequests("serve_introspection_url", url, executor, ca_file=settings.ca_file),
                         rules,
                         client_id=settings.client_id,
                         client_secret=settings.client_secret,

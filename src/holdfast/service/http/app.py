@@ -25,8 +25,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.clock import monotonic
+from holdfast.drivers.remote.verbs import MAX_CALL_BYTES
 from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.model import bounds
+from holdfast.service.auth.principal import Principal
 from holdfast.service.http import json_body
 from holdfast.service.http.request_head import check_head
 from holdfast.service.limits import LARGE_BODY_BYTES, BodyStream, CountedRequest, receive_body
@@ -154,7 +156,8 @@ class Endpoint:
             principal = await service.authenticator.authenticate(headers, count=count)
             if not principal.may(operation.scope):
                 raise Problem(Code.FORBIDDEN, f"wanted a token with the scope {operation.scope}")
-        service.rate_limit.check((principal.space, principal.subject, operation.scope or ""))
+        if operation.scope is not None:  # else a probe, which nobody may use up
+            await _count_request(service, principal, operation.scope)
         return Call(
             service=service,
             principal=principal,
@@ -185,11 +188,15 @@ class Endpoint:
                 length=int(length) if length and length.isdecimal() else None,
                 content_type=headers.get("content-type", ""),
             )
+        if operation.binary is not None and headers.get("content-type") != operation.binary:
+            raise Problem(Code.UNSUPPORTED_MEDIA_TYPE, f"wanted Content-Type: {operation.binary}")
         most = self._service.serve.max_body_bytes if operation.body is not None else 0
+        if operation.binary is not None:
+            most = MAX_CALL_BYTES
         known = int(length) if length and length.isdecimal() else None
         data = await receive_body(receive, length=known, most=most, counted=counted)
         if operation.body is None:
-            return None
+            return None if operation.binary is None else data
         if headers.get("content-encoding", "identity").lower() != "identity" or not _is_json(headers):
             raise Problem(Code.UNSUPPORTED_MEDIA_TYPE, "wanted Content-Type: application/json, not compressed")
         if len(data) > LARGE_BODY_BYTES:
@@ -204,11 +211,21 @@ def _log_action(operation: Operation, call: Call, reply: Reply, request_id: str)
         operation=operation.name,
         subject=call.principal.subject,
         space=call.principal.space,
-        target=call.path.get("queue") or call.path.get("schedule") or ",".join(getattr(call.body, "task_ids", ())),
+        target=call.path.get("queue")
+        or call.path.get("schedule")
+        or call.path.get("verb")
+        or ",".join(getattr(call.body, "task_ids", ())),
         domain=getattr(call.body, "domain", None),
         status=reply.status,
         request_id=request_id,
     )
+
+
+async def _count_request(service: Service, principal: Principal, scope: str) -> None:
+    """Count a request against the rate of its token and scope. Raises ``Problem``."""
+    key = (principal.space, principal.subject, scope)
+    if not service.rate_limit.spend(key):
+        await service.rate_limit.take(key)
 
 
 # Parts of a request -----------------------------------------------------------------------------------------

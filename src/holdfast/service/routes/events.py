@@ -9,11 +9,9 @@ from holdfast.errors import LedgerTrimmed
 from holdfast.model.ledger import LedgerRow
 from holdfast.service.auth.principal import Scope
 from holdfast.service.event_stream import read_page
-from holdfast.service.operation import Call, Operation, Reply
+from holdfast.service.operation import EVENT_STREAM, Call, Operation, Reply
 from holdfast.service.problems import Code, Problem
-from holdfast.service.schemas.events import OLDEST, EventsHeaders, EventsQuery
-
-CONTENT_TYPE = "text/event-stream"
+from holdfast.service.schemas.events import OLDEST, EventsHeaders, EventsQuery, TaskEvent
 
 
 async def events(call: Call) -> Reply:
@@ -21,9 +19,9 @@ async def events(call: Call) -> Reply:
     call.service.event_streams.check()
     page = await _first_page(call, call.headers.last_event_id or call.query.after)
     if call.is_head:
-        return Reply(content=b"", content_type=CONTENT_TYPE)
+        return Reply(content=b"", content_type=EVENT_STREAM)
     stream = call.service.event_streams.stream(call.tenant, call.query, page)
-    return Reply(content=stream, content_type=CONTENT_TYPE, headers={"X-Accel-Buffering": "no"})
+    return Reply(content=stream, content_type=EVENT_STREAM, headers={"X-Accel-Buffering": "no"})
 
 
 async def _first_page(call: Call, after: str | None) -> Page[LedgerRow]:
@@ -48,8 +46,8 @@ OPERATIONS: Sequence[Operation] = (
         scope=Scope.READ,
         query=EventsQuery,
         headers=EventsHeaders,
-        answers={200: str},
-        text_type=CONTENT_TYPE,
+        answers={200: TaskEvent},
+        event_stream=True,
         problems=(Code.EVENTS_TRIMMED,),
     ),
 )

@@ -18,6 +18,7 @@ T = TypeVar("T")
 
 WAITING_PER_THREAD = 8  # calls of new work that may wait for each thread; as many settlements more
 WATCH_THREADS = 8  # that wait for work, for the spaces in which workers wait
+RATE_THREADS = 2  # that take shares of rate limits: a request waits for its share
 BACKGROUND_THREADS = 4  # for maintenance, and for requests to the issuer of tokens
 
 
@@ -27,6 +28,7 @@ class StoreCalls:
     def __init__(self, threads: int) -> None:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="holdfast-http")
         self.watchers = ThreadPoolExecutor(WATCH_THREADS, thread_name_prefix="holdfast-wait")
+        self.rates = ThreadPoolExecutor(RATE_THREADS, thread_name_prefix="holdfast-rate")
         self.background = ThreadPoolExecutor(BACKGROUND_THREADS, thread_name_prefix="holdfast-background")
         self._most = threads * (1 + WAITING_PER_THREAD)
         self._running = 0
@@ -54,5 +56,5 @@ class StoreCalls:
 
     def close(self) -> None:
         """End the threads once their calls have returned."""
-        for executor in (self._executor, self.watchers, self.background):
+        for executor in (self._executor, self.watchers, self.rates, self.background):
             executor.shutdown(wait=True, cancel_futures=True)

@@ -23,6 +23,7 @@ from holdfast.service.tenants.batching import Batcher
 from holdfast.service.tenants.handed_out import HandedOutLeases
 from holdfast.service.tenants.store_calls import StoreCalls
 from holdfast.service.tenants.waiting_claims import WaitingClaims, Want, give_back
+from holdfast.service.tenants.work_watch import WorkWatch
 from holdfast.settings import Settings
 from holdfast.signing import open_signer
 from holdfast.wire.envelope import META_CODEC
@@ -64,6 +65,7 @@ class Tenant:
         self._signer = open_signer(settings, space=name)
         self._verification = None if self._signer is None else Verification(store, self._signer, worker="http")
         self._waiting = WaitingClaims(store, calls, self._reserve)
+        self.work = WorkWatch(store, calls)
         self._enqueues = Batcher(self._enqueue_batch)
         self._settles = Batcher(self._settle_batch)
         self._inspections = Batcher(self.inspect)
@@ -80,7 +82,7 @@ class Tenant:
     async def enqueue(self, record: JobRecord) -> Enqueued:
         """Store one job, in one transaction with those of other requests that meet it."""
         answer = await self._enqueues.submit(record)
-        self._waiting.notify()
+        self._notify()
         if isinstance(answer, HoldfastError):
             raise answer
         return answer
@@ -88,7 +90,7 @@ class Tenant:
     async def enqueue_many(self, records: Sequence[JobRecord]) -> list[Enqueued | HoldfastError]:
         """Store the jobs of one request. Returns one answer per job, in order: an error if it cannot be stored."""
         answers = await self.calls.run(self._store_records, records)
-        self._waiting.notify()
+        self._notify()
         return answers
 
     async def _enqueue_batch(self, records: list[JobRecord]) -> list[Enqueued | HoldfastError]:
@@ -146,7 +148,7 @@ class Tenant:
     async def give_back(self, reservations: list[Reservation]) -> None:
         """Release tasks whose worker has gone before it got them."""
         await self.calls.settle(give_back, self.store, reservations)
-        self._waiting.notify()
+        self._notify()
 
     async def _reserve(self, want: Want) -> list[Reservation]:
         if self._verification is not None and self._verification.pause_left():
@@ -221,23 +223,24 @@ class Tenant:
     async def settle(self, settlement: Settlement) -> LeaseError | None:
         """End one lease, in one transaction with those of other requests that meet it."""
         refused = await self._settles.submit(settlement)
-        self._settled([settlement.lease.job_id])
+        self.settled([settlement.lease.job_id])
         return refused
 
     async def settle_many(self, settlements: Sequence[Settlement]) -> list[LeaseError | None]:
         """End the leases of one request."""
         refused = await self.calls.settle(self.store.settle, settlements)
-        self._settled([one.lease.job_id for one in settlements])
+        self.settled([one.lease.job_id for one in settlements])
         return refused
 
     async def _settle_batch(self, settlements: list[Settlement]) -> list[LeaseError | None]:
         return await self.calls.settle(self.store.settle, settlements)
 
-    def _settled(self, task_ids: Sequence[str]) -> None:
+    def settled(self, task_ids: Sequence[str]) -> None:
+        """Leases of these tasks have ended: wake the requests that wait for the tasks, or for work."""
         for task_id in task_ids:
             for event in self._ended.get(task_id, ()):
                 event.set()
-        self._waiting.notify()  # a retried or released task, and the next one of a domain
+        self._notify()  # a retried or released task, and the next one of a domain
         self._on_ended()
 
     def retry_delay(self, job: JobRecord) -> int:
@@ -250,18 +253,23 @@ class Tenant:
     async def cancel(self, task_id: str) -> State | None:
         """Cancel a task; None if there is no such task."""
         [state] = await self.calls.run(self.store.cancel, [task_id])
-        self._settled([task_id])
+        self.settled([task_id])
         return state
 
     async def requeue(self, task_ids: Sequence[str]) -> list[bool]:
         """Run failed or cancelled tasks again."""
         answers = await self.calls.run(self.client.requeue, task_ids)
-        self._waiting.notify()
+        self._notify()
         return answers
 
     def resumed(self) -> None:
         """Tasks may be ready: a pause has ended, or a limit has changed."""
+        self._notify()
+
+    def _notify(self) -> None:
+        """Tasks may be ready: look for work for the requests that wait."""
         self._waiting.notify()
+        self.work.notify()
 
     async def stop(self) -> None:
         """End what runs in the background."""

@@ -65,10 +65,9 @@ def run_queue(
     slots = count_slots(spark, slots)
     spec = _make_spec(app, spark, options, stop_after, reports_attempts=True)
     outcomes = spark.range(0, slots, 1, slots).mapInArrow(partial(run_slot, spec=spec), DDL)
-    hold_rows = partial(hold, measure_size=True)
-    rows = _SlotRun(spark, app.driver, spec, hold_rows).watch(outcomes, on_progress, choose_bar(progress))
+    rows = _SlotRun(spark, app.driver, spec, hold).watch(outcomes, on_progress, choose_bar(progress))
     if has_repeated_slots(app.driver, spec.run, slots):
-        return hold_rows(outcomes_from_ledger(spark, spec))
+        return hold(outcomes_from_ledger(spark, spec))
     return rows
 
 

@@ -12,7 +12,7 @@ from holdfast.spark.compat import local_checkpoint
 from holdfast.spark.store_access import on_one_machine
 
 
-def hold(frame: DataFrame, *, measure_size: bool) -> DataFrame:
+def hold(frame: DataFrame) -> DataFrame:
     """Compute a frame now and return a frame over its rows, which executors hold in memory and on disk.
 
     The rows are a local checkpoint: reading them never computes ``frame`` again, which may mean to run jobs. Spark
@@ -20,16 +20,26 @@ def hold(frame: DataFrame, *, measure_size: bool) -> DataFrame:
     in its JVM. On a cluster two executors hold every row, so that the rows survive the loss of one executor. After the
     loss of both, reading the rows raises an error.
 
-    The returned frame has the size that Spark estimates for ``frame``. For the frame of slots that is a few bytes, and
-    Spark would broadcast millions of rows to every executor for a join. ``measure_size`` caches the rows first, because
-    Spark knows the size of a cached frame; it costs a second copy of the rows.
+    The rows are cached first, which costs a second copy of them for a moment: a local checkpoint has the size that
+    Spark estimates for ``frame``, but Spark knows the size of a cached frame. For the frame of slots the estimate is a
+    few bytes, and Spark would broadcast millions of rows to every executor for a join.
     """
-    level = StorageLevel.MEMORY_AND_DISK if on_one_machine(frame.sparkSession) else StorageLevel.MEMORY_AND_DISK_2
-    if not measure_size:
-        return local_checkpoint(frame, level)
     cached = frame.persist()
     try:
         cached.count()
-        return local_checkpoint(cached, level)
+        return local_checkpoint(cached, _level(frame), eager=True)
     finally:
         cached.unpersist()
+
+
+def hold_at_first_read(frame: DataFrame) -> DataFrame:
+    """Return a frame over the rows of a frame, as ``hold``; the first Spark job that reads all rows computes them.
+
+    The caller starts that Spark job before anybody else can read the rows, and needs no other Spark job to compute
+    them. The size of the rows is the estimate of Spark for ``frame``.
+    """
+    return local_checkpoint(frame, _level(frame), eager=False)
+
+
+def _level(frame: DataFrame) -> StorageLevel:
+    return StorageLevel.MEMORY_AND_DISK if on_one_machine(frame.sparkSession) else StorageLevel.MEMORY_AND_DISK_2

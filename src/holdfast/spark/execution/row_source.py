@@ -31,8 +31,9 @@ from holdfast.worker.job_source import Demand, StoreJobSource
 
 REPORT_DDL = "field string, wanted string, got string, id string"  # a refused row, or one of the sampled ids
 SAMPLE_INTERVAL_JOBS = 1000  # one id of this many is reported, to split the read of the outcomes
-SHORT_BATCH_JOBS = 4000  # stored with leases: jobs of less than about 0.2 ms, so less than a second of work
+SHORT_BATCH_JOBS = 5000  # stored with leases: jobs of less than about 0.2 ms, so about a second of work at most
 AHEAD_BATCH_JOBS = 1000  # stored without leases: longer jobs
+AHEAD_GROWTH = 4  # of the first batches without leases: the first jobs take longer than the others, which may be short
 MAX_BATCH_BYTES = 16 << 20  # of the rows in one batch, unless one alone has more
 
 
@@ -135,6 +136,7 @@ class RowSource:
         self._has_rows = True
         self._unstored: Sequence[JobRecord] | None = None  # the batch to store next, until the store has accepted it
         self._speed_is_known = False  # before the first call no job has run, so ``short_jobs`` means nothing
+        self._ahead_batch = AHEAD_BATCH_JOBS if rows.is_ordered else AHEAD_GROWTH
         self._sampled_ids: list[str] = []
         self._refused: InvalidInput | None = None  # a row that ends the run
 
@@ -144,7 +146,8 @@ class RowSource:
             return []
         store_ahead = self._rows.is_ordered or (self._speed_is_known and not demand.short_jobs)
         if self._has_rows and store_ahead:
-            self._store_rows(AHEAD_BATCH_JOBS, leased=False)
+            self._store_rows(self._ahead_batch, leased=False)
+            self._ahead_batch = min(AHEAD_GROWTH * self._ahead_batch, AHEAD_BATCH_JOBS)
         reservations = self._stored_jobs.reserve(demand)
         runs_alone = any(reservation.isolated for reservation in reservations)
         if self._has_rows and not store_ahead and not runs_alone and len(reservations) < demand.limit:

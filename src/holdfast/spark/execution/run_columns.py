@@ -2,6 +2,9 @@
 
 Inside of ``run`` the input columns are called ``c0``, ``c1`` and so on. So a name with dots, spaces or backticks, and
 a name that Holdfast uses itself, needs no special care. The returned frames have the names of the input again.
+
+Expressions over these names are SQL where possible: one text is one call of the JVM, and a tree of ``Column`` objects
+is ten calls for each of them.
 """
 
 from __future__ import annotations
@@ -112,18 +115,19 @@ def join_outcomes(rows: DataFrame, outcomes: DataFrame, *, partitions: int) -> D
     """
     outcomes = outcomes.repartition(partitions, f.col("job_key"))
     joined = rows.join(outcomes.hint("merge"), rows[KEY] == outcomes["job_key"], "left")
-    kept = [f.col(name) for name in rows.columns if name != KEY]
-    outcome = f.struct(*(f.col(name) for name in OUTCOME_FIELDS))
-    return joined.select(*kept, f.when(f.col("job_id").isNotNull(), outcome).alias(OUTCOME))
+    kept = [name for name in rows.columns if name != KEY]
+    return joined.selectExpr(*kept, f"IF(job_id IS NOT NULL, struct({', '.join(OUTCOME_FIELDS)}), NULL) AS {OUTCOME}")
 
 
 def split_outcomes(rows: DataFrame, columns: InputColumns, outcome: OutcomeColumns) -> tuple[DataFrame, DataFrame]:
     """Return ``(ok, dead)`` of the rows that have ended: every such row is in exactly one of the two."""
-    is_done = f.col(f"{OUTCOME}.state") == str(State.DONE)
-    fields = [f.col(OUTCOME)] if outcome.struct is not None else [f.col(f"{OUTCOME}.{name}") for name in OUTCOME_FIELDS]
-    chosen = [*(f.col(name) for name in columns.internal_names), *fields]
+    is_done = f"{OUTCOME}.state = '{State.DONE}'"
+    fields = [OUTCOME] if outcome.struct is not None else [f"{OUTCOME}.{name}" for name in OUTCOME_FIELDS]
     names = [*columns.names, *outcome.names]
-    ok, dead = (rows.where(part).select(*chosen).toDF(*names) for part in (is_done, ~is_done))
+    ok, dead = (
+        rows.where(part).selectExpr(*columns.internal_names, *fields).toDF(*names)
+        for part in (is_done, f"NOT {is_done}")
+    )
     return ok, dead
 
 
@@ -155,15 +159,13 @@ def check_nulls(rows: DataFrame, df: DataFrame, columns: InputColumns) -> None:
 
 def slot_rows(rows: DataFrame, columns: InputColumns) -> DataFrame:
     """Return the key and the input columns as Arrow can transfer them: year-month intervals as months."""
-    selected = [f.col(KEY)]
+    jobs = rows.selectExpr(KEY, *columns.internal_names)
     for name, kind in zip(columns.internal_names, columns.kinds, strict=True):
-        column = f.col(name)
         if row_values.contains(kind, t.YearMonthIntervalType):
             months = t.YearMonthIntervalType(t.YearMonthIntervalType.MONTH, t.YearMonthIntervalType.MONTH)
-            column = column.cast(row_values.replace_months(kind, months))
-            column = column.cast(row_values.replace_months(kind, t.IntegerType()))
-        selected.append(column.alias(name))
-    return rows.select(*selected)
+            column = f.col(name).cast(row_values.replace_months(kind, months))
+            jobs = jobs.withColumn(name, column.cast(row_values.replace_months(kind, t.IntegerType())))
+    return jobs
 
 
 def _key_of(columns: InputColumns) -> Column:

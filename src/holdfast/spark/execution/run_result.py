@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 
 from holdfast.model.job import State
 from holdfast.spark.compat import free_checkpoint
-from holdfast.spark.execution.held_rows import hold
+from holdfast.spark.execution.held_rows import hold_at_first_read
 from holdfast.spark.execution.run_columns import OUTCOME, InputColumns, OutcomeColumns, split_outcomes
 
 
@@ -78,17 +77,16 @@ def hold_result(
     ``mix`` are the versions of the handler if the run has several, else it is empty. ``halted`` domains are not
     finished.
     """
-    rows = hold(joined, measure_size=False)  # a join is estimated large
+    rows = hold_at_first_read(joined)  # a join is estimated large
     result = RunResult(*split_outcomes(rows, columns, outcome))
     result._rows = rows  # noqa: SLF001 - a tuple has no other constructor
-    result.summary = _summarise(rows, version, mix, halted)
+    result.summary = _summarise(rows, version, mix, halted)  # the first read
     return result
 
 
 def _summarise(rows: DataFrame, version: str, mix: Mapping[str, int], halted: int) -> RunSummary:
-    state = f.col(f"{OUTCOME}.state")
-    counts = [f.count_if(state == str(each)) for each in (State.DONE, State.DEAD, State.CANCELLED)]
-    found = rows.select(*counts, f.count_if(state.isNull())).first()
+    counts = [f"count_if({OUTCOME}.state = '{state}')" for state in (State.DONE, State.DEAD, State.CANCELLED)]
+    found = rows.selectExpr(*counts, f"count_if({OUTCOME}.state IS NULL)").first()
     assert found is not None
     done, dead, cancelled, open_ = found
     versions = mix or {version: done}

@@ -48,11 +48,14 @@ class PoolSize:
 # How long a job takes ---------------------------------------------------------------------------------------
 
 
-def smoothed_seconds(estimate: float | None, seconds: float) -> float:
-    """Return the new estimate after a job that took ``seconds``. It rises faster than it falls."""
+def smoothed_seconds(estimate: float | None, seconds: float, jobs: int) -> float:
+    """Return the new estimate after ``jobs`` jobs that ended together and took ``seconds`` on average.
+
+    It rises faster than it falls. Of hundreds of short jobs, one that had to wait for a processor changes it little.
+    """
     if estimate is None:
         return seconds
-    return estimate + (seconds - estimate) * (0.5 if seconds > estimate else 0.2)
+    return seconds + (estimate - seconds) * (0.5 if seconds > estimate else 0.8) ** jobs
 
 
 def job_seconds(estimate: float | None, running: Iterable[float]) -> float:

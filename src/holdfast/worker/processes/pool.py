@@ -86,6 +86,7 @@ class ChildPool:
         self._on_exit: OnExit = lambda _child: None
         self._pending: deque[Run] = deque()  # runs that were not sent to a child yet
         self._job_seconds: float | None = None  # estimate; None until the first job has ended
+        self._new_seconds: list[float] = []  # of ended jobs that are not in the estimate yet
         self._finished = 0  # runs that ended by themselves
         self._lock = threading.RLock()
         self.changed = threading.Condition(self._lock)  # notified when runs have ended
@@ -229,6 +230,10 @@ class ChildPool:
                 self._children.pause(dispatch.EVENT_PAUSE_SECONDS)
 
     def _report_ended(self) -> None:
+        if self._new_seconds:
+            jobs = len(self._new_seconds)
+            self._job_seconds = dispatch.smoothed_seconds(self._job_seconds, sum(self._new_seconds) / jobs, jobs)
+            self._new_seconds.clear()
         if self._ended:
             ended, self._ended = self._ended, []
             self._on_end(ended, self.ends_soon())
@@ -353,7 +358,7 @@ class ChildPool:
                 child.finished += 1
                 self._finished += 1
                 run.seconds = message.seconds
-                self._job_seconds = dispatch.smoothed_seconds(self._job_seconds, message.seconds)
+                self._new_seconds.append(message.seconds)
                 if isinstance(message, RunEnded) and message.kind == protocol.INTERRUPTED:
                     outcome = run.outcome_when_stopped(message.reason)
                 else:

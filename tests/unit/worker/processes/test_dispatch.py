@@ -40,9 +40,21 @@ def take(pending, runs, size, *, children_left=1, seconds=0.001):
 
 
 def test_the_estimate_rises_faster_than_it_falls():
-    assert dispatch.smoothed_seconds(None, 3.0) == 3.0
-    assert dispatch.smoothed_seconds(1.0, 2.0) == 1.5
-    assert dispatch.smoothed_seconds(2.0, 1.0) == 1.8
+    assert dispatch.smoothed_seconds(None, 3.0, 1) == 3.0
+    assert dispatch.smoothed_seconds(1.0, 2.0, 1) == 1.5
+    assert dispatch.smoothed_seconds(2.0, 1.0, 1) == 1.8
+
+
+def test_jobs_that_end_together_count_as_jobs_one_after_the_other():
+    one_by_one = 2.0
+    for _ in range(3):
+        one_by_one = dispatch.smoothed_seconds(one_by_one, 1.0, 1)
+    assert dispatch.smoothed_seconds(2.0, 1.0, 3) == pytest.approx(one_by_one)
+
+
+def test_one_slow_job_among_hundreds_of_short_ones_does_not_make_the_jobs_long():
+    jobs = [0.000_015] * 300 + [0.010]
+    assert dispatch.are_short(dispatch.smoothed_seconds(0.000_015, sum(jobs) / len(jobs), len(jobs)), ONE)
 
 
 def test_jobs_are_taken_for_long_until_one_has_ended():

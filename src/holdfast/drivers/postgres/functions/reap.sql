@@ -10,7 +10,7 @@ DECLARE
 BEGIN
   SELECT e.* INTO _ended FROM end_expired(_space, _queues, _worker, _limit, _now) AS e;
   IF _ended.domains IS NOT NULL THEN
-    PERFORM pass_turns(_space, _now, _ended.queues, _ended.domains, _ended.offsets, _ended.dead);
+    PERFORM pass_turns(_space, _now, _ended.queues, _ended.domains, _ended.offsets, _ended.dead, false);
   END IF;
   RETURN _ended.ended;
 END $$;

@@ -43,7 +43,7 @@ BEGIN
   END LOOP;
 
   IF _domains IS NOT NULL THEN
-    PERFORM pass_turns(_space, _now, _queues, _domains, _offsets, _dead);
+    PERFORM pass_turns(_space, _now, _queues, _domains, _offsets, _dead, false);
   END IF;
   RETURN _answers;
 END $$;

@@ -91,7 +91,7 @@ BEGIN
   END IF;
   IF _ended_domains IS NOT NULL OR _arrived_domains IS NOT NULL OR _passing_domains IS NOT NULL THEN
     PERFORM pass_turns(_space, _now, _ended_queues || _arrived_queues || _passing_queues,
-                       _ended_domains || _arrived_domains || _passing_domains, _ended_offsets, _dead);
+                       _ended_domains || _arrived_domains || _passing_domains, _ended_offsets, _dead, false);
   END IF;
 
   _limits := lock_limits(_space, _queues);

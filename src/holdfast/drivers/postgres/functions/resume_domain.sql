@@ -30,11 +30,9 @@ BEGIN
     ON CONFLICT (space, queue, domain) DO UPDATE SET start = excluded.start WHERE d.start <> excluded.start;
     _is_changed := _is_changed OR FOUND;
   END IF;
-  IF _is_changed THEN
-    PERFORM assign_turns(_space, _now, ARRAY[_queue], ARRAY[_domain]);
-    IF _channel IS NOT NULL THEN
-      PERFORM pg_notify(_channel, _space);
-    END IF;
+  PERFORM assign_turns(_space, _now, ARRAY[_queue], ARRAY[_domain]);
+  IF _is_changed AND _channel IS NOT NULL THEN
+    PERFORM pg_notify(_channel, _space);
   END IF;
   RETURN _is_changed;
 END $$;

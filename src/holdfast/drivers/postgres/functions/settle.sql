@@ -99,7 +99,7 @@ BEGIN
   END LOOP;
 
   IF _domains IS NOT NULL THEN
-    PERFORM pass_turns(_space, _now, _queues, _domains, _offsets, _dead);
+    PERFORM pass_turns(_space, _now, _queues, _domains, _offsets, _dead, false);
   END IF;
   IF _held_keys IS NOT NULL THEN
     PERFORM hold_keys(_space, _held_queues, _held_keys, _held_until);

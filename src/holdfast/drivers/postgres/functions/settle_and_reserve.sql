@@ -7,7 +7,9 @@
 --
 -- Locks: those of settle, then those of reserve: the settings of limited queues and the leased rows (SKIP LOCKED). If a
 -- settlement holds a key, its settings are locked already, and no job is leased: others would be locked out of order.
--- Index: those of settle, jobs_turn, and those of best_priority, free_capacity and key_allowances.
+-- Index: those of settle, jobs_turn, jobs_domain, and those of best_priority, free_capacity and key_allowances.
+-- Shape: after plain acks, in queues without limits, halts and gaps, the next jobs get the turn and the lease in one update:
+-- two updates would write every index of the row twice. Domains whose next job is not leased get their turns last.
 CREATE OR REPLACE FUNCTION settle_and_reserve(
   _space text, _caller_now bigint, _runs integer[], _ids text[], _tokens text[], _verbs text[], _started bigint[],
   _details text[], _results bytea[], _delays bigint[], _run_at bigint[], _errors text[], _crashed boolean[],
@@ -24,18 +26,29 @@ DECLARE
   _limits boolean[];          -- of lock_limits
   _limited boolean;
   _keyed text[];              -- the queues of which limit keys are checked; NULL: none
-  _held text[];               -- jobs to follow that were in flight
+  _held text[];               -- jobs of domains that were in flight
   _held_tokens text[];
+  _held_queues text[];
+  _held_domains text[];
+  _held_offsets bigint[];
+  _held_followed boolean[];
+  _refused text[] := '{}';    -- jobs whose acks were refused
+  _is_direct boolean := false;  -- whether jobs are leased before the turns are given
   _next_queues text[];        -- the domains that go on, in the order of the settlements
   _next_domains text[];
   _best integer;
   _taken tid[];
 BEGIN
-  SELECT array_agg(l.id ORDER BY l.item) FILTER (WHERE l.is_followed),
-         array_agg(l.token ORDER BY l.item) FILTER (WHERE l.is_followed)
-    INTO _held, _held_tokens
-    FROM (SELECT a.item, a.id, a.token,
-                 j.token = a.token AND j.domain IS NOT NULL AND (a.id IN (SELECT unnest(_follow))) IS TRUE AS is_followed
+  SELECT array_agg(l.id ORDER BY l.item) FILTER (WHERE l.is_held),
+         array_agg(l.token ORDER BY l.item) FILTER (WHERE l.is_held),
+         array_agg(l.queue ORDER BY l.item) FILTER (WHERE l.is_held),
+         array_agg(l.domain ORDER BY l.item) FILTER (WHERE l.is_held),
+         array_agg(l."offset" ORDER BY l.item) FILTER (WHERE l.is_held),
+         array_agg(l.is_followed ORDER BY l.item) FILTER (WHERE l.is_held)
+    INTO _held, _held_tokens, _held_queues, _held_domains, _held_offsets, _held_followed
+    FROM (SELECT a.item, a.id, a.token, j.queue, j.domain, j."offset",
+                 j.token = a.token AND j.domain IS NOT NULL AS is_held,
+                 j.queue = ANY (_queues) AND (a.id IN (SELECT unnest(_follow))) IS TRUE AS is_followed
             FROM (SELECT _space AS space, u.* FROM unnest(_ids, _tokens) WITH ORDINALITY AS u (id, token, item)
                    ORDER BY u.id COLLATE "C" OFFSET 0) AS a
             JOIN jobs AS j ON j.space = ANY (ARRAY[a.space]) AND j.id = a.id
@@ -43,10 +56,33 @@ BEGIN
 
   IF cardinality(_runs) = 1 AND _writers IS NULL AND 'ack' = ALL (_verbs) THEN
     FOR item, code, state, lease_end, now, kind, key IN
-      SELECT r.* FROM ack(_space, _caller_now, _ids, _tokens, _started, _results, _details) AS r
+      SELECT r.* FROM ack(_space, _caller_now, _ids, _tokens, _started, _results, _details, false) AS r
     LOOP
+      _refused := _refused || _ids[item];
       RETURN NEXT;
     END LOOP;
+    IF _refused <> '{}' THEN
+      SELECT array_agg(h.queue), array_agg(h.domain), array_agg(h.place), array_agg(h.is_followed)
+        INTO _held_queues, _held_domains, _held_offsets, _held_followed
+        FROM unnest(_held, _held_queues, _held_domains, _held_offsets, _held_followed)
+             AS h (id, queue, domain, place, is_followed)
+       WHERE h.id NOT IN (SELECT unnest(_refused));
+    END IF;
+    IF _held_domains IS NULL THEN
+      RETURN;
+    END IF;
+    PERFORM lock_domains(_space, _held_queues, _held_domains);
+    IF cardinality(array_remove(_held_offsets, NULL)) > 0 THEN
+      PERFORM note_endings(_space, effective_now(_caller_now), _held_queues, _held_domains, _held_offsets, NULL);
+    END IF;
+    SELECT array_agg(h.queue), array_agg(h.domain) INTO _next_queues, _next_domains
+      FROM unnest(_held_queues, _held_domains, _held_followed) AS h (queue, domain, is_followed) WHERE h.is_followed;
+    _limits := lock_limits(_space, _queues);
+    _now := effective_now(_caller_now);
+    _is_direct := _limits IS NULL AND _next_domains IS NOT NULL AND NOT has_special_domains(_space, _held_queues);
+    IF NOT _is_direct AND NOT give_turns(_space, _held_queues, _held_domains, true) THEN
+      PERFORM assign_turns(_space, _now, _held_queues, _held_domains);
+    END IF;
   ELSE
     FOR item, code, state, lease_end, now, kind, key IN
       SELECT r.* FROM settle(_space, _caller_now, _runs, _ids, _tokens, _verbs, _started, _details, _results, _delays,
@@ -55,17 +91,20 @@ BEGIN
     LOOP
       RETURN NEXT;
     END LOOP;
+    SELECT array_agg(e.queue ORDER BY f.item), array_agg(e.domain ORDER BY f.item) INTO _next_queues, _next_domains
+      FROM (SELECT _space AS space, u.* FROM unnest(_held, _held_tokens, _held_followed) WITH ORDINALITY
+                   AS u (id, token, is_followed, item) WHERE u.is_followed OFFSET 0) AS f
+      JOIN ended AS e ON e.space = ANY (ARRAY[f.space]) AND e.id = f.id
+     WHERE e.last_token = f.token;
+    IF true = ANY (_holds) THEN
+      RETURN;
+    END IF;
+    _limits := lock_limits(_space, _queues);
   END IF;
-
-  SELECT array_agg(e.queue ORDER BY f.item), array_agg(e.domain ORDER BY f.item) INTO _next_queues, _next_domains
-    FROM (SELECT _space AS space, u.* FROM unnest(_held, _held_tokens) WITH ORDINALITY AS u (id, token, item) OFFSET 0) AS f
-    JOIN ended AS e ON e.space = ANY (ARRAY[f.space]) AND e.id = f.id
-   WHERE e.last_token = f.token AND e.queue = ANY (_queues);
-  IF _next_domains IS NULL OR true = ANY (_holds) THEN
+  IF _next_domains IS NULL THEN
     RETURN;
   END IF;
 
-  _limits := lock_limits(_space, _queues);
   _limited := coalesce(_limits[1], false);
   IF _limits[2] THEN
     SELECT array_agg(l.queue) INTO _keyed
@@ -78,15 +117,30 @@ BEGIN
   END IF;
 
   _best := best_priority(_space, _now, _queues, _types, _isolation, _limited);
-  _taken := ARRAY(
-    SELECT next.row
-      FROM unnest(_next_queues, _next_domains) WITH ORDINALITY AS d (queue, domain, item) CROSS JOIN LATERAL (
-        SELECT j.ctid AS row FROM jobs AS j
-         WHERE j.space = _space AND j.queue = d.queue AND j.domain = d.domain AND j.turn AND j.state = 'ready'
-           AND j.available_at <= _now AND j.priority >= _best AND (_types IS NULL OR j.type = ANY (_types))
-           AND (NOT j.isolated OR _isolation = 'share')
-           FOR UPDATE SKIP LOCKED) AS next
-     ORDER BY d.item);
+  IF _is_direct THEN
+    SELECT array_agg(first.row ORDER BY d.item) FILTER (WHERE d.is_followed AND (NOT first.isolated OR _isolation = 'share')),
+           greatest(_best, max(first.priority) FILTER (WHERE NOT (first.isolated AND _isolation = 'skip')))
+      INTO _taken, _best
+      FROM unnest(_held_queues, _held_domains, _held_followed) WITH ORDINALITY AS d (queue, domain, is_followed, item)
+     CROSS JOIN LATERAL (
+       SELECT j.ctid AS row, j.type, j.priority, j.isolated, j.available_at FROM jobs AS j
+        WHERE j.space = _space AND j.queue = d.queue AND j.domain = d.domain AND NOT j.turn
+        ORDER BY j."offset", j.seq LIMIT 1) AS first
+     WHERE d.queue = ANY (_queues) AND first.available_at <= _now AND (_types IS NULL OR first.type = ANY (_types));
+    _taken := ARRAY(
+      SELECT j.ctid FROM unnest(_taken) WITH ORDINALITY AS t (job_ctid, item) JOIN jobs AS j ON j.ctid = t.job_ctid
+       WHERE j.priority >= _best ORDER BY t.item FOR UPDATE OF j SKIP LOCKED);
+  ELSE
+    _taken := ARRAY(
+      SELECT next.row
+        FROM unnest(_next_queues, _next_domains) WITH ORDINALITY AS d (queue, domain, item) CROSS JOIN LATERAL (
+          SELECT j.ctid AS row FROM jobs AS j
+           WHERE j.space = _space AND j.queue = d.queue AND j.domain = d.domain AND j.turn AND j.state = 'ready'
+             AND j.available_at <= _now AND j.priority >= _best AND (_types IS NULL OR j.type = ANY (_types))
+             AND (NOT j.isolated OR _isolation = 'share')
+             FOR UPDATE SKIP LOCKED) AS next
+       ORDER BY d.item);
+  END IF;
 
   IF _limited THEN
     _taken := ARRAY(
@@ -125,29 +179,31 @@ BEGIN
   IF _max_bytes < (SELECT sum(octet_length(j.payload)) FROM jobs AS j WHERE j.ctid = ANY (_taken)) THEN
     _taken := fit_bytes(_taken, _max_bytes);
   END IF;
-  IF _taken = '{}' THEN
-    RETURN;
-  END IF;
+  IF _taken <> '{}' THEN
+    IF _limited THEN
+      PERFORM spend_rates(_space, _now, _queues, _taken);
+    END IF;
+    IF _keyed IS NOT NULL THEN
+      PERFORM spend_keys(_space, _now, _keyed, _taken);
+    END IF;
 
-  IF _limited THEN
-    PERFORM spend_rates(_space, _now, _queues, _taken);
+    _now := effective_now(_caller_now);
+    RETURN QUERY
+    UPDATE jobs AS j
+       SET state = 'inflight', turn = true, attempts = least(j.attempts, 2147483646) + 1, fence = t.fence,
+           token = t.fence || '.' || encode(substr(_token_bytes, t.item::integer * 16 - 15, 16), 'hex'),
+           expires_at = _now + _lease_for, check_at = _now + _lease_for, reserved_at = _now, worker = _worker,
+           started_at = NULL, prefetched = false
+      FROM (SELECT u.job_ctid, u.item, nextval('counter') AS fence
+              FROM unnest(_taken) WITH ORDINALITY AS u (job_ctid, item)) AS t
+     WHERE j.ctid = t.job_ctid
+    RETURNING NULL::integer, NULL::text, NULL::text, NULL::bigint, NULL::bigint, NULL::text, NULL::text,
+              j.token, j.fence, j.expires_at,
+              CASE WHEN j.noted THEN (SELECT n.checkpoint FROM notes AS n WHERE n.space = _space AND n.job_id = j.id) END,
+              j.suspect OR j.crashes > 0 OR j.attempts >= j.max_attempts, {j.stored_columns};
   END IF;
-  IF _keyed IS NOT NULL THEN
-    PERFORM spend_keys(_space, _now, _keyed, _taken);
+  IF _is_direct AND cardinality(_taken) < cardinality(_held_domains)
+     AND NOT give_turns(_space, _held_queues, _held_domains, false) THEN
+    PERFORM assign_turns(_space, _now, _held_queues, _held_domains);
   END IF;
-
-  _now := effective_now(_caller_now);
-  RETURN QUERY
-  UPDATE jobs AS j
-     SET state = 'inflight', attempts = least(j.attempts, 2147483646) + 1, fence = t.fence,
-         token = t.fence || '.' || encode(substr(_token_bytes, t.item::integer * 16 - 15, 16), 'hex'),
-         expires_at = _now + _lease_for, check_at = _now + _lease_for, reserved_at = _now, worker = _worker,
-         started_at = NULL, prefetched = false
-    FROM (SELECT u.job_ctid, u.item, nextval('counter') AS fence
-            FROM unnest(_taken) WITH ORDINALITY AS u (job_ctid, item)) AS t
-   WHERE j.ctid = t.job_ctid
-  RETURNING NULL::integer, NULL::text, NULL::text, NULL::bigint, NULL::bigint, NULL::text, NULL::text,
-            j.token, j.fence, j.expires_at,
-            CASE WHEN j.noted THEN (SELECT n.checkpoint FROM notes AS n WHERE n.space = _space AND n.job_id = j.id) END,
-            j.suspect OR j.crashes > 0 OR j.attempts >= j.max_attempts, {j.stored_columns};
 END $$;

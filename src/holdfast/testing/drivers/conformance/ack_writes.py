@@ -33,7 +33,7 @@ def _write_row(h: Harness, key: str) -> Entry:
     return entry
 
 
-@case("L12", needs=REGISTRY)
+@case("L12", needs=REGISTRY | {Feature.CALLER_CLOCK})
 def writes_commit_with_their_ack(h: Harness) -> None:
     known, removed = _write_row(h, "known"), _write_row(h, "removed")
     reservation = h.reserve_new_job()

@@ -321,6 +321,15 @@ def moving_the_position_to_where_it_is_changes_nothing(h: Harness) -> None:
 
 
 @case("L11", needs=RESUME)
+def a_resume_looks_for_a_gap_also_if_nothing_changes(h: Harness) -> None:
+    _wait_for_gaps(h)
+    enqueue_at(h, 1)
+    assert not h.store.resume(QUEUE, "d", now=h.now_or_none), "wanted nothing to change"
+    info = _domain(h)
+    assert_equal((info.waits_for, info.waiting_since), (0, h.now), "what the domain waits for, and since when")
+
+
+@case("L11", needs=RESUME)
 def a_position_moved_back_waits_again(h: Harness) -> None:
     _wait_for_gaps(h)
     _move_to(h, 5)

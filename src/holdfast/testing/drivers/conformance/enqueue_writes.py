@@ -47,7 +47,7 @@ def _new(*jobs: JobRecord) -> list[Enqueued]:
     return [Enqueued(id=job.id, existed=False) for job in jobs]
 
 
-@case("L12", needs=WRITES)
+@case("L12", needs=WRITES | {Feature.CALLER_CLOCK})
 def writes_commit_with_their_jobs(h: Harness) -> None:
     known, removed = _write_row(h, "known"), _write_row(h, "removed")
     jobs = [h.job(), h.job(idempotency_key="k", domain="d")]

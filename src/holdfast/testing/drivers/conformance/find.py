@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import Feature, JobFilter, QueueCounts
+from holdfast.drivers.contract import Feature, JobFilter, JobLookup, QueueCounts
 from holdfast.errors import InvalidInput
 from holdfast.model.job import State
 from holdfast.model.lease import Note
 from holdfast.model.settlement import Ack, Fail, Release, Retry
 from holdfast.testing.drivers.conformance.assertions import assert_equal, assert_raises
 from holdfast.testing.drivers.conformance.case import case
-from holdfast.testing.drivers.harness import LEASE, QUEUE, TYPE, Harness
+from holdfast.testing.drivers.harness import LEASE, QUEUE, TYPE, CaseSkipped, Harness
 
 
 @case("L9")
@@ -29,6 +29,19 @@ def no_read_shows_a_token(h: Harness) -> None:
         shown = (h.get(reservation.job.id), h.inspect(reservation.job.id), h.store.find(), h.store.counts(), h.ledger())
         assert secret not in repr(shown), f"wanted no token, got {shown!r}"
         h.must_settle(Ack(reservation.lease))
+
+
+@case("L9")
+def get_many_returns_the_jobs_of_any_state_that_get_returns(h: Harness) -> None:
+    store = h.store
+    if not isinstance(store, JobLookup):
+        raise CaseSkipped("this driver has no JobLookup")
+    done, inflight, ready = h.reserve_new_job(), h.reserve_new_job(), h.enqueue_job()
+    h.must_settle(Ack(done.lease, result=b"1"))
+    ids = (ready.id, done.job.id, inflight.job.id)
+    wanted = {job_id: h.get(job_id) for job_id in ids}
+    assert_equal(store.get_many([*ids, "unknown", ready.id]), wanted, "the jobs")
+    assert_equal(store.get_many([]), {}, "no jobs")
 
 
 @case("L9")

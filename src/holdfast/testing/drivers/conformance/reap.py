@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import Diagnosis
+from holdfast.drivers.contract import Diagnosis, Feature
 from holdfast.errors import JobNotInflight
 from holdfast.model.job import State
 from holdfast.model.settlement import Ack, Retry
@@ -29,7 +29,7 @@ def reap_of_an_empty_or_unknown_queue_ends_nothing(h: Harness) -> None:
     assert_equal(h.reap(["unknown"]), 0, "reaped in an unknown queue")
 
 
-@case("L2")
+@case("L2", needs={Feature.CALLER_CLOCK})
 def expired_leases_are_counted_until_they_are_reaped(h: Harness) -> None:
     store = h.store
     if not isinstance(store, Diagnosis):
@@ -48,7 +48,7 @@ def expired_leases_are_counted_until_they_are_reaped(h: Harness) -> None:
     assert_equal(store.count_expired_leases(now=h.now_or_none), 0, "expired leases after a reap")
 
 
-@case("L2")
+@case("L2", needs={Feature.CALLER_CLOCK})
 def reap_ends_only_expired_leases(h: Harness) -> None:
     short, long = h.reserve_new_job(lease_for=10), h.reserve_new_job(lease_for=11)
     h.advance(10)
@@ -68,7 +68,7 @@ def reap_does_not_change_ready_and_ended_jobs(h: Harness) -> None:
         assert_equal(h.reap(), 0, "reaped")
 
 
-@case("L3")
+@case("L3", needs={Feature.CALLER_CLOCK})
 def reap_starts_with_the_oldest_expiry(h: Harness) -> None:
     last, first, middle = (
         h.reserve_new_job(lease_for=30),

@@ -53,6 +53,14 @@ class InspectShowsToken(FaultyDriver):
         )
 
 
+class GetManyOmitsEndedJobs(FaultyDriver):
+    """Several jobs are read at once only while they have not ended."""
+
+    def get_many(self, job_ids: Sequence[str]) -> dict[str, JobRecord]:
+        """Leave out the jobs that have ended."""
+        return {job_id: job for job_id, job in super().get_many(job_ids).items() if not job.state.has_ended}
+
+
 class AnyOpenIgnoresRunningJobs(FaultyDriver):
     """``any_open`` ignores running jobs: a worker that drains its queues stops too early."""
 
@@ -228,6 +236,7 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     CancelEndsRunningJob,
     CancelRequestNotStored,
     InspectShowsToken,
+    GetManyOmitsEndedJobs,
     AnyOpenIgnoresRunningJobs,
     FindIgnoresNewest,
     NewestJobsRepeat,

@@ -9,6 +9,6 @@ DECLARE
 BEGIN
   SELECT e.* INTO _ended FROM end_leases(_space, _now, _transitions) AS e;
   IF _ended.domains IS NOT NULL THEN
-    PERFORM pass_turns(_space, _now, _ended.queues, _ended.domains, _ended.offsets, _ended.dead);
+    PERFORM pass_turns(_space, _now, _ended.queues, _ended.domains, _ended.offsets, _ended.dead, false);
   END IF;
 END $$;

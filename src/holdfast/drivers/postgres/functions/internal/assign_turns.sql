@@ -7,10 +7,10 @@
 -- that is locked stays as it is, and its domain is entered in `arrivals` for the next reserve: the session that holds the
 -- row may lease or end the job, and pass the turn itself, or it may roll back. Rows of `domains`.
 -- Index: jobs_domain, jobs_turn, the primary keys of domains, settings and ended_offsets.
--- Shape: two or three index probes per domain; settings and offsets are read only if the first job has an offset. Rows are
+-- Shape: three index probes per domain; settings and offsets are read only if the first job has an offset. Rows are
 -- found by ctid. That is safe for a row without the turn, which only the holder of the domain lock updates. The row of a
 -- ready holder is compared again when it is locked: a reserve may have leased it. That condition names the token and not the
--- state: otherwise the planner may read jobs_lane.
+-- state: otherwise the planner may read jobs_lane. give_turns.sql does the same for most domains, in less time.
 CREATE OR REPLACE FUNCTION assign_turns(_space text, _now bigint, _queues text[], _domains text[]) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -35,9 +35,9 @@ BEGIN
     FROM (SELECT n.*, (n.start, n.waits_for, n.since, n.pass_at)
                       IS DISTINCT FROM (coalesce(n.old_start, 0), n.old_waits_for, n.old_since, n.old_pass_at) AS is_rewritten
             FROM (SELECT d.queue, d.domain,
-                         CASE WHEN NOT t.is_busy AND NOT first.turn THEN holder.row
-                              WHEN NOT t.is_busy AND NOT (g.may_run OR p.passes) THEN first.row END AS loser,
-                         CASE WHEN (g.may_run OR p.passes) AND NOT first.turn THEN first.row END AS winner,
+                         CASE WHEN NOT t.is_busy AND (w.is_first OR NOT (g.may_run OR p.passes)) THEN holder.row END
+                           AS loser,
+                         CASE WHEN w.is_first AND (g.may_run OR p.passes) THEN waiting.row END AS winner,
                          CASE WHEN p.passes THEN first.place ELSE coalesce(r.start, 0) END AS start,
                          CASE WHEN g.has_gap AND NOT p.passes THEN t.position END AS waits_for,
                          CASE WHEN g.has_gap AND NOT p.passes THEN p.since END AS since,
@@ -46,16 +46,24 @@ BEGIN
                          r.pass_at AS old_pass_at
                     FROM (SELECT DISTINCT u.queue, u.domain FROM unnest(_queues, _domains) AS u (queue, domain) OFFSET 0) AS d
                     LEFT JOIN LATERAL (
-                      SELECT j.ctid AS row, j.turn, j.state, j."offset" AS place FROM jobs AS j
-                       WHERE j.space = _space AND j.queue = d.queue AND j.domain = d.domain
-                       ORDER BY j."offset", j.seq LIMIT 1) AS first ON true
-                    LEFT JOIN LATERAL (
-                      SELECT j.ctid AS row, j.state FROM jobs AS j
-                       WHERE NOT first.turn AND j.space = _space AND j.queue = d.queue AND j.domain = d.domain AND j.turn
+                      SELECT j.ctid AS row, j.state, j."offset" AS place, j.seq FROM jobs AS j
+                       WHERE j.space = _space AND j.queue = d.queue AND j.domain = d.domain AND j.turn
                        LIMIT 1) AS holder ON true
+                    LEFT JOIN LATERAL (
+                      SELECT j.ctid AS row, j."offset" AS place, j.seq FROM jobs AS j
+                       WHERE j.space = _space AND j.queue = d.queue AND j.domain = d.domain AND NOT j.turn
+                       ORDER BY j."offset", j.seq LIMIT 1) AS waiting ON true
                     LEFT JOIN LATERAL (
                       SELECT * FROM domains AS r WHERE r.space = _space AND r.queue = d.queue AND r.domain = d.domain
                       OFFSET 0) AS r ON true
+                   CROSS JOIN LATERAL (
+                     SELECT waiting.row IS NOT NULL
+                              AND (holder.row IS NULL OR (waiting.place IS NULL, coalesce(waiting.place, 0), waiting.seq)
+                                                         < (holder.place IS NULL, coalesce(holder.place, 0), holder.seq))
+                              AS is_first) AS w
+                   CROSS JOIN LATERAL (
+                     SELECT CASE WHEN w.is_first THEN waiting.row ELSE holder.row END AS row,
+                            CASE WHEN w.is_first THEN waiting.place ELSE holder.place END AS place) AS first
                     LEFT JOIN LATERAL (
                       SELECT s.gaps, s.gap_pass_after FROM settings AS s
                        WHERE first.place IS NOT NULL AND s.space = _space AND s.queue = d.queue AND s.type = '' AND s.gaps = 'wait'
@@ -66,7 +74,7 @@ BEGIN
                          AND o.first <= coalesce(r.start, 0)
                        ORDER BY o.first DESC LIMIT 1) AS ended ON true
                    CROSS JOIN LATERAL (
-                     SELECT coalesce('inflight' IN (first.state, holder.state), false) AS is_busy,
+                     SELECT coalesce(holder.state = 'inflight', false) AS is_busy,
                             -- Behind the largest offset is no gap.
                             greatest(coalesce(r.start, 0), ended.last + (ended.last < 9223372036854775807)::integer) AS position) AS t
                    CROSS JOIN LATERAL (

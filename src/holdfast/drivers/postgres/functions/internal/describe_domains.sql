@@ -22,12 +22,17 @@ BEGIN
          coalesce(g.has_gap AND r.waits_for = p.position AND r.waiting_since + s.gap_report_after <= _now, false), d.item
     FROM (SELECT u.* FROM unnest(_queues, _domains) WITH ORDINALITY AS u (queue, domain, item) OFFSET 0) AS d
     LEFT JOIN LATERAL (
-      SELECT j.id, j.state, j."offset" AS place, coalesce(j.parked_from, j.available_at) AS due_at FROM jobs AS j
-       WHERE j.space = _space AND j.queue = d.queue AND j.domain = d.domain
-       ORDER BY j."offset", j.seq LIMIT 1) AS first ON true
-    LEFT JOIN LATERAL (
-      SELECT j.id, j.state, j."offset" AS place FROM jobs AS j
+      SELECT j.id, j.state, j."offset" AS place, j.seq, coalesce(j.parked_from, j.available_at) AS due_at FROM jobs AS j
        WHERE j.space = _space AND j.queue = d.queue AND j.domain = d.domain AND j.turn LIMIT 1) AS holder ON true
+    LEFT JOIN LATERAL (
+      SELECT j.id, j.state, j."offset" AS place, j.seq, coalesce(j.parked_from, j.available_at) AS due_at FROM jobs AS j
+       WHERE j.space = _space AND j.queue = d.queue AND j.domain = d.domain AND NOT j.turn
+       ORDER BY j."offset", j.seq LIMIT 1) AS waiting ON true
+    LEFT JOIN LATERAL (
+      SELECT * FROM (VALUES (holder.id, holder.state, holder.place, holder.seq, holder.due_at),
+                            (waiting.id, waiting.state, waiting.place, waiting.seq, waiting.due_at))
+                    AS j (id, state, place, seq, due_at)
+       WHERE j.id IS NOT NULL ORDER BY j.place, j.seq LIMIT 1) AS first ON true
     LEFT JOIN LATERAL (
       SELECT * FROM domains AS r WHERE r.space = _space AND r.queue = d.queue AND r.domain = d.domain OFFSET 0) AS r ON true
     LEFT JOIN LATERAL (

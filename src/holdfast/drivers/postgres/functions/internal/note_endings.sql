@@ -3,15 +3,17 @@
 --
 -- Locks: rows of `domains` and ended_offsets; the caller has locked the domains, so nobody waits for them. Index: the
 -- primary keys of settings, domains and ended_offsets.
--- Shape: most offsets end in order and make a range longer: one statement for all of them. The others, which begin a range
--- or join two, are entered one by one. The largest offset is the largest number: nothing is added to it.
+-- Shape: most offsets end in order and make a range longer by one: one statement for all of them, with one probe each. The
+-- range that begins last, at or right behind an offset, is the only one that it can make longer without joining another
+-- one. The others are entered as ranges of neighbours: those that join ranges one by one. The largest offset is the largest
+-- number: nothing is added to it.
 CREATE OR REPLACE FUNCTION note_endings(
   _space text, _now bigint, _queues text[], _domains text[], _offsets bigint[], _dead text[]
 ) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-  _grown tid[];           -- ranges that get longer
-  _ends bigint[];         -- and where they end then
-  _new_queues text[];     -- new ranges
+  _count integer := cardinality(array_remove(_offsets, NULL));
+  _grown integer;
+  _new_queues text[];     -- ranges that join others
   _new_domains text[];
   _firsts bigint[];
   _lasts bigint[];
@@ -27,35 +29,46 @@ BEGIN
      WHERE d.halted_by IS NULL;
   END IF;
 
-  WITH ranges AS (  -- of neighbours in this batch
-    SELECT r.queue, r.domain, min(r.place) AS first, max(r.place) AS last
-      FROM (SELECT e.*, e.place - row_number() OVER (PARTITION BY e.queue, e.domain ORDER BY e.place) AS number
-              FROM (SELECT DISTINCT u.queue, u.domain, u.place
-                      FROM unnest(_queues, _domains, _offsets) AS u (queue, domain, place)
-                     WHERE u.place IS NOT NULL) AS e) AS r
-     GROUP BY r.queue, r.domain, r.number
-  ), near AS (
-    SELECT r.*, before.row, before.last AS last_before,
-           coalesce(before.last = r.first - 1, false) AND coalesce(after.first - 1 > r.last, true) AS grows
-      FROM ranges AS r
-      LEFT JOIN LATERAL (
-        SELECT o.ctid AS row, o.last FROM ended_offsets AS o
-         WHERE o.space = _space AND o.queue = r.queue AND o.domain = r.domain AND o.first <= r.first
-         ORDER BY o.first DESC LIMIT 1) AS before ON true
-      LEFT JOIN LATERAL (
-        SELECT o.first FROM ended_offsets AS o
-         WHERE o.space = _space AND o.queue = r.queue AND o.domain = r.domain AND o.first > r.first
-         ORDER BY o.first LIMIT 1) AS after ON true
-  )
-  SELECT array_agg(n.row) FILTER (WHERE n.grows), array_agg(n.last) FILTER (WHERE n.grows),
-         array_agg(n.queue) FILTER (WHERE NOT n.grows), array_agg(n.domain) FILTER (WHERE NOT n.grows),
-         array_agg(n.first) FILTER (WHERE NOT n.grows), array_agg(n.last) FILTER (WHERE NOT n.grows)
-    INTO _grown, _ends, _new_queues, _new_domains, _firsts, _lasts
-    FROM near AS n WHERE coalesce(n.last_before < n.last, true);  -- a requeued job had ended before
-
-  IF _grown IS NOT NULL THEN
-    UPDATE ended_offsets AS o SET last = g.last FROM unnest(_grown, _ends) AS g (row, last) WHERE o.ctid = g.row;
+  UPDATE ended_offsets AS o SET last = g.place
+    FROM (SELECT near.row, e.place
+            FROM unnest(_queues, _domains, _offsets) AS e (queue, domain, place)
+           CROSS JOIN LATERAL (
+             SELECT o.ctid AS row, o.last FROM ended_offsets AS o
+              WHERE o.space = _space AND o.queue = e.queue AND o.domain = e.domain
+                AND o.first <= least(e.place, 9223372036854775806) + 1
+              ORDER BY o.first DESC LIMIT 1) AS near
+           WHERE e.place IS NOT NULL AND near.last = e.place - 1 OFFSET 0) AS g
+   WHERE o.ctid = g.row;
+  GET DIAGNOSTICS _grown = ROW_COUNT;
+  IF _grown = _count THEN
+    RETURN;
   END IF;
+
+  WITH ranges AS MATERIALIZED (  -- of neighbours in this batch
+    SELECT n.*, coalesce(near.last >= n.first - 1, false) AS joins
+      FROM (SELECT r.queue, r.domain, min(r.place) AS first, max(r.place) AS last
+              FROM (SELECT e.*, e.place - row_number() OVER (PARTITION BY e.queue, e.domain ORDER BY e.place) AS number
+                      FROM (SELECT DISTINCT u.queue, u.domain, u.place
+                              FROM unnest(_queues, _domains, _offsets) AS u (queue, domain, place)
+                             WHERE u.place IS NOT NULL) AS e
+                      LEFT JOIN LATERAL (
+                        SELECT o.last FROM ended_offsets AS o
+                         WHERE o.space = _space AND o.queue = e.queue AND o.domain = e.domain AND o.first <= e.place
+                         ORDER BY o.first DESC LIMIT 1) AS before ON true
+                     WHERE coalesce(before.last < e.place, true)  -- it is new: not entered above, nor before it was requeued
+                   ) AS r
+             GROUP BY r.queue, r.domain, r.number) AS n
+      LEFT JOIN LATERAL (
+        SELECT o.last FROM ended_offsets AS o
+         WHERE o.space = _space AND o.queue = n.queue AND o.domain = n.domain
+           AND o.first <= least(n.last, 9223372036854775806) + 1
+         ORDER BY o.first DESC LIMIT 1) AS near ON true
+  ), inserted AS (
+    INSERT INTO ended_offsets (space, queue, domain, first, last)
+    SELECT _space, r.queue, r.domain, r.first, r.last FROM ranges AS r WHERE NOT r.joins
+  )
+  SELECT array_agg(r.queue), array_agg(r.domain), array_agg(r.first), array_agg(r.last)
+    INTO _new_queues, _new_domains, _firsts, _lasts FROM ranges AS r WHERE r.joins;
 
   FOR _item IN 1 .. coalesce(cardinality(_firsts), 0) LOOP
     WITH joined AS (

@@ -13,5 +13,5 @@ SELECT EXISTS (
       ORDER BY j.check_at DESC LIMIT 1)
     UNION ALL
     (SELECT 1 FROM holdfast.jobs AS j
-      WHERE j.space = %(space)s AND j.queue = q.queue AND j.type = t.type AND j.domain IS NOT NULL
+      WHERE j.space = %(space)s AND j.queue = q.queue AND j.type = t.type AND j.domain IS NOT NULL AND NOT j.turn
       ORDER BY j.domain, j."offset", j.seq LIMIT 1)) AS open)

@@ -1,12 +1,12 @@
 -- Which of these offsets are known: open jobs first, then offsets that have ended, with their last job while its row is
--- kept. :offsets is [[queue, domain, offset], ...]. Index: holdfast_jobs_offset, the primary key of
+-- kept. :offsets is [[queue, domain, offset], ...]. Index: holdfast_jobs_domain, the primary key of
 -- holdfast_ended_offsets, holdfast_ended_offset; a few probes per offset.
 WITH given (queue, domain, place) AS MATERIALIZED (
   SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]') FROM json_each(:offsets)
 )
 SELECT given.queue, given.domain, given.place, j.id, j.payload, 0 AS past
   FROM given
- CROSS JOIN holdfast_jobs AS j INDEXED BY holdfast_jobs_offset
+ CROSS JOIN holdfast_jobs AS j INDEXED BY holdfast_jobs_domain
     ON j.space = :space AND j.queue = given.queue AND j.domain = given.domain AND j."offset" = given.place
 UNION ALL
 SELECT given.queue, given.domain, given.place, e.id, e.payload, 1

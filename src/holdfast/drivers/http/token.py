@@ -1,0 +1,56 @@
+"""The bearer token of the driver. No URL, no log, no error and no pickle has it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from holdfast import settings
+from holdfast.errors import InvalidInput
+from holdfast.model.secret import Secret
+
+MAX_TOKEN_CHARACTERS = 8_192
+
+
+class TokenSource:
+    """The token of the settings, or that of a file, which is read again when the service has refused the token."""
+
+    def __init__(self, file: str | None) -> None:
+        """``file`` is that of the URL; without one, the settings say. Raises ``InvalidInput``."""
+        known = settings.read()
+        secret = known.token if file is None else None
+        self._file = file if file is not None or secret else known.token_file
+        self._token = secret if self._file is None else self._read(self._file)
+        if self._token is not None:
+            _check("token", self._token)
+
+    def headers(self) -> dict[str, str]:
+        """Return the header that a request needs; none without a token, for a service on this machine."""
+        return {} if self._token is None else {"Authorization": f"Bearer {self._token.reveal()}"}
+
+    def refresh(self) -> bool:
+        """Read the file again; return whether it has another token now."""
+        if self._file is None:
+            return False
+        try:
+            found = self._read(self._file)
+        except InvalidInput:  # the file is being replaced
+            return False
+        is_new, self._token = found != self._token, found
+        return is_new
+
+    @staticmethod
+    def _read(file: str) -> Secret:
+        try:
+            return _check("token_file", Secret(Path(file).read_text(encoding="ascii").strip()))
+        except OSError as error:
+            raise InvalidInput("token_file", wanted="a file with a token", got=error.strerror or error) from error
+        except ValueError as error:
+            raise InvalidInput("token_file", wanted="a file with one token", got="something else") from error
+
+
+def _check(name: str, token: Secret) -> Secret:
+    """Check the characters: a line break would end the header."""
+    text = token.reveal()
+    if not (0 < len(text) <= MAX_TOKEN_CHARACTERS and text.isascii() and text.isprintable() and " " not in text):
+        raise InvalidInput(name, wanted="a bearer token: ASCII without spaces", got="something else")
+    return token

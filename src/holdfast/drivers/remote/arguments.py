@@ -1,0 +1,314 @@
+"""The arguments of each verb as a message. The names of the fields are those of the contract."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from holdfast.drivers.contract import (
+    REAP_LIMIT,
+    Change,
+    DomainStatus,
+    JobFilter,
+    QueueSettings,
+    ResumeAction,
+)
+from holdfast.drivers.remote.rows import JobRow, read_job
+from holdfast.drivers.remote.settlements import SettlementMessage
+from holdfast.model import bounds
+from holdfast.model.isolation import Isolation
+from holdfast.model.job import State
+from holdfast.model.lease import Lease, Note
+
+_NOT_OF_THE_VERB = frozenset({"space", "call_id"})
+
+
+class Arguments(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The arguments of a verb without any.
+
+    ``space`` is another space than that of the token. With a ``call_id``, a repeated call gets the first answer.
+    """
+
+    space: str | None = None
+    call_id: Annotated[str, msgspec.Meta(max_length=64)] | None = None
+
+    def for_call(self) -> dict[str, Any]:
+        """Return the arguments by name, as the verb takes them."""
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name not in _NOT_OF_THE_VERB}
+
+
+class Timed(Arguments, kw_only=True):
+    """The arguments of a verb that takes ``now``."""
+
+    now: int | None = None
+
+
+# Driver -----------------------------------------------------------------------------------------------------
+
+
+class EnqueueArguments(Timed, kw_only=True):
+    """See ``Driver.enqueue``."""
+
+    jobs: list[JobRow]
+    writes: list[Change] = []
+
+    def for_call(self) -> dict[str, Any]:
+        """Return the arguments by name."""
+        return {**super().for_call(), "jobs": [read_job(row) for row in self.jobs]}
+
+
+class EnqueueLeasedArguments(Timed, kw_only=True):
+    """See ``LeasedEnqueue.enqueue_leased``."""
+
+    jobs: list[JobRow]
+    lease_for: int
+    worker: str = ""
+
+    def for_call(self) -> dict[str, Any]:
+        """Return the arguments by name."""
+        return {**super().for_call(), "jobs": [read_job(row) for row in self.jobs]}
+
+
+class ReserveArguments(Timed, kw_only=True):
+    """See ``Driver.reserve``."""
+
+    queues: list[str]
+    limit: int
+    lease_for: int
+    worker: str = ""
+    types: list[str] | None = None
+    max_bytes: int | None = None
+    isolation: Isolation = Isolation.SHARE
+    prefetch: bool = False
+
+
+class ExtendArguments(Timed, kw_only=True):
+    """See ``Driver.extend``."""
+
+    leases: list[Lease]
+    lease_for: int
+    notes: dict[str, Note] | None = None
+
+
+class SettleArguments(Timed, kw_only=True):
+    """See ``Driver.settle``."""
+
+    settlements: list[SettlementMessage]
+
+    def for_call(self) -> dict[str, Any]:
+        """Return the arguments by name."""
+        return {**super().for_call(), "settlements": [one.settlement for one in self.settlements]}
+
+
+class SettleAndReserveArguments(SettleArguments, kw_only=True):
+    """See ``SettleAndReserve.settle_and_reserve``."""
+
+    follow: list[str]
+    queues: list[str]
+    lease_for: int
+    worker: str = ""
+    types: list[str] | None = None
+    max_bytes: int | None = None
+    isolation: Isolation = Isolation.SHARE
+
+
+class ReapArguments(Timed, kw_only=True):
+    """See ``Driver.reap``."""
+
+    queues: list[str] | None = None
+    worker: str | None = None
+    limit: int = REAP_LIMIT
+
+
+class LeasesArguments(Timed, kw_only=True):
+    """See ``Driver.report_outage``."""
+
+    leases: list[Lease]
+
+
+class WaitArguments(Arguments, kw_only=True):
+    """See ``Driver.wait``. ``fruitless`` waits of this caller ended early, and its reserves found nothing since."""
+
+    queues: list[str]
+    timeout: float
+    fruitless: int = 0
+
+
+class WaitForCancelArguments(Arguments, kw_only=True):
+    """See ``CancelWait.wait_for_cancel``."""
+
+    job_ids: list[str]
+    timeout: float
+
+
+class ReadPayloadArguments(Arguments, kw_only=True):
+    """See ``artifacts.payloads.PayloadReader``."""
+
+    job_id: str
+    digest: str
+    start: int
+    stop: int
+
+
+# Admin ------------------------------------------------------------------------------------------------------
+
+
+class JobArguments(Arguments, kw_only=True):
+    """One job."""
+
+    job_id: str
+
+
+class JobsArguments(Arguments, kw_only=True):
+    """Several jobs."""
+
+    job_ids: list[str]
+
+
+class TimedJobsArguments(Timed, kw_only=True):
+    """Several jobs, of a verb that takes ``now``."""
+
+    job_ids: list[str]
+
+
+class FindArguments(Arguments, kw_only=True):
+    """See ``Admin.find``."""
+
+    where: JobFilter | None = None
+    limit: int = 100
+    after: str | None = None
+    newest: bool = False
+
+
+class AnyOpenArguments(Arguments, kw_only=True):
+    """See ``Admin.any_open``."""
+
+    queues: list[str]
+    types: list[str]
+
+
+class CountsArguments(Timed, kw_only=True):
+    """See ``Admin.counts``."""
+
+    queues: list[str] | None = None
+    states: list[State] | None = None
+
+
+class ConfigureArguments(Arguments, kw_only=True):
+    """See ``Admin.configure``."""
+
+    queue: str
+    settings: QueueSettings
+    type: str | None = None
+    only: list[str] | None = None
+
+
+class SettingsArguments(Arguments, kw_only=True):
+    """See ``Admin.settings``."""
+
+    queue: str
+    type: str | None = None
+
+
+class DomainsArguments(Timed, kw_only=True):
+    """See ``Admin.domains``."""
+
+    queue: str | None = None
+    status: DomainStatus | None = None
+    name: str | None = None
+    limit: int = 100
+    after: str | None = None
+
+
+class ResumeArguments(Timed, kw_only=True):
+    """See ``Admin.resume``."""
+
+    queue: str
+    domain: str
+    action: ResumeAction = ResumeAction.RESUME
+    position: int | None = None
+
+
+class ForgetDomainArguments(Arguments, kw_only=True):
+    """See ``Admin.forget_domain``."""
+
+    queue: str
+    domain: str
+
+
+class LedgerArguments(Arguments, kw_only=True):
+    """See ``Admin.ledger`` and ``LedgerScan.ledger_tuples``."""
+
+    after: str | None = None
+    limit: int = 1000
+
+
+class LedgerTailArguments(Arguments, kw_only=True):
+    """See ``Admin.ledger_tail``."""
+
+    before: str | None = None
+    limit: int = 1000
+
+
+class LedgerMarksArguments(Arguments, kw_only=True):
+    """See ``LedgerScan.ledger_marks``."""
+
+    after: str | None
+    every: int
+    most: int
+
+
+class TrimArguments(Timed, kw_only=True):
+    """See ``Admin.trim``."""
+
+    ended_for: int | None = None
+    ledger_for: int | None = None
+    limit: int = bounds.MAX_BATCH_ITEMS
+
+
+class CountExpiredArguments(Timed, kw_only=True):
+    """See ``Diagnosis.count_expired_leases``."""
+
+    expired_for: int = 0
+
+
+class SpacesArguments(Timed, kw_only=True):
+    """See ``SpaceAdmin.spaces``."""
+
+    after: str = ""
+    limit: int = 100
+    has_expired_leases: bool = False
+
+
+class RemoveSpaceArguments(Timed, kw_only=True):
+    """See ``SpaceAdmin.remove_space``."""
+
+    name: str
+    force: bool = False
+    limit: int = bounds.MAX_BATCH_ITEMS
+
+
+# Registry ---------------------------------------------------------------------------------------------------
+
+
+class ReadArguments(Timed, kw_only=True):
+    """See ``Registry.read``."""
+
+    kind: str
+    keys: list[str]
+
+
+class WriteArguments(Timed, kw_only=True):
+    """See ``Registry.write``."""
+
+    changes: list[Change]
+
+
+class ScanArguments(Timed, kw_only=True):
+    """See ``Registry.scan``."""
+
+    kind: str
+    prefix: str = ""
+    after: str = ""
+    limit: int = 100

@@ -1,0 +1,187 @@
+"""Carrying out one verb of a driver for a client: in the space of its token, with the answer as bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from holdfast.artifacts.blobs import PAYLOAD_PART, BlobStore, part_folder
+from holdfast.artifacts.payloads import reference_of
+from holdfast.clock import monotonic
+from holdfast.drivers.contract import CancelWait, JobFilter, Page, Store
+from holdfast.drivers.remote import arguments as messages
+from holdfast.drivers.remote.arguments import Arguments
+from holdfast.drivers.remote.description import DRIVER
+from holdfast.drivers.remote.verbs import MAX_ANSWER_BYTES, MAX_RESERVED_BYTES, MAX_WAIT_SECONDS, VERBS, Group, Verb
+from holdfast.errors import InvalidInput, Unsupported
+from holdfast.model import bounds
+from holdfast.model.job import JobRecord
+from holdfast.model.lease import Reservation
+from holdfast.model.settlement import Release
+from holdfast.service.artifact_transfers import transfers_of
+from holdfast.service.driver_rights import check_rights
+from holdfast.service.limits import LARGE_BODY_BYTES
+from holdfast.service.operation import Call
+from holdfast.service.problems import Code, Problem
+from holdfast.service.tenants.tenant import Tenant
+
+FIRST_CANCEL_POLL_SECONDS = 0.1
+MAX_CANCEL_POLL_SECONDS = 1.0
+FIND_STEP_JOBS = 100  # that are read at a time
+MAX_FOUND_BYTES = 32 << 20  # of payloads and results, from which on a page of jobs ends
+MAX_MARKS = 100_000  # of the ledger in one answer
+MAX_PAYLOAD_PART_BYTES = 8 << 20  # of a large payload in one answer
+MAKE_READY = frozenset(
+    {"configure", "enqueue", "enqueue_leased", "forget_domain", "reap", "remove_space", "requeue", "resume"}
+)
+
+
+async def run_verb(call: Call, group: Group) -> bytes:
+    """Return the answer of a verb. Raises ``Problem`` or the error of the store."""
+    verb = VERBS.get(call.path["verb"])
+    if verb is None or verb.group is not group:
+        raise Problem(Code.NOT_FOUND, "there is no such verb")
+    arguments = check_rights(call.principal, verb, await _decode(call, verb))
+    tenant = call.service.tenant(arguments.space or call.principal.space)
+    match arguments:
+        case messages.WaitArguments():
+            return verb.encode_answer(await _wait(call, tenant, arguments))
+        case messages.WaitForCancelArguments():
+            return verb.encode_answer(await _wait_for_cancel(call, tenant, arguments))
+        case messages.ReadPayloadArguments():
+            return verb.encode_answer(await _read_payload(call, tenant, arguments))
+        case _:
+            pass
+    if arguments.call_id is None:
+        return await _run(tenant, verb, arguments)
+    key = (tenant.name, call.principal.subject, arguments.call_id)
+    return await call.service.answers.answer(key, lambda: _run(tenant, verb, arguments))
+
+
+async def _decode(call: Call, verb: Verb) -> Arguments:
+    try:
+        if len(call.body) > LARGE_BODY_BYTES:
+            return await call.service.calls.compute(verb.decode_arguments, call.body)
+        return verb.decode_arguments(call.body)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise Problem(Code.INVALID_REQUEST, f"wanted the arguments of {verb.name}: {error}") from error
+
+
+async def _run(tenant: Tenant, verb: Verb, arguments: Arguments) -> bytes:
+    run = tenant.calls.settle if verb.group is Group.LEASES else tenant.calls.run
+    answer = await run(_call_store, tenant.store, verb, arguments)
+    match arguments:
+        case messages.SettleArguments(settlements=settlements):
+            tenant.settled([one.settlement.lease.job_id for one in settlements])
+        case messages.LeasesArguments(leases=leases):
+            tenant.settled([one.job_id for one in leases])
+        case messages.TimedJobsArguments(job_ids=job_ids):
+            tenant.settled(job_ids)
+        case _:
+            if verb.name in MAKE_READY:
+                tenant.resumed()
+    return answer
+
+
+def _call_store(store: Store, verb: Verb, arguments: Arguments) -> bytes:
+    """Call the store and encode its answer, in a thread."""
+    method = getattr(store, verb.name, None)
+    if method is None:
+        raise Unsupported(DRIVER, verb.name, "the store of the service does not offer it")
+    given = arguments.for_call()
+    if isinstance(arguments, messages.LedgerMarksArguments):
+        bounds.check_integer("most", arguments.most, least=1, most=max(1, arguments.every) * MAX_MARKS)
+    if "max_bytes" in given:
+        given["max_bytes"] = min(given["max_bytes"] or MAX_RESERVED_BYTES, MAX_RESERVED_BYTES)
+    if verb.name == "find":
+        method = partial(_find, store)
+    answer = method(**given)
+    data = verb.encode_answer(answer)
+    if len(data) > MAX_ANSWER_BYTES:
+        _give_back(store, answer)
+        raise InvalidInput("limit", wanted=f"an answer of at most {MAX_ANSWER_BYTES} bytes", got=f"{len(data)} bytes")
+    return data
+
+
+def _find(store: Store, where: JobFilter | None, *, limit: int, after: str | None, newest: bool) -> Page[JobRecord]:
+    """Find jobs in small steps: a page of large payloads would fill the memory of the service. It may be shorter."""
+    jobs: list[JobRecord] = []
+    size = 0
+    while True:
+        step = min(limit - len(jobs), FIND_STEP_JOBS) if limit > 0 else limit  # the store refuses a bad limit
+        page = store.find(where, limit=step, after=after, newest=newest)
+        jobs += page.items
+        size += sum(len(job.payload) + len(job.result or b"") for job in page.items)
+        after = page.cursor
+        if after is None or len(page) < step or len(jobs) >= limit or size >= MAX_FOUND_BYTES:
+            return Page(jobs, after)
+
+
+def _give_back(store: Store, answer: Any) -> None:
+    """Release jobs whose reservations are too large to be sent."""
+    parts: Sequence[Any] = answer if isinstance(answer, tuple) else (answer,)
+    leases = [one.lease for part in parts if isinstance(part, list) for one in part if isinstance(one, Reservation)]
+    if leases:
+        store.settle([Release(lease) for lease in leases])
+
+
+async def _read_payload(call: Call, tenant: Tenant, arguments: messages.ReadPayloadArguments) -> bytes | None:
+    """Return a part of a large payload; None if the job has no such payload."""
+    transfers = transfers_of(call)
+    job = await tenant.calls.run(tenant.store.get, arguments.job_id)
+    reference = None if job is None else reference_of(job)
+    if reference is None or reference.sha256 != arguments.digest or not 0 <= arguments.start < reference.size:
+        return None
+    folder = part_folder(tenant.name, arguments.job_id, PAYLOAD_PART)
+    stop = min(arguments.stop, arguments.start + MAX_PAYLOAD_PART_BYTES)
+    with transfers.counted():
+        return await transfers.run(_read_blob, transfers.blobs, folder, reference.sha256, arguments.start, stop)
+
+
+def _read_blob(blobs: BlobStore, folder: str, digest: str, start: int, stop: int) -> bytes | None:
+    try:
+        return b"".join(blobs.read(folder, digest, start=start, stop=stop))
+    except FileNotFoundError:  # it was removed together with its job
+        return None
+
+
+# Waiting ----------------------------------------------------------------------------------------------------
+
+
+async def _wait(call: Call, tenant: Tenant, arguments: messages.WaitArguments) -> bool:
+    bounds.check_batch("queues", len(arguments.queues))
+    queues = tuple(dict.fromkeys(bounds.check_name("queue", queue) for queue in arguments.queues))
+    if not queues:
+        raise InvalidInput("queues", wanted="at least one queue", got="none")
+    with call.service.requests.waiting():
+        return await tenant.work.wait(
+            queues, _seconds(call, arguments.timeout), fruitless=arguments.fruitless, ends=call.ends()
+        )
+
+
+async def _wait_for_cancel(call: Call, tenant: Tenant, arguments: messages.WaitForCancelArguments) -> bool:
+    store = tenant.store
+    if not isinstance(store, CancelWait):
+        raise Unsupported(DRIVER, "wait_for_cancel", "the store of the service does not offer it")
+    deadline, pause = monotonic() + _seconds(call, arguments.timeout), FIRST_CANCEL_POLL_SECONDS
+    ending = asyncio.ensure_future(call.ends()())
+    try:
+        while True:
+            if await tenant.calls.settle(store.wait_for_cancel, arguments.job_ids, timeout=0):
+                return True
+            left = deadline - monotonic()
+            if left <= 0 or ending.done():
+                return False
+            with call.service.requests.waiting():
+                await asyncio.wait({ending}, timeout=min(left, pause))
+            pause = min(2 * pause, MAX_CANCEL_POLL_SECONDS)
+    finally:
+        ending.cancel()
+
+
+def _seconds(call: Call, timeout: float) -> float:
+    return min(max(0.0, timeout), MAX_WAIT_SECONDS, call.service.serve.max_wait.total_seconds())

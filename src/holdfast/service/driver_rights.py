@@ -1,0 +1,112 @@
+"""What a token allows of the verbs of a driver. The scope ``driver`` is for producers and workers of one space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from holdfast import approvals
+from holdfast.artifacts.manifest import MANIFEST_KIND
+from holdfast.artifacts.usage import USAGE_KIND
+from holdfast.drivers.remote import arguments as messages
+from holdfast.drivers.remote.arguments import Arguments
+from holdfast.drivers.remote.rows import names_of_jobs
+from holdfast.drivers.remote.settlements import AckMessage
+from holdfast.drivers.remote.verbs import Verb
+from holdfast.model import retention
+from holdfast.model.registry import Change
+from holdfast.service import rate_budget
+from holdfast.service.auth.principal import Principal
+from holdfast.service.problems import Code, Problem
+from holdfast.webhooks import subscription, turn
+
+SYSTEM_PREFIX = "holdfast."  # of queues that belong to the service: a forged delivery would get its signature
+OF_ADMINS = frozenset({"ledger_delay", "spaces", "table_sizes"})  # they tell about other spaces
+KINDS_OF_ADMINS = frozenset(  # entries that would let a token do more than it may
+    {approvals.KIND, rate_budget.KIND, retention.KIND, subscription.KIND, turn.KIND, MANIFEST_KIND, USAGE_KIND}
+)
+
+
+def check_rights(principal: Principal, verb: Verb, arguments: Arguments) -> Arguments:
+    """Return the arguments, with the types of jobs that the token allows. Raises ``Problem``.
+
+    The role admin allows everything. The groups of verbs are checked by the operations themselves.
+    """
+    if not principal.is_admin:
+        _check_space(principal, arguments)
+        if verb.name in OF_ADMINS:
+            raise _forbidden(f"{verb.name} needs the role admin")
+        _check_arguments(arguments)
+    return _limit_types(principal, arguments)
+
+
+def _check_space(principal: Principal, arguments: Arguments) -> None:
+    if arguments.space not in {None, principal.space}:
+        raise _forbidden("another space than that of the token needs the role admin")
+
+
+def _check_arguments(arguments: Arguments) -> None:
+    for queue in _queues_of(arguments):
+        if queue.startswith(SYSTEM_PREFIX):
+            raise _forbidden(f"the queue {queue} belongs to the service")
+    for change in _writes_of(arguments):
+        if change.kind in KINDS_OF_ADMINS:
+            raise _forbidden(f"entries of the kind {change.kind} need the role admin")
+    match arguments:
+        case messages.ConfigureArguments(only=only):
+            if only is None or "paused_until" in only:
+                raise _forbidden("a call that may begin or end a pause needs the role admin")
+        case messages.TrimArguments(ended_for=ended_for, ledger_for=ledger_for):
+            if ended_for is not None or ledger_for is not None:
+                raise _forbidden("other times than those of the space need the role admin")
+        case _:
+            pass
+
+
+def _queues_of(arguments: Arguments) -> Iterable[str]:
+    """Return the queues in which a call makes, takes or limits jobs."""
+    match arguments:
+        case messages.EnqueueArguments(jobs=jobs) | messages.EnqueueLeasedArguments(jobs=jobs):
+            return names_of_jobs(jobs, "queue")
+        case messages.ReserveArguments(queues=queues) | messages.SettleAndReserveArguments(queues=queues):
+            return queues
+        case messages.ConfigureArguments(queue=queue):
+            return [queue]
+        case _:
+            return ()
+
+
+def _writes_of(arguments: Arguments) -> Iterable[Change]:
+    """Return the registry writes of a call."""
+    match arguments:
+        case messages.WriteArguments(changes=changes):
+            return changes
+        case messages.EnqueueArguments(writes=writes):
+            return writes
+        case messages.SettleArguments(settlements=settlements):
+            acks = (one.settlement for one in settlements if isinstance(one, AckMessage))
+            return (write for ack in acks for write in ack.writes)
+        case _:
+            return ()
+
+
+def _limit_types(principal: Principal, arguments: Arguments) -> Arguments:
+    """Apply the types of the token (``eventTypes``): reserve finds no others, and enqueue refuses others."""
+    if principal.event_types is None:
+        return arguments
+    match arguments:
+        case messages.ReserveArguments() | messages.SettleAndReserveArguments():
+            types = principal.claimable(arguments.types)
+            if not types:
+                raise _forbidden("the token allows none of these types")
+            arguments.types = types
+        case messages.EnqueueArguments(jobs=jobs) | messages.EnqueueLeasedArguments(jobs=jobs):
+            others = set(names_of_jobs(jobs, "type")) - principal.event_types
+            if others:
+                raise _forbidden(f"the token does not allow the type {min(others)}")
+        case _:
+            pass
+    return arguments
+
+
+def _forbidden(reason: str) -> Problem:
+    return Problem(Code.FORBIDDEN, reason)

@@ -1,0 +1,117 @@
+"""Calls of ``connect("https://...")``: every verb of the driver contract, in a binary form (ADR 0047)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.drivers.remote.description import DriverDescription, describe
+from holdfast.drivers.remote.errors import pack_error
+from holdfast.drivers.remote.verbs import CONTENT_TYPE, Group
+from holdfast.errors import CallerClockRefused, HoldfastError, LedgerTrimmed, SpaceInUse, WriteRefused
+from holdfast.service.auth.principal import Scope
+from holdfast.service.driver_calls import run_verb
+from holdfast.service.operation import Call, Handler, Operation, Reply
+from holdfast.service.problems import CONTENT_TYPE as PROBLEM_TYPE
+from holdfast.service.problems import Code, Problem, problem_of
+from holdfast.service.schemas.problem import ProblemDetails
+
+_CODES: dict[type[HoldfastError], Code] = {
+    WriteRefused: Code.WRITE_REFUSED,
+    SpaceInUse: Code.SPACE_IN_USE,
+    LedgerTrimmed: Code.EVENTS_TRIMMED,
+    CallerClockRefused: Code.INVALID_REQUEST,
+}
+
+
+class DriverProblem(ProblemDetails, kw_only=True):
+    """A problem that a driver raises again as the same error."""
+
+    error: str
+    facts: dict[str, str | int | float | None]
+
+
+async def show_driver(call: Call) -> Reply:
+    """Return what the driver of this token offers."""
+    description = await call.service.calls.run(
+        describe,
+        call.tenant.store,
+        space=call.principal.space,
+        all_spaces=call.principal.is_admin,
+        has_payloads=call.service.artifacts is not None,
+    )
+    return Reply(content=description)
+
+
+def _handler(group: Group) -> Handler:
+    async def handle(call: Call) -> Reply:
+        """Carry out one verb."""
+        try:
+            return Reply(content=await run_verb(call, group), content_type=CONTENT_TYPE)
+        except HoldfastError as error:
+            return _problem(error)
+
+    return handle
+
+
+def _problem(error: HoldfastError) -> Reply:
+    """Return an error with its facts. Raises ``Problem`` for an error that does not travel."""
+    code = _CODES.get(type(error))
+    problem = problem_of(error) if code is None else Problem(code, str(error))
+    packed = pack_error(error)
+    if packed is None:
+        raise problem
+    details = msgspec.structs.asdict(problem.details())
+    body = msgspec.json.encode(DriverProblem(**details, error=packed.error, facts=packed.facts))
+    return Reply(content=body, status=problem.status, headers=problem.headers, content_type=PROBLEM_TYPE)
+
+
+_PROBLEMS = (Code.WRITE_REFUSED, Code.SPACE_IN_USE, Code.EVENTS_TRIMMED, Code.STORE_FULL)
+
+OPERATIONS: Sequence[Operation] = (
+    Operation(
+        name="showDriver",
+        method="GET",
+        path="/driver",
+        summary="Show what the driver of this token offers",
+        handler=show_driver,
+        scope=Scope.DRIVER,
+        answers={200: DriverDescription},
+    ),
+    Operation(
+        name="callDriver",
+        method="POST",
+        path=f"/driver/{Group.CALLS}/{{verb}}",
+        summary="Call a verb of producers and workers",
+        handler=_handler(Group.CALLS),
+        scope=Scope.DRIVER,
+        binary=CONTENT_TYPE,
+        answers={200: bytes},
+        problems=_PROBLEMS,
+    ),
+    Operation(
+        name="callDriverLeases",
+        method="POST",
+        path=f"/driver/{Group.LEASES}/{{verb}}",
+        summary="Call a verb that extends or ends leases",
+        handler=_handler(Group.LEASES),
+        scope=Scope.DRIVER,
+        binary=CONTENT_TYPE,
+        answers={200: bytes},
+        problems=_PROBLEMS,
+        settles=True,
+    ),
+    Operation(
+        name="callDriverAdmin",
+        method="POST",
+        path=f"/driver/{Group.ADMIN}/{{verb}}",
+        summary="Call a verb of operators",
+        handler=_handler(Group.ADMIN),
+        scope=Scope.ADMIN,
+        binary=CONTENT_TYPE,
+        answers={200: bytes},
+        problems=_PROBLEMS,
+        audited=True,
+    ),
+)
