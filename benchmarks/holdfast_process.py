@@ -16,7 +16,7 @@ from datetime import timedelta
 import holdfast
 from benchmarks.driver_loop import drain
 from benchmarks.jobs import PAYLOAD, QUEUE, TYPE, make_batch
-from benchmarks.processes import report_start
+from benchmarks.processes import report_start, time_warm
 from holdfast import Client, Context, Holdfast, JobRequest, Worker, WorkerOptions
 from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.status import Settled
@@ -91,14 +91,11 @@ def bulk_enqueue(url: str, count: str, batch_size: str) -> None:
 
 
 def enqueue_each(url: str, count: str) -> None:
-    """Time ``Client.enqueue`` of one job at a time."""
+    """Time ``Client.enqueue`` of one job at a time, in a process that has run for a while."""
     with holdfast.connect(url) as store:
         client = Client(store)
         payload = json.loads(PAYLOAD)
-        started = time.perf_counter()
-        for _ in range(int(count)):
-            client.enqueue(JobRequest(type=TYPE, queue=QUEUE, payload=payload))
-        print(time.perf_counter() - started)
+        print(time_warm(int(count), lambda: client.enqueue(JobRequest(type=TYPE, queue=QUEUE, payload=payload))))
 
 
 def worker_listen(url: str, pipe: str) -> None:

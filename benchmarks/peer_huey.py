@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.jobs import PAYLOAD, QUEUE, TYPE
-from benchmarks.processes import report_start
+from benchmarks.processes import report_start, time_warm
 
 if TYPE_CHECKING:
     from huey import SqliteHuey
@@ -45,14 +45,11 @@ def drain(path: str, count: str) -> None:
 
 
 def enqueue_each(path: str, count: str) -> None:
-    """Time the enqueue of one task at a time."""
+    """Time the enqueue of one task at a time, in a process that has run for a while."""
     queue = open_queue(Path(path))
     task = register_task(queue, _never_run_here)
     payload = json.loads(PAYLOAD)
-    started = time.perf_counter()
-    for _ in range(int(count)):
-        task(payload)
-    print(time.perf_counter() - started)
+    print(time_warm(int(count), lambda: task(payload)))
 
 
 def listen(path: str, pipe: str, *delay: str) -> None:

@@ -95,10 +95,12 @@ def enqueue(url: str, count: str, batch: str) -> None:
 
 
 def enqueue_each(url: str, count: str) -> None:
-    """Time the enqueue of one job at a time."""
+    """Time the enqueue of one job at a time, in a process that has run for a while."""
 
     async def main() -> None:
         queries = await _connect(url)
+        for _ in range(int(count)):
+            await queries.enqueue(TYPE, PAYLOAD)
         started = time.perf_counter()
         for _ in range(int(count)):
             await queries.enqueue(TYPE, PAYLOAD)

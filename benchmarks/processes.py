@@ -28,6 +28,19 @@ def run_timed(module: str, role: str, *arguments: object) -> float:
     return float(subprocess.check_output(command, text=True, timeout=ROUND_TIMEOUT_SECONDS))
 
 
+def time_warm(count: int, call: Callable[[], object]) -> float:
+    """Return the seconds of ``count`` calls, after as many that are not timed.
+
+    A producer runs for long: its caches are filled, and the log of its store has its full size and grows no more.
+    """
+    for _ in range(count):
+        call()
+    started = time.perf_counter()
+    for _ in range(count):
+        call()
+    return time.perf_counter() - started
+
+
 @contextmanager
 def listener(
     module: str, role: str, store: object, *arguments: object

@@ -21,8 +21,8 @@ JOBS = 20_000
 ROUNDS = 5
 HUEY_ROUNDS = 2  # a round takes long, and its time varies little
 LOOP_BATCH = 1000  # the fastest of the driver loop
-SINGLE_CALLS = 500
-SINGLE_ROUNDS = 15
+SINGLE_CALLS = 1000  # our log of 4000 pages is copied into the file once, Huey's of 1000 pages twice
+SINGLE_ROUNDS = 11
 SAMPLES = 200
 HUEY_POLL_SECONDS = 0.005  # as often as the SQLite driver checks for commits of other processes
 
