@@ -104,6 +104,18 @@ class Pooler:
             self._free.setdefault(startup, []).append(session)
 
 
+@contextlib.contextmanager
+def pool(url: str) -> Iterator[tuple[str, Pooler]]:
+    """Start a pooler before the server of a URL; the URL behind the pooler, and the pooler."""
+    head, database = url.rsplit("/", 1)
+    host, port = head.rsplit(":", 1)
+    pooler = Pooler(int(port))
+    try:
+        yield f"{host}:{pooler.port}/{database}", pooler
+    finally:
+        pooler.close()
+
+
 class _ReplyReader:
     """Finds the end of a transaction in the messages of a server."""
 

@@ -1,6 +1,7 @@
 """Ordered domains while transactions are open and rows are locked, and in stores from before offsets."""
 
 import threading
+from dataclasses import replace
 
 import psycopg
 import pytest
@@ -10,9 +11,10 @@ from holdfast.clock import SECOND
 from holdfast.drivers.contract import Change, DomainStatus, Gaps, OnExhausted, QueueSettings, ResumeAction
 from holdfast.drivers.postgres.arrays import register
 from holdfast.drivers.postgres.copy import MIN_COPY_JOBS
-from holdfast.drivers.postgres.settle import pack_acks
+from holdfast.drivers.postgres.settle import MIN_SEPARATE_ACKS, pack_acks
+from holdfast.errors import LeaseMismatch
 from holdfast.model.lease import Enqueued
-from holdfast.model.settlement import Ack, Fail, Release
+from holdfast.model.settlement import Ack, Fail, Release, Retry
 from tests.postgres.conftest import NOW
 from tests.postgres.test_wait import wait_until
 
@@ -176,6 +178,25 @@ def test_jobs_of_a_batch_keep_their_places_in_the_lane_whatever_their_offsets(st
     store.enqueue(jobs, now=NOW)
     reserved = store.reserve(["q"], limit=9, lease_for=LEASE, now=NOW)
     assert [one.job.id for one in reserved] == [one.id for one in jobs]
+
+
+def test_many_acks_beside_other_settlements_are_answered_by_position(store, job):
+    jobs = [job(domain=f"d{number}") for number in range(MIN_SEPARATE_ACKS + 10)]
+    store.enqueue([*jobs, *(job(domain=one.domain) for one in jobs)], now=NOW)
+    leases = [one.lease for one in store.reserve(["q"], limit=len(jobs), lease_for=LEASE, now=NOW)]
+    stale = replace(leases[7], token="1.0")
+    settlements = [
+        Retry(leases[0], delay=SECOND),
+        *(Ack(lease) for lease in leases[1:7]),
+        Ack(stale),
+        *(Ack(lease) for lease in leases[8:-1]),
+        Fail(replace(leases[-1], token="1.0"), reason="no"),
+    ]
+    for _ in range(2):  # they can be repeated
+        answers = store.settle(settlements, now=NOW)
+        refused = {number: type(answer) for number, answer in enumerate(answers) if answer is not None}
+        assert refused == {7: LeaseMismatch, len(jobs) - 1: LeaseMismatch}
+    assert len(store.reserve(["q"], limit=len(jobs), lease_for=LEASE, now=NOW)) == len(jobs) - 3
 
 
 # Earlier versions -----------------------------------------------------------------------------------------------

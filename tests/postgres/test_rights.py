@@ -12,6 +12,7 @@ from holdfast.errors import SchemaMismatch, StoreError
 from holdfast.model.settlement import Ack
 from holdfast.testing.drivers.conformance import CaseStatus, cases, run_cases
 from holdfast.testing.drivers.harness import UrlHarness
+from tests.postgres.pooler import pool
 
 SCRIPT = (Path(__file__).parents[2] / "deploy" / "grants.sql").read_text(encoding="utf-8")
 GRANTS = re.compile(r"(?m)^GRANT .*;$")
@@ -36,15 +37,19 @@ def read_grants(role):
     return grants
 
 
-def test_a_role_with_the_listed_rights_passes_the_conformance_suite(url, role):
+def test_a_role_with_the_listed_rights_passes_the_conformance_suite_behind_a_transaction_pooler(url, role):
+    """One run of the suite for both restrictions: every case must pass under each of them, so under both."""
     name, session = role
     for grant in read_grants(name):
         session.execute(grant)
-    harness = UrlHarness(url.replace("postgres@", f"{name}@"))
-    results = list(run_cases(harness, cases()))
-    harness.close()
+    with pool(url.replace("postgres@", f"{name}@")) as (through, pooler):
+        harness = UrlHarness(through)
+        results = list(run_cases(harness, cases()))
+        harness.close()
+        transactions = pooler.transactions
     failed = [(result.case.name, result.reason) for result in results if result.status is CaseStatus.FAILED]
     assert failed == []
+    assert transactions > 3000
 
 
 def run_job(url, record):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import socket
 import subprocess
 import sys
@@ -107,38 +106,15 @@ class _Load:
 
 def _run_kills(folder: Path, receiver: Receiver, called: set[str], *, kills: int) -> tuple[int, int]:
     url = f"sqlite:///{folder}/killed.db"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    load = _Load(f"http://{address}", f"{receiver.url}/done")
-    threads = [threading.Thread(target=load.produce, args=(number,)) for number in range(PRODUCERS)]
-    workers = [threading.Thread(target=load.work) for _ in range(WORKERS)]
-    process = _serve(url, address, receiver)
-    for thread in (*threads, *workers):
-        thread.start()
-    chance = random.Random(7)
-    for _ in range(kills):
-        await_answer(f"http://{address}/healthz")
-        time.sleep(chance.uniform(0.1, 2.0))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process = _serve(url, address, receiver)
-    load.stops_producing.set()
-    for thread in threads:
-        thread.join(TIMEOUT_SECONDS)
-    with holdfast.connect(url) as store:
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        while sum(count.done for count in store.counts(["default"])) < len(load.accepted):
-            assert time.monotonic() < deadline, "tasks were lost"
-            time.sleep(0.2)
+    service = _KilledService(url, receiver)
+    load = _Load(service.url, f"{receiver.url}/done")
+    try:
+        _run_load(service, load, url, called, kills=kills)
+    finally:
+        load.stops_producing.set()
         load.stops.set()
-        for worker in workers:
-            worker.join(TIMEOUT_SECONDS)
-        while len(called) < len(load.accepted):
-            assert time.monotonic() < deadline, "callbacks were lost"
-            time.sleep(0.2)
-        process.terminate()
-        assert process.wait(TIMEOUT_SECONDS) == 0
+        service.kill()
+    with holdfast.connect(url) as store:
         acked = Counter(
             row.job_id for row in read_ledger(store) if row.ending is Ending.ACKED and row.queue == "default"
         )
@@ -152,6 +128,61 @@ def _run_kills(folder: Path, receiver: Receiver, called: set[str], *, kills: int
     return len(load.accepted), load.repeated
 
 
+def _run_load(service: _KilledService, load: _Load, url: str, called: set[str], *, kills: int) -> None:
+    """Kill the service under load, then let it complete and call back all that was accepted."""
+    producers = [threading.Thread(target=load.produce, args=(number,), daemon=True) for number in range(PRODUCERS)]
+    workers = [threading.Thread(target=load.work, daemon=True) for _ in range(WORKERS)]
+    for thread in (*producers, *workers):
+        thread.start()
+    chance = random.Random(7)
+    for _ in range(kills):
+        await_answer(f"{service.url}/healthz")
+        time.sleep(chance.uniform(0.1, 2.0))
+        service.kill()
+        service.start()
+    load.stops_producing.set()
+    for producer in producers:
+        producer.join(TIMEOUT_SECONDS)
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    with holdfast.connect(url) as store:
+        while sum(count.done for count in store.counts(["default"])) < len(load.accepted):
+            assert time.monotonic() < deadline, "tasks were lost"
+            time.sleep(0.2)
+    load.stops.set()
+    for worker in workers:
+        worker.join(TIMEOUT_SECONDS)
+    while len(called) < len(load.accepted):
+        assert time.monotonic() < deadline, "callbacks were lost"
+        time.sleep(0.2)
+    service.stop()
+
+
+class _KilledService:
+    """A process at a fixed address, which runs from the beginning on."""
+
+    def __init__(self, url: str, receiver: Receiver) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{free.getsockname()[1]}"
+        self.url = f"http://{address}"
+        self._environment = {**os.environ, "PYTHONPATH": str(SOURCES), "HOLDFAST_URL": url, **receiver.environment}
+        self._command = [sys.executable, "-m", "holdfast", "serve", "--bind", address, "--log-level", "warning"]
+        self.start()
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(self._command, env=self._environment, stdout=subprocess.DEVNULL)
+
+    def kill(self) -> None:
+        """Kill the process, if it runs."""
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        """End the process; it must end by itself."""
+        self._process.terminate()
+        assert self._process.wait(TIMEOUT_SECONDS) == 0
+
+
 def await_answer(url: str) -> None:
     """Wait until the service answers."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
@@ -163,9 +194,3 @@ def await_answer(url: str) -> None:
             time.sleep(RETRY_SECONDS)
         else:
             return
-
-
-def _serve(url: str, address: str, receiver: Receiver) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "PYTHONPATH": str(SOURCES), "HOLDFAST_URL": url, **receiver.environment}
-    command = [sys.executable, "-m", "holdfast", "serve", "--bind", address, "--log-level", "warning"]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)

@@ -14,6 +14,7 @@ from holdfast.drivers.remote.settlements import AckMessage
 from holdfast.drivers.remote.verbs import Verb
 from holdfast.model import retention
 from holdfast.model.registry import Change
+from holdfast.service import rate_budget
 from holdfast.service.auth.principal import Principal
 from holdfast.service.problems import Code, Problem
 from holdfast.webhooks import subscription, turn
@@ -21,7 +22,7 @@ from holdfast.webhooks import subscription, turn
 SYSTEM_PREFIX = "holdfast."  # of queues that belong to the service: a forged delivery would get its signature
 OF_ADMINS = frozenset({"ledger_delay", "spaces", "table_sizes"})  # they tell about other spaces
 KINDS_OF_ADMINS = frozenset(  # entries that would let a token do more than it may
-    {approvals.KIND, retention.KIND, subscription.KIND, turn.KIND, MANIFEST_KIND, USAGE_KIND}
+    {approvals.KIND, rate_budget.KIND, retention.KIND, subscription.KIND, turn.KIND, MANIFEST_KIND, USAGE_KIND}
 )
 
 

@@ -12,6 +12,7 @@ import pytest
 from holdfast import connect
 from holdfast.clock import HOUR, SECOND, ManualClock
 from holdfast.service import rate_limit
+from holdfast.service.driver_rights import KINDS_OF_ADMINS
 from holdfast.service.problems import Problem
 from holdfast.service.rate_budget import KIND, NOTHING_SPENT, RateBudgets
 from holdfast.service.rate_limit import AWAY_SECONDS, RateLimit
@@ -159,6 +160,10 @@ def test_a_store_that_does_not_answer_holds_up_no_request_for_long(setup, monkey
         assert count(limit, 15) == {"accepted": 10, "1": 5}
     finally:
         answers.set()
+
+
+def test_a_token_cannot_change_its_budget_through_the_driver_over_http():
+    assert KIND in KINDS_OF_ADMINS
 
 
 def test_without_a_rate_nothing_is_counted(setup):

@@ -25,19 +25,47 @@ from holdfast.model.settlement import Ack, Fail, Release, Retry, Settlement
 
 Writes: TypeAlias = list[tuple[int, Change]]  # each with the item of its ack
 
+MIN_SEPARATE_ACKS = 200  # with fewer, a second round trip costs more than it saves
+
 _NO_NOTE = Note()
 
 
 def settle(database: Database, settlements: Sequence[Settlement], caller_now: int | None) -> list[LeaseError | None]:
     """See ``Driver.settle``. Batches of acks have their own functions, which need no transitions."""
     writes = find_writes(settlements)
-    if not are_acks(settlements, writes):
-        refused = database.call("settle", caller_now, *pack_settlements(settlements, writes))
-    elif writes:
-        refused = database.call("ack_with_writes", caller_now, *pack_acks(settlements), *pack_writes(writes))
+    if are_acks(settlements, writes):
+        if writes:
+            refused = database.call("ack_with_writes", caller_now, *pack_acks(settlements), *pack_writes(writes))
+        else:
+            refused = database.call("ack", caller_now, *pack_acks(settlements))
+    elif not writes and _has_separate_acks(settlements):
+        return _settle_in_two_calls(database, settlements, caller_now)
     else:
-        refused = database.call("ack", caller_now, *pack_acks(settlements))
+        refused = database.call("settle", caller_now, *pack_settlements(settlements, writes))
     return read_answers(settlements, refused)
+
+
+def _has_separate_acks(settlements: Sequence[Settlement]) -> bool:
+    """Whether there are many acks beside the others, and no job is named twice: then their order does not matter."""
+    return sum(isinstance(one, Ack) for one in settlements) >= MIN_SEPARATE_ACKS and len(
+        {one.lease.job_id for one in settlements}
+    ) == len(settlements)
+
+
+def _settle_in_two_calls(
+    database: Database, settlements: Sequence[Settlement], caller_now: int | None
+) -> list[LeaseError | None]:
+    """Settle the acks, then the others: a job that fails again and again does not slow down the acks beside it.
+
+    If the second call fails, the caller repeats all of them (L6).
+    """
+    answers: list[LeaseError | None] = [None] * len(settlements)
+    for is_ack in (True, False):
+        items = [item for item, one in enumerate(settlements) if isinstance(one, Ack) is is_ack]
+        part = settle(database, [settlements[item] for item in items], caller_now)
+        for item, answer in zip(items, part, strict=True):
+            answers[item] = answer
+    return answers
 
 
 def read_answers(settlements: Sequence[Settlement], refused: Iterable[Row]) -> list[LeaseError | None]:

@@ -85,8 +85,7 @@ def a_large_job_batch_uses_the_dedupe_window_of_its_queue(h: Harness) -> None:
     h.store.configure(QUEUE, QueueSettings(dedupe_window=MINUTE))
     keys = [f"key {number}" for number in range(600)]
     h.store.enqueue(h.job_batch([b"1"] * 600, keys), now=h.now_or_none)
-    for reservation in h.reserve(600):
-        h.must_settle(Ack(reservation.lease))
+    h.must_settle(*(Ack(reservation.lease) for reservation in h.reserve(600)))
     h.advance(MINUTE)
     answers = h.store.enqueue(h.job_batch([b"1"] * 600, keys), now=h.now_or_none)
     assert_equal([answer.existed for answer in answers], [False] * 600, "existed, after the window")

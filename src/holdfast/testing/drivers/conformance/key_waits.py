@@ -163,7 +163,7 @@ def threads_that_reserve_and_settle_at_once_leave_no_job_of_a_key_behind(h: Harn
 @case("L3", needs=KEY_LIMITS)
 def wait_returns_when_the_rate_or_the_hold_of_a_key_allows_the_next_job(h: Harness) -> None:
     store = h.open_with_store_clock()
-    store.configure(QUEUE, QueueSettings(key_rate=1, key_burst=1))
+    store.configure(QUEUE, QueueSettings(key_rate=2, key_burst=1))
     store.enqueue([h.job(limit_key="a") for _ in range(3)])
     began = monotonic()
     jobs = 0
@@ -171,7 +171,7 @@ def wait_returns_when_the_rate_or_the_hold_of_a_key_allows_the_next_job(h: Harne
         reserved = store.reserve([QUEUE], limit=3, lease_for=LEASE)
         jobs += len(reserved)
         if jobs == 1 and reserved:
-            store.settle([Retry(reserved[0].lease, delay=SECOND, hold_key=True)])
+            store.settle([Retry(reserved[0].lease, delay=SECOND // 2, hold_key=True)])
         if not reserved:
             store.wait([QUEUE], timeout=LONG_SECONDS)
     assert_equal(jobs, 3, "jobs reserved")

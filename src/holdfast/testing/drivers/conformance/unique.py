@@ -271,12 +271,10 @@ def a_large_job_batch_keeps_the_rule_of_its_template(h: Harness) -> None:
         running = h.store.enqueue(batches[1], now=h.now_or_none)
         assert_equal({answer.existed for answer in running}, {unique_for == WHILE_OPEN}, "existed, in flight")
         reservations += h.reserve(LARGE_BATCH)
-        for reservation in reservations:
-            h.must_settle(Ack(reservation.lease))
+        h.must_settle(*(Ack(reservation.lease) for reservation in reservations))
         ended = h.store.enqueue(batches[2], now=h.now_or_none)
         assert_equal({answer.existed for answer in ended}, {False}, "existed, after the end")
-        for reservation in h.reserve(LARGE_BATCH):
-            h.must_settle(Ack(reservation.lease))
+        h.must_settle(*(Ack(reservation.lease) for reservation in h.reserve(LARGE_BATCH)))
 
 
 @case("L12", needs=KEYS)
@@ -284,8 +282,7 @@ def jobs_of_a_large_batch_have_their_own_rules(h: Harness) -> None:
     rules = [None, WHILE_OPEN, WHILE_QUEUED, MINUTE] * (LARGE_BATCH // 4)
     jobs = [h.job(idempotency_key=f"key {number}", unique_for=rule) for number, rule in enumerate(rules)]
     h.enqueue(*jobs)
-    for reservation in h.reserve(LARGE_BATCH):
-        h.must_settle(Ack(reservation.lease))
+    h.must_settle(*(Ack(reservation.lease) for reservation in h.reserve(LARGE_BATCH)))
     answers = h.enqueue(*(h.job(idempotency_key=job.idempotency_key) for job in jobs))
     wanted = [rule in (None, MINUTE) for rule in rules]
     assert_equal([answer.existed for answer in answers], wanted, "existed, after the end")

@@ -13,7 +13,7 @@ from holdfast.testing.drivers.harness import LEASE, QUEUE, Harness
 
 SHORT_SECONDS = 0.05
 LONG_SECONDS = 20.0
-DUE_IN = SECOND
+DUE_IN = SECOND // 2
 
 
 @case("L3")
@@ -70,7 +70,7 @@ def wait_returns_when_a_scheduled_job_is_due_also_after_an_earlier_timeout(h: Ha
 @case("L3", needs={Feature.LIMITS})
 def wait_returns_when_the_rate_of_a_queue_allows_the_next_job(h: Harness) -> None:
     store = h.open_with_store_clock()
-    store.configure(QUEUE, QueueSettings(rate=1, burst=1))
+    store.configure(QUEUE, QueueSettings(rate=2, burst=1))
     store.enqueue([h.job(), h.job()])
     began = monotonic()
     jobs = 0
