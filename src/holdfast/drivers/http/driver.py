@@ -24,7 +24,7 @@ from holdfast.drivers.http.wait import Waits, wait_in_parts
 from holdfast.drivers.remote import arguments as messages
 from holdfast.drivers.remote.arguments import Arguments
 from holdfast.drivers.remote.description import DriverDescription
-from holdfast.drivers.remote.rows import pack_job
+from holdfast.drivers.remote.rows import pack_jobs
 from holdfast.drivers.remote.settlements import pack_settlements
 from holdfast.drivers.remote.verbs import VERBS
 from holdfast.drivers.validation import Validation
@@ -83,7 +83,7 @@ class HttpDriver:
             return []
         answers: list[Enqueued] = self._call(
             "enqueue",
-            messages.EnqueueArguments(jobs=[pack_job(job) for job in jobs], writes=list(writes), now=caller_now),
+            messages.EnqueueArguments(jobs=pack_jobs(jobs), writes=list(writes), now=caller_now),
             is_repeatable=not writes,
         )
         return answers

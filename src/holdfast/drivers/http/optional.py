@@ -12,7 +12,7 @@ from holdfast.drivers.http.wait import wait_in_parts
 from holdfast.drivers.remote import arguments as messages
 from holdfast.drivers.remote.arguments import Arguments
 from holdfast.drivers.remote.description import DriverDescription
-from holdfast.drivers.remote.rows import pack_job
+from holdfast.drivers.remote.rows import pack_jobs
 from holdfast.drivers.remote.settlements import pack_settlements
 from holdfast.errors import LeaseError
 from holdfast.model import bounds
@@ -106,7 +106,7 @@ class HttpLeasedEnqueue(HttpDriver):
         self._validation.check_enqueue(jobs)
         self._validation.check_lease(lease_for, worker)
         arguments = messages.EnqueueLeasedArguments(
-            jobs=[pack_job(job) for job in jobs],
+            jobs=pack_jobs(jobs),
             lease_for=lease_for,
             worker=worker,
             now=self._now(now),

@@ -14,7 +14,7 @@ from holdfast.drivers.contract import (
     QueueSettings,
     ResumeAction,
 )
-from holdfast.drivers.remote.rows import JobRow, read_job
+from holdfast.drivers.remote.rows import JobsMessage, read_jobs
 from holdfast.drivers.remote.settlements import SettlementMessage
 from holdfast.model import bounds
 from holdfast.model.isolation import Isolation
@@ -50,24 +50,24 @@ class Timed(Arguments, kw_only=True):
 class EnqueueArguments(Timed, kw_only=True):
     """See ``Driver.enqueue``."""
 
-    jobs: list[JobRow]
+    jobs: JobsMessage
     writes: list[Change] = []
 
     def for_call(self) -> dict[str, Any]:
         """Return the arguments by name."""
-        return {**super().for_call(), "jobs": [read_job(row) for row in self.jobs]}
+        return {**super().for_call(), "jobs": read_jobs(self.jobs)}
 
 
 class EnqueueLeasedArguments(Timed, kw_only=True):
     """See ``LeasedEnqueue.enqueue_leased``."""
 
-    jobs: list[JobRow]
+    jobs: JobsMessage
     lease_for: int
     worker: str = ""
 
     def for_call(self) -> dict[str, Any]:
         """Return the arguments by name."""
-        return {**super().for_call(), "jobs": [read_job(row) for row in self.jobs]}
+        return {**super().for_call(), "jobs": read_jobs(self.jobs)}
 
 
 class ReserveArguments(Timed, kw_only=True):
