@@ -24,7 +24,7 @@ import holdfast
 from docs import architecture, settings_tables
 from holdfast import errors
 from holdfast.cli.root import root
-from holdfast.drivers.contract import Capabilities, Feature
+from holdfast.drivers.capabilities import Capabilities, Feature
 from holdfast.drivers.postgres.driver import CAPABILITIES
 from holdfast.drivers.remote.description import DriverDescription
 from holdfast.drivers.remote.verbs import PROTOCOL_VERSION

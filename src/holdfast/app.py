@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 from holdfast.app_connection import AppConnection
 from holdfast.client import Client, EnqueueKeywords
 from holdfast.clock import Clock
-from holdfast.drivers.contract import Feature, Store
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import Store
 from holdfast.enqueue_middleware import EnqueueMiddleware
 from holdfast.errors import InvalidInput, UnknownTypeWarning
 from holdfast.model.definition import JobDefinition

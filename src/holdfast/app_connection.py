@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from holdfast import settings as settings_module
 from holdfast.artifacts.payloads import PayloadStore, open_payloads
 from holdfast.clock import Clock
-from holdfast.drivers.contract import NamedSpace, Store
+from holdfast.drivers.contract import Store
+from holdfast.drivers.optional import NamedSpace
 from holdfast.errors import InvalidInput
 from holdfast.settings import FILE_NAME, PREFIX, Settings, store_name_of
 from holdfast.signing import open_signer

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from holdfast.clock import DAY
-from holdfast.drivers.contract import Feature, Store
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import Store
 from holdfast.model import bounds
 from holdfast.model.control_characters import quote
 from holdfast.model.job import JobRecord

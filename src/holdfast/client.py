@@ -12,7 +12,16 @@ from holdfast.approvals import approve
 from holdfast.artifacts.payloads import PayloadStore
 from holdfast.clock import Clock, SystemClock, monotonic
 from holdfast.domain_log import log_domain_action
-from holdfast.drivers.contract import Change, DomainInfo, DomainStatus, Driver, Feature, Page, ResumeAction, Store
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import (
+    Change,
+    DomainInfo,
+    DomainStatus,
+    Driver,
+    Page,
+    ResumeAction,
+    Store,
+)
 from holdfast.enqueue_middleware import EnqueueMiddleware, enqueue_in_middleware
 from holdfast.errors import EnqueueConflict, InvalidInput, JobNotDone, JobNotFound, Unsupported, WaitTimeout
 from holdfast.model import bounds

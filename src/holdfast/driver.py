@@ -9,20 +9,27 @@ raises or returns.
 """
 
 from holdfast.clock import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND, Clock, ManualClock, SystemClock
+from holdfast.drivers.capabilities import Capabilities, Durability, Feature
 from holdfast.drivers.contract import (
     Admin,
-    AuditScan,
-    CancelWait,
-    Capabilities,
-    CountEstimates,
-    Diagnosis,
     DomainInfo,
     DomainStatus,
     Driver,
-    Durability,
-    Feature,
     Inspection,
     JobFilter,
+    Page,
+    QueueCounts,
+    Registry,
+    ResumeAction,
+    Store,
+    Trimmed,
+)
+from holdfast.drivers.enqueue_only import EnqueueOnly
+from holdfast.drivers.optional import (
+    AuditScan,
+    CancelWait,
+    CountEstimates,
+    Diagnosis,
     JobLookup,
     JobScan,
     LeasedEnqueue,
@@ -30,18 +37,11 @@ from holdfast.drivers.contract import (
     LedgerDiagnosis,
     LedgerScan,
     NamedSpace,
-    Page,
-    QueueCounts,
-    Registry,
-    ResumeAction,
     SettleAndReserve,
     SpaceAdmin,
     SpaceRemoval,
-    Store,
-    Trimmed,
     WebhookScan,
 )
-from holdfast.drivers.enqueue_only import EnqueueOnly
 from holdfast.drivers.settle_one import ack, fail, release, retry
 from holdfast.drivers.url_options import read_options
 from holdfast.drivers.validation import Validation

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.drivers.contract import Feature, JobLookup, Store, WebhookScan
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import Store
+from holdfast.drivers.optional import JobLookup, WebhookScan
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord
 from holdfast.model.ledger import LedgerRow

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.drivers.contract import Feature
+from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.memory import MemoryDriver
 from holdfast.testing.drivers.conformance import cases
 from holdfast.testing.drivers.harness import CaseSkipped, Harness

@@ -8,7 +8,7 @@ import pytest
 
 import holdfast
 from holdfast.clock import SECOND, to_datetime
-from holdfast.drivers.contract import Capabilities, Durability, Feature
+from holdfast.drivers.capabilities import Capabilities, Durability, Feature
 from holdfast.errors import InvalidInput, Unsupported
 from holdfast.ordering import (
     Acquired,

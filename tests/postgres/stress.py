@@ -12,7 +12,8 @@ import psycopg
 
 import holdfast
 from holdfast.clock import DAY
-from holdfast.drivers.contract import Change, DomainStatus, ResumeAction, SettleAndReserve, Store
+from holdfast.drivers.contract import Change, DomainStatus, ResumeAction, Store
+from holdfast.drivers.optional import SettleAndReserve
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Lease
 from holdfast.model.queue_settings import Gaps, OnExhausted, QueueSettings

@@ -8,7 +8,14 @@ import pytest
 
 import holdfast
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import Change, DomainStatus, Gaps, OnExhausted, QueueSettings, ResumeAction
+from holdfast.drivers.contract import (
+    Change,
+    DomainStatus,
+    Gaps,
+    OnExhausted,
+    QueueSettings,
+    ResumeAction,
+)
 from holdfast.drivers.postgres.arrays import register
 from holdfast.drivers.postgres.copy import MIN_COPY_JOBS
 from holdfast.drivers.postgres.settle import MIN_SEPARATE_ACKS, pack_acks

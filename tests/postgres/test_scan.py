@@ -5,7 +5,8 @@ from dataclasses import fields
 import psycopg
 import pytest
 
-from holdfast.drivers.contract import JobFilter, JobScan, LedgerScan
+from holdfast.drivers.contract import JobFilter
+from holdfast.drivers.optional import JobScan, LedgerScan
 from holdfast.drivers.postgres import ledger
 from holdfast.errors import InvalidInput, LedgerTrimmed
 from holdfast.model.job import JobRecord, State

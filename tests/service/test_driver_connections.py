@@ -16,7 +16,8 @@ from holdfast import connect
 from holdfast.app import Holdfast
 from holdfast.artifacts.payloads import open_payloads
 from holdfast.client import Client
-from holdfast.drivers.contract import Change, JobFilter, JobLookup, LedgerScan
+from holdfast.drivers.contract import Change, JobFilter
+from holdfast.drivers.optional import JobLookup, LedgerScan
 from holdfast.errors import ConnectError, StoreBusy, StoreClosed, StoreUnavailable
 from holdfast.model.job import JobRecord, State
 from holdfast.model.request import JobRequest

@@ -8,19 +8,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from holdfast import connect
-from holdfast.drivers.contract import (
-    Change,
-    Diagnosis,
-    Feature,
-    QueueSettings,
-    ResumeAction,
-    SettleAndReserve,
-    SpaceAdmin,
-    Store,
-)
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import Change, QueueSettings, ResumeAction, Store
 from holdfast.drivers.http.service_calls import ServiceCalls
 from holdfast.drivers.http.token import TokenSource
 from holdfast.drivers.http.url import read_address
+from holdfast.drivers.optional import Diagnosis, SettleAndReserve, SpaceAdmin
 from holdfast.drivers.remote.arguments import JobArguments
 from holdfast.drivers.remote.verbs import VERBS
 from holdfast.errors import ConnectError, InvalidInput, StoreUnavailable, Unsupported

@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.app import Holdfast
-from holdfast.drivers.contract import Feature
+from holdfast.drivers.capabilities import Feature
 from holdfast.settings.serve import AuthMode
 from holdfast.spark import run_queue
 from tests.service.http_service import running_service, sqlite_url

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import holdfast
-from holdfast.drivers.contract import Durability
+from holdfast.drivers.capabilities import Durability
 from holdfast.drivers.sqlite.database import _Write
 from holdfast.errors import StoreBusy, StoreUnavailable
 from holdfast.model.settlement import Ack

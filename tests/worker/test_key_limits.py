@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import Holdfast, InvalidInput, QueueSettings, Retry
 from holdfast.clock import MINUTE, ManualClock
-from holdfast.drivers.contract import Feature
+from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.memory import MemoryDriver
 from holdfast.model.limit_proposal import LimitProposal, Origin, QueueLimits
 

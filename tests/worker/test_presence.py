@@ -14,7 +14,7 @@ import pytest
 
 import holdfast
 from holdfast.clock import SECOND, SystemClock
-from holdfast.drivers.contract import Feature
+from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.memory import MemoryDriver
 from holdfast.observability import presence
 from holdfast.observability.presence import KIND, TTL_SECONDS, PresenceObserver, read_presence, read_presences

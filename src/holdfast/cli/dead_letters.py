@@ -10,7 +10,8 @@ import click
 
 from holdfast.cli import filters, json_values
 from holdfast.cli.output import Column, Output
-from holdfast.drivers.contract import JobFilter, JobScan, Store
+from holdfast.drivers.contract import JobFilter, Store
+from holdfast.drivers.optional import JobScan
 from holdfast.model import bounds
 from holdfast.model.fingerprint import failure_line, fingerprint, normalise
 from holdfast.model.job import JobRecord, State

@@ -17,7 +17,7 @@ from holdfast.cron.fire import FireJob, adapt_all
 from holdfast.cron.plan import Plan
 from holdfast.cron.schedule import Schedule
 from holdfast.cron.store import ScheduleStore
-from holdfast.drivers.contract import Feature
+from holdfast.drivers.capabilities import Feature
 from holdfast.errors import StoreError, WriteRefused
 from holdfast.model.lease import Enqueued
 from holdfast.model.registry import Change

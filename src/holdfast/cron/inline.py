@@ -11,7 +11,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.cron.fire import INLINE_QUEUE
-from holdfast.drivers.contract import Feature
+from holdfast.drivers.capabilities import Feature
 from holdfast.model.job import JobRecord
 
 if TYPE_CHECKING:

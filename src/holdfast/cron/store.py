@@ -23,7 +23,8 @@ from holdfast.cron.entries import (
     read_due_key,
     read_entry,
 )
-from holdfast.drivers.contract import Entry, Feature, Store
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import Entry, Store
 from holdfast.errors import Unsupported
 from holdfast.model.registry import Change
 

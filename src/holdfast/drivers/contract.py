@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum, StrEnum
-from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
+from typing import Generic, Protocol, Self, TypeVar, runtime_checkable
 
-from holdfast.errors import LeaseError, Unsupported
+from holdfast.drivers.capabilities import Capabilities
+from holdfast.errors import LeaseError
 from holdfast.model import bounds
 from holdfast.model.domain import DomainInfo, DomainStatus, ResumeAction
 from holdfast.model.filters import JobFilter
@@ -34,96 +34,28 @@ __all__ = [
     "FIND_LIMIT",
     "REAP_LIMIT",
     "Admin",
-    "AuditScan",
-    "Capabilities",
     "Change",
-    "CountEstimates",
-    "Diagnosis",
     "DomainInfo",
     "DomainStatus",
     "Driver",
-    "Durability",
     "Entry",
-    "Feature",
     "Gaps",
     "Inspection",
     "JobFilter",
-    "JobLookup",
-    "LedgerDelay",
-    "LedgerDiagnosis",
-    "LedgerScan",
     "OnExhausted",
     "Page",
     "QueueCounts",
     "QueueSettings",
     "Registry",
     "ResumeAction",
-    "SettleAndReserve",
-    "SpaceAdmin",
-    "SpaceRemoval",
     "Store",
     "Trimmed",
-    "WebhookScan",
 ]
 
 REAP_LIMIT = 1000  # leases: the most that one call ends, so that no single call ends all leases of an outage
 FIND_LIMIT = 10_000  # rows: about the most of each state that one call of ``find`` reads to find matching ones
 
 T = TypeVar("T")
-
-
-class Durability(IntEnum):
-    """What the effect of a call survives once the call has returned (L15)."""
-
-    MEMORY = 0  # nothing: it ends with the process
-    PROCESS = 1  # a crash of the process, but not a power cut
-    FSYNC = 2  # a power cut
-
-
-class Feature(StrEnum):
-    """A part of the contract that a driver may not support (L14)."""
-
-    TYPES = "reserving by type"
-    PRIORITIES = "priorities"
-    SCHEDULING = "run_at and delays"
-    DOMAINS = "domains in order of arrival"
-    OFFSETS = "domains in order of explicit offsets"
-    HALT = "halting a domain on exhaustion"
-    GAPS = "domains that wait for missing offsets"
-    SETTLE_AND_RESERVE = "settling jobs and reserving the next of their domains in one call"
-    LIMITS = "pause, concurrency and rate limits"
-    KEY_LIMITS = "limits by a key of the job"
-    IDEMPOTENCY = "idempotency keys"
-    LEDGER = "the ledger"
-    REGISTRY = "the registry"
-    ENQUEUE_WRITES = "registry writes with an enqueue"
-    SPACES = "spaces"
-    NOTES = "progress and checkpoints"
-    CALLER_CLOCK = "a caller's clock"
-    JOINED = "enqueue in the caller's transaction"
-    PROCESSES = "use by several processes at once"
-    MACHINES = "use by several machines at once"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capabilities:
-    """What a driver supports. ``gaps`` has the features that it does not support, each with the reason.
-
-    A call that needs a missing feature raises ``Unsupported``.
-    """
-
-    driver: str
-    durability: Durability
-    gaps: Mapping[Feature, str] = field(default_factory=dict)
-
-    def has(self, feature: Feature) -> bool:
-        """Whether the driver supports the feature."""
-        return feature not in self.gaps
-
-    def require(self, feature: Feature) -> None:
-        """Raise ``Unsupported`` if the driver does not support the feature (L14)."""
-        if feature in self.gaps:
-            raise Unsupported(self.driver, feature, self.gaps[feature])
 
 
 class Driver(Protocol):
@@ -507,236 +439,6 @@ class Admin(Protocol):
         key may stay for another hour, or for as long as the window had been over by then: it blocks no other job, and
         trim does not read the keys of all open and dead jobs again and again.
         """
-        ...
-
-
-@runtime_checkable
-class LedgerScan(Protocol):
-    """Optional: read the ledger by the million rows. The rows and cursors are those of ``Admin.ledger``."""
-
-    def ledger_tuples(self, after: str | None, limit: int) -> tuple[Sequence[Sequence[Any]], str]:
-        """Return a page of tuples and its cursor. A tuple has the fields of ``LedgerRow`` in order, then any others."""
-        ...
-
-    def ledger_marks(self, after: str | None, *, every: int, most: int) -> list[tuple[str, int]]:
-        """Return cursors that split the next ``most`` rows into ranges of ``every`` rows.
-
-        Each cursor comes with the number of rows in its range; the last range may be shorter. The rows are not read.
-        """
-        ...
-
-
-@runtime_checkable
-class WebhookScan(Protocol):
-    """Optional: tell which jobs have a webhook, for readers of the ledger. Without it, they read every job."""
-
-    def webhooks(self, job_ids: Sequence[str]) -> dict[str, str]:
-        """Return the webhooks of these jobs, in any state, by job id. Jobs without a webhook are left out."""
-        ...
-
-
-@runtime_checkable
-class JobLookup(Protocol):
-    """Optional: read several jobs in one call. Without it, a caller reads each job by ``Admin.get``."""
-
-    def get_many(self, job_ids: Sequence[str]) -> dict[str, JobRecord]:
-        """Return these jobs, in any state, by id. Ids without a job are left out."""
-        ...
-
-
-@runtime_checkable
-class JobScan(Protocol):
-    """Optional: read jobs by the million. The jobs and cursors are those of ``Admin.find``."""
-
-    def job_columns(
-        self, where: JobFilter, names: Sequence[str], *, limit: int, after: str | None = None
-    ) -> tuple[Sequence[Sequence[object]], str | None]:
-        """Return a page as columns, one per name of a ``JobRecord`` field, and its cursor."""
-        ...
-
-
-@runtime_checkable
-class AuditScan(Protocol):
-    """Optional: what an audit needs beside the ledger and the jobs. Without it, an audit checks less."""
-
-    @property
-    def has_serial_arrivals(self) -> bool:
-        """Whether of two calls of enqueue one always commits before the other reads the clock."""
-        ...
-
-    def arrivals(self, job_ids: Sequence[str]) -> dict[str, int]:
-        """Return the places of these jobs in the order of arrival (L11); a requeued job arrives again.
-
-        Ids without a job are left out. Compare the numbers only between jobs of one call of enqueue.
-        """
-        ...
-
-    def ledger_is_whole(self) -> bool:
-        """Whether the ledger still has its first row: ``trim`` never removed one."""
-        ...
-
-
-@runtime_checkable
-class LeasedEnqueue(Protocol):
-    """Optional: enqueue a batch and lease it in one transaction."""
-
-    def enqueue_leased(
-        self, jobs: Sequence[JobRecord], *, lease_for: int, worker: str = "", now: int | None = None
-    ) -> tuple[list[Enqueued], list[Reservation]]:
-        """Enqueue the jobs and lease all of them, or none of them, in one transaction.
-
-        Returns the answers of ``enqueue`` and the reservations, which count as prefetched. No job is leased if one of
-        them existed, has a domain, a ``run_at``, a ``limit_key`` or only one attempt, or is in a queue with a pause or
-        a limit, or if the driver cannot lease this batch quickly. Jobs that are not leased are ready, as after
-        ``enqueue``.
-        """
-        ...
-
-
-@runtime_checkable
-class SettleAndReserve(Protocol):
-    """Optional: settle jobs and lease the next jobs of their domains in one transaction."""
-
-    def settle_and_reserve(
-        self,
-        settlements: Sequence[Settlement],
-        *,
-        follow: Collection[str],
-        queues: Sequence[str],
-        lease_for: int,
-        worker: str = "",
-        types: Collection[str] | None = None,
-        max_bytes: int | None = None,
-        isolation: Isolation = Isolation.SHARE,
-        now: int | None = None,
-    ) -> tuple[list[LeaseError | None], list[Reservation]]:
-        """Settle as ``settle`` does, then lease the next job of the domain of each job in ``follow`` that has ended.
-
-        Returns the answers of ``settle`` and the reservations, in the order of the settlements. ``queues`` and
-        ``types`` are those that the caller reserves from. The next job is leased only if ``reserve`` could return it,
-        within the pauses and limits of its queue, type and key, and if no due job of a higher priority is in these
-        queues and types whose pauses and limits allow it. An isolated job is leased only with ``Isolation.SHARE``. At
-        ``max_bytes`` no more jobs are leased, as in ``reserve``.
-
-        No job is leased for a settlement that was refused or repeated, or that did not end its job, nor in a domain
-        that is halted or waits. Jobs that are not leased are ready, as after ``settle``.
-        """
-        ...
-
-
-@runtime_checkable
-class NamedSpace(Protocol):
-    """Optional: tell the name of the space. A signature covers it; without it, the settings tell the name."""
-
-    @property
-    def space_name(self) -> str:
-        """The name of the space that this driver was opened in."""
-        ...
-
-
-@runtime_checkable
-class CancelWait(Protocol):
-    """Optional: learn of a cancel request at once. Without it, a worker learns of one from its next ``extend``."""
-
-    def wait_for_cancel(self, job_ids: Collection[str], *, timeout: float) -> bool:
-        """Block until a cancel is requested for one of these jobs in flight, for at most ``timeout`` seconds.
-
-        Returns whether there is such a request, also one from before the call. A hint: ``extend`` decides.
-        """
-        ...
-
-
-@runtime_checkable
-class Diagnosis(Protocol):
-    """Optional: facts for ``holdfast doctor``. Both calls read a bounded number of rows, or statistics."""
-
-    def count_expired_leases(self, *, expired_for: int = 0, now: int | None = None) -> int:
-        """Return how many leases expired at least so many microseconds ago and were not reaped; at most REAP_LIMIT."""
-        ...
-
-    def table_sizes(self) -> Mapping[str, int]:
-        """Return the bytes that each table takes with its indexes, or each part of a store without sizes of tables."""
-        ...
-
-
-@runtime_checkable
-class CountEstimates(Protocol):
-    """Optional: count the jobs of a store of any size in bounded time."""
-
-    def estimate_counts(
-        self,
-        queues: Sequence[str] | None = None,
-        *,
-        states: Collection[State] | None = None,
-        now: int | None = None,
-    ) -> list[QueueCounts]:
-        """Return what ``counts`` returns, and read a bounded number of rows, whatever the space contains.
-
-        The numbers of a space with up to ``drivers.estimates.COUNT_LIMIT`` jobs are exact. In a larger space, a queue
-        and type with few jobs is still counted, so that a small queue beside a long one is never reported as empty; the
-        other numbers are estimated from a sample, and their rows say so. Jobs that wait for their turn in a domain are
-        always estimated then. ``oldest_ready_age`` is exact for jobs that can be reserved.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpaceRemoval:
-    """How many rows ``remove_space`` removed; ``more`` if rows are left."""
-
-    rows: int
-    more: bool
-
-
-@runtime_checkable
-class SpaceAdmin(Protocol):
-    """Optional: the verbs for all spaces of a store, called from any of them."""
-
-    def spaces(
-        self, *, after: str = "", limit: int = 100, has_expired_leases: bool = False, now: int | None = None
-    ) -> Page[str]:
-        """Return a page of the names of the spaces that have rows, in order. ``after=page.cursor`` asks for the next.
-
-        With ``has_expired_leases``, only spaces in which ``reap`` may find something to do. One call looks at a bounded
-        number of spaces. So a page may have fewer names than ``limit``, even none, and still have a cursor; only a
-        cursor of None says that there are no more.
-        """
-        ...
-
-    def remove_space(
-        self, name: str, *, force: bool = False, limit: int = bounds.MAX_BATCH_ITEMS, now: int | None = None
-    ) -> SpaceRemoval:
-        """Remove up to ``limit`` rows of a space: its jobs, ledger, keys, settings and registry. Repeat while ``more``.
-
-        When the last call has returned, no row of the space is left, unless somebody has written to it meanwhile. A
-        space of the same name can be used again: its fences and registry versions continue to grow (L4), and no cursor
-        of the old ledger leads into the new one.
-
-        Raises ``SpaceInUse`` while a job of the space is in flight. With ``force`` these jobs are removed, and the
-        calls of their workers are refused with ``JobNotInflight``. Waits for no reader of the ledger.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerDelay:
-    """The oldest transaction of others that may still write: readers do not see rows that began later than it.
-
-    ``age`` is in microseconds. A prepared transaction has a name, and no process.
-    """
-
-    age: int
-    pid: int | None
-    name: str  # of the program that opened it, or of the prepared transaction
-    state: str  # of its session, such as ``idle in transaction``
-
-
-@runtime_checkable
-class LedgerDiagnosis(Protocol):
-    """Optional, for a store whose ledger waits for older transactions: what delays its readers."""
-
-    def ledger_delay(self) -> LedgerDelay | None:
-        """Return the transaction that delays the readers of the ledger; None if there is none."""
         ...
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from holdfast.drivers.contract import Capabilities
+from holdfast.drivers.capabilities import Capabilities
 from holdfast.errors import Unsupported
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued

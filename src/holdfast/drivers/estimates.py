@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.drivers.contract import CountEstimates, QueueCounts, Store
+from holdfast.drivers.contract import QueueCounts, Store
+from holdfast.drivers.optional import CountEstimates
 from holdfast.model.job import State
 
 COUNT_LIMIT = 100_000  # jobs: a space with fewer open ones is counted, and reading them takes about 0.1 s

@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import get_args
 
-from holdfast.drivers.contract import Capabilities, DomainStatus, Feature, Registry, ResumeAction
+from holdfast.drivers.capabilities import Capabilities, Feature
+from holdfast.drivers.contract import DomainStatus, Registry, ResumeAction
 from holdfast.errors import CallerClockRefused, InvalidInput
 from holdfast.model import bounds, ledger_reader, retention
 from holdfast.model.isolation import Isolation

@@ -19,7 +19,8 @@ import msgspec
 
 import holdfast
 from holdfast.clock import SECOND, SystemClock
-from holdfast.drivers.contract import Change, Entry, Feature, Store
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import Change, Entry, Store
 from holdfast.errors import StoreError
 from holdfast.worker.event_log import log_failure
 from holdfast.worker.observer import ObservedWorker, WorkerObserver

@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from typing import Literal, Protocol, TypeVar
 
 from holdfast.clock import Clock, SystemClock, to_datetime
-from holdfast.drivers.contract import Feature, Store
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import Store
 from holdfast.errors import (
     BacklogOrderingError,
     InvalidInput,

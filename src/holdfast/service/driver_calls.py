@@ -12,7 +12,8 @@ import msgspec
 from holdfast.artifacts.blobs import PAYLOAD_PART, BlobStore, part_folder
 from holdfast.artifacts.payloads import reference_of
 from holdfast.clock import monotonic
-from holdfast.drivers.contract import CancelWait, JobFilter, Page, Store
+from holdfast.drivers.contract import JobFilter, Page, Store
+from holdfast.drivers.optional import CancelWait
 from holdfast.drivers.remote import arguments as messages
 from holdfast.drivers.remote.arguments import Arguments
 from holdfast.drivers.remote.description import DRIVER

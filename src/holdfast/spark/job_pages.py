@@ -6,7 +6,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from holdfast.drivers.contract import JobFilter, JobScan, Store
+from holdfast.drivers.contract import JobFilter, Store
+from holdfast.drivers.optional import JobScan
 
 
 def job_pages(

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from functools import partial
 
 from holdfast.clock import SECOND, Clock, monotonic
-from holdfast.drivers.contract import Feature, QueueSettings, Store
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import QueueSettings, Store
 from holdfast.errors import HoldfastError
 from holdfast.model.isolation import Isolation
 from holdfast.model.lease import Lease, Reservation

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from holdfast.drivers.contract import DomainInfo, DomainStatus, Feature, Gaps, Store
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import DomainInfo, DomainStatus, Gaps, Store
 from holdfast.model.job import State
 
 PAGE_DOMAINS = 1000

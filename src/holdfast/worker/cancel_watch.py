@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 
-from holdfast.drivers.contract import CancelWait
+from holdfast.drivers.optional import CancelWait
 from holdfast.errors import StoreError
 from holdfast.model import bounds
 from holdfast.worker.event_log import log_failure

@@ -24,7 +24,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from holdfast.clock import DAY, SECOND, from_timedelta
-from holdfast.drivers.contract import Feature, Store
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import Store
 from holdfast.errors import LeaseError, StoreError, Unsupported, WriteRefused
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State

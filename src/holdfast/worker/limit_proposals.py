@@ -6,7 +6,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from holdfast.drivers.contract import Feature, Store
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import Store
 from holdfast.errors import InvalidInput
 from holdfast.model.limit_proposal import (
     KIND,

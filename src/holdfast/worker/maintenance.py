@@ -16,7 +16,9 @@ from datetime import timedelta
 from holdfast.artifacts.blobs import BlobStore
 from holdfast.artifacts.collector import ArtifactCollector
 from holdfast.clock import monotonic
-from holdfast.drivers.contract import Feature, NamedSpace, SpaceAdmin, Store
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import Store
+from holdfast.drivers.optional import NamedSpace, SpaceAdmin
 from holdfast.errors import Unsupported
 from holdfast.model import retention
 from holdfast.model.retention import Retention, choose_retention, read_retention, store_retention

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from holdfast.clock import DAY, SECOND, from_timedelta, monotonic
-from holdfast.drivers.contract import Feature, Store
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import Store
 from holdfast.errors import HoldfastError
 from holdfast.model.lease import Reservation
 from holdfast.model.limit_proposal import key_of

@@ -14,7 +14,9 @@ from typing import Any, Unpack
 
 from holdfast.artifacts.payloads import PayloadReader, PayloadsOfDriver, PayloadStore
 from holdfast.clock import monotonic
-from holdfast.drivers.contract import CancelWait, Feature, Store
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import Store
+from holdfast.drivers.optional import CancelWait
 from holdfast.errors import InvalidInput, LeaseError, StoreError, Unsupported
 from holdfast.model.lease import Lease
 from holdfast.model.request import DEFAULT_QUEUE

@@ -15,7 +15,8 @@ from holdfast.clock import ManualClock, from_datetime
 from holdfast.connect import connect
 from holdfast.cron.entries import DUE_KIND
 from holdfast.cron.runner import CronRunner
-from holdfast.drivers.contract import Feature, JobFilter
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import JobFilter
 from holdfast.model.settlement import Ack
 from tests.unit.cron.crashing_store import CrashingStore, Died
 

@@ -20,7 +20,8 @@ from holdfast.cli.parameters import DURATION
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.cli.store_benchmark import BenchmarkFailed, Latency, StoreBenchmark, Throughput
 from holdfast.connect import connect
-from holdfast.drivers.contract import Feature, Store
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import Store
 from holdfast.errors import Unsupported
 from holdfast.model import duration
 

@@ -17,7 +17,8 @@ from holdfast.cli.output import Column, Output
 from holdfast.cli.parameters import DURATION, INSTANT, RATE, ValueOrNone
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.clock import from_datetime, from_timedelta, monotonic
-from holdfast.drivers.contract import Feature, QueueCounts, QueueSettings, Store
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import QueueCounts, QueueSettings, Store
 from holdfast.drivers.estimates import count_jobs
 from holdfast.model import bounds, duration, limit_proposal
 from holdfast.model.job import State

@@ -7,7 +7,7 @@ import click
 from holdfast.cli.command import Group
 from holdfast.cli.filters import page_options
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
-from holdfast.drivers.contract import SpaceAdmin
+from holdfast.drivers.optional import SpaceAdmin
 
 
 @click.group(cls=Group)

@@ -8,7 +8,9 @@ from holdfast.cli.commands.ledger_readers import read_progress
 from holdfast.cli.doctor.check import Check, Health
 from holdfast.cli.session import Session
 from holdfast.clock import HOUR, SECOND
-from holdfast.drivers.contract import Feature, LedgerDelay, LedgerDiagnosis, Store
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import Store
+from holdfast.drivers.optional import LedgerDelay, LedgerDiagnosis
 from holdfast.model import duration
 from holdfast.model.ledger_reader import KIND, MAX_READERS
 

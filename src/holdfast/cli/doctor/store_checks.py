@@ -11,7 +11,9 @@ from holdfast.cli.commands.retention import describe, settings_retention, stored
 from holdfast.cli.doctor.check import GIBIBYTE, Check, Health, format_bytes
 from holdfast.cli.session import Session
 from holdfast.clock import MILLISECOND, MINUTE, SECOND
-from holdfast.drivers.contract import Change, Diagnosis, Durability, Feature, Store
+from holdfast.drivers.capabilities import Durability, Feature
+from holdfast.drivers.contract import Change, Store
+from holdfast.drivers.optional import Diagnosis
 from holdfast.errors import StoreFull
 from holdfast.model import duration
 from holdfast.model.retention import Retention

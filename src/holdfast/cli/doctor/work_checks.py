@@ -10,8 +10,10 @@ from holdfast.cli.session import Session
 from holdfast.clock import MINUTE
 from holdfast.cron.entries import STATE_KIND
 from holdfast.cron.store import ScheduleStore
-from holdfast.drivers.contract import Diagnosis, DomainInfo, Feature, QueueCounts, Store
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import DomainInfo, QueueCounts, Store
 from holdfast.drivers.estimates import count_jobs
+from holdfast.drivers.optional import Diagnosis
 from holdfast.model import duration
 from holdfast.observability.presence import WorkerPresence, read_presences
 from holdfast.worker.stopped_domains import read_stopped_domains

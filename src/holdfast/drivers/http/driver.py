@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NoReturn, Self
 
 from holdfast.clock import SystemClock
+from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.contract import (
     REAP_LIMIT,
     DomainInfo,
     DomainStatus,
-    Feature,
     Inspection,
     JobFilter,
     Page,

@@ -6,9 +6,10 @@ from collections.abc import Collection, Sequence
 from functools import cache
 from typing import Any
 
-from holdfast.drivers.contract import LedgerDelay, Page, QueueCounts, SpaceRemoval
+from holdfast.drivers.contract import Page, QueueCounts
 from holdfast.drivers.http.driver import HttpDriver, new_call_id
 from holdfast.drivers.http.wait import wait_in_parts
+from holdfast.drivers.optional import LedgerDelay, SpaceRemoval
 from holdfast.drivers.remote import arguments as messages
 from holdfast.drivers.remote.arguments import Arguments
 from holdfast.drivers.remote.description import DriverDescription

@@ -10,19 +10,16 @@ from urllib.parse import SplitResult
 from weakref import WeakValueDictionary
 
 from holdfast.clock import SECOND, Clock, SystemClock, monotonic
+from holdfast.drivers.capabilities import Capabilities, Durability, Feature
 from holdfast.drivers.contract import (
     REAP_LIMIT,
-    Capabilities,
     DomainInfo,
     DomainStatus,
-    Durability,
-    Feature,
     Inspection,
     JobFilter,
     Page,
     QueueCounts,
     ResumeAction,
-    SpaceRemoval,
     Trimmed,
 )
 from holdfast.drivers.memory import admin, reserve, spaces
@@ -31,6 +28,7 @@ from holdfast.drivers.memory.enqueue import enqueue_leased, enqueue_one
 from holdfast.drivers.memory.follow import settle_and_reserve
 from holdfast.drivers.memory.settle import extend_one, reap, report_outage_of_one, settle_one
 from holdfast.drivers.memory.space import Space
+from holdfast.drivers.optional import SpaceRemoval
 from holdfast.drivers.url_options import read_options
 from holdfast.drivers.validation import Validation
 from holdfast.errors import LeaseError, StoreClosed, Unsupported

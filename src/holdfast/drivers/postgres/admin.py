@@ -7,7 +7,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import NamedTuple
 
-from holdfast.drivers.contract import FIND_LIMIT, REAP_LIMIT, Inspection, JobFilter, Page, QueueCounts, Trimmed
+from holdfast.drivers.contract import (
+    FIND_LIMIT,
+    REAP_LIMIT,
+    Inspection,
+    JobFilter,
+    Page,
+    QueueCounts,
+    Trimmed,
+)
 from holdfast.drivers.packing import (
     Row,
     mark_first_occurrences,

@@ -10,21 +10,19 @@ from urllib.parse import SplitResult
 import psycopg
 
 from holdfast.clock import Clock
+from holdfast.drivers.capabilities import Capabilities, Durability
 from holdfast.drivers.contract import (
     REAP_LIMIT,
-    Capabilities,
     DomainInfo,
     DomainStatus,
-    Durability,
     Inspection,
     JobFilter,
-    LedgerDelay,
     Page,
     QueueCounts,
     ResumeAction,
-    SpaceRemoval,
     Trimmed,
 )
+from holdfast.drivers.optional import LedgerDelay, SpaceRemoval
 from holdfast.drivers.postgres import (
     admin,
     domains,

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import psycopg
 
 from holdfast.drivers.caller_connection import Kind, begin, begin_async, kind_of, require_sync
-from holdfast.drivers.contract import Capabilities
+from holdfast.drivers.capabilities import Capabilities
 from holdfast.drivers.enqueue_only import EnqueueOnly
 from holdfast.drivers.on_loop import OnLoop
 from holdfast.drivers.postgres.caller_connection import CallerConnection, PsycopgConnection, adapt

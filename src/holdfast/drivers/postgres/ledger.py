@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.clock import monotonic
-from holdfast.drivers.contract import LedgerDelay, Page
+from holdfast.drivers.contract import Page
+from holdfast.drivers.optional import LedgerDelay
 from holdfast.drivers.packing import Row
 from holdfast.drivers.postgres.database import Database
 from holdfast.drivers.postgres.rows import POSITION_COLUMNS, read_ledger_row, read_tail_row

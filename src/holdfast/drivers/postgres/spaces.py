@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.drivers.contract import Page, SpaceRemoval
+from holdfast.drivers.contract import Page
+from holdfast.drivers.optional import SpaceRemoval
 from holdfast.drivers.postgres.database import Database
 from holdfast.errors import SpaceInUse
 

@@ -6,21 +6,19 @@ from collections.abc import Iterable
 
 import msgspec
 
-from holdfast.drivers.contract import (
+from holdfast.drivers.capabilities import Capabilities, Durability, Feature
+from holdfast.drivers.contract import Store
+from holdfast.drivers.optional import (
     AuditScan,
     CancelWait,
-    Capabilities,
     CountEstimates,
     Diagnosis,
-    Durability,
-    Feature,
     JobLookup,
     LeasedEnqueue,
     LedgerDiagnosis,
     LedgerScan,
     SettleAndReserve,
     SpaceAdmin,
-    Store,
     WebhookScan,
 )
 from holdfast.drivers.remote.verbs import PROTOCOL_VERSION

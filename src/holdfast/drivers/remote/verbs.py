@@ -13,13 +13,12 @@ from holdfast.drivers.contract import (
     DomainInfo,
     Entry,
     Inspection,
-    LedgerDelay,
     Page,
     QueueCounts,
     QueueSettings,
-    SpaceRemoval,
     Trimmed,
 )
+from holdfast.drivers.optional import LedgerDelay, SpaceRemoval
 from holdfast.drivers.remote import arguments as messages
 from holdfast.drivers.remote.arguments import Arguments
 from holdfast.drivers.remote.rows import (

@@ -8,7 +8,15 @@ from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
-from holdfast.drivers.contract import FIND_LIMIT, REAP_LIMIT, Inspection, JobFilter, Page, QueueCounts, Trimmed
+from holdfast.drivers.contract import (
+    FIND_LIMIT,
+    REAP_LIMIT,
+    Inspection,
+    JobFilter,
+    Page,
+    QueueCounts,
+    Trimmed,
+)
 from holdfast.drivers.packing import (
     mark_first_occurrences,
     pack_settings,

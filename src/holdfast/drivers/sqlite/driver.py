@@ -12,21 +12,19 @@ from typing import Any, Self, TypeVar
 from urllib.parse import SplitResult, unquote
 
 from holdfast.clock import SECOND, Clock, SystemClock, monotonic
+from holdfast.drivers.capabilities import Capabilities, Durability, Feature
 from holdfast.drivers.contract import (
     REAP_LIMIT,
-    Capabilities,
     DomainInfo,
     DomainStatus,
-    Durability,
-    Feature,
     Inspection,
     JobFilter,
     Page,
     QueueCounts,
     ResumeAction,
-    SpaceRemoval,
     Trimmed,
 )
+from holdfast.drivers.optional import SpaceRemoval
 from holdfast.drivers.sqlite import (
     admin,
     clock_repair,

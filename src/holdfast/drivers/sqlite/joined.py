@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.drivers.caller_connection import begin, is_async, kind_of
-from holdfast.drivers.contract import Capabilities
+from holdfast.drivers.capabilities import Capabilities
 from holdfast.drivers.enqueue_only import EnqueueOnly
 from holdfast.drivers.on_loop import OnLoop
 from holdfast.drivers.sqlite.database import translate_error

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from holdfast.drivers.contract import REAP_LIMIT, Page, SpaceRemoval
+from holdfast.drivers.contract import REAP_LIMIT, Page
+from holdfast.drivers.optional import SpaceRemoval
 from holdfast.drivers.packing import to_json
 from holdfast.drivers.sqlite.transaction import Transaction
 from holdfast.errors import SpaceInUse

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import Feature, QueueSettings, Store
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import QueueSettings, Store
 from holdfast.model import bounds
 from holdfast.model.limit_proposal import LimitOrigin, Origin, origin_change
 from holdfast.service.auth.principal import Scope

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from uuid_utils import uuid7
 
-from holdfast.drivers.contract import Entry, Feature, Store
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import Entry, Store
 from holdfast.errors import Unsupported
 from holdfast.service.auth.principal import Scope
 from holdfast.service.operation import Call, Operation, Reply

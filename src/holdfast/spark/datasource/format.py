@@ -12,7 +12,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 from uuid_utils import uuid7
 
-from holdfast.drivers.contract import Feature, Store
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import Store
 from holdfast.errors import InvalidInput, SparkUnavailable, Unsupported
 from holdfast.spark.datasource import catalog_table, jobs_table, ledger_table
 from holdfast.spark.datasource.bad_rows import resolve_folder

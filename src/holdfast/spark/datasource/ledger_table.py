@@ -14,7 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from holdfast.drivers.contract import LedgerScan, Store
+from holdfast.drivers.contract import Store
+from holdfast.drivers.optional import LedgerScan
 from holdfast.errors import LedgerTrimmed
 from holdfast.model import bounds
 from holdfast.spark.column_schemas import ddl, ledger_fields

@@ -14,7 +14,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from holdfast.clock import SystemClock
-from holdfast.drivers.contract import LedgerScan, Store
+from holdfast.drivers.contract import Store
+from holdfast.drivers.optional import LedgerScan
 from holdfast.spark.datasource import jobs_table, ledger_table
 from holdfast.spark.datasource.options import SourceOptions, StoreLocation
 from holdfast.spark.store_access import open_store

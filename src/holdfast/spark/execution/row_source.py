@@ -14,7 +14,8 @@ import pyarrow as pa
 from uuid_utils import uuid7
 
 from holdfast.clock import SystemClock
-from holdfast.drivers.contract import LeasedEnqueue, Store
+from holdfast.drivers.contract import Store
+from holdfast.drivers.optional import LeasedEnqueue
 from holdfast.errors import InvalidInput, PayloadError, StoreError
 from holdfast.model.job import JobRecord
 from holdfast.model.job_batch import JobBatch

@@ -10,7 +10,8 @@ from dataclasses import asdict
 
 import msgspec
 
-from holdfast.drivers.contract import Change, Feature, Store
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import Change, Store
 from holdfast.spark.history.folder import Folder
 from holdfast.spark.history.manifest import CommitMark
 

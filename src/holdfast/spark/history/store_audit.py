@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from holdfast.drivers.contract import AuditScan, Store
+from holdfast.drivers.contract import Store
+from holdfast.drivers.optional import AuditScan
 from holdfast.model.ledger import LedgerRow
 from holdfast.spark.history.audit import Scope, audit
 from holdfast.spark.history.certificate import Certificate

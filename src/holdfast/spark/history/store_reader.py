@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from holdfast.clock import SystemClock
-from holdfast.drivers.contract import AuditScan, JobFilter, Store
+from holdfast.drivers.contract import JobFilter, Store
+from holdfast.drivers.optional import AuditScan
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State
 from holdfast.model.ledger import LedgerRow

@@ -12,7 +12,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from holdfast.clock import from_timedelta
-from holdfast.drivers.contract import AuditScan, Feature, Store
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import Store
+from holdfast.drivers.optional import AuditScan
 from holdfast.errors import InvalidInput
 from holdfast.model import ledger_reader
 from holdfast.model.job import JobRecord

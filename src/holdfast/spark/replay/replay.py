@@ -22,7 +22,8 @@ from holdfast.artifacts.payloads import open_payloads
 from holdfast.client import batches
 from holdfast.clock import DAY, SystemClock
 from holdfast.connect import is_store
-from holdfast.drivers.contract import NamedSpace, Store
+from holdfast.drivers.contract import Store
+from holdfast.drivers.optional import NamedSpace
 from holdfast.errors import PayloadError, PayloadUnavailable, ReplayConflict
 from holdfast.model import bounds
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS, JobRecord

@@ -19,7 +19,8 @@ from typing import Any, Self, TypeVar
 
 from holdfast.clock import SECOND
 from holdfast.connect import connect
-from holdfast.drivers.contract import REAP_LIMIT, Capabilities, Feature, Inspection, Store
+from holdfast.drivers.capabilities import Capabilities, Feature
+from holdfast.drivers.contract import REAP_LIMIT, Inspection, Store
 from holdfast.errors import LeaseError
 from holdfast.model.job import JobRecord, State
 from holdfast.model.job_batch import JobBatch

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from holdfast.drivers.contract import Feature
+from holdfast.drivers.capabilities import Feature
 from holdfast.errors import JobNotInflight, LeaseExpired, LeaseMismatch, WriteRefused
 from holdfast.model.job import State
 from holdfast.model.registry import Change, Entry

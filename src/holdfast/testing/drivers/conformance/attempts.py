@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from holdfast.clock import DAY, SECOND
-from holdfast.drivers.contract import Feature
+from holdfast.drivers.capabilities import Feature
 from holdfast.model import transition
 from holdfast.model.job import State
 from holdfast.model.settlement import Ack, Fail, Release, Retry

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 
 from holdfast.clock import monotonic
-from holdfast.drivers.contract import CancelWait, Store
+from holdfast.drivers.contract import Store
+from holdfast.drivers.optional import CancelWait
 from holdfast.errors import InvalidInput, StoreClosed
 from holdfast.model.job import State
 from holdfast.testing.drivers.conformance.assertions import assert_equal, assert_raises

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import Durability, Feature, Gaps, OnExhausted, QueueSettings, Store
+from holdfast.drivers.capabilities import Durability, Feature
+from holdfast.drivers.contract import Gaps, OnExhausted, QueueSettings, Store
 from holdfast.errors import JobNotInflight, StoreClosed, Unsupported
 from holdfast.model.job import State
 from holdfast.model.lease import Lease

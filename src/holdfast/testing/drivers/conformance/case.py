@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from holdfast.drivers.contract import Capabilities, Feature
+from holdfast.drivers.capabilities import Capabilities, Feature
 from holdfast.testing.drivers.harness import CaseSkipped, Harness
 
 LAWS = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from holdfast.drivers.contract import Feature, QueueSettings, Store
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import QueueSettings, Store
 from holdfast.errors import CallerClockRefused, InvalidInput
 from holdfast.model import bounds
 from holdfast.model.registry import Change

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.clock import HOUR, MILLISECOND, SECOND
-from holdfast.drivers.contract import Feature, QueueSettings
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import QueueSettings
 from holdfast.model import bounds
 from holdfast.model.job import State
 from holdfast.model.settlement import Ack, Release, Retry

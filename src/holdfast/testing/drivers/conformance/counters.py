@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from holdfast.clock import DAY
-from holdfast.drivers.contract import Feature, QueueSettings
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import QueueSettings
 from holdfast.model.bounds import MAX_COUNT, MAX_DURATION, MAX_INSTANT
 from holdfast.model.job import State
 from holdfast.model.lease import Reservation

@@ -6,7 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import DomainInfo, DomainStatus, Feature, Gaps, OnExhausted, QueueSettings, ResumeAction
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import (
+    DomainInfo,
+    DomainStatus,
+    Gaps,
+    OnExhausted,
+    QueueSettings,
+    ResumeAction,
+)
 from holdfast.errors import InvalidInput
 from holdfast.model.job import State
 from holdfast.model.settlement import Ack, Fail, Retry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.drivers.contract import Feature
+from holdfast.drivers.capabilities import Feature
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued
 from holdfast.model.settlement import Ack

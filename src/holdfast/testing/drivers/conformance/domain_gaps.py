@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import DomainInfo, DomainStatus, Feature, Gaps, OnExhausted, QueueSettings
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import DomainInfo, DomainStatus, Gaps, OnExhausted, QueueSettings
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord
 from holdfast.model.settlement import Ack, Fail, Release

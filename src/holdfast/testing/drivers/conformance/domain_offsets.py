@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import Feature
+from holdfast.drivers.capabilities import Feature
 from holdfast.model.job import State
 from holdfast.model.lease import Enqueued
 from holdfast.model.queue_settings import QueueSettings

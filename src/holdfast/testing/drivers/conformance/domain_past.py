@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from holdfast.clock import DAY
-from holdfast.drivers.contract import Feature, LeasedEnqueue, Store
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import Store
+from holdfast.drivers.optional import LeasedEnqueue
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import AuditScan, Feature
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.optional import AuditScan
 from holdfast.model.job import State
 from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.settlement import Ack, Fail, Release, Retry

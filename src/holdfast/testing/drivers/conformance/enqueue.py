@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import Feature
+from holdfast.drivers.capabilities import Feature
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.model.job import State

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.clock import MINUTE
-from holdfast.drivers.contract import Feature, LeasedEnqueue, QueueSettings
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import QueueSettings
+from holdfast.drivers.optional import LeasedEnqueue
 from holdfast.errors import InvalidInput
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Reservation

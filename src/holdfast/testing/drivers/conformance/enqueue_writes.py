@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from holdfast.drivers.contract import Feature, Store
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import Store
 from holdfast.errors import InvalidInput, Unsupported, WriteRefused
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import CountEstimates, Feature
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.optional import CountEstimates
 from holdfast.errors import InvalidInput
 from holdfast.model.job import State
 from holdfast.model.settlement import Ack, Fail, Retry

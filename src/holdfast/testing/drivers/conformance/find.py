@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import Feature, JobFilter, JobLookup, QueueCounts
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import JobFilter, QueueCounts
+from holdfast.drivers.optional import JobLookup
 from holdfast.errors import InvalidInput
 from holdfast.model.job import State
 from holdfast.model.lease import Note

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import Feature, LeasedEnqueue, QueueSettings
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import QueueSettings
+from holdfast.drivers.optional import LeasedEnqueue
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.model.isolation import Isolation

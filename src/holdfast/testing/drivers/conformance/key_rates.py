@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.clock import DAY, HOUR, MINUTE, SECOND
-from holdfast.drivers.contract import Feature, QueueSettings
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import QueueSettings
 from holdfast.errors import LeaseMismatch
 from holdfast.model.job import State
 from holdfast.model.settlement import Ack, Retry

@@ -6,7 +6,8 @@ import threading
 from functools import partial
 
 from holdfast.clock import HOUR, MINUTE, SECOND, monotonic
-from holdfast.drivers.contract import Feature, QueueCounts, QueueSettings, Store
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import QueueCounts, QueueSettings, Store
 from holdfast.model.job import State
 from holdfast.model.lease import Reservation
 from holdfast.model.ledger import Ending

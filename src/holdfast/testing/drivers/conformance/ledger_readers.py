@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from holdfast.clock import DAY, HOUR, SECOND
-from holdfast.drivers.contract import Feature, Trimmed, WebhookScan
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import Trimmed
+from holdfast.drivers.optional import WebhookScan
 from holdfast.errors import InvalidInput, Unsupported
 from holdfast.model.ledger_reader import KIND, forget_reader, register_reader
 from holdfast.model.registry import Change

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.drivers.contract import Feature
+from holdfast.drivers.capabilities import Feature
 from holdfast.model.isolation import Isolation
 from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.settlement import Release

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import Feature
+from holdfast.drivers.capabilities import Feature
 from holdfast.model.settlement import Fail, Release, Retry
 from holdfast.testing.drivers.conformance.assertions import assert_equal
 from holdfast.testing.drivers.conformance.case import case

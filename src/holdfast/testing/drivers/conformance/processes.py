@@ -8,7 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 
 from holdfast.connect import connect
-from holdfast.drivers.contract import Feature, Store
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import Store
 from holdfast.model.job import JobRecord
 from holdfast.model.registry import Change
 from holdfast.model.settlement import Ack

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import Diagnosis, Feature
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.optional import Diagnosis
 from holdfast.errors import JobNotInflight
 from holdfast.model.job import State
 from holdfast.model.settlement import Ack, Retry

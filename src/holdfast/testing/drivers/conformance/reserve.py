@@ -6,7 +6,8 @@ import re
 from dataclasses import replace
 
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import REAP_LIMIT, Feature
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import REAP_LIMIT
 from holdfast.model.job import State
 from holdfast.model.ledger import Ending
 from holdfast.model.settlement import Ack, Fail, Release, Retry

@@ -6,7 +6,9 @@ from collections.abc import Collection
 from typing import Any
 
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import Feature, Gaps, OnExhausted, QueueSettings, SettleAndReserve
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import Gaps, OnExhausted, QueueSettings
+from holdfast.drivers.optional import SettleAndReserve
 from holdfast.errors import LeaseError, LeaseMismatch
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import State

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import Feature, QueueSettings, SpaceAdmin, SpaceRemoval, Store
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import QueueSettings, Store
+from holdfast.drivers.optional import SpaceAdmin, SpaceRemoval
 from holdfast.errors import InvalidInput, JobNotInflight, LedgerTrimmed, SpaceInUse
 from holdfast.model.lease import Enqueued
 from holdfast.model.ledger_reader import register_reader

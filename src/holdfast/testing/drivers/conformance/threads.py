@@ -6,7 +6,8 @@ from collections import Counter
 from functools import partial
 from typing import Any
 
-from holdfast.drivers.contract import Feature, QueueSettings
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import QueueSettings
 from holdfast.model.job import State
 from holdfast.model.lease import Enqueued, Reservation
 from holdfast.model.registry import Change

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from holdfast.clock import DAY, SECOND
-from holdfast.drivers.contract import AuditScan, Feature, QueueSettings, Trimmed
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import QueueSettings, Trimmed
+from holdfast.drivers.optional import AuditScan
 from holdfast.errors import InvalidInput, JobNotInflight, LedgerTrimmed
 from holdfast.model import retention
 from holdfast.model.job import State

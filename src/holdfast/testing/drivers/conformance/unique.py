@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from holdfast.clock import DAY, HOUR, MINUTE
-from holdfast.drivers.contract import Feature, QueueSettings, Trimmed
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import QueueSettings, Trimmed
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.model.lease import Enqueued, Reservation

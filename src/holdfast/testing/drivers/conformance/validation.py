@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.drivers.contract import Feature
+from holdfast.drivers.capabilities import Feature
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 
 from holdfast.clock import SECOND, monotonic
-from holdfast.drivers.contract import Feature, Gaps, QueueSettings
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import Gaps, QueueSettings
 from holdfast.errors import StoreClosed
 from holdfast.testing.drivers.conformance.assertions import assert_equal, assert_raises
 from holdfast.testing.drivers.conformance.case import case

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.drivers.contract import Page, SpaceRemoval
+from holdfast.drivers.contract import Page
 from holdfast.drivers.memory import spaces
+from holdfast.drivers.optional import SpaceRemoval
 from holdfast.model import bounds
 from holdfast.testing.drivers.faulty.faulty_driver import FaultyDriver
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.clock import DAY, MILLISECOND, MINUTE, SECOND, ManualClock
-from holdfast.drivers.contract import Feature, ResumeAction, SettleAndReserve, Store
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import ResumeAction, Store
+from holdfast.drivers.optional import SettleAndReserve
 from holdfast.errors import LeaseError
 from holdfast.model import bounds
 from holdfast.model.isolation import Isolation

@@ -12,7 +12,8 @@ from enum import IntEnum
 from typing import Any, TypeVar
 
 from holdfast.clock import SECOND
-from holdfast.drivers.contract import CountEstimates, ResumeAction, SettleAndReserve, Store, Trimmed
+from holdfast.drivers.contract import ResumeAction, Store, Trimmed
+from holdfast.drivers.optional import CountEstimates, SettleAndReserve
 from holdfast.errors import InvalidInput, LeaseError, LedgerTrimmed, WriteRefused
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord, State

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from holdfast.clock import DAY, HOUR, MINUTE, SECOND
-from holdfast.drivers.contract import Feature, ResumeAction
+from holdfast.drivers.capabilities import Feature
+from holdfast.drivers.contract import ResumeAction
 from holdfast.model.isolation import Isolation
 from holdfast.model.queue_settings import Gaps, OnExhausted, QueueSettings
 from holdfast.testing.drivers.state_machine.compared_machine import ComparedMachine, make_settlement

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from holdfast.clock import DAY, HOUR
-from holdfast.drivers.contract import Feature
+from holdfast.drivers.capabilities import Feature
 from holdfast.model.lease import Lease, Note
 from holdfast.model.queue_settings import QueueSettings
 from holdfast.model.registry import Change
