@@ -154,3 +154,14 @@ def test_jobs_without_a_domain_read_nothing_of_domains(url):
                 plans
             )
         explained.connection.close()
+
+
+def test_many_jobs_of_one_domain_are_cancelled_without_a_look_at_the_domain_for_each(url):
+    with holdfast.connect(f"{url}?listen=off", caller_clock=True) as store:
+        explained = ExplainedSession(url)
+        ids = [f"new-{number}" for number in range(400)]
+        store.enqueue([_record(number, id=ids[number]) for number in range(400)], now=NOW)
+        explained.call("cancel", "main", NOW, pack_texts(ids))
+        probes = re.findall(r"using jobs_domain on jobs .* loops=(\d+)\)", explained.all_plans)
+        assert set(probes) == {"1"}
+        explained.connection.close()

@@ -4,8 +4,9 @@
 --
 -- Locks: the caller has locked the domains. The rows that get the turn, SKIP LOCKED: see assign_turns.
 -- Index: jobs_domain, jobs_turn, and those of has_special_domains.
--- Shape: one or two probes and one update per domain, in one statement. Nearly all turns are given here. `suspect` is set to
--- itself: an update that changes no column of a generated one parses the generation expression again for every row.
+-- Shape: one or two probes and one update per domain, in one statement. Nearly all turns are given here. A batch of cancelled
+-- jobs names its domain once for each: a probe for each would read all of them again. `suspect` is set to itself: an update
+-- that changes no column of a generated one parses the generation expression again for every row.
 CREATE OR REPLACE FUNCTION give_turns(_space text, _queues text[], _domains text[], _vacant boolean) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -16,8 +17,8 @@ BEGIN
   END IF;
 
   WITH next AS MATERIALIZED (
-    SELECT DISTINCT first.row, holder.row IS NULL AS is_given
-      FROM unnest(_queues, _domains) AS d (queue, domain)
+    SELECT first.row, holder.row IS NULL AS is_given
+      FROM (SELECT DISTINCT u.queue, u.domain FROM unnest(_queues, _domains) AS u (queue, domain) OFFSET 0) AS d
       LEFT JOIN LATERAL (
         SELECT j.ctid AS row, j.state, j."offset" AS place, j.seq FROM jobs AS j
          WHERE NOT _vacant AND j.space = _space AND j.queue = d.queue AND j.domain = d.domain AND j.turn
