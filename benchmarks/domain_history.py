@@ -39,6 +39,7 @@ def measure(name: str, make_url: Callable[[], str], many: int) -> Iterator[Compa
     with connect(url) as store:
         for domain, count in position.items():
             _end_offsets(store, domain, count)
+        _vacuum(url)
 
         def process(domain: str) -> float:
             started = time.perf_counter()
@@ -79,6 +80,16 @@ def _end_offsets(store: Store, domain: str, count: int) -> None:
         records = make_records(min(FILL_BATCH, count - start))
         store.enqueue([replace(one, domain=domain, offset=offset) for offset, one in enumerate(records, start)])
         store.cancel([one.id for one in records])
+
+
+def _vacuum(url: str) -> None:
+    """Remove the dead rows of PostgreSQL, as autovacuum does every minute: most of a long history is older.
+
+    Until then, a call in the domain passes over their index entries: a third of a call after 1,000,000 in two minutes.
+    """
+    if not url.startswith("sqlite"):
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("VACUUM")
 
 
 Size = tuple[float, str]  # bytes, and what to say about them
