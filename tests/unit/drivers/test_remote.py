@@ -11,7 +11,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 
-from holdfast.drivers import contract
+from holdfast.drivers import contract, optional
 from holdfast.drivers.remote.arguments import Arguments, EnqueueArguments
 from holdfast.drivers.remote.description import OPTIONAL
 from holdfast.drivers.remote.errors import pack_error, read_error
@@ -83,10 +83,10 @@ def test_every_optional_protocol_travels_or_is_left_out_on_purpose():
     """Without ``JobScan``, readers use ``find``. Every driver has ``NamedSpace``."""
     defined = {
         value
-        for value in vars(contract).values()
-        if getattr(value, "_is_runtime_protocol", False) and value.__module__ == contract.__name__
+        for value in vars(optional).values()
+        if getattr(value, "_is_runtime_protocol", False) and value.__module__ == optional.__name__
     }
-    assert defined - set(OPTIONAL) == {contract.JobScan, contract.NamedSpace, contract.Store}
+    assert defined - set(OPTIONAL) == {optional.JobScan, optional.NamedSpace}
 
 
 @pytest.mark.parametrize(
