@@ -175,6 +175,8 @@ def _read_answer(connection: Connection) -> HttpAnswer:
         body = response.read(most + 1)
         if len(body) > most:
             raise http.client.HTTPException(f"an answer of more than {most} bytes")
+        if response.length:  # of what is missing: a read with a bound does not raise by itself
+            raise http.client.IncompleteRead(body, response.length)
         retry_after = response.getheader("Retry-After", "")
         return HttpAnswer(
             status=response.status,
