@@ -103,19 +103,29 @@ def split_into_runs(jobs: Sequence[JobRecord]) -> Sequence[Sequence[int]]:
 
     A later run sees what the earlier ones have stored. A job comes in a later run than each job before it that has its
     id, its offset or, in a batch with offsets, its key: so the answers are those of the jobs one after the other.
+
+    A job without an offset must also arrive before the jobs behind it. If it repeats a name of a job that was refused,
+    it may be stored: then all jobs behind it come in its run or later. An exact repetition is never stored.
     """
     has_offsets = any(job.offset is not None for job in jobs)
     if not has_offsets and len({job.id for job in jobs}) == len(jobs):
         return [range(len(jobs))]
     runs: list[list[int]] = []
+    first_run = 0  # of the jobs that repeat nothing
     run_of: dict[tuple[object, ...], int] = {}  # by name, the last run in which it occurs
+    without_offset: set[tuple[object, ...]] = set()  # everything that may refuse such a job
     for place, job in enumerate(jobs):
         names: list[tuple[object, ...]] = [(job.id,)]
         if job.offset is not None:
             names.append((job.queue, job.domain, job.offset))
         if has_offsets and job.idempotency_key is not None:
             names.append((job.queue, job.idempotency_key))
-        run = 1 + max(run_of.get(name, -1) for name in names)
+        run = max(first_run, 1 + max(run_of.get(name, -1) for name in names))
+        if job.offset is None:
+            identity = (job.id, job.queue, job.idempotency_key)
+            if run > first_run and identity not in without_offset:
+                first_run = run = len(runs)
+            without_offset.add(identity)
         if run == len(runs):
             runs.append([])
         runs[run].append(place)

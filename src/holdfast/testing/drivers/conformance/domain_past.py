@@ -131,6 +131,21 @@ def a_batch_is_answered_record_by_record(h: Harness) -> None:
     assert_equal([answers[0].id, answers[2].id, answers[3].id], [new.id, free.id, opened], "the ids")
 
 
+@case("L11", "L12", needs=OFFSETS | {Feature.IDEMPOTENCY})
+def a_batch_arrives_in_its_order_also_behind_a_refused_record(h: Harness) -> None:
+    end_offsets(h, 4)
+    past = job_at(h, 4, idempotency_key="k")
+    jobs = [job_at(h, None, idempotency_key="k"), job_at(h, None)]
+    answers = h.enqueue(past, *jobs)
+    assert_equal([answer.existed for answer in answers], [True, False, False], "existed")
+    ran = []
+    for _ in jobs:
+        running = h.reserve_one()
+        ran.append(running.job.id)
+        h.must_settle(Ack(running.lease))
+    assert_equal(ran, [job.id for job in jobs], "the order of the jobs without an offset")
+
+
 @case("L11", "L9", needs=OFFSETS)
 def an_offset_between_those_that_have_ended_is_new(h: Harness) -> None:
     end_offsets(h, 1, 3, 5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from holdfast.drivers.memory.domains import Domain, OpenJob, Place
@@ -9,6 +10,7 @@ from holdfast.drivers.memory.rows import Row, StoredKey
 from holdfast.drivers.memory.space import Space
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued
+from holdfast.model.registry import Change
 from holdfast.testing.drivers.faulty.faulty_driver import FaultyDriver, FaultySpace
 
 
@@ -143,6 +145,19 @@ class OffsetBeforeKey(FaultyDriver):
         return by_offset if by_offset.existed else super()._enqueue(space, job, now)
 
 
+class RepeatedKeysArriveLast(FaultyDriver):
+    """A record whose key an earlier record of its batch has is stored after the others, if that one was refused."""
+
+    def enqueue(
+        self, jobs: Sequence[JobRecord], *, writes: Sequence[Change] = (), now: int | None = None
+    ) -> list[Enqueued]:
+        """See ``Driver.enqueue``."""
+        keys = [job.idempotency_key for job in jobs]
+        places = sorted(range(len(jobs)), key=lambda place: keys[place] is not None and keys[place] in keys[:place])
+        answers = super().enqueue([jobs[place] for place in places], writes=writes, now=now)
+        return [answers[places.index(place)] for place in range(len(jobs))]
+
+
 FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     OffsetsByArrival,
     JobsWithoutOffsetFirst,
@@ -154,4 +169,5 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     PastNotSaid,
     PastTakesItsKey,
     OffsetBeforeKey,
+    RepeatedKeysArriveLast,
 )
