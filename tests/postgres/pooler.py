@@ -1,7 +1,8 @@
 """A minimal transaction-pooling proxy: every transaction runs in another session of the server.
 
 So the state that a client leaves in a session (a setting, a prepared statement, a lock, LISTEN) is missing in its next
-transaction.
+transaction. Like PgBouncer, the proxy tells a client a process id that no session has: the client would send it with a
+cancel request, and the proxy looks up which session the client uses then.
 """
 
 import contextlib
@@ -13,6 +14,7 @@ import threading
 from collections.abc import Iterator
 
 NO_ENCRYPTION = (80877103, 80877104)  # SSLRequest, GSSENCRequest
+INVENTED_PROCESS = -7
 
 
 class Pooler:
@@ -96,7 +98,7 @@ class Pooler:
                 raise EOFError
             greeting += data
             replies.read(data)
-        self._greetings.setdefault(startup, greeting)
+        self._greetings.setdefault(startup, _with_invented_process(greeting))
         return session
 
     def _return_session(self, startup: bytes, session: socket.socket) -> None:
@@ -124,11 +126,11 @@ class _ReplyReader:
         self.is_idle = False
 
     def read(self, data: bytes) -> None:
-        for kind, body in self._messages(data):
+        for kind, body in self.messages(data):
             if kind == b"Z":
                 self.is_idle = body == b"I"  # ReadyForQuery, outside of a transaction
 
-    def _messages(self, data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def messages(self, data: bytes) -> Iterator[tuple[bytes, bytes]]:
         self._unread += data
         while len(self._unread) >= 5:
             [length] = struct.unpack(">i", self._unread[1:5])
@@ -136,6 +138,15 @@ class _ReplyReader:
                 return
             yield self._unread[:1], self._unread[5 : 1 + length]
             self._unread = self._unread[1 + length :]
+
+
+def _with_invented_process(greeting: bytes) -> bytes:
+    """Replace the process id in BackendKeyData, the message ``K``."""
+    messages = b""
+    for kind, body in _ReplyReader().messages(greeting):
+        changed = struct.pack(">i", INVENTED_PROCESS) + body[4:] if kind == b"K" else body
+        messages += kind + struct.pack(">i", 4 + len(changed)) + changed
+    return messages
 
 
 def _receive_exactly(source: socket.socket, count: int) -> bytes:

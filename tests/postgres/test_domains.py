@@ -102,6 +102,26 @@ def test_a_transaction_that_is_rolled_back_leaves_its_offset_new(store, url, job
     assert store.enqueue([job(domain="d", offset=1)], now=NOW)[0].existed is False
 
 
+def test_a_requeue_waits_for_a_transaction_that_stores_its_offset_again(store, session, url, job):
+    """After ``forget_domain`` the offset of a dead job is new, and its sender may send it again at any time."""
+    dead, plain = job(domain="d", offset=1), job()
+    store.enqueue([dead, plain], now=NOW)
+    held = store.reserve(["q"], limit=2, lease_for=LEASE, now=NOW)
+    store.settle([Fail(one.lease, "no") for one in held], now=NOW)
+    assert store.forget_domain("q", "d")
+    answers = []
+    with psycopg.connect(url) as connection:
+        again = job(domain="d", offset=1)
+        assert not store.joined(connection).enqueue([again], now=NOW)[0].existed
+        thread = threading.Thread(target=lambda: answers.extend(store.requeue([dead.id, plain.id], now=NOW)))
+        thread.start()
+        wait_until(lambda: session.execute(WAITING).fetchone() == (1,))
+        connection.commit()
+        thread.join(60)
+    assert answers == [False, True]
+    assert reserve_offsets(store) == [1, None]
+
+
 # Rows that another session has locked ---------------------------------------------------------------------------
 
 

@@ -98,6 +98,7 @@ def test_the_tables_refuse_rows_that_no_verb_writes(store, session, job):
     for change, constraint in (
         ("state = 'inflight'", "inflight_has_a_lease"),
         ("state = 'inflight', token = 'x'", "lease_is_whole"),
+        ("fence = 1", "lease_is_whole"),
         ("state = 'lost'", "jobs_state_check"),
         ("priority = 10", "jobs_priority_check"),
         ("attempts = -1", "jobs_attempts_check"),

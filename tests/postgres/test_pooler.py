@@ -37,3 +37,28 @@ def test_the_listener_can_use_a_direct_connection_beside_the_pooler(pooled):
             break
     assert store._listener.is_alive
     store.close()
+
+
+PREPARED = "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%enqueue_one%'"
+
+
+def test_single_enqueues_are_prepared_in_a_session_that_the_connection_keeps(url, job):
+    with holdfast.connect(url) as store:
+        for _ in range(3):
+            store.enqueue([job()])
+        [(prepared,)] = store._database.run(
+            lambda connection: connection.execute(PREPARED).fetchall(), is_repeatable=True
+        )
+        assert prepared == 1
+
+
+def test_nothing_is_prepared_behind_a_pooler(pooled, job):
+    through, _ = pooled
+    with holdfast.connect(through) as store:
+        for _ in range(20):
+            assert not store.enqueue([job()])[0].existed
+        for _ in range(20):  # of the sessions that the pooler has
+            [(prepared,)] = store._database.run(
+                lambda connection: connection.execute(PREPARED).fetchall(), is_repeatable=True
+            )
+            assert prepared == 0

@@ -4,7 +4,7 @@ docs/reference/guarantees.md has the laws L1 to L15. ``holdfast.testing.drivers.
 them.
 
 - Instants and durations are integer microseconds.
-- Every verb takes a batch. One call is one transaction and one round trip.
+- Every verb takes a batch. One call is one transaction and one round trip. Only ``settle`` may be several.
 - ``now`` replaces the clock of the store, and is allowed only for a store opened with ``caller_clock=True``; otherwise
   the verb raises ``CallerClockRefused`` (L1).
 - Every verb raises ``InvalidInput`` for arguments outside of their bounds, before it changes anything; ``StoreClosed``

@@ -1,13 +1,14 @@
 """A pool of connections to one database, shared by threads. A call takes one connection and leaves no state in it.
 
-Nothing is kept in a session: no prepared statement, no setting, no lock. So a pooling proxy may run every transaction
-in another session.
+Nothing is kept in a session that a pooling proxy may exchange: no prepared statement, no setting, no lock. So the proxy
+may run every transaction in another session.
 """
 
 from __future__ import annotations
 
 import os
 import select
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -28,6 +29,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 FIRST_RETRY_SECONDS = 0.02  # before a call is repeated; doubled up to MAX_RETRY_SECONDS
 MAX_RETRY_SECONDS = 0.5
+ONLY_ON_REQUEST = sys.maxsize  # a statement is prepared if a call asks for it, never because it is frequent
 _of_parent_process: list[
     Connection
 ] = []  # never closed: closing them in a forked child would end the parent's sessions
@@ -43,6 +45,16 @@ class OwnConnection(psycopg.Connection[tuple[Any, ...]]):
         A new cursor looks up how to send each argument: a third of what a call of many arguments costs in Python.
         """
         return psycopg.RawCursor(self, row_factory=tuple_row)
+
+    @cached_property
+    def has_own_session(self) -> bool:
+        """Whether every transaction runs in the same session, so that prepared statements may be kept there.
+
+        A pooling proxy cannot tell a client the process of its session, because the session changes. The proxy invents
+        a number. Costs a round trip, once per connection.
+        """
+        [(pid,)] = self.execute("SELECT pg_backend_pid()", prepare=False).fetchall()
+        return bool(pid == self.info.backend_pid)
 
 
 _opened: weakref.WeakSet[OwnConnection] = weakref.WeakSet()
@@ -86,7 +98,9 @@ class ConnectionPool:
 
     def open(self, conninfo: str | None = None) -> Connection:
         """Return a new connection that belongs to the caller."""
-        connection = OwnConnection.connect(conninfo or self._conninfo, autocommit=True, prepare_threshold=None)
+        connection = OwnConnection.connect(
+            conninfo or self._conninfo, autocommit=True, prepare_threshold=ONLY_ON_REQUEST
+        )
         arrays.register(connection.adapters)
         _opened.add(connection)
         return connection

@@ -58,13 +58,18 @@ class Database:
 
         A job that stands in ``jobs`` and in ``ended`` must not fail the batch that ends it (L5).
         Handled here and not by ``ON CONFLICT``, which makes every ack slower by an eighth.
+
+        Nor must a job whose offset another transaction has stored meanwhile fail the batch that requeues it: the second
+        call sees the offset.
         """
         try:
             return self.call_on(connection, function, *arguments)
         except psycopg.errors.UniqueViolation as error:
-            if error.diag.table_name != "ended":
+            if error.diag.table_name not in {"ended", "jobs"}:
                 raise
-        self.call_on(connection, "remove_repeated_endings")
+            has_repeated_endings = error.diag.table_name == "ended"
+        if has_repeated_endings:
+            self.call_on(connection, "remove_repeated_endings")
         return self.call_on(connection, function, *arguments)
 
     def call_on(self, connection: Connection, function: str, *arguments: object) -> list[Row]:
@@ -72,13 +77,17 @@ class Database:
         return self._call_on(connection, function, self.space, *arguments)
 
     def call_value_on(self, connection: Connection, function: str, *arguments: object) -> Row:
-        """Call a function that returns one small record, like ``call_on``."""
+        """Call a function that returns one small record, like ``call_on``.
+
+        The statement is prepared where that is safe: it saves a twelfth of the time of a small call. A call with a
+        batch would not notice.
+        """
         statement = self.statements.call_value(function, len(arguments) + 1)
         if isinstance(connection, OwnConnection):
-            cursor = connection.value_cursor
+            cursor, prepare = connection.value_cursor, connection.has_own_session
         else:
-            cursor = psycopg.RawCursor(connection, row_factory=tuple_row)
-        cursor.execute(statement, (self.space, *arguments), prepare=False, binary=True)
+            cursor, prepare = psycopg.RawCursor(connection, row_factory=tuple_row), False
+        cursor.execute(statement, (self.space, *arguments), prepare=prepare, binary=True)
         [(value,)] = cursor.fetchall()
         return cast("Row", value)
 
