@@ -47,7 +47,7 @@ def _compare_hints(name: str, store: Store, hinted: SettleAndReserve, domains: i
         return time.perf_counter() - started
 
     return compare_throughput(
-        f"{name}: settle with the next job of {domains:,} domains / settle, then reserve",
+        f"{name}: settle with the next job of {domains:,} domain{'' if domains == 1 else 's'} / settle, then reserve",
         jobs=jobs,
         rounds=ROUNDS,
         ours=lambda: timed(lambda: _drain_hinted(store, hinted)),

@@ -56,7 +56,7 @@ def _compare_domains(store: str, make_url: MakeUrl, jobs: int) -> Iterator[Compa
     unordered = _drain_rate(make_url(), jobs, UNORDERED)
     for domains, offsets in ((1, False), (1_000, False), (1_000, True), (100_000, False)):
         rate = _drain_rate(make_url(), jobs, domains, offsets=offsets)
-        name = f"{domains:,} domains{' with offsets' if offsets else ''}"
+        name = f"{domains:,} domain{'' if domains == 1 else 's'}{' with offsets' if offsets else ''}"
         yield Comparison(
             question=f"{store}: worker, {jobs:,} jobs in {name} / without domains",
             ratio=rate / unordered,

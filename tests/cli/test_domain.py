@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 import holdfast
@@ -60,7 +62,17 @@ def test_the_list_has_pages(run, stopped):
     rest = run("domain", "list", "--limit", "2", "--after", first["cursor"], "--json").json
     assert [one["domain"] for one in first["items"] + rest["items"]] == ["broken", "fine", "gap"]
     assert rest["cursor"] is None
-    assert "more: --after" in run("domain", "list", "--limit", "1").err
+
+
+def test_the_note_about_the_next_page_can_be_pasted_into_a_shell(run, stopped):
+    note = run("domain", "list", "--limit", "1").err
+    arguments = shlex.split(note.removeprefix("more: "))
+    assert [one["domain"] for one in run("domain", "list", *arguments, "--json").json["items"]] == ["fine", "gap"]
+
+
+def test_a_list_of_halted_and_waiting_domains_is_refused(run, stopped):
+    refused = run("domain", "list", "--halted", "--waiting", code=2)
+    assert "wanted one of --halted and --waiting, got both" in refused.err
 
 
 def test_a_domain_is_shown(run, stopped):

@@ -269,6 +269,15 @@ def test_a_watermark_at_a_distance_bounds_sparse_offsets(open_lease):
     assert isinstance(lease.try_acquire("A", 993), Acquired)
 
 
+def test_an_offset_that_an_operator_skips_moves_the_watermark_too(open_lease):
+    lease = open_lease(watermark_distance=10, on_exhausted="halt", max_retries=0)
+    for offset in (0, 50):
+        lease.fail("A", acquire(lease, offset).token)
+        lease.resume("A", "skip")
+    state = lease.state("A")
+    assert (state.processed.ranges(), state.failed) == ([(0, 39)], {50})
+
+
 # Arguments ----------------------------------------------------------------------------------------------------
 
 

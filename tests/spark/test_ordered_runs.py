@@ -115,6 +115,8 @@ def test_a_chunk_has_one_row_of_each_domain(spark, url):
     [
         ("id, 'a' as c", "c", "order_by: wanted the columns of the domain, then the column of the order, .*, got c"),
         ("id, 'a' as c", ("c", "at"), "order_by: wanted columns of id, c, got at"),
+        ("id, 'a' as c", 5, "order_by: wanted the columns of the domain, .*, got 5"),
+        ("id, 'a' as c", ("c", 5), "order_by: wanted names of columns, got 5"),
         ("id, 1.5D as c", ("c", "id"), "order_by: wanted a column with text, .*, got c double"),
         ("id, array(1) as c", ("id", "c"), "order_by: wanted a column with text, a number, .*, got c array<int>"),
         ("id, if(id = 1, null, 'a') as c", ("c", "id"), "order_by c: wanted a value in every row, got null"),
@@ -130,6 +132,12 @@ def test_an_order_that_does_not_fit_is_refused_before_anything_runs(spark, url, 
         run(spark.sql(f"select {select} from range(4)"), len, key="id", order_by=order_by, url=url)
     with holdfast.connect(url) as store:
         assert not store.ledger(limit=1).items
+
+
+def test_a_row_that_differs_from_many_equal_ones_is_named_with_its_column(spark, url):
+    df = spark.sql("select 1 as id, 'a' as c, if(id = 999, 2, 1) as at from range(1000)").coalesce(1)
+    with pytest.raises(InvalidInput, match=r"two different rows with id=1: they differ in at$"):
+        run(df, len, key="id", order_by=("c", "at"), url=url)
 
 
 @pytest.mark.parametrize(

@@ -62,14 +62,19 @@ class IntervalSet(AbstractSet[int]):
 
     def discard(self, offset: int) -> None:
         """Remove one number, if it is there."""
-        place = bisect_left(self._lasts, offset)
-        if place == len(self._lasts) or self._firsts[place] > offset:
+        self.discard_range(offset, offset)
+
+    def discard_range(self, first: int, last: int) -> None:
+        """Remove all numbers from ``first`` to ``last`` that are there."""
+        start = bisect_left(self._lasts, first)  # the ranges from start to stop overlap the removed one
+        stop = bisect_right(self._firsts, last)
+        if start >= stop:
             return
-        first, last = self._firsts[place], self._lasts[place]
-        left = [(first, offset - 1)] if first < offset else []
-        right = [(offset + 1, last)] if offset < last else []
-        self._firsts[place : place + 1] = [part[0] for part in left + right]
-        self._lasts[place : place + 1] = [part[1] for part in left + right]
+        lowest, highest = self._firsts[start], self._lasts[stop - 1]
+        left = [(lowest, first - 1)] if lowest < first else []
+        right = [(last + 1, highest)] if last < highest else []
+        self._firsts[start:stop] = [part[0] for part in left + right]
+        self._lasts[start:stop] = [part[1] for part in left + right]
 
     def fill_below(self, limit: int) -> None:
         """Add all numbers from 0 to ``limit - 1``."""

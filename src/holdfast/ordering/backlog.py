@@ -65,8 +65,7 @@ class Backlog:
             taken = min(count, last - first + 1)
             if first + taken <= last:
                 self._runs.appendleft((first + taken, last))
-            for offset in range(first, first + taken):
-                self._members.discard(offset)
+            self._members.discard_range(first, first + taken - 1)
             count -= taken
 
     def __contains__(self, offset: object) -> bool:

@@ -189,7 +189,7 @@ def renew(domain: Domain, token: str, lease_for: int, *, now: int) -> None:
     domain.lease = replace(lease, lease_for=lease_for, renewed_at=now, renewals=lease.renewals + 1)
 
 
-def resume(domain: Domain, *, skip: bool) -> SucceedResult:
+def resume(domain: Domain, rules: Rules, *, skip: bool) -> SucceedResult:
     """Let a halted domain go on: give its offset up, or let it run again, without the retries that it has used."""
     halt = domain.halt
     if halt is None or halt.is_released:
@@ -197,6 +197,7 @@ def resume(domain: Domain, *, skip: bool) -> SucceedResult:
     if skip:
         domain.failed.add(halt.offset)
         domain.halt = None
+        _follow_with_watermark(domain, halt.offset, rules)
     else:
         domain.halt = replace(halt, is_released=True)
     return _hint(domain)

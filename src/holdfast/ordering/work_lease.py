@@ -169,14 +169,16 @@ class WorkLease:
         """
         if action not in ("retry", "skip"):
             raise InvalidInput("action", wanted="retry or skip", got=action)
+        skip = action == "skip"
         return self._domains.change(
-            bounds.check_text("domain", domain), lambda state, _: machine.resume(state, skip=action == "skip")
+            bounds.check_text("domain", domain), lambda state, _: machine.resume(state, self._rules, skip=skip)
         )
 
     def set_watermark(self, domain: str, offset: int) -> int:
-        """Take every offset below ``offset`` as processed, and forget which of them were seen; return the watermark.
+        """Take every offset below ``offset`` as processed, and forget which of them were seen.
 
-        The watermark stops at an offset that waits or is in flight, and never goes back.
+        Stops at an offset that waits or is in flight. Returns ``offset``, or that smaller one. An offset that counts as
+        processed never becomes new again, also if a later call is for a smaller ``offset``.
         """
         bounds.check_integer("offset", offset, most=MAX_OFFSET)
         return self._domains.change(

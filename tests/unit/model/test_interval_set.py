@@ -18,6 +18,7 @@ STEPS = st.lists(
         st.tuples(st.just("fill_below"), OFFSETS),
         st.tuples(st.just("discard_below"), OFFSETS),
         st.tuples(st.just("add_range"), OFFSETS, st.integers(0, 6)),
+        st.tuples(st.just("discard_range"), OFFSETS, st.integers(0, 6)),
     ),
     max_size=30,
 )
@@ -35,6 +36,8 @@ def plain_step(model: set[int], step: tuple) -> None:
             model.difference_update(range(limit))
         case ("add_range", first, more):
             model.update(range(first, first + more + 1))
+        case ("discard_range", first, more):
+            model.difference_update(range(first, first + more + 1))
 
 
 def step_of(offsets: IntervalSet, step: tuple) -> None:

@@ -36,3 +36,11 @@ def test_offsets_that_arrive_in_order_take_one_run():
     assert backlog.runs() == [(0, 9_999)]
     assert backlog.popleft() == 0
     assert backlog.runs() == [(1, 9_999)]
+
+
+def test_a_long_run_is_dropped_at_once():
+    """A page of a stored backlog drops at every call the offsets that have left it."""
+    backlog = Backlog([(5 * 10**11, 10**12), (0, 5 * 10**11 - 1)])
+    backlog.drop(6 * 10**11)
+    assert backlog.runs() == [(10**11 - 1, 5 * 10**11 - 1)]
+    assert (backlog.lowest, len(backlog)) == (10**11 - 1, 4 * 10**11 + 1)

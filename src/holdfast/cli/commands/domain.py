@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
 
 from holdfast.cli import json_values
@@ -30,16 +32,18 @@ def domain() -> None:
 
 @domain.command("list")
 @click.option("--queue", metavar="NAME", help="Only this queue.")
-@click.option("--halted", "status", flag_value=DomainStatus.HALTED.value, help="Only those that a dead job halted.")
-@click.option("--waiting", "status", flag_value=DomainStatus.WAITING.value, help="Only those that wait for an offset.")
+@click.option("--halted", is_flag=True, help="Only those that a dead job halted.")
+@click.option("--waiting", is_flag=True, help="Only those that wait for an offset.")
 @page_options
 @pass_session
 def list_(
-    session: Session, *, queue: str | None, status: str | None, limit: int, after: str | None, as_json: bool
+    session: Session, *, queue: str | None, halted: bool, waiting: bool, limit: int, after: str | None, as_json: bool
 ) -> None:
     """List domains that have open jobs or are halted."""
-    wanted = None if status is None else DomainStatus(status)
-    page = _find_page(session.store(), queue, wanted, limit=limit, after=after)
+    if halted and waiting:
+        raise click.UsageError("wanted one of --halted and --waiting, got both")
+    status = DomainStatus.HALTED if halted else DomainStatus.WAITING if waiting else None
+    page = _find_page(session.store(), queue, status, limit=limit, after=after)
     if as_json:
         session.output.print_json({"items": [json_values.domain(one) for one in page], "cursor": page.cursor})
         return
@@ -59,7 +63,7 @@ def list_(
         [_cells(session.output, one) for one in page],
     )
     if page.cursor is not None:
-        session.output.print_note(f"more: --after {page.cursor}")
+        session.output.print_note(f"more: --after {shlex.quote(page.cursor)}")
 
 
 def _find_page(

@@ -93,6 +93,8 @@ def key_columns(field: str, key: str | Sequence[str], columns: Sequence[str]) ->
     """Return the columns that make the key: a list of names, one name, or several names separated by commas."""
     if isinstance(key, str) and key not in columns:
         key = [name for part in key.split(",") if (name := part.strip())]
+    if not isinstance(key, str | list | tuple):
+        raise InvalidInput(field, wanted="names of columns", got=key)
     names = (key,) if isinstance(key, str) else tuple(dict.fromkeys(key))
     missing = [name for name in names if name not in columns]
     if missing or not names:

@@ -34,7 +34,7 @@ from holdfast.worker.blocked_domains import blocked_domains
 
 DOMAIN = "domain"  # the last column of the rows of a slot
 ORDER_KIND = "spark.order"  # registry: by queue, the names of the columns of order_by
-MAX_COMPARED_ROWS = 100  # with one key
+MAX_COMPARED_ROWS = 100  # with one key, all different
 _UNGROUPABLE = tuple(  # types that Spark cannot group by; Spark 3.5 does not have all of them
     getattr(t, name) for name in ("MapType", "VariantType", "CalendarIntervalType") if hasattr(t, name)
 )
@@ -47,6 +47,8 @@ def with_order(columns: InputColumns, schema: t.StructType, order_by: OrderBy | 
     if order_by is None:
         return columns
     wanted = "the columns of the domain, then the column of the order, as in ('customer', 'event_time')"
+    if not isinstance(order_by, str | list | tuple):
+        raise InvalidInput("order_by", wanted=wanted, got=order_by)
     parts = [part for part in order_by.split(",") if part.strip()] if isinstance(order_by, str) else list(order_by)
     if len(parts) < 2:
         raise InvalidInput("order_by", wanted=wanted, got=", ".join(map(str, parts)) or "nothing")
@@ -98,7 +100,8 @@ def check_distinct_rows(rows: DataFrame, columns: InputColumns) -> None:
     found = versions.groupBy(KEY).count().where("count > 1").select(KEY).first()
     if found is None:
         return
-    first, *others = rows.where(f.col(KEY) == found[KEY]).select(*compared).limit(MAX_COMPARED_ROWS).collect()
+    # Of the versions, and not of the rows: a row that differs may come after any number of equal ones.
+    first, *others = versions.where(f.col(KEY) == found[KEY]).limit(MAX_COMPARED_ROWS).collect()
     differing = [
         columns.names[names.index(name)] for name in compared if any(other[name] != first[name] for other in others)
     ]
