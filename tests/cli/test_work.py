@@ -112,6 +112,7 @@ def test_a_missing_or_wrong_app_is_reported(run, folder):
     assert "wanted MODULE:APP" in run("work", "tasks", code=2).err
     assert "HOLDFAST_APP, or app in holdfast.toml), got none" in run("work", code=2).err
     assert "no module nowhere" in run("work", "nowhere:app", code=4).err
+    assert "wanted a module such as tasks, got a file" in run("work", "tasks.py:app", code=4).err
     (folder / "half.py").write_text("app = 5\n")
     assert "half has no other" in run("work", "half:other", code=4).err
     assert "wanted a Holdfast app" in run("work", "half:app", code=2).err

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
+import time
 from datetime import timedelta
 
 import pytest
@@ -16,8 +18,10 @@ from holdfast.model.settlement import Ack, Fail
 from holdfast.observability.events import EVENTS
 from holdfast.observability.logs import LogObserver
 from holdfast.worker import event_log
+from holdfast.worker.outcome import NOT_STARTED
 from holdfast.worker.processes.running import ExitedChild, Run, StopReason
 from holdfast.worker.status import Settled
+from tests.waiting import wait_until
 
 KNOWN = {event.name: event for event in EVENTS}
 LEASE = timedelta(minutes=1)  # no lease is lost, however slow the machine is
@@ -90,7 +94,7 @@ def test_every_ending_of_an_attempt_is_logged_with_its_job_and_its_reason(app, d
         return [
             (record.event, record.levelname, record.reason) if hasattr(record, "reason") else (record.event,)
             for record in records
-            if getattr(record, "reason", "") != "interrupted"  # a job that no child could start within a second
+            if getattr(record, "reason", "") != NOT_STARTED  # a job that no child could start within a second
         ]
 
     assert endings("fails") == [
@@ -125,6 +129,27 @@ def test_every_ending_of_an_attempt_is_logged_with_its_job_and_its_reason(app, d
     assert set(started.queues) == {"mail", "default"}
     assert stopped.statuses.pop("released") >= 1
     assert stopped.statuses == {"retried": 2, "dead": 4, "acked": 2, "rejected": 1}
+
+
+def test_a_stop_is_logged_with_its_reason_before_the_running_jobs_have_ended(app, logged):
+    app.handler("long")(lambda _payload: time.sleep(60)).enqueue()
+    options = {"processes": 1, "drain": timedelta(seconds=1), "grace": timedelta(seconds=1), "lease": LEASE}
+    worker = app.worker(name="w", **options)
+    running = threading.Thread(target=worker.run)
+    running.start()
+    wait_until(lambda: worker.running == 1)
+    worker.stop()
+    running.join(30)
+
+    [stopping], [released] = logged("worker.stopping"), logged("job.released")
+    assert (stopping.levelname, stopping.reason, stopping.running, stopping.drain) == (
+        "INFO",
+        "stop() was called",
+        1,
+        1.0,
+    )
+    assert stopping.created < released.created
+    assert released.reason == "shutdown"
 
 
 def test_a_recycled_child_is_logged(app, drain, logged):

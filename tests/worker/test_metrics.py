@@ -101,6 +101,33 @@ def test_the_numbers_of_the_store_are_read_in_the_background(app, metrics, drain
     assert not [thread for thread in threading.enumerate() if thread.name == "holdfast-metrics"]
 
 
+def test_a_collector_that_fails_once_gets_the_next_numbers_of_the_store(app, monkeypatch, caplog):
+    for name in ("FIRST_SECONDS", "INTERVAL_SECONDS"):
+        monkeypatch.setattr(store_gauges, name, 0.01)
+    seen = threading.Event()
+
+    class FailsOnce(InMemoryMetrics):
+        has_failed = False
+
+        def gauge(self, name, value, labels):
+            if name == table.JOBS.name and not self.has_failed:
+                self.has_failed = True
+                raise OSError("no route to the collector")
+            super().gauge(name, value, labels)
+            if name == table.JOBS.name:
+                seen.set()
+
+    app.metrics = FailsOnce()
+    app.handler("t")(lambda _: None).enqueue(delay=timedelta(days=1))
+    stop = threading.Timer(30, seen.set)
+    stop.start()
+    app.worker(processes=1).run(seen)
+    stop.cancel()
+    assert app.metrics.value(table.JOBS.name, state="scheduled") == 1
+    [failed] = [record for record in caplog.records if record.event == "observer.failed"]
+    assert failed.observer == "StoreGaugesObserver"
+
+
 def test_gauges_of_jobs_that_are_gone_become_zero(app, metrics):
     gauges = store_gauges.StoreGauges(app.driver, metrics)
     answer = app.client.enqueue(JobRequest(type="t"))

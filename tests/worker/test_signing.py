@@ -12,6 +12,8 @@ from holdfast.approvals import approve
 from holdfast.driver import JobFilter, State
 from holdfast.errors import InvalidInput
 from holdfast.key_file import rotate
+from holdfast.observability import InMemoryMetrics
+from holdfast.observability import metric_table as table
 from holdfast.wire.signing import KeyRing, Signer, SigningKey
 from holdfast.worker import verification
 from holdfast.worker.verification import Verification
@@ -77,10 +79,12 @@ def test_jobs_signed_in_every_way_run_in_a_worker(signing, path):
 def test_changed_jobs_become_dead_letters_and_their_handler_does_not_run(signing, path):
     signing("required")
     app = make_app(path)
+    app.metrics = metrics = InMemoryMetrics()
     ids = [app.enqueue("note", n).id for n in range(4)]
     for field, value, job_id in (("payload", b"7", ids[0]), ("name", "x", ids[1]), ("signature", None, ids[2])):
         change(path, f"UPDATE holdfast_jobs SET {field} = ? WHERE id = ?", value, job_id)
     assert run(app) == {"acked": 1, "rejected": 3}
+    assert metrics.value(table.DEAD.name, reason="bad signature") == 3
     with connect(f"sqlite:///{path}") as store:
         dead = store.find(JobFilter(states=(State.DEAD,))).items
         assert [job.id for job in dead] == ids[:3]

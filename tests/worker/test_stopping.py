@@ -18,10 +18,11 @@ from holdfast.model.retry import Fixed
 from holdfast.worker import worker
 
 PROGRAM = """
-    import sys, time
+    import logging, sys, time
     from datetime import timedelta
     from holdfast.app import Holdfast
 
+    logging.basicConfig(level=logging.INFO)
     app = Holdfast(sys.argv[1])
     app.handler("quick")(lambda payload: None)
     app.handler("long")(lambda payload: time.sleep(payload))
@@ -30,11 +31,13 @@ PROGRAM = """
 """
 
 
-def test_sigterm_stops_a_worker_that_waits_for_a_long_job_behind_quick_ones(app):
+def test_sigterm_stops_a_worker_that_waits_for_a_long_job_behind_quick_ones(app, tmp_path):
     long, *_ = app.client.enqueue(
         [JobRequest(type="long", payload=90), *(JobRequest(type="quick") for _ in range(300))]
     )
-    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(PROGRAM), app.url])
+    log = tmp_path / "log"
+    with log.open("w") as stderr:
+        process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(PROGRAM), app.url], stderr=stderr)
     try:
         deadline = time.monotonic() + 60
         while sum(count.done for count in app.driver.counts()) < 300:
@@ -48,6 +51,7 @@ def test_sigterm_stops_a_worker_that_waits_for_a_long_job_behind_quick_ones(app)
         process.wait()
     record = app.client.get(long.id)
     assert (record.state, record.attempts) == ("ready", 0)
+    assert "worker.stopping reason=SIGTERM running=1" in log.read_text()
 
 
 def test_a_retry_that_becomes_due_while_a_long_job_runs_does_not_wait_for_its_end(app, drain):

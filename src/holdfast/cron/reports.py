@@ -57,8 +57,10 @@ class Reports:
         self._names = BoundedNames()
 
     def ticked(self) -> None:
-        """A tick has ended: the scheduler is alive."""
+        """A tick has ended: the scheduler is alive. Counters begin with 0, so that their first increase is seen."""
         self._collect(lambda metrics: metrics.gauge(table.SCHEDULER_TICK.name, wall_clock() / SECOND, {}))
+        self._collect(lambda metrics: metrics.count(table.SCHEDULE_MISSED.name, 0, {}))
+        self._collect(lambda metrics: metrics.count(table.SCHEDULE_FAILURES.name, 0, {}))
 
     def fired(self, job: FireJob, job_id: str, now: int, *, existed: bool = False) -> None:
         """A fire has its job."""

@@ -29,6 +29,8 @@ FIELDS = {
     "failures": "calls that failed in this outage so far",
     "leases": "expired leases that were ended",
     "queues": "the queues of the worker",
+    "running": "jobs that the child processes execute",
+    "drain": "seconds that running jobs may still take; left out without a limit",
     "statuses": "attempts per status",
     "pid": "a process id",
     "exit": "the exit code, or the signal that ended the process",
@@ -132,7 +134,7 @@ JOB_CRASHED = _job_event(
 JOB_RELEASED = _job_event(
     "job.released",
     logging.INFO,
-    "the attempt does not count: a snooze, a stop of the worker, a lost lease",
+    "the attempt does not count. Reason: `shutdown`, `lease lost`, `not started`, the text of a snooze, and others",
     "duration",
     "delay",
     "reason",
@@ -163,11 +165,21 @@ LEASE_LOST = _job_event(
 # The worker and its store -----------------------------------------------------------------------------------
 
 WORKER_STARTED = _event("worker.started", logging.INFO, "the worker begins to reserve jobs", "worker", "queues")
+WORKER_STOPPING = _event(
+    "worker.stopping",
+    logging.INFO,
+    "the worker reserves nothing more, and lets running jobs end. Reason: the signal, or how the program asked",
+    "worker",
+    "reason",
+    "running",
+    "drain",
+)
 WORKER_STOPPED = _event("worker.stopped", logging.INFO, "the worker has ended", "worker", "statuses")
 LEASE_REAPED = _event(
     "lease.reaped",
     logging.WARNING,
-    "expired leases were ended: another worker has died or stalled",
+    "the maintenance of the worker ended expired leases: another worker has died or stalled. A reserve ends those of "
+    "its queues without a record; the ledger has all",
     "leases",
     "worker",
 )
@@ -371,9 +383,7 @@ _RARE = (
     _event("retry.unreadable", logging.WARNING, "the retry policy of a job cannot be read, and is skipped", "reason"),
     _event("resource.close_failed", logging.ERROR, "a resource could not be closed", "resource", "reason"),
     _event("observer.failed", logging.ERROR, "an observer raised an exception", "observer"),
-    _event(
-        "presence.failed", logging.WARNING, "the store did not accept the presence of the worker", "worker", "reason"
-    ),
+    _event("presence.failed", logging.ERROR, "an unexpected exception; the next entry is tried", "worker"),
     _event("metrics.failed", logging.ERROR, "the collector of metrics raised an exception at an enqueue"),
     _event("endpoint.started", logging.INFO, "the worker answers scrapers and probes", "worker", "url"),
     _event("endpoint.failed", logging.ERROR, "a request of a scraper or a probe failed", "path"),
@@ -553,6 +563,7 @@ EVENTS = (
     RESULT_NOT_STORED,
     LEASE_LOST,
     WORKER_STARTED,
+    WORKER_STOPPING,
     WORKER_STOPPED,
     LEASE_REAPED,
     STORE_FAILED,

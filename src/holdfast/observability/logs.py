@@ -16,7 +16,7 @@ from holdfast.observability import events
 from holdfast.observability.events import Event
 from holdfast.worker.decide import SKIPPED
 from holdfast.worker.event_log import log, log_event
-from holdfast.worker.observer import WorkerObserver
+from holdfast.worker.observer import ObservedWorker, WorkerObserver
 from holdfast.worker.outcome import exit_text
 from holdfast.worker.processes.running import ExitedChild, Run, StopReason
 from holdfast.worker.status import Settled, Status, dead_reason_of
@@ -42,14 +42,31 @@ class LogObserver(WorkerObserver):
         """``statuses`` are those of the attempts that are logged."""
         self._statuses = frozenset(statuses)
         self._worker = ""
+        self._observed: ObservedWorker | None = None
         self._outages: dict[str, _Outage] = {}  # by verb
 
     # The worker -------------------------------------------------------------------------------------------------
+
+    def attached(self, worker: ObservedWorker) -> None:
+        """See ``WorkerObserver.attached``."""
+        self._observed = worker
 
     def started(self, worker: str, queues: Sequence[str]) -> None:
         """See ``WorkerObserver.started``."""
         self._worker = worker
         self._log(events.WORKER_STARTED, queues=list(queues))
+
+    def stopping(self) -> None:
+        """See ``WorkerObserver.stopping``."""
+        if self._observed is None:
+            return
+        drain = self._observed.options.drain
+        self._log(
+            events.WORKER_STOPPING,
+            reason=self._observed.stop_reason,
+            running=self._observed.running,
+            drain=None if drain is None else drain.total_seconds(),
+        )
 
     def stopped(self, worker: str, statuses: Mapping[str, int]) -> None:  # noqa: ARG002 - known since ``started``
         """See ``WorkerObserver.stopped``."""

@@ -160,34 +160,35 @@ JOBS = Metric(
     name="holdfast_jobs",
     kind=_gauge,
     labels=(*JOB, "state"),
-    meaning="Jobs of the store, by state. Every process exports the same: use `max`.",
+    meaning="Jobs of the store, by state. The workers of a queue export the same: use `max`.",
 )
 OLDEST_READY = Metric(
     name="holdfast_oldest_ready_age_seconds",
     kind=_gauge,
     labels=JOB,
-    meaning="For how long the oldest ready job has been due. Every process exports the same: use `max`.",
+    meaning="For how long the oldest ready job has been due. The workers of a queue export the same: use `max`.",
 )
 
 BREAKER_OPEN = Metric(
     name="holdfast_breaker_open",
     kind=_gauge,
     labels=JOB,
-    meaning="1 while the circuit breaker of a type is open or half open, 0 after it has closed. Every process exports "
-    "the same: use `max`.",
+    meaning="1 while the circuit breaker of a type is open or half open, 0 after it has closed. The workers of a "
+    "queue export the same: use `max`.",
 )
 
 DOMAINS_HALTED = Metric(
     name="holdfast_domains_halted",
     kind=_gauge,
     labels=("queue",),
-    meaning="Domains that a dead job has halted. Every process exports the same: use `max`.",
+    meaning="Domains that a dead job has halted. The workers of a queue export the same: use `max`.",
 )
 DOMAIN_GAPS = Metric(
     name="holdfast_domain_gaps",
     kind=_gauge,
     labels=("queue",),
-    meaning="Domains whose missing offset is overdue (`gap_report_after`). Every process exports the same: use `max`.",
+    meaning="Domains whose missing offset is overdue (`gap_report_after`). The workers of a queue export the same: use "
+    "`max`.",
 )
 
 # Of the ledger, read by `holdfast metrics`: all workers and Spark slots

@@ -1,7 +1,8 @@
 """``StoreGauges``: how many jobs of which state a store has, and how old the oldest ready one is.
 
 Numbers of a large space are estimated. The store is asked in the background, at an interval that grows with the time
-that the count took; a scrape only reads the last answer. Every worker asks for itself and exports the same numbers.
+that the count took; a scrape only reads the last answer. Every worker asks for its own queues, so the workers of a
+queue export the same numbers.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from holdfast.model.job import State
 from holdfast.observability import metric_table as table
 from holdfast.observability.labels import BoundedNames, JobNames, job_labels
 from holdfast.observability.metrics import Metrics
+from holdfast.worker.event_log import log_failure
 from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.stopped_domains import read_stopped_domains
 from holdfast.worker.type_holds import read_breakers
@@ -116,9 +118,15 @@ class StoreGaugesObserver(WorkerObserver):
         """Update once; return how many seconds it took."""
         began = monotonic()
         try:
+            self._update_gauges()
+        except Exception as error:  # noqa: BLE001 - of the collector: the next update is tried
+            log_failure("observer.failed", error, observer=type(self).__name__)
+        return monotonic() - began
+
+    def _update_gauges(self) -> None:
+        try:
             self._gauges.update()
             self._on_answer()
         except StoreError:  # the worker logs an outage; here it is one more failed call
             if not self._stop.is_set():
                 self._metrics.count(table.STORE_FAILURES.name, 1, {"task": "counts"})
-        return monotonic() - began

@@ -28,6 +28,7 @@ REASONS = frozenset(  # of the dead letters that a worker makes; a text of a han
         transition.POISON,
         transition.RELEASED_TOO_LONG,
         decide.BAD_PAYLOAD,
+        decide.BAD_SIGNATURE,
         decide.UNRECOVERABLE,
         BAD_RESULT,
         NOT_ALLOWED,

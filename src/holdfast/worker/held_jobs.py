@@ -16,14 +16,14 @@ MAX_HELD_BYTES = 32 << 20  # of the payloads of all held jobs, unless a child is
 class HeldJobs:
     """Counts jobs and bytes. One thread adds, another one removes: each writes only its own counters."""
 
-    def __init__(self) -> None:
+    def __init__(self, lease_seconds: float) -> None:
         self.reserved = 0  # jobs so far
         self._settled = 0
         self._reserved_bytes = 0
         self._settled_bytes = 0
         self._runs_isolated = False  # the job that was reserved last runs alone
         self._has_domains = False  # some of the jobs since the last time when none was held
-        self._room_maker = RoomMaker()
+        self._room_maker = RoomMaker(lease_seconds)
 
     @property
     def count(self) -> int:

@@ -32,6 +32,10 @@ class ObservedWorker(Protocol):
     def running(self) -> int:
         """About how many jobs its child processes are executing."""
 
+    @property
+    def stop_reason(self) -> str:
+        """Who stopped the worker: the name of a signal, or the caller. Empty if nobody did."""
+
 
 class WorkerObserver:
     """Gets the reports of a worker. Each method does nothing here; a subclass has those that it needs.

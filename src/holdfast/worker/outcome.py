@@ -22,6 +22,8 @@ MAX_NAME_CHARACTERS = 1 << 8  # of the name of a class
 MAX_FRAMES = 10  # from the end of a traceback, where the exception was raised
 CALLING_MODULES = ("holdfast.", "asyncio.", "concurrent.futures.")  # they call handlers, also asynchronous ones
 MAX_EXCEPTIONS = 8  # in one text: causes, and members of groups
+NOT_STARTED = "not started"  # the reason of an ``Interrupted`` job that was sent to no child, or came back from one
+KILLED_FOR_ANOTHER = "its process was killed because of another attempt"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from holdfast.worker.limit_proposals import ProposedLimits
 from holdfast.worker.maintenance import Maintenance
 from holdfast.worker.observer import Observers
 from holdfast.worker.options import WorkerOptions
-from holdfast.worker.outcome import Interrupted
+from holdfast.worker.outcome import NOT_STARTED, Interrupted
 from holdfast.worker.processes import dispatch
 from holdfast.worker.processes.pool import ChildPool
 from holdfast.worker.processes.running import Run
@@ -110,7 +110,7 @@ class ReserveLoop:
         """Release the jobs that were not sent to a child yet."""
         runs = self.pool.take_back(waited_seconds=waited_seconds)
         if runs:
-            self.settler.add([(run, Interrupted()) for run in runs], more_soon=False)
+            self.settler.add([(run, Interrupted(reason=NOT_STARTED)) for run in runs], more_soon=False)
 
     def _limit(self) -> int:
         """Return how many jobs the next reserve may take."""

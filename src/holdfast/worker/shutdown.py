@@ -26,9 +26,12 @@ class Shutdown:
         self._stop = threading.Event()
         self._at_once = threading.Event()
         self._deadline = math.inf  # monotonic seconds: when the drain and the grace time end
+        self._reason = "the event of the caller is set"
 
-    def request(self, *, at_once: bool = False) -> None:
+    def request(self, *, at_once: bool = False, reason: str = "stop() was called") -> None:
         """Ask the worker to stop; with ``at_once``, without its drain time."""
+        if not self._stop.is_set():
+            self._reason = reason
         self._stop.set()
         if at_once:
             self._at_once.set()
@@ -41,6 +44,11 @@ class Shutdown:
     def is_requested(self) -> bool:
         """Whether the worker is to stop."""
         return self._stop.is_set() or self.caller_event.is_set()
+
+    @property
+    def reason(self) -> str:
+        """Who asked the worker to stop: the name of a signal, or the caller. Empty if nobody did."""
+        return self._reason if self.is_requested else ""
 
     @property
     def is_at_once(self) -> bool:
@@ -89,8 +97,8 @@ class Shutdown:
             yield
             return
 
-        def stop(_number: int, _frame: types.FrameType | None) -> None:
-            self.request(at_once=self._stop.is_set())
+        def stop(number: int, _frame: types.FrameType | None) -> None:
+            self.request(at_once=self._stop.is_set(), reason=signal.Signals(number).name)
 
         before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
         try:

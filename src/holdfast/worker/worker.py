@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 from holdfast.artifacts.payloads import PayloadReader, PayloadsOfDriver, PayloadStore
-from holdfast.clock import monotonic
+from holdfast.clock import SECOND, monotonic
 from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.contract import Store
 from holdfast.drivers.optional import CancelWait
@@ -87,7 +87,7 @@ class Worker:
         self._running_pool: ChildPool | None = None  # of ``run``
         self._guard: Guard | None = None  # of ``run``, created by ``prepare``
         self._shutdown = Shutdown()
-        self._held_jobs = HeldJobs()
+        self._held_jobs = HeldJobs(self._lease_for / SECOND)
         self._random = random.Random()  # noqa: S311 - jitter
         self._inline = InlineAttempts(self.catalogue)  # of ``process_once``
         self._verification = None if signer is None else Verification(driver, signer, worker=self.name)
@@ -129,6 +129,11 @@ class Worker:
     def is_stopping(self) -> bool:
         """Whether ``stop`` was called, or a signal has stopped ``run``."""
         return self._shutdown.is_requested
+
+    @property
+    def stop_reason(self) -> str:
+        """Who stopped the worker: the name of a signal, or the caller. Empty if nobody did."""
+        return self._shutdown.reason
 
     @property
     def held(self) -> int:
@@ -309,8 +314,6 @@ class Worker:
                 reserving = BackgroundCall(loop.run, name="holdfast-reserve")
                 while not reserving.wait(POLL_SECONDS) and not self._shutdown.is_requested:
                     pass
-                if self._shutdown.is_requested:
-                    self._observers.stopping()
                 self._finish(pool, loop, reserving)
         finally:
             pool.close()
@@ -329,6 +332,8 @@ class Worker:
         while pool.busy() and not self._shutdown.is_requested:
             with pool.changed:
                 pool.changed.wait(POLL_SECONDS)
+        if self._shutdown.is_requested:
+            self._observers.stopping()
         stopped_at = monotonic()
         deadline = self._shutdown.begin_drain(self.options.drain, self.options.grace)
         while not self._shutdown.is_at_once:

@@ -100,6 +100,8 @@ def test_metrics_count_fires_and_what_was_missed(store, clock):
     app.cron("hourly").hourly().missed("skip").queue("reports").run("report", None)
     runner = CronRunner(app)
     runner.run()
+    for name in ("holdfast_schedule_missed_total", "holdfast_schedule_failures_total"):
+        assert metrics.series(name) == [({}, 0)], "the series is there before its first increase"
     clock.advance(3 * timedelta(hours=1) + MINUTE)
     runner.run()
     labels = {"queue": "reports", "type": "report"}

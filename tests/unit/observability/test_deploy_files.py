@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from holdfast.observability.metric_table import METRICS, Kind
+from holdfast.observability.metric_table import DEAD, LEDGER_DEAD, METRICS, Kind
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 DASHBOARD = json.loads((DEPLOY / "grafana.json").read_text(encoding="utf-8"))
@@ -170,6 +170,11 @@ def test_the_dashboard_is_one_that_grafana_imports():
         place = panel["gridPos"]
         assert place["x"] + place["w"] <= 24
         assert panel["description"]
+
+
+def test_dead_letters_of_killed_workers_raise_an_alert():
+    metrics = {metric.name for rule in RULES for metric in read(rule["expr"])}
+    assert {DEAD.name, LEDGER_DEAD.name} <= metrics
 
 
 def test_every_alert_says_how_bad_it_is_and_what_to_do():

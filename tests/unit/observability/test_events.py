@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import logging
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,20 +16,31 @@ KNOWN = {event.name: event for event in EVENTS}
 SOURCES = sorted(Path(holdfast.__file__).parent.rglob("*.py"))
 
 
-def logged_events() -> Iterator[tuple[str, set[str]]]:
-    """The events that are logged by a literal name, with their fields."""
+def logged_events() -> Iterator[tuple[str, str, set[str | None]]]:
+    """The events that are logged by a literal name, with their level and their fields; None stands for more fields."""
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") in {"log_event", "log_failure"}:
-                name = node.args[0 if node.func.id == "log_failure" else 1]
+                is_failure = node.func.id == "log_failure"
+                name = node.args[0 if is_failure else 1]
+                level = "ERROR" if is_failure else ast.unparse(node.args[0]).removeprefix("logging.")
                 if isinstance(name, ast.Constant):
-                    yield name.value, {keyword.arg for keyword in node.keywords if keyword.arg is not None}
+                    yield name.value, level, {keyword.arg for keyword in node.keywords}
 
 
 def test_every_event_that_the_code_logs_is_listed_with_its_fields():
     logged = list(logged_events())
     assert len(logged) > 10
-    assert [(name, fields) for name, fields in logged if not fields <= set(KNOWN[name].fields)] == []
+    assert [(name, fields) for name, _, fields in logged if not fields - {None} <= set(KNOWN[name].fields)] == []
+
+
+def test_every_level_and_field_that_is_listed_is_logged():
+    levels, fields = defaultdict(set), defaultdict(set)
+    for name, level, given in logged_events():
+        levels[name].add(level)
+        fields[name] |= given
+    assert [name for name in levels if logging.getLevelName(KNOWN[name].level) not in levels[name]] == []
+    assert [name for name in fields if None not in fields[name] and fields[name] != set(KNOWN[name].fields)] == []
 
 
 def test_no_other_code_logs_with_the_logger_of_events():

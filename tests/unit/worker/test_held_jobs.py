@@ -18,7 +18,7 @@ def budget(monkeypatch):
 
 @pytest.fixture
 def held():
-    return HeldJobs()
+    return HeldJobs(lease_seconds=30.0)
 
 
 def reserve(*sizes, max_attempts=25, domain=None):

@@ -18,7 +18,7 @@ from holdfast.wire.job_message import job_message, payload_message
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.event_log import log_event
 from holdfast.worker.limits import Limits, RecycleLimits
-from holdfast.worker.outcome import Crashed, Interrupted, Outcome
+from holdfast.worker.outcome import KILLED_FOR_ANOTHER, NOT_STARTED, Crashed, Interrupted, Outcome
 from holdfast.worker.output import Output
 from holdfast.worker.processes import dispatch, protocol
 from holdfast.worker.processes.child import child_main
@@ -156,7 +156,7 @@ class ChildPool:
         with self._lock:
             if run in self._pending:
                 self._pending.remove(run)
-                self._ended.append((run, Interrupted()))
+                self._ended.append((run, Interrupted(reason=reason)))
             else:
                 self._stop_run(run, reason)
         self._children.wake()
@@ -377,7 +377,7 @@ class ChildPool:
         if self._closing_at is None:
             self._pending.append(run)  # another child runs it
         else:
-            self._ended.append((run, Interrupted()))
+            self._ended.append((run, Interrupted(reason=NOT_STARTED)))
 
     @staticmethod
     def _ignore(child: ChildHandle, message: ChildMessage) -> None:
@@ -433,4 +433,4 @@ def _outcome_of_exit(child: ChildHandle, run: Run, code: int) -> Outcome:
         return run.outcome_when_stopped(run.stop_reason)
     if child.bad_report:
         return Crashed(how=f"it sent what cannot be read, and was killed: {child.bad_report}")
-    return Interrupted() if child.is_killed else Crashed.from_exit(code)
+    return Interrupted(reason=KILLED_FOR_ANOTHER) if child.is_killed else Crashed.from_exit(code)

@@ -103,7 +103,7 @@ class Run:
                 return OutOfCpu(limit=self.cpu_limit or 0)
             case StopReason.CANCEL:
                 return Cancelled()
-            case StopReason.LOST:
-                return Interrupted(reason=StopReason.LOST)
+            case StopReason.LOST | StopReason.SHUTDOWN:
+                return Interrupted(reason=reason)
             case _:
                 return Interrupted()
