@@ -13,7 +13,6 @@ app.worker(processes=2).run()                # or the command: holdfast work mod
 
 from __future__ import annotations
 
-import difflib
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,17 +24,20 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 from holdfast.app_connection import AppConnection
 from holdfast.client import Client, EnqueueKeywords
 from holdfast.clock import Clock
+from holdfast.connect import check_text
 from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.contract import Store
 from holdfast.enqueue_middleware import EnqueueMiddleware
 from holdfast.errors import InvalidInput, UnknownTypeWarning
+from holdfast.model import bounds
 from holdfast.model.definition import JobDefinition
 from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
 from holdfast.model.lease import Enqueued
 from holdfast.model.limit_key import LimitKeySource, check_source
 from holdfast.model.limit_proposal import NO_LIMITS, LimitProposal, Origin, QueueLimits, parse_rate
-from holdfast.model.request import DEFAULT_QUEUE, JobRequest, RequestKeywords
+from holdfast.model.request import DEFAULT_QUEUE, JobRequest, RequestKeywords, check_keywords
 from holdfast.model.retry import RetryPolicy
+from holdfast.model.suggestion import did_you_mean
 from holdfast.model.unique import Unique
 from holdfast.observability import observers_of
 from holdfast.observability.enqueue_metrics import EnqueueCounter
@@ -107,6 +109,8 @@ class Holdfast:
         given = [what for what, value in (("url", url), ("store", store), ("driver", driver)) if value is not None]
         if len(given) > 1:
             raise InvalidInput("app", wanted="one of url, store and driver", got=" and ".join(given))
+        if url is not None:
+            check_text(url)
         named = url if store is None else named_store_url(store)
         self._connection = AppConnection(named, driver=driver, space=space, clock=clock)
         self.catalogue = Catalogue()
@@ -410,9 +414,10 @@ class Holdfast:
         return self._request(type, payload, keywords)
 
     def _request(self, type: str, payload: object, keywords: RequestKeywords) -> JobRequest:
-        task = self.tasks.get(type)
+        task = self.tasks.get(bounds.check_name("type", type))
         if task is not None:
             return task.request(payload, **keywords)
+        check_keywords(keywords)
         if self.tasks:
             warnings.warn(unknown_type_message(type, self.tasks), UnknownTypeWarning, stacklevel=3)
         defaults = self.settings
@@ -507,5 +512,4 @@ class Holdfast:
 
 def unknown_type_message(type_: str, known: Iterable[str]) -> str:
     """Return what to tell the producer of a job whose type has no handler, with the most similar known type."""
-    nearest = difflib.get_close_matches(type_, known, n=1)
-    return f"the app has no handler for {type_!r}" + (f"; did you mean {nearest[0]!r}?" if nearest else "")
+    return f"the app has no handler for {type_!r}{did_you_mean(type_, known)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Literal, TypeAlias, overload
 
@@ -79,6 +79,8 @@ class Client:
         ``enqueue`` stores a payload over ``max_payload`` apart from its job. Without it such a payload is refused;
         ``enqueue_many``, and ``enqueue`` with a ``connection``, always refuse it.
         """
+        if isinstance(driver, str):
+            raise InvalidInput("driver", wanted="a driver, as connect(url) returns it", got="a text")
         self.driver = driver
         self._middleware = middleware
         self.signer = signer
@@ -151,6 +153,7 @@ class Client:
         The fastest way to enqueue very many jobs: the shared fields are checked once. See ``enqueue`` for the rules.
         """
         driver = self._driver_for(connection, on_conflict)
+        check_payloads(payloads)
         if _check_request(template).offset is not None:
             raise InvalidInput(
                 "offset", wanted="requests with an offset each (`enqueue`)", got="one offset for many jobs"
@@ -250,7 +253,7 @@ class Client:
         Raises ``JobNotDone`` if the job is in any other state than done, ``JobNotFound`` for an unknown id, and
         ``PayloadError`` if the result cannot be read.
         """
-        record = self._get_existing(job) if isinstance(job, str) else job
+        record = job if isinstance(job, JobRecord) else self._get_existing(job)
         if record.state is not State.DONE:
             raise JobNotDone(record.id, state=record.state, reason=record.dead_reason, error=record.last_error)
         if record.result is None:
@@ -379,6 +382,12 @@ def _check_request(value: object) -> JobRequest:
     if not isinstance(value, JobRequest):
         raise InvalidInput("request", wanted="a JobRequest", got=value)
     return value
+
+
+def check_payloads(payloads: object) -> None:
+    """Raise ``InvalidInput`` for one payload in place of many: the characters of a text would become jobs."""
+    if isinstance(payloads, str | bytes | bytearray | Mapping) or not isinstance(payloads, Iterable):
+        raise InvalidInput("payloads", wanted="a list of payloads, or another iterable of them", got=payloads)
 
 
 def _checked(answers: list[Enqueued], records: Sequence[JobRecord], on_conflict: OnConflict) -> list[Enqueued]:

@@ -47,7 +47,7 @@ def connect(url: str, *, space: str | None = None, caller_clock: bool = False, c
     ``clock`` replaces the host's clock in stores that read it (memory and SQLite).
     Raises ``ConnectError`` with what to write or install, ``SchemaMismatch`` if this version cannot use the tables.
     """
-    parts = urlsplit(url)
+    parts = urlsplit(check_text(url))
     if parts.scheme == STORE_SCHEME:
         from holdfast import settings  # noqa: PLC0415 - only named stores need it
 
@@ -56,6 +56,14 @@ def connect(url: str, *, space: str | None = None, caller_clock: bool = False, c
         url = known.resolve_url(url)
         parts = urlsplit(url)
     return _opener(url, parts.scheme)(parts, space=space or "main", caller_clock=caller_clock, clock=clock)
+
+
+def check_text(url: object) -> str:
+    """Return a URL that is text. Raises ``ConnectError`` for other objects, such as a path, without their value."""
+    if not isinstance(url, str):
+        got = type(url).__name__
+        raise ConnectError(f"wanted a store URL as text, such as sqlite:///jobs.db, got {got}")
+    return url
 
 
 def package_of(scheme: str) -> str | None:
@@ -91,10 +99,12 @@ def _opener(url: str, scheme: str) -> OpenUrl:
     known = ", ".join(dict.fromkeys(driver.example for driver in _BUILT_IN.values()))
     others = ", ".join(sorted({f"{entry.name}://" for entry in entry_points(group=ENTRY_POINT_GROUP)}))
     got = f"{scheme}://" if scheme else "no scheme"
-    raise ConnectError(
-        f"wanted a store URL such as {known}{', ' + others if others else ''}; got {got}"
-        + ("" if scheme else f" (for a file: sqlite:///{url})" if url and "@" not in url else "")
-    )
+    hint = ""
+    if not scheme and url and "@" not in url:
+        hint = f" (for a file: sqlite:///{url})"
+    elif "+" in scheme and (plain := scheme.partition("+")[0]) in _BUILT_IN:  # as SQLAlchemy writes it
+        hint = f" (without the driver: {plain}://)"
+    raise ConnectError(f"wanted a store URL such as {known}{', ' + others if others else ''}; got {got}{hint}")
 
 
 def _import(built_in: _BuiltIn) -> OpenUrl:

@@ -1,8 +1,11 @@
 """``Task``: a handler function that can be enqueued. It knows the types of its payload and its result.
 
 ``Task[Payload, Result, Params, Answer]``: jobs take ``Payload`` and have the result ``Result``; a plain call takes
-``Params`` and returns ``Answer``. For ``async def send(payload: Mail, ctx: Context) -> Receipt`` the result is
-``Receipt`` and the answer of a call is a coroutine. For a handler of chunks the payload is one member of the list.
+``Params`` and returns ``Answer``. For a handler of chunks the payload is one member of the list.
+
+For ``async def send(payload: Mail, ctx: Context) -> Receipt`` both ``Result`` and ``Answer`` are a coroutine, and
+``result`` returns the ``Receipt``. The decorator does not take the coroutine apart: mypy would take a function without
+a return type for both kinds, and then check no payload.
 """
 
 from __future__ import annotations
@@ -25,12 +28,12 @@ from typing import (
     overload,
 )
 
-from holdfast.client import EnqueueKeywords, EnqueueManyKeywords, OnConflict, Timeout
+from holdfast.client import EnqueueKeywords, EnqueueManyKeywords, OnConflict, Timeout, check_payloads
 from holdfast.model.definition import JobDefinition
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Enqueued
 from holdfast.model.limit_key import LimitKeySource, limit_key_of
-from holdfast.model.request import JobRequest, RequestKeywords, SharedKeywords
+from holdfast.model.request import JobRequest, RequestKeywords, SharedKeywords, check_keywords
 from holdfast.worker.catalogue import Handler
 from holdfast.worker.context import Context
 
@@ -42,6 +45,7 @@ Payload = TypeVar("Payload", contravariant=True)  # noqa: PLC0105
 Result = TypeVar("Result", covariant=True)  # noqa: PLC0105
 Params = ParamSpec("Params")
 Answer = TypeVar("Answer", covariant=True)  # noqa: PLC0105
+R = TypeVar("R")
 
 
 class Task(Generic[Payload, Result, Params, Answer]):
@@ -89,6 +93,7 @@ class Task(Generic[Payload, Result, Params, Answer]):
         return self._request(payload, keywords)
 
     def _request(self, payload: object, keywords: RequestKeywords) -> JobRequest:
+        check_keywords(keywords)
         encoded = self.handler.encode(payload)
         if self.limit_key is not None and "limit_key" not in keywords:
             keywords["limit_key"] = self.limit_key_of(encoded)
@@ -123,6 +128,7 @@ class Task(Generic[Payload, Result, Params, Answer]):
     ) -> list[Enqueued]:
         """Store one job per payload, in large batches; ``keys`` are their idempotency keys."""
         connection, on_conflict, fields = _split_many(keywords)
+        check_payloads(payloads)
         encoded, limit_keys = self._encode_many(payloads, fields)
         return self._app.client.enqueue_many(
             self.definition.request(None, **fields),
@@ -145,7 +151,14 @@ class Task(Generic[Payload, Result, Params, Answer]):
 
     # Results ------------------------------------------------------------------------------------------------
 
-    def result(self, job: str | Enqueued | JobRecord, *, timeout: Timeout = 0) -> Result:
+    @overload
+    def result(
+        self: Task[Any, Coroutine[Any, Any, R], ..., Any], job: str | Enqueued | JobRecord, *, timeout: Timeout = 0
+    ) -> R: ...
+    @overload
+    def result(self, job: str | Enqueued | JobRecord, *, timeout: Timeout = 0) -> Result: ...
+
+    def result(self, job: str | Enqueued | JobRecord, *, timeout: Timeout = 0) -> object:
         """Return the result of a done job, as the type that the handler returns.
 
         With ``timeout``, wait for the job first: as ``Client.wait`` does, None without limit. Raises as ``Client.wait``
@@ -153,7 +166,7 @@ class Task(Generic[Payload, Result, Params, Answer]):
         """
         client = self._app.client
         found = client.wait(_id(job), timeout=timeout) if timeout != 0 else _id_or_record(job)
-        return cast("Result", self.handler.decode_result(client.result(found)))
+        return self.handler.decode_result(client.result(found))
 
     # The same for async callers ------------------------------------------------------------------------------
 
@@ -179,6 +192,7 @@ class Task(Generic[Payload, Result, Params, Answer]):
     ) -> list[Enqueued]:
         """See ``enqueue_many``. The payloads are read and encoded in a thread."""
         connection, on_conflict, fields = _split_many(keywords)
+        check_payloads(payloads)
         encoded, limit_keys = self._encode_many(payloads, fields)
         return await self._app.async_client.enqueue_many(
             self.definition.request(None, **fields),
@@ -189,15 +203,25 @@ class Task(Generic[Payload, Result, Params, Answer]):
             on_conflict=on_conflict,
         )
 
-    async def aresult(self, job: str | Enqueued | JobRecord, *, timeout: Timeout = 0) -> Result:  # noqa: ASYNC109 - the same signature as ``result``
+    @overload
+    async def aresult(
+        self: Task[Any, Coroutine[Any, Any, R], ..., Any],
+        job: str | Enqueued | JobRecord,
+        *,
+        timeout: Timeout = 0,  # noqa: ASYNC109 - the same signature as ``result``
+    ) -> R: ...
+    @overload
+    async def aresult(self, job: str | Enqueued | JobRecord, *, timeout: Timeout = 0) -> Result: ...  # noqa: ASYNC109
+
+    async def aresult(self, job: str | Enqueued | JobRecord, *, timeout: Timeout = 0) -> object:  # noqa: ASYNC109 - the same signature as ``result``
         """See ``result``. A waiting call holds no thread."""
         client = self._app.async_client
         found = await client.wait(_id(job), timeout=timeout) if timeout != 0 else _id_or_record(job)
-        return cast("Result", self.handler.decode_result(await client.result(found)))
+        return self.handler.decode_result(await client.result(found))
 
 
 def _id(job: str | Enqueued | JobRecord) -> str:
-    return job if isinstance(job, str) else job.id
+    return job.id if isinstance(job, Enqueued | JobRecord) else job
 
 
 def _id_or_record(job: str | Enqueued | JobRecord) -> str | JobRecord:
@@ -213,13 +237,13 @@ def split_keywords(keywords: EnqueueKeywords) -> tuple[object, OnConflict, Reque
 def _split_many(keywords: EnqueueManyKeywords) -> tuple[object, OnConflict, SharedKeywords]:
     """Return the same of many jobs."""
     connection, on_conflict = keywords.pop("connection", None), keywords.pop("on_conflict", "raise")
+    check_keywords(keywords)
     return connection, on_conflict, cast("SharedKeywords", keywords)
 
 
 # Decorators, which infer the types of a task from the function -----------------------------------------------
 
 P = TypeVar("P")
-R = TypeVar("R")
 Register: TypeAlias = "Callable[[Callable[..., Any], Mapping[str, Any]], Task[Any, Any, ..., Any]]"
 
 
@@ -242,7 +266,7 @@ class PayloadClass(Protocol[Payload, Result]):
 class HandlerDecorator:
     """Decorates ``fn(payload)``, ``fn(payload, ctx)``, or a class with ``handle(ctx)`` or ``handle(payload, ctx)``.
 
-    The result of an async handler is the awaited value. mypy does not apply a decorator to the type of a class:
+    mypy does not apply a decorator to the type of a class:
     ``count = app.handler("count")(Count)`` has the types in mypy, too.
     """
 
@@ -261,10 +285,6 @@ class HandlerDecorator:
     ) -> Task[Any, R, [], ContextClass[Coroutine[Any, Any, R]]]: ...
     @overload
     def __call__(self, function: Callable[[], ContextClass[R]]) -> Task[Any, R, [], ContextClass[R]]: ...
-    @overload
-    def __call__(
-        self, function: Callable[Concatenate[P, Params], Coroutine[Any, Any, R]]
-    ) -> Task[P, R, Concatenate[P, Params], Coroutine[Any, Any, R]]: ...
     @overload
     def __call__(self, function: Callable[Concatenate[P, Params], R]) -> Task[P, R, Concatenate[P, Params], R]: ...
 

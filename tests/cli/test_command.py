@@ -134,6 +134,7 @@ def test_a_settings_file_in_a_parent_folder_is_found_and_its_paths_are_relative_
     ("text", "message"),
     [
         ("urll = 'x'", "urll in {file}: wanted one of the settings url, store, space"),
+        ("urll = 'x'", "got the unknown 'urll'; did you mean 'url'?"),
         ("url = 5", "url in {file}: wanted text, got 5 (int)"),
         ("max_attempts = 'many'", "max_attempts in {file}: wanted a whole number, got 'many' (str)"),
         ("max_attempts = true", "wanted a whole number, got True (bool)"),
@@ -174,6 +175,25 @@ def test_a_url_that_cannot_be_opened_is_reported(run, url, code, message):
     assert message in run("enqueue", "t", "--url", url, code=code).err
 
 
+def test_a_file_in_a_folder_that_cannot_be_written_is_reported_with_the_folder(run, url, filled, folder, monkeypatch):
+    filled.close()
+    for name in ("jobs.db-wal", "jobs.db-shm"):
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).mkdir()  # SQLite cannot open it, as in a folder that is read-only
+    monkeypatch.setattr(os, "access", lambda path, _mode: Path(path) != folder)  # tests may run as root
+    for command in (["job", "list"], ["enqueue", "t"]):
+        message = run(*command, code=3).err
+        assert "wanted a folder that this process may write, for jobs.db-wal and jobs.db-shm" in message
+        assert str(folder) in message
+
+
+def test_a_folder_is_no_sqlite_file(run, folder):
+    assert (
+        f"wanted a SQLite file at {folder}, got a folder"
+        in run("enqueue", "t", "--url", f"sqlite:///{folder}", code=3).err
+    )
+
+
 def test_read_commands_create_no_store(run, url, folder):
     for command in (["job", "list"], ["queue", "list"], ["dead", "groups"], ["ledger"], ["reap"], ["trim"]):
         assert "no store at" in run(*command, code=3).err
@@ -212,6 +232,13 @@ def test_an_interrupt_prints_nothing(start, url, filled):
     _, err = following.communicate()
     assert following.returncode == 130
     assert err.strip() == ""
+
+
+def test_a_full_disk_behind_the_output_is_no_bug(url, filled):
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "holdfast", "job", "list"]
+        process = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (process.returncode, process.stderr) == (1, "holdfast: [Errno 28] No space left on device\n")
 
 
 def test_a_closed_pipe_prints_no_traceback(url, store):
@@ -309,6 +336,12 @@ def test_tables_fit_80_columns_and_ids_are_not_truncated(filled, command):
     assert max(map(len, lines)) <= 80
     if command in {"job list", "dead list", "ledger"}:
         assert sum(bool(re.search(r"[0-9a-f]{8}-[0-9a-f-]{27}\b", line)) for line in lines) >= 7
+
+
+def test_an_id_is_whole_also_in_a_narrow_terminal(filled):
+    ids = [job.id for job in filled.find().items]
+    text = "\n".join(in_terminal("job", "list", columns=50))
+    assert [each for each in ids if each not in text] == []
 
 
 def test_a_progress_bar_disappears_at_the_end(filled, folder):

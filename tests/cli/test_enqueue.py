@@ -23,13 +23,14 @@ def test_a_job_is_stored_and_its_id_printed(run, url, store):
 
 def test_every_option_is_stored(run, url, store):
     options = "--queue q --priority 7 --timeout 90s --max-attempts 3 --key k --domain d --limit-key l --name n"
-    options += " --meta a=1 --meta b=x=y"
+    options += " --meta a=1 --meta b=x=y --webhook https://example.org/hook"
     retry = ("--retry", "exponential(1s, max 1h)")
     answer = run("enqueue", "t", "--delay", "5m", "--json", *retry, *options.split()).json
     assert (answer["existed"], answer["conflict"]) == (False, False)
     job = store.get(answer["id"])
     assert (job.queue, job.priority, job.timeout, job.max_attempts) == ("q", 7, 90 * SECOND, 3)
     assert (job.idempotency_key, job.domain, job.limit_key, job.name) == ("k", "d", "l", "n")
+    assert job.webhook == "https://example.org/hook"
     assert job.meta == {"a": "1", "b": "x=y", "holdfast.retry": "exponential(1s, x2, max 1h, full jitter)"}
     assert job.run_at - job.created_at == 5 * MINUTE
     assert job.payload == b"null"

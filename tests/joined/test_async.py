@@ -150,7 +150,7 @@ def test_an_aborted_transaction_raises_a_store_error(url, client, open_caller):
 def test_a_sync_client_refuses_an_async_connection(url, postgres_client, open_caller):
     async def scenario():
         async with open_caller(url) as caller:
-            with pytest.raises(InvalidInput, match=r"await AsyncClient\.enqueue"):
+            with pytest.raises(InvalidInput, match=r"await task\.aenqueue.*await AsyncClient\.enqueue"):
                 postgres_client.enqueue(REQUEST, connection=caller.connection)
             await caller.commit()
 

@@ -4,6 +4,7 @@ import asyncio
 
 import psycopg
 import pytest
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from holdfast import AsyncClient, JobRequest
 from holdfast.driver import JobRecord
@@ -125,12 +126,14 @@ def test_another_file_is_refused(sqlite_client, tmp_path, open_caller):
         caller.commit()
 
 
-def test_an_async_connection_is_refused(sqlite_client):
-    connection = psycopg.AsyncConnection.__new__(psycopg.AsyncConnection)  # not open: it is not used
+@pytest.mark.parametrize("kind", [psycopg.AsyncConnection, AsyncSession], ids=name_of)
+def test_an_async_connection_is_refused(sqlite_client, kind):
+    connection = kind.__new__(kind)  # not open: it is not used
 
     async def enqueue():
         await AsyncClient.from_client(lambda: sqlite_client).enqueue(REQUEST, connection=connection)
 
+    wanted = f"SQLite cannot join the transaction of an async one, got a .*{kind.__name__}"
     for call in (lambda: sqlite_client.enqueue(REQUEST, connection=connection), lambda: asyncio.run(enqueue())):
-        with pytest.raises(InvalidInput, match="connection"):
+        with pytest.raises(InvalidInput, match=wanted):
             call()

@@ -88,6 +88,17 @@ def send_chunk(payloads: list[Mail], contexts: list[Context]) -> list[Receipt | 
     return [Receipt(context.attempt) for _, context in zip(payloads, contexts, strict=True)]
 
 
+@app.handler("mail.log")
+def log(payload: Mail):
+    """Without a type of the result."""
+
+
+@app.handler("mail.parse")
+async def parse(payload: Mail) -> dict[str, Any]:
+    """An async handler with any values."""
+    return payload.model_dump()
+
+
 class Count:
     """A class handler with a typed payload."""
 
@@ -103,6 +114,7 @@ def right(job: JobRecord) -> None:
     """What a type checker accepts, and what it infers."""
     assert_type(send.enqueue(Mail(to="ada"), priority=9, meta={"tenant": "acme"}, name="welcome"), Enqueued)
     send.enqueue(Mail(to="ada"), queue="mail", max_attempts=3, timeout=timedelta(1), on_conflict="return")
+    send.enqueue(Mail(to="ada"), webhook="https://example.org/hook")
     assert_type(send.request(Mail(to="ada"), idempotency_key="ada"), JobRequest)
     assert_type(send.enqueue_many([Mail(to="ada")], keys=["ada"], priority=1), list[Enqueued])
     send_all.enqueue([Mail(to="ada")])
@@ -134,6 +146,8 @@ async def right_async(ctx: Context) -> None:
 def wrong() -> None:
     """What a type checker refuses."""
     send.enqueue({"to": "ada"})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    log.enqueue(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    parse.enqueue(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     send.enqueue()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     send.enqueue(Mail(to="ada"), priorty=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     send.enqueue(Mail(to="ada"), priority="high")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -178,10 +178,18 @@ def test_one_bad_payload_or_key_among_many_stores_nothing(client: Client):
         lambda: client.enqueue_many(template, [1, 2], keys=["a", "\n"]),
         lambda: client.enqueue_many(JobRequest(type="page.fetch", idempotency_key="all"), [1]),
         lambda: client.enqueue_many("page.fetch", [1]),  # type: ignore[arg-type]
+        lambda: client.enqueue_many(template, "one payload"),
+        lambda: client.enqueue_many(template, {"page": 1}),
+        lambda: client.enqueue_many(template, 5),  # type: ignore[arg-type]
     ):
         with pytest.raises(InvalidInput):
             wrong()
     assert not client.driver.find().items  # type: ignore[attr-defined]
+
+
+def test_a_client_is_made_of_a_driver_not_of_a_url():
+    with pytest.raises(InvalidInput, match=r"driver: wanted a driver, as connect\(url\) returns it"):
+        Client("sqlite:///jobs.db")  # type: ignore[arg-type]
 
 
 def test_many_payloads_are_stored_in_bounded_batches():
@@ -359,6 +367,13 @@ def test_a_job_that_is_not_done_has_no_result(client: Client):
     with pytest.raises(JobNotDone, match="wanted it done, it is dead: no use") as dead:
         client.result(answer.id)
     assert (dead.value.state, dead.value.reason, dead.value.error) == (State.DEAD, "no use", "ValueError: 1")
+
+
+def test_the_result_of_what_is_neither_an_id_nor_a_record_is_refused(client: Client):
+    answer = client.enqueue(JobRequest(type="t"))
+    for wrong in (answer, None, 5):
+        with pytest.raises(InvalidInput, match="id: wanted"):
+            client.result(wrong)  # type: ignore[arg-type]
 
 
 def test_a_result_that_is_not_json_cannot_be_read(client: Client):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast import Holdfast
 from holdfast.clock import ManualClock
 from holdfast.connect import connect
 from holdfast.drivers.contract import Store
@@ -65,12 +66,24 @@ def test_a_clock_can_be_brought():
         ("mysql://host/db", "got mysql://"),
         ("jobs.db", r"got no scheme \(for a file: sqlite:///jobs\.db\)"),
         ("", "got no scheme$"),
+        ("postgresql+psycopg://host/db", r"got postgresql\+psycopg:// \(without the driver: postgresql://\)"),
+        ("mysql+asyncmy://host/db", r"got mysql\+asyncmy://$"),
     ],
 )
 def test_a_url_that_nobody_knows_is_answered_with_ones_that_work(url: str, message: str):
     with pytest.raises(ConnectError, match=message) as refused:
         connect(url)
     assert "wanted a store URL such as memory://, sqlite:///jobs.db" in str(refused.value)
+
+
+@pytest.mark.parametrize("url", [Path("jobs.db"), 5, None], ids=str)
+def test_a_url_that_is_not_text_is_refused(url: object):
+    message = f"wanted a store URL as text, such as sqlite:///jobs.db, got {type(url).__name__}"
+    with pytest.raises(ConnectError, match=message):
+        connect(url)  # type: ignore[arg-type]
+    if url is not None:
+        with pytest.raises(ConnectError, match=message):
+            Holdfast(url)  # type: ignore[arg-type]
 
 
 def test_an_unknown_option_is_answered_with_the_known_ones():

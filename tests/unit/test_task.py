@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import get_type_hints
 
 import pytest
@@ -14,7 +15,7 @@ from holdfast import Fixed, Holdfast, JobRequest, connect
 from holdfast.app import HandlerKeywords
 from holdfast.client import EnqueueKeywords, EnqueueManyKeywords
 from holdfast.clock import MINUTE, SECOND
-from holdfast.errors import UnknownTypeWarning
+from holdfast.errors import InvalidInput, UnknownTypeWarning
 from holdfast.model.request import RequestKeywords
 
 OPTIONS = {
@@ -27,6 +28,7 @@ OPTIONS = {
     "domain": "d",
     "name": "n",
     "meta": {"b": 2},
+    "webhook": "https://example.org/hook",
 }
 
 
@@ -49,7 +51,7 @@ def send(app):
 def test_the_keywords_are_the_fields_of_a_request():
     hints = get_type_hints(JobRequest)
     expected = {field.name: hints[field.name] for field in fields(JobRequest)}
-    del expected["type"], expected["payload"], expected["webhook"]
+    del expected["type"], expected["payload"]
     assert get_type_hints(RequestKeywords) == expected
     for_call = {"connection", "on_conflict"}
     assert set(get_type_hints(EnqueueKeywords)) == {*expected, *for_call}
@@ -79,6 +81,7 @@ def test_every_option_replaces_what_the_handler_says(app, send):
     for job in jobs:
         assert (job.queue, job.priority, job.max_attempts, job.timeout) == ("urgent", 9, 2, 5 * SECOND)
         assert (job.run_at, job.domain, job.name) == (1_893_456_000 * SECOND, "d", "n")
+        assert job.webhook == "https://example.org/hook"
         assert job.meta == {"a": 1, "b": 2, "holdfast.retry": "fixed(1s, no jitter)"}
 
 
@@ -88,6 +91,19 @@ def test_an_unknown_option_is_refused(app, send):
             call(1, priorty=3)
     with pytest.raises(TypeError, match="quue"):
         app.handler("t", quue="q")
+
+
+def test_a_payload_as_keywords_is_refused_before_the_payload_is_checked(app):
+    @app.handler("greet")
+    def greet(name: str):
+        return name
+
+    calls = (greet.enqueue, greet.request, greet.aenqueue, partial(app.enqueue, "greet"), partial(app.request, "gret"))
+    for call in calls:
+        with pytest.raises(TypeError, match=r"argument 'to': wanted one payload, .* queue, priority"):
+            asyncio.run(call(to="ada"))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'to'"):
+        greet.enqueue_many([5], to="ada")
 
 
 def test_the_client_of_an_app_is_made_once_for_each_store(app):
@@ -123,6 +139,25 @@ def test_an_unknown_type_is_a_warning_with_the_nearest_known_one(app, send, monk
     assert app.client.get(answer.id).queue == "elsewhere"
     with pytest.warns(UnknownTypeWarning, match="no handler for 'x'$"):
         app.enqueue("x")
+
+
+def test_a_type_that_is_no_name_is_refused(app, send):
+    for wrong in (send, {"to": "ada"}, "mail send"):
+        with pytest.raises(InvalidInput, match="type: wanted 1 to 128 of the characters"):
+            app.enqueue(wrong, 1)
+
+
+def test_what_is_no_job_has_no_result(send):
+    for wrong in (None, 5):
+        with pytest.raises(InvalidInput, match="id: wanted"):
+            send.result(wrong)
+        with pytest.raises(InvalidInput, match="id: wanted"):
+            send.result(wrong, timeout=1)
+
+
+def test_a_retry_that_is_no_policy_is_refused(app):
+    with pytest.raises(InvalidInput, match=r"retry: wanted a policy such as Exponential\(.*\), got 3"):
+        app.handler("t", retry=3)(print)
 
 
 def test_a_producer_without_handlers_is_not_warned(app):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 from uuid import UUID
 
 import msgspec
@@ -53,6 +53,14 @@ class Parcel(msgspec.Struct):
 
 class Address(TypedDict):
     street: str
+
+
+class SubContext(Context):
+    pass
+
+
+class HasAttempt(Protocol):
+    attempt: int
 
 
 RECEIPT = Receipt(id=UUID(int=1), mails=[Mail(to="ada")])
@@ -169,6 +177,27 @@ def test_a_payload_type_for_type_checkers_only_is_refused(app):
 
         @app.handler("mail")
         def send(payload: OnlyForTypeCheckers) -> None: ...
+
+
+@pytest.mark.parametrize("annotation", [str, "int", dict[str, int], "Mail", list[str]], ids=str)
+def test_a_second_parameter_that_is_not_the_context_is_refused(app, annotation):
+    def send(to: str, subject):
+        return to, subject
+
+    send.__annotations__["subject"] = annotation
+    with pytest.raises(InvalidInput, match=r"the context as second parameter .*one payload.*, got subject: \w+"):
+        app.handler("mail")(send)
+
+
+@pytest.mark.parametrize(
+    "annotation", [Context, "Context", Any, object, SubContext, HasAttempt, Context | None, "Missing", "time.missing"]
+)
+def test_a_context_may_be_annotated_in_many_ways(app, annotation):
+    def send(payload: str, subject):
+        return payload, subject.attempt
+
+    send.__annotations__["subject"] = annotation
+    assert app.handler("mail")(send).handler.wants_context
 
 
 def test_a_result_type_for_type_checkers_only_is_refused_when_a_result_is_read(app):

@@ -127,7 +127,7 @@ def _code_and_text(error: Exception) -> tuple[ExitCode, str]:
             return ExitCode.UNAVAILABLE, str(error)
         case InvalidInput() | ConnectError():
             return ExitCode.USAGE, str(error)
-        case HoldfastError():
+        case HoldfastError() | OSError():  # also a full disk behind stdout
             return ExitCode.FAILED, str(error)
         case _:
             return ExitCode.FAILED, f"{type(error).__name__}: {error} (a bug in Holdfast; --debug shows where)"

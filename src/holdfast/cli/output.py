@@ -93,6 +93,8 @@ class Output:
             )
         for row in cells:
             table.add_row(*row)
+        # A row that is too long is continued on the next line: an id that is cut off cannot be copied.
+        console.width = max(console.width, sum(widths) + len(GAP) * len(columns))
         console.print(table, markup=False)
 
     @staticmethod

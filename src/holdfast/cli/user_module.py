@@ -28,7 +28,8 @@ def import_module(name: str) -> types.ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise CommandFailed(ExitCode.NOT_FOUND, f"no module {name} here or on the Python path") from None
+            hint = f": wanted a module such as {Path(name).stem}, got a file" if name.endswith(".py") else ""
+            raise CommandFailed(ExitCode.NOT_FOUND, f"no module {name} here or on the Python path{hint}") from None
         raise _failed(name, error) from error
     except (Exception, SystemExit) as error:
         if early_signals.stop_requested.is_set():  # the SystemExit of a signal, or what the module made of it

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterable
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
 from holdfast.errors import InvalidInput
+from holdfast.model.suggestion import did_you_mean
 
 if TYPE_CHECKING:
     from holdfast.cron.schedule import Schedule
@@ -22,11 +22,8 @@ def check_dependencies(schedules: Iterable[Schedule], *, known: Collection[str] 
     for schedule in given.values():
         for name in schedule.depends_on:
             if name not in given and name not in known:
-                nearest = difflib.get_close_matches(name, (*given, *known), n=1)
-                hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-                raise InvalidInput(
-                    f"depends_on of schedule {schedule.name}", wanted="the name of a schedule", got=f"{name!r}{hint}"
-                )
+                got = f"{name!r}{did_you_mean(name, (*given, *known))}"
+                raise InvalidInput(f"depends_on of schedule {schedule.name}", wanted="the name of a schedule", got=got)
     execution_order(given.values())
 
 

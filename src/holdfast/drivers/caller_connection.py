@@ -61,8 +61,8 @@ def is_async(connection: object) -> bool:
 def require_sync(connection: object) -> None:
     """Raise ``InvalidInput`` for an async connection."""
     if is_async(connection):
-        got = str(kind_of(connection))
-        raise InvalidInput("connection", wanted="`await AsyncClient.enqueue(...)` for an async one", got=got)
+        wanted = "`await task.aenqueue(...)`, or `await AsyncClient.enqueue(...)`, for an async one"
+        raise InvalidInput("connection", wanted=wanted, got=str(kind_of(connection)))
 
 
 def begin(connection: object) -> object:

@@ -103,7 +103,8 @@ def check_integer(field: str, value: object, *, least: int = 0, most: int = MAX_
     """Check a whole number in a range; a bool is refused."""
     if type(value) is int and least <= value <= most:
         return value
-    raise InvalidInput(field, wanted=f"a whole number from {least} to {most}", got=value)
+    got = value if type(value) is int else repr(value)  # the text "1" would look like a whole number
+    raise InvalidInput(field, wanted=f"a whole number from {least} to {most}", got=got)
 
 
 def check_optional_integer(field: str, value: object, *, least: int = 0, most: int = MAX_COUNT) -> int | None:

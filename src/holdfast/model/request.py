@@ -85,6 +85,7 @@ class SharedKeywords(TypedDict, total=False):
     limit_key: str | None
     name: str | None
     meta: Mapping[str, object]
+    webhook: str | None
 
 
 class RequestKeywords(SharedKeywords, total=False):
@@ -92,6 +93,17 @@ class RequestKeywords(SharedKeywords, total=False):
 
     idempotency_key: str | None
     offset: int | None
+
+
+_OPTIONS = tuple(RequestKeywords.__annotations__)
+
+
+def check_keywords(keywords: Mapping[str, object]) -> None:
+    """Raise ``TypeError`` for a keyword that is no field of a request: most often a part of the payload."""
+    for name in keywords:
+        if name not in _OPTIONS:
+            wanted = f"one payload, as the first argument, and the options {', '.join(_OPTIONS)}"
+            raise TypeError(f"unexpected keyword argument {name!r}: wanted {wanted}")
 
 
 def check_shared(request: JobRequest | JobDefinition) -> None:

@@ -34,6 +34,12 @@ class RetryPolicy(Protocol):
         ...
 
 
+def check_policy(policy: object) -> None:
+    """Raise ``InvalidInput`` for a value that is neither a ``RetryPolicy`` nor None."""
+    if policy is not None and not callable(getattr(policy, "delay", None)):
+        raise InvalidInput("retry", wanted="a policy such as Exponential(timedelta(seconds=2))", got=policy)
+
+
 class Jitter(StrEnum):
     """How much of a delay is random, so that jobs that failed together do not all run again together."""
 

@@ -15,6 +15,7 @@ from holdfast.model.limit_proposal import LIMIT_FIELDS, TYPE_LIMIT_FIELDS, Queue
 from holdfast.model.queue_order import ORDER_FIELDS, QueueOrder
 from holdfast.model.queue_settings import Gaps, OnExhausted
 from holdfast.model.secret import MASK
+from holdfast.model.suggestion import did_you_mean
 from holdfast.settings.fields import PATHS, SECRETS, SETTINGS, TYPE_NAMES
 from holdfast.settings.named_stores import check_store_name, check_store_value
 from holdfast.settings.names import FILE_NAME
@@ -45,8 +46,9 @@ def read_file(file: Path) -> dict[str, Any]:
             continue
         setting = SETTINGS.get(name)
         if setting is None:
-            known = ", ".join((*SETTINGS, *_TABLES))
-            raise InvalidInput(where, wanted=f"one of the settings {known}", got=f"the unknown {name!r}")
+            known = (*SETTINGS, *_TABLES)
+            got = f"the unknown {name!r}{did_you_mean(name, known)}"
+            raise InvalidInput(where, wanted=f"one of the settings {', '.join(known)}", got=got)
         if type(value) is not setting.toml_type:
             shown = MASK if name in SECRETS else repr(value)
             raise InvalidInput(where, wanted=TYPE_NAMES[setting.toml_type], got=f"{shown} ({type(value).__name__})")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -26,7 +26,7 @@ from holdfast.errors import PayloadError
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Lease, Reservation
 from holdfast.model.request import JobRequest, RequestKeywords
-from holdfast.task import Payload, Result, Task
+from holdfast.task import Payload, R, Result, Task
 from holdfast.wire.codec import JSON
 from holdfast.wire.job_message import job_message
 from holdfast.wire.records import to_job, to_record
@@ -181,6 +181,16 @@ class Inline:
             self.clock.advance(min(due) - now)
         return bool(due)
 
+    @overload
+    def run_job(
+        self,
+        job: Task[Payload, Coroutine[Any, Any, R], ..., Any],
+        payload: Payload,
+        *,
+        attempt: int = 1,
+        checkpoint: object = None,
+        **options: Unpack[RequestKeywords],
+    ) -> R: ...
     @overload
     def run_job(
         self,

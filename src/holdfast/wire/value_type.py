@@ -169,10 +169,15 @@ def _explain(error: Exception) -> str:
     """Return why a value does not fit; for an error of pydantic where and why, without the value: it may be secret."""
     if not hasattr(error, "errors"):
         return str(error)
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    shown = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}".removeprefix(": ") for one in found]
+    found = error.errors(include_url=False, include_context=False)
+    shown = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}{_got(one)}".removeprefix(": ") for one in found]
     more = [f"and {len(found) - MAX_SHOWN_MISMATCHES} more"] if len(found) > MAX_SHOWN_MISMATCHES else []
     return "; ".join([*shown[:MAX_SHOWN_MISMATCHES], *more])
+
+
+def _got(mismatch: dict[str, Any]) -> str:
+    """Return the type of the value, for a mismatch that is about its type."""
+    return f", not {type(mismatch['input']).__name__}" if mismatch["type"].endswith("_type") else ""
 
 
 def _contains_pydantic(annotation: object) -> bool:

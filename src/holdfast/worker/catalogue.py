@@ -11,7 +11,7 @@ from holdfast.errors import InvalidInput, PayloadError
 from holdfast.model import bounds
 from holdfast.model.limit_proposal import LimitProposal
 from holdfast.model.request import check_single_instance
-from holdfast.model.retry import RetryPolicy
+from holdfast.model.retry import RetryPolicy, check_policy
 from holdfast.wire.codec import JSON, dump_model
 from holdfast.wire.value_type import ValueType
 from holdfast.worker.breaker import BreakerRule
@@ -126,6 +126,7 @@ def make_handler(
         bounds.duration_from("timeout", timeout, least=1)
     if cpu is not None:
         bounds.duration_from("cpu", cpu, least=1)
+    check_policy(retry)
     if chunk is not None:
         bounds.check_integer("chunk", chunk, least=1, most=MAX_CHUNK)
         if capture_output:

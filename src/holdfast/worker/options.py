@@ -14,7 +14,7 @@ from holdfast.model import bounds
 from holdfast.model.lease import DEFAULT_LEASE, MIN_LEASE
 from holdfast.model.limit_proposal import LimitProposal
 from holdfast.model.queue_order import QueueOrder
-from holdfast.model.retry import DEFAULT, RetryPolicy
+from holdfast.model.retry import DEFAULT, RetryPolicy, check_policy
 from holdfast.settings import Settings
 from holdfast.worker.breaker import BreakerRule
 from holdfast.worker.limits import Limits
@@ -56,15 +56,14 @@ class WorkerOptions:
 
     def __post_init__(self) -> None:
         """Raise ``InvalidInput`` for a value out of range."""
-        if self.queues is not None and not self.queues:
-            raise InvalidInput("queues", wanted="at least one", got="none")
-        for queue in self.queues or ():
-            bounds.check_name("queue", queue)
+        if self.queues is not None:
+            _check_queues(self.queues)
         bounds.check_integer("processes", self.processes, least=1, most=1024)
         bounds.check_integer("concurrency", self.concurrency, least=1, most=1024)
         if self.lease is not None:
             bounds.duration_from("lease", self.lease, least=MIN_LEASE)
         bounds.duration_from("grace", self.grace)
+        check_policy(self.retry)
         if self.drain is not None:
             bounds.duration_from("drain", self.drain)
         bounds.check_optional_integer("max_jobs", self.max_jobs, least=1)
@@ -109,6 +108,15 @@ class WorkerOptions:
     def retry_policy(self) -> RetryPolicy:
         """The retry policy of jobs and handlers that have none."""
         return self.retry or DEFAULT
+
+
+def _check_queues(queues: object) -> None:
+    if isinstance(queues, str) or not isinstance(queues, Collection):
+        raise InvalidInput("queues", wanted="a tuple of names, such as ('mail',)", got=queues)
+    if not queues:
+        raise InvalidInput("queues", wanted="at least one", got="none")
+    for queue in queues:
+        bounds.check_name("queue", queue)
 
 
 class WorkerKeywords(TypedDict, total=False):

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Union, get_args, get_origin, get_type_hints
 
 from holdfast.errors import InvalidInput
-from holdfast.wire.value_type import ValueType
+from holdfast.wire.value_type import ValueType, type_name
 
 WANTED_HANDLER = "fn(payload), fn(payload, ctx) or a class with handle(ctx) or handle(payload, ctx)"
+_CONTEXT_MODULE = "holdfast.worker.context"  # by its name: that module stands on this one
 _UNCHECKED = (None, Any, object, NoReturn, type(None))  # annotations that say nothing about a JSON value
 
 
@@ -54,6 +55,8 @@ def read_signature(
             )
         handler = method
     parameters = _parameters(handler)
+    if len(parameters) == 2 and not many:
+        _check_context(handler, parameters[1].name, namespace)
     return Signature(
         function=handler,
         wants_context=len(parameters) == 2,
@@ -100,6 +103,23 @@ def _payload_type(
         wanted = "an annotation of the payload that can be evaluated: import its type outside of TYPE_CHECKING"
         raise InvalidInput("handler", wanted=wanted, got=hint)
     return _value_type(_member(hint) if many else hint)
+
+
+def _check_context(function: Callable[..., Any], parameter: str, namespace: Mapping[str, Any] | None) -> None:
+    """Raise ``InvalidInput`` if the annotation says that the second parameter is a value, not the context."""
+    try:
+        hint = _evaluate(function, parameter, namespace)
+    except Exception:  # noqa: BLE001 - an annotation may be any expression, and nothing but this check needs it
+        return
+    wanted = get_origin(hint) or hint
+    if hint in _UNCHECKED or wanted is types.UnionType or getattr(wanted, "_is_protocol", False):
+        return
+    if isinstance(wanted, type) and all(one.__module__ != _CONTEXT_MODULE for one in wanted.__mro__):
+        raise InvalidInput(
+            "handler",
+            wanted="the context as second parameter (a job has one payload: a dict, a dataclass or a model)",
+            got=f"{parameter}: {type_name(hint)}",
+        )
 
 
 def _result_type(function: Callable[..., Any], namespace: Mapping[str, Any] | None, *, many: bool) -> ValueType | None:

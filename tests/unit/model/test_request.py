@@ -116,6 +116,7 @@ def test_values_at_the_bounds_are_accepted(fields: dict[str, object]):
         ({"domain": "\ud800"}, "domain", TEXT, "'\\ud800'"),
         ({"offset": 1}, "offset", "a domain beside it", "an offset alone"),
         ({"domain": "d", "offset": -1}, "offset", "a whole number from 0 to 9223372036854775807", "-1"),
+        ({"domain": "d", "offset": "1"}, "offset", "a whole number from 0 to 9223372036854775807", "'1'"),
         ({"domain": "d", "offset": 2**63}, "offset", "a whole number from 0 to 9223372036854775807", None),
         ({"name": 5}, "name", TEXT, "5"),
         ({"meta": []}, "meta", "a mapping with text keys", "[]"),

@@ -35,6 +35,8 @@ def test_a_worker_takes_options_or_keywords_or_both():
         {"processes": 0},
         {"concurrency": 0},
         {"queues": ()},
+        {"queues": "mail"},
+        {"retry": 3},
         {"lease": timedelta(0)},
         {"max_jobs": 0},
         {"keep_ended": timedelta(hours=1)},

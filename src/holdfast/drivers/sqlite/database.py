@@ -20,6 +20,7 @@ from holdfast.clock import SystemClock, monotonic
 from holdfast.drivers.sqlite.commit_watch import CommitWatch, watch_commits
 from holdfast.drivers.sqlite.free_space import FreeSpace
 from holdfast.drivers.sqlite.migrations import is_current, load, migrate
+from holdfast.drivers.sqlite.opening import opening_error
 from holdfast.drivers.sqlite.statements import sql
 from holdfast.errors import StoreBusy, StoreClosed, StoreError, StoreUnavailable
 
@@ -283,7 +284,7 @@ class Database:
                 connection.close()
                 raise
         except sqlite3.Error as error:
-            raise StoreUnavailable(f"wanted a SQLite database at {self.path}, got: {error}") from error
+            raise opening_error(self.path, error) from error
         return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:

@@ -33,7 +33,13 @@ class JoinedSqlite(EnqueueOnly):
         self._enqueue_on = enqueue_on
         self._path = path
         self._connection = connection.connection if isinstance(connection, OnLoop) else connection
-        if kind_of(self._connection) is None or is_async(self._connection):  # of an async one no file is known
+        if is_async(self._connection):
+            raise InvalidInput(
+                "connection",
+                wanted="a synchronous one: SQLite cannot join the transaction of an async one",
+                got=str(kind_of(self._connection)),
+            )
+        if kind_of(self._connection) is None:
             _check_same_file(self._connection, path)
 
     def enqueue(

@@ -16,7 +16,8 @@ from holdfast.drivers.migrations import (
     load_migrations,
     newest_version,
 )
-from holdfast.errors import ConnectError, StoreUnavailable
+from holdfast.drivers.sqlite.opening import opening_error
+from holdfast.errors import ConnectError
 
 
 def load() -> tuple[Migration, ...]:
@@ -65,7 +66,7 @@ def schema_version(url: str) -> tuple[int, int, bool]:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
             applied = _read_applied(connection, known)
     except sqlite3.Error as error:
-        raise StoreUnavailable(f"wanted a SQLite file at {path}, got: {error}") from error
+        raise opening_error(path, error) from error
     return max(applied, default=0), newest_version(known), len(applied) == len(known)
 
 

@@ -49,7 +49,7 @@ async def submit_result(call: Call) -> Reply:
 
 
 async def submit_results(call: Call) -> Reply:
-    """End many attempts in one transaction, but those with artifacts one by one; each item has its own outcome."""
+    """End many attempts in one call of the store, those with artifacts one by one; each item has its own outcome."""
     completions: list[BatchCompletion] = call.body.results
     found = await call.tenant.inspect([completion.task_id for completion in completions])
     settlements: dict[int, Settlement] = {}
