@@ -1,9 +1,13 @@
 """A reader of the ledger never passes a transaction that can still write rows before the reader's position."""
 
+import threading
+
 import psycopg
 import pytest
 
 import holdfast
+from holdfast.clock import SECOND
+from holdfast.driver import LedgerReader
 from holdfast.drivers.postgres import ledger
 from holdfast.errors import InvalidInput
 from holdfast.model.settlement import Ack
@@ -101,3 +105,24 @@ def test_a_prepared_transaction_in_another_database_holds_no_rows_back(monkeypat
             here.execute("COMMIT PREPARED 'here'")
         assert [row.job_id for row in store.ledger()] == ["a", "b", "c"]
         store.close()
+
+
+def test_a_job_that_ends_while_purge_looks_for_unread_rows_stays(store, job):
+    """The many unread rows make the look long: jobs end between the look and the removal."""
+    LedgerReader(store, "outbox").read(limit=1)
+    ids = [f"late-{number:03}" for number in range(300)]
+    store.enqueue([job() for _ in range(9_000)])
+    store.settle([Ack(one.lease) for one in store.reserve(["q"], limit=9_000, lease_for=60 * SECOND)])
+    store.enqueue([job(id=one) for one in ids])
+    leases = [one.lease for one in store.reserve(["q"], limit=len(ids), lease_for=60 * SECOND)]
+
+    def settle():
+        for lease in leases:
+            store.settle([Ack(lease)])
+
+    settling = threading.Thread(target=settle)
+    settling.start()
+    removed = 0
+    while settling.is_alive():
+        removed += sum(store.purge(ids))
+    assert removed + sum(store.purge(ids)) == 0

@@ -11,6 +11,7 @@ CREATE OR REPLACE FUNCTION purge(
 ) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
   _now bigint := effective_now(_caller_now);
+  _locked text[];
   _unread text[];
   _unread_since bigint;
   _removed text[];
@@ -19,10 +20,12 @@ DECLARE
   _domains text[];
 BEGIN
   IF _read_xid IS NOT NULL THEN
-    -- The locks come first: then no job is requeued and ends once more after its rows were looked for.
-    PERFORM FROM (SELECT _space AS space, u.id FROM unnest(_ids) AS u (id) ORDER BY u.id COLLATE "C" OFFSET 0) AS a
-       JOIN ended AS e ON e.space = ANY (ARRAY[a.space]) AND e.id = a.id
-        FOR UPDATE OF e;
+    -- The locks come first, and only locked jobs are removed: a job that ends, or is requeued and ends once more, after
+    -- its rows were looked for stays.
+    _locked := ARRAY(
+      SELECT e.id FROM (SELECT _space AS space, u.id FROM unnest(_ids) AS u (id) ORDER BY u.id COLLATE "C" OFFSET 0) AS a
+        JOIN ended AS e ON e.space = ANY (ARRAY[a.space]) AND e.id = a.id
+         FOR UPDATE OF e);
     SELECT array_agg(l.job_id), least((array_agg(l.ended_at))[10000], _now) - 3600000000
       INTO _unread, _unread_since
       FROM (SELECT l.job_id, l.ended_at FROM ledger AS l
@@ -30,7 +33,8 @@ BEGIN
              ORDER BY l.xid, l.seq LIMIT 10000) AS l;
     _unread_since := CASE WHEN cardinality(_unread) = 10000 THEN _unread_since END;
     _ids := ARRAY(SELECT u.id FROM unnest(_ids) WITH ORDINALITY AS u (id, item)
-                   WHERE u.id NOT IN (SELECT unnest(coalesce(_unread, '{}'))) ORDER BY u.item);
+                   WHERE (u.id IN (SELECT unnest(_locked))) IS TRUE
+                     AND u.id NOT IN (SELECT unnest(coalesce(_unread, '{}'))) ORDER BY u.item);
   END IF;
   WITH removed AS (
     DELETE FROM ended AS e
