@@ -201,10 +201,29 @@ def test_a_refused_settlement_and_a_lost_lease_are_logged(observer, logged):
 def test_a_cancelled_job_and_reaped_leases_are_logged(observer, logged):
     run = make_run()
     observer.settled([Settled(run, Fail(run.reservation.lease, reason="cancelled"), None, "cancelled")])
-    observer.reaped(0)
-    observer.reaped(3)
+    observer.reaped(3, [])
     cancelled, reaped = logged("job.cancelled", "lease.reaped")
     assert (cancelled.reason, reaped.leases, reaped.worker) == ("cancelled", 3, "w")
+
+
+def test_leases_that_a_reserve_ends_are_logged_with_their_holder(app, drain, logged):
+    task = app.handler("t")(lambda _payload: None)
+    again, dead, cancelled = (task.enqueue(max_attempts=most).id for most in (2, 1, 2))
+    app.driver.reserve(["default"], limit=3, lease_for=1, worker="gone")
+    app.driver.cancel([cancelled])
+    drain(processes=1, lease=LEASE, name="w")
+
+    expired = logged("lease.expired")
+    assert [record.job_id for record in expired] == [again, dead, cancelled]
+    first = expired[0]
+    assert (first.type, first.queue, first.attempt, first.fence) == ("t", "default", 1, 1)
+    assert (first.holder, first.worker, first.levelname) == ("gone", "w", "WARNING")
+    assert first.duration > 0
+    [died] = logged("job.dead")
+    assert (died.job_id, died.reason, died.worker, died.levelname) == (dead, "lease expired", "w", "ERROR")
+    assert [record.job_id for record in logged("job.cancelled")] == [cancelled]
+    assert [record.job_id for record in logged("job.done")] == [again]
+    assert not logged("lease.reaped")
 
 
 def test_an_outage_of_the_store_is_logged_once_with_its_reason_and_once_with_its_length(observer, logged):

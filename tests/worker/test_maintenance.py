@@ -144,15 +144,18 @@ def test_expired_leases_of_all_spaces_are_ended_in_bounded_steps(shared, acts_at
         Client(tenant, clock=clock).enqueue(JobRequest(type="one"))
         tenant.reserve(["default"], limit=1, lease_for=DAY)
     clock.advance(DAY)
-    ended: list[tuple[str, int]] = []
+    ended: list[tuple[str, int, int]] = []
     worker = Maintenance(
-        store, keep_ended=None, keep_ledger=None, on_reaped=lambda space, leases: ended.append((space, leases))
+        store,
+        keep_ended=None,
+        keep_ledger=None,
+        on_reaped=lambda space, leases, expired: ended.append((space, leases, len(expired))),
     )
     worker.run_due()
-    assert ended == [("tenant-0", 1), ("tenant-1", 1)]
+    assert ended == [("tenant-0", 1, 1), ("tenant-1", 1, 1)]
     for _ in range(2):
         worker.run_due()
-    assert ended == [(f"tenant-{number}", 1) for number in range(5)]
+    assert ended == [(f"tenant-{number}", 1, 1) for number in range(5)]
 
 
 def test_all_spaces_are_trimmed_and_only_the_own_one_gets_the_settings(shared, acts_at_once):

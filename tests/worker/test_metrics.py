@@ -80,6 +80,15 @@ def test_a_worker_counts_what_becomes_of_its_jobs(app, metrics, drain):
     assert set(series) == set(get_args(Status)), "every series is there before its first increase"
 
 
+def test_a_worker_counts_the_leases_that_its_reserve_ends_and_the_jobs_that_die_of_it(app, metrics, drain):
+    for most in (2, 1):
+        app.handler(f"max-{most}")(lambda _payload: None).enqueue(max_attempts=most)
+    app.driver.reserve(["default"], limit=2, lease_for=1, worker="gone")
+    drain(processes=1)
+    assert metrics.value(table.REAPED.name) == 2
+    assert metrics.value(table.DEAD.name, reason="lease expired") == 1
+
+
 def test_the_numbers_of_the_store_are_read_in_the_background(app, metrics, drain, monkeypatch):
     for name in ("FIRST_SECONDS", "INTERVAL_SECONDS"):
         monkeypatch.setattr(store_gauges, name, 0.01)

@@ -17,6 +17,7 @@ from holdfast.model.filters import JobFilter
 from holdfast.model.isolation import Isolation
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import Enqueued, Reservation
+from holdfast.model.ledger import LedgerRow
 from holdfast.model.settlement import Settlement
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "CancelWait",
     "CountEstimates",
     "Diagnosis",
+    "ExpiredLeases",
     "JobLookup",
     "JobScan",
     "LeasedEnqueue",
@@ -170,6 +172,20 @@ class CancelWait(Protocol):
         """Block until a cancel is requested for one of these jobs in flight, for at most ``timeout`` seconds.
 
         Returns whether there is such a request, also one from before the call. A hint: ``extend`` decides.
+        """
+        ...
+
+
+@runtime_checkable
+class ExpiredLeases(Protocol):
+    """Optional: tell which expired leases the calls of this object have ended. Without it, only the ledger tells."""
+
+    def take_expired(self) -> list[LedgerRow]:
+        """Return the ledger rows of the leases that ``reserve``, ``reap`` and ``report_outage`` ended as expired.
+
+        Each row is returned once, in order, if the call was made on this object and has returned. Only the last
+        ``MAX_REMEMBERED_CALLS`` calls that ended leases are remembered, and no call whose answer was lost: the ledger
+        has all rows. Costs nothing if there is no such row.
         """
         ...
 

@@ -28,6 +28,7 @@ FIELDS = {
     "verb": "the call to the store: `reserve`, `extend`, `settle`",
     "failures": "calls that failed in this outage so far",
     "leases": "expired leases that were ended",
+    "holder": "the worker that held the lease",
     "queues": "the queues of the worker",
     "running": "jobs that the child processes execute",
     "drain": "seconds that running jobs may still take; left out without a limit",
@@ -161,6 +162,16 @@ LEASE_LOST = _job_event(
     "duration",
     "reason",
 )
+LEASE_EXPIRED = _job_event(
+    "lease.expired",
+    logging.WARNING,
+    "the lease had expired, and this worker or the service (then with `space`) ended it: `holder` has died or stalled. "
+    "Reason: `not begun` if no attempt was used",
+    "duration",
+    "reason",
+    "holder",
+    "space",
+)
 
 # The worker and its store -----------------------------------------------------------------------------------
 
@@ -178,8 +189,7 @@ WORKER_STOPPED = _event("worker.stopped", logging.INFO, "the worker has ended", 
 LEASE_REAPED = _event(
     "lease.reaped",
     logging.WARNING,
-    "the maintenance of the worker ended expired leases: another worker has died or stalled. A reserve ends those of "
-    "its queues without a record; the ledger has all",
+    "expired leases were ended in a store that does not tell which (over HTTP, the service logs each)",
     "leases",
     "worker",
 )
@@ -562,6 +572,7 @@ EVENTS = (
     JOB_LOST,
     RESULT_NOT_STORED,
     LEASE_LOST,
+    LEASE_EXPIRED,
     WORKER_STARTED,
     WORKER_STOPPING,
     WORKER_STOPPED,

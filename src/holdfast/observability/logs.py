@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never, get_args
 
 from holdfast.clock import SECOND, monotonic
 from holdfast.errors import LeaseError, StoreError
 from holdfast.model.fingerprint import failure_line
+from holdfast.model.job import State
 from holdfast.model.lease import Reservation
 from holdfast.model.settlement import Ack, Fail, Release, Retry
 from holdfast.observability import events
 from holdfast.observability.events import Event
 from holdfast.worker.decide import SKIPPED
 from holdfast.worker.event_log import log, log_event
+from holdfast.worker.expired_leases import ExpiredLease
 from holdfast.worker.observer import ObservedWorker, WorkerObserver
 from holdfast.worker.outcome import exit_text
 from holdfast.worker.processes.running import ExitedChild, Run, StopReason
@@ -149,10 +151,11 @@ class LogObserver(WorkerObserver):
         reason = NOT_EXTENDED if error is None else f"{type(error).__name__}: {error}"
         self._log_job(events.LEASE_LOST, run.reservation, duration=duration, reason=reason)
 
-    def reaped(self, jobs: int) -> None:
+    def reaped(self, leases: int, expired: Sequence[ExpiredLease]) -> None:
         """See ``WorkerObserver.reaped``."""
-        if jobs:
-            self._log(events.LEASE_REAPED, leases=jobs)
+        log_expired(expired, worker=self._worker)
+        if leases > len(expired):
+            self._log(events.LEASE_REAPED, leases=leases - len(expired))
 
     # The store --------------------------------------------------------------------------------------------------
 
@@ -205,6 +208,27 @@ class LogObserver(WorkerObserver):
             fence=reservation.lease.fence,
             worker=self._worker,
         )
+
+
+def log_expired(expired: Iterable[ExpiredLease], **fields: object) -> None:
+    """Log leases that were ended as expired, and the jobs that have ended by that; ``fields`` are added to each."""
+    for one in expired:
+        row = one.row
+        job = {"type": row.type, "job_id": row.job_id, "queue": row.queue, "attempt": row.attempt}
+        lease = {"fence": row.fence, **fields}
+        log_event(
+            events.LEASE_EXPIRED.level,
+            events.LEASE_EXPIRED.name,
+            **job,
+            duration=None if row.reserved_at is None else _rounded((row.ended_at - row.reserved_at) / SECOND),
+            reason=row.detail or None,
+            holder=row.worker,
+            **lease,
+        )
+        if row.state is State.DEAD:
+            log_event(events.JOB_DEAD.level, events.JOB_DEAD.name, **job, reason=one.dead_reason, **lease)
+        elif row.state is State.CANCELLED:
+            log_event(events.JOB_CANCELLED.level, events.JOB_CANCELLED.name, **job, **lease)
 
 
 def _rounded(seconds: float | None) -> float | None:

@@ -76,7 +76,7 @@ TIMEOUTS = Metric(
 REAPED = Metric(
     name="holdfast_leases_reaped_total",
     kind=_counter,
-    meaning="Expired leases that the worker's maintenance ended; `holdfast_ledger_endings_total` has all.",
+    meaning="Expired leases that the worker ended, in its reserves and its maintenance.",
 )
 REFUSED = Metric(
     name="holdfast_leases_refused_total",

@@ -17,6 +17,7 @@ from holdfast.observability.labels import OTHER, BoundedNames, JobNames, job_lab
 from holdfast.observability.metrics import Metrics
 from holdfast.worker import decide
 from holdfast.worker.attempt import BAD_RESULT
+from holdfast.worker.expired_leases import ExpiredLease
 from holdfast.worker.guard import NOT_ALLOWED
 from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.processes.running import Run
@@ -25,6 +26,7 @@ from holdfast.worker.status import Settled, Status, dead_reason_of
 REASONS = frozenset(  # of the dead letters that a worker makes; a text of a handler is ``other``
     {
         transition.ATTEMPTS_EXHAUSTED,
+        transition.LEASE_EXPIRED,
         transition.POISON,
         transition.RELEASED_TOO_LONG,
         decide.BAD_PAYLOAD,
@@ -125,10 +127,12 @@ class MetricsObserver(WorkerObserver):
         if error is not None:  # else the store did not answer in time
             self._metrics.count(table.REFUSED.name, 1, {"verb": "extend"})
 
-    def reaped(self, jobs: int) -> None:
+    def reaped(self, leases: int, expired: Sequence[ExpiredLease]) -> None:
         """See ``WorkerObserver.reaped``."""
-        if jobs:
-            self._metrics.count(table.REAPED.name, jobs, {})
+        self._metrics.count(table.REAPED.name, leases, {})
+        dead = Counter((one.row.queue, one.row.type, one.dead_reason) for one in expired if one.dead_reason is not None)
+        for (queue, type_, reason), count in dead.items():
+            self._metrics.count(table.DEAD.name, count, {**self._labels((queue, type_)), "reason": str(reason)})
 
     def store_failed(self, task: str, error: StoreError) -> None:
         """See ``WorkerObserver.store_failed``."""

@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from holdfast.artifacts.folder import BlobFolder
 from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.contract import Store
 from holdfast.errors import HoldfastError
+from holdfast.observability.logs import log_expired
 from holdfast.service.artifact_transfers import ArtifactTransfers
 from holdfast.service.auth.providers import open_authenticator
 from holdfast.service.call_answers import CallAnswers
@@ -26,6 +27,7 @@ from holdfast.service.tenants.store_calls import StoreCalls
 from holdfast.service.tenants.tenant import Tenant
 from holdfast.settings import Settings
 from holdfast.webhooks.runner import WebhookRunner
+from holdfast.worker.expired_leases import ExpiredLease
 from holdfast.worker.maintenance import Maintenance
 
 if TYPE_CHECKING:
@@ -139,9 +141,10 @@ class Service:
         """End expired leases and remove old rows in every space of the store, also if nobody claims in it."""
         loop = asyncio.get_running_loop()
 
-        def on_reaped(space: str, leases: int) -> None:
-            if leases:
-                loop.call_soon_threadsafe(self._notify_claims, space)
+        def on_reaped(space: str, leases: int, expired: Sequence[ExpiredLease]) -> None:
+            del leases
+            log_expired(expired, space=space)
+            loop.call_soon_threadsafe(self._notify_claims, space)
 
         maintenance = Maintenance(
             self.store,
@@ -152,9 +155,15 @@ class Service:
             owns_all_spaces=True,
             blobs=None if self.artifacts is None else self.artifacts.blobs,
         )
+
+        def maintain() -> None:
+            maintenance.run_due()
+            for tenant in list(self._tenants.values()):  # their claims, and calls of drivers, end expired leases, too
+                maintenance.report_expired(tenant.store)
+
         while True:
             await asyncio.sleep(MAINTENANCE_SECONDS)
-            await loop.run_in_executor(self.calls.background, maintenance.run_due)
+            await loop.run_in_executor(self.calls.background, maintain)
 
     def _notify_claims(self, space: str) -> None:
         """Look for work for the claims that wait in a space."""

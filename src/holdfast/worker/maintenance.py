@@ -24,6 +24,7 @@ from holdfast.model import retention
 from holdfast.model.retention import Retention, choose_retention, read_retention, store_retention
 from holdfast.worker.dead_retention import DeadLetterRetention
 from holdfast.worker.event_log import log_event
+from holdfast.worker.expired_leases import ExpiredLease, take_expired
 from holdfast.worker.stopped_domains import StoppedDomainLog
 
 REAP_INTERVAL_SECONDS = 5.0  # about; queues that no worker reserves from are repaired too
@@ -32,6 +33,8 @@ DOMAINS_INTERVAL_SECONDS = 30.0  # about
 TRIM_LIMIT_ROWS = 1000  # of each kind in one call: retention never delays a reserve for long
 STEP_SPACES = 10  # that one call repairs: maintenance of many spaces never delays a reserve for long
 STEP_SECONDS = 1.0  # about, between two steps through the spaces
+
+OnReaped = Callable[[str, int, Sequence[ExpiredLease]], None]
 
 
 class Maintenance:
@@ -49,11 +52,14 @@ class Maintenance:
         keep_ledger: timedelta | None,
         keep_dead: timedelta | None = None,
         queues: Sequence[str] = (),
-        on_reaped: Callable[[str, int], None] = lambda _space, _leases: None,
+        on_reaped: OnReaped = lambda _space, _leases, _expired: None,
         owns_all_spaces: bool = False,
         blobs: BlobStore | None = None,
     ) -> None:
-        """``on_reaped`` gets the name of a space, and how many leases were ended in it. ``blobs`` has the artifacts."""
+        """``on_reaped`` gets the name of a space, how many leases were ended in it, and those that the store tells of.
+
+        It also gets the leases of ``report_expired``. ``blobs`` has the artifacts.
+        """
         self._driver = driver
         self._blobs = blobs
         self._on_reaped = on_reaped
@@ -74,6 +80,7 @@ class Maintenance:
 
     def run_due(self) -> None:
         """Do each part if it is time. Never raises: a failure is logged, and the part is tried again when next due."""
+        self.report_expired(self._driver)
         if monotonic() >= self._reap_at:
             self._reap_at = self._after_about(REAP_INTERVAL_SECONDS)
             with _logged("reap"):
@@ -87,10 +94,20 @@ class Maintenance:
             with _logged("domains"):
                 self._stopped_domains.look()
 
+    def report_expired(self, store: Store) -> None:
+        """Report the expired leases that calls of this object have ended since the last time, such as a reserve.
+
+        Never raises. Costs nothing if there are none.
+        """
+        with _logged("report expired leases"):
+            expired = take_expired(store)
+            if expired:
+                self._on_reaped(_name_of(store), len(expired), expired)
+
     def _reap(self) -> None:
         """End expired leases in the next few spaces that have some."""
         if not isinstance(self._driver, SpaceAdmin):
-            self._on_reaped(_name_of(self._driver), self._driver.reap())
+            self._reap_space(self._driver, _name_of(self._driver))
             return
         page = self._driver.spaces(after=self._reap_after, limit=STEP_SPACES, has_expired_leases=True)
         self._reap_after = page.cursor or ""
@@ -98,7 +115,12 @@ class Maintenance:
             self._reap_at = min(self._reap_at, self._after_about(STEP_SECONDS))
         for name in page:
             with _logged("reap", space=name):
-                self._on_reaped(name, self._driver.space(name).reap())
+                self._reap_space(self._driver.space(name), name)
+
+    def _reap_space(self, space: Store, name: str) -> None:
+        leases = space.reap()
+        if leases:
+            self._on_reaped(name, leases, take_expired(space))
 
     def _trim(self) -> None:
         """Remove old rows in the next few spaces. If one of them has more, the next walk begins at once."""

@@ -10,6 +10,7 @@ from holdfast.errors import LeaseError, StoreError
 from holdfast.model.lease import Reservation
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.event_log import log_failure
+from holdfast.worker.expired_leases import ExpiredLease
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.processes.running import ExitedChild, Run
 from holdfast.worker.status import Settled
@@ -68,8 +69,11 @@ class WorkerObserver:
     def lease_lost(self, run: Run, error: LeaseError | None) -> None:
         """The attempt is interrupted: a heartbeat was refused, or (None) the store did not answer one in time."""
 
-    def reaped(self, jobs: int) -> None:
-        """The worker's maintenance has ended so many expired leases."""
+    def reaped(self, leases: int, expired: Sequence[ExpiredLease]) -> None:
+        """The worker has ended so many expired leases, in a reserve or in its maintenance.
+
+        ``expired`` describes all of them, or none if the store cannot tell.
+        """
 
     def store_failed(self, task: str, error: StoreError) -> None:
         """A call to the store failed; the worker tries again. ``task`` is the verb, such as ``reserve``."""
@@ -121,9 +125,9 @@ class Observers(WorkerObserver):
         """See ``WorkerObserver.lease_lost``."""
         self._report(lambda each: each.lease_lost(run, error))
 
-    def reaped(self, jobs: int) -> None:
+    def reaped(self, leases: int, expired: Sequence[ExpiredLease]) -> None:
         """See ``WorkerObserver.reaped``."""
-        self._report(lambda each: each.reaped(jobs))
+        self._report(lambda each: each.reaped(leases, expired))
 
     def store_failed(self, task: str, error: StoreError) -> None:
         """See ``WorkerObserver.store_failed``."""

@@ -69,9 +69,15 @@ class ReserveLoop:
             keep_ledger=self.options.keep_ledger,
             keep_dead=self.options.keep_dead,
             queues=self.options.queues or (),
-            on_reaped=lambda _space, leases: self.observers.reaped(leases),
+            on_reaped=lambda _space, leases, expired: self.observers.reaped(leases, expired),
             blobs=self.blobs,
         )
+        try:
+            self._reserve_until_stopped(maintenance)
+        finally:
+            maintenance.report_expired(self.driver)  # of the last reserve
+
+    def _reserve_until_stopped(self, maintenance: Maintenance) -> None:
         drain_poll = DRAIN_POLL_SECONDS
         is_full = False
         while not self.shutdown.is_requested:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NoReturn, Self
 from urllib.parse import SplitResult
 from weakref import WeakValueDictionary
@@ -29,6 +30,7 @@ from holdfast.drivers.memory.follow import settle_and_reserve
 from holdfast.drivers.memory.settle import extend_one, reap, report_outage_of_one, settle_one
 from holdfast.drivers.memory.space import Space
 from holdfast.drivers.optional import SpaceRemoval
+from holdfast.drivers.remembered_calls import RememberedCalls
 from holdfast.drivers.url_options import read_options
 from holdfast.drivers.validation import Validation
 from holdfast.errors import LeaseError, StoreClosed, Unsupported
@@ -79,6 +81,7 @@ class MemoryDriver:
         self._space = self._store.spaces[space]
         self._lock = self._store.lock
         self._last_reserve = threading.local()  # .changes of the store and .instant when this thread reserved last
+        self._expired: RememberedCalls[list[LedgerRow]] = RememberedCalls()
         self._caller_clock = caller_clock
         self._validation = Validation(self.capabilities, caller_clock=caller_clock, read_clock=self._store.clock.now)
 
@@ -97,6 +100,14 @@ class MemoryDriver:
     def _open(self, now: int | None) -> tuple[Space, int]:
         """Return the space and the instant that decides about this call; the caller holds the lock."""
         return self._open_space(), self._validation.now(now)
+
+    @contextmanager
+    def _remember_expired(self, space: Space) -> Iterator[None]:
+        """Remember the ledger rows of the leases that end in this block; the caller holds the lock."""
+        end = space.ledger.end()
+        yield
+        if rows := space.ledger.rows_after(end):
+            self._expired.add(rows)
 
     def _wake_waiters(self) -> None:
         """Wake the threads in ``wait``, because jobs may have become due."""
@@ -152,18 +163,19 @@ class MemoryDriver:
         with self._lock:
             space, at = self._open(now)
             self._last_reserve.changes, self._last_reserve.instant = self._store.changes, at
-            return reserve.reserve(
-                space,
-                names,
-                limit=limit,
-                lease_for=lease_for,
-                worker=worker,
-                types=types,
-                now=at,
-                max_bytes=max_bytes,
-                isolation=isolation,
-                prefetch=prefetch,
-            )
+            with self._remember_expired(space):
+                return reserve.reserve(
+                    space,
+                    names,
+                    limit=limit,
+                    lease_for=lease_for,
+                    worker=worker,
+                    types=types,
+                    now=at,
+                    max_bytes=max_bytes,
+                    isolation=isolation,
+                    prefetch=prefetch,
+                )
 
     def extend(
         self,
@@ -245,7 +257,8 @@ class MemoryDriver:
         names = self._validation.check_reap(queues, worker, limit)
         with self._lock:
             space, at = self._open(now)
-            count = reap(space, names, worker=worker, limit=limit, now=at)
+            with self._remember_expired(space):
+                count = reap(space, names, worker=worker, limit=limit, now=at)
             space.update_waits(at)
             self._wake_waiters()
             return count
@@ -255,10 +268,15 @@ class MemoryDriver:
         self._validation.check_leases(leases)
         with self._lock:
             space, at = self._open(now)
-            answers = [report_outage_of_one(space, lease, at) for lease in leases]
+            with self._remember_expired(space):
+                answers = [report_outage_of_one(space, lease, at) for lease in leases]
             space.update_waits(at)
             self._wake_waiters()
             return answers
+
+    def take_expired(self) -> list[LedgerRow]:
+        """See ``ExpiredLeases.take_expired``."""
+        return [row for rows in self._expired.take() for row in rows]
 
     def wait(self, queues: Sequence[str], *, timeout: float) -> None:
         """See ``Driver.wait``. Returns at a change since this thread's last reserve, and at the next due instant."""

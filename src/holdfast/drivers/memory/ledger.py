@@ -25,6 +25,10 @@ class Ledger:
         """Return the number of rows ever written."""
         return self.trimmed + len(self.rows)
 
+    def rows_after(self, position: int) -> list[LedgerRow]:
+        """Return the rows after the first ``position`` rows ever written."""
+        return self.rows[max(0, position - self.trimmed) :]
+
     def page(self, after: str | None, limit: int) -> Page[LedgerRow]:
         """See ``Admin.ledger``."""
         position = self.trimmed if after is None else ledger_position(after, self.end())

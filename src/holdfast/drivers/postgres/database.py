@@ -40,20 +40,22 @@ class Database:
         [(now,)] = self.run(lambda connection: self._call_on(connection, "effective_now", None), is_repeatable=True)
         return int(now)
 
-    def call(self, function: str, *arguments: object, is_repeatable: bool = True) -> list[Row]:
+    def call(self, function: str, *arguments: object, is_repeatable: bool = True, with_xid: bool = False) -> list[Row]:
         """Call a function of ``functions/`` for this space, in its own transaction.
 
-        ``is_repeatable``: the call may be carried out twice, so it is repeated when its reply is lost.
+        ``is_repeatable``: the call may be carried out twice, so it is repeated when its reply is lost. ``with_xid``:
+        every row has the number of the transaction as its last column, None if the call wrote nothing.
         """
         return self.run(
-            lambda connection: self.call_once(connection, function, *arguments), is_repeatable=is_repeatable
+            lambda connection: self.call_once(connection, function, *arguments, with_xid=with_xid),
+            is_repeatable=is_repeatable,
         )
 
     def call_store(self, function: str, *arguments: object) -> list[Row]:
         """Call a function that reads all spaces."""
         return self.run(lambda connection: self._call_on(connection, function, *arguments), is_repeatable=True)
 
-    def call_once(self, connection: Connection, function: str, *arguments: object) -> list[Row]:
+    def call_once(self, connection: Connection, function: str, *arguments: object, with_xid: bool = False) -> list[Row]:
         """Call a function on a connection of the pool, which is not inside a transaction.
 
         A job that stands in ``jobs`` and in ``ended`` must not fail the batch that ends it (L5).
@@ -63,18 +65,18 @@ class Database:
         call sees the offset.
         """
         try:
-            return self.call_on(connection, function, *arguments)
+            return self.call_on(connection, function, *arguments, with_xid=with_xid)
         except psycopg.errors.UniqueViolation as error:
             if error.diag.table_name not in {"ended", "jobs"}:
                 raise
             has_repeated_endings = error.diag.table_name == "ended"
         if has_repeated_endings:
             self.call_on(connection, "remove_repeated_endings")
-        return self.call_on(connection, function, *arguments)
+        return self.call_on(connection, function, *arguments, with_xid=with_xid)
 
-    def call_on(self, connection: Connection, function: str, *arguments: object) -> list[Row]:
+    def call_on(self, connection: Connection, function: str, *arguments: object, with_xid: bool = False) -> list[Row]:
         """Call a function for this space on a given connection, inside its transaction if there is one."""
-        return self._call_on(connection, function, self.space, *arguments)
+        return self._call_on(connection, function, self.space, *arguments, with_xid=with_xid)
 
     def call_value_on(self, connection: Connection, function: str, *arguments: object) -> Row:
         """Call a function that returns one small record, like ``call_on``.
@@ -91,11 +93,12 @@ class Database:
         [(value,)] = cursor.fetchall()
         return cast("Row", value)
 
-    def _call_on(self, connection: Connection, function: str, *arguments: object) -> list[Row]:
+    def _call_on(self, connection: Connection, function: str, *arguments: object, with_xid: bool = False) -> list[Row]:
+        build = self.statements.call_with_xid if with_xid else self.statements.call
         with psycopg.RawCursor(connection, row_factory=tuple_row) as cursor:
             if not isinstance(connection, OwnConnection):  # the caller's connection stays as it is
                 arrays.register(cursor.adapters)
-            cursor.execute(self.statements.call(function, len(arguments)), arguments, prepare=False, binary=True)
+            cursor.execute(build(function, len(arguments)), arguments, prepare=False, binary=True)
             return cursor.fetchall()
 
     def query(self, name: str, parameters: Mapping[str, object]) -> list[Row]:

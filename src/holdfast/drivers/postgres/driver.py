@@ -49,6 +49,7 @@ from holdfast.drivers.postgres.migrations import install
 from holdfast.drivers.postgres.statements import Statements
 from holdfast.drivers.postgres.url import LISTEN_OFF, read_url
 from holdfast.drivers.postgres.wait import Waiter
+from holdfast.drivers.remembered_calls import RememberedCalls
 from holdfast.drivers.validation import Validation
 from holdfast.errors import LeaseError, StoreUnavailable, WriteRefused
 from holdfast.model import bounds
@@ -83,6 +84,7 @@ class PostgresDriver:
         self._listener = listener
         self._waiter = Waiter(database, listener)
         self._lost_answers = LostAnswers()
+        self._expired: RememberedCalls[int] = RememberedCalls()
         self._cancel_waiter = CancelWaiter(database, listener)
         self._caller_clock = caller_clock
         self._identity: DatabaseIdentity | None = None
@@ -202,6 +204,7 @@ class PostgresDriver:
         reservations = reserve.reserve(
             self._database,
             self._lost_answers,
+            self._expired,
             names,
             self._validation.caller_now(now),
             limit=limit,
@@ -293,12 +296,18 @@ class PostgresDriver:
     ) -> int:
         """See ``Driver.reap``."""
         names = self._validation.check_reap(queues, worker, limit)
-        return reserve.reap(self._database, names, self._validation.caller_now(now), worker=worker, limit=limit)
+        caller_now = self._validation.caller_now(now)
+        return reserve.reap(self._database, self._expired, names, caller_now, worker=worker, limit=limit)
 
     def report_outage(self, leases: Sequence[Lease], *, now: int | None = None) -> list[bool]:
         """See ``Driver.report_outage``."""
         self._validation.check_leases(leases)
-        return settle.report_outage(self._database, leases, self._validation.caller_now(now))
+        return settle.report_outage(self._database, self._expired, leases, self._validation.caller_now(now))
+
+    def take_expired(self) -> list[LedgerRow]:
+        """See ``ExpiredLeases.take_expired``."""
+        calls = self._expired.take()
+        return ledger.rows_of_transactions(self._database, calls) if calls else []
 
     def wait(self, queues: Sequence[str], *, timeout: float) -> None:
         """See ``Driver.wait``."""

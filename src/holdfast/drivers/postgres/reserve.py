@@ -10,6 +10,7 @@ from holdfast.drivers.postgres.connections import Connection
 from holdfast.drivers.postgres.database import Database
 from holdfast.drivers.postgres.lost_answers import LostAnswers
 from holdfast.drivers.postgres.rows import read_reservation
+from holdfast.drivers.remembered_calls import RememberedCalls
 from holdfast.model.isolation import Isolation
 from holdfast.model.lease import Reservation, token_bytes
 
@@ -17,6 +18,7 @@ from holdfast.model.lease import Reservation, token_bytes
 def reserve(
     database: Database,
     lost_answers: LostAnswers,
+    expired: RememberedCalls[int],
     queues: Sequence[str],
     caller_now: int | None,
     *,
@@ -28,7 +30,10 @@ def reserve(
     isolation: Isolation,
     prefetch: bool,
 ) -> list[Reservation]:
-    """See ``Driver.reserve``. Not repeated when the answer is lost: the next call releases what this one has leased."""
+    """See ``Driver.reserve``. Not repeated when the answer is lost: the next call releases what this one has leased.
+
+    ``expired`` gets the transaction in which this call has ended expired leases.
+    """
     lost_answers.release(database, caller_now)
     names, random_bytes = pack_texts(queues), token_bytes(limit)
     arguments = (
@@ -42,19 +47,31 @@ def reserve(
         max_bytes,
         isolation.value,
         prefetch,
+        True,
     )
 
     def call(connection: Connection) -> list[Row]:
         with lost_answers.watch(names, worker, random_bytes):
             return database.call_once(connection, "reserve", *arguments)
 
-    return [read_reservation(row) for row in database.run(call, is_repeatable=False)]
+    rows = database.run(call, is_repeatable=False)
+    if rows and rows[0][0] is None:  # no job, see reserve.sql
+        expired.add(rows.pop(0)[1])
+    return [read_reservation(row) for row in rows]
 
 
 def reap(
-    database: Database, queues: Sequence[str] | None, caller_now: int | None, *, worker: str | None, limit: int
+    database: Database,
+    expired: RememberedCalls[int],
+    queues: Sequence[str] | None,
+    caller_now: int | None,
+    *,
+    worker: str | None,
+    limit: int,
 ) -> int:
-    """See ``Driver.reap``."""
+    """See ``Driver.reap``. ``expired`` gets the transaction in which this call has ended leases."""
     packed = None if queues is None else pack_texts(queues)
-    [(ended,)] = database.call("reap", packed, worker, limit, caller_now)
+    [(ended, xid)] = database.call("reap", packed, worker, limit, caller_now, with_xid=True)
+    if ended:
+        expired.add(xid)
     return int(ended)

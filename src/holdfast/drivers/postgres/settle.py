@@ -18,6 +18,7 @@ from holdfast.drivers.postgres.arrays import (
 from holdfast.drivers.postgres.database import Database
 from holdfast.drivers.postgres.registry import pack_changes
 from holdfast.drivers.postgres.rows import make_all_searchable
+from holdfast.drivers.remembered_calls import RememberedCalls
 from holdfast.errors import JobNotInflight, LeaseError, LeaseExpired, LeaseMismatch, WriteRefused
 from holdfast.model.lease import Lease, Note
 from holdfast.model.registry import Change
@@ -99,9 +100,17 @@ def extend(
     return [_extended_lease(lease, row) for lease, row in zip(leases, rows, strict=True)]
 
 
-def report_outage(database: Database, leases: Sequence[Lease], caller_now: int | None) -> list[bool]:
-    """See ``Driver.report_outage``. Not repeated when the answer is lost: the second answer would be False."""
-    [(answers,)] = database.call("report_outage", caller_now, *_pack_leases(leases), is_repeatable=False)
+def report_outage(
+    database: Database, expired: RememberedCalls[int], leases: Sequence[Lease], caller_now: int | None
+) -> list[bool]:
+    """See ``Driver.report_outage``. Not repeated when the answer is lost: the second answer would be False.
+
+    ``expired`` gets the transaction in which this call may have ended leases.
+    """
+    arrays = _pack_leases(leases)
+    [(answers, xid)] = database.call("report_outage", caller_now, *arrays, is_repeatable=False, with_xid=True)
+    if any(answers):
+        expired.add(xid)
     return list(answers)
 
 

@@ -66,6 +66,11 @@ class Statements:
         """Return the call of a function in ``functions/`` that returns rows; its parameters are numbered."""
         return f"SELECT * FROM {self._expression(function, arguments)}"  # noqa: S608 - our names, numbered parameters
 
+    def call_with_xid(self, function: str, arguments: int) -> str:
+        """Return the same call with one more column: the number of its transaction, NULL if it wrote nothing."""
+        call = self._expression(function, arguments)
+        return f"SELECT called.*, pg_current_xact_id_if_assigned()::text::bigint FROM {call} AS called"  # noqa: S608 - as above
+
     @cache  # noqa: B019 - a store has one of these objects, and calls few functions
     def call_value(self, function: str, arguments: int) -> str:
         """Return the call of a function that returns one value: without FROM, which costs as much as a probe."""

@@ -25,6 +25,7 @@ from holdfast.drivers.contract import (
     Trimmed,
 )
 from holdfast.drivers.optional import SpaceRemoval
+from holdfast.drivers.remembered_calls import RememberedCalls
 from holdfast.drivers.sqlite import (
     admin,
     clock_repair,
@@ -78,6 +79,7 @@ class SqliteDriver:
         self._caller_clock = caller_clock
         self._space = bounds.check_name("space", space)
         self._last_reserve = threading.local()  # .version of the file and .instant when this thread reserved last
+        self._expired: RememberedCalls[tuple[int, int]] = RememberedCalls()
         self.capabilities = Capabilities(
             driver="sqlite",
             durability=Durability.FSYNC if database.options.synchronous == "FULL" else Durability.PROCESS,
@@ -186,7 +188,7 @@ class SqliteDriver:
         last = self._last_reserve
         if hasattr(last, "version"):  # only threads that wait need the version
             last.version = self._database.version()
-        last.instant, reservations = self._write(
+        last.instant, reservations = self._write_remembered(
             lambda tx: (
                 tx.now,
                 reserve.reserve(
@@ -271,12 +273,17 @@ class SqliteDriver:
     ) -> int:
         """See ``Driver.reap``."""
         names = self._validation.check_reap(queues, worker, limit)
-        return self._write(lambda tx: settle.reap(tx, names, worker=worker, limit=limit), now)
+        return self._write_remembered(lambda tx: settle.reap(tx, names, worker=worker, limit=limit), now)
 
     def report_outage(self, leases: Sequence[Lease], *, now: int | None = None) -> list[bool]:
         """See ``Driver.report_outage``."""
         self._validation.check_leases(leases)
-        return self._write(lambda tx: settle.report_outage(tx, leases), now)
+        return self._write_remembered(lambda tx: settle.report_outage(tx, leases), now)
+
+    def take_expired(self) -> list[LedgerRow]:
+        """See ``ExpiredLeases.take_expired``."""
+        calls = self._expired.take()
+        return self._read(lambda tx: [row for call in calls for row in ledger.rows_after(tx, *call)]) if calls else []
 
     def wait(self, queues: Sequence[str], *, timeout: float) -> None:
         """See ``Driver.wait``. Commits of any process wake it, see ``commit_watch``.
@@ -552,6 +559,13 @@ class SqliteDriver:
         """Run ``work`` in a write transaction; its effect is durable when this returns."""
         self._validation.caller_now(now)  # refused here: inside, an error would end a transaction that others share
         return self._database.write(lambda connection: self._run(connection, work, now))
+
+    def _write_remembered(self, work: Callable[[Transaction], T], now: int | None) -> T:
+        """Run ``work`` like ``_write``, and remember the leases that it ended as expired."""
+        answer, expired = self._write(lambda tx: (work(tx), tx.expired), now)
+        if expired is not None:
+            self._expired.add(expired)
+        return answer
 
     def _read(self, work: Callable[[Transaction], T], now: int | None = None) -> T:
         """Run ``work`` on a snapshot of the database."""

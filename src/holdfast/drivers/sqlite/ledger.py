@@ -27,6 +27,11 @@ def tuples(tx: Transaction, after: str | None, limit: int) -> tuple[Sequence[Seq
     return rows, str(rows[-1][-1] if rows else position)
 
 
+def rows_after(tx: Transaction, number: int, limit: int) -> list[LedgerRow]:
+    """Return the rows that follow the row with this number."""
+    return [read_ledger_row(row) for row in tx.run("ledger/page", (tx.space, number, limit)).fetchall()]
+
+
 def tail(tx: Transaction, before: str | None, limit: int) -> Page[LedgerRow]:
     """See ``Admin.ledger_tail``."""
     end = tx.ledger_end()

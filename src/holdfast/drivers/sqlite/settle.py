@@ -160,9 +160,8 @@ def reap(tx: Transaction, queues: Iterable[str] | None, *, worker: str | None, l
     if not rows:
         return 0
     jobs = sorted((_read_job(row) for row in rows), key=lambda job: (job.held.expires_at, job.seq))[:limit]
-    ended = [_expire(item, job, tx.now) for item, job in enumerate(jobs, 1)]
-    _apply_transitions(tx, ended, tx.ledger_end())
-    return len(ended)
+    _end_expired(tx, [_expire(item, job, tx.now) for item, job in enumerate(jobs, 1)])
+    return len(jobs)
 
 
 def report_outage(tx: Transaction, leases: Sequence[Lease]) -> list[bool]:
@@ -189,8 +188,15 @@ def report_outage(tx: Transaction, leases: Sequence[Lease]) -> list[bool]:
         jobs_of_crashes = to_json(job.seq for job in with_crash)
         tx.run("outage/take_crashes_back", {"jobs": jobs_of_crashes, "verb": UNCOUNTED_VERB})
         wake(tx, {(job.queue, job.limit_key) for job in with_crash})
-    _apply_transitions(tx, ended, tx.ledger_end())
+    _end_expired(tx, ended)
     return answers
+
+
+def _end_expired(tx: Transaction, ended: list[EndedLease]) -> None:
+    if ended:
+        written = tx.ledger_end()
+        _apply_transitions(tx, ended, written)
+        tx.expired = (written, len(ended))
 
 
 def _expire(item: int, job: StoredJob, now: int, *, in_outage: bool = False) -> EndedLease:

@@ -15,7 +15,7 @@ Parameters = Mapping[str, object] | tuple[object, ...]
 class Transaction:
     """What the functions of the topic modules work with. ``finish`` stores the counter of the space."""
 
-    __slots__ = ("_connection", "_counted", "clock", "counter", "ledger_trimmed", "now", "space")
+    __slots__ = ("_connection", "_counted", "clock", "counter", "expired", "ledger_trimmed", "now", "space")
 
     def __init__(
         self, connection: sqlite3.Connection, space: str, *, host_now: int, caller_now: int | None = None
@@ -33,6 +33,7 @@ class Transaction:
         numbers: tuple[int, int, int] = row
         self.counter, self.clock, self.ledger_trimmed = numbers
         self._counted = False
+        self.expired: tuple[int, int] | None = None  # leases that ended as expired: the row before theirs, how many
         if caller_now is None:
             self.now = self.clock = hold(host_now, self.clock)
         else:

@@ -1,6 +1,7 @@
 -- Lease up to _limit due jobs of these queues (and types; NULL: any type), in the order of law L10. Return the
 -- leased jobs. _isolation is one of model/isolation.py; _max_bytes is the most that the payloads may have together
--- (NULL: any size; the first job is returned whatever its size).
+-- (NULL: any size; the first job is returned whatever its size). With _reports_expired, and if expired leases ended, the
+-- first row is no job: its token is NULL, and its fence is the number of this transaction, which names their ledger rows.
 --
 -- Locks: those of end_expired, then those of pass_turns, the settings of limited queues, then the leased rows (SKIP LOCKED: two
 -- sessions never wait for each other here). No more jobs are locked than are taken, unless _max_bytes or the limit of a
@@ -15,7 +16,7 @@
 -- first head that the limits allow bounds what is taken from the other lanes of its priority.
 CREATE OR REPLACE FUNCTION reserve(
   _space text, _caller_now bigint, _queues text[], _types text[], _limit integer, _lease_for bigint, _worker text,
-  _token_bytes bytea, _max_bytes bigint, _isolation text, _prefetch boolean
+  _token_bytes bytea, _max_bytes bigint, _isolation text, _prefetch boolean, _reports_expired boolean DEFAULT false
 ) RETURNS TABLE (
   token text, fence bigint, expires_at bigint, checkpoint bytea, isolated boolean, {declared_stored_columns}
 ) LANGUAGE plpgsql ROWS 100 AS $$
@@ -25,6 +26,7 @@ DECLARE
   _limits boolean[];      -- of lock_limits
   _limited boolean;
   _keyed text[];          -- the queues of which limit keys are checked; NULL: none
+  _ended integer;         -- leases that end_expired ended
   _ended_queues text[];   -- of end_expired
   _ended_domains text[];
   _ended_offsets bigint[];
@@ -65,8 +67,13 @@ BEGIN
   IF EXISTS (SELECT FROM unnest(_queues) AS q (queue) CROSS JOIN LATERAL (
                SELECT FROM jobs AS j WHERE j.space = _space AND j.queue = q.queue AND j.state = 'inflight'
                   AND j.check_at <= _now ORDER BY j.check_at LIMIT 1) AS due) THEN
-    SELECT e.queues, e.domains, e.offsets, e.dead INTO _ended_queues, _ended_domains, _ended_offsets, _dead
+    SELECT e.ended, e.queues, e.domains, e.offsets, e.dead
+      INTO _ended, _ended_queues, _ended_domains, _ended_offsets, _dead
       FROM end_expired(_space, _queues, NULL, 1000, _now) AS e;
+    IF _reports_expired AND _ended > 0 THEN
+      fence := pg_current_xact_id()::text::bigint;
+      RETURN NEXT;
+    END IF;
   END IF;
 
   -- 2. Give turns in domains where jobs have ended or arrived, or whose gap has lasted long enough: all in one call, which

@@ -88,7 +88,8 @@ class FaultyDriver(MemoryDriver):
         with self._lock:
             space, at = self._open(now)
             self._last_reserve.changes, self._last_reserve.instant = self._store.changes, at
-            end_leases(space, space.expired(names, at)[:REAP_LIMIT], at)
+            with self._remember_expired(space):
+                end_leases(space, space.expired(names, at)[:REAP_LIMIT], at)
             space.find_gaps(names, at)
             rows = self._pick(space, names, types, limit, at, max_bytes=max_bytes, isolation=isolation)
             prefetched = self._is_prefetched(rows, isolation, prefetch=prefetch)

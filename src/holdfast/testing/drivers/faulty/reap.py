@@ -8,6 +8,7 @@ from typing import Any
 from holdfast.drivers.contract import REAP_LIMIT
 from holdfast.drivers.memory.rows import Row
 from holdfast.model.lease import Reservation
+from holdfast.model.ledger import LedgerRow
 from holdfast.testing.drivers.faulty.faulty_driver import FaultyDriver, FaultySpace
 
 
@@ -95,6 +96,35 @@ class CountsValidLeasesAsExpired(FaultyDriver):
         return sum(len(leases) for leases in self._space.leases.values())
 
 
+class ReserveForgetsExpiredLeases(FaultyDriver):
+    """The leases that a reserve ended are not told."""
+
+    def reserve(self, queues: Sequence[str], **options: Any) -> list[Reservation]:
+        """Forget them."""
+        reservations = super().reserve(queues, **options)
+        super().take_expired()
+        return reservations
+
+
+class TellsExpiredLeasesAgain(FaultyDriver):
+    """Expired leases are told every time."""
+
+    def take_expired(self) -> list[LedgerRow]:
+        """Remember them again."""
+        rows = super().take_expired()
+        if rows:
+            self._expired.add(rows)
+        return rows
+
+
+class TellsSettledLeasesAsExpired(FaultyDriver):
+    """The last rows of the ledger are told, however their leases ended."""
+
+    def take_expired(self) -> list[LedgerRow]:
+        """Return the last row as well."""
+        return super().take_expired() or self.ledger_tail(limit=1).items
+
+
 FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     ReapsLate,
     ReapsEarly,
@@ -104,4 +134,7 @@ FAULTY_DRIVERS: tuple[type[FaultyDriver], ...] = (
     ReapIgnoresQueues,
     ReapIgnoresWorker,
     CountsValidLeasesAsExpired,
+    ReserveForgetsExpiredLeases,
+    TellsExpiredLeasesAgain,
+    TellsSettledLeasesAsExpired,
 )
