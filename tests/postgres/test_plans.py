@@ -406,7 +406,9 @@ def test_pages_of_jobs_are_read_in_the_order_of_ids_without_statistics(url):
             assert fetched() - before <= 3 * limit  # the page, and its ids to see how far it came
 
 
-def test_the_tail_of_the_ledger_reads_no_other_row_without_statistics(url):
+@pytest.fixture
+def long_ledger(url):
+    """A session in a database whose ledger has 20,000 rows and no statistics."""
     holdfast.connect(url).close()
     with psycopg.connect(url, autocommit=True, options="-c search_path=holdfast") as session:
         session.execute("ALTER TABLE ledger SET (autovacuum_enabled = off)")
@@ -415,13 +417,30 @@ def test_the_tail_of_the_ledger_reads_no_other_row_without_statistics(url):
             "ending, detail, error) "
             "SELECT 1, 1, 1, 1, 'main', 'j', 't', 'q', 'w', 'acked', '', '' FROM generate_series(1, 20000)"
         )
-        fetched = partial(count_fetched_rows, session, "ledger")
-        before = fetched()
-        with holdfast.connect(f"{url}?listen=off") as store:  # a session reports its statistics when it ends
-            page = store.ledger_tail(limit=100)
-            assert len(store.ledger_tail(page.cursor, 100)) == 100
-        wait_until(lambda: fetched() > before)
-        assert fetched() - before < 300
+        yield session
+
+
+def test_the_tail_of_the_ledger_reads_no_other_row_without_statistics(url, long_ledger):
+    fetched = partial(count_fetched_rows, long_ledger, "ledger")
+    before = fetched()
+    with holdfast.connect(f"{url}?listen=off") as store:  # a session reports its statistics when it ends
+        page = store.ledger_tail(limit=100)
+        assert len(store.ledger_tail(page.cursor, 100)) == 100
+    wait_until(lambda: fetched() > before)
+    assert fetched() - before < 300
+
+
+def test_expired_leases_are_told_without_a_look_at_other_rows_without_statistics(url, long_ledger, job):
+    fetched = partial(count_fetched_rows, long_ledger, "ledger")
+    before = fetched()
+    with holdfast.connect(f"{url}?listen=off") as store:
+        store.enqueue([job() for _ in range(30)])
+        store.reserve(["q"], limit=30, lease_for=1)
+        for _ in range(3):
+            store.reap(limit=10)
+        assert len(store.take_expired()) == 30
+    wait_until(lambda: fetched() > before)
+    assert fetched() - before < 100
 
 
 def test_any_open_does_not_read_the_jobs_of_other_queues(url):
