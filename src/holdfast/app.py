@@ -301,12 +301,12 @@ class Holdfast:
                 breaker=breaker,
                 namespace=namespace,
             )
+            task: Task[Any, Any, ..., Any] = Task(self, definition, function, handler, limit_key)
+            if cron is not None and type not in self.catalogue.types:  # a refused schedule leaves no handler behind
+                self.cron(type).expression(cron).timezone(timezone or "UTC").queue(queue).run(task, None)
             self.catalogue.add(handler)
             self.queues[queue] = None
-            task: Task[Any, Any, ..., Any] = Task(self, definition, function, handler, limit_key)
             self.tasks[type] = task
-            if cron is not None:
-                self.cron(type).expression(cron).timezone(timezone or "UTC").queue(queue).run(task, None)
             return task
 
         return HandlerDecorator(register) if chunk is None else ChunkHandlerDecorator(register)
@@ -330,9 +330,11 @@ class Holdfast:
     def declared_schedules(self) -> list[Schedule]:
         """Return the schedules of the code and of the settings, each after those that it depends on.
 
-        Raises ``InvalidInput`` for a cycle, an unknown dependency, and a name that code and settings both use.
+        Raises ``InvalidInput`` for a cycle, an unknown dependency, a name that code and settings both use, and a
+        payload that the handler of this app does not take.
         """
         from holdfast.cron.dependencies import check_dependencies, execution_order  # noqa: PLC0415 - see ``cron``
+        from holdfast.cron.payload import encode_payload  # noqa: PLC0415
         from holdfast.cron.table import read_table  # noqa: PLC0415
 
         schedules = dict(self.code_schedules)
@@ -343,6 +345,9 @@ class Holdfast:
                     f"schedules.{name} in {where}", wanted="a name that no schedule in code has", got=name
                 )
             schedules[name] = read_table(name, table, where=where)
+        for schedule in schedules.values():
+            if schedule.type in self.tasks:
+                encode_payload(schedule.name, self.tasks[schedule.type], schedule.payload)
         check_dependencies(schedules.values())
         return execution_order(schedules.values())
 

@@ -11,6 +11,7 @@ from datetime import time, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar, overload
 
 from holdfast.cron.frequency import DayOfMonth, Frequency
+from holdfast.cron.payload import encode_payload
 from holdfast.cron.schedule import Missed, Schedule
 from holdfast.cron.window import TimeWindow
 from holdfast.errors import InvalidInput
@@ -247,7 +248,7 @@ class ScheduleBuilder:
         fields = dict(self._fields)
         if isinstance(work, Task):
             fields["type"] = work.definition.type
-            fields["payload"] = work.handler.encode(fields.get("payload"))
+            fields["payload"] = encode_payload(fields["name"], work, fields.get("payload"))
         else:
             fields["type"] = work
         schedule = Schedule(expression=self._frequency.expression(), **fields)

@@ -200,11 +200,41 @@ def test_the_short_form_of_a_handler(app):
     ]
 
 
+NEEDS_A_PAYLOAD = "payload of the schedule page: wanted Page, which the handler of page takes, got no payload"
+
+
 def test_the_short_form_needs_a_handler_without_a_payload(app):
-    with pytest.raises(InvalidInput, match="payload"):
+    with pytest.raises(InvalidInput, match=f"{NEEDS_A_PAYLOAD}: handler.cron=.... sends none, app.cron"):
 
         @app.handler("page", cron="@daily")
-        def show(payload: Page) -> None: ...
+        def refused(payload: Page) -> None: ...
+
+    @app.handler("page")  # the refused one left nothing behind
+    def show(payload: Page) -> None: ...
+
+    with pytest.raises(InvalidInput, match=NEEDS_A_PAYLOAD):
+        app.cron("page").daily().run(show)  # type: ignore[call-overload]
+    assert app.declared_schedules() == []
+
+
+def test_a_schedule_by_type_needs_a_payload_that_the_handler_takes(app):
+    app.cron("page").daily().run("page")
+
+    @app.handler("page")
+    def show(payload: Page) -> None: ...
+
+    with pytest.raises(InvalidInput, match=NEEDS_A_PAYLOAD):
+        app.declared_schedules()
+
+
+def test_a_table_needs_a_payload_that_the_handler_takes(app, tmp_path):
+    app.use_settings(read(tmp_path, '[schedules.page]\ncron = "@daily"\ntype = "page"\npayload = { number = "one" }'))
+
+    @app.handler("page")
+    def show(payload: Page) -> None: ...
+
+    with pytest.raises(InvalidInput, match=r"payload of the schedule page: wanted Page, got .*str"):
+        app.declared_schedules()
 
 
 def test_a_time_zone_alone_is_refused(app):
