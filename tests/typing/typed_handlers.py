@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
+from functools import partial
 from typing import Any, TypedDict, Unpack, assert_type
 
 import msgspec
@@ -16,6 +17,7 @@ import pydantic
 
 from holdfast import Context, Enqueued, EnqueueKeywords, Holdfast, JobRequest, Task
 from holdfast.driver import JobRecord
+from holdfast.testing import Inline
 
 app = Holdfast("sqlite:///jobs.db")
 
@@ -132,6 +134,30 @@ def right(job: JobRecord) -> None:
     assert_type(check.result(job), Colour)
     assert_type(send_chunk.result(job), Receipt)
     assert_type(count.result(job), int)
+
+
+def right_inline(inline: Inline) -> None:
+    """``run_job`` takes a task with its payload; a type, a plain function or a class with any."""
+    assert_type(inline.run_job(send, Mail(to="ada"), attempt=2, meta={"tenant": "acme"}), Receipt)
+    assert_type(inline.run_job(ship, Parcel(1.5)), Receipt | None)
+    assert_type(inline.run_job(send_chunk, Mail(to="ada")), Receipt)
+    inline.run_job(maybe)
+    inline.run_job(maybe, None)
+    inline.run_job(maybe, Mail(to="ada"))
+    inline.run_job("mail.send", {"to": "ada"})
+    inline.run_job(enqueue_later, {"to": "ada"})
+    inline.run_job(Count, [1])
+    inline.run_job(Count().handle, [1])
+    inline.run_job(partial(enqueue_later, priority=1), {"to": "ada"})
+
+
+def wrong_inline(inline: Inline) -> None:
+    """The payload of a task is checked."""
+    inline.run_job(send, {"to": "ada"})  # type: ignore[misc, arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    inline.run_job(ship, Mail(to="ada"))  # type: ignore[misc]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    inline.run_job(maybe, 5)  # type: ignore[misc, arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    inline.run_job(send)  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    inline.run_job(5)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 async def right_async(ctx: Context) -> None:

@@ -17,7 +17,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final, Unpack, cast, overload
+from functools import partial
+from typing import Any, Final, Protocol, Unpack, cast, overload
 
 from holdfast.app import Holdfast, unknown_type_message
 from holdfast.clock import ManualClock, to_datetime
@@ -83,6 +84,15 @@ class StoredJob:
 
     def __str__(self) -> str:
         return f"{self.type} {self.payload!r} in {self.queue}, {self.state}"
+
+
+class PlainFunction(Protocol):
+    """A function or class that is not a task: type checkers see no ``__name__`` of a task."""
+
+    __name__: str
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Handle a job."""
 
 
 class Inline:
@@ -184,6 +194,26 @@ class Inline:
     @overload
     def run_job(
         self,
+        job: Task[None, Coroutine[Any, Any, R], ..., Any],
+        payload: None = None,
+        *,
+        attempt: int = 1,
+        checkpoint: object = None,
+        **options: Unpack[RequestKeywords],
+    ) -> R: ...
+    @overload
+    def run_job(
+        self,
+        job: Task[None, Result, ..., Any],
+        payload: None = None,
+        *,
+        attempt: int = 1,
+        checkpoint: object = None,
+        **options: Unpack[RequestKeywords],
+    ) -> Result: ...
+    @overload
+    def run_job(
+        self,
         job: Task[Payload, Coroutine[Any, Any, R], ..., Any],
         payload: Payload,
         *,
@@ -204,7 +234,7 @@ class Inline:
     @overload
     def run_job(
         self,
-        job: str | Callable[..., Any],
+        job: str | PlainFunction | partial[Any],
         payload: object = None,
         *,
         attempt: int = 1,
