@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import holdfast.testing.inline  # noqa: F401 - pytester forgets modules that a run loads: half of Holdfast would be loaded twice
+
 pytest_plugins = ["pytester"]
 
 TASKS = """
