@@ -133,8 +133,8 @@ def test_a_collector_that_fails_once_gets_the_next_numbers_of_the_store(app, mon
     app.worker(processes=1).run(seen)
     stop.cancel()
     assert app.metrics.value(table.JOBS.name, state="scheduled") == 1
-    [failed] = [record for record in caplog.records if record.event == "observer.failed"]
-    assert failed.observer == "StoreGaugesObserver"
+    [failed] = [record for record in caplog.records if record.event == "metrics.failed"]
+    assert failed.reason == "OSError: no route to the collector"
 
 
 def test_gauges_of_jobs_that_are_gone_become_zero(app, metrics):

@@ -9,7 +9,7 @@ from holdfast.cli.parameters import Address
 from holdfast.cli.session import CommandFailed, ExitCode
 from holdfast.observability.endpoint import Answer, Endpoint, EndpointObserver, Route, worker_routes
 from holdfast.observability.health import Health
-from holdfast.observability.metrics import MetricsGroup
+from holdfast.observability.metrics_group import MetricsGroup
 from holdfast.worker.observer import WorkerObserver
 
 if TYPE_CHECKING:

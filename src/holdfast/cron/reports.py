@@ -16,6 +16,7 @@ from holdfast.errors import StoreError
 from holdfast.observability import metric_table as table
 from holdfast.observability.labels import BoundedNames, job_labels
 from holdfast.observability.metrics import Metrics
+from holdfast.observability.metrics_group import GuardedMetrics
 from holdfast.worker.event_log import log_event, log_failure
 
 
@@ -52,7 +53,7 @@ class Reports:
     """Logs and counts what one scheduler does. A collector of metrics that raises changes nothing."""
 
     def __init__(self, metrics: Metrics | None, *, scheduler: str) -> None:
-        self._metrics = metrics
+        self._metrics = None if metrics is None else GuardedMetrics(metrics)
         self._scheduler = scheduler
         self._names = BoundedNames()
 
@@ -142,9 +143,5 @@ class Reports:
         log_event(level, event, schedule=schedule.name, type=schedule.type, scheduler=self._scheduler, **fields)
 
     def _collect(self, report: Callable[[Metrics], None]) -> None:
-        if self._metrics is None:
-            return
-        try:
+        if self._metrics is not None:
             report(self._metrics)
-        except Exception as error:  # noqa: BLE001 - the fire is stored
-            log_failure("metrics.failed", error)

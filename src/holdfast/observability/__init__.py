@@ -13,6 +13,7 @@ from holdfast.observability.labels import JobNames
 from holdfast.observability.log_format import JobFields, JsonFormatter, TerminalFormatter
 from holdfast.observability.logs import LogObserver
 from holdfast.observability.metrics import InMemoryMetrics, Metrics
+from holdfast.observability.metrics_group import GuardedMetrics
 from holdfast.observability.presence import PresenceObserver, WorkerPresence, read_presences
 from holdfast.observability.redaction import Redaction
 from holdfast.observability.store_gauges import StoreGauges, StoreGaugesObserver
@@ -52,6 +53,7 @@ def observers_of(
             for health in healths:
                 health.store_answered()
 
-        observers.append(MetricsObserver(metrics, jobs))
-        observers.append(StoreGaugesObserver(StoreGauges(store, metrics, queues), metrics, on_answer))
+        guarded = GuardedMetrics(metrics)
+        observers.append(MetricsObserver(guarded, jobs))
+        observers.append(StoreGaugesObserver(StoreGauges(store, guarded, queues), guarded, on_answer))
     return observers

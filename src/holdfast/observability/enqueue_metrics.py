@@ -10,14 +10,14 @@ from holdfast.model.request import JobRequest
 from holdfast.observability import metric_table as table
 from holdfast.observability.labels import BoundedNames, JobNames, job_labels
 from holdfast.observability.metrics import Metrics
-from holdfast.worker.event_log import log_failure
+from holdfast.observability.metrics_group import GuardedMetrics
 
 
 class EnqueueCounter:
-    """Counts the new jobs of every enqueue, once per call. An exception of the collector is logged."""
+    """Counts the new jobs of every enqueue, once per call. An exception of the collector does not reach the caller."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
+        self._metrics = GuardedMetrics(metrics)
         self._bounded = BoundedNames()
 
     def __call__(
@@ -32,10 +32,7 @@ class EnqueueCounter:
         else:
             pairs = zip(requests, answers, strict=True)
             counts.update((request.queue, request.type) for request, answer in pairs if not answer.existed)
-        try:
-            for names, count in counts.items():
-                if count:
-                    self._metrics.count(table.ENQUEUED.name, count, job_labels(self._bounded(names)))
-        except Exception as error:  # noqa: BLE001 - the jobs are stored: the caller must not think otherwise
-            log_failure("metrics.failed", error)
+        for names, count in counts.items():
+            if count:
+                self._metrics.count(table.ENQUEUED.name, count, job_labels(self._bounded(names)))
         return answers

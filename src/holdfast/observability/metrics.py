@@ -135,28 +135,6 @@ def _key(name: str, labels: Labels) -> tuple[str, ...]:
     return tuple([labels[label] for label in METRICS[name].labels])
 
 
-class MetricsGroup:
-    """Passes everything to several collectors."""
-
-    def __init__(self, collectors: Sequence[Metrics]) -> None:
-        self._collectors = tuple(collectors)
-
-    def count(self, name: str, value: float, labels: Labels, /) -> None:
-        """See ``Metrics.count``."""
-        for collector in self._collectors:
-            collector.count(name, value, labels)
-
-    def observe(self, name: str, values: Sequence[float], labels: Labels, /) -> None:
-        """See ``Metrics.observe``."""
-        for collector in self._collectors:
-            collector.observe(name, values, labels)
-
-    def gauge(self, name: str, value: float, labels: Labels, /) -> None:
-        """See ``Metrics.gauge``."""
-        for collector in self._collectors:
-            collector.gauge(name, value, labels)
-
-
 def load_metrics(path: str) -> Metrics:
     """Return the collector of the setting ``metrics``: an object of a module, or an instance of a class.
 

@@ -10,7 +10,8 @@ from holdfast.observability import metric_table as table
 from holdfast.observability.enqueue_metrics import EnqueueCounter
 from holdfast.observability.labels import BoundedNames
 from holdfast.observability.metric_table import METRICS, Kind
-from holdfast.observability.metrics import Histogram, InMemoryMetrics, Metrics, MetricsGroup, load_metrics
+from holdfast.observability.metrics import Histogram, InMemoryMetrics, Metrics, load_metrics
+from holdfast.observability.metrics_group import GuardedMetrics, MetricsGroup
 
 MAIL, REPORT = {"queue": "mail", "type": "mail.send"}, {"queue": "slow", "type": "report"}
 
@@ -143,10 +144,37 @@ def test_enqueued_jobs_are_counted_unless_they_existed():
 
 
 def test_a_collector_that_fails_does_not_fail_an_enqueue(caplog):
-    class Failing(InMemoryMetrics):
-        def count(self, *_):
-            raise ArithmeticError
-
     answers = [Answer()]
     assert EnqueueCounter(Failing())([Request("mail", "a")], lambda _: answers) is answers
+    assert "metrics.failed" in caplog.text
+
+
+class Failing(InMemoryMetrics):
+    def count(self, *_):
+        raise ArithmeticError("no route to the collector")
+
+    observe = gauge = count
+
+
+def test_a_collector_that_always_fails_is_logged_at_first_and_then_now_and_then(caplog):
+    now = 100.0
+    metrics = GuardedMetrics(Failing(), now=lambda: now)
+    for _ in range(50):
+        metrics.count(table.ENQUEUED.name, 1, {"queue": "q", "type": "t"})
+    now += 9.9
+    metrics.gauge(table.LAST_RESERVE.name, 1.0, {})
+    now += 0.2
+    metrics.observe(table.RESERVE_SECONDS.name, (0.1,), {})
+    assert [(record.event, record.failures) for record in caplog.records] == [
+        ("metrics.failed", 1),
+        ("metrics.failed", 52),
+    ]
+    assert caplog.records[0].reason == "ArithmeticError: no route to the collector"
+    assert caplog.records[0].exc_info is not None
+
+
+def test_a_collector_that_fails_hides_nothing_from_the_others_of_a_group(caplog):
+    other = InMemoryMetrics()
+    MetricsGroup([Failing(), other]).count(table.ENQUEUED.name, 1, {"queue": "q", "type": "t"})
+    assert other.value(table.ENQUEUED.name) == 1
     assert "metrics.failed" in caplog.text
