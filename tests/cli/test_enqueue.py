@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 
 import pytest
 
+from holdfast import JobRequest
+from holdfast.cli.commands.enqueue import enqueue as enqueue_command
 from holdfast.clock import DAY, MINUTE, SECOND
 
 
@@ -34,6 +37,22 @@ def test_every_option_is_stored(run, url, store):
     assert job.meta == {"a": "1", "b": "x=y", "holdfast.retry": "exponential(1s, x2, max 1h, full jitter)"}
     assert job.run_at - job.created_at == 5 * MINUTE
     assert job.payload == b"null"
+
+
+def test_a_single_instance_is_of_its_type_or_has_a_name(run, url, store):
+    def meta(*arguments):
+        return store.get(run("enqueue", *arguments).out.strip()).meta.get("holdfast.single_instance")
+
+    assert meta("t", "1") is None
+    assert meta("--single-instance", "t", "2") is True
+    assert meta("--single-instance-key", "nightly", "t", "3") == "nightly"
+    both = run("enqueue", "t", "--single-instance", "--single-instance-key", "nightly", code=2)
+    assert "either --single-instance or --single-instance-key" in both.err
+
+
+def test_every_field_of_a_request_has_an_option():
+    names = {option.name for option in enqueue_command.params}
+    assert {field.name for field in fields(JobRequest)} - {"type", "payload"} <= names
 
 
 def test_run_at_is_an_instant_with_a_time_zone(run, url, store):

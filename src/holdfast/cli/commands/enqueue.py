@@ -52,6 +52,8 @@ _FIELDS = tuple(field.name for field in fields(JobRequest))
     metavar="RULE",
     help="One job per key, or per payload: while_queued, while_open, or for a time such as 1h.",
 )
+@click.option("--single-instance", is_flag=True, default=None, help="One job of its queue and type runs at a time.")
+@click.option("--single-instance-key", metavar="TEXT", help="One job with this text runs at a time.")
 @click.option("--domain", metavar="TEXT", help="Jobs of one domain run one at a time, in order.")
 @click.option("--offset", type=click.IntRange(0, bounds.MAX_OFFSET), metavar="N", help="Its place in the domain.")
 @click.option("--limit-key", metavar="TEXT", help="A host or customer: the queue limits the jobs of each key.")
@@ -70,6 +72,7 @@ def enqueue(
     meta: tuple[str, ...],
     batch: str | None,
     *,
+    single_instance_key: str | None,
     app_path: str | None,
     as_json: bool,
     **options: Any,
@@ -91,6 +94,10 @@ def enqueue(
     }
     if type_ is not None:
         given["type"] = type_
+    if single_instance_key is not None:
+        if "single_instance" in given:
+            raise click.UsageError("wanted either --single-instance or --single-instance-key, got both")
+        given["single_instance"] = single_instance_key
     if batch is not None and payload is not None:
         raise click.UsageError("wanted either a PAYLOAD or --batch, got both")
     if batch is None and type_ is None:
