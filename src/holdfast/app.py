@@ -48,6 +48,7 @@ from holdfast.worker.breaker import BreakerRule
 from holdfast.worker.catalogue import Catalogue, Middleware, make_handler
 from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.options import WorkerKeywords, WorkerOptions
+from holdfast.worker.signature import check_middleware
 from holdfast.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -406,7 +407,11 @@ class Holdfast:
         return factory
 
     def middleware(self, wrapper: Middleware) -> Middleware:
-        """Call ``fn(ctx, call_next)`` around every handler. The middleware that is defined first is the outermost."""
+        """Call ``fn(ctx, call_next)`` around every handler. The middleware that is defined first is the outermost.
+
+        It is a plain function, also around async handlers: ``call_next()`` returns when the handler has ended.
+        """
+        check_middleware(wrapper)
         self.catalogue.middleware.append(wrapper)
         return wrapper
 

@@ -10,8 +10,9 @@ raises becomes an ``Outcome``, and the worker settles it later, in a batch.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from functools import partial
+from types import CoroutineType
 from typing import TypeAlias
 
 from holdfast.errors import PayloadError
@@ -129,7 +130,7 @@ def _call_in_middleware(
 
 def _call(handler: Handler, payload: object, context: Context | None, run_coroutine: RunCoroutine) -> object:
     answer = handler.function(payload, context) if handler.wants_context else handler.function(payload)
-    return run_coroutine(answer) if handler.is_async else answer
+    return run_coroutine(answer) if handler.is_async or isinstance(answer, CoroutineType) else answer
 
 
 def _to_outcome(answer: object, handler: Handler) -> Outcome:
@@ -160,8 +161,18 @@ def _read_answer(answer: object, handler: Handler) -> Outcome:
         case _:
             try:
                 return succeeded(handler.encode_result(answer))
-            except Exception as error:  # noqa: BLE001 - a result may raise anything when it is read
+            except Exception as error:
+                if isinstance(answer, Generator | AsyncGenerator | Awaitable):
+                    raise UnfinishedAnswer(answer) from error
                 return _without_result(error, strict=handler.strict_result)
+
+
+class UnfinishedAnswer(TypeError):
+    """A handler returned a generator or a coroutine: the call has only begun the work, and nobody continues it."""
+
+    def __init__(self, answer: object) -> None:
+        wanted = "wanted a result that does not have to be iterated or awaited"
+        super().__init__(f"the handler or a middleware returned a {type(answer).__name__}: {wanted}")
 
 
 def _without_result(error: Exception, *, strict: bool) -> Outcome:
@@ -241,7 +252,7 @@ def _call_chunk(
     handler: Handler, run_coroutine: RunCoroutine, payloads: list[object], contexts: list[Context]
 ) -> list[object]:
     answer = handler.function(payloads, contexts) if handler.wants_context else handler.function(payloads)
-    answers = run_coroutine(answer) if handler.is_async else answer
+    answers = run_coroutine(answer) if handler.is_async or isinstance(answer, CoroutineType) else answer
     if not isinstance(answers, list | tuple) or len(answers) != len(payloads):
         got = f"{len(answers)}" if isinstance(answers, list | tuple) else type(answers).__name__
         raise WrongResultCount(f"a handler for chunks returns a list of results: wanted {len(payloads)}, got {got}")

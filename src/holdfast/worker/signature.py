@@ -45,6 +45,7 @@ def read_signature(
             raise InvalidInput("handler", wanted=WANTED_HANDLER, got=handler)
         instance: Any = handler()
         method: Callable[..., Any] = instance.handle
+        _check_returns(method)
         if len(_parameters(method)) == 1:
             return Signature(
                 function=lambda _payload, ctx: method(ctx),
@@ -55,6 +56,7 @@ def read_signature(
             )
         handler = method
     parameters = _parameters(handler)
+    _check_returns(handler)
     if len(parameters) == 2 and not many:
         _check_context(handler, parameters[1].name, namespace)
     return Signature(
@@ -85,6 +87,28 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     if required or len(wanted) not in (1, 2) or wanted != positional[: len(wanted)]:
         raise InvalidInput("handler", wanted=WANTED_HANDLER, got=function)
     return wanted
+
+
+def _check_returns(function: Callable[..., Any]) -> None:
+    """Raise ``InvalidInput`` for a generator: a call of it runs nothing, so its job would be done before its work."""
+    for one in (function, getattr(function, "__call__", None)):  # noqa: B004
+        if inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one):
+            raise InvalidInput(
+                "handler", wanted="a function that returns its result", got=f"one with yield: {function!r}"
+            )
+
+
+def check_middleware(function: object) -> None:
+    """Raise ``InvalidInput`` for anything but a plain function: a call of an async one or a generator runs nothing."""
+    wanted = "a plain function fn(ctx, call_next), also around async handlers"
+    if not callable(function):
+        raise InvalidInput("middleware", wanted=wanted, got=function)
+    if _is_async(function):
+        raise InvalidInput("middleware", wanted=wanted, got=f"an async one: {function!r}")
+    try:
+        _check_returns(function)
+    except InvalidInput as error:
+        raise InvalidInput("middleware", wanted=wanted, got=error.got) from error
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
