@@ -663,3 +663,11 @@ def test_a_worker_is_made_and_run_with_keywords(app):
     stop = threading.Event()
     stop.set()
     assert app.worker(processes=1).run(stop) == {}
+
+
+def test_each_run_of_a_worker_has_its_own_numbers(app):
+    count = app.handler("t")(lambda payload: payload)
+    count.enqueue_many(range(4))
+    worker = app.worker(processes=1)
+    assert [worker.run(max_jobs=1) for _ in range(2)] == [{"acked": 1}, {"acked": 1}]
+    assert [worker.run(until_drained=True) for _ in range(2)] == [{"acked": 2}, {}]

@@ -241,8 +241,11 @@ class Worker:
         """Run jobs until stopped, drained, or after ``max_jobs`` jobs; return the number of attempts per status.
 
         ``until_drained`` and ``max_jobs`` replace the options of the same names; None keeps them. Setting the event
-        ``stop`` has the effect of calling ``stop()``.
+        ``stop`` has the effect of calling ``stop()``. A worker may run again, with numbers of its own, unless it was
+        stopped.
         """
+        self.tally = Tally()
+        self._held_jobs = HeldJobs(self._lease_for / SECOND)
         options = replace(
             self.options,
             until_drained=self.options.until_drained if until_drained is None else until_drained,
