@@ -52,10 +52,11 @@ def connect(url: str, *, space: str | None = None, caller_clock: bool = False, c
         from holdfast import settings  # noqa: PLC0415 - only named stores need it
 
         known = settings.read()
-        space = space or known.space_of(url)
+        space = known.space_of(url) if space is None else space
         url = known.resolve_url(url)
         parts = urlsplit(url)
-    return _opener(url, parts.scheme)(parts, space=space or "main", caller_clock=caller_clock, clock=clock)
+    space = "main" if space is None else space  # an empty one, of a tenant without a name, is refused
+    return _opener(url, parts.scheme)(parts, space=space, caller_clock=caller_clock, clock=clock)
 
 
 def check_text(url: object) -> str:

@@ -46,6 +46,18 @@ def test_a_space_sees_its_own_jobs_only():
         connect("memory://", space="a b")
 
 
+def test_an_empty_space_is_not_the_space_main(tmp_path, monkeypatch):
+    (tmp_path / "holdfast.toml").write_text('[stores.jobs]\nurl = "memory://"\n', encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for open_store in (
+        lambda: connect("memory://", space=""),
+        lambda: connect("store:jobs", space=""),
+        lambda: Holdfast("memory://", space="").driver,
+    ):
+        with pytest.raises(InvalidInput, match="space: wanted 1 to 128 of"):
+            open_store()
+
+
 def test_now_is_refused_unless_the_caller_brings_the_clock():
     with pytest.raises(CallerClockRefused, match="caller_clock=True"):
         connect("memory://").enqueue([JOB], now=5)
