@@ -22,7 +22,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
 from holdfast.app_connection import AppConnection
-from holdfast.client import Client, EnqueueKeywords
+from holdfast.client import Client, EnqueueKeywords, check_driver
 from holdfast.clock import Clock
 from holdfast.connect import check_text
 from holdfast.drivers.capabilities import Feature
@@ -41,7 +41,7 @@ from holdfast.model.suggestion import did_you_mean
 from holdfast.model.unique import Unique
 from holdfast.observability import observers_of
 from holdfast.observability.enqueue_metrics import EnqueueCounter
-from holdfast.observability.metrics import Metrics, load_metrics
+from holdfast.observability.metrics import Metrics, check_metrics, load_metrics
 from holdfast.settings import Settings, named_store_url
 from holdfast.task import ChunkHandlerDecorator, HandlerDecorator, Task, split_keywords
 from holdfast.worker.breaker import BreakerRule
@@ -112,6 +112,10 @@ class Holdfast:
             raise InvalidInput("app", wanted="one of url, store and driver", got=" and ".join(given))
         if url is not None:
             check_text(url)
+        if driver is not None:
+            check_driver(driver)
+        if metrics is not None:
+            check_metrics(metrics)
         named = url if store is None else named_store_url(store)
         self._connection = AppConnection(named, driver=driver, space=space, clock=clock)
         self.catalogue = Catalogue()
@@ -400,7 +404,9 @@ class Holdfast:
         The resource of an ``async def``, an async context manager or an object with ``aclose()`` lives on the event
         loop of the async handlers, which get it by ``await ctx.resources.aget("<name>")``.
         """
-        name = factory.__name__
+        name = getattr(factory, "__name__", None)
+        if not callable(factory) or name is None:
+            raise InvalidInput("resource", wanted="a function or class, whose name it gets", got=factory)
         if name in self.catalogue.resources:
             raise InvalidInput("resource", wanted="one factory for each name", got=f"a second one for {name}")
         self.catalogue.resources[name] = factory
@@ -455,6 +461,8 @@ class Holdfast:
         returns the answers of ``call_next``. The middleware that is defined first is the outermost. See
         ``holdfast.enqueue_middleware``.
         """
+        if not callable(wrapper):
+            raise InvalidInput("enqueue middleware", wanted="fn(requests, call_next)", got=wrapper)
         self.enqueue_middlewares.append(wrapper)
         return wrapper
 

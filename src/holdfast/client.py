@@ -79,8 +79,7 @@ class Client:
         ``enqueue`` stores a payload over ``max_payload`` apart from its job. Without it such a payload is refused;
         ``enqueue_many``, and ``enqueue`` with a ``connection``, always refuse it.
         """
-        if isinstance(driver, str):
-            raise InvalidInput("driver", wanted="a driver, as connect(url) returns it", got="a text")
+        check_driver(driver)
         self.driver = driver
         self._middleware = middleware
         self.signer = signer
@@ -154,6 +153,9 @@ class Client:
         """
         driver = self._driver_for(connection, on_conflict)
         check_payloads(payloads)
+        for name, one in (("keys", keys), ("limit_keys", limit_keys)):
+            if isinstance(one, str | bytes):  # each character would be a key
+                raise InvalidInput(name, wanted="a list with a key for each payload", got=one)
         if _check_request(template).offset is not None:
             raise InvalidInput(
                 "offset", wanted="requests with an offset each (`enqueue`)", got="one offset for many jobs"
@@ -382,6 +384,13 @@ def _check_request(value: object) -> JobRequest:
     if not isinstance(value, JobRequest):
         raise InvalidInput("request", wanted="a JobRequest", got=value)
     return value
+
+
+def check_driver(driver: object) -> None:
+    """Raise ``InvalidInput`` for anything that is no driver: most often a URL. Its value may have a password."""
+    if not hasattr(driver, "capabilities"):
+        got = "a text" if isinstance(driver, str) else type(driver).__name__
+        raise InvalidInput("driver", wanted="a driver, as connect(url) returns it", got=got)
 
 
 def check_payloads(payloads: object) -> None:

@@ -181,6 +181,8 @@ def test_one_bad_payload_or_key_among_many_stores_nothing(client: Client):
         lambda: client.enqueue_many(template, "one payload"),
         lambda: client.enqueue_many(template, {"page": 1}),
         lambda: client.enqueue_many(template, 5),  # type: ignore[arg-type]
+        lambda: client.enqueue_many(template, [1, 2], keys="ab"),
+        lambda: client.enqueue_many(template, [1, 2], limit_keys="ab"),
     ):
         with pytest.raises(InvalidInput):
             wrong()
@@ -188,8 +190,9 @@ def test_one_bad_payload_or_key_among_many_stores_nothing(client: Client):
 
 
 def test_a_client_is_made_of_a_driver_not_of_a_url():
-    with pytest.raises(InvalidInput, match=r"driver: wanted a driver, as connect\(url\) returns it"):
-        Client("sqlite:///jobs.db")  # type: ignore[arg-type]
+    for wrong in ("sqlite:///jobs.db", 5, None):
+        with pytest.raises(InvalidInput, match=r"driver: wanted a driver, as connect\(url\) returns it"):
+            Client(wrong)  # type: ignore[arg-type]
 
 
 def test_many_payloads_are_stored_in_bounded_batches():

@@ -160,5 +160,31 @@ def test_a_retry_that_is_no_policy_is_refused(app):
         app.handler("t", retry=3)(print)
 
 
+@pytest.mark.parametrize(
+    ("keywords", "wanted"),
+    [
+        ({"driver": 5}, "driver: wanted a driver"),
+        ({"store": 5}, "store: wanted a name"),
+        ({"metrics": 5}, "metrics: wanted an object with count, observe and gauge"),
+        ({"metrics": "module:collector"}, "metrics: wanted an object with count, observe and gauge"),
+    ],
+)
+def test_an_app_is_made_of_the_right_objects(keywords, wanted):
+    with pytest.raises(InvalidInput, match=wanted):
+        Holdfast(**keywords)
+
+
+def test_resources_and_enqueue_middleware_are_functions(app):
+    for wrong in (5, None):
+        with pytest.raises(InvalidInput, match="resource: wanted a function or class"):
+            app.resource(wrong)
+        with pytest.raises(InvalidInput, match=r"enqueue middleware: wanted fn\(requests, call_next\)"):
+            app.enqueue_middleware(wrong)
+    with pytest.raises(
+        InvalidInput, match=r"resource: wanted a function or class, whose name it gets, got functools\.partial"
+    ):
+        app.resource(partial(dict, a=1))
+
+
 def test_a_producer_without_handlers_is_not_warned(app):
     assert app.client.get(app.enqueue("mail.send", 1).id).type == "mail.send"

@@ -149,7 +149,11 @@ def load_metrics(path: str) -> Metrics:
         raise InvalidInput("metrics", wanted=f"a module {module} on the Python path", got="none") from error
     except AttributeError as error:
         raise InvalidInput("metrics", wanted=f"{name} in the module {module}", got="none") from error
-    collector = found() if isinstance(found, type) else found
+    return check_metrics(found() if isinstance(found, type) else found)
+
+
+def check_metrics(collector: object) -> Metrics:
+    """Return the collector. Raises ``InvalidInput`` for an object that is none."""
     if not isinstance(collector, Metrics):
         raise InvalidInput("metrics", wanted="an object with count, observe and gauge", got=collector)
     return collector

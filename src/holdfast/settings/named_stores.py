@@ -39,7 +39,7 @@ def store_name_of(url: str) -> str | None:
 
 def check_store_name(field_name: str, name: str) -> str:
     """Check the name of a store, which is also a part of a variable."""
-    if not _STORE_NAME.fullmatch(name):
+    if not isinstance(name, str) or not _STORE_NAME.fullmatch(name):
         raise InvalidInput(field_name, wanted="a name of small letters, digits and underscores", got=name)
     return name
 
