@@ -6,9 +6,10 @@ uses the same codec. No codec of Holdfast pickles: bytes from a queue are untrus
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from math import isfinite
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -16,6 +17,7 @@ from holdfast.errors import MAX_SHOWN_CHARACTERS, InvalidInput, PayloadError
 from holdfast.model import bounds
 
 MIN_INTEGER, MAX_INTEGER = -(2**63), 2**64 - 1  # the numbers that readers in other languages hold in 64 bits
+_STARS = "**********"  # how pydantic writes a SecretStr
 
 
 class Codec(Protocol):
@@ -105,11 +107,40 @@ def decode_payload(codec: Codec, data: bytes) -> object:
 def dump_model(value: object) -> object:
     """Return a pydantic model as builtins that it can be read back from; any other value unchanged.
 
-    pydantic need not be installed.
+    pydantic need not be installed. Raises ``PayloadError`` for a secret that pydantic would mask.
     """
     if not hasattr(type(value), "model_dump"):
         return value
-    return value.model_dump(mode="json", by_alias=True, round_trip=True)  # type: ignore[attr-defined]
+    dump: Any = value.model_dump  # type: ignore[attr-defined]
+    return check_unmasked(dump(mode="json", by_alias=True, round_trip=True), partial(dump, round_trip=True))
+
+
+def check_unmasked(built: Any, dump: Callable[[], object]) -> object:
+    """Return what pydantic has built. Raises ``PayloadError`` if a secret was masked: a handler would get stars.
+
+    ``dump`` returns the same values as they are. It is called only if there are stars.
+    """
+    try:
+        has_stars = f'"{_STARS}"'.encode() in msgspec.json.encode(built)
+    except (TypeError, ValueError, RecursionError):  # the codec refuses it, and says where
+        return built
+    if has_stars and (secret := _find_masked(dump(), built)) is not None:
+        wanted = "values that JSON keeps"
+        got = f"a {secret}, which pydantic writes as stars: add a field_serializer, or send where the secret is kept"
+        raise PayloadError("payload", wanted=wanted, got=got)
+    return built
+
+
+def _find_masked(value: object, built: Any) -> str | None:
+    """Return the class of the first secret that is masked in what was built from the value."""
+    match value:
+        case dict() if isinstance(built, dict):
+            pairs = zip(value.values(), built.values(), strict=False)
+        case list() | tuple() | set() | frozenset() if isinstance(built, list):
+            pairs = zip(value, built, strict=False)
+        case _:
+            return type(value).__name__ if hasattr(value, "get_secret_value") and built == _STARS else None
+    return next((found for pair in pairs if (found := _find_masked(*pair)) is not None), None)
 
 
 def dump_member(value: object) -> object:
@@ -200,6 +231,8 @@ def _builtin(value: object, path: str) -> object:
         built = msgspec.to_builtins(dump_model(value), enc_hook=dump_member)
     except RecursionError as error:
         raise _too_deep(path) from error
+    except PayloadError as error:
+        raise PayloadError(path, wanted=error.wanted, got=error.got) from error
     except (TypeError, ValueError) as error:
         raise PayloadError(path, wanted=wanted, got=f"{type(value).__name__}: {error}") from error
     if type(built) is type(value):

@@ -10,13 +10,13 @@ from __future__ import annotations
 import sys
 import types
 from dataclasses import fields, is_dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Any, Protocol, Union, get_args, get_origin
 
 import msgspec
 
 from holdfast.errors import InvalidInput, PayloadError
-from holdfast.wire.codec import dump_member
+from holdfast.wire.codec import check_unmasked, dump_member
 
 MAX_SHOWN_MISMATCHES = 3
 
@@ -54,6 +54,8 @@ class ValueType:
         typed = self.decode(value, field=field)
         try:
             built = conversion.write(typed)
+        except PayloadError as error:
+            raise PayloadError(field, wanted=error.wanted, got=error.got) from error
         except (TypeError, ValueError, RecursionError) as error:
             raise self._mismatch(field, error) from error
         self.decode(built, field=field)  # an instance may have fields of other types: nothing checked them
@@ -162,7 +164,8 @@ class _Pydantic:
             raise error from None
 
     def write(self, value: object) -> object:
-        return self._adapter.dump_python(value, mode="json", by_alias=True, round_trip=True, warnings=False)
+        built = self._adapter.dump_python(value, mode="json", by_alias=True, round_trip=True, warnings=False)
+        return check_unmasked(built, partial(self._adapter.dump_python, value, round_trip=True, warnings=False))
 
 
 def _explain(error: Exception) -> str:

@@ -17,7 +17,7 @@ import pydantic
 import pytest
 
 from holdfast.errors import InvalidInput, PayloadError
-from holdfast.wire.codec import JSON
+from holdfast.wire.codec import JSON, dump_model
 from holdfast.wire.value_type import ValueType, type_name
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -237,3 +237,48 @@ def test_pydantic_is_not_imported_for_other_types():
         "assert 'pydantic' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+class Login(pydantic.BaseModel):
+    user: str
+    password: pydantic.SecretStr
+
+
+class Revealed(Login):
+    @pydantic.field_serializer("password", when_used="json")
+    def reveal(self, password: pydantic.SecretStr) -> str:
+        return password.get_secret_value()
+
+
+@dataclass
+class Account:
+    login: Login
+
+
+LOGIN = Login(user="ada", password=pydantic.SecretStr("open sesame"))
+
+
+@pytest.mark.parametrize(
+    "encode",
+    [
+        lambda: ValueType(Login).encode(LOGIN),
+        lambda: ValueType(list[Login]).encode([LOGIN]),
+        lambda: ValueType(Account).encode(Account(LOGIN)),
+        lambda: ValueType(Login).encode({"user": "ada", "password": "open sesame"}),
+        lambda: dump_model(LOGIN),
+        lambda: JSON.encode({"login": LOGIN}),
+    ],
+)
+def test_a_secret_that_pydantic_would_mask_is_refused(encode):
+    with pytest.raises(PayloadError, match="a SecretStr, which pydantic writes as stars") as refused:
+        encode()
+    assert "sesame" not in str(refused.value)
+
+
+def test_stars_and_a_secret_with_a_serializer_are_values_like_others():
+    revealed = Revealed(user="**********", password=pydantic.SecretStr("open sesame"))
+    value = ValueType(Revealed).encode(revealed)
+    assert value == {"user": "**********", "password": "open sesame"}
+    assert ValueType(Revealed).decode(value) == revealed
+    empty = Login(user="ada", password=pydantic.SecretStr(""))
+    assert ValueType(Login).decode(ValueType(Login).encode(empty)) == empty
