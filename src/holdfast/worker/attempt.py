@@ -156,8 +156,10 @@ def _read_answer(answer: object, handler: Handler) -> Outcome:
         case Unrecoverable():
             reason = plain_text(answer.reason, bounds.MAX_REASON_CHARACTERS)
             return Unrecovered(reason=reason, error=error_text(answer))
-        case Exception():
+        case BaseException():
             return Failed(error=error_text(answer), kind=class_name(answer))
+        case type() if issubclass(answer, BaseException):  # ``return Retry``: as ``raise Retry`` does, without its text
+            return _read_answer(answer(), handler)
         case _:
             try:
                 return succeeded(handler.encode_result(answer))

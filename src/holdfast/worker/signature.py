@@ -86,6 +86,9 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     required = [one for one in parameters if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
     if required or len(wanted) not in (1, 2) or wanted != positional[: len(wanted)]:
         raise InvalidInput("handler", wanted=WANTED_HANDLER, got=function)
+    if wanted[0].name in ("self", "cls"):  # its job would be called with the payload as its object
+        got = f"a method without its object: {getattr(function, '__name__', function)}{inspect.signature(function)}"
+        raise InvalidInput("handler", wanted=WANTED_HANDLER, got=got)
     return wanted
 
 

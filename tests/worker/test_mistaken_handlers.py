@@ -1,4 +1,4 @@
-"""Handlers whose call only begins the work: a generator, or a coroutine. No job is done before its work is."""
+"""Handlers that look right and do no work: generators, coroutines, exception classes. Their jobs are not done."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import functools
 import pytest
 
 from holdfast.errors import InvalidInput
+from holdfast.worker.control import Retry, Snooze, Unrecoverable
 
 
 def undecorated(function):
@@ -107,3 +108,24 @@ def test_a_middleware_is_a_plain_function(app, drain):
     answer = app.handler("t", max_attempts=1)(lambda payload: payload).enqueue(1)
     assert drain() == {"dead": 1}
     assert "coroutine" in app.client.get(answer.id).last_error
+
+
+@pytest.mark.parametrize("answer", [Retry, Unrecoverable, ValueError, KeyboardInterrupt, Snooze], ids=repr)
+def test_an_exception_class_as_an_answer_is_not_a_result(app, drain, answer):
+    returned = app.handler("t", max_attempts=1)(lambda _: answer).enqueue(1)
+    assert drain() == {"dead": 1}
+    assert app.client.get(returned.id).state == "dead"
+
+
+def test_a_method_in_a_class_body_cannot_be_a_handler(app):
+    with pytest.raises(InvalidInput, match=r"handler: wanted fn.payload.*, got a method without its object: m.self, p"):
+
+        class Mailer:
+            @app.handler("mail")
+            def m(self, p): ...
+
+    class Counter:
+        def count(self, payload):
+            return payload
+
+    app.handler("bound")(Counter().count)
