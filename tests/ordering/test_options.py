@@ -314,3 +314,9 @@ def test_halted_is_an_answer_of_give_up_only_with_halt(open_lease):
     held = acquire(lease, 1)
     lease.try_acquire("A", 2)
     assert lease.fail("A", held.token) == GiveUpNextHint(2)
+
+
+def test_a_store_is_not_a_url():
+    for wrong in ("sqlite:///jobs.db", 5):
+        with pytest.raises(InvalidInput, match=r"store: wanted a store, as connect\(url\) returns it, got"):
+            WorkLease(max_retries=1, store=wrong)  # type: ignore[arg-type]

@@ -91,6 +91,9 @@ class WorkLease:
         self._clock = SystemClock() if clock is None else clock
         self._domains: _Domains = LocalDomains(self._clock)
         if store is not None:
+            if not hasattr(store, "capabilities"):
+                wanted = "a store, as connect(url) returns it"
+                raise InvalidInput("store", wanted=wanted, got=type(store).__name__)  # its text may have a password
             gap = store.capabilities.gaps.get(Feature.REGISTRY)
             if gap is not None:
                 raise Unsupported(store.capabilities.driver, "WorkLease", gap)
