@@ -93,6 +93,16 @@ def test_a_listener_may_ask_for_a_retry_and_several_failures_are_told_together(a
         inline.run_job(event, Event(name="two"))
 
 
+def test_a_listener_whose_call_does_no_work_fails(app, inline):
+    event = app.builtin.event(allowed=["generator", "class"])
+    app.on("generator")(lambda _payload: (number for number in range(3)))
+    app.on("class")(lambda _payload: Retry)
+    with pytest.raises(TypeError, match="returned a generator"):
+        inline.run_job(event, Event(name="generator"))
+    with pytest.raises(Retry):
+        inline.run_job(event, Event(name="class"))
+
+
 def test_a_command_is_a_function_of_the_app_by_its_name(app, inline, run):
     command = app.builtin.command(allowed=["reindex"])
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 from holdfast.errors import InvalidInput, PayloadError
 from holdfast.handlers.messages import Command, Event
 from holdfast.model import bounds
+from holdfast.worker.attempt import check_finished
 from holdfast.worker.catalogue import Handler
 from holdfast.worker.context import Context
 from holdfast.worker.control import Snooze, Unrecoverable
@@ -76,6 +77,7 @@ def _call(function: Handler, payload: object, context: Context) -> object:
     except PayloadError as error:
         raise Unrecoverable(f"bad payload: {error}") from error
     answer = function.function(typed, context) if function.wants_context else function.function(typed)
-    if isinstance(answer, Exception):
+    if isinstance(answer, Exception) or (isinstance(answer, type) and issubclass(answer, Exception)):
         raise answer  # returned or raised, the effect is the same
+    check_finished(answer)
     return answer

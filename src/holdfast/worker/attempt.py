@@ -163,9 +163,8 @@ def _read_answer(answer: object, handler: Handler) -> Outcome:
         case _:
             try:
                 return succeeded(handler.encode_result(answer))
-            except Exception as error:
-                if isinstance(answer, Generator | AsyncGenerator | Awaitable):
-                    raise UnfinishedAnswer(answer) from error
+            except Exception as error:  # noqa: BLE001 - a result may raise anything when it is read
+                check_finished(answer)
                 return _without_result(error, strict=handler.strict_result)
 
 
@@ -175,6 +174,12 @@ class UnfinishedAnswer(TypeError):
     def __init__(self, answer: object) -> None:
         wanted = "wanted a result that does not have to be iterated or awaited"
         super().__init__(f"the handler or a middleware returned a {type(answer).__name__}: {wanted}")
+
+
+def check_finished(answer: object) -> None:
+    """Raise ``UnfinishedAnswer`` for a generator or a coroutine."""
+    if isinstance(answer, Generator | AsyncGenerator | Awaitable):
+        raise UnfinishedAnswer(answer)
 
 
 def _without_result(error: Exception, *, strict: bool) -> Outcome:
