@@ -1,4 +1,8 @@
-"""One Spark session for all tests of this folder, which pytest-xdist runs in one process."""
+"""One Spark session for the tests of this folder that need one: pytest-xdist runs them in one process.
+
+The others start programs of their own, or no Spark at all. They are a second group, so that both processes of a run are
+busy to its end.
+"""
 
 from datetime import timedelta
 
@@ -12,12 +16,14 @@ from holdfast.worker.options import WorkerOptions
 OPTIONS = WorkerOptions(
     lease=timedelta(seconds=3), grace=timedelta(milliseconds=500), retry=Fixed(timedelta(milliseconds=10))
 )
+SESSION_FIXTURES = frozenset({"spark", "cluster"})
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
         if "tests/spark/" in item.nodeid:
-            item.add_marker(pytest.mark.xdist_group("spark"))
+            has_session = not SESSION_FIXTURES.isdisjoint(item.fixturenames)
+            item.add_marker(pytest.mark.xdist_group("spark" if has_session else "spark-programs"))
 
 
 @pytest.fixture(scope="session")
