@@ -1,14 +1,22 @@
 """A worker on PostgreSQL runs its jobs, and recovers without help from a crash of the server."""
 
+import logging
+import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
+import psycopg
+
 import holdfast
-from holdfast import Client, JobRequest
+from holdfast import Client, Holdfast, JobRequest
+from holdfast.worker import store_silence
+from holdfast.worker.event_log import log
 from tests.soak.ordered import run_ordered
 from tests.soak.server_crashes import run_server_crashes
+from tests.waiting import wait_until
 
 WORKER = """
 import sys
@@ -48,6 +56,36 @@ def test_a_worker_continues_after_a_crash_of_the_server(server):
         _, stderr = worker.communicate(timeout=60)
     assert worker.returncode == 0, stderr
     store.close()
+
+
+def test_a_server_that_does_not_answer_is_logged_while_the_worker_waits(server, monkeypatch, caplog):
+    monkeypatch.setattr(store_silence, "SILENCE_SECONDS", 0.5)
+    app = Holdfast(server.create_database("frozen"))
+    app.handler("t")(lambda _payload: None)
+    worker = app.worker(processes=1)
+    running = threading.Thread(target=worker.run)
+
+    def logged(event: str) -> list[logging.LogRecord]:
+        return [record for record in caplog.records if record.name == log.name and record.event == event]
+
+    with caplog.at_level(logging.INFO, log.name), psycopg.connect(server.url, autocommit=True) as session:
+        running.start()
+        wait_until(lambda: logged("worker.started"))
+        query = "SELECT pid FROM pg_stat_activity WHERE datname = 'frozen'"
+        wait_until(lambda: session.execute(query).fetchall())
+        sessions = [pid for (pid,) in session.execute(query).fetchall()]
+        for pid in sessions:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            failed = wait_until(lambda: logged("store.failed"))[0]
+            assert (failed.verb, failed.reason) == ("reserve", "StoreUnavailable: no answer for 0 s")
+        finally:
+            for pid in sessions:
+                os.kill(pid, signal.SIGCONT)
+        wait_until(lambda: logged("store.recovered"))
+        worker.stop()
+        running.join(60)
+    app.close()
 
 
 def test_no_job_is_lost_or_ends_twice_when_the_server_crashes_under_workers(tmp_path):

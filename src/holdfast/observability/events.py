@@ -196,7 +196,7 @@ LEASE_REAPED = _event(
 STORE_FAILED = _event(
     "store.failed",
     logging.WARNING,
-    "a call to the store failed, and is repeated; logged at first, then every 10 seconds",
+    "a call to the store failed, and is repeated, or the store does not answer; logged at first, then every 10 seconds",
     "verb",
     "reason",
     "failures",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from holdfast.artifacts.blobs import BlobStore
 from holdfast.clock import SECOND, boot_time, from_timedelta, monotonic
 from holdfast.drivers.contract import Store
-from holdfast.errors import StoreError
+from holdfast.errors import StoreError, StoreUnavailable
 from holdfast.model import bounds
 from holdfast.model.lease import Reservation
 from holdfast.worker.attempt import may_share_call
@@ -17,7 +17,7 @@ from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.guard import Guard
 from holdfast.worker.heartbeat import Heartbeat
 from holdfast.worker.held_jobs import HeldJobs
-from holdfast.worker.job_source import JobSource
+from holdfast.worker.job_source import JobSource, StoreJobSource
 from holdfast.worker.limit_proposals import ProposedLimits
 from holdfast.worker.maintenance import Maintenance
 from holdfast.worker.observer import Observers
@@ -29,6 +29,7 @@ from holdfast.worker.processes.running import Run
 from holdfast.worker.settler import Settler
 from holdfast.worker.shutdown import Shutdown
 from holdfast.worker.store_backoff import StoreBackoff
+from holdfast.worker.store_silence import StoreSilence
 from holdfast.worker.type_holds import TypeHolds
 from holdfast.worker.verification import Verification
 
@@ -59,6 +60,7 @@ class ReserveLoop:
     shutdown: Shutdown
     blobs: BlobStore | None  # has the artifacts
     _backoff: StoreBackoff = field(default_factory=StoreBackoff, init=False)
+    _silence: StoreSilence = field(default_factory=StoreSilence, init=False)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1), init=False)
 
     def run(self) -> None:
@@ -82,6 +84,7 @@ class ReserveLoop:
         is_full = False
         while not self.shutdown.is_requested:
             self.observers.looped(full=is_full)
+            self._silence.answered()
             try:
                 self.proposed_limits.store_once()
                 maintenance.run_due()
@@ -111,6 +114,15 @@ class ReserveLoop:
             except StoreError as error:
                 self.observers.store_failed("reserve", error)
                 self.shutdown.pause(self._backoff.failed())
+
+    def report_silence(self, polled_seconds: float) -> None:
+        """Report a store that has not answered for a while. Called by another thread, every ``polled_seconds``.
+
+        A source of the caller may wait for its own jobs as long as it likes.
+        """
+        silent = self._silence.poll(polled_seconds)
+        if silent is not None and isinstance(self.source, StoreJobSource):
+            self.observers.store_failed("reserve", StoreUnavailable(f"no answer for {silent:.0f} s"))
 
     def release_unstarted(self, *, waited_seconds: float = 0.0) -> None:
         """Release the jobs that were not sent to a child yet."""

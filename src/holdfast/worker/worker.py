@@ -316,7 +316,7 @@ class Worker:
                 # In another thread: this one has to handle signals, also while the store does not answer.
                 reserving = BackgroundCall(loop.run, name="holdfast-reserve")
                 while not reserving.wait(POLL_SECONDS) and not self._shutdown.is_requested:
-                    pass
+                    loop.report_silence(POLL_SECONDS)
                 self._finish(pool, loop, reserving)
         finally:
             pool.close()
