@@ -208,8 +208,8 @@ class StoreFull(StoreError):
         self.free = free
         self.floor = floor
         super().__init__(
-            f"wanted at least {floor >> 20} MiB of free disk, got {free >> 20} MiB: new jobs are refused so that "
-            "running ones can still be settled; free some space, or lower min_free_bytes"
+            f"wanted at least {floor / 2**20:.1f} MiB of free disk, got {free / 2**20:.1f} MiB: new jobs are refused "
+            "so that running ones can still be settled; free some space, or lower min_free_bytes"
         )
 
 

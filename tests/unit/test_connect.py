@@ -171,3 +171,17 @@ def test_a_driver_whose_package_is_missing_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(ConnectError, match=r"needs the package psycopg: pip install 'holdfast\[postgres\]'$"):
         connect("postgresql://me@127.0.0.1/db")
+
+
+@pytest.mark.parametrize(
+    ("url", "got"),
+    [
+        ("sqlite:///", "no path"),
+        ("sqlite:///jobs%00.db", r"'jobs\\x00\.db'"),
+        ("sqlite:///:memory:", "':memory:'"),
+        ("sqlite://host/jobs.db", "a host"),
+    ],
+)
+def test_a_sqlite_url_without_a_path_that_a_file_can_have_is_refused(url, got):
+    with pytest.raises(ConnectError, match=rf"wanted sqlite:///relative\.db .*, got {got}"):
+        connect(url)

@@ -174,6 +174,12 @@ def test_an_app_is_made_of_the_right_objects(keywords, wanted):
         Holdfast(**keywords)
 
 
+@pytest.mark.parametrize("flag", ["strict_result", "capture_output", "idempotent"])
+def test_a_flag_of_a_handler_is_true_or_false(app, flag):
+    with pytest.raises(InvalidInput, match=f"{flag}: wanted true or false, got no"):
+        app.handler("t", **{flag: "no"})(lambda payload: payload)
+
+
 def test_resources_and_enqueue_middleware_are_functions(app):
     for wrong in (5, None):
         with pytest.raises(InvalidInput, match="resource: wanted a function or class"):

@@ -23,6 +23,7 @@ from holdfast.observability.health import Health
 from holdfast.observability.metrics import InMemoryMetrics
 from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.status import Status
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -108,6 +109,21 @@ def test_the_numbers_of_the_store_are_read_in_the_background(app, metrics, drain
     assert found == {("default", "t")}, "only the queues of the worker"
     assert metrics.value(table.STORE_FAILURES.name) == 0
     assert not [thread for thread in threading.enumerate() if thread.name == "holdfast-metrics"]
+
+
+def test_the_numbers_of_the_store_are_also_read_in_a_second_run_of_a_worker(app, metrics, monkeypatch):
+    for name in ("FIRST_SECONDS", "INTERVAL_SECONDS"):
+        monkeypatch.setattr(store_gauges, name, 0.01)
+    task = app.handler("t")(lambda _: None)
+    worker = app.worker(processes=1)
+    for scheduled in (1, 2):
+        task.enqueue(delay=timedelta(days=1))
+        stop = threading.Event()
+        running = threading.Thread(target=worker.run, args=(stop,))
+        running.start()
+        wait_until(lambda scheduled=scheduled: metrics.value(table.JOBS.name, state="scheduled") == scheduled)
+        stop.set()
+        running.join(60)
 
 
 def test_a_collector_that_fails_once_gets_the_next_numbers_of_the_store(app, monkeypatch, caplog):

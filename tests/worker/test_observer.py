@@ -35,6 +35,9 @@ class Failing(WorkerObserver):
     def settled(self, _settled):
         raise ArithmeticError("of an observer")
 
+    def looped(self, *, full):
+        raise ArithmeticError("of an observer" if full is not None else "")
+
 
 def run(app, *observers):
     options = WorkerOptions(until_drained=True, processes=1, name="w", lease=timedelta(seconds=1))
@@ -58,7 +61,8 @@ def test_an_observer_that_fails_disturbs_neither_the_worker_nor_others(app, capl
     recorder = Recorder()
     assert run(app, Failing(), recorder) == {"acked": 3}
     assert recorder.reports.count(("settled", "t", "acked")) == 3
-    assert "observer.failed" in caplog.text
+    [failed] = [record for record in caplog.records if record.event == "observer.failed"]
+    assert (failed.observer, failed.reason, failed.failures) == ("Failing", "ArithmeticError: of an observer", 1)
 
 
 def test_a_stop_is_reported_when_it_comes_and_when_the_worker_has_ended(app):

@@ -107,6 +107,13 @@ def check_integer(field: str, value: object, *, least: int = 0, most: int = MAX_
     raise InvalidInput(field, wanted=f"a whole number from {least} to {most}", got=got)
 
 
+def check_boolean(field: str, value: object) -> bool:
+    """Check True or False: the text ``no`` would count as True."""
+    if isinstance(value, bool):
+        return value
+    raise InvalidInput(field, wanted="true or false", got=value)
+
+
 def check_optional_integer(field: str, value: object, *, least: int = 0, most: int = MAX_COUNT) -> int | None:
     """Check a whole number in a range, or None."""
     return None if value is None else check_integer(field, value, least=least, most=most)

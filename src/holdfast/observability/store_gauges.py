@@ -19,7 +19,7 @@ from holdfast.model.job import State
 from holdfast.observability import metric_table as table
 from holdfast.observability.labels import BoundedNames, JobNames, job_labels
 from holdfast.observability.metrics import Metrics
-from holdfast.worker.event_log import log_failure
+from holdfast.worker.failure_log import FailureLog
 from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.stopped_domains import read_stopped_domains
 from holdfast.worker.type_holds import read_breakers
@@ -93,13 +93,17 @@ class StoreGaugesObserver(WorkerObserver):
         self._gauges = gauges
         self._metrics = metrics
         self._on_answer = on_answer
+        self._failures = FailureLog("observer.failed", observer=type(self).__name__)
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def started(self, worker: str, queues: Sequence[str]) -> None:
         """Start the thread."""
         del worker, queues
-        self._thread = threading.Thread(target=self._update_until_stopped, name="holdfast-metrics", daemon=True)
+        self._stop = threading.Event()  # of this run: the thread of an earlier one may still wait for the store
+        self._thread = threading.Thread(
+            target=self._update_until, args=(self._stop,), name="holdfast-metrics", daemon=True
+        )
         self._thread.start()
 
     def stopped(self, worker: str, statuses: object) -> None:
@@ -109,9 +113,9 @@ class StoreGaugesObserver(WorkerObserver):
         if self._thread is not None:
             self._thread.join(STOP_SECONDS)
 
-    def _update_until_stopped(self) -> None:
+    def _update_until(self, stop: threading.Event) -> None:
         pause = FIRST_SECONDS
-        while not self._stop.wait(pause):
+        while not stop.wait(pause):
             pause = max(INTERVAL_SECONDS, REST_FACTOR * self._update())
 
     def _update(self) -> float:
@@ -120,7 +124,7 @@ class StoreGaugesObserver(WorkerObserver):
         try:
             self._update_gauges()
         except Exception as error:  # noqa: BLE001 - of the collector: the next update is tried
-            log_failure("observer.failed", error, observer=type(self).__name__)
+            self._failures.add(error)
         return monotonic() - began
 
     def _update_gauges(self) -> None:

@@ -15,7 +15,6 @@ from holdfast.settings.serve_fields import SERVE, SERVE_SETTINGS
 from holdfast.settings.setting import (
     Setting,
     boolean_or_text,
-    check_boolean,
     check_names,
     check_object_path,
     check_path,
@@ -88,7 +87,7 @@ SETTINGS: dict[str, Setting] = {
         DAY, meaning="how long dead letters are kept; none: until they are purged", option="retention --keep-dead"
     ),
     "idempotent": Setting(
-        check=check_boolean,
+        check=bounds.check_boolean,
         toml_type=bool,
         from_text=boolean_or_text,
         kind="true or false",

@@ -41,13 +41,6 @@ def boolean_or_text(text: str) -> object:
     return {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
 
 
-def check_boolean(name: str, value: object) -> bool:
-    """Check that a value is True or False."""
-    if not isinstance(value, bool):
-        raise InvalidInput(name, wanted="true or false", got=value)
-    return value
-
-
 def check_object_path(name: str, value: str) -> str:
     """Check ``module:object``."""
     if not _OBJECT_PATH.fullmatch(value):

@@ -127,6 +127,10 @@ def make_handler(
     if cpu is not None:
         bounds.duration_from("cpu", cpu, least=1)
     check_policy(retry)
+    bounds.check_boolean("strict_result", strict_result)
+    bounds.check_boolean("capture_output", capture_output)
+    if idempotent is not None:
+        bounds.check_boolean("idempotent", idempotent)
     if chunk is not None:
         bounds.check_integer("chunk", chunk, least=1, most=MAX_CHUNK)
         if capture_output:

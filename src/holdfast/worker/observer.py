@@ -9,8 +9,8 @@ from holdfast.drivers.contract import Store
 from holdfast.errors import LeaseError, StoreError
 from holdfast.model.lease import Reservation
 from holdfast.worker.catalogue import Catalogue
-from holdfast.worker.event_log import log_failure
 from holdfast.worker.expired_leases import ExpiredLease
+from holdfast.worker.failure_log import FailureLog
 from holdfast.worker.options import WorkerOptions
 from holdfast.worker.processes.running import ExitedChild, Run
 from holdfast.worker.status import Settled
@@ -92,7 +92,9 @@ class Observers(WorkerObserver):
     """Passes every report to several observers. An exception of one of them reaches no other."""
 
     def __init__(self, observers: Sequence[WorkerObserver]) -> None:
-        self._observers = tuple(observers)
+        self._observers = tuple(
+            (each, FailureLog("observer.failed", observer=type(each).__name__)) for each in observers
+        )
 
     def __bool__(self) -> bool:
         return bool(self._observers)
@@ -146,8 +148,8 @@ class Observers(WorkerObserver):
         self._report(lambda each: each.stopped(worker, statuses))
 
     def _report(self, report: Callable[[WorkerObserver], None]) -> None:
-        for observer in self._observers:
+        for observer, failures in self._observers:
             try:
                 report(observer)
             except Exception as error:  # noqa: BLE001 - the worker's jobs go on, whatever an observer does
-                log_failure("observer.failed", error, observer=type(observer).__name__)
+                failures.add(error)

@@ -58,6 +58,7 @@ class WorkerOptions:
         """Raise ``InvalidInput`` for a value out of range."""
         if self.queues is not None:
             _check_queues(self.queues)
+        self._check_flags()
         bounds.check_integer("processes", self.processes, least=1, most=1024)
         bounds.check_integer("concurrency", self.concurrency, least=1, most=1024)
         if self.lease is not None:
@@ -79,6 +80,13 @@ class WorkerOptions:
             for type_ in types:
                 bounds.check_name("type", type_)
         bounds.check_text("name", self.name, empty=True)
+
+    def _check_flags(self) -> None:
+        for flag in ("until_drained", "keep_processes"):
+            bounds.check_boolean(flag, getattr(self, flag))
+        for flag in ("idempotent", "cron"):
+            if getattr(self, flag) is not None:
+                bounds.check_boolean(flag, getattr(self, flag))
 
     def with_settings(self, settings: Settings) -> WorkerOptions:
         """Return the same options, with those of the settings where this worker has none."""

@@ -20,12 +20,14 @@ def logged_events() -> Iterator[tuple[str, str, set[str | None]]]:
     """The events that are logged by a literal name, with their level and their fields; None stands for more fields."""
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in {"log_event", "log_failure"}:
-                is_failure = node.func.id == "log_failure"
+            function = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
+            if function in {"log_event", "log_failure", "FailureLog"}:
+                is_failure = function != "log_event"
                 name = node.args[0 if is_failure else 1]
                 level = "ERROR" if is_failure else ast.unparse(node.args[0]).removeprefix("logging.")
+                more = {"reason", "failures"} if function == "FailureLog" else set()
                 if isinstance(name, ast.Constant):
-                    yield name.value, level, {keyword.arg for keyword in node.keywords}
+                    yield name.value, level, {keyword.arg for keyword in node.keywords} | more
 
 
 def test_every_event_that_the_code_logs_is_listed_with_its_fields():

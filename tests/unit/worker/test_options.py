@@ -40,6 +40,11 @@ def test_a_worker_takes_options_or_keywords_or_both():
         {"lease": timedelta(0)},
         {"max_jobs": 0},
         {"keep_ended": timedelta(hours=1)},
+        {"until_drained": "no"},
+        {"idempotent": "no"},
+        {"cron": 0},
+        {"options": 5},
+        {"observers": [5]},
     ],
 )
 def test_values_out_of_range_are_refused(keywords):

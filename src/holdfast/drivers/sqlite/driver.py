@@ -582,14 +582,15 @@ class SqliteDriver:
 
 def open_url(url: SplitResult, *, space: str, caller_clock: bool, clock: Clock | None) -> SqliteDriver:
     """Open ``sqlite:///jobs.db`` (relative to the working directory) or ``sqlite:////var/lib/jobs.db`` (absolute)."""
-    if url.netloc or len(url.path) <= 1 or url.path.startswith("/:memory:"):
-        shown = "a host" if url.netloc else url.path or "no path"
+    path = unquote(url.path[1:])
+    if url.netloc or not path or "\0" in path or path.startswith(":memory:"):
+        shown = "a host" if url.netloc else repr(path) if path else "no path"
         raise ConnectError(
             f"wanted sqlite:///relative.db or sqlite:////absolute.db, got {shown} (for a store in memory: memory://)"
         )
     known = {"synchronous": _synchronous, "busy_for": _busy_for, "min_free_bytes": _min_free_bytes}
     options: dict[str, Any] = read_options(url, known)
-    database = Database(Path(unquote(url.path[1:])).absolute(), Options(**options))
+    database = Database(Path(path).absolute(), Options(**options))
     return SqliteDriver(database, clock=clock, caller_clock=caller_clock, space=space)
 
 
