@@ -1,5 +1,7 @@
 """Jobs that wait for their limit key: no interleaving of transactions leaves one behind, and none is read in vain."""
 
+import threading
+
 import psycopg
 import pytest
 
@@ -11,8 +13,10 @@ from holdfast.drivers.postgres.arrays import pack_texts
 from holdfast.drivers.postgres.settle import pack_acks, pack_settlements
 from holdfast.model.settlement import Ack, Release, Retry
 from tests.postgres.conftest import NOW
+from tests.waiting import wait_until
 
 LEASE = 30 * SECOND
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 ONE_AT_A_TIME = QueueSettings(key_max_inflight=1)
 
 
@@ -95,6 +99,23 @@ def test_a_lease_from_before_the_limit_that_ends_while_its_key_is_parked(store, 
     assert [reserve_ids(store) for _ in range(3)] == [[], [], []]
     other.commit()
     assert reserve_ids(store) == [second if end is ack else first]
+
+
+def test_a_lease_whose_end_is_committed_while_a_reserve_judges_its_key(store, other, session, job):
+    """The table lock lets reads pass and stops the reserve where it locks rows of leases."""
+    store.configure("q", ONE_AT_A_TIME)
+    _, second = fill(store, job, 2)
+    [held] = reserve(store, 1)
+    ack(other, held.lease)
+    assert reserve_ids(store) == []  # parks the second job
+    other.execute("LOCK TABLE jobs IN EXCLUSIVE MODE")
+    found = []
+    judging = threading.Thread(target=lambda: found.extend(reserve_ids(store)))
+    judging.start()
+    wait_until(lambda: session.execute(WAITING).fetchone()[0])
+    other.commit()
+    judging.join()
+    assert found + reserve_ids(store) == [second]
 
 
 def test_a_lease_that_ends_after_the_park_wakes_its_key(store, job):

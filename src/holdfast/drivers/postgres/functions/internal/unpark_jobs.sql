@@ -25,10 +25,31 @@ DECLARE
   _free bigint[];
   _places bigint[];
   _tokens bigint[];
-  _seen boolean[];     -- whether the rows of all leases of the key could be locked
+  _seen_queues text[]; -- the keys that become watched: the rows of all their leases could be locked
+  _seen_keys text[];
   _chosen tid[];
   _unparked integer;
 BEGIN
+  IF _is_first THEN
+    -- In an earlier statement than the count of places: a lease that is locked here is ended by a transaction that sees
+    -- the park, and a lease that has ended before is not counted. In the other order, a lease that ends between the two
+    -- statements is counted, and no reserve judges the key again.
+    SELECT array_agg(k.queue), array_agg(k.key) INTO _seen_queues, _seen_keys
+      FROM (SELECT DISTINCT _space AS space, u.* FROM unnest(_key_queues, _key_names) AS u (queue, key) OFFSET 0) AS k
+      JOIN limit_keys AS l ON l.space = ANY (ARRAY[k.space]) AND l.queue = k.queue AND l.key = k.key
+     CROSS JOIN LATERAL (SELECT s.key_max_inflight FROM settings AS s
+                          WHERE s.space = _space AND s.queue = k.queue AND s.type = '' OFFSET 0) AS s
+     WHERE l.parked
+       AND CASE WHEN l.watched OR s.key_max_inflight IS NULL THEN false
+                ELSE (SELECT count(*) FROM (SELECT FROM jobs AS j
+                                             WHERE j.space = _space AND j.queue = k.queue AND j.limit_key = k.key
+                                               AND j.token IS NOT NULL
+                                               FOR KEY SHARE SKIP LOCKED) AS locked)
+                     = (SELECT count(*) FROM jobs AS j
+                         WHERE j.space = _space AND j.queue = k.queue AND j.limit_key = k.key
+                           AND j.token IS NOT NULL) END;
+  END IF;
+
   SELECT array_agg(a.queue), array_agg(a.key), array_agg(a.free), array_agg(a.places), array_agg(a.tokens)
     INTO _queues, _keys, _free, _places, _tokens
     FROM (SELECT array_agg(l.queue) AS queues, array_agg(l.key) AS keys
@@ -38,21 +59,6 @@ BEGIN
    CROSS JOIN LATERAL key_allowances(_space, _now, p.queues, p.keys) AS a;
   IF _keys IS NULL THEN
     RETURN;
-  END IF;
-
-  IF _is_first THEN
-    SELECT array_agg(CASE WHEN l.watched OR k.places IS NULL THEN true
-                          ELSE (SELECT count(*) FROM (SELECT FROM jobs AS j
-                                                       WHERE j.space = _space AND j.queue = k.queue AND j.limit_key = k.key
-                                                         AND j.token IS NOT NULL
-                                                         FOR KEY SHARE SKIP LOCKED) AS locked)
-                               = (SELECT count(*) FROM jobs AS j
-                                   WHERE j.space = _space AND j.queue = k.queue AND j.limit_key = k.key
-                                     AND j.token IS NOT NULL) END ORDER BY k.item)
-      INTO _seen
-      FROM (SELECT _space AS space, u.* FROM unnest(_queues, _keys, _places) WITH ORDINALITY AS u (queue, key, places, item)
-            OFFSET 0) AS k
-      JOIN limit_keys AS l ON l.space = ANY (ARRAY[k.space]) AND l.queue = k.queue AND l.key = k.key;
   END IF;
 
   _chosen := ARRAY(
@@ -109,8 +115,10 @@ BEGIN
                            AND k.tokens < coalesce(s.key_burst, greatest(1, ceil(s.key_rate)))
                       THEN bucket_reaches((k.tokens + 1) * 1000000, s.key_rate, k.level, k.level_at) END AS wake_at
             FROM (SELECT l.*, l.ctid, u.places, u.tokens, u.seen
-                    FROM (SELECT _space AS space, u.*
-                            FROM unnest(_queues, _keys, _places, _tokens, _seen) AS u (queue, key, places, tokens, seen)
+                    FROM (SELECT _space AS space, u.*,
+                                 ((u.queue, u.key) IN (SELECT s.queue, s.key FROM unnest(_seen_queues, _seen_keys)
+                                                                                   AS s (queue, key))) IS TRUE AS seen
+                            FROM unnest(_queues, _keys, _places, _tokens) AS u (queue, key, places, tokens)
                           OFFSET 0) AS u
                     JOIN limit_keys AS l ON l.space = ANY (ARRAY[u.space]) AND l.queue = u.queue AND l.key = u.key) AS k
            CROSS JOIN LATERAL (SELECT * FROM settings AS s
@@ -118,7 +126,7 @@ BEGIN
            CROSS JOIN LATERAL (SELECT EXISTS (SELECT FROM jobs AS j
                                                WHERE j.space = _space AND j.queue = k.queue AND j.limit_key = k.key
                                                  AND j.parked_from IS NOT NULL OFFSET 0)) AS p (parked)
-           CROSS JOIN LATERAL (SELECT k.watched OR coalesce(k.seen AND k.places IS NOT NULL, false)) AS w (watched)
+           CROSS JOIN LATERAL (SELECT k.watched OR k.seen) AS w (watched)
           OFFSET 0) AS n
    WHERE l.ctid = n.row AND (l.parked, l.watched, l.wake_at) IS DISTINCT FROM (n.parked, n.watched, n.wake_at);
 END $$;
