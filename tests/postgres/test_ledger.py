@@ -6,12 +6,16 @@ import psycopg
 import pytest
 
 import holdfast
-from holdfast.clock import SECOND
+from holdfast.clock import DAY, HOUR, MINUTE, SECOND
 from holdfast.driver import LedgerReader
 from holdfast.drivers.postgres import ledger
-from holdfast.errors import InvalidInput
+from holdfast.errors import InvalidInput, LedgerTrimmed
 from holdfast.model.settlement import Ack
 from holdfast.testing.servers.postgres import PostgresServer
+from tests.postgres.conftest import NOW
+from tests.waiting import wait_until
+
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
 
 @pytest.fixture
@@ -126,3 +130,31 @@ def test_a_job_that_ends_while_purge_looks_for_unread_rows_stays(store, job):
     while settling.is_alive():
         removed += sum(store.purge(ids))
     assert removed + sum(store.purge(ids)) == 0
+
+
+def test_a_reader_does_not_miss_rows_that_are_trimmed_while_it_reads(store, session, url, job):
+    """The table lock stops the reader where it reads rows, after it has looked how far the ledger was trimmed."""
+    store.enqueue([job(id=name) for name in "abc"], now=NOW)
+    store.settle([Ack(one.lease) for one in store.reserve(["q"], limit=3, lease_for=SECOND, now=NOW)], now=NOW)
+    first = store.ledger(limit=1)
+    store.enqueue([job(id="d")], now=NOW + HOUR)
+    store.settle(
+        [Ack(one.lease) for one in store.reserve(["q"], limit=1, lease_for=SECOND, now=NOW + HOUR)], now=NOW + HOUR
+    )
+    answers = []
+
+    def read():
+        try:
+            answers.append([row.job_id for row in store.ledger(first.cursor)])
+        except LedgerTrimmed as error:
+            answers.append(error)
+
+    reading = threading.Thread(target=read)
+    with psycopg.connect(url, options="-c search_path=holdfast") as other:
+        other.execute("SELECT FROM trim_expired('main', %s, %s, %s, 100)", [NOW + HOUR, DAY, MINUTE])
+        other.execute("LOCK TABLE ledger IN ACCESS EXCLUSIVE MODE")
+        reading.start()
+        wait_until(lambda: session.execute(WAITING).fetchone()[0])
+    reading.join()
+    [answer] = answers
+    assert isinstance(answer, LedgerTrimmed), answer
