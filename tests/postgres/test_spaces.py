@@ -1,10 +1,44 @@
 """Removing a space: no table keeps a row of it, and rows that others hold are not waited for."""
 
-import psycopg
+import threading
 
-from holdfast.clock import SECOND
+import psycopg
+import pytest
+
+from holdfast.clock import DAY, MINUTE, SECOND
 from holdfast.driver import Ack, Change, QueueSettings, Retry
+from holdfast.drivers.postgres import arrays
+from holdfast.drivers.postgres.arrays import pack_texts
+from holdfast.errors import SpaceInUse
 from tests.postgres.conftest import NOW
+from tests.waiting import wait_until
+
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+
+
+@pytest.fixture
+def other(url, store):
+    """The other session: one transaction, which the test ends."""
+    with psycopg.connect(url, options="-c search_path=holdfast") as connection:
+        arrays.register(connection.adapters)
+        yield connection
+        connection.rollback()
+
+
+def run_until_it_waits(session, call) -> tuple[threading.Thread, list]:
+    """Run a call in a thread until it waits for a lock. Its answer or its error is in the list when the thread ends."""
+    answers = []
+
+    def run():
+        try:
+            answers.append(call())
+        except SpaceInUse as error:
+            answers.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    wait_until(lambda: session.execute(WAITING).fetchone()[0])
+    return thread, answers
 
 
 def tables_with_spaces(session) -> list[str]:
@@ -47,3 +81,44 @@ def test_rows_that_another_session_has_locked_stay_for_the_next_step(url, store,
         assert (first.rows, first.more) == (1, True)
     assert store.remove_space("shop", now=NOW).more is False
     assert shop.find().items == []
+
+
+# Other calls between two statements of a removal. A table lock stops the removal where it locks rows --------------
+
+
+def test_a_job_that_is_leased_during_the_removal_is_not_removed(store, session, other, job):
+    shop = store.space("shop")
+    shop.enqueue([job(id="a"), job(id="b")], now=NOW)
+    arguments = ["shop", NOW, pack_texts(["q"]), None, 1, MINUTE, "w", b"\0" * 16, None, "share", False]
+    with psycopg.RawCursor(other) as cursor:
+        numbers = ", ".join(f"${number}" for number in range(1, len(arguments) + 1))
+        [(token,)] = cursor.execute(f"SELECT token FROM reserve({numbers})", arguments).fetchall()
+    other.execute("LOCK TABLE jobs IN EXCLUSIVE MODE")
+    removing, answers = run_until_it_waits(session, lambda: store.remove_space("shop", now=NOW))
+    other.commit()
+    removing.join()
+    assert isinstance(answers[0], SpaceInUse), answers
+    assert session.execute("SELECT id, token FROM jobs ORDER BY id").fetchall() == [("a", token), ("b", None)]
+
+
+def test_a_job_that_is_enqueued_during_the_removal_gets_its_turn(store, session, other, job):
+    shop = store.space("shop")
+    shop.joined(other).enqueue([job(id="a", domain="d", idempotency_key="k")], now=NOW)
+    other.execute("LOCK TABLE arrivals IN EXCLUSIVE MODE")
+    removing, answers = run_until_it_waits(session, lambda: store.remove_space("shop", now=NOW))
+    other.commit()
+    removing.join()
+    assert answers[0].more
+    assert shop.enqueue([job(id="b", idempotency_key="k")], now=NOW)[0].id == "a"
+    assert [one.job.id for one in shop.reserve(["q"], limit=9, lease_for=SECOND, now=NOW)] == ["a"]
+
+
+def test_a_trim_during_the_removal_leaves_no_row(store, session, other, job):
+    shop = store.space("shop")
+    shop.enqueue([job()], now=NOW)
+    shop.settle([Ack(one.lease) for one in shop.reserve(["q"], limit=1, lease_for=SECOND, now=NOW)], now=NOW)
+    assert other.execute("SELECT leases FROM remove_space('shop', false, 100)").fetchall() == [(0,)]
+    trimming, _ = run_until_it_waits(session, lambda: shop.trim(ledger_for=1, now=NOW + DAY))
+    other.commit()
+    trimming.join()
+    assert set(count_rows(session, "shop").values()) == {0}
