@@ -41,6 +41,20 @@ def test_a_commit_of_another_process_ends_a_wait(watch, path):
         assert time.monotonic() - began < LONG_SECONDS / 2
 
 
+def test_a_commit_is_seen_although_a_fork_has_closed_the_connections(path, job):
+    """SQLite numbers the commits that one connection sees, and begins anew with the next connection."""
+    with holdfast.connect(f"sqlite:///{path}") as store, holdfast.connect(f"sqlite:///{path}") as other:
+        other.configure("q", holdfast.QueueSettings(paused_until=10 * NOW))
+        other.enqueue([job()])
+        store.wait(["q"], timeout=0.01)
+        assert store.reserve(["q"], limit=1, lease_for=SECOND) == []
+        store._database.disconnect()  # as before a fork
+        other.configure("q", holdfast.QueueSettings())
+        began = time.monotonic()
+        store.wait(["q"], timeout=LONG_SECONDS)
+        assert time.monotonic() - began < LONG_SECONDS / 2
+
+
 def test_a_log_behind_a_symbolic_link_is_watched(path, tmp_path):
     link = tmp_path / "link.db"
     link.symlink_to(path)

@@ -61,6 +61,7 @@ class Database:
         self.closed = False
         self._abandoned: list[object] = []
         self._is_migrated = False
+        self._version_readers = 0  # opened so far, also before a fork
         self._busy_for = min(options.busy_for, OPENING_SECONDS)
         self._start()
         try:
@@ -248,14 +249,19 @@ class Database:
                 connection.execute("ROLLBACK")
             self._readers.append(connection)
 
-    def version(self) -> int:
-        """Return a number that changes with every commit of any process."""
+    def version(self) -> tuple[int, int]:
+        """Return a value that changes with every commit of any process.
+
+        SQLite counts the commits that one connection sees. The first number tells the connections apart: otherwise the
+        next one, after a fork, could return the numbers of the last one again.
+        """
         self._ensure_ready()
         with self._version_lock:
             if self._version_reader is None:
                 self._version_reader = self._connect(busy_for=self.options.busy_for)
+                self._version_readers += 1
             [version] = self._version_reader.execute("PRAGMA data_version").fetchone()
-            return int(version)
+            return self._version_readers, int(version)
 
     def wait_for_commit(self, timeout: float) -> None:
         """Block until there may be a new commit of any process, at most ``timeout`` seconds."""
