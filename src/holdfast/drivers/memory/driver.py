@@ -78,8 +78,9 @@ class MemoryDriver:
     ) -> None:
         self._store = store or MemoryStore(clock)
         self.space_name = bounds.check_name("space", space)
-        self._space = self._store.spaces[space]
         self._lock = self._store.lock
+        with self._lock:  # of two threads that open a new space, only one makes it
+            self._space = self._store.spaces[space]
         self._last_reserve = threading.local()  # .changes of the store and .instant when this thread reserved last
         self._expired: RememberedCalls[list[LedgerRow]] = RememberedCalls()
         self._caller_clock = caller_clock
@@ -579,6 +580,7 @@ class MemoryDriver:
 
 
 _named_stores: WeakValueDictionary[str, MemoryStore] = WeakValueDictionary()
+_naming = threading.Lock()  # of two threads that open a new name, only one makes the store
 
 
 def open_url(url: SplitResult, *, space: str, caller_clock: bool, clock: Clock | None) -> MemoryDriver:
@@ -586,7 +588,8 @@ def open_url(url: SplitResult, *, space: str, caller_clock: bool, clock: Clock |
     read_options(url, {})
     if not url.netloc:
         return MemoryDriver(clock, caller_clock=caller_clock, space=space)
-    store = _named_stores.get(url.netloc)
-    if store is None or store.is_closed:
-        store = _named_stores[url.netloc] = MemoryStore(clock)
+    with _naming:
+        store = _named_stores.get(url.netloc)
+        if store is None or store.is_closed:
+            store = _named_stores[url.netloc] = MemoryStore(clock)
     return MemoryDriver(caller_clock=caller_clock, space=space, store=store)
