@@ -40,6 +40,20 @@ def test_a_forked_child_opens_its_own_connections(url, job):
     store.close()
 
 
+@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+def test_a_forked_child_has_no_idle_connection_before_its_first_call(url, job):
+    """If the first call left them, another thread of the child could meanwhile use a connection of the parent."""
+    with holdfast.connect(url) as store:
+        store.enqueue([job()])
+        pool = store._database.pool
+        assert len(pool._idle) == 1
+        child = os.fork()
+        if child == 0:
+            os._exit(len(pool._idle))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert store.counts()[0].ready == 1
+
+
 def open_sockets() -> set[str]:
     targets = [link.readlink() for link in Path("/proc/self/fd").iterdir() if link.exists()]
     return {str(target) for target in targets if str(target).startswith("socket")}

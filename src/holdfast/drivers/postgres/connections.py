@@ -58,10 +58,17 @@ class OwnConnection(psycopg.Connection[tuple[Any, ...]]):
 
 
 _opened: weakref.WeakSet[OwnConnection] = weakref.WeakSet()
+_pools: weakref.WeakSet[ConnectionPool] = weakref.WeakSet()
 
 
-def _close_inherited_sockets() -> None:
-    """In a forked child: close the sockets only. To close the connections would end the parent's sessions."""
+def _leave_parent_process() -> None:
+    """In a forked child, while it has one thread: close the sockets only, and empty the pools.
+
+    To close the connections would end the parent's sessions. To empty a pool in its first call would be too late:
+    another thread could meanwhile take a connection of the parent.
+    """
+    for pool in tuple(_pools):
+        pool.start_in_child()
     for connection in tuple(_opened):
         if not connection.closed:
             _of_parent_process.append(connection)  # for ever: the number of its socket may soon be another descriptor
@@ -71,7 +78,7 @@ def _close_inherited_sockets() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_inherited_sockets)
+    os.register_at_fork(after_in_child=_leave_parent_process)
 
 
 class ConnectionPool:
@@ -85,11 +92,17 @@ class ConnectionPool:
         self.is_closed = False
         self._closing = threading.Event()
         self._reset()
+        _pools.add(self)
 
     def _reset(self) -> None:
         self._pid = os.getpid()
         self._idle: list[Connection] = []
         self._free = threading.BoundedSemaphore(self._size)
+
+    def start_in_child(self) -> None:
+        """Begin with an empty pool in a forked child; the connections of the parent are kept and never used."""
+        _of_parent_process.extend(self._idle)
+        self._reset()
 
     def check_open(self) -> None:
         """Raise ``StoreClosed`` after ``close``."""
@@ -133,8 +146,7 @@ class ConnectionPool:
     def _take(self) -> Iterator[Connection]:
         self.check_open()
         if os.getpid() != self._pid:
-            _of_parent_process.extend(self._idle)
-            self._reset()
+            self.start_in_child()
         free = self._free
         if not free.acquire(timeout=self._patience):
             raise StoreBusy(self._patience)

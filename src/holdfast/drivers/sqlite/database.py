@@ -93,9 +93,17 @@ class Database:
         """Raise ``StoreClosed`` if the database is closed, and create new connections in a forked child."""
         self.check_open()
         if os.getpid() != self._pid:
-            # SQLite forbids using a connection after a fork; even closing it would drop the locks of the parent.
-            self._abandoned += [self._writer, self._readers, self._version_reader]
-            self._start()
+            self.start_in_child()
+
+    def start_in_child(self) -> None:
+        """Create the connections and locks of a forked child.
+
+        Called right after the fork, while the child has one thread: otherwise a second thread could use the connections
+        and locks of the parent until the first call of another thread has replaced them.
+        """
+        # SQLite forbids using a connection after a fork; even closing it would drop the locks of the parent.
+        self._abandoned += [self._writer, self._readers, self._version_reader]
+        self._start()
 
     def _ensure_ready(self) -> None:
         """Do the same as ``_ensure_own_process``, and create the tables if the file was locked until now."""
@@ -365,8 +373,13 @@ def _disconnect_all() -> None:
         database.disconnect()
 
 
+def _start_all_in_child() -> None:
+    for database in tuple(_open_databases):
+        database.start_in_child()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_disconnect_all)
+    os.register_at_fork(before=_disconnect_all, after_in_child=_start_all_in_child)
 
 
 class _Write(Generic[T]):
