@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.contract import Store
 from holdfast.drivers.optional import JobLookup, WebhookScan
+from holdfast.errors import LedgerTrimmed
 from holdfast.model import bounds
 from holdfast.model.job import JobRecord
 from holdfast.model.ledger import LedgerRow
@@ -38,8 +39,16 @@ class LedgerReader:
 
         Returns the same rows again until ``advance`` is called. A reader that was removed begins as a new one.
         """
-        page = self._store.ledger(self._load().cursor, limit)
-        return list(zip(page.cursors, page.items, strict=True))
+        while True:
+            cursor = self._load().cursor
+            try:
+                page = self._store.ledger(cursor, limit)
+            except LedgerTrimmed:
+                # Another process may have stored a later cursor meanwhile: then the rows that it has read may be gone.
+                if self._load().cursor == cursor:
+                    raise
+            else:
+                return list(zip(page.cursors, page.items, strict=True))
 
     def advance(self, cursor: str) -> bool:
         """Store that every row up to ``cursor`` was read; False if another process has changed the cursor."""

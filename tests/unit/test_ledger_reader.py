@@ -6,8 +6,9 @@ import pytest
 
 from holdfast import Client, JobRequest, connect
 from holdfast.driver import SECOND, Ack, LedgerReader, Store, find_webhooks
-from holdfast.errors import Unsupported, WriteRefused
+from holdfast.errors import LedgerTrimmed, Unsupported, WriteRefused
 from holdfast.ledger_reader import read_readers
+from holdfast.model.ledger_reader import register_reader
 from holdfast.wire.records import to_record
 
 
@@ -48,6 +49,36 @@ def test_of_two_processes_with_the_same_rows_one_is_refused(store):
     assert first.advance(cursor)
     assert not second.advance(cursor)
     assert second.read() == []
+
+
+def test_rows_that_another_process_has_read_may_be_trimmed_while_a_reader_reads(store, monkeypatch):
+    """The stored cursor is read before the ledger. Meanwhile the other process stores a later one."""
+    ids = run_jobs(store, 3)
+    first, second = LedgerReader(store, "billing"), LedgerReader(store, "billing")
+    cursors = [cursor for cursor, _ in first.read()]
+    first.advance(cursors[0])
+    read_ledger = store.ledger
+
+    def read_late(after, limit):
+        monkeypatch.undo()
+        second.read()
+        second.advance(cursors[1])
+        store.trim(ledger_for=1)
+        return read_ledger(after, limit)
+
+    monkeypatch.setattr(store, "ledger", read_late)
+    assert [row.job_id for _, row in first.read()] == ids[2:]
+
+
+def test_a_reader_whose_rows_were_trimmed_is_told(store):
+    run_jobs(store, 2)
+    reader = LedgerReader(store, "billing")
+    cursor = reader.read()[0][0]
+    reader.forget()
+    store.trim(ledger_for=1)
+    store.write([register_reader("billing", cursor=cursor)])
+    with pytest.raises(LedgerTrimmed):
+        reader.read()
 
 
 def test_an_enqueue_and_the_cursor_are_stored_together(store):
