@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 
 import psycopg
 
@@ -70,22 +71,31 @@ def test_a_server_that_does_not_answer_is_logged_while_the_worker_waits(server, 
 
     with caplog.at_level(logging.INFO, log.name), psycopg.connect(server.url, autocommit=True) as session:
         running.start()
-        wait_until(lambda: logged("worker.started"))
-        query = "SELECT pid FROM pg_stat_activity WHERE datname = 'frozen'"
-        wait_until(lambda: session.execute(query).fetchall())
-        sessions = [pid for (pid,) in session.execute(query).fetchall()]
-        for pid in sessions:
-            os.kill(pid, signal.SIGSTOP)
         try:
-            failed = wait_until(lambda: logged("store.failed"))[0]
+            wait_until(lambda: logged("worker.started"))
+            with frozen(server, session, "frozen"):
+                failed = wait_until(lambda: logged("store.failed"))[0]
             assert (failed.verb, failed.reason) == ("reserve", "StoreUnavailable: no answer for 0 s")
+            wait_until(lambda: logged("store.recovered"))
         finally:
-            for pid in sessions:
-                os.kill(pid, signal.SIGCONT)
-        wait_until(lambda: logged("store.recovered"))
-        worker.stop()
-        running.join(60)
+            worker.stop()
+            running.join(60)
     app.close()
+
+
+@contextmanager
+def frozen(server, session, database):
+    """Stop the server and its sessions of a database. The server is first: it accepts no other sessions then."""
+    stopped = [server.pid]
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        for (pid,) in session.execute("SELECT pid FROM pg_stat_activity WHERE datname = %s", [database]).fetchall():
+            stopped.append(pid)
+            os.kill(pid, signal.SIGSTOP)
+        yield
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
 
 
 def test_no_job_is_lost_or_ends_twice_when_the_server_crashes_under_workers(tmp_path):

@@ -92,9 +92,8 @@ class Observers(WorkerObserver):
     """Passes every report to several observers. An exception of one of them reaches no other."""
 
     def __init__(self, observers: Sequence[WorkerObserver]) -> None:
-        self._observers = tuple(
-            (each, FailureLog("observer.failed", observer=type(each).__name__)) for each in observers
-        )
+        self._observers = tuple(observers)
+        self._failures = tuple(FailureLog("observer.failed", observer=type(each).__name__) for each in observers)
 
     def __bool__(self) -> bool:
         return bool(self._observers)
@@ -148,7 +147,7 @@ class Observers(WorkerObserver):
         self._report(lambda each: each.stopped(worker, statuses))
 
     def _report(self, report: Callable[[WorkerObserver], None]) -> None:
-        for observer, failures in self._observers:
+        for observer, failures in zip(self._observers, self._failures, strict=True):
             try:
                 report(observer)
             except Exception as error:  # noqa: BLE001 - the worker's jobs go on, whatever an observer does
