@@ -199,7 +199,7 @@ def wait_until_freed(spark, before):
     deadline = time.monotonic() + 30
     while held_ids(spark) - before:
         assert time.monotonic() < deadline, (held_ids(spark), before)
-        time.sleep(0.1)
+        spark.range(1).collect()  # threads of Spark refer to the last plan that they ran until they run another one
 
 
 def test_executors_hold_one_copy_of_the_rows_until_both_frames_are_collected(spark, url):
