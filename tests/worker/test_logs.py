@@ -6,18 +6,21 @@ import logging
 import os
 import threading
 import time
+from dataclasses import fields
 from datetime import timedelta
 
 import pytest
 
 from holdfast import Retry, Snooze, Unrecoverable
 from holdfast.errors import LeaseExpired, StoreUnavailable
-from holdfast.model.job import JobRecord
+from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import make_reservation
+from holdfast.model.ledger import Ending, LedgerRow
 from holdfast.model.settlement import Ack, Fail
 from holdfast.observability.events import EVENTS
 from holdfast.observability.logs import LogObserver
 from holdfast.worker import event_log
+from holdfast.worker.expired_leases import ExpiredLease
 from holdfast.worker.outcome import NOT_STARTED
 from holdfast.worker.processes.running import ExitedChild, Run, StopReason
 from holdfast.worker.status import Settled
@@ -224,6 +227,25 @@ def test_leases_that_a_reserve_ends_are_logged_with_their_holder(app, drain, log
     assert [record.job_id for record in logged("job.cancelled")] == [cancelled]
     assert [record.job_id for record in logged("job.done")] == [again]
     assert not logged("lease.reaped")
+
+
+def test_leases_that_were_not_begun_are_logged_at_info(app, drain, logged):
+    app.handler("t")(lambda _payload: None).enqueue()
+    app.driver.reserve(["default"], limit=1, lease_for=1, worker="gone", prefetch=True)
+    drain(processes=1, lease=LEASE)
+    [expired] = logged("lease.expired")
+    assert (expired.reason, expired.levelname) == ("not begun", "INFO")
+
+
+def test_a_log_without_the_endings_of_jobs_only_counts_expired_leases(logged):
+    row = LedgerRow(
+        **dict.fromkeys(field.name for field in fields(LedgerRow)) | {"ending": Ending.EXPIRED, "state": State.DEAD}
+    )
+    observer = LogObserver(statuses=["lost"])
+    observer.started("w", ["q"])
+    observer.reaped(2, [ExpiredLease(row=row)] * 2)
+    assert not logged("lease.expired", "job.dead")
+    assert [record.leases for record in logged("lease.reaped")] == [2]
 
 
 def test_an_outage_of_the_store_is_logged_once_with_its_reason_and_once_with_its_length(observer, logged):

@@ -166,7 +166,7 @@ LEASE_EXPIRED = _job_event(
     "lease.expired",
     logging.WARNING,
     "the lease had expired, and this worker or the service (then with `space`) ended it: `holder` has died or stalled. "
-    "Reason: `not begun` if no attempt was used",
+    "Reason: `not begun` if no attempt was used; then the level is info",
     "duration",
     "reason",
     "holder",
@@ -189,7 +189,8 @@ WORKER_STOPPED = _event("worker.stopped", logging.INFO, "the worker has ended", 
 LEASE_REAPED = _event(
     "lease.reaped",
     logging.WARNING,
-    "expired leases were ended in a store that does not tell which (over HTTP, the service logs each)",
+    "expired leases were ended, without a record of each: by a slot of Spark, whose outcomes have them, or in a store "
+    "that does not tell which (over HTTP, the service logs each)",
     "leases",
     "worker",
 )

@@ -13,6 +13,7 @@ from holdfast.model.fingerprint import failure_line
 from holdfast.model.job import State
 from holdfast.model.lease import Reservation
 from holdfast.model.settlement import Ack, Fail, Release, Retry
+from holdfast.model.transition import NOT_BEGUN
 from holdfast.observability import events
 from holdfast.observability.events import Event
 from holdfast.worker.decide import SKIPPED
@@ -153,9 +154,10 @@ class LogObserver(WorkerObserver):
 
     def reaped(self, leases: int, expired: Sequence[ExpiredLease]) -> None:
         """See ``WorkerObserver.reaped``."""
-        log_expired(expired, worker=self._worker)
-        if leases > len(expired):
-            self._log(events.LEASE_REAPED, leases=leases - len(expired))
+        told = expired if "dead" in self._statuses else ()  # else another report has the endings of jobs
+        log_expired(told, worker=self._worker)
+        if leases > len(told):
+            self._log(events.LEASE_REAPED, leases=leases - len(told))
 
     # The store --------------------------------------------------------------------------------------------------
 
@@ -217,7 +219,7 @@ def log_expired(expired: Iterable[ExpiredLease], **fields: object) -> None:
         job = {"type": row.type, "job_id": row.job_id, "queue": row.queue, "attempt": row.attempt}
         lease = {"fence": row.fence, **fields}
         log_event(
-            events.LEASE_EXPIRED.level,
+            logging.INFO if row.detail == NOT_BEGUN else events.LEASE_EXPIRED.level,  # it has cost the job nothing
             events.LEASE_EXPIRED.name,
             **job,
             duration=None if row.reserved_at is None else _rounded((row.ended_at - row.reserved_at) / SECOND),
