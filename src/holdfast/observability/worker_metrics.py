@@ -103,8 +103,7 @@ class MetricsObserver(WorkerObserver):
         is_dead = [one for one in group if one.status in ("dead", "rejected")]
         reasons = Counter(dead_reason_of(run.reservation.job, settlement) for run, settlement, _, _ in is_dead)
         for reason, count in reasons.items():
-            known = reason if reason in REASONS else OTHER
-            self._metrics.count(table.DEAD.name, count, {**labels, "reason": known})
+            self._count_dead(labels, reason, count)
         numbers = {
             table.RETRIES: sum(one.status == "retried" for one in group),
             table.TIMEOUTS: sum(one.settlement.detail == decide.TIMED_OUT for one in group),
@@ -132,12 +131,16 @@ class MetricsObserver(WorkerObserver):
         self._metrics.count(table.REAPED.name, leases, {})
         dead = Counter((one.row.queue, one.row.type, one.dead_reason) for one in expired if one.dead_reason is not None)
         for (queue, type_, reason), count in dead.items():
-            self._metrics.count(table.DEAD.name, count, {**self._labels((queue, type_)), "reason": str(reason)})
+            self._count_dead(self._labels((queue, type_)), reason, count)
 
     def store_failed(self, task: str, error: StoreError) -> None:
         """See ``WorkerObserver.store_failed``."""
         del error
         self._metrics.count(table.STORE_FAILURES.name, 1, {"task": task if task in TASKS else OTHER})
+
+    def _count_dead(self, labels: dict[str, str], reason: str | None, count: int) -> None:
+        known = reason if reason in REASONS else OTHER
+        self._metrics.count(table.DEAD.name, count, {**labels, "reason": known})
 
     def _labels(self, names: JobNames) -> dict[str, str]:
         return job_labels(self._bounded(names))
