@@ -3,6 +3,7 @@ import pytest
 
 import holdfast
 from holdfast.clock import SECOND
+from holdfast.drivers.postgres import arrays
 from holdfast.model.job import JobRecord
 from holdfast.testing.servers.postgres import PostgresServer
 
@@ -27,6 +28,15 @@ def session(url, store):
     """A connection of the test to the database of ``store``; its search path is the schema of the store."""
     with psycopg.connect(url, autocommit=True, options="-c search_path=holdfast") as connection:
         yield connection
+
+
+@pytest.fixture
+def other(url, store):
+    """Another session in the database of ``store``: one transaction, which the test ends."""
+    with psycopg.connect(url, options="-c search_path=holdfast") as connection:
+        arrays.register(connection.adapters)
+        yield connection
+        connection.rollback()
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,6 @@ from holdfast.drivers.contract import (
     QueueSettings,
     ResumeAction,
 )
-from holdfast.drivers.postgres.arrays import register
 from holdfast.drivers.postgres.copy import MIN_COPY_JOBS
 from holdfast.drivers.postgres.settle import MIN_SEPARATE_ACKS, pack_acks
 from holdfast.errors import LeaseMismatch
@@ -38,15 +37,6 @@ def impatient(url):
     """A store whose calls fail if they wait for a lock."""
     with holdfast.connect(f"{url}?listen=off&patience=0&options=-c%20lock_timeout%3D2s", caller_clock=True) as opened:
         yield opened
-
-
-@pytest.fixture
-def other(url, store):
-    """Another session, in a transaction until the end of the test."""
-    with psycopg.connect(url, options="-c search_path=holdfast") as connection:
-        register(connection.adapters)
-        yield connection
-        connection.rollback()
 
 
 def enqueue_in_thread(store, record, answers):

@@ -8,7 +8,6 @@ import pytest
 import holdfast
 from holdfast.clock import MINUTE, SECOND
 from holdfast.drivers.contract import QueueSettings
-from holdfast.drivers.postgres import arrays
 from holdfast.drivers.postgres.arrays import pack_texts
 from holdfast.drivers.postgres.settle import pack_acks, pack_settlements
 from holdfast.model.settlement import Ack, Release, Retry
@@ -25,15 +24,6 @@ def store(url):
     """A store whose calls fail if they wait for a lock."""
     with holdfast.connect(f"{url}?listen=off&patience=0&options=-c%20lock_timeout%3D2s", caller_clock=True) as opened:
         yield opened
-
-
-@pytest.fixture
-def other(url, store):
-    """The other session: one transaction, which the test ends."""
-    with psycopg.connect(url, options="-c search_path=holdfast") as session:
-        arrays.register(session.adapters)
-        yield session
-        session.rollback()
 
 
 def call(session, function, *arguments):

@@ -1,6 +1,5 @@
 """Rows that another session has locked: no reserve, reap, trim or passing of a turn waits for them."""
 
-import psycopg
 import pytest
 
 import holdfast
@@ -19,14 +18,6 @@ def store(url):
     """A store whose calls fail if they wait for a lock."""
     with holdfast.connect(f"{url}?listen=off&patience=0&options=-c%20lock_timeout%3D2s", caller_clock=True) as opened:
         yield opened
-
-
-@pytest.fixture
-def other(url, store):
-    """The other session: its locks last until the end of the test, or until it rolls back."""
-    with psycopg.connect(url, options="-c search_path=holdfast") as session:
-        yield session
-        session.rollback()
 
 
 def lock_jobs(other, *jobs):

@@ -3,26 +3,15 @@
 import threading
 
 import psycopg
-import pytest
 
 from holdfast.clock import DAY, MINUTE, SECOND
 from holdfast.driver import Ack, Change, QueueSettings, Retry
-from holdfast.drivers.postgres import arrays
 from holdfast.drivers.postgres.arrays import pack_texts
 from holdfast.errors import SpaceInUse
 from tests.postgres.conftest import NOW
 from tests.waiting import wait_until
 
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-
-
-@pytest.fixture
-def other(url, store):
-    """The other session: one transaction, which the test ends."""
-    with psycopg.connect(url, options="-c search_path=holdfast") as connection:
-        arrays.register(connection.adapters)
-        yield connection
-        connection.rollback()
 
 
 def run_until_it_waits(session, call) -> tuple[threading.Thread, list]:
