@@ -14,7 +14,7 @@ help:  ## print this list
 demo:  ## watch Holdfast run jobs on Spark: one or two minutes
 	@$(PYTHON) run demo $(ARGS)
 
-test:  ## run the tests (ARGS go to pytest)
+test:  ## run the tests (ARGS go to pytest; ARGS=--all adds the long ones)
 	@$(PYTHON) run test $(ARGS)
 
 check:  ## check formatting, lint, types and import rules

@@ -1,4 +1,6 @@
-"""One PostgreSQL server for the whole test run; all pytest processes share it, and the first test starts it."""
+"""The option --all, and one PostgreSQL server for the whole test run, which the first test that needs it starts."""
+
+from __future__ import annotations
 
 import fcntl
 import os
@@ -16,6 +18,43 @@ from holdfast.testing.servers.postgres import START_TIMEOUT_SECONDS, URL_VARIABL
 
 RUN_FOLDER_VARIABLE = "TEST_RUN_OF_HOLDFAST"  # names a folder that all processes of the run share
 GIVEN_SERVER_URL = os.environ.get(URL_VARIABLE)  # read at import: the tests of settings remove all HOLDFAST_ variables
+
+
+LEFT_OUT = pytest.StashKey[int]()
+
+
+# Long tests ---------------------------------------------------------------------------------------------------------
+
+
+def pytest_addoption(parser):
+    parser.addoption("--all", action="store_true", help="also run the tests marked long: the same in larger numbers")
+
+
+def pytest_collection_modifyitems(config, items):
+    long = [] if config.getoption("--all") else [item for item in items if item.get_closest_marker("long")]
+    if long:
+        items[:] = [item for item in items if item not in set(long)]
+        config.hook.pytest_deselected(items=long)
+    config.stash[LEFT_OUT] = len(long)
+
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left out"] = session.config.stash.get(LEFT_OUT, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    """Take the count from a process of xdist: every process collects all tests, the main process collects none."""
+    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left out", 0)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if count := config.stash.get(LEFT_OUT, 0):
+        terminalreporter.write_line(f"{count} long tests left out; --all runs them too")
+
+
+# The server ---------------------------------------------------------------------------------------------------------
 
 
 def pytest_configure(config):

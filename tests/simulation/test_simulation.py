@@ -11,7 +11,7 @@ from holdfast.testing.drivers.simulation.__main__ import main
 from tests.simulation.faulty_drivers import CAUGHT_BY_THE_SIMULATION
 
 
-@pytest.mark.parametrize("first", range(0, 400, 100))
+@pytest.mark.parametrize("first", [0, *(pytest.param(first, marks=pytest.mark.long) for first in range(100, 400, 100))])
 def test_the_memory_driver_breaks_no_law(first):
     for seed in range(first, first + 100):
         assert simulate(seed).failure is None, f"python -m holdfast.testing.drivers.simulation --seed {seed} --trace"
