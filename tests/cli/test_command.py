@@ -234,11 +234,26 @@ def test_an_interrupt_prints_nothing(start, url, filled):
     assert err.strip() == ""
 
 
-def test_a_full_disk_behind_the_output_is_no_bug(url, filled):
+@pytest.fixture(params=["", "1"], ids=["buffered", "unbuffered"])
+def buffering(request, monkeypatch):
+    monkeypatch.setenv("PYTHONUNBUFFERED", request.param)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("job", "list"), ("job", "list", "--json"), ("--help",), ("--version",)], ids=" ".join
+)
+def test_a_full_disk_behind_the_output_is_no_bug(url, filled, buffering, arguments):
     with Path("/dev/full").open("w") as full:
-        command = [sys.executable, "-m", "holdfast", "job", "list"]
+        command = [sys.executable, "-m", "holdfast", *arguments]
         process = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (process.returncode, process.stderr) == (1, "holdfast: [Errno 28] No space left on device\n")
+
+
+def test_a_full_disk_behind_the_errors_keeps_the_exit_code(url, filled, buffering):
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "holdfast", "job", "show", "nobody"]
+        process = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, check=False)
+    assert (process.returncode, process.stdout) == (4, b"")
 
 
 def test_a_closed_pipe_prints_no_traceback(url, store):

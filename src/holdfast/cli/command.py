@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +56,11 @@ class Root(Group):
             return _report(session, error)
         except KeyboardInterrupt as error:
             if str(error):  # Spark slots say how far they got
-                sys.stderr.write(f"holdfast: {error}\n")
+                _write_error(f"holdfast: {error}\n")
             return ExitCode.INTERRUPTED
         finally:
             session.close()
+            _drop_unwritable_output()
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> Any:
         """Run and exit: click's own entry point, which its test runner uses."""
@@ -104,17 +106,30 @@ def _report(session: Session, error: Exception) -> int:
             return ExitCode.USAGE
         case RuntimeError(__cause__=SystemExit()):  # an early signal; see ``holdfast.cli.main``
             return 0
-        case OSError(errno=errno.EPIPE):
-            # The reader of the pipe has exited. Python's flush at exit must not fail a second time.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        case OSError(errno=errno.EPIPE):  # the reader of the pipe has exited
             return ExitCode.FAILED
     code, text = _code_and_text(error)
     shown = error.__cause__ if isinstance(error, CommandFailed) else error
     if session.debug and shown is not None:
-        sys.stderr.write(session.without_secrets("".join(traceback.format_exception(shown))))
+        _write_error(session.without_secrets("".join(traceback.format_exception(shown))))
     if text:
-        sys.stderr.write(f"holdfast: {escape_control_characters(session.without_secrets(text))}\n")
+        _write_error(f"holdfast: {escape_control_characters(session.without_secrets(text))}\n")
     return code
+
+
+def _write_error(text: str) -> None:
+    with suppress(OSError):  # a full disk behind stderr: the exit code still says what happened
+        sys.stderr.write(text)
+
+
+def _drop_unwritable_output() -> None:
+    """Discard what cannot be written: Python's own flush at exit would fail again and turn every exit code into 120."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # None: closed before the start
+        try:
+            stream.flush()
+        except OSError:
+            with Path(os.devnull).open("wb") as nothing:
+                os.dup2(nothing.fileno(), stream.fileno())
 
 
 def _code_and_text(error: Exception) -> tuple[ExitCode, str]:

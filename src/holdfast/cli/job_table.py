@@ -84,4 +84,3 @@ def _print_line(output: Output, job: JobRecord, *, as_json: bool) -> None:
         output.print_json_line(json_values.job(job))
     else:
         output.print_line(f"{job.id}  {shown_state(output, job):<9}  {job.attempts}  {job.queue}  {job.type}")
-        sys.stdout.flush()

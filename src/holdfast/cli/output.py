@@ -48,8 +48,10 @@ class Output:
     def __init__(self) -> None:
         self._clock = SystemClock()
         for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, TextIOWrapper):  # a character that the terminal cannot show becomes an escape
-                stream.reconfigure(errors="backslashreplace")
+            if isinstance(stream, TextIOWrapper):
+                # A character that the terminal cannot show becomes an escape. Python buffers a pipe in blocks: the
+                # reader of a command that prints and goes on would wait for its first line.
+                stream.reconfigure(errors="backslashreplace", line_buffering=True)
 
     # For programs -----------------------------------------------------------------------------------------------
 
@@ -58,9 +60,8 @@ class Output:
         sys.stdout.write(_to_json(value, indent=2) + "\n")
 
     def print_json_line(self, value: object) -> None:
-        """Print one of many JSON documents on its own line, and flush."""
+        """Print one of many JSON documents on its own line."""
         sys.stdout.write(_to_json(value) + "\n")
-        sys.stdout.flush()
 
     # For people -------------------------------------------------------------------------------------------------
 

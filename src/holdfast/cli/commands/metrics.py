@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 import types
 from datetime import timedelta
@@ -59,7 +58,6 @@ def metrics(session: Session, *, address: tuple[str, int] | None, interval: time
     }
     endpoint = Endpoint(address, routes)
     session.output.print_line(f"{endpoint.url}/metrics")
-    sys.stdout.flush()
     endpoint.start()
     try:
         exporter.run()
