@@ -68,3 +68,28 @@ def test_an_unreachable_server_is_reported_in_one_line_without_the_password(run)
     assert "cannot be reached" in result.err
     assert "hunter2" not in result.err
     assert len(result.err.splitlines()) == 1
+
+
+def test_an_unknown_database_or_role_is_not_an_unreachable_server(run, store_url):
+    """The server has answered, so nobody should look at the network; nor does the command wait for it."""
+    unknown = store_url.rpartition("/")[0] + "/ordrs"
+    for arguments in (("schema", "check"), ("enqueue", "t", "{}"), ("doctor",)):
+        result = run(*arguments, "--url", unknown, code=None)
+        assert 'the PostgreSQL server has no database "ordrs"' in result.err + result.out
+        assert "cannot be reached" not in result.err + result.out
+    stranger = store_url.replace("postgres@", "stranger@")
+    result = run("enqueue", "t", "{}", "--url", stranger, code=3)
+    assert 'the PostgreSQL server has no role "stranger"' in result.err
+    assert "cannot be reached" not in result.err
+
+
+def test_the_rights_of_a_role_are_printed_without_a_server(run):
+    url = "postgresql://nobody@127.0.0.1:1/nowhere"
+    assert (
+        'GRANT USAGE ON SCHEMA "holdfast" TO "o""rders";'
+        in run("schema", "grants", "--role", 'o"rders', "--url", url).out
+    )
+    assert 'ON SCHEMA "mine" TO "w"' in run("schema", "grants", "--role", "w", "--url", f"{url}?schema=mine").out
+    assert "wanted the name of a role" in run("schema", "grants", "--role", "", "--url", url, code=2).err
+    assert "has no roles" in run("schema", "grants", "--role", "w", "--url", "sqlite:///jobs.db", code=1).err
+    assert "--role" in run("schema", "grants", "--url", url, code=2).err

@@ -37,11 +37,12 @@ def administrator(postgres_server):
             session.execute(f"DROP ROLE IF EXISTS {role}")
 
 
-def run(argv: list[str], url: str) -> subprocess.CompletedProcess[str]:
-    """Run a command of kubernetes.yaml here: with this Python, the psql of the tests, and the real grants.sql."""
+def run(argv: list[str], url: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command of kubernetes.yaml here: with this Python, the psql of the tests, and ``folder`` as its volume."""
     match argv:
         case ["sh", "-c", command]:
-            command = command.replace("/grants/grants.sql", shlex.quote(str(DEPLOY / "grants.sql")))
+            command = command.replace("/grants/", shlex.quote(f"{folder}/"))
+            command = command.replace("exec holdfast", f"exec {shlex.quote(sys.executable)} -m holdfast")
             argv = ["sh", "-c", command.replace("exec psql", f"exec {shlex.quote(str(PSQL))}")]
         case ["holdfast", *arguments]:
             argv = [sys.executable, "-m", "holdfast", *arguments]
@@ -53,16 +54,16 @@ def run(argv: list[str], url: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_role_of_the_workers_can_work_after_the_migration(administrator, postgres_server):
+def test_the_role_of_the_workers_can_work_after_the_migration(administrator, postgres_server, tmp_path):
     for statement in statements():
         administrator.execute(statement)
     host = postgres_server.rpartition("@")[2].rpartition("/")[0]
     owner, worker = (f"postgresql://{role}:...@{host}/orders" for role in ("orders_owner", "orders"))
     for container in containers_of(all_pods()["orders-migrate"]):
-        ended = run(container["command"], owner)
+        ended = run(container["command"], owner, tmp_path)
         assert ended.returncode == 0, (container["name"], ended.stderr)
     [wait, *_] = containers_of(all_pods()["orders-worker"])
-    assert run(wait["command"], worker).returncode == 0
+    assert run(wait["command"], worker, tmp_path).returncode == 0
     with psycopg.connect(worker, autocommit=True) as session:
         session.execute(
             "INSERT INTO orders VALUES (%s, 'teapot', 1, 'ada@example.org', 'paid', now())",
@@ -72,7 +73,7 @@ def test_the_role_of_the_workers_can_work_after_the_migration(administrator, pos
         ["holdfast", "enqueue", "order.confirm", f'{{"order_id": "{ORDER}"}}', "--queue", "orders"],
         ["holdfast", "work", "orders.jobs:app", "--until-drained", "--processes", "1"],
     ):
-        ended = run(command, worker)
+        ended = run(command, worker, tmp_path)
         assert ended.returncode == 0, ended.stderr
     with psycopg.connect(worker) as session:
         assert session.execute("SELECT status FROM orders").fetchall() == [("confirmed",)]

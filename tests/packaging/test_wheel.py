@@ -43,6 +43,7 @@ def test_the_wheel_has_the_types_the_statements_and_the_templates(wheel):
     for wanted in (
         "holdfast/py.typed",
         "holdfast/drivers/sqlite/schema/001_init.sql",
+        "holdfast/drivers/postgres/grants.sql",
         "holdfast/cli/templates/script/tasks.py",
     ):
         assert wanted in names

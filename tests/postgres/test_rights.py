@@ -1,20 +1,19 @@
-"""A role with the rights of deploy/grants.sql can do everything but install and upgrade."""
+"""A role with the rights of `holdfast schema grants` can do everything but install and upgrade."""
 
 import re
 import secrets
-from pathlib import Path
 
 import psycopg
 import pytest
 
 import holdfast
-from holdfast.errors import SchemaMismatch, StoreError
+from holdfast.drivers.postgres.migrations import grants_sql
+from holdfast.errors import InvalidInput, SchemaMismatch, StoreError, StoreUnavailable
 from holdfast.model.settlement import Ack
 from holdfast.testing.drivers.conformance import CaseStatus, cases, run_cases
 from holdfast.testing.drivers.harness import UrlHarness
 from tests.postgres.pooler import pool
 
-SCRIPT = (Path(__file__).parents[2] / "deploy" / "grants.sql").read_text(encoding="utf-8")
 GRANTS = re.compile(r"(?m)^GRANT .*;$")
 
 
@@ -32,7 +31,7 @@ def role(url):
 
 def read_grants(role):
     """Return the GRANT statements of the script, for a role."""
-    grants = [grant.replace("holdfast_worker", role) for grant in GRANTS.findall(SCRIPT)]
+    grants = GRANTS.findall(grants_sql("postgresql://h/d", role))
     assert len(grants) >= 3, "wanted GRANT statements in the script"
     return grants
 
@@ -105,13 +104,47 @@ def test_a_role_with_the_listed_rights_may_change_neither_tables_nor_functions(u
 
 
 def test_the_script_can_be_repeated_and_members_of_its_role_can_work(url, role, job):
+    """The name of the group tries to end its quotes, the statement and a block, and is as long as a name can be."""
     name, session = role
-    group = f"{name}_group"
+    group = f"""Gr0up"; DROP TABLE x; -- $$ '{{schema}} ö {name}"""
+    group += "x" * (63 - len(group.encode()))
+    quoted = '"' + group.replace('"', '""') + '"'
+    session.execute(f"CREATE ROLE {quoted}".encode())
     for _ in range(2):
-        session.execute(SCRIPT.replace("holdfast_worker", group))
-    session.execute(f"GRANT {group} TO {name}")
+        session.execute(grants_sql(url, group).encode())
+    session.execute(f"GRANT {quoted} TO {name}".encode())
     try:
         run_job(url.replace("postgres@", f"{name}@"), job())
     finally:
-        session.execute(f"DROP OWNED BY {group}")
-        session.execute(f"DROP ROLE {group}")
+        session.execute(f"DROP OWNED BY {quoted}".encode())
+        session.execute(f"DROP ROLE {quoted}".encode())
+
+
+def test_the_script_is_for_the_schema_of_the_url(url, role, job):
+    name, session = role
+    separator = "&" if "?" in url else "?"
+    other = f"{url}{separator}schema=mine"
+    holdfast.connect(other).close()
+    session.execute(grants_sql(other, name).encode())
+    run_job(other.replace("postgres@", f"{name}@"), job())
+    with pytest.raises(StoreError):
+        run_job(url.replace("postgres@", f"{name}@"), job())
+
+
+@pytest.mark.parametrize("name", ["", "x" * 64, "ö" * 32, "a\0b", "a\nb", "\udc80"])
+def test_a_name_that_no_role_can_have_is_refused(name):
+    with pytest.raises(InvalidInput, match="wanted the name of a role"):
+        grants_sql("postgresql://h/d", name)
+
+
+def test_a_missing_right_names_the_command_that_prints_the_rights(url, role, job):
+    """Of the schema, where the first connection fails, and of one table."""
+    name, session = role
+    as_role = url.replace("postgres@", f"{name}@")
+    with pytest.raises(StoreUnavailable, match=r"permission denied.*`holdfast schema grants --role NAME`"):
+        run_job(as_role, job())
+    for grant in read_grants(name):
+        session.execute(grant)
+    session.execute(f"REVOKE INSERT ON holdfast.jobs FROM {name}")
+    with pytest.raises(StoreUnavailable, match=r"permission denied.*`holdfast schema grants --role NAME`"):
+        run_job(as_role, job())

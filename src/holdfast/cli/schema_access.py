@@ -36,6 +36,14 @@ def schema_sql(url: str) -> str:
     return cast("str", module.schema_sql())
 
 
+def grants_sql(url: str, role: str) -> str:
+    """Return the statements that give a role of the database the rights of clients and workers."""
+    module = _migrations_of(url)
+    if module is None or not hasattr(module, "grants_sql"):
+        raise Unsupported(urlsplit(url).scheme, "schema grants", "its store has no roles")
+    return cast("str", module.grants_sql(url, role))
+
+
 def no_schema(url: str) -> Unsupported:
     """The error for a driver without tables."""
     return Unsupported(urlsplit(url).scheme, "schema commands", "it has no tables")

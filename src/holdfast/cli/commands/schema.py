@@ -88,3 +88,14 @@ def check(session: Session, *, as_json: bool) -> None:
 def sql(session: Session) -> None:
     """Print the SQL statements that create the tables."""
     session.output.print_line(schema_access.schema_sql(session.url).rstrip())
+
+
+@schema.command()
+@click.option("--role", required=True, metavar="NAME", help="The role of the database that gets the rights.")
+@pass_session
+def grants(session: Session, *, role: str) -> None:
+    """Print the SQL statements that give a role the rights of clients and workers.
+
+    The role that owns the tables runs them after every install and upgrade.
+    """
+    session.output.print_line(schema_access.grants_sql(session.url, role).rstrip())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
+from importlib import resources
 from urllib.parse import urlsplit
 
 import psycopg
@@ -26,10 +27,11 @@ from holdfast.drivers.postgres.functions import (
 )
 from holdfast.drivers.postgres.origin import begin_epoch, is_origin
 from holdfast.drivers.postgres.url import read_url
-from holdfast.errors import SchemaMismatch
+from holdfast.errors import InvalidInput, SchemaMismatch
 
 ORIGIN_MIGRATION = 2  # the one that makes the table of ``origin``
 INSTALLATION_LOCK = (1212106566, -1)  # an advisory lock: of two starting processes, one waits for the other
+MAX_ROLE_BYTES = 63  # PostgreSQL cuts a longer name, and so would grant the rights to another role
 _OLDEST = re.compile(r"-- oldest: (\d+)\n")
 
 
@@ -154,3 +156,12 @@ def schema_version(url: str) -> tuple[int, int, bool]:
 def schema_sql() -> str:
     """Return every migration and every function as one script for people to read."""
     return join_scripts((*migrations(), *load_functions()))
+
+
+def grants_sql(url: str, role: str) -> str:
+    """Return the statements that give ``role`` the rights of clients and workers, for the schema of the URL."""
+    if not role or not role.isprintable() or len(role.encode(errors="replace")) > MAX_ROLE_BYTES:
+        raise InvalidInput("role", wanted=f"the name of a role, 1 to {MAX_ROLE_BYTES} printable bytes", got=repr(role))
+    quoted = {"schema": f'"{read_url(urlsplit(url)).schema}"', "role": '"' + role.replace('"', '""') + '"'}
+    script = (resources.files(__package__) / "grants.sql").read_text(encoding="utf-8")
+    return re.sub(r"\{(\w+)\}", lambda found: quoted[found[1]], script)
