@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -14,6 +15,7 @@ from holdfast.model.retry import NoDelay
 from holdfast.observability.metrics import InMemoryMetrics
 from holdfast.observability.store_gauges import StoreGauges
 from holdfast.worker.breaker import BreakerRule
+from holdfast.worker.job_source import StoreJobSource
 from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.type_holds import read_breakers
 from tests.waiting import wait_until
@@ -139,6 +141,103 @@ def test_the_breaker_of_the_options_is_for_handlers_that_are_registered_later(st
     Client(store).enqueue(JobRequest(type="call"))
     assert [worker.process_once().status for _ in range(2)] == ["retried", "empty"]
     worker.close()
+
+
+def test_a_failed_probe_lets_no_other_probe_through(app, store, clock, monkeypatch):
+    @app.handler("call", breaker_threshold=1, breaker_cooldown=COOLDOWN, retry=NoDelay())
+    def call(_payload):
+        raise ConnectionError("no answer")
+
+    call.enqueue_many(range(3))
+    settle, taken = store.settle, []
+
+    def settle_and_reserve(settlements):
+        answers = settle(settlements)
+        taken.extend(store.reserve(["default"], limit=3, lease_for=SECOND))  # by another worker, at the worst instant
+        return answers
+
+    monkeypatch.setattr(store, "settle", settle_and_reserve)
+    worker = app.worker()
+    for _ in range(3):  # the failure that opens it, then two probes
+        assert worker.process_once().status == "retried"
+        assert taken == []
+        clock.advance(MINUTE)
+
+
+def test_a_type_that_pauses_itself_lets_no_job_through(app, store, monkeypatch):
+    @app.handler("fetch")
+    def fetch(_payload):
+        raise Retry(after=timedelta(seconds=30), pause_type=True)
+
+    fetch.enqueue_many(range(3))
+    settle, taken = store.settle, []
+
+    def settle_and_reserve(settlements):
+        answers = settle(settlements)
+        taken.extend(store.reserve(["default"], limit=3, lease_for=SECOND))
+        return answers
+
+    monkeypatch.setattr(store, "settle", settle_and_reserve)
+    assert app.worker().process_once().status == "retried"
+    assert taken == []
+
+
+class GreedySource(StoreJobSource):
+    """Takes more jobs than the worker can start."""
+
+    def reserve(self, demand):
+        return super().reserve(replace(demand, limit=50, prefetch=True))
+
+
+class ReleasedJobs(WorkerObserver):
+    def __init__(self):
+        self.details = []
+
+    def settled(self, settled):
+        self.details += [one.settlement.detail for one in settled if one.status == "released"]
+
+
+@pytest.mark.parametrize("payload", ["fail", "pause"])
+def test_jobs_that_were_taken_ahead_are_given_back_when_their_type_is_held(tmp_path, payload):
+    app = Holdfast(f"sqlite:///{tmp_path}/run.db")
+    began = tmp_path / "began"
+
+    @app.handler("call", breaker_threshold=1, breaker_cooldown=timedelta(hours=1))
+    def call(payload):
+        with began.open("a") as file:
+            file.write(f"{payload}\n")
+        if payload == "fail":
+            raise ConnectionError("no answer")
+        if payload == "pause":
+            raise Retry(after=timedelta(hours=1), pause_type=True)
+        wait_until((tmp_path / "released").exists)
+
+    app.handler("other")(lambda _payload: None)
+    first = call.enqueue(payload)
+    others = call.enqueue_many(range(20))
+    healthy = app.client.enqueue([JobRequest(type="other") for _ in range(20)])
+    source = GreedySource(app.driver, ["default"], ["call", "other"], lease_for=15 * SECOND, worker="test")
+    released = ReleasedJobs()
+    worker = Worker(
+        app.driver, WorkerOptions(processes=1), catalogue=app.catalogue, observers=[released], source=source
+    )
+    worker.prepare()
+    stop = threading.Event()
+    thread = threading.Thread(target=worker.run, args=(stop,))
+    thread.start()
+    try:
+        wait_until(lambda: len(released.details) >= 19)
+        (tmp_path / "released").touch()
+        wait_until(lambda: all(app.client.get(one.id).state == "done" for one in healthy))
+    finally:
+        (tmp_path / "released").touch()
+        stop.set()
+        thread.join(60)
+    assert set(released.details) == {"not started: its type is held"}
+    assert began.read_text().split() in ([payload], [payload, "0"])  # one may begin before the first is settled
+    assert {app.client.get(one.id).attempts for one in others[1:]} == {0}
+    assert app.client.get(first.id).attempts == 1
+    app.close()
 
 
 def test_releases_bad_payloads_and_unrecoverable_jobs_do_not_count(app, store):

@@ -23,6 +23,7 @@ MAX_FRAMES = 10  # from the end of a traceback, where the exception was raised
 CALLING_MODULES = ("holdfast.", "asyncio.", "concurrent.futures.")  # they call handlers, also asynchronous ones
 MAX_EXCEPTIONS = 8  # in one text: causes, and members of groups
 NOT_STARTED = "not started"  # the reason of an ``Interrupted`` job that was sent to no child, or came back from one
+TYPE_HELD = "not started: its type is held"  # by a breaker that opened, or by a handler
 KILLED_FOR_ANOTHER = "its process was killed because of another attempt"
 
 

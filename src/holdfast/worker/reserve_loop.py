@@ -144,7 +144,7 @@ class ReserveLoop:
         """Reserve jobs, submit those that may run to the pool, and settle the others; return how many were reserved."""
         began, lease_seconds = boot_time(), self.options.lease_for / SECOND
         demand = self.held_jobs.demand(limit, self.pool.free_places(), short_jobs=self.pool.runs_short_jobs())
-        asked_at = monotonic()
+        asked_at, holds = monotonic(), self.type_holds.holds
         reservations = self.source.reserve(demand)
         self._backoff.answered()
         self.observers.reserved(reservations, monotonic() - asked_at)
@@ -163,6 +163,8 @@ class ReserveLoop:
         if refused:
             self.settler.add(refused, more_soon=False)
         self.pool.submit(admitted)
+        for queue, type_ in self.type_holds.held_after(holds):  # the store may have answered before it was held
+            self.pool.give_back(queue, type_)
         return len(reservations)
 
     def _make_run(self, reservation: Reservation) -> Run:

@@ -60,6 +60,8 @@ class TypeHolds:
         self._rules: dict[str, BreakerRule] = {}  # by type
         self._watched: dict[TypeKey, _Watched] = {}
         self._pauses: dict[TypeKey, int] = {}  # requested lengths, in microseconds
+        self.holds = 0  # so far: breakers that opened and pauses that began, as far as this worker knows
+        self._last_holds: dict[TypeKey, int] = {}  # the number of the last hold of each type
 
     def read_rules(self) -> None:
         """Read the breakers of the handlers. Call it before the first reserve: handlers are registered until then."""
@@ -74,7 +76,7 @@ class TypeHolds:
 
     @property
     def is_active(self) -> bool:
-        """Whether ``settled`` has something to do."""
+        """Whether ``settling`` has something to do."""
         return bool(self._rules or self._pauses)
 
     def request_pause(self, reservation: Reservation, length: int) -> None:
@@ -96,26 +98,34 @@ class TypeHolds:
                     self._log(logging.WARNING, "breaker.half_open", key, job_id=one.job.id)
                     break
 
-    def settled(self, runs: Sequence[Run], settlements: Sequence[Settlement], refusals: Sequence[object]) -> None:
-        """Count these attempts, and tell the store what follows. Never raises: the next batch tries again."""
+    def held_after(self, holds: int) -> list[TypeKey]:
+        """Return the types that were held after so many ``holds``: no job of them that was taken ahead may begin."""
+        return [key for key, number in list(self._last_holds.items()) if number > holds]  # another thread adds types
+
+    def settling(self, runs: Sequence[Run], settlements: Sequence[Settlement]) -> list[TypeKey]:
+        """Count these attempts, tell the store what follows, and return the types that are held now.
+
+        Call it before they are settled. A failed probe still has its lease then, so no reserve can take another job of
+        its type before the breaker is open again. Never raises: the next batch tries again.
+        """
+        before = self.holds
         try:
             pauses, self._pauses = self._pauses, {}
             for key, length in pauses.items():
                 self._pause(key, length)
             if self._rules:
-                for key, attempts in self._attempts(runs, settlements, refusals).items():
+                for key, attempts in self._attempts(runs, settlements).items():
                     self._count(key, attempts)
         except HoldfastError as error:
             log_event(logging.WARNING, "breaker.failed", worker=self._worker, reason=f"{type(error).__name__}: {error}")
+        return self.held_after(before)
 
-    def _attempts(
-        self, runs: Sequence[Run], settlements: Sequence[Settlement], refusals: Sequence[object]
-    ) -> Mapping[TypeKey, list[EndedAttempt]]:
+    def _attempts(self, runs: Sequence[Run], settlements: Sequence[Settlement]) -> Mapping[TypeKey, list[EndedAttempt]]:
         """Return the attempts that count, by type: not releases, cancels, skips or jobs that can never succeed."""
         found: dict[TypeKey, list[EndedAttempt]] = {}
-        for run, settlement, refused in zip(runs, settlements, refusals, strict=True):
+        for run, settlement in zip(runs, settlements, strict=True):
             job = run.reservation.job
-            if job.type not in self._rules or refused is not None or settlement.lease.cancel_requested:
+            if job.type not in self._rules or settlement.lease.cancel_requested:
                 continue
             if isinstance(settlement, Ack | Retry):
                 attempt = EndedAttempt(self._reserved_at(run.reservation), isinstance(settlement, Retry))
@@ -152,7 +162,13 @@ class TypeHolds:
                 probing=settings.probing,
             )
             watched.half_open_logged = False
+            if settings.probing:
+                self._add_hold(key)
         return watched
+
+    def _add_hold(self, key: TypeKey) -> None:
+        self._last_holds[key] = self.holds + 1
+        self.holds += 1  # last: another thread that reads it finds the type
 
     def _open(self, key: TypeKey, rule: BreakerRule, watched: _Watched) -> None:
         cooldown = from_timedelta(rule.cooldown)
@@ -162,6 +178,7 @@ class TypeHolds:
         self._configure(key, QueueSettings(held_until=until, probing=True), HOLD_FIELDS)
         watched.state = BreakerState(failures=failures, held_until=until, probing=True)
         watched.read_at, watched.half_open_logged = monotonic(), False
+        self._add_hold(key)
         reason = f"{failures} failed attempts in a row"
         self._log(logging.ERROR, "breaker.opened", key, delay=cooldown / SECOND, reason=reason)
 
@@ -182,6 +199,7 @@ class TypeHolds:
         held_until = self._store.settings(key[0], type=key[1]).held_until
         if held_until is None or held_until < entry.expires_at:
             self._configure(key, QueueSettings(held_until=entry.expires_at), ("held_until",))
+            self._add_hold(key)
             self._log(logging.WARNING, "type.paused", key, delay=length / SECOND)
 
     def _write_entry(self, key: TypeKey, cooldown: int, failures: int) -> int:

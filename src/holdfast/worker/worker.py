@@ -178,10 +178,10 @@ class Worker:
         [lease] = heartbeat.remove([run])
         send_last_notes(self.driver, [run], [lease], self._lease_for)
         settlements = guard.add_writes([run], [self._settlement_of(run, outcome, lease)])
+        if self._type_holds.is_active:
+            self._type_holds.settling([run], settlements)
         [refused] = guard.settle([run], settlements)
         [settlement] = settlements
-        if self._type_holds.is_active:
-            self._type_holds.settled([run], settlements, [refused])
         return WorkerResult(
             status=status_of(reservation.job, settlement, refused),
             job_id=reservation.job.id,
@@ -278,7 +278,7 @@ class Worker:
             heartbeat,
             lease_for=self._lease_for,
             settlement_of=self._settlement_of,
-            add_writes=guard.add_writes,
+            add_writes=lambda runs, settlements: self._before_settle(pool, guard, runs, settlements),
             settle=guard.settle,
             on_settled=self._count_settled,
             observer=self._observers,
@@ -370,6 +370,15 @@ class Worker:
         policy = policy_of(job, self.catalogue.get(job.type), self.options.retry_policy)
         return decide(job, lease, outcome, policy, random=self._random.random(), started_at=run.started_at)
 
+    def _before_settle(
+        self, pool: ChildPool, guard: Guard, runs: Sequence[Run], settlements: list[Settlement]
+    ) -> list[Settlement]:
+        """Hold the types whose breaker opens, and add the writes of the guard."""
+        if self._type_holds.is_active:
+            for queue, type_ in self._type_holds.settling(runs, settlements):
+                pool.give_back(queue, type_)
+        return guard.add_writes(runs, settlements)
+
     def _count_settled(
         self,
         runs: Sequence[Run],
@@ -383,8 +392,6 @@ class Worker:
             self._guard.forget(runs)
         if self._observers:
             self._observers.settled(list(map(Settled, runs, settlements, refusals, statuses)))
-        if self._type_holds.is_active:
-            self._type_holds.settled(runs, settlements, refusals)
 
     def _on_lost(self, pool: ChildPool, run: Run, error: LeaseError) -> None:
         self._observers.lease_lost(run, error)

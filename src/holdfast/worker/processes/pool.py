@@ -18,7 +18,7 @@ from holdfast.wire.job_message import job_message, payload_message
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.event_log import log_event
 from holdfast.worker.limits import Limits, RecycleLimits
-from holdfast.worker.outcome import KILLED_FOR_ANOTHER, NOT_STARTED, Crashed, Interrupted, Outcome
+from holdfast.worker.outcome import KILLED_FOR_ANOTHER, NOT_STARTED, TYPE_HELD, Crashed, Interrupted, Outcome
 from holdfast.worker.output import Output
 from holdfast.worker.processes import dispatch, protocol
 from holdfast.worker.processes.child import child_main
@@ -85,6 +85,7 @@ class ChildPool:
         self._on_lost: OnLost = lambda _run: None
         self._on_exit: OnExit = lambda _child: None
         self._pending: deque[Run] = deque()  # runs that were not sent to a child yet
+        self._held: dict[tuple[str, str], int] = {}  # queue and type: the last run that was reserved before the hold
         self._job_seconds: float | None = None  # estimate; None until the first job has ended
         self._new_seconds: list[float] = []  # of ended jobs that are not in the estimate yet
         self._finished = 0  # runs that ended by themselves
@@ -176,6 +177,27 @@ class ChildPool:
             runs = list(self._pending)
             self._pending.clear()
             return runs
+
+    def give_back(self, queue: str, type_: str) -> None:
+        """End the runs of a type that have not begun: the type is held. ``on_end`` gets those that do not begin."""
+        with self._lock:
+            runs = [*self._pending, *(run for child in self._children for run in child.runs.values())]
+            self._held[queue, type_] = max((run.number for run in runs), default=0)
+            self._end_held()
+            for child in self._children:
+                if any(run.began_at is None and self._is_held(run) for run in child.runs.values()):
+                    self._children.interrupt(child, ReturnQueued())
+        self._children.wake()
+
+    def _is_held(self, run: Run) -> bool:
+        """Whether a run was reserved before its type was held."""
+        return run.number <= self._held.get((run.reservation.job.queue, run.reservation.job.type), 0)
+
+    def _end_held(self) -> None:
+        held = [run for run in self._pending if self._is_held(run)] if self._held else ()
+        for run in held:
+            self._pending.remove(run)
+            self._ended.append((run, Interrupted(reason=TYPE_HELD)))
 
     def close(self) -> None:
         """Stop the children. Those that still run after the grace time are killed; ``on_end`` gets their runs."""
@@ -376,6 +398,7 @@ class ChildPool:
         del child.runs[run.number]
         if self._closing_at is None:
             self._pending.append(run)  # another child runs it
+            self._end_held()
         else:
             self._ended.append((run, Interrupted(reason=NOT_STARTED)))
 
@@ -395,6 +418,7 @@ class ChildPool:
                 run.seconds = now - run.began_at
                 self._ended.append((run, _outcome_of_exit(child, run, code)))
         self._pending.extendleft(run for run in reversed(child.runs.values()) if run.began_at is None)
+        self._end_held()
         if self._closing_at is None:
             self._on_exit(ExitedChild(child.pid, code, _reason_of_exit(child, code), child.finished))
 
