@@ -11,7 +11,10 @@ from contextlib import contextmanager
 
 
 class Proxy:
-    """Forwards all data to a port of loopback. After ``lose_next`` it drops the next answer and ends the connection."""
+    """Forwards all data to a port of loopback. After ``lose_next`` it drops the next answer and ends the connection.
+
+    ``kept`` bytes of that answer still reach the client.
+    """
 
     def __init__(self, port: int, tls: ssl.SSLContext | None) -> None:
         self._target = port
@@ -19,11 +22,14 @@ class Proxy:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._must_lose = threading.Event()
+        self._kept = 0
+        self.last_head = b""
         self.lost = 0
         self.connections = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def lose_next(self) -> None:
+    def lose_next(self, *, kept: int = 0) -> None:
+        self._kept = kept
         self._must_lose.set()
 
     def close(self) -> None:
@@ -59,7 +65,10 @@ class Proxy:
                 if self._must_lose.is_set():
                     self._must_lose.clear()
                     self.lost += 1
+                    client.sendall(data[: self._kept])
                     break
+                if data.startswith(b"HTTP/"):
+                    self.last_head = data.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
                 client.sendall(data)
         _end(client)
 

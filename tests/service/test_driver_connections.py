@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
 
@@ -31,6 +32,7 @@ from tests.service.http_service import TIMEOUT_SECONDS, in_thread, running_servi
 from tests.service.test_processes import serve_processes
 
 LEASE = 60_000_000
+THREADS = 8
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +61,26 @@ def test_a_call_whose_answer_was_lost_is_answered_as_the_first_time(service):
         with pytest.raises(StoreUnavailable, match="cannot be reached"):  # nobody knows whether it was carried out
             store.write([Change(kind="kind", key="lost", value=b"1", version=0)])
         assert store.read("kind", ["lost"])[0].value == b"1"
+
+
+def test_a_reserve_whose_answer_is_cut_in_its_head_is_asked_for_again(service):
+    """Of a job with one attempt a lost lease is a dead letter. In threads: each cut waits before it repeats."""
+
+    def reserve_after_cuts(first: int) -> int:
+        with proxy_to(service.url) as proxy, connect(f"http://127.0.0.1:{proxy.port}") as store:
+            queues = [f"cut-{first}-{number}" for number in range(100)]
+            store.enqueue([job(name, max_attempts=1) for name in queues])
+            store.reserve([queues.pop()], limit=1, lease_for=LEASE)
+            for kept in range(first, len(proxy.last_head) + 1, THREADS):
+                name = queues.pop()
+                proxy.lose_next(kept=kept)
+                [reservation] = store.reserve([name], limit=1, lease_for=LEASE)
+                assert service.store.inspect(name).fence == reservation.lease.fence
+            return proxy.lost
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        lost = list(pool.map(reserve_after_cuts, range(THREADS)))
+    assert sum(lost) > len("HTTP/1.1 200 OK\r\ncontent-type: \r\ncontent-length: \r\n\r\n")
 
 
 def test_a_connection_is_used_again_and_a_closed_one_is_not(service):

@@ -169,8 +169,11 @@ def _is_readable(sock: socket.socket) -> bool:
 
 
 def _read_answer(connection: Connection) -> HttpAnswer:
-    """Read an answer of a bounded size."""
+    """Read an answer of a bounded size. Raises ``HTTPException`` if a part of it is missing."""
     with connection.getresponse() as response:
+        if response.length is None and not response.chunked:
+            # http.client takes the end of the stream for the end of the headers: the rest of them may be lost.
+            raise http.client.HTTPException("an answer without its length, as if it was cut off in its headers")
         most = MAX_ANSWER_BYTES if response.status == http.client.OK else MAX_PROBLEM_BYTES
         body = response.read(most + 1)
         if len(body) > most:
