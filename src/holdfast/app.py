@@ -77,7 +77,7 @@ class HandlerKeywords(TypedDict, total=False):
     breaker_threshold: int | None
     breaker_cooldown: timedelta | None
     unique: Unique | None
-    strict_result: bool
+    strict_result: bool | None
     idempotent: bool | None
     idempotency_ttl: timedelta | None
     single_instance: bool | str
@@ -232,7 +232,7 @@ class Holdfast:
         breaker_cooldown: timedelta | None = None,
         unique: Unique | None = None,
         chunk: int | None = None,
-        strict_result: bool = False,
+        strict_result: bool | None = None,
         idempotent: bool | None = None,
         idempotency_ttl: timedelta | None = None,
         single_instance: bool | str = False,
@@ -249,7 +249,8 @@ class Holdfast:
 
         ``timeout`` limits the time of one attempt, ``cpu`` its processor time. With ``chunk`` the function takes a list
         of up to ``chunk`` payloads, and returns a list with a result or an exception for each. A result that cannot be
-        stored is left out, and the job is done; with ``strict_result`` the job becomes a dead letter.
+        stored is left out, and the job is done; with ``strict_result`` the job becomes a dead letter. None: only a row
+        of ``holdfast.spark.run`` does.
 
         ``rate`` (``"100/s"``, or a number per second; ``burst`` at once after an idle time) and ``max_inflight`` limit
         the jobs of this type in this queue, in the whole fleet. Settings and operators can replace them. ``limit_key``

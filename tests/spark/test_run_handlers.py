@@ -98,6 +98,63 @@ def test_results_of_numpy_and_pandas_and_nan_are_values(spark, url):
     ]
 
 
+def contains_itself():
+    loop = []
+    loop.append(loop)
+    return loop
+
+
+UNSTORABLE = [
+    ({(1, 2): 3}, "a key of result"),
+    (2**80, "64 bits"),
+    ("\ud800", "lone surrogates"),
+    (object, "wanted a JSON value"),
+    ("x" * (2 << 20), "at most 1048576 bytes"),
+    ({1: 2, "1": 3}, "each text once"),
+    ({pd.NA: 2, None: 3}, "a key of result"),
+    (contains_itself, "recursion"),
+]
+
+
+@pytest.mark.parametrize("chunk", [None, 3])
+def test_a_row_whose_result_cannot_be_stored_is_dead_and_counted(spark, url, tmp_path, chunk):
+    def one(row):
+        with (tmp_path / "calls").open("a") as calls:
+            calls.write(f"{row['id']}\n")
+        result, _ = UNSTORABLE[row["id"]]
+        return result() if callable(result) else result
+
+    handler = one if chunk is None else lambda rows: [one(row) for row in rows]
+    result = run(spark.range(8), handler, key="id", url=url, slots=1, chunk=chunk, options=OPTIONS)
+    rows = result.dead.orderBy("id").select("holdfast.*").collect()
+    assert [(row["reason"], row["attempts"], row["result"]) for row in rows] == [("bad result", 1, None)] * 8
+    assert all(part in row["error"] for row, (_, part) in zip(rows, UNSTORABLE, strict=True)), rows
+    assert (result.summary.done, result.summary.dead, result.summary.unstored) == (0, 8, 8)
+    assert str(result.summary) == "0 done, 8 dead; 8 results not stored"
+    assert len((tmp_path / "calls").read_text().splitlines()) == 8  # the work was done, and is not done again
+
+
+def test_a_handler_may_say_that_rows_are_done_without_their_results(spark, url):
+    app = Holdfast(url)
+
+    @app.handler("lenient", strict_result=False)
+    def lenient(row):
+        return [object(), None, 7][row["id"]]
+
+    lenient_run = run(spark.range(3), lenient, key="id", url=url, slots=1, options=OPTIONS)
+    assert results(lenient_run) == [None, None, "7"]
+    assert (lenient_run.summary.done, lenient_run.summary.unstored) == (3, 1)
+
+
+def test_numbers_as_keys_of_a_result_become_text(spark, url):
+    def answer(row):
+        return {1: 2, 1.5: {None: True}, np.int64(3): 4, np.float64(0.5): np.int64(5), False: 6}
+
+    assert results(run(spark.range(1), answer, key="id", url=url, slots=1, options=OPTIONS)) == [
+        '{"1":2,"1.5":{"null":true},"3":4,"0.5":5,"false":6}'
+    ]
+
+
 def test_a_chunk_may_return_an_array(spark, url):
     def score(rows):
         return np.array([row["id"] for row in rows]) * 1.5

@@ -1,5 +1,6 @@
 """Results of handlers: encoded like payloads; one that cannot be stored does not undo the work that was done."""
 
+import json
 import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,6 +25,11 @@ class Parcel(msgspec.Struct):
     lines: list[Line]
 
 
+@dataclass
+class Keyed:
+    by: dict
+
+
 class EqualToNothing:
     def __eq__(self, other):
         raise RuntimeError("not to be compared")
@@ -31,17 +37,23 @@ class EqualToNothing:
     __hash__ = None
 
 
+MIXED_KEYS = {1: "a", -2.5: "b", True + 1: "c", None: "d", False: "e", 2**80: "f", float("inf"): "g", "h": {3: 4}}
+TEXT_KEYS = json.loads(json.dumps(MIXED_KEYS))
 LINE = {"item": "rope", "price": 1.5}
 RESULTS = {
     "a dataclass": (lambda: Line("rope", 1.5), LINE),
     "a struct": (lambda: Parcel(2.5, [Line("rope", 1.5)]), {"weight": 2.5, "lines": [LINE]}),
     "a list of them": (lambda: [Line("rope", 1.5), {"more": Line("rope", 1.5)}], [LINE, {"more": LINE}]),
     "a datetime": (lambda: datetime(2030, 1, 2, tzinfo=UTC), "2030-01-02T00:00:00Z"),
+    "keys of json.dumps": (lambda: [MIXED_KEYS, Keyed(MIXED_KEYS)], [TEXT_KEYS, {"by": TEXT_KEYS}]),
 }
 BAD_RESULTS = {
     "NaN": (lambda: float("nan"), "result: wanted a finite number"),
     "an object": (lambda: {"deep": [object()]}, "result.deep[0]: wanted a JSON value"),
-    "a number as a key": (lambda: {1: 2}, "a key of result"),
+    "a tuple as a key": (lambda: {(1, 2): 3}, "a key of result"),
+    "bytes as a key": (lambda: {"a": {b"x": 3}}, "a key of result.a"),
+    "two keys of one text": (lambda: {1: "a", "1": "b"}, "keys of result: wanted each text once"),
+    "a long number": (lambda: 2**80, "64 bits"),
     "a surrogate": (lambda: "\ud800", "lone surrogates"),
     "too large": (lambda: "x" * bounds.MAX_PAYLOAD_BYTES, "at most 1048576 bytes"),
     "one that cannot be compared": (lambda: {"a": EqualToNothing()}, "EqualToNothing"),
@@ -123,6 +135,16 @@ def test_a_strict_handler_makes_a_dead_letter_of_a_result_that_cannot_be_stored(
         record = ended(app, answer)
         assert (record.dead_reason, record.attempts) == ("bad result", 1)
         assert BAD_RESULTS[name][1] in record.last_error, (name, record)
+
+
+def test_keys_that_become_one_text_are_a_bad_result_also_of_an_annotated_handler(app, drain):
+    @app.handler("make", strict_result=True)
+    def make(_payload) -> dict[int | str, str]:
+        return {1: "a", "1": "b"}
+
+    answer = make.enqueue()
+    assert drain() == {"dead": 1}
+    assert ended(app, answer).dead_reason == "bad result"
 
 
 def test_a_handler_of_a_class_or_of_a_worker_may_be_strict(app):

@@ -6,6 +6,7 @@ uses the same codec. No codec of Holdfast pickles: bytes from a queue are untrus
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from math import isfinite
@@ -44,9 +45,15 @@ class JsonCodec:
     encode, and more than ``bounds.MAX_DEPTH`` levels. Dataclasses, Structs, datetimes, UUIDs and the other types
     of msgspec are encoded as msgspec does, models of pydantic as pydantic does, and decoded as plain JSON. An error
     names the place of the value: ``payload.items[3].price``.
+
+    With ``text_keys``, keys that are numbers, booleans or None become text as ``json.dumps`` does, and two keys that
+    become the same text are refused.
     """
 
     name = "json"
+
+    def __init__(self, *, text_keys: bool = False) -> None:
+        self._text_keys = text_keys
 
     def encode(self, value: object, *, field: str = "payload") -> bytes:
         """Return the value as compact JSON; ``field`` is the name of the value in errors."""
@@ -60,7 +67,7 @@ class JsonCodec:
                 return data
         except (msgspec.MsgspecError, RecursionError, TypeError, ValueError):
             pass  # the walk below finds the place
-        return _encode(_checked_builtins(value, field, 0))
+        return _encode(_checked_builtins(value, field, 0, _text_key if self._text_keys else _checked_key))
 
     def decode(self, data: bytes, *, field: str = "payload") -> object:
         """Return the JSON value; ``field`` is the name of the value in errors."""
@@ -71,11 +78,12 @@ class JsonCodec:
         except (msgspec.MsgspecError, ValueError) as error:
             raise PayloadError(field, wanted="JSON in UTF-8", got=f"{len(data)} bytes: {error}") from error
         if _needs_check(data):
-            _checked_builtins(value, field, 0)
+            _checked_builtins(value, field, 0, _checked_key)
         return value
 
 
 JSON = JsonCodec()
+RESULT_JSON = JsonCodec(text_keys=True)
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -196,7 +204,14 @@ def _needs_check(data: bytes) -> bool:
     return bool(shape)
 
 
-def _checked_builtins(value: object, path: str, depth: int) -> object:
+class RepeatedKey(PayloadError):
+    """Two keys of one mapping become the same text."""
+
+
+ReadKey = Callable[[object, str], str]
+
+
+def _checked_builtins(value: object, path: str, depth: int, read_key: ReadKey) -> object:
     """Return the value in builtins that JSON can hold. Raises ``PayloadError`` that names the place of a bad value."""
     match value:
         case None | bool():
@@ -213,15 +228,18 @@ def _checked_builtins(value: object, path: str, depth: int) -> object:
             return float(value)
         case dict() | Mapping():  # dict first: the check for Mapping is slow
             level = _next_level(path, depth)
-            return {
-                _checked_key(key, path): _checked_builtins(item, _member_path(path, key), level)
+            members = {
+                read_key(key, path): _checked_builtins(item, _member_path(path, key), level, read_key)
                 for key, item in value.items()
             }
+            if len(members) != len(value):
+                raise RepeatedKey(f"keys of {path}", wanted="each text once", got=", ".join(map(repr, value)))
+            return members
         case list() | tuple() | set() | frozenset():
             level = _next_level(path, depth)
-            return [_checked_builtins(item, f"{path}[{index}]", level) for index, item in enumerate(value)]
+            return [_checked_builtins(item, f"{path}[{index}]", level, read_key) for index, item in enumerate(value)]
         case _:
-            return _checked_builtins(_builtin(value, path), path, depth)
+            return _checked_builtins(_builtin(value, path), path, depth, read_key)
 
 
 def _builtin(value: object, path: str) -> object:
@@ -255,6 +273,17 @@ def _checked_key(key: object, path: str) -> str:
     if not isinstance(key, str):
         raise PayloadError(f"a key of {path}", wanted="text", got=f"{key!r} ({type(key).__name__})")
     return _checked_text(key, f"a key of {path}")
+
+
+def _text_key(key: object, path: str) -> str:
+    """Return a key as ``json.dumps`` writes it."""
+    match key:
+        case None | bool() | float():
+            return json.dumps(key)
+        case int():
+            return int.__repr__(key)  # an IntEnum has another repr
+        case _:
+            return _checked_key(key, path)
 
 
 def _member_path(path: str, key: object) -> str:

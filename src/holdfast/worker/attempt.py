@@ -41,6 +41,7 @@ from holdfast.worker.output import Output, captured
 from holdfast.worker.resources import Resources
 
 BAD_RESULT = "bad result"  # the reason of the dead letter
+RESULT_NOT_STORED = "result not stored: "  # begins the detail of the settlement
 _SUCCEEDED_WITHOUT_RESULT = Succeeded()
 AddNote = Callable[[bytes | None, bytes | None], None]  # progress, checkpoint
 AddOutput = Callable[[Output], None]  # called when the handler has ended
@@ -162,10 +163,11 @@ def _read_answer(answer: object, handler: Handler) -> Outcome:
             return _read_answer(answer(), handler)
         case _:
             try:
-                return succeeded(handler.encode_result(answer))
+                encoded = handler.encode_result(answer)
+                return _SUCCEEDED_WITHOUT_RESULT if encoded == b"null" else succeeded(encoded)
             except Exception as error:  # noqa: BLE001 - a result may raise anything when it is read
                 check_finished(answer)
-                return _without_result(error, strict=handler.strict_result)
+                return _without_result(error, strict=bool(handler.strict_result))
 
 
 class UnfinishedAnswer(TypeError):
@@ -187,7 +189,7 @@ def _without_result(error: Exception, *, strict: bool) -> Outcome:
     reason = plain_text(str(error) if isinstance(error, PayloadError) else error, bounds.MAX_REASON_CHARACTERS)
     if strict:
         return Unrecovered(reason=BAD_RESULT, error=reason)
-    return Succeeded(detail=f"result not stored: {' '.join(reason.split())}")
+    return Succeeded(detail=f"{RESULT_NOT_STORED}{' '.join(reason.split())}")
 
 
 # Chunks: several jobs in one call ---------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from holdfast.model import bounds
 from holdfast.model.limit_proposal import LimitProposal
 from holdfast.model.request import check_single_instance
 from holdfast.model.retry import RetryPolicy, check_policy
-from holdfast.wire.codec import JSON, dump_model
+from holdfast.wire.codec import RESULT_JSON, RepeatedKey, dump_model
 from holdfast.wire.value_type import ValueType
 from holdfast.worker.breaker import BreakerRule
 from holdfast.worker.signature import read_signature
@@ -34,7 +34,8 @@ class Handler:
     timeout: timedelta | None = None
     cpu: timedelta | None = None
     retry: RetryPolicy | None = None
-    strict_result: bool = False  # a result that cannot be stored makes a dead letter
+    # Whether a result that cannot be stored makes a dead letter. None: not in a worker, but in a run of a DataFrame.
+    strict_result: bool | None = None
     idempotent: bool | None = None  # skip a job whose idempotency key is done; None: as the worker's options say
     idempotency_ttl: timedelta | None = None  # how long a key is done; None: as the worker's options say
     single_instance: bool | str = False  # one job at a time: of its queue and type, or of all jobs with this text
@@ -42,6 +43,7 @@ class Handler:
     limits: LimitProposal | None = None  # of its type in its queue, proposed to the store
     breaker: BreakerRule | None = None  # None: that of the worker
     from_json: Callable[[object], object] | None = None  # applied to the JSON value, before ``payload_type``
+    to_json: Callable[[object], object] | None = None  # applied to the result, before ``result_type``
 
     def decode(self, payload: object) -> object:
         """Return the payload as the type that the function takes. Raises ``PayloadError`` for one that does not fit."""
@@ -59,11 +61,15 @@ class Handler:
     def encode_result(self, result: object) -> bytes:
         """Return the result as the store keeps it. Raises ``PayloadError`` for one that cannot be kept.
 
-        A value that JSON does not have as it is, a dict with numbers as keys for example, is kept as the type that the
+        A value that JSON does not have as it is, a dict with dates as keys for example, is kept as the type that the
         function returns.
         """
+        if self.to_json is not None:
+            result = self.to_json(result)
         try:
             return encode_result(result)
+        except RepeatedKey:
+            raise
         except PayloadError:
             if self.result_type is None:
                 raise
@@ -91,7 +97,7 @@ class HandlerKeywords(TypedDict, total=False):
     cpu: timedelta | None
     retry: RetryPolicy | None
     chunk: int | None
-    strict_result: bool
+    strict_result: bool | None
     idempotent: bool | None
     idempotency_ttl: timedelta | None
     single_instance: bool | str
@@ -106,7 +112,7 @@ def make_handler(
     cpu: timedelta | None = None,
     retry: RetryPolicy | None = None,
     chunk: int | None = None,
-    strict_result: bool = False,
+    strict_result: bool | None = None,
     idempotent: bool | None = None,
     idempotency_ttl: timedelta | None = None,
     single_instance: bool | str = False,
@@ -127,10 +133,10 @@ def make_handler(
     if cpu is not None:
         bounds.duration_from("cpu", cpu, least=1)
     check_policy(retry)
-    bounds.check_boolean("strict_result", strict_result)
     bounds.check_boolean("capture_output", capture_output)
-    if idempotent is not None:
-        bounds.check_boolean("idempotent", idempotent)
+    for flag, value in (("strict_result", strict_result), ("idempotent", idempotent)):
+        if value is not None:
+            bounds.check_boolean(flag, value)
     if chunk is not None:
         bounds.check_integer("chunk", chunk, least=1, most=MAX_CHUNK)
         if capture_output:
@@ -218,4 +224,4 @@ def encode_result(value: object) -> bytes:
 
     A result may run code of the user, and raise any exception.
     """
-    return bounds.check_blob("result", JSON.encode(value, field="result"), most=bounds.MAX_PAYLOAD_BYTES)
+    return bounds.check_blob("result", RESULT_JSON.encode(value, field="result"), most=bounds.MAX_PAYLOAD_BYTES)

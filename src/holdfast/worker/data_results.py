@@ -18,24 +18,23 @@ _PLAIN = (str, int, bool, type(None))
 
 def with_data_results(handler: Handler) -> Handler:
     """Return a handler that may return values of numpy, pandas and Spark, NaN and infinity."""
-    convert = _as_chunk_results if handler.chunk is not None else as_result
-    call = _async_call if handler.is_async else _call
-    return replace(handler, function=partial(call, handler.function, convert))
+    if handler.chunk is not None:
+        call = _async_call if handler.is_async else _call
+        handler = replace(handler, function=partial(call, handler.function))
+    return replace(handler, to_json=as_result)
 
 
-def _call(function: Callable[..., Any], convert: Callable[[Any], Any], *arguments: Any) -> Any:
-    return convert(function(*arguments))
+def _call(function: Callable[..., Any], *arguments: Any) -> Any:
+    return _as_list(function(*arguments))
 
 
-async def _async_call(function: Callable[..., Any], convert: Callable[[Any], Any], *arguments: Any) -> Any:
-    return convert(await function(*arguments))
+async def _async_call(function: Callable[..., Any], *arguments: Any) -> Any:
+    return _as_list(await function(*arguments))
 
 
-def _as_chunk_results(answers: object) -> object:
+def _as_list(answers: Any) -> Any:
     """Return the results of a chunk as a list. An array or a Series has one result for each row."""
-    if not isinstance(answers, list | tuple) and hasattr(answers, "tolist"):
-        answers = answers.tolist()
-    return [as_result(answer) for answer in answers] if isinstance(answers, list | tuple) else answers
+    return answers if isinstance(answers, list | tuple) or not hasattr(answers, "tolist") else answers.tolist()
 
 
 def as_result(value: object) -> object:
@@ -53,12 +52,20 @@ def as_result(value: object) -> object:
     if isinstance(value, tuple) and hasattr(value, "__fields__"):  # a Row of Spark
         return {name: as_result(item) for name, item in zip(value.__fields__, value, strict=True)}
     if isinstance(value, dict):
-        return {key: as_result(item) for key, item in value.items()}
+        members = {_as_key(key): as_result(item) for key, item in value.items()}
+        return members if len(members) == len(value) else value  # two keys become one: JSON refuses the original
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
         return [as_result(item) for item in value]
-    if type(value).__module__.partition(".")[0] in ("numpy", "pandas"):
-        return _from_array(value)
-    return value
+    return _from_array(value) if _is_of_data_library(value) else value
+
+
+def _as_key(key: Any) -> object:
+    """Return a number of numpy as one of Python; any other key as it is."""
+    return key.item() if _is_of_data_library(key) and hasattr(key, "item") else key
+
+
+def _is_of_data_library(value: object) -> bool:
+    return type(value).__module__.partition(".")[0] in ("numpy", "pandas")
 
 
 def _from_array(value: Any) -> object:

@@ -33,6 +33,7 @@ from holdfast.settings import read as settings
 from holdfast.spark.compat import describe
 from holdfast.spark.execution.engine import count_slots, run_slots
 from holdfast.spark.execution.handler_version import begin_version, handler_version, mixed_versions
+from holdfast.spark.execution.ledger_outcomes import count_unstored_results
 from holdfast.spark.execution.progress import OnProgress, Progress
 from holdfast.spark.execution.row_handler import make_row_handler
 from holdfast.spark.execution.row_order import (
@@ -98,7 +99,9 @@ def run(
 
     Both frames have the columns of ``df``, unchanged, and one more: the struct ``holdfast`` with the fields ``result``
     (JSON), ``attempts``, ``error``, ``reason``, ``state`` and ``job_id``. ``column`` gives the struct another name;
-    ``flatten`` makes a column of each field. A name that the input has already is refused before anything runs.
+    ``flatten`` makes a column of each field. A name that the input has already is refused before anything runs. A row
+    whose result cannot be stored is dead, with the reason ``bad result``, unless the handler of an app has
+    ``strict_result=False``; ``summary`` counts such results.
 
     ``handler`` is ``fn(row)`` or ``fn(row, ctx)`` where ``row`` is a dict, or a handler of an app. Such a handler keeps
     its timeout, retry policy, chunk, guards, breaker and limits, unless an argument replaces them, and has the
@@ -166,6 +169,7 @@ def run(
         if max_dead_ratio is not None:
             on_progress = _limit_dead(max_dead_ratio, on_progress, driver.counts([queue]))
         slots = count_slots(spark, slots)
+        count_unstored = _count_unstored_from_now(app, queue)
         # The input is read once. One shuffle by key serves the slots and, at the end, the join with the outcomes.
         rows = keyed_rows(df, columns).repartition(slots, f.col(KEY)).persist()
 
@@ -174,7 +178,9 @@ def run(
             joined = join_outcomes(rows, outcomes if run is None else newest_outcomes(outcomes), partitions=slots)
             mix = {} if run is None else mixed_versions(driver, queue)
             halted = count_halted(driver, queue, columns)
-            return hold_result(joined, columns, outcome, version=version, mix=mix, halted=halted)
+            return hold_result(
+                joined, columns, outcome, version=version, mix=mix, halted=halted, unstored=count_unstored()
+            )
 
         try:
             check_nulls(rows, df, columns)
@@ -240,6 +246,13 @@ def _remember_keys(store: Store, queue: str, options: WorkerOptions) -> int:
     if settings.dedupe_window < window:
         store.configure(queue, replace(settings, dedupe_window=window), only=("dedupe_window",))
     return window
+
+
+def _count_unstored_from_now(app: Holdfast, queue: str) -> Callable[[], int]:
+    """Return a function that counts the rows that are done without their results since this call."""
+    if all(each.strict_result for each in app.catalogue):
+        return int
+    return partial(count_unstored_results, app.driver, app.driver.ledger_end(), queue)
 
 
 def _limit_rows(store: Store, queue: str, limits: QueueLimits) -> None:

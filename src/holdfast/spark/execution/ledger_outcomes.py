@@ -8,7 +8,7 @@ which has one row for every lease that ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -16,10 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.drivers.contract import Store
 from holdfast.model import bounds
+from holdfast.model.ledger import LedgerRow
 from holdfast.spark.execution.outcomes import DDL, from_ledger
 from holdfast.spark.execution.run_spec import SLOT_TRY_KIND, RunSpec
 from holdfast.spark.execution.slot import drain_input
 from holdfast.spark.store_access import open_store
+from holdfast.worker.attempt import RESULT_NOT_STORED
 
 PAGE_ENTRIES = 100
 
@@ -38,15 +40,25 @@ def outcomes_from_ledger(spark: SparkSession, spec: RunSpec) -> DataFrame:
     return spark.range(0, 1, 1, 1).mapInArrow(partial(_read_ledger, spec=spec), DDL)
 
 
+def count_unstored_results(store: Store, after: str, queue: str) -> int:
+    """Return how many jobs of a queue were done without their results since a cursor of the ledger."""
+    pages = _ledger_pages(store, after)
+    return sum(row.queue == queue and row.detail.startswith(RESULT_NOT_STORED) for page in pages for row in page)
+
+
 def _read_ledger(batches: Iterator[pa.RecordBatch], spec: RunSpec) -> Iterator[pa.RecordBatch]:
     """Body of the Spark task, on an executor."""
     drain_input(batches)
-    store, cursor = open_store(spec.url, spec.space), spec.ledger_start
+    for page in _ledger_pages(open_store(spec.url, spec.space), spec.ledger_start):
+        rows = [row for row in page if row.worker.startswith(f"{spec.run}/")]
+        if rows:
+            yield from_ledger(rows)
+
+
+def _ledger_pages(store: Store, cursor: str | None) -> Iterator[Sequence[LedgerRow]]:
     while True:
         page = store.ledger(cursor, limit=bounds.MAX_BATCH_ITEMS)
         if not page.items:
             return
-        rows = [row for row in page.items if row.worker.startswith(f"{spec.run}/")]
-        if rows:
-            yield from_ledger(rows)
+        yield page.items
         cursor = page.cursor

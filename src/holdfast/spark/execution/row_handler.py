@@ -47,6 +47,8 @@ def make_row_handler(
             name: value for name, value in options.items() if value is not None
         }
         function = function.function
+    if options.get("strict_result") is None:
+        options["strict_result"] = True  # the result is the product of a run
     handler = with_data_results(make_handler(type_, function, **options))
     return replace(handler, from_json=make_row_reader(columns.names, columns.kinds))
 
