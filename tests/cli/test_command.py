@@ -116,6 +116,7 @@ def test_a_missing_url_says_how_to_give_one(run):
             arguments = ["q"] if path[0] == "queue" and path[-1] != "list" else arguments
             arguments = ["q", "d"] if path[0] == "domain" and path[-1] != "list" else arguments
             arguments = ["x"] if path[-1] == "remove" else arguments
+            arguments = ["--role", "x"] if path[-1] == "grants" else arguments
             arguments = ["--all"] if path[-1] in {"requeue", "purge"} else arguments
             assert "no store: give --url" in run(*path, *arguments, code=2).err, path
 

@@ -81,6 +81,45 @@ def test_every_line_is_json_and_carries_the_fields_of_its_job(work, concurrency)
     assert dead["error"] == "ValueError: cannot open postgresql://me:***@h/db"
 
 
+def run_together(*arguments: str) -> list[dict[str, object]]:
+    """Run the command with stdout and stderr in one pipe, as a log collector reads them; every line must be JSON."""
+    command = [sys.executable, "-m", "holdfast", *arguments]
+    ended = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=120
+    )
+    return [json.loads(line) for line in ended.stdout.splitlines()]
+
+
+def test_no_line_of_a_worker_with_a_json_log_is_plain(folder):
+    """Neither the first and the last line, nor a note, nor an error that ends the command."""
+    source = 'from holdfast import Holdfast\napp = Holdfast("sqlite:///jobs.db")\napp.handler("t")(lambda _: None)\n'
+    (folder / "other_app.py").write_text(source, encoding="utf-8")
+    (folder / "holdfast.toml").write_text('url = "sqlite:///unused.db"\n', encoding="utf-8")
+    work = ("work", "other_app:app", "--until-drained", "--processes", "2", "--concurrency", "3", "--log", "json")
+    note, *_, last = lines = run_together(*work)
+    assert "names its own store" in note["message"]
+    [started] = [line for line in lines if line["message"] == "worker.started"]
+    assert (started["concurrency"], started["lease"], started["types"]) == (6, 15.0, 1)
+    assert last["message"] == "worker.stopped"
+    *_, last = run_together(*work, "--json")
+    assert last == {}
+    (folder / "broken.py").write_text("1 / 0\n", encoding="utf-8")
+    [failure] = run_together("work", "broken:app", "--log", "json", "--debug")
+    assert failure["level"] == "error"
+    assert failure["message"].startswith("importing broken failed: broken.py, line 1: ZeroDivisionError")
+    assert "Traceback" in failure["exception"]
+
+
+def test_no_line_of_a_service_with_a_json_log_is_plain(start, url):
+    service = start("serve", "--bind", "127.0.0.1:0", "--log", "json", "--url", url)
+    started = json.loads(service.stderr.readline())
+    service.terminate()
+    out, err = service.communicate(timeout=60)
+    assert (started["message"], out) == ("http.started", "")
+    assert started["url"].startswith("http://127.0.0.1:")
+    assert json.loads(err.splitlines()[-1])["message"] == "http.stopped"
+
+
 def test_the_text_format_has_one_line_for_each_record(work, monkeypatch):
     monkeypatch.setenv("HOLDFAST_LOG_LEVEL", "warning")
     lines = work().splitlines()

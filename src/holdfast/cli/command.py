@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import sys
 import traceback
@@ -110,6 +111,10 @@ def _report(session: Session, error: Exception) -> int:
             return ExitCode.FAILED
     code, text = _code_and_text(error)
     shown = error.__cause__ if isinstance(error, CommandFailed) else error
+    if text and session.output.formatter is not None:
+        line = session.output.format_note(text, level=logging.ERROR, error=shown if session.debug else None)
+        _write_error(session.without_secrets(line) + "\n")
+        return code
     if session.debug and shown is not None:
         _write_error(session.without_secrets("".join(traceback.format_exception(shown))))
     if text:

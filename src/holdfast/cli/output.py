@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -47,6 +48,7 @@ class Output:
 
     def __init__(self) -> None:
         self._clock = SystemClock()
+        self.formatter: logging.Formatter | None = None  # of notes and failures beside a JSON log; None: plain text
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
                 # A character that the terminal cannot show becomes an escape. Python buffers a pipe in blocks: the
@@ -71,7 +73,14 @@ class Output:
 
     def print_note(self, text: str) -> None:
         """Print one line that is not part of the result: on stderr, so that a pipe gets the result only."""
-        sys.stderr.write(f"{text}\n")
+        sys.stderr.write(self.format_note(text) + "\n")
+
+    def format_note(self, text: str, *, level: int = logging.WARNING, error: BaseException | None = None) -> str:
+        """Return a note as one line: of the log, if that is JSON, so that a reader of the log finds no other lines."""
+        if self.formatter is None:
+            return text
+        shown = None if error is None else (type(error), error, error.__traceback__)
+        return self.formatter.format(logging.LogRecord("holdfast", level, "", 0, text, None, shown))
 
     def print_table(self, columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
         """Print columns under headings; a terminal's width is respected, a pipe gets every cell in full."""

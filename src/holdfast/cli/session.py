@@ -14,7 +14,9 @@ from holdfast.cli.output import Output
 from holdfast.connect import connect
 from holdfast.drivers.contract import Store
 from holdfast.errors import StoreUnavailable
-from holdfast.settings import FILE_NAME, Settings, mask_secrets, read
+from holdfast.observability.log_format import JsonFormatter
+from holdfast.observability.redaction import Redaction
+from holdfast.settings import FILE_NAME, LogFormat, Settings, mask_secrets, read
 
 
 class ExitCode(IntEnum):
@@ -67,6 +69,12 @@ class Session:
         """Use the store of an argument of the command, instead of --url and --store. Before the first use."""
         self.given.pop("store", None)
         self.given["url"] = url
+
+    def use_options(self, **options: str | None) -> None:
+        """Add the options of a command that logs. Beside a JSON log, its notes and failures are JSON, too."""
+        self.given |= {name: value for name, value in options.items() if value is not None}
+        if self.settings.log is LogFormat.JSON:
+            self.output.formatter = JsonFormatter(Redaction(self.settings.log_redact))
 
     @property
     def given_url(self) -> str | None:

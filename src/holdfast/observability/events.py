@@ -30,6 +30,9 @@ FIELDS = {
     "leases": "expired leases that were ended",
     "holder": "the worker that held the lease",
     "queues": "the queues of the worker",
+    "concurrency": "the jobs that the worker runs at a time",
+    "lease": "seconds of a lease",
+    "types": "the number of job types that the worker runs",
     "running": "jobs that the child processes execute",
     "drain": "seconds that running jobs may still take; left out without a limit",
     "statuses": "attempts per status",
@@ -175,7 +178,16 @@ LEASE_EXPIRED = _job_event(
 
 # The worker and its store -----------------------------------------------------------------------------------
 
-WORKER_STARTED = _event("worker.started", logging.INFO, "the worker begins to reserve jobs", "worker", "queues")
+WORKER_STARTED = _event(
+    "worker.started",
+    logging.INFO,
+    "the worker begins to reserve jobs",
+    "worker",
+    "queues",
+    "concurrency",
+    "lease",
+    "types",
+)
 WORKER_STOPPING = _event(
     "worker.stopping",
     logging.INFO,

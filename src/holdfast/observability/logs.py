@@ -57,7 +57,15 @@ class LogObserver(WorkerObserver):
     def started(self, worker: str, queues: Sequence[str]) -> None:
         """See ``WorkerObserver.started``."""
         self._worker = worker
-        self._log(events.WORKER_STARTED, queues=list(queues))
+        facts: dict[str, object] = {}
+        if self._observed is not None:
+            options = self._observed.options
+            facts = {
+                "concurrency": options.processes * options.concurrency,
+                "lease": options.lease_for / SECOND,
+                "types": len(self._observed.catalogue.types),
+            }
+        self._log(events.WORKER_STARTED, queues=list(queues), **facts)
 
     def stopping(self) -> None:
         """See ``WorkerObserver.stopping``."""

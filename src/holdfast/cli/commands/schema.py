@@ -94,8 +94,9 @@ def sql(session: Session) -> None:
 @click.option("--role", required=True, metavar="NAME", help="The role of the database that gets the rights.")
 @pass_session
 def grants(session: Session, *, role: str) -> None:
-    """Print the SQL statements that give a role the rights of clients and workers.
+    """Print the SQL statements that give a role its rights.
 
-    The role that owns the tables runs them after every install and upgrade.
+    The rights of clients and workers. The role that owns the tables runs the statements after every install and
+    upgrade.
     """
     session.output.print_line(schema_access.grants_sql(session.url, role).rstrip())

@@ -34,7 +34,7 @@ def serve(session: Session, /, **options: str | None) -> None:
     Without --auth, the service needs no token and listens on loopback only. SIGTERM or SIGINT stops it: requests under
     way are answered first.
     """
-    session.given |= {name: value for name, value in options.items() if value is not None}
+    session.use_options(**options)
     settings = session.settings
     address = parse_address(settings.serve.bind)
     try:
@@ -50,8 +50,9 @@ def serve(session: Session, /, **options: str | None) -> None:
     http = server.HttpServer(service, address)
 
     def on_listening() -> None:
-        note = " (no tokens: for this machine only)" if service.authenticator.is_open else ""
-        session.output.print_line(f"{http.url}: answers{note}; {http.url}/openapi.json describes the calls")
+        if settings.log is not LogFormat.JSON:
+            note = " (no tokens: for this machine only)" if service.authenticator.is_open else ""
+            session.output.print_line(f"{http.url}: answers{note}; {http.url}/openapi.json describes the calls")
         log_event(logging.INFO, "http.started", url=http.url, auth=", ".join(settings.serve.auth))
 
     with gc_frozen():  # else Python scans all modules again and again: 20 to 40 ms in which no request is answered

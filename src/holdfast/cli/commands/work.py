@@ -83,7 +83,8 @@ def work(
 
     A worker of an app with schedules fires them, beside all other workers and schedulers: each fire happens once.
     """
-    session.given |= {name: value for name, value in (("log", log), ("log_level", log_level)) if value is not None}
+    session.use_options(log=log, log_level=log_level)
+    logs_json = session.settings.log is LogFormat.JSON
     app = load_app(app_path, session)
     options = WorkerOptions(
         queues=tuple(dict.fromkeys(queues)) or None,
@@ -104,7 +105,7 @@ def work(
     configure_logging(session.settings)
     endpoint, observers = (None, []) if address is None else worker_endpoint(app, address)
     worker = app.worker(options, observers=observers)
-    if not as_json:
+    if not as_json and not logs_json:  # else the log says so: worker.started
         names = ", ".join(worker.queues)
         types = len(app.catalogue.types)
         noun = "job type" if types == 1 else "job types"
@@ -119,4 +120,7 @@ def work(
         if endpoint is not None:
             endpoint.close()
         app.close()
-    print_counts(session, counts, as_json=as_json)
+    if not logs_json:  # else the log says so: worker.stopped
+        print_counts(session, counts, as_json=as_json)
+    elif as_json:
+        session.output.print_json_line(counts)
