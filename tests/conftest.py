@@ -1,4 +1,4 @@
-"""The option --all, and one PostgreSQL server for the whole test run, which the first test that needs it starts."""
+"""The options --all and --random, and one PostgreSQL server for the whole run: the first test to need it starts it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -28,9 +29,19 @@ LEFT_OUT = pytest.StashKey[int]()
 
 def pytest_addoption(parser):
     parser.addoption("--all", action="store_true", help="also run the tests marked long: the same in larger numbers")
+    new_seed = secrets.randbelow(10**9)
+    parser.addoption(
+        "--random",
+        nargs="?",
+        type=int,
+        const=new_seed,
+        metavar="SEED",
+        help="random order; SEED repeats an earlier one",
+    )
 
 
 def pytest_collection_modifyitems(config, items):
+    shuffle(items, getattr(config, "workerinput", {}).get("seed", config.getoption("--random")))
     long = [] if config.getoption("--all") else [item for item in items if item.get_closest_marker("long")]
     if long:
         items[:] = [item for item in items if item not in set(long)]
@@ -52,6 +63,28 @@ def pytest_testnodedown(node):
 def pytest_terminal_summary(terminalreporter, config):
     if count := config.stash.get(LEFT_OUT, 0):
         terminalreporter.write_line(f"{count} long tests left out; --all runs them too")
+
+
+# Random order -------------------------------------------------------------------------------------------------------
+
+
+def pytest_report_header(config):
+    if (seed := config.getoption("--random")) is not None:
+        return f"random order: --random={seed} repeats it (exactly with -n 0)"
+    return None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node):
+    """Give the seed to a process of xdist: all processes must collect the same order."""
+    node.workerinput["seed"] = node.config.getoption("--random")
+
+
+def shuffle(items, seed):
+    """Shuffle the files, and the tests in each file. Tests of a file stay together, for the fixtures of the file."""
+    if seed is not None:
+        random, places = Random(seed), {}
+        items.sort(key=lambda item: (places.setdefault(item.path, random.random()), random.random()))
 
 
 # The server ---------------------------------------------------------------------------------------------------------
