@@ -16,6 +16,7 @@ from holdfast.drivers.contract import Store
 from holdfast.observability.prometheus import PrometheusMetrics
 from holdfast.service.http.server import HttpServer
 from holdfast.service.service import Service
+from holdfast.service.timing import ServiceTiming
 from holdfast.settings import Settings
 from holdfast.settings.serve import ServeSettings
 
@@ -66,13 +67,19 @@ def _bearer(token: str | None) -> dict[str, str]:
 
 @contextmanager
 def running_service(
-    url: str, settings: Settings | None = None, *, caller_clock: bool = False, **serve: Any
+    url: str,
+    settings: Settings | None = None,
+    *,
+    caller_clock: bool = False,
+    timing: ServiceTiming = ServiceTiming(),
+    **serve: Any,
 ) -> Iterator[RunningService]:
     """Run a service over the store at a URL, with some settings of ``[serve]``."""
     known = settings or Settings()
     known = replace(known, serve=replace(ServeSettings(), **serve))
     with connect(url, caller_clock=caller_clock) as store:
-        service = Service(store, known, space="main", prometheus=PrometheusMetrics.in_own_registry())
+        prometheus = PrometheusMetrics.in_own_registry()
+        service = Service(store, known, space="main", prometheus=prometheus, timing=timing)
         server = HttpServer(service, ("127.0.0.1", 0))
         listening = threading.Event()
         thread = threading.Thread(target=server.run, args=(listening.set,))

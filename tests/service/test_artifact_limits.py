@@ -14,6 +14,7 @@ from holdfast.artifacts.manifest import MANIFEST_KIND
 from holdfast.artifacts.usage import Usage, change_usage, read_usage
 from holdfast.clock import ManualClock, SystemClock
 from holdfast.service import limits
+from holdfast.service.timing import ServiceTiming
 from holdfast.settings import Settings
 from holdfast.worker import maintenance
 from tests.service.artifact_calls import claim, download, files_of, names_of, upload
@@ -37,9 +38,10 @@ def small(tmp_path):
 
 
 @pytest.fixture
-def large(tmp_path):
+def large(tmp_path, timing):
     """A service with the usual quotas."""
-    with running_service(sqlite_url(tmp_path), Settings(artifacts=str(tmp_path / "artifacts"))) as running:
+    settings = Settings(artifacts=str(tmp_path / "artifacts"))
+    with running_service(sqlite_url(tmp_path), settings, timing=timing) as running:
         yield running
 
 
@@ -107,8 +109,8 @@ def test_a_large_artifact_is_streamed(large, command):
     assert download(large, claimed, "a").content == content
 
 
-def test_a_slow_upload_is_refused(large, command, monkeypatch):
-    monkeypatch.setattr(limits, "BODY_SECONDS", 0.2)
+@pytest.mark.parametrize("timing", [ServiceTiming(body_seconds=0.2)], ids=["impatient"])
+def test_a_slow_upload_is_refused(large, command):
     claimed = claim(large, command)
     head = (
         f"PUT /v1/tasks/{claimed['task']['id']}/artifacts/a HTTP/1.1\r\nHost: localhost\r\n"
@@ -125,8 +127,8 @@ def test_a_slow_upload_is_refused(large, command, monkeypatch):
     wait_until(lambda: files_of(large) == [])
 
 
+@pytest.mark.parametrize("timing", [ServiceTiming(upload_grace_seconds=0.0)], ids=["impatient"])
 def test_an_upload_that_trickles_is_refused(large, command, monkeypatch):
-    monkeypatch.setattr(limits, "UPLOAD_GRACE_SECONDS", 0.0)
     monkeypatch.setattr(limits, "MIN_UPLOAD_BYTES_PER_SECOND", 1 << 40)
     assert code_of(upload(large, claim(large, command), "a")) == (408, "timeout")
     wait_until(lambda: files_of(large) == [])

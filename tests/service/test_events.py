@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.service import event_stream
+from holdfast.service.timing import ServiceTiming
 from holdfast.settings.serve import AuthMode
 from tests.service.http_service import running_service, sqlite_url
 
@@ -104,9 +105,9 @@ def test_a_head_request_and_too_many_streams_are_answered_at_once(sqlite_service
     assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (503, "overloaded", "1")
 
 
-def test_a_silent_stream_has_heartbeats(sqlite_service, monkeypatch, command):
-    monkeypatch.setattr(event_stream, "HEARTBEAT_SECONDS", 0.0)
-    answer = sqlite_service.get("/v1/events", command=command, forSeconds=0)
+def test_a_silent_stream_has_heartbeats(tmp_path, command):
+    with running_service(sqlite_url(tmp_path), timing=ServiceTiming(heartbeat_seconds=0.0)) as service:
+        answer = service.get("/v1/events", command=command, forSeconds=0)
     assert answer.text.startswith("retry: 2000\n\n: heartbeat\n\n")
 
 

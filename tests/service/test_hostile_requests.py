@@ -10,6 +10,7 @@ import sqlite3
 import pytest
 
 from holdfast.service import limits
+from holdfast.service.timing import ServiceTiming
 from tests.service.http_service import JSON, in_thread, running_service, sqlite_url
 from tests.waiting import wait_until
 
@@ -258,10 +259,11 @@ def test_a_request_id_is_returned_and_a_hostile_one_is_replaced(sqlite_service):
         )
 
 
-def test_headers_and_bodies_that_do_not_end_are_cut_off(tmp_path, monkeypatch):
-    monkeypatch.setattr("holdfast.service.http.server.HEADER_SECONDS", 0.2)
-    monkeypatch.setattr(limits, "BODY_SECONDS", 0.2)
-    with running_service(sqlite_url(tmp_path)) as running:
+IMPATIENT = ServiceTiming(header_seconds=0.2, body_seconds=0.2, write_seconds=0.2)
+
+
+def test_headers_and_bodies_that_do_not_end_are_cut_off(tmp_path):
+    with running_service(sqlite_url(tmp_path), timing=IMPATIENT) as running:
         assert exchange(running, b"").data == b""
         assert exchange(running, b"GET /healthz HTTP/1.1\r\nHost: loc").data == b""
         answer = exchange(running, POST + b'Content-Length: 20\r\n\r\n{"command"')
@@ -280,10 +282,8 @@ DROPS = {  # what is sent at once, and what follows again and again
 }
 
 
-def test_requests_that_come_drop_by_drop_are_cut_off(tmp_path, monkeypatch):
-    monkeypatch.setattr("holdfast.service.http.server.HEADER_SECONDS", 0.2)
-    monkeypatch.setattr(limits, "BODY_SECONDS", 0.2)
-    with running_service(sqlite_url(tmp_path)) as running, contextlib.ExitStack() as stack:
+def test_requests_that_come_drop_by_drop_are_cut_off(tmp_path):
+    with running_service(sqlite_url(tmp_path), timing=IMPATIENT) as running, contextlib.ExitStack() as stack:
         host, port = running.url.removeprefix("http://").split(":")
         open_connections = {}
         for name, (start, _) in DROPS.items():
@@ -308,9 +308,8 @@ def test_requests_that_come_drop_by_drop_are_cut_off(tmp_path, monkeypatch):
         wait_until(are_closed)
 
 
-def test_a_client_that_does_not_read_is_cut_off(tmp_path, monkeypatch):
-    monkeypatch.setattr("holdfast.service.http.server.WRITE_SECONDS", 0.2)
-    with running_service(sqlite_url(tmp_path)) as running:
+def test_a_client_that_does_not_read_is_cut_off(tmp_path):
+    with running_service(sqlite_url(tmp_path), timing=ServiceTiming(write_seconds=0.2)) as running:
         for _ in range(12):
             running.enqueue("a", payload="x" * 1_000_000)
         host, port = running.url.removeprefix("http://").split(":")

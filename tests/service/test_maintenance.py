@@ -6,16 +6,16 @@ import logging
 import holdfast
 from holdfast import Client, JobRequest
 from holdfast.driver import State
-from holdfast.service import service as service_module
 from holdfast.service.service import Service
+from holdfast.service.timing import ServiceTiming
 from holdfast.settings import Settings
 from holdfast.worker import event_log, maintenance
 
 TIMEOUT_SECONDS = 60
+QUICK = ServiceTiming(maintenance_seconds=0.001)
 
 
 def test_a_tenant_without_a_worker_is_repaired(monkeypatch, caplog):
-    monkeypatch.setattr(service_module, "MAINTENANCE_SECONDS", 0.001)
     monkeypatch.setattr(maintenance, "REAP_INTERVAL_SECONDS", 0.0)
     with holdfast.connect("memory://") as store:
         quiet = store.space("quiet")
@@ -23,7 +23,7 @@ def test_a_tenant_without_a_worker_is_repaired(monkeypatch, caplog):
         assert len(quiet.reserve(["default"], limit=1, lease_for=1, worker="gone")) == 1
 
         async def serve() -> None:
-            service = Service(store, Settings(), space="main")
+            service = Service(store, Settings(), space="main", timing=QUICK)
             await service.start()
             try:
                 async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -39,12 +39,11 @@ def test_a_tenant_without_a_worker_is_repaired(monkeypatch, caplog):
         assert (expired.job_id, expired.space, expired.holder) == (answer.id, "quiet", "gone")
 
 
-def test_expired_leases_that_a_claim_ends_are_logged_once(monkeypatch, caplog):
-    monkeypatch.setattr(service_module, "MAINTENANCE_SECONDS", 0.001)
+def test_expired_leases_that_a_claim_ends_are_logged_once(caplog):
     with holdfast.connect("memory://") as store:
 
         async def serve() -> None:
-            service = Service(store, Settings(), space="main")
+            service = Service(store, Settings(), space="main", timing=QUICK)
             await service.start()
             try:
                 for space in ("main", "tenant"):

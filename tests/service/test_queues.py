@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.service.http_service import in_thread
+from holdfast.service.timing import ServiceTiming
+from tests.service.http_service import in_thread, running_service, sqlite_url
 
 
 @pytest.fixture
@@ -12,10 +13,14 @@ def queue(command) -> str:
     return command
 
 
-@pytest.fixture(autouse=True)
-def fresh_counts(request, monkeypatch):
+@pytest.fixture(scope="module")
+def timing() -> ServiceTiming:
     """Count at every call: the age of an answer is another test's topic."""
-    monkeypatch.setattr("holdfast.service.tenants.queue_counts.MIN_AGE_SECONDS", 0.0)
+    return ServiceTiming(count_age_seconds=0.0)
+
+
+@pytest.fixture(autouse=True)
+def fresh_counts(monkeypatch):
     monkeypatch.setattr("holdfast.service.tenants.queue_counts.REST_FACTOR", 0)
 
 
@@ -90,11 +95,11 @@ def test_limits_are_changed_one_by_one(service, command, queue):
     assert service.client.patch("/v1/queues/no%20name/settings", json={"rate": 1}).json()["code"] == "invalid_request"
 
 
-def test_counts_are_kept_for_a_while(sqlite_service, command, monkeypatch):
-    monkeypatch.setattr("holdfast.service.tenants.queue_counts.MIN_AGE_SECONDS", 3600.0)
-    assert sqlite_service.get(f"/v1/queues/{command}").json()["pending"] == 0
-    sqlite_service.enqueue(command, queue=command)
-    assert sqlite_service.get(f"/v1/queues/{command}").json()["pending"] == 0
+def test_counts_are_kept_for_a_while(tmp_path, command):
+    with running_service(sqlite_url(tmp_path), timing=ServiceTiming(count_age_seconds=3600.0)) as running:
+        assert running.get(f"/v1/queues/{command}").json()["pending"] == 0
+        running.enqueue(command, queue=command)
+        assert running.get(f"/v1/queues/{command}").json()["pending"] == 0
 
 
 def test_probes_and_metrics(sqlite_service, command):

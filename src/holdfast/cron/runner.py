@@ -36,9 +36,15 @@ if TYPE_CHECKING:
 MAX_DUE_KEYS = 2_000  # of one round; a tick has as many rounds as it needs
 MAX_FRUITLESS_ROUNDS = 10  # of one tick, while other schedulers are faster
 RETRY_AFTER = MINUTE  # a schedule that could not be enqueued
-MAX_SLEEP_SECONDS = 5.0  # of the loop: another process may put a schedule that is due soon
-SPREAD_SECONDS = 0.05  # schedulers wake up one after another: the first one fires, and the others find it done
-FAILURE_SECONDS = 1.0  # that the loop waits after a failure of the store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CronTiming:
+    """The time constants of the loop of a scheduler."""
+
+    max_sleep_seconds: float = 5.0  # another process may put a schedule that is due soon
+    spread_seconds: float = 0.05  # schedulers wake up one after another: the first fires, the others find it done
+    failure_seconds: float = 1.0  # that the loop waits after a failure of the store
 
 
 @dataclass(slots=True)
@@ -57,7 +63,9 @@ class _Tick:
 class CronRunner:
     """Fires the schedules of an app, and the dynamic schedules of its space. Use it in one thread at a time."""
 
-    def __init__(self, app: Holdfast, *, environment: str | None = None, name: str = "") -> None:
+    def __init__(
+        self, app: Holdfast, *, environment: str | None = None, name: str = "", timing: CronTiming = CronTiming()
+    ) -> None:
         """``environment`` replaces the setting; ``name`` is the one of this scheduler in logs.
 
         Raises ``InvalidInput`` if the schedules of the app are wrong, and ``Unsupported`` for a store without registry.
@@ -65,6 +73,7 @@ class CronRunner:
         app.declared_schedules()
         self.name = name or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self._app = app
+        self._timing = timing
         self._store = ScheduleStore(app.driver)
         self._reports = Reports(app.metrics, scheduler=self.name)
         self._definitions = Definitions(app.client.signer)
@@ -101,15 +110,15 @@ class CronRunner:
         clock = StoreClock(self._store)
         has_failed = False
         while not stop.is_set():
-            seconds = MAX_SLEEP_SECONDS
+            seconds = self._timing.max_sleep_seconds
             try:
                 _, next_instant = self._tick(_Tick(clock.now(), inline=False, is_own_time=True), stop)
                 if next_instant is not None:
                     left = (next_instant - clock.now()) / SECOND
-                    seconds = max(0.0, min(seconds, left)) + self._random.uniform(0, SPREAD_SECONDS)
+                    seconds = max(0.0, min(seconds, left)) + self._random.uniform(0, self._timing.spread_seconds)
                 has_failed = False
             except StoreError as error:
-                seconds = FAILURE_SECONDS
+                seconds = self._timing.failure_seconds
                 if not has_failed:  # once for each outage
                     self._reports.store_failed(error)
                 has_failed = True

@@ -16,6 +16,7 @@ import socketserver
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
@@ -28,8 +29,14 @@ from holdfast.worker.observer import WorkerObserver
 
 DEFAULT_HOST = "127.0.0.1"
 MAX_CONNECTIONS = 32  # more are closed unanswered
-CONNECTION_SECONDS = 10.0  # from accept to close
-POLL_SECONDS = 0.5  # between two looks for connections that are open for too long
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointTiming:
+    """The time constants of an endpoint."""
+
+    connection_seconds: float = 10.0  # from accept to close
+    poll_seconds: float = 0.5  # between two looks for connections that are open for too long; closing waits for one
 
 
 class Answer(NamedTuple):
@@ -67,17 +74,19 @@ def verdict_route(judge: Callable[[], Verdict]) -> Route:
 class Endpoint:
     """Listens at an address from its creation on, and answers between ``start`` and ``close``."""
 
-    def __init__(self, address: tuple[str, int], routes: Mapping[str, Route]) -> None:
+    def __init__(
+        self, address: tuple[str, int], routes: Mapping[str, Route], *, timing: EndpointTiming = EndpointTiming()
+    ) -> None:
         """Raise ``InvalidInput`` if the address cannot be used. Port 0 takes a free port."""
         host, port = address
         try:
             family, _, _, _, _ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-            self._server = _Server(address, routes, family)
+            self._server = _Server(address, routes, family, timing)
         except OSError as error:
             got = f"{host}:{port}, {error.strerror or error}"
             raise InvalidInput("address", wanted="an address that is free on this machine", got=got) from error
         self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(POLL_SECONDS,), name="holdfast-endpoint", daemon=True
+            target=self._server.serve_forever, args=(timing.poll_seconds,), name="holdfast-endpoint", daemon=True
         )
         _open_servers.add(self._server)
 
@@ -128,8 +137,15 @@ class _Server(ThreadingHTTPServer):
     allow_reuse_address = True  # the connections of an ended worker do not keep its port
     request_queue_size = MAX_CONNECTIONS
 
-    def __init__(self, address: tuple[str, int], routes: Mapping[str, Route], family: socket.AddressFamily) -> None:
+    def __init__(
+        self,
+        address: tuple[str, int],
+        routes: Mapping[str, Route],
+        family: socket.AddressFamily,
+        timing: EndpointTiming,
+    ) -> None:
         self.address_family = family
+        self.timing = timing
         self.routes = routes
         self._accepted: dict[socket.socket, float] = {}  # open connections, and when they were accepted
         super().__init__(address, _Handler)
@@ -148,7 +164,7 @@ class _Server(ThreadingHTTPServer):
 
     def service_actions(self) -> None:
         """Cut off connections that are open for too long. Called between requests."""
-        too_old = monotonic() - CONNECTION_SECONDS
+        too_old = monotonic() - self.timing.connection_seconds
         for connection, accepted_at in tuple(self._accepted.items()):
             if accepted_at < too_old:
                 _shut_down(connection)
@@ -194,7 +210,6 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
     server_version = "holdfast"
     sys_version = ""
-    timeout = CONNECTION_SECONDS
 
     def do_GET(self) -> None:
         """Answer a request."""

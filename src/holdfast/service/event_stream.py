@@ -24,7 +24,6 @@ from holdfast.service.tenants.tenant import Tenant
 MAX_STREAMS = 100  # of one process: each one reads the ledger about once a second
 PAGE_ROWS = 500
 FIRST_POLL_SECONDS, MAX_POLL_SECONDS = 0.1, 1.0  # between two reads of a ledger without new rows
-HEARTBEAT_SECONDS = 15.0  # without an event: proxies close a silent connection
 RETRY = b"retry: 2000\n\n"  # milliseconds after which a client reconnects
 HEARTBEAT = b": heartbeat\n\n"
 TRIMMED = b"event: trimmed\ndata: {}\n\n"
@@ -35,7 +34,8 @@ _encode = msgspec.json.Encoder().encode
 class EventStreams:
     """Bounds the streams of a process."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, heartbeat_seconds: float) -> None:
+        self._heartbeat_seconds = heartbeat_seconds
         self._open = 0
         self._stops = False
 
@@ -64,7 +64,7 @@ class EventStreams:
                 if events:
                     yield b"".join(events)
                     pause, silent_since = FIRST_POLL_SECONDS, monotonic()
-                elif monotonic() - silent_since >= HEARTBEAT_SECONDS:
+                elif monotonic() - silent_since >= self._heartbeat_seconds:
                     yield HEARTBEAT
                     silent_since = monotonic()
                 if monotonic() >= deadline:

@@ -9,9 +9,8 @@ from typing import Any
 
 from holdfast.clock import monotonic
 from holdfast.service.problems import BUSY_SECONDS, Code, Problem
+from holdfast.service.timing import ServiceTiming
 
-BODY_SECONDS = 10.0  # from the end of the headers to the end of the body
-UPLOAD_GRACE_SECONDS = 30.0  # after which an upload must have the least rate
 MIN_UPLOAD_BYTES_PER_SECOND = 4 << 10  # over the whole upload: a slower one would hold its place for too long
 SETTLE_SHARE = 2  # settlements are accepted up to this multiple of ``max_requests`` and of MAX_HELD_BYTES
 MAX_HELD_BYTES = 16 << 20  # of all large bodies: each one is in memory several times, as text, values and bytes
@@ -21,14 +20,16 @@ WAITING_SHARE = 4  # requests may wait for work or for a result up to this multi
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
-async def receive_body(receive: Receive, *, length: int | None, most: int, counted: CountedRequest) -> bytes:
+async def receive_body(
+    receive: Receive, *, length: int | None, most: int, counted: CountedRequest, timing: ServiceTiming
+) -> bytes:
     """Return the body. Raises ``Problem`` if it is too large or too slow, or if too many are large."""
     if length is not None and length > most:
         raise _too_large(most)
     parts: list[bytes] = []
     size = 0
     try:
-        async with asyncio.timeout(BODY_SECONDS):
+        async with asyncio.timeout(timing.body_seconds):
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
@@ -42,7 +43,7 @@ async def receive_body(receive: Receive, *, length: int | None, most: int, count
                 if not message.get("more_body", False):
                     return parts[0] if len(parts) == 1 else b"".join(parts)
     except TimeoutError:
-        raise Problem(Code.TIMEOUT, f"wanted the body within {BODY_SECONDS:.0f} s", headers=CLOSE) from None
+        raise Problem(Code.TIMEOUT, f"wanted the body within {timing.body_seconds:.0f} s", headers=CLOSE) from None
 
 
 CLOSE = {"Connection": "close"}
@@ -51,8 +52,9 @@ CLOSE = {"Connection": "close"}
 class BodyStream:
     """The body of a request, which the handler reads as it arrives."""
 
-    def __init__(self, receive: Receive, *, length: int | None, content_type: str) -> None:
+    def __init__(self, receive: Receive, *, length: int | None, content_type: str, timing: ServiceTiming) -> None:
         self._receive = receive
+        self._timing = timing
         self.length = length  # None: chunked
         self.content_type = content_type
 
@@ -64,17 +66,17 @@ class BodyStream:
         more = True
         while more:
             try:
-                async with asyncio.timeout(BODY_SECONDS):
+                async with asyncio.timeout(self._timing.body_seconds):
                     message = await self._receive()
             except TimeoutError:
-                raise Problem(Code.TIMEOUT, f"no byte for {BODY_SECONDS:.0f} s", headers=CLOSE) from None
+                raise Problem(Code.TIMEOUT, f"no byte for {self._timing.body_seconds:.0f} s", headers=CLOSE) from None
             if message["type"] == "http.disconnect":
                 raise Problem(Code.TIMEOUT, "the client has gone")
             piece = message.get("body", b"")
             size += len(piece)
             if size > most:
                 raise _too_large(most)
-            if monotonic() - began > UPLOAD_GRACE_SECONDS + size / MIN_UPLOAD_BYTES_PER_SECOND:
+            if monotonic() - began > self._timing.upload_grace_seconds + size / MIN_UPLOAD_BYTES_PER_SECOND:
                 slowest = f"wanted at least {MIN_UPLOAD_BYTES_PER_SECOND} bytes a second"
                 raise Problem(Code.TIMEOUT, slowest, headers=CLOSE)
             more = message.get("more_body", False)

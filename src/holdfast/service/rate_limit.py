@@ -22,8 +22,14 @@ from holdfast.service.rate_budget import NOTHING_SPENT, Key, RateBudgets, Spent
 from holdfast.worker.event_log import log_event
 
 MAX_BUCKETS = 10_000  # tokens and scopes that a process remembers
-TAKE_SECONDS = 1.0  # for which a request waits for a share
-AWAY_SECONDS = 5.0  # for which the store is not asked after it has failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateLimitTiming:
+    """The time constants of a rate limit."""
+
+    take_seconds: float = 1.0  # for which a request waits for a share
+    away_seconds: float = 5.0  # for which the store is not asked after it has failed
 
 
 @dataclass(slots=True)
@@ -48,12 +54,14 @@ class RateLimit:
         executor: Executor | None = None,
         *,
         now: Callable[[], float] = monotonic,
+        timing: RateLimitTiming = RateLimitTiming(),
     ) -> None:
         """Share the limit through ``budgets``, whose calls run in ``executor``; without them, limit this process."""
         self._rate = rate
         self._budgets = budgets
         self._executor = executor
         self._now = now
+        self._timing = timing
         self._away_until = 0.0
         self._buckets: OrderedDict[Key, _Bucket] = OrderedDict()
 
@@ -96,10 +104,10 @@ class RateLimit:
         assert self._budgets is not None
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(TAKE_SECONDS):
+            async with asyncio.timeout(self._timing.take_seconds):
                 share = await loop.run_in_executor(self._executor, self._budgets.take, key, bucket.spent)
         except (TimeoutError, StoreError) as error:
-            self._away_until = self._now() + AWAY_SECONDS
+            self._away_until = self._now() + self._timing.away_seconds
             log_event(logging.WARNING, "http.rate_not_shared", reason=str(error) or "the store took too long")
         else:
             bucket.spent = share.spent

@@ -25,6 +25,7 @@ from holdfast.service.rate_limit import RateLimit
 from holdfast.service.tenants.queue_counts import QueueCounter
 from holdfast.service.tenants.store_calls import StoreCalls
 from holdfast.service.tenants.tenant import Tenant
+from holdfast.service.timing import ServiceTiming
 from holdfast.settings import Settings
 from holdfast.webhooks.runner import WebhookRunner
 from holdfast.worker.expired_leases import ExpiredLease
@@ -33,22 +34,25 @@ from holdfast.worker.maintenance import Maintenance
 if TYPE_CHECKING:
     from holdfast.observability.prometheus import PrometheusMetrics
 
-MAINTENANCE_SECONDS = 1.0  # between two looks at what is due
-PROBE_SECONDS = 2.0  # that the store has to answer a readiness probe
-STOP_SECONDS = 5.0  # that background work has to end
-
 
 class Service:
     """The store, the settings, the tenants, and what runs in the background."""
 
     def __init__(
-        self, store: Store, settings: Settings, *, space: str, prometheus: PrometheusMetrics | None = None
+        self,
+        store: Store,
+        settings: Settings,
+        *,
+        space: str,
+        prometheus: PrometheusMetrics | None = None,
+        timing: ServiceTiming = ServiceTiming(),
     ) -> None:
         """Raise ``InvalidInput`` for settings that cannot be used."""
         self.store = store
         self.settings = settings
         self.serve = settings.serve
         self.space = space
+        self.timing = timing
         self.calls = StoreCalls(settings.serve.threads)
         self.authenticator = open_authenticator(settings.serve, space=space, executor=self.calls.background)
         self.requests = RequestCount(settings.serve.max_requests)
@@ -57,7 +61,7 @@ class Service:
         self.artifacts = None if settings.artifacts is None else ArtifactTransfers(BlobFolder(settings.artifacts))
         name = f"http:{socket.gethostname()}:{os.getpid()}"
         self.webhooks = WebhookRunner(store, settings, space=space, name=name, all_spaces=True)
-        self.event_streams = EventStreams()
+        self.event_streams = EventStreams(heartbeat_seconds=timing.heartbeat_seconds)
         self.answers = CallAnswers()
         self._draining: asyncio.Event | None = None
         self._tenants: dict[str, Tenant] = {}
@@ -116,7 +120,7 @@ class Service:
             found = self._tenants[space] = Tenant(
                 store, space, self.settings, self.calls, self.requests, on_ended=self.webhooks.wake
             )
-            self._counters[space] = QueueCounter(store, self.calls)
+            self._counters[space] = QueueCounter(store, self.calls, min_age_seconds=self.timing.count_age_seconds)
         return found
 
     def counter(self, space: str) -> QueueCounter:
@@ -129,10 +133,10 @@ class Service:
         if self.is_draining:
             return "the service is about to stop"
         try:
-            async with asyncio.timeout(PROBE_SECONDS):
+            async with asyncio.timeout(self.timing.probe_seconds):
                 await self.calls.settle(self.store.settings, self.settings.queue)
         except TimeoutError:
-            return f"the store has not answered within {PROBE_SECONDS:.0f} s"
+            return f"the store has not answered within {self.timing.probe_seconds:.0f} s"
         except HoldfastError as error:  # no text of the error: it may name hosts and users
             return f"the store failed: {type(error).__name__}"
         return None
@@ -162,7 +166,7 @@ class Service:
                 maintenance.report_expired(tenant.store)
 
         while True:
-            await asyncio.sleep(MAINTENANCE_SECONDS)
+            await asyncio.sleep(self.timing.maintenance_seconds)
             await loop.run_in_executor(self.calls.background, maintain)
 
     def _notify_claims(self, space: str) -> None:

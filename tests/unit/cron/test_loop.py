@@ -9,8 +9,7 @@ import pytest
 
 from holdfast.app import Holdfast
 from holdfast.connect import connect
-from holdfast.cron import runner as runners
-from holdfast.cron.runner import CronRunner
+from holdfast.cron.runner import CronRunner, CronTiming
 from holdfast.drivers.capabilities import Feature
 from holdfast.drivers.contract import JobFilter
 from holdfast.errors import StoreUnavailable, Unsupported
@@ -62,9 +61,7 @@ def test_a_schedule_without_a_queue_is_enqueued_to_the_queue_of_its_handler(real
     assert not thread.is_alive()
 
 
-def test_an_outage_of_the_store_is_logged_once_and_ends_nothing(real_store, start, monkeypatch, events):
-    monkeypatch.setattr(runners, "FAILURE_SECONDS", 0.01)
-
+def test_an_outage_of_the_store_is_logged_once_and_ends_nothing(real_store, start, events):
     class Failing(CrashingStore):
         is_down = False
 
@@ -74,7 +71,7 @@ def test_an_outage_of_the_store_is_logged_once_and_ends_nothing(real_store, star
             return super().__getattr__(name)
 
     store = Failing(real_store)
-    start(CronRunner(make_app(store)))
+    start(CronRunner(make_app(store), timing=CronTiming(failure_seconds=0.01)))
     wait_until(lambda: list(real_store.find(JobFilter())))
     store.is_down = True
     wait_until(lambda: events.named("scheduler.waiting"))
@@ -85,8 +82,7 @@ def test_an_outage_of_the_store_is_logged_once_and_ends_nothing(real_store, star
 
 
 def test_an_unexpected_failure_ends_no_scheduler(real_store, start, monkeypatch, events):
-    monkeypatch.setattr(runners, "MAX_SLEEP_SECONDS", 0.01)
-    runner = CronRunner(make_app(real_store))
+    runner = CronRunner(make_app(real_store), timing=CronTiming(max_sleep_seconds=0.01))
     monkeypatch.setattr(runner, "_tick", lambda *_: 1 / 0)
     start(runner)
     wait_until(lambda: len(events.named("scheduler.failed")) > 2)

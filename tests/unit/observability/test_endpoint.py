@@ -11,19 +11,24 @@ import pytest
 
 from holdfast.errors import InvalidInput
 from holdfast.observability import endpoint as endpoints
-from holdfast.observability.endpoint import Answer, Endpoint, parse_address, verdict_route
+from holdfast.observability.endpoint import Answer, Endpoint, EndpointTiming, parse_address, verdict_route
 from holdfast.observability.health import Verdict
 
 
 @pytest.fixture
-def endpoint():
+def timing():
+    return EndpointTiming(poll_seconds=0.01)
+
+
+@pytest.fixture
+def endpoint(timing):
     routes = {
         "/metrics": lambda accept: Answer(f"accept={accept}".encode()),
         "/healthz": verdict_route(Verdict),
         "/readyz": verdict_route(lambda: Verdict(("the worker drains",))),
         "/broken": lambda _: 1 / 0,
     }
-    endpoint = Endpoint(("127.0.0.1", 0), routes)
+    endpoint = Endpoint(("127.0.0.1", 0), routes, timing=timing)
     endpoint.start()
     yield endpoint
     endpoint.close()
@@ -53,8 +58,8 @@ def test_routes_are_answered_and_nothing_else(endpoint, caplog):
     assert "endpoint.failed" in caplog.text
 
 
-def test_a_client_that_sends_nothing_is_cut_off_and_delays_no_other(endpoint, monkeypatch):
-    monkeypatch.setattr(endpoints, "CONNECTION_SECONDS", 0.2)
+@pytest.mark.parametrize("timing", [EndpointTiming(connection_seconds=0.2, poll_seconds=0.01)], ids=["impatient"])
+def test_a_client_that_sends_nothing_is_cut_off_and_delays_no_other(endpoint):
     host, port = endpoint.url.removeprefix("http://").split(":")
     with closing(socket.create_connection((host, int(port)), timeout=30)) as idle:
         idle.sendall(b"GET /metrics HT")

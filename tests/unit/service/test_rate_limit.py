@@ -11,11 +11,10 @@ import pytest
 
 from holdfast import connect
 from holdfast.clock import HOUR, SECOND, ManualClock
-from holdfast.service import rate_limit
 from holdfast.service.driver_rights import KINDS_OF_ADMINS
 from holdfast.service.problems import Problem
 from holdfast.service.rate_budget import KIND, NOTHING_SPENT, RateBudgets
-from holdfast.service.rate_limit import AWAY_SECONDS, RateLimit
+from holdfast.service.rate_limit import RateLimit, RateLimitTiming
 
 KEY = ("main", "worker-1", "claim")
 
@@ -35,9 +34,9 @@ class Setup:
         """Return the budgets of another process; the clock of its machine is ``ahead``."""
         return RateBudgets(self.store, rate, now=lambda: self.seconds() + ahead)
 
-    def limit(self, rate: float | None) -> RateLimit:
+    def limit(self, rate: float | None, timing: RateLimitTiming = RateLimitTiming()) -> RateLimit:
         budgets = None if rate is None else self.budgets(rate)
-        return RateLimit(rate, budgets, self.executor, now=self.seconds)
+        return RateLimit(rate, budgets, self.executor, now=self.seconds, timing=timing)
 
 
 @pytest.fixture
@@ -147,14 +146,13 @@ def test_while_the_store_is_away_each_process_has_the_whole_rate(setup, monkeypa
     assert count(one, 15) == count(two, 15) == {"accepted": 10, "1": 5}
     assert [record.event for record in caplog.records] == ["http.rate_not_shared"] * 2
     monkeypatch.setattr(one._budgets, "_store", connect("memory://", clock=setup.clock))  # it is back
-    setup.clock.advance(int(AWAY_SECONDS * SECOND))
+    setup.clock.advance(int(RateLimitTiming().away_seconds * SECOND))
     assert count(one, 15) == {"accepted": 10, "1": 5}
     assert len(one._budgets._store.scan(KIND)) == 2
 
 
 def test_a_store_that_does_not_answer_holds_up_no_request_for_long(setup, monkeypatch):
-    monkeypatch.setattr(rate_limit, "TAKE_SECONDS", 0.05)
-    limit, answers = setup.limit(10), threading.Event()
+    limit, answers = setup.limit(10, RateLimitTiming(take_seconds=0.05)), threading.Event()
     monkeypatch.setattr(setup.store, "write", lambda _: answers.wait(60))
     try:
         assert count(limit, 15) == {"accepted": 10, "1": 5}

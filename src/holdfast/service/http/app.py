@@ -187,6 +187,7 @@ class Endpoint:
                 receive,
                 length=int(length) if length and length.isdecimal() else None,
                 content_type=headers.get("content-type", ""),
+                timing=self._service.timing,
             )
         if operation.binary is not None and headers.get("content-type") != operation.binary:
             raise Problem(Code.UNSUPPORTED_MEDIA_TYPE, f"wanted Content-Type: {operation.binary}")
@@ -194,7 +195,8 @@ class Endpoint:
         if operation.binary is not None:
             most = MAX_CALL_BYTES
         known = int(length) if length and length.isdecimal() else None
-        data = await receive_body(receive, length=known, most=most, counted=counted)
+        timing = self._service.timing
+        data = await receive_body(receive, length=known, most=most, counted=counted, timing=timing)
         if operation.body is None:
             return None if operation.binary is None else data
         if headers.get("content-encoding", "identity").lower() != "identity" or not _is_json(headers):

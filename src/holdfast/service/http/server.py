@@ -18,12 +18,9 @@ from holdfast.errors import InvalidInput
 from holdfast.service.http.app import create_app
 from holdfast.service.problems import CONTENT_TYPE, Code, Problem
 from holdfast.service.service import Service
+from holdfast.service.timing import ServiceTiming
 
-WRITE_SECONDS = 30.0  # for which a client may take nothing of an answer
-HEADER_SECONDS = 10.0  # from the first byte of a connection or request to the end of its headers
 MAX_HEADER_BYTES = 16 << 10
-KEEP_ALIVE_SECONDS = 75  # of an idle connection: longer than those of usual load balancers
-DRAIN_SECONDS = 20  # for which requests may go on when the service stops
 BACKLOG = 512  # connections that wait to be accepted
 CONNECTIONS_PER_REQUEST = 4  # open connections, as a multiple of ``max_requests``; more are closed at once
 
@@ -40,7 +37,7 @@ class HttpServer:
         self._server = _Server(
             uvicorn.Config(
                 create_app(service),
-                http=_limited_protocol(service.serve.max_requests * CONNECTIONS_PER_REQUEST),
+                http=_limited_protocol(service.serve.max_requests * CONNECTIONS_PER_REQUEST, service.timing),
                 ws="none",
                 loop="asyncio",
                 lifespan="on",
@@ -49,8 +46,8 @@ class HttpServer:
                 server_header=False,
                 proxy_headers=False,
                 h11_max_incomplete_event_size=MAX_HEADER_BYTES,
-                timeout_keep_alive=KEEP_ALIVE_SECONDS,
-                timeout_graceful_shutdown=DRAIN_SECONDS,
+                timeout_keep_alive=service.timing.keep_alive_seconds,
+                timeout_graceful_shutdown=service.timing.drain_seconds,
                 backlog=BACKLOG,
             ),
             service,
@@ -127,14 +124,15 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-def _limited_protocol(max_connections: int) -> type[H11Protocol]:
-    return type("LimitedProtocol", (_LimitedProtocol,), {"max_connections": max_connections})
+def _limited_protocol(max_connections: int, timing: ServiceTiming) -> type[H11Protocol]:
+    return type("LimitedProtocol", (_LimitedProtocol,), {"max_connections": max_connections, "timing": timing})
 
 
 class _LimitedProtocol(H11Protocol):
     """A connection with deadlines for headers and for a client that does not read; one too many is closed at once."""
 
     max_connections = 0
+    timing = ServiceTiming()
     _deadline: asyncio.TimerHandle | None = None
     _write_deadline: asyncio.TimerHandle | None = None
 
@@ -163,7 +161,7 @@ class _LimitedProtocol(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._write_deadline = self.loop.call_later(WRITE_SECONDS, self.transport.abort)
+        self._write_deadline = self.loop.call_later(self.timing.write_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -185,7 +183,7 @@ class _LimitedProtocol(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _expect_headers(self) -> None:
-        self._deadline = self.loop.call_later(HEADER_SECONDS, self.transport.abort)
+        self._deadline = self.loop.call_later(self.timing.header_seconds, self.transport.abort)
 
     def _forget_deadline(self) -> None:
         if self._deadline is not None:

@@ -16,7 +16,6 @@ from holdfast.model.job import State
 from holdfast.service.schemas.queues import Counts
 from holdfast.service.tenants.store_calls import StoreCalls
 
-MIN_AGE_SECONDS = 1.0
 REST_FACTOR = 20
 COUNTED = (State.READY, State.INFLIGHT, State.DEAD)
 
@@ -24,9 +23,10 @@ COUNTED = (State.READY, State.INFLIGHT, State.DEAD)
 class QueueCounter:
     """The counts of one space. Requests that come together count once."""
 
-    def __init__(self, store: Store, calls: StoreCalls) -> None:
+    def __init__(self, store: Store, calls: StoreCalls, *, min_age_seconds: float) -> None:
         self._store = store
         self._calls = calls
+        self._min_age_seconds = min_age_seconds
         self._rows: list[QueueCounts] = []
         self._valid_until = 0.0
         self._lock = asyncio.Lock()
@@ -38,7 +38,7 @@ class QueueCounter:
                 began = monotonic()
                 self._rows = await self._calls.run(count_jobs, self._store, states=COUNTED)
                 took = monotonic() - began
-                self._valid_until = monotonic() + max(MIN_AGE_SECONDS, REST_FACTOR * took)
+                self._valid_until = monotonic() + max(self._min_age_seconds, REST_FACTOR * took)
             return self._rows
 
 

@@ -1,0 +1,21 @@
+"""``ServiceTiming``: how long a service waits for its clients and for its store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceTiming:
+    """The time constants of one service."""
+
+    header_seconds: float = 10.0  # from the first byte of a connection or request to the end of its headers
+    body_seconds: float = 10.0  # from the end of the headers to the end of the body; of an upload, to the next byte
+    upload_grace_seconds: float = 30.0  # after which an upload must have the least rate
+    write_seconds: float = 30.0  # for which a client may take nothing of an answer
+    keep_alive_seconds: int = 75  # of an idle connection: longer than those of usual load balancers
+    drain_seconds: int = 20  # for which requests may go on when the service stops
+    heartbeat_seconds: float = 15.0  # of a stream without an event: proxies close a silent connection
+    probe_seconds: float = 2.0  # that the store has to answer a readiness probe
+    maintenance_seconds: float = 1.0  # between two looks at what is due
+    count_age_seconds: float = 1.0  # for which counts of tasks are kept, at least
