@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import re
 import threading
 import time
 from dataclasses import fields
@@ -13,11 +15,14 @@ import pytest
 
 from holdfast import Retry, Snooze, Unrecoverable
 from holdfast.errors import LeaseExpired, StoreUnavailable
+from holdfast.model.fingerprint import MAX_FRAME_CHARACTERS, MAX_FRAMES, failure_frames
 from holdfast.model.job import JobRecord, State
 from holdfast.model.lease import make_reservation
 from holdfast.model.ledger import Ending, LedgerRow
+from holdfast.model.retry import Fixed
 from holdfast.model.settlement import Ack, Fail
 from holdfast.observability.events import EVENTS
+from holdfast.observability.log_format import JsonFormatter, TerminalFormatter
 from holdfast.observability.logs import LogObserver
 from holdfast.worker import event_log
 from holdfast.worker.expired_leases import ExpiredLease
@@ -132,6 +137,63 @@ def test_every_ending_of_an_attempt_is_logged_with_its_job_and_its_reason(app, d
     assert set(started.queues) == {"mail", "default"}
     assert stopped.statuses.pop("released") >= 1
     assert stopped.statuses == {"retried": 2, "dead": 4, "acked": 2, "rejected": 1}
+
+
+def test_a_failure_is_logged_with_the_last_frames_of_the_handler(app, drain, logged):
+    """At most a few short texts, and none in the text of the record, which stays one short line."""
+
+    def dig(depth):
+        dig_on(depth - 1)
+
+    def dig_on(depth):  # Python would shorten a recursion of one function
+        if depth > 0:
+            dig(depth - 1)
+        raise ValueError("x" * 10_000)
+
+    @app.handler("deep", max_attempts=2, retry=Fixed(timedelta(0)))
+    def deep(_payload):
+        dig(30)
+
+    @app.handler("short", max_attempts=1)
+    async def short(_payload):
+        raise KeyError("k") from OSError("the cause")
+
+    deep.enqueue()
+    short.enqueue()
+    drain(lease=LEASE)
+    retried, dead, dead_too = logged("job.retried", "job.dead")
+    if dead.type == "short":
+        dead, dead_too = dead_too, dead
+    for record in (retried, dead):
+        assert len(record.frames) == MAX_FRAMES
+        assert all(re.fullmatch(r".*test_logs\.py:\d+ in .*dig(_on)?: .*", frame) for frame in record.frames)
+        assert record.frames[-1].endswith('raise ValueError("x" * 10_000)')
+    [frame] = dead_too.frames
+    assert frame.endswith('short: raise KeyError("k") from OSError("the cause")')
+    assert "frames" not in retried.getMessage()
+    assert "raise" not in TerminalFormatter().format(retried)
+    assert json.loads(JsonFormatter().format(retried))["frames"] == retried.frames
+
+
+@pytest.mark.parametrize(
+    ("error", "frames"),
+    [
+        ("", []),
+        ("ValueError: no frames", []),
+        (
+            'E: x\n  File "/a.py", line 3, in f\n    g(1)\n    ~^^^\nfrom K: y\n  File "/b.py", line 1, in h',
+            ["/a.py:3 in f: g(1)"],
+        ),
+        ('E: x\n  File "/a b.py", line 3, in <module>', ["/a b.py:3 in <module>"]),
+        (
+            'E: x\n  File "/a.py", line 3, in f\n  [Previous line repeated 7 more times]\n  File "/a.py", line 4, in g',
+            ["/a.py:3 in f", "/a.py:4 in g"],
+        ),
+        (f'E: x\n  File "/a.py", line 3, in f\n    {"y" * 999}', [f"/a.py:3 in f: {'y' * 999}"[:MAX_FRAME_CHARACTERS]]),
+    ],
+)
+def test_the_frames_of_an_error_text(error, frames):
+    assert failure_frames(error) == frames
 
 
 def test_a_stop_is_logged_with_its_reason_before_the_running_jobs_have_ended(app, logged):

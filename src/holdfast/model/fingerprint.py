@@ -8,6 +8,10 @@ import re
 FINGERPRINT_CHARACTERS = 12  # enough to tell the failure groups of one store apart
 MAX_LINE_CHARACTERS = 1_000  # the rest of a longer line rarely tells failures apart
 
+MAX_FRAMES = 5  # of an error text, for the log
+MAX_FRAME_CHARACTERS = 200
+_FRAME = re.compile(r'  File "(.+)", line (\d+), in (.+)')
+
 _TRACEBACK = "Traceback (most recent call last):"
 
 # Applied in this order: quoted text first, because it may contain any of the others; numbers last, because the others
@@ -50,3 +54,18 @@ def failure_line(error: str) -> str:
         exceptions = (line for line in lines[start + 1 :] if line.strip() and not line.startswith((" ", "\t")))
         return next(exceptions, lines[-1])
     return next((line for line in lines if line.strip()), "")
+
+
+def failure_frames(error: str) -> list[str]:
+    """Return the last frames of the first exception of an error text, each as ``file:line in function: source``."""
+    frames: list[str] = []
+    for line in error.splitlines():
+        if found := _FRAME.fullmatch(line):
+            frames.append("{}:{} in {}".format(*found.groups()))
+            has_source = False
+        elif frames and not line.startswith(" "):
+            break  # a cause, with its own frames
+        elif frames and not has_source and line.startswith("    "):
+            frames[-1] += f": {line.strip()}"
+            has_source = True
+    return [frame[:MAX_FRAME_CHARACTERS] for frame in frames[-MAX_FRAMES:]]

@@ -25,6 +25,7 @@ FIELDS = {
     "delay": "seconds until the job is due again",
     "reason": "why, in a few words",
     "error": "class and first line of the exception; the job keeps the whole text",
+    "frames": "the last frames of the exception, as `file:line in function: source`; not in the text format",
     "verb": "the call to the store: `reserve`, `extend`, `settle`",
     "failures": "calls that failed in this outage so far, or exceptions of the collector or observer so far",
     "leases": "expired leases that were ended",
@@ -110,6 +111,7 @@ JOB_RETRIED = _job_event(
     "delay",
     "reason",
     "error",
+    "frames",
 )
 JOB_DEAD = _job_event(
     "job.dead",
@@ -119,6 +121,7 @@ JOB_DEAD = _job_event(
     "max_attempts",
     "reason",
     "error",
+    "frames",
 )
 JOB_REJECTED = _job_event(
     "job.rejected",

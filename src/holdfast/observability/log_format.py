@@ -14,7 +14,7 @@ import msgspec
 from holdfast.model.control_characters import escape_all, escape_json
 from holdfast.observability.redaction import Redaction
 from holdfast.worker import job_log
-from holdfast.worker.event_log import field_text, log
+from holdfast.worker.event_log import LONG_FIELDS, field_text, log
 
 EVENT_CHARACTERS = 15  # the width of the events: fields begin in one column
 LEVEL_CHARACTERS = 7
@@ -103,7 +103,9 @@ class TerminalFormatter(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line, and its traceback below it."""
         fields = " ".join(
-            f"{self._dim(f'{escape_all(name)}=')}{field_text(value)}" for name, value in self._fields(record)
+            f"{self._dim(f'{escape_all(name)}=')}{field_text(value)}"
+            for name, value in self._fields(record)
+            if name not in LONG_FIELDS
         )
         level = f"{record.levelname.lower():<{LEVEL_CHARACTERS}}"
         message = escape_all(self._message(record))

@@ -9,7 +9,7 @@ from typing import assert_never, get_args
 
 from holdfast.clock import SECOND, monotonic
 from holdfast.errors import LeaseError, StoreError
-from holdfast.model.fingerprint import failure_line
+from holdfast.model.fingerprint import failure_frames, failure_line
 from holdfast.model.job import State
 from holdfast.model.lease import Reservation
 from holdfast.model.settlement import Ack, Fail, Release, Retry
@@ -134,6 +134,7 @@ class LogObserver(WorkerObserver):
                     delay=settlement.delay / SECOND if status == "retried" else None,
                     reason=dead_reason_of(job, settlement) or settlement.detail,
                     error=None if status == "cancelled" else error or None,
+                    frames=None if status == "cancelled" else failure_frames(settlement.error) or None,
                 )
             case Fail():
                 self._log_job(
@@ -143,6 +144,7 @@ class LogObserver(WorkerObserver):
                     duration=run.seconds,
                     reason=settlement.reason,
                     error=failure_line(settlement.error) or None,
+                    frames=failure_frames(settlement.error) or None,
                 )
             case Release():
                 delay = settlement.delay / SECOND if status == "released" else None

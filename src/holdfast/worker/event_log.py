@@ -15,6 +15,8 @@ from holdfast.model.control_characters import quote
 
 log = logging.getLogger("holdfast.worker")
 
+LONG_FIELDS = frozenset({"frames"})  # attributes of records, and of JSON lines, but not of texts for people
+
 _ErrorInfo: TypeAlias = tuple[type[BaseException], BaseException, types.TracebackType | None]
 
 
@@ -27,7 +29,9 @@ class FieldsText:
         self._fields = fields
 
     def __str__(self) -> str:
-        return " ".join(f"{name}={field_text(value)}" for name, value in self._fields.items())
+        return " ".join(
+            f"{name}={field_text(value)}" for name, value in self._fields.items() if name not in LONG_FIELDS
+        )
 
 
 def field_text(value: object) -> str:
