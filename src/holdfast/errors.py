@@ -38,6 +38,7 @@
     ├── SpaceInUse                     a space with leases in flight is not removed
     ├── HistoryConflict                another sync of this history was first; nothing added
     ├── ReplayConflict                 the same replay is running elsewhere
+    ├── ChildrenUnavailable            a worker cannot start child processes
     ├── SparkTaskFailed                a slot failed in all its tries
     ├── SparkUnavailable               Spark or Java cannot be started here
     ├── RunError                       a run of a DataFrame failed; has the frames so far
@@ -387,6 +388,10 @@ class SpaceInUse(HoldfastError):
         super().__init__(
             f"space {space}: wanted no job in flight, got {leases}; stop its workers, or force the removal"
         )
+
+
+class ChildrenUnavailable(HoldfastError):
+    """A worker cannot start child processes, and has to be started again; the message says what to change."""
 
 
 class SparkUnavailable(HoldfastError):

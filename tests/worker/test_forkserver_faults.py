@@ -2,16 +2,19 @@
 
 import contextlib
 import os
+import resource
 import signal
 import subprocess
 import sys
 import textwrap
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from holdfast import JobRequest
+from holdfast.errors import ChildrenUnavailable
 from tests.processes import children, is_alive
 from tests.worker.conftest import ended
 
@@ -60,7 +63,7 @@ def test_a_worker_without_any_fork_server_settles_what_ran_and_raises(app):
         time.sleep(60)
 
     answer = hostile.enqueue()
-    with pytest.raises(RuntimeError, match="both fork servers"):
+    with pytest.raises(ChildrenUnavailable, match="both fork servers have ended"):
         app.worker(processes=1).run()
     assert app.client.get(answer.id).crashes == 1
 
@@ -113,3 +116,77 @@ def test_sigterm_ends_a_worker_whose_fork_server_is_stopped_and_nothing_stays_be
     finally:
         process.kill()
         process.wait()
+
+
+# Too few file descriptors -------------------------------------------------------------------------------------
+
+
+def test_a_worker_with_too_few_file_descriptors_says_what_to_do(app, tmp_path):
+    (tmp_path / "jobs.py").write_text(
+        f"from holdfast import Holdfast\napp = Holdfast({app.url!r})\napp.handler('a')(lambda payload: None)\n"
+    )
+    command = [Path(sys.executable).parent / "holdfast", "work", "jobs:app", "--processes", "4"]
+    ended = subprocess.run(
+        command,
+        cwd=tmp_path,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20)),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == (
+        "holdfast: no child process can be started: Too many open files: "
+        "raise the limit of open files (20 now, ulimit -n) or use fewer processes"
+    )
+
+
+WITHOUT_DESCRIPTORS = """
+    import logging, os, resource, signal, sys, threading, time
+    from holdfast.app import Holdfast
+
+    app = Holdfast(sys.argv[1])
+
+    @app.handler("pid")
+    def pid(_payload):
+        return os.getpid()
+
+    def wait_until(condition):
+        deadline = time.monotonic() + 60
+        while not condition():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    class Reasons(logging.Handler):
+        seen = []
+
+        def emit(self, record):
+            if record.event == "child.not_started":
+                self.seen.append(record.reason)
+
+    logging.getLogger("holdfast.worker").addHandler(Reasons())
+    answer = pid.enqueue()
+    worker = app.worker(processes=1)
+    worker.prepare()
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    child = app.client.wait(answer.id, timeout=60) and app.client.result(answer.id)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))  # what is open stays open
+    os.kill(child, signal.SIGKILL)
+    wait_until(lambda: Reasons.seen)
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    answer = pid.enqueue()
+    wait_until(lambda: app.client.get(answer.id).state == "done")
+    worker.stop()
+    thread.join(60)
+    print(Reasons.seen[0])
+"""
+
+
+def test_a_child_that_cannot_be_started_is_started_later(app):
+    program = [sys.executable, "-c", textwrap.dedent(WITHOUT_DESCRIPTORS), app.url]
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=120, check=True)
+    assert ended.stdout.startswith("Too many open files: raise the limit of open files (")

@@ -266,6 +266,13 @@ _RARE = (
     ),
     _event("child.late_message", logging.WARNING, "a second answer for an attempt is ignored", "pid", "run", "kind"),
     _event("child.not_killed", logging.ERROR, "a child did not end after SIGKILL", "pid"),
+    _event(
+        "child.not_started",
+        logging.ERROR,
+        "a child cannot be started, and is tried again every second; logged at first, then every 10 seconds",
+        "reason",
+        "children",
+    ),
     _event("forkserver.exited", logging.ERROR, "the fork server ended, and is replaced", "pid", "children"),
     _event("forkserver.killed", logging.ERROR, "the fork server had to be killed", "pid", "reason"),
     _event(

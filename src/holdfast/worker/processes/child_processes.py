@@ -6,7 +6,10 @@ The fork server is watched, too. If it exits or does not answer, the spare one t
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
+import math
+import os
 import selectors
 import signal
 import socket
@@ -14,19 +17,35 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 
 from holdfast.clock import monotonic
+from holdfast.errors import ChildrenUnavailable
 from holdfast.worker.event_log import log_event
+from holdfast.worker.failure_log import REPEAT_SECONDS
 from holdfast.worker.processes import protocol
 from holdfast.worker.processes.child import INTERRUPT_SIGNAL
 from holdfast.worker.processes.child_handle import ChildHandle
-from holdfast.worker.processes.forkserver import Answered, ChildExited, ChildStarted, ForkServer
+from holdfast.worker.processes.forkserver import (
+    MAX_DESCRIPTORS,
+    Answered,
+    ChildExited,
+    ChildStarted,
+    ForkServer,
+    NotStarted,
+    children_unavailable,
+    start_failure,
+)
 from holdfast.worker.processes.forkserver_process import ChildMain
 from holdfast.worker.processes.protocol import ChildMessage, ProtocolError, Stop, WorkerMessage
 
 PING_SECONDS = 1.0  # between two pings of the fork servers
 MAX_UNANSWERED_PINGS = 5  # then a fork server is killed and replaced
+OTHER_DESCRIPTORS = 32  # of a worker without children: fork servers, selectors, connections to the store
 EXIT_SECONDS = 2.0  # for a process to end after SIGKILL; one that does not is reported
 RESTART_DELAY_SECONDS = (
     1.0  # pause before replacing a child that exited within this time after its start and has run no job
+)
+NO_FORK_SERVER = (
+    "no child process can be started: both fork servers have ended. A handler or the system has killed them, or they "
+    "had too few file descriptors (ulimit -n) or too little memory: start the worker again"
 )
 
 OnMessage = Callable[[ChildHandle, ChildMessage, float], None]  # a message of a child, and when it was read
@@ -40,10 +59,18 @@ class ChildProcesses:
     """All child processes. ``select``, ``pause`` and ``wake`` need no lock; the caller locks every other call."""
 
     def __init__(self, main: ChildMain, count: int, *, on_message: OnMessage, on_exit: OnExit) -> None:
-        """Fork the fork server, and ask it for ``count`` children. Call this before starting threads."""
+        """Fork the fork server, and ask it for ``count`` children. Call this before starting threads.
+
+        Raises ``ChildrenUnavailable`` if the system does not allow so many.
+        """
+        if 0 <= os.sysconf("SC_OPEN_MAX") < count * MAX_DESCRIPTORS + OTHER_DESCRIPTORS:  # -1: no limit
+            raise children_unavailable(errno.EMFILE)
         self.fork_server = ForkServer.start(main, _close_inherited)
         self._spare: ForkServer | None = None
         self._requested = 0  # children that the fork server has been asked for and has not started
+        self._has_started = False  # a child
+        self._needs_spare = False  # the fork server could not start one, and is asked again
+        self._start_failure_logged_at = -math.inf  # monotonic seconds
         self._pinged_at = monotonic()
         self._on_message = on_message
         self._on_exit = on_exit
@@ -107,6 +134,9 @@ class ChildProcesses:
         if now - self._pinged_at < PING_SECONDS:
             return
         self._pinged_at = now
+        if self._needs_spare:
+            self._needs_spare = False
+            self.fork_server.request_spare()
         for server in (self.fork_server, self._spare):
             if server is not None:
                 if server.unanswered >= MAX_UNANSWERED_PINGS:
@@ -161,19 +191,40 @@ class ChildProcesses:
             case ForkServer() as spare:
                 self._spare = spare
                 self._watch_fork_server(spare)
+            case NotStarted(is_spare=is_spare, error=error):
+                self._retry_start(error, is_spare=is_spare)
             case ChildStarted() as started:
                 self._requested -= 1
+                self._has_started = True
                 child = ChildHandle(started, monotonic())
                 self._handles[started.pid] = child
                 self._selector.register(started.reports, selectors.EVENT_READ, lambda: self._read_child(child))
                 if self._is_stopping:
                     self.send(child, [Stop()])
             case ChildExited(pid=pid, code=code):
-                self._remove(self._handles.pop(pid), code)
+                if pid in self._handles:  # else its descriptors did not arrive
+                    self._remove(self._handles.pop(pid), code)
             case Answered():
                 pass
             case None:
                 self._replace_fork_server(server)
+
+    def _retry_start(self, error: int, *, is_spare: bool) -> None:
+        """Start a process again later. Raises ``ChildrenUnavailable`` if not even the first child can be started."""
+        if self._is_stopping:
+            return
+        if not is_spare and not self._has_started:
+            raise children_unavailable(error)
+        now = monotonic()
+        if now - self._start_failure_logged_at >= REPEAT_SECONDS:
+            self._start_failure_logged_at = now
+            log_event(logging.ERROR, "child.not_started", reason=start_failure(error), children=len(self))
+        if is_spare:
+            self._needs_spare = True
+        else:
+            self._requested -= 1
+            self._restarts.append(now + RESTART_DELAY_SECONDS)
+            self._restarts.sort()
 
     def _replace_fork_server(self, server: ForkServer) -> None:
         """Use the spare fork server instead of one that has exited; remove the children of that one."""
@@ -198,7 +249,7 @@ class ChildProcesses:
         if self._is_stopping:
             return
         if self._spare is None:
-            raise RuntimeError("both fork servers of the worker have ended")
+            raise ChildrenUnavailable(NO_FORK_SERVER)
         self.fork_server, self._spare = self._spare, None
         self.fork_server.request_spare()
 

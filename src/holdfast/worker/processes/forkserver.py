@@ -24,6 +24,7 @@ descriptor was closed without its knowledge would later write into whatever gets
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import socket
@@ -33,6 +34,7 @@ from typing import NamedTuple, assert_never
 
 import msgspec
 
+from holdfast.errors import ChildrenUnavailable
 from holdfast.worker.event_log import log_event
 from holdfast.worker.processes.forkserver_process import (
     READ_BYTES,
@@ -46,6 +48,7 @@ from holdfast.worker.processes.forkserver_process import (
 from holdfast.worker.processes.process_handle import ProcessHandle, open_process
 
 MAX_DESCRIPTORS = 4  # of a child: a socket for work, a socket for interrupts, a pipe for reports, itself
+WANTED_DESCRIPTORS = {Action.FORK_CHILD: 3, Action.FORK_SERVER: 1}  # without the process itself
 CLOSE_SECONDS = 2.0  # for a fork server to end itself, before it is killed
 
 CloseInherited = Callable[[], None]  # runs in the fork server: closes what it has inherited and does not need
@@ -78,6 +81,13 @@ class ChildExited(NamedTuple):
     code: int
 
 
+class NotStarted(NamedTuple):
+    """The fork server could not start a process (``is_spare``: a fork server), or its descriptors did not arrive."""
+
+    is_spare: bool
+    error: int  # an errno
+
+
 class Answered(NamedTuple):
     """The fork server has answered a ping."""
 
@@ -93,7 +103,14 @@ class ForkServer:
 
     @classmethod
     def start(cls, child_main: ChildMain, close_inherited: CloseInherited) -> ForkServer:
-        """Fork a fork server. Call this before starting threads."""
+        """Fork a fork server. Call this before starting threads. Raises ``ChildrenUnavailable``."""
+        try:
+            return cls._start(child_main, close_inherited)
+        except OSError as error:
+            raise children_unavailable(error.errno or 0) from error
+
+    @classmethod
+    def _start(cls, child_main: ChildMain, close_inherited: CloseInherited) -> ForkServer:
         control, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with warnings.catch_warnings():
             # Python 3.12 and later warn about threads that exist now. Those are the caller's; ours start later.
@@ -143,7 +160,7 @@ class ForkServer:
         with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
             self._control.send(msgspec.msgpack.encode(command))
 
-    def read_event(self) -> ChildStarted | ChildExited | ForkServer | Answered | None:
+    def read_event(self) -> ChildStarted | ChildExited | ForkServer | NotStarted | Answered | None:
         """Return the next event; None if the fork server itself has exited."""
         try:
             data, descriptors, _, _ = socket.recv_fds(self._control, READ_BYTES, MAX_DESCRIPTORS)
@@ -152,6 +169,11 @@ class ForkServer:
         if not data:
             return None
         event = msgspec.msgpack.decode(data, type=Event)
+        wanted = WANTED_DESCRIPTORS.get(event.action, 0)
+        if event.error is not None or len(descriptors) < wanted:  # the kernel drops what does not fit: EMFILE
+            for descriptor in descriptors:  # the new process reads the end of its connections, and exits
+                os.close(descriptor)
+            return NotStarted(event.action is Action.FORK_SERVER, event.error or errno.EMFILE)
         match event.action:
             case Action.FORK_CHILD:
                 work, interrupts, reports, *process = descriptors
@@ -189,3 +211,20 @@ class ForkServer:
         """Close the descriptors of this process only."""
         self._control.close()
         self._process.close()
+
+
+def start_failure(error: int) -> str:
+    """Return why a process could not be started, and what to change, for an errno."""
+    match error:
+        case errno.EMFILE | errno.ENFILE:
+            what = f"raise the limit of open files ({os.sysconf('SC_OPEN_MAX')} now, ulimit -n) or use fewer processes"
+        case errno.EAGAIN:
+            what = f"raise the limit of processes ({os.sysconf('SC_CHILD_MAX')} now, ulimit -u) or use fewer processes"
+        case _:
+            what = "use fewer processes, or a larger machine"
+    return f"{os.strerror(error)}: {what}"
+
+
+def children_unavailable(error: int) -> ChildrenUnavailable:
+    """Return the exception for an errno."""
+    return ChildrenUnavailable(f"no child process can be started: {start_failure(error)}")

@@ -48,11 +48,15 @@ class Command(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """A process was forked (its descriptors are attached), a child has exited with this wait status, or a ping."""
+    """A process was forked (its descriptors are attached), a child has exited with this wait status, or a ping.
+
+    With ``error``, the process could not be forked.
+    """
 
     action: Action
     pid: int = 0
     status: int | None = None
+    error: int | None = None  # an errno
 
 
 def serve(control: socket.socket, child_main: ChildMain) -> None:
@@ -105,10 +109,15 @@ class _Server:
 
     def _run(self, command: Command) -> None:
         match command.action:
-            case Action.FORK_CHILD:
-                self._fork_child()
-            case Action.FORK_SERVER:
-                self._fork_spare()
+            case Action.FORK_CHILD | Action.FORK_SERVER:
+                try:
+                    with contextlib.ExitStack() as connections:  # of the new process: closed here, also after an error
+                        if command.action is Action.FORK_CHILD:
+                            self._fork_child(connections)
+                        else:
+                            self._fork_spare(connections)
+                except OSError as error:
+                    self._send(Event(command.action, error=error.errno))
             case Action.SIGNAL:
                 if command.pid in self._children:
                     _signal_child(command.pid, command.signal)
@@ -139,9 +148,11 @@ class _Server:
         for pid in self._children:
             os.waitpid(pid, 0)
 
-    def _fork_child(self) -> None:
-        worker_ends, child_ends = zip(socket.socketpair(), socket.socketpair(), strict=True)
+    def _fork_child(self, connections: contextlib.ExitStack) -> None:
+        worker_ends, child_ends = zip(_connect(connections), _connect(connections), strict=True)
         reports_read, reports_write = os.pipe()
+        connections.callback(os.close, reports_read)
+        connections.callback(os.close, reports_write)
         fork_server = os.getpid()
         pid = os.fork()
         if pid == 0:
@@ -167,14 +178,10 @@ class _Server:
             os.setpgid(pid, pid)
         self._children.add(pid)
         self._report_fork(Action.FORK_CHILD, pid, [*(end.fileno() for end in worker_ends), reports_read])
-        for end in (*worker_ends, *child_ends):
-            end.close()
-        os.close(reports_read)
-        os.close(reports_write)
 
-    def _fork_spare(self) -> None:
+    def _fork_spare(self, connections: contextlib.ExitStack) -> None:
         """Fork another fork server. It outlives this one, and ends with the worker."""
-        worker_end, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        worker_end, server_end = _connect(connections, socket.SOCK_SEQPACKET)
         pid = os.fork()
         if pid == 0:
             code = 1
@@ -188,8 +195,6 @@ class _Server:
                 os._exit(code)
         self._spares.add(pid)
         self._report_fork(Action.FORK_SERVER, pid, [worker_end.fileno()])
-        worker_end.close()
-        server_end.close()
 
     def _report_fork(self, action: Action, pid: int, descriptors: list[int]) -> None:
         """Send the worker's ends of the connections, and a process descriptor: only here no one else can reap it."""
@@ -197,6 +202,13 @@ class _Server:
         self._send(Event(action, pid), descriptors if process is None else [*descriptors, process])
         if process is not None:
             os.close(process)
+
+
+def _connect(
+    connections: contextlib.ExitStack, kind: socket.SocketKind = socket.SOCK_STREAM
+) -> tuple[socket.socket, socket.socket]:
+    one, other = socket.socketpair(socket.AF_UNIX, kind)
+    return connections.enter_context(one), connections.enter_context(other)
 
 
 def _signal_child(pid: int, number: int) -> None:
