@@ -458,8 +458,8 @@ class Holdfast:
     def enqueue_middleware(self, wrapper: EnqueueMiddleware) -> EnqueueMiddleware:
         """Call ``fn(requests, call_next)`` around every enqueue: of a handler, of this app, of its clients.
 
-        The function is called once for each call, also of ``enqueue_many``, and may pass on changed requests. It
-        returns the answers of ``call_next``. The middleware that is defined first is the outermost. See
+        The function is called once for each call, of ``enqueue_many`` once for each batch, and may pass on changed
+        requests. It returns the answers of ``call_next``. The middleware that is defined first is the outermost. See
         ``holdfast.enqueue_middleware``.
         """
         if not callable(wrapper):

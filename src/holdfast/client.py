@@ -6,7 +6,9 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Literal, TypeAlias, overload
+from functools import partial
+from itertools import zip_longest
+from typing import Any, Literal, NamedTuple, TypeAlias, overload
 
 from holdfast.approvals import approve
 from holdfast.artifacts.payloads import PayloadStore
@@ -39,6 +41,7 @@ from holdfast.wire.signing import Signer
 
 MAX_BATCH_JOBS = 5_000  # in one transaction
 MAX_BATCH_BYTES = 16 << 20  # of payload in one transaction: a larger one would hold the store's lock for too long
+END = object()  # of an iterable
 MIN_POLL_SECONDS, MAX_POLL_SECONDS, POLL_GROWTH = 0.002, 0.1, 1.5  # between two reads of a job that is waited for
 
 OnConflict: TypeAlias = Literal["raise", "return"]
@@ -129,9 +132,10 @@ class Client:
             requests = request
         if not isinstance(requests, Sequence):
             raise InvalidInput("request", wanted="a JobRequest or a list of them", got=requests)
-        answers = self._enqueue(
-            requests, lambda changed: [self._record(each, connection) for each in changed], driver, on_conflict
+        answers, records = self._enqueue(
+            requests, lambda changed: [self._record(each, connection) for each in changed], driver
         )
+        _checked(answers, records, on_conflict)
         return answers[0] if isinstance(request, JobRequest) else answers
 
     def enqueue_many(
@@ -149,7 +153,11 @@ class Client:
         ``keys`` are their idempotency keys, and ``limit_keys`` their limit keys, in place of that of the template. The
         template has no offset: jobs with offsets are requests of their own.
 
-        The fastest way to enqueue very many jobs: the shared fields are checked once. See ``enqueue`` for the rules.
+        The fastest way to enqueue very many jobs, also from a generator: payloads are read, encoded and stored in
+        batches of at most ``MAX_BATCH_JOBS`` jobs and ``MAX_BATCH_BYTES`` of payload, and only one batch is held. Each
+        batch is one transaction, or part of the one of ``connection``. A payload that is refused, an error of the
+        generator or of the store leaves the earlier batches stored: with keys the whole call can be repeated. Enqueue
+        middleware is called for each batch. Returns one answer per payload; conflicts are those of ``enqueue``.
         """
         driver = self._driver_for(connection, on_conflict)
         check_payloads(payloads)
@@ -160,22 +168,20 @@ class Client:
             raise InvalidInput(
                 "offset", wanted="requests with an offset each (`enqueue`)", got="one offset for many jobs"
             )
-        if self._middleware:  # which may store twice: it tries again, for example
-            payloads, keys = list(payloads), None if keys is None else list(keys)
-            limit_keys = None if limit_keys is None else list(limit_keys)
+        answers: list[Enqueued] = []
+        conflict: EnqueueConflict | None = None
+        encode = partial(codecs.encode_payload, self._codec, most=self._max_payload)
+        for batch in _encoded_batches(map(encode, payloads), keys, limit_keys):
+            stored, records = self._enqueue([template], partial(self._records, batch), driver)
+            answers += stored
+            conflict = conflict or _find_conflict(stored, records)
+        if conflict is not None and on_conflict == "raise":
+            raise EnqueueConflict(conflict.job_id, conflict.key, answers)
+        return answers
 
-        def encode(requests: Sequence[JobRequest]) -> JobBatch:
-            return to_records(
-                _check_request(requests[0]),
-                payloads,
-                keys,
-                limit_keys,
-                now=self._clock.now(),
-                codec=self._codec,
-                max_payload=self._max_payload,
-            )
-
-        return self._enqueue([template], encode, driver, on_conflict)
+    def _records(self, batch: _EncodedBatch, requests: Sequence[JobRequest]) -> JobBatch:
+        [template] = requests
+        return to_records(_check_request(template), *batch, now=self._clock.now(), codec=self._codec)
 
     def enqueue_with_writes(
         self,
@@ -196,17 +202,16 @@ class Client:
         def store(records: Sequence[JobRecord]) -> list[Enqueued]:
             return self.driver.enqueue(records, writes=writes)
 
-        return self._enqueue(requests, encode, self.driver, "return", store)
+        return self._enqueue(requests, encode, self.driver, store)[0]
 
     def _enqueue(
         self,
         requests: Sequence[JobRequest],
         encode: Callable[[Sequence[JobRequest]], Sequence[JobRecord]],
         driver: Driver,
-        on_conflict: OnConflict,
         store_records: Callable[[Sequence[JobRecord]], list[Enqueued]] | None = None,
-    ) -> list[Enqueued]:
-        """Store the jobs inside the middleware. ``encode`` returns the records of the requests.
+    ) -> tuple[list[Enqueued], Sequence[JobRecord]]:
+        """Store the jobs inside the middleware; return the answers and the records. ``encode`` makes the records.
 
         ``store_records`` replaces the calls of the driver, one for each batch.
         """
@@ -225,7 +230,7 @@ class Client:
             answers = enqueue_in_middleware(self._middleware, requests, store)
         else:
             answers = store(requests)
-        return _checked(answers, records, on_conflict)
+        return answers, records
 
     def _sign(self, records: Sequence[JobRecord]) -> Sequence[JobRecord]:
         return records if self.signer is None else self.signer.sign(records)
@@ -401,12 +406,48 @@ def check_payloads(payloads: object) -> None:
 
 def _checked(answers: list[Enqueued], records: Sequence[JobRecord], on_conflict: OnConflict) -> list[Enqueued]:
     """Return the answers; raise ``EnqueueConflict`` for the first conflict, unless the caller wants it returned."""
-    if on_conflict == "raise":
-        for index, answer in enumerate(answers):
-            if answer.conflict:
-                record = records[index]
-                raise EnqueueConflict(answer.id, record.idempotency_key, answers, offset=record.offset)
+    conflict = _find_conflict(answers, records) if on_conflict == "raise" else None
+    if conflict is not None:
+        raise conflict
     return answers
+
+
+def _find_conflict(answers: Sequence[Enqueued], records: Sequence[JobRecord]) -> EnqueueConflict | None:
+    for index, answer in enumerate(answers):
+        if answer.conflict:
+            record = records[index]
+            return EnqueueConflict(answer.id, record.idempotency_key, answers, offset=record.offset)
+    return None
+
+
+class _EncodedBatch(NamedTuple):
+    """The columns of some of the jobs of ``enqueue_many``."""
+
+    payloads: Sequence[bytes]
+    keys: Sequence[str | None] | None = None
+    limit_keys: Sequence[str | None] | None = None
+
+
+def _encoded_batches(
+    payloads: Iterable[bytes], keys: Iterable[str | None] | None, limit_keys: Iterable[str | None] | None
+) -> Iterator[_EncodedBatch]:
+    """Yield batches that are bounded by count and bytes: at least one, which may be empty."""
+    columns = {"payloads": payloads, "keys": keys, "limit_keys": limit_keys}
+    given: dict[str, Iterable[Any]] = {name: column for name, column in columns.items() if column is not None}
+    rows: list[tuple[Any, ...]] = []
+    size = 0
+    for row in zip_longest(*given.values(), fillvalue=END):
+        if END in row:
+            has_more = row[0] is END
+            name = next(name for name, value in zip(given, row, strict=True) if (value is END) is not has_more)
+            raise InvalidInput(name, wanted="one for each payload", got="more" if has_more else "fewer")
+        if rows and (len(rows) == MAX_BATCH_JOBS or size + len(row[0]) > MAX_BATCH_BYTES):
+            yield _EncodedBatch(**dict(zip(given, map(list, zip(*rows, strict=True)), strict=True)))
+            rows, size = [], 0
+        rows.append(row)
+        size += len(row[0])
+    rest = map(list, zip(*rows, strict=True)) if rows else ([] for _ in given)
+    yield _EncodedBatch(**dict(zip(given, rest, strict=True)))
 
 
 def batches(records: Sequence[JobRecord]) -> Iterator[Sequence[JobRecord]]:

@@ -6,8 +6,8 @@ A middleware is called once for each call of the client, with all its requests, 
     def add_tenant(requests, call_next):
         return call_next([replace(one, meta={**one.meta, "tenant": tenant.get()}) for one in requests])
 
-``requests`` has one request for each job. For ``enqueue_many`` it has one request for all jobs: the template, without
-a payload. So a middleware costs the same for one job and for a million. ``call_next`` takes as many requests as the
+``requests`` has one request for each job. Of ``enqueue_many`` a middleware is called once for each batch (up to 5,000
+jobs), with one request for all its jobs: the template, without a payload. ``call_next`` takes as many requests as the
 middleware got, stores the jobs, and returns one answer for each job, in order::
 
     @app.enqueue_middleware

@@ -7,7 +7,8 @@ from contextlib import closing
 import pytest
 
 import holdfast
-from holdfast import Holdfast
+from holdfast import Client, Holdfast, JobRequest
+from holdfast.client import MAX_BATCH_JOBS
 from holdfast.drivers.sqlite.migrations import load, migrate
 from holdfast.errors import InvalidInput, StoreBusy, Unsupported
 from tests.sqlite.conftest import NOW
@@ -37,6 +38,15 @@ def test_a_rollback_removes_the_job(store, connection, job):
     assert connection.execute("SELECT count(*) FROM orders").fetchone()[0] == 0
     [again] = store.enqueue([job(id="b", idempotency_key="k")], now=NOW)
     assert not again.existed
+
+
+def test_all_batches_of_a_generator_are_part_of_the_callers_transaction(store, connection):
+    connection.execute("BEGIN")
+    payloads = (number for number in range(MAX_BATCH_JOBS + 1))
+    answers = Client(store).enqueue_many(JobRequest(type="t"), payloads, connection=connection)
+    assert store.get(answers[0].id) is None
+    connection.rollback()
+    assert store.counts() == []
 
 
 def test_a_commit_makes_both_durable(store, connection, job):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import math
 import sqlite3
 import threading
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import timedelta
@@ -14,12 +16,14 @@ from pathlib import Path
 import pytest
 
 from holdfast import client as module
+from holdfast.aio import AsyncClient
 from holdfast.client import Client, poll_pauses
 from holdfast.clock import SECOND, ManualClock
 from holdfast.connect import connect
 from holdfast.drivers.contract import DomainStatus, ResumeAction
 from holdfast.drivers.memory import MemoryDriver
 from holdfast.drivers.settle_one import ack, fail
+from holdfast.enqueue_middleware import EnqueueMiddleware
 from holdfast.errors import (
     EnqueueConflict,
     InvalidInput,
@@ -199,6 +203,71 @@ def test_many_payloads_are_stored_in_bounded_batches():
     driver = RecordingDriver()
     Client(driver).enqueue_many(JobRequest(type="t"), range(module.MAX_BATCH_JOBS + 1))
     assert driver.batches == [module.MAX_BATCH_JOBS, 1]
+
+
+class ReadingDriver(MemoryDriver):
+    """Keeps no job, and records how many payloads of ``generate`` its client has read at each call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read = 0
+        self.read_at_calls: list[int] = []
+
+    def enqueue(self, jobs: Sequence[JobRecord], **_: object) -> list[Enqueued]:
+        self.read_at_calls.append(self.read)
+        return [Enqueued(id=job.id, existed=False) for job in jobs]
+
+    def generate(self, count: int) -> Iterator[str]:
+        for _ in range(count):
+            self.read += 1
+            yield "x" * (module.MAX_BATCH_BYTES // 16 - 2)  # with its quotes: 16 of them are a batch
+
+
+@pytest.mark.parametrize("middleware", [(), (lambda requests, call_next: call_next(requests),)])
+def test_a_generator_is_read_and_held_one_batch_at_a_time(middleware: Sequence[EnqueueMiddleware]):
+    driver = ReadingDriver()
+    tracemalloc.start()
+    try:
+        answers = Client(driver, middleware=middleware).enqueue_many(
+            JobRequest(type="t"), driver.generate(100), keys=map(str, range(100)), limit_keys=["k"] * 100
+        )
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert driver.read_at_calls == [17, 33, 49, 65, 81, 97, 100]  # the first payload of the next batch is read, too
+    assert len({answer.id for answer in answers}) == 100
+    assert peak_bytes < 4 * module.MAX_BATCH_BYTES  # two batches, in buffers that are half as large again
+
+
+def test_an_async_client_reads_a_generator_one_batch_at_a_time():
+    driver = ReadingDriver()
+    asyncio.run(AsyncClient(driver).enqueue_many(JobRequest(type="t"), driver.generate(20)))
+    assert driver.read_at_calls == [17, 20]
+
+
+def test_an_error_after_the_first_batch_leaves_it_stored_and_keys_make_a_repetition_safe(client: Client):
+    template, full = JobRequest(type="t"), module.MAX_BATCH_JOBS
+    count = full + 2
+
+    def generate(last: object) -> Iterator[object]:
+        yield from range(count - 1)
+        yield last
+
+    for keys, last, message in (
+        (count, math.nan, "payload"),
+        (count - 1, 1, "keys: wanted one for each payload, got fewer"),
+        (count + 1, 1, "keys: wanted one for each payload, got more"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            client.enqueue_many(template, generate(last), keys=map(str, range(keys)))
+        [counts] = client.driver.counts()  # type: ignore[attr-defined]
+        assert counts.ready == full
+    answers = client.enqueue_many(template, generate(last=1), keys=map(str, range(count)))
+    assert [answer.existed for answer in answers] == [True] * full + [False] * 2
+    with pytest.raises(EnqueueConflict, match=f"the first of 2 conflicts in {count} jobs") as conflict:
+        client.enqueue_many(template, [2, *range(1, count - 1), 2], keys=map(str, range(count)))
+    assert (conflict.value.job_id, conflict.value.key) == (answers[0].id, "0")
+    assert [answer.id for answer in conflict.value.answers] == [answer.id for answer in answers]
 
 
 def test_large_payloads_make_smaller_batches():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias, cast
 
 from uuid_utils import uuid7
@@ -74,25 +74,24 @@ def to_record(
 
 def to_records(
     template: JobRequest,
-    payloads: Iterable[object],
-    keys: Iterable[str | None] | None = None,
-    limit_keys: Iterable[str | None] | None = None,
+    payloads: Sequence[bytes],
+    keys: Sequence[str | None] | None = None,
+    limit_keys: Sequence[str | None] | None = None,
     *,
     now: int,
     codec: Codec = JSON,
-    max_payload: int = bounds.MAX_PAYLOAD_BYTES,
 ) -> JobBatch:
-    """Return one record per payload; everything but id, payload and the given keys is as in ``template``."""
-    shared = to_record(template, now=now, codec=codec, max_payload=max_payload)
-    encoded = [encode_payload(codec, payload, most=max_payload) for payload in payloads]
-    given = None if keys is None else list(keys)
+    """Return one record per encoded payload; all but id, payload and the given keys is as in ``template``."""
+    shared = to_record(template, now=now, codec=codec)
     if template.unique is not None:
-        given = [None] * len(encoded) if given is None else given
-        for place, (payload, key) in enumerate(zip(encoded, given, strict=False)):  # JobBatch compares the lengths
-            if key is None:
-                encoded[place], given[place] = with_unique_key(template.type, payload, codec)
-    given_limit_keys = None if limit_keys is None else list(limit_keys)
-    return JobBatch(shared, [str(uuid7()) for _ in encoded], encoded, given, limit_keys=given_limit_keys)
+        given = [None] * len(payloads) if keys is None else keys
+        # JobBatch compares the lengths.
+        unique = [
+            with_unique_key(template.type, payload, codec) if key is None else (payload, key)
+            for payload, key in zip(payloads, given, strict=False)
+        ]
+        payloads, keys = [payload for payload, _ in unique], [key for _, key in unique]
+    return JobBatch(shared, [str(uuid7()) for _ in payloads], payloads, keys, limit_keys=limit_keys)
 
 
 def to_job(reservation: Reservation, codec: Codec = JSON) -> Job:
