@@ -101,6 +101,7 @@ def test_another_space_needs_the_role_admin(guarded, open_as):
     with pytest.raises(Unsupported, match="another space than that of the token"):
         forged.call(VERBS["get"], JobArguments(job_id="j1", space="main"))
     forged.connections.close()
+    store.enqueue([job(6, queue="own")])
     operator = open_as("operator")
     assert operator.space("acme").space_name == "acme"
     assert isinstance(operator, SpaceAdmin)
