@@ -1,22 +1,27 @@
-"""A proxy that loses a reply: the server has carried out the call and committed, but the client gets no reply."""
+"""A proxy that loses or holds replies: the server has carried out the call, but the client does not know."""
 
 import contextlib
 import socket
 import threading
+from collections.abc import Iterator
 
 IDLE = b"Z\x00\x00\x00\x05I"  # ReadyForQuery outside of a transaction: the statements before it are committed
 
 
 class LosingProxy:
-    """Forwards all data to a port. After ``lose_next`` it drops the next reply that ends a transaction.
+    """``url`` is the given URL through the proxy. After ``lose_next`` it drops the next reply that ends a transaction.
 
     ``after`` such replies are forwarded before.
     """
 
-    def __init__(self, port: int) -> None:
-        self._target = port
+    def __init__(self, url: str) -> None:
+        server, database = url.rsplit("/", 1)
+        head, port = server.rsplit(":", 1)
+        self._target = int(port)
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
+        self.url = f"{head}:{self._listener.getsockname()[1]}/{database}"
+        self._flows = threading.Event()
+        self._flows.set()
         self._must_lose = threading.Event()
         self._forwarded_before = 0
         self._clients: list[socket.socket] = []
@@ -32,6 +37,15 @@ class LosingProxy:
         for client in self._clients:
             with contextlib.suppress(OSError):
                 client.shutdown(socket.SHUT_RDWR)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Forward no reply inside the block: a server that hangs. The replies arrive after the block."""
+        self._flows.clear()
+        try:
+            yield
+        finally:
+            self._flows.set()
 
     def close(self) -> None:
         self._listener.close()
@@ -69,6 +83,7 @@ class LosingProxy:
                             return
                         self._forwarded_before -= 1
                     is_open = True
+                self._flows.wait()
                 client.sendall(data)
         except OSError:
             pass

@@ -35,20 +35,18 @@ def rows(store):
 
 @pytest.fixture
 def proxy(url):
-    started = LosingProxy(int(url.rsplit("/", 1)[0].rsplit(":", 1)[1]))
+    started = LosingProxy(url)
     yield started
     started.close()
 
 
 @pytest.fixture
-def connect_through(url, proxy):
+def connect_through(proxy):
     """A function that opens the store of ``url`` through the proxy."""
-    head, port_and_name = url.rsplit(":", 1)
     stores = []
 
     def connect(patience):
-        through = f"{head}:{proxy.port}/{port_and_name.split('/')[1]}?listen=off&patience={patience}"
-        stores.append(holdfast.connect(through, caller_clock=True))
+        stores.append(holdfast.connect(f"{proxy.url}?listen=off&patience={patience}", caller_clock=True))
         return stores[-1]
 
     yield connect

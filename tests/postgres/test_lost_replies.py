@@ -107,9 +107,8 @@ REPEATED_BY_THE_DRIVER = set(CALLS) - ANSWERED_ONCE  # the others would answer d
 @pytest.fixture
 def proxied(postgres_database):
     url = postgres_database()
-    head, port = url.rsplit("/", 1)[0].rsplit(":", 1)
-    proxy = LosingProxy(int(port))
-    yield url, f"{head}:{proxy.port}/{url.rsplit('/', 1)[1]}?listen=off", proxy
+    proxy = LosingProxy(url)
+    yield url, f"{proxy.url}?listen=off", proxy
     proxy.close()
 
 

@@ -1,20 +1,17 @@
 """A worker on PostgreSQL runs its jobs, and recovers without help from a crash of the server."""
 
 import logging
-import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
-
-import psycopg
 
 import holdfast
 from holdfast import Client, Holdfast, JobRequest
 from holdfast.worker import store_silence
 from holdfast.worker.event_log import log
+from tests.postgres.proxy import LosingProxy
 from tests.soak.ordered import run_ordered
 from tests.soak.server_crashes import run_server_crashes
 from tests.waiting import wait_until
@@ -59,9 +56,10 @@ def test_a_worker_continues_after_a_crash_of_the_server(server):
     store.close()
 
 
-def test_a_server_that_does_not_answer_is_logged_while_the_worker_waits(server, monkeypatch, caplog):
+def test_a_server_that_does_not_answer_is_logged_while_the_worker_waits(url, monkeypatch, caplog):
     monkeypatch.setattr(store_silence, "SILENCE_SECONDS", 0.5)
-    app = Holdfast(server.create_database("frozen"))
+    proxy = LosingProxy(url)
+    app = Holdfast(proxy.url)
     app.handler("t")(lambda _payload: None)
     worker = app.worker(processes=1)
     running = threading.Thread(target=worker.run)
@@ -69,11 +67,11 @@ def test_a_server_that_does_not_answer_is_logged_while_the_worker_waits(server, 
     def logged(event: str) -> list[logging.LogRecord]:
         return [record for record in caplog.records if record.name == log.name and record.event == event]
 
-    with caplog.at_level(logging.INFO, log.name), psycopg.connect(server.url, autocommit=True) as session:
+    with caplog.at_level(logging.INFO, log.name):
         running.start()
         try:
             wait_until(lambda: logged("worker.started"))
-            with frozen(server, session, "frozen"):
+            with proxy.held():
                 failed = wait_until(lambda: logged("store.failed"))[0]
             assert (failed.verb, failed.reason) == ("reserve", "StoreUnavailable: no answer for 0 s")
             wait_until(lambda: logged("store.recovered"))
@@ -81,21 +79,7 @@ def test_a_server_that_does_not_answer_is_logged_while_the_worker_waits(server, 
             worker.stop()
             running.join(60)
     app.close()
-
-
-@contextmanager
-def frozen(server, session, database):
-    """Stop the server and its sessions of a database. The server is first: it accepts no other sessions then."""
-    stopped = [server.pid]
-    os.kill(server.pid, signal.SIGSTOP)
-    try:
-        for (pid,) in session.execute("SELECT pid FROM pg_stat_activity WHERE datname = %s", [database]).fetchall():
-            stopped.append(pid)
-            os.kill(pid, signal.SIGSTOP)
-        yield
-    finally:
-        for pid in stopped:
-            os.kill(pid, signal.SIGCONT)
+    proxy.close()
 
 
 def test_no_job_is_lost_or_ends_twice_when_the_server_crashes_under_workers(tmp_path):
