@@ -5,7 +5,7 @@ from dataclasses import replace
 import msgspec
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import LongType
+from pyspark.sql.types import LongType, StringType
 
 import holdfast
 import holdfast.driver
@@ -168,6 +168,27 @@ def test_equal_rows_share_a_job(store):
     assert [each.job.idempotency_key for each in reserve(rows, 1000)] == ["1", "2"]
     assert reserve(rows, 1000) == []
     assert rows.report().column("field").to_pylist() == [None] * len(rows.report())
+
+
+def large_rows(*sizes, domain=False):
+    names = ("k", "text")
+    columns = InputColumns(names=names, kinds=(LongType(), StringType()), key=(0,), domain=(0,) if domain else ())
+    rows = {"key": list(map(str, range(len(sizes)))), "c0": range(len(sizes)), "c1": ["x" * size for size in sizes]}
+    if domain:
+        rows["domain"] = ["d"] * len(sizes)
+    return RowJobs(iter([pa.RecordBatch.from_pydict(rows)]), TEMPLATE, columns)
+
+
+@pytest.mark.parametrize("domain", [False, True])
+def test_a_row_that_is_too_large_keeps_its_place_among_the_others(domain):
+    jobs = large_rows(1, 1 << 20, 2, domain=domain).next(10)
+    assert [(job.idempotency_key, job.type) for job in jobs] == [("0", "t"), ("1", "spark.bad_row"), ("2", "t")]
+
+
+def test_two_different_large_rows_with_one_key_have_different_payloads():
+    payloads = [large_rows(1 << 20, 1).next(1)[0].payload, large_rows((1 << 20) + 1, 1).next(1)[0].payload]
+    same = [large_rows(1 << 20, 7).next(1)[0].payload for _ in "12"]
+    assert len({*payloads, *same}) == 2
 
 
 # Rows in order ----------------------------------------------------------------------------------------------

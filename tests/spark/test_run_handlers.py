@@ -181,12 +181,29 @@ def test_a_chunk_with_a_result_too_few_fails_as_one_attempt_of_each_row(spark, u
     assert all(f"wanted {size}, got {size - 1}" in " ".join(errors) for size in calls)
 
 
-def test_a_row_that_is_too_large_is_refused_as_in_the_sink(spark, url):
-    df = spark.sql("select id, if(id = 2, repeat('x', 20000000), '') as text from range(3)")
-    with pytest.raises(InvalidInput, match=r"row with id='2': payload: wanted at most 1048576 bytes, got 200000"):
-        run(df, lambda row: len(row["text"]), key="id", url=url, slots=1, options=OPTIONS)
-    with pytest.raises(Exception, match=r"payload: wanted at most 1048576 bytes, got 200000"):
-        df.write.format("holdfast").options(url=url, type="t").mode("append").save()
+def test_a_row_that_cannot_be_a_payload_is_dead_and_the_others_run(spark, url):
+    texts = "case id when 2 then repeat('x', 2000000) when 3 then cast(X'61ff' as string) else 'abc' end"
+    df = spark.sql(f"select id, {texts} as text from range(5)")
+    calls = [run(df, lambda row: len(row["text"]), key="id", url=url, run="r", slots=1, options=OPTIONS) for _ in "12"]
+    for result in calls:  # the second call finds the same rows
+        assert [row["id"] for row in result.ok.orderBy("id").select("id").collect()] == [0, 1, 4]
+        dead = result.dead.orderBy("id").select("id", "holdfast.*").collect()
+        assert [(row["id"], row["reason"], row["attempts"]) for row in dead] == [
+            (2, "bad payload", 1),
+            (3, "bad payload", 1),
+        ]
+        assert dead[0]["error"] == "row with id='2': payload: wanted at most 1048576 bytes, got 2000018 bytes"
+        assert "row with id='3': text: wanted text in UTF-8, got 'utf-8' codec can't decode" in dead[1]["error"]
+    with pytest.raises(Exception, match=r"payload: wanted at most 1048576 bytes, got 2000018"):
+        df.where("id <> 3").write.format("holdfast").options(url=url, type="t").mode("append").save()
+
+
+def test_a_key_and_a_domain_that_are_not_utf8_are_those_of_dead_rows(spark, url):
+    df = spark.sql("select id, cast(unhex(concat('61', if(id = 1, 'ff', '62'))) as string) as k from range(3)")
+    result = run(df, lambda _: 1, key=["id", "k"], order_by=("k", "id"), url=url, slots=1, options=OPTIONS)
+    assert (result.summary.done, result.summary.dead) == (2, 1)
+    [row] = result.dead.select("holdfast.*").collect()
+    assert "row with id='1', k=b'a\\xff'" in row["error"]
 
 
 def test_a_handler_of_an_app_keeps_its_options_guards_limits_and_resources(spark, url):

@@ -85,6 +85,8 @@ class Handler:
     def _read(self, from_json: Callable[[object], object], payload: object) -> object:
         try:
             return from_json(payload)
+        except PayloadError:
+            raise
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
             got = f"{type(error).__name__}: {error}"
             raise PayloadError("payload", wanted="a value that its reader accepts", got=got) from error

@@ -39,7 +39,7 @@ def test_decoding_an_encoded_json_value_returns_an_equal_value(value: object):
 
 @given(VALUES)
 def test_the_fast_path_and_the_walk_encode_the_same_bytes(value: object):
-    assert codecs._encode(codecs._checked_builtins(value, "payload", 0)) == JSON.encode(value)
+    assert codecs._encode(codecs._checked_builtins(value, "payload", 0, codecs._checked_key)) == JSON.encode(value)
 
 
 def test_json_is_compact_and_keeps_the_order_of_keys():

@@ -63,6 +63,7 @@ from holdfast.spark.execution.run_result import RunResult, hold_result
 from holdfast.spark.execution.run_spec import RunSpec
 from holdfast.spark.store_access import check_reach
 from holdfast.task import Task
+from holdfast.worker.bad_rows import make_bad_row_handler
 from holdfast.worker.options import WorkerOptions
 
 TYPE = "spark.row"
@@ -101,7 +102,8 @@ def run(
     (JSON), ``attempts``, ``error``, ``reason``, ``state`` and ``job_id``. ``column`` gives the struct another name;
     ``flatten`` makes a column of each field. A name that the input has already is refused before anything runs. A row
     whose result cannot be stored is dead, with the reason ``bad result``, unless the handler of an app has
-    ``strict_result=False``; ``summary`` counts such results.
+    ``strict_result=False``; ``summary`` counts such results. A row of more than 1 MiB, or with text that is not UTF-8,
+    is dead without a call of the handler, with the reason ``bad payload``.
 
     ``handler`` is ``fn(row)`` or ``fn(row, ctx)`` where ``row`` is a dict, or a handler of an app. Such a handler keeps
     its timeout, retry policy, chunk, guards, breaker and limits, unless an argument replaces them, and has the
@@ -229,6 +231,7 @@ def _make_app(url: str, handler: Callable[..., Any], queue: str, columns: InputC
         app.catalogue.resources |= handler.app.catalogue.resources
         app.catalogue.middleware += handler.app.catalogue.middleware
     app.catalogue.add(make_row_handler(TYPE, handler, columns, **options))
+    app.catalogue.add(make_bad_row_handler())
     app.queues[queue] = None
     return app
 

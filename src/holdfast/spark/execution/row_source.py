@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from itertools import repeat
 
+import msgspec
 import pyarrow as pa
 from uuid_utils import uuid7
 
 from holdfast.clock import SystemClock
 from holdfast.drivers.contract import Store
 from holdfast.drivers.optional import LeasedEnqueue
-from holdfast.errors import InvalidInput, PayloadError, StoreError
+from holdfast.errors import InvalidInput, StoreError
 from holdfast.model.job import JobRecord
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Enqueued, Reservation
@@ -27,6 +29,7 @@ from holdfast.spark.execution.run_spec import RunSpec, send_stop
 from holdfast.spark.execution.slot import Slot, slot_names
 from holdfast.spark.store_access import open_store, signer_of
 from holdfast.wire.signing import Signer
+from holdfast.worker import bad_rows
 from holdfast.worker.interpreter import tuned_interpreter
 from holdfast.worker.job_source import Demand, StoreJobSource
 
@@ -76,7 +79,7 @@ class RowJobs:
     def next(self, count: int) -> Sequence[JobRecord] | None:
         """Return jobs for the next rows, at most ``count``; None after the last row.
 
-        Raises ``PayloadError`` for a row that cannot become a job.
+        A row that cannot be a payload becomes a job that is dead as soon as it runs: see ``bad_rows``.
         """
         while self._batch is None or not self._batch.num_rows:
             self._batch = next(self._batches, None)
@@ -85,24 +88,31 @@ class RowJobs:
         count = _fitting(self._batch, count)
         part, self._batch = self._batch.slice(0, count), self._batch.slice(count)
         template = replace(self._template, created_at=self._clock.now())
-        if self.is_ordered:
-            return self._ordered_jobs(part, template)
-        rows = zip(part.column(0).to_pylist(), self._payloads.encode(part), strict=True)
-        keys, payloads = zip(*dict.fromkeys(rows), strict=True)  # equal rows are one job
-        return JobBatch(template, [str(uuid7()) for _ in keys], payloads, keys)
-
-    def _ordered_jobs(self, part: pa.RecordBatch, template: JobRecord) -> list[JobRecord]:
-        *names, domain = part.schema.names
-        payloads = self._payloads.encode(part.select(names))
-        rows = zip(part.column(0).to_pylist(), payloads, part.column(domain).to_pylist(), strict=True)
+        *names, domain = part.schema.names if self.is_ordered else (*part.schema.names, None)
+        payloads, bad = self._payloads.encode(part.select(names))
+        keys = part.column(0).to_pylist()
+        if domain is None and not bad:
+            rows = dict.fromkeys(zip(keys, payloads, strict=True))  # equal rows are one job
+            keys, texts = zip(*rows, strict=True)
+            return JobBatch(template, [str(uuid7()) for _ in keys], texts, keys)
+        types = [bad_rows.TYPE if place in bad else template.type for place in range(part.num_rows)]
+        domains = repeat(None, part.num_rows) if domain is None else _texts(part.column(domain))
         return [
-            replace(template, id=str(uuid7()), idempotency_key=key, payload=payload, domain=domain)
-            for key, payload, domain in dict.fromkeys(rows)
+            replace(template, id=str(uuid7()), type=type_, idempotency_key=key, payload=payload, domain=domain)
+            for key, payload, type_, domain in dict.fromkeys(zip(keys, payloads, types, domains, strict=True))
         ]
 
-    def shown_key(self, payload: bytes) -> str:
-        """Return the names and values of the key columns of the row with this payload."""
-        return self._payloads.shown_key(payload)
+    def shown_key(self, job: JobRecord) -> str:
+        """Return the names and values of the key columns of the row with this job."""
+        if job.type == bad_rows.TYPE:
+            return msgspec.json.decode(job.payload, type=bad_rows.BadRow).row
+        return self._payloads.shown_key(job.payload)
+
+
+def _texts(column: pa.Array) -> list[str]:
+    """Return a column of texts. Bytes that are not UTF-8 are escaped: Spark does not check its strings."""
+    values: list[bytes] = column.cast(pa.binary()).to_pylist()
+    return [value.decode("utf-8", "backslashreplace") for value in values]
 
 
 def _fitting(batch: pa.RecordBatch, count: int) -> int:
@@ -182,18 +192,14 @@ class RowSource:
 
     def _store_rows(self, count: int, *, leased: bool) -> list[Reservation]:
         """Store the next rows, and return their leases if ``leased``."""
-        try:
-            jobs = self._unstored = self._unstored or self._rows.next(count)
-        except PayloadError as error:
-            self._refuse(error)
-            return []
+        jobs = self._unstored = self._unstored or self._rows.next(count)
         if jobs is None:
             self._has_rows = False
             return []
         answers, reservations = self._enqueue(jobs, leased=leased)
         if any(answer.conflict for answer in answers):
             job, answer = next(pair for pair in zip(jobs, answers, strict=True) if pair[1].conflict)
-            self._refuse(key_conflict(self._store, answer.id, job.payload, self._rows.shown_key(job.payload)))
+            self._refuse(key_conflict(self._store, answer.id, job.payload, self._rows.shown_key(job)))
         ids = sorted(answer.id for answer in answers)
         self._sampled_ids += [*ids[::SAMPLE_INTERVAL_JOBS], ids[-1]]
         self._unstored = None
