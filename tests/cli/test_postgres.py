@@ -12,7 +12,7 @@ NEWEST = migrations()[-1].version
 
 @pytest.fixture
 def store_url(postgres_database):
-    return postgres_database()
+    return postgres_database(empty=True)
 
 
 def test_tables_are_installed_checked_and_upgraded(run, store_url):

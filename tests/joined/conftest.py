@@ -21,7 +21,7 @@ def postgres_url(postgres_database):
 @pytest.fixture(scope="module")
 def other_postgres_url(postgres_database):
     """A database without tables of Holdfast."""
-    return postgres_database()
+    return postgres_database(empty=True)
 
 
 @pytest.fixture(scope="module")

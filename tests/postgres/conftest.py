@@ -12,8 +12,14 @@ NOW = 1_800_000_000 * SECOND
 
 @pytest.fixture
 def url(postgres_database):
-    """The URL of an empty database on the server that all tests of the run share."""
+    """The URL of a database with the tables of a store, on the server that all tests of the run share."""
     return postgres_database()
+
+
+@pytest.fixture
+def empty_url(postgres_database):
+    """The URL of a database without tables."""
+    return postgres_database(empty=True)
 
 
 @pytest.fixture

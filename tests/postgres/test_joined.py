@@ -176,7 +176,7 @@ def test_a_connection_to_a_copy_on_another_server_is_refused(store, server, job)
 
 
 def test_a_connection_to_a_database_without_holdfast_tables_is_refused_and_stays_usable(store, postgres_database, job):
-    with psycopg.connect(postgres_database()) as connection:
+    with psycopg.connect(postgres_database(empty=True)) as connection:
         with pytest.raises(InvalidInput, match="same database"):
             store.joined(connection).enqueue([job()], now=NOW)
         assert connection.execute("SELECT 1").fetchone() == (1,)

@@ -21,10 +21,10 @@ from tests.postgres.conftest import NOW
 CONNECT = "import holdfast, sys; holdfast.connect(sys.argv[1]).close()"
 
 
-def test_many_processes_can_start_at_once_on_an_empty_database(url):
-    started = [subprocess.Popen([sys.executable, "-c", CONNECT, url]) for _ in range(6)]
+def test_many_processes_can_start_at_once_on_an_empty_database(empty_url):
+    started = [subprocess.Popen([sys.executable, "-c", CONNECT, empty_url]) for _ in range(6)]
     assert [process.wait(60) for process in started] == [0] * 6
-    with psycopg.connect(url) as connection:
+    with psycopg.connect(empty_url) as connection:
         applied = connection.execute("SELECT version, name, checksum FROM holdfast.migrations ORDER BY 1").fetchall()
     assert applied == [(one.version, one.name, one.checksum) for one in migrations()]
 
@@ -43,12 +43,12 @@ INSERT INTO holdfast.migrations VALUES (1, '001_tables', 'x', 1), (16, '016_leas
 """
 
 
-def test_a_development_store_of_another_layout_is_refused_with_what_to_do(url):
+def test_a_development_store_of_another_layout_is_refused_with_what_to_do(empty_url):
     """A store with another first migration is never converted: its owner creates it again."""
-    with psycopg.connect(url, autocommit=True) as connection:
+    with psycopg.connect(empty_url, autocommit=True) as connection:
         connection.execute(OTHER_LAYOUT)
         with pytest.raises(SchemaMismatch, match=r"001_init.*another checksum.*different build.*make it again"):
-            holdfast.connect(url)
+            holdfast.connect(empty_url)
         tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'holdfast'").fetchall()
     assert tables == [("migrations",)]
 
@@ -131,9 +131,9 @@ def test_newer_tables_that_forbid_older_code_are_refused_with_what_to_do(store, 
         holdfast.connect(url)
 
 
-def test_two_schemas_in_one_database_are_independent(url, job):
-    one = holdfast.connect(url, caller_clock=True)
-    other = holdfast.connect(f"{url}?schema=other_queue", caller_clock=True)
+def test_two_schemas_in_one_database_are_independent(empty_url, job):
+    one = holdfast.connect(empty_url, caller_clock=True)
+    other = holdfast.connect(f"{empty_url}?schema=other_queue", caller_clock=True)
     one.enqueue([job(id="a", domain="d")], now=NOW)
     assert other.get("a") is None
     assert other.reserve(["q"], limit=1, lease_for=1000, now=NOW) == []
@@ -143,10 +143,10 @@ def test_two_schemas_in_one_database_are_independent(url, job):
     other.close()
 
 
-def test_a_table_of_the_user_is_not_touched(url):
-    with psycopg.connect(url) as connection:
+def test_a_table_of_the_user_is_not_touched(empty_url):
+    with psycopg.connect(empty_url) as connection:
         connection.execute("CREATE TABLE jobs (mine text)")
-    store = holdfast.connect(url)
+    store = holdfast.connect(empty_url)
     assert store.counts() == []
     store.close()
 
