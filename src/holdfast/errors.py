@@ -79,18 +79,19 @@ def _rebuild(cls: type[HoldfastError], args: tuple[object, ...], facts: dict[str
     return error
 
 
+def _shorten(text: str) -> str:
+    if len(text) <= MAX_SHOWN_CHARACTERS:
+        return text
+    return f"{text[:MAX_SHOWN_CHARACTERS]}… ({len(text)} characters)"
+
+
 class InvalidInput(HoldfastError, ValueError):
     """``field`` should have been ``wanted``; it was ``got`` (shortened if it is long)."""
 
     def __init__(self, field: str, *, wanted: str, got: object) -> None:
-        shown = got if isinstance(got, str) and got else repr(got)
         self.field = field
         self.wanted = wanted
-        self.got = (
-            shown
-            if len(shown) <= MAX_SHOWN_CHARACTERS
-            else f"{shown[:MAX_SHOWN_CHARACTERS]}… ({len(shown)} characters)"
-        )
+        self.got = _shorten(got if isinstance(got, str) and got else repr(got))
         super().__init__(f"{field}: wanted {wanted}, got {self.got}")
 
 
@@ -312,15 +313,21 @@ class ScheduleConflict(HoldfastError):
 
 
 class JobNotDone(HoldfastError):
-    """Job ``job_id`` has no result: it is in ``state``. For a dead job, ``reason`` and ``error`` say why."""
+    """Job ``job_id`` has no result: it is in ``state``.
+
+    ``reason`` says why a job is dead, and ``error`` how its last failed attempt ended; the message has its first line.
+    """
 
     def __init__(self, job_id: str, *, state: str, reason: str | None = None, error: str = "") -> None:
         self.job_id = job_id
         self.state = state
         self.reason = reason
         self.error = error
-        why = f": {reason}" if reason else ""
-        super().__init__(f"job {job_id}: wanted it done, it is {state}{why}")
+        why = f": {_shorten(reason)}" if reason else ""
+        lines = error.strip().splitlines() or [""]
+        line = lines[-1] if lines[0].startswith("Traceback") else lines[0]  # the line that names the exception
+        cause = f"; last error: {_shorten(line)}" if line else ""
+        super().__init__(f"job {job_id}: wanted it done, it is {state}{why}{cause}")
 
 
 class ContextClosed(HoldfastError):

@@ -40,7 +40,7 @@ from holdfast.model.lease import Enqueued, Lease
 from holdfast.model.queue_settings import OnExhausted, QueueSettings
 from holdfast.model.registry import Change
 from holdfast.model.request import JobRequest
-from holdfast.model.settlement import Fail
+from holdfast.model.settlement import Fail, Retry
 from holdfast.wire.records import to_job
 
 
@@ -436,9 +436,26 @@ def test_a_job_that_is_not_done_has_no_result(client: Client):
     with pytest.raises(JobNotDone, match="wanted it done, it is ready"):
         client.result(answer.id)
     fail(client.driver, lease_next(client), reason="no use", error="ValueError: 1")
-    with pytest.raises(JobNotDone, match="wanted it done, it is dead: no use") as dead:
+    with pytest.raises(JobNotDone, match="wanted it done, it is dead: no use; last error: ValueError: 1$") as dead:
         client.result(answer.id)
     assert (dead.value.state, dead.value.reason, dead.value.error) == (State.DEAD, "no use", "ValueError: 1")
+
+
+def test_a_job_that_waits_for_its_next_attempt_says_why_the_last_one_failed(client: Client):
+    answer = client.enqueue(JobRequest(type="t"))
+    error = f'KeyError: {"k" * 9999}\n  File "/a.py", line 3, in f\nfrom OSError: no'
+    client.driver.settle([Retry(lease_next(client), error=error)])
+    with pytest.raises(JobNotDone) as ready:
+        client.result(answer.id)
+    text = str(ready.value)
+    assert f"job {answer.id}: wanted it done, it is ready; last error: KeyError: kkk" in text
+    assert "\n" not in text
+    assert len(text) < 400
+    assert ready.value.error == error
+    error = 'Traceback (most recent call last):\n  File "/a.py", line 3, in f\nOSError: no'
+    client.driver.settle([Retry(lease_next(client), error=error)])
+    with pytest.raises(JobNotDone, match="it is ready; last error: OSError: no$"):
+        client.result(answer.id)
 
 
 def test_the_result_of_what_is_neither_an_id_nor_a_record_is_refused(client: Client):
