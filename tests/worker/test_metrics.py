@@ -17,8 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast import JobRequest, Unrecoverable
 from holdfast.app import Holdfast
+from holdfast.observability import labels, store_gauges
 from holdfast.observability import metric_table as table
-from holdfast.observability import store_gauges
 from holdfast.observability.health import Health
 from holdfast.observability.metrics import InMemoryMetrics
 from holdfast.worker.observer import WorkerObserver
@@ -71,7 +71,7 @@ def test_a_worker_counts_what_becomes_of_its_jobs(app, metrics, drain):
     assert value(table.RETRIES) == settled["retried"]
     assert value(table.TIMEOUTS) == 2
     reasons = {labels["reason"]: number for labels, number in metrics.series(table.DEAD.name) if number}
-    assert reasons == {"attempts exhausted": 3, "other": 1}
+    assert reasons == {"attempts exhausted": 3, "a reason of the handler": 1}
     assert value(table.RUN) == sum(settled.values()) - settled.get("released", 0)
     assert value(table.WAIT) >= 7
     assert value(table.IN_FLIGHT) == 0
@@ -79,6 +79,25 @@ def test_a_worker_counts_what_becomes_of_its_jobs(app, metrics, drain):
     assert run_seconds.total >= 0.4  # two timeouts
     series = [labels["outcome"] for labels, _ in metrics.series(table.SETTLED.name) if labels["type"] == "never"]
     assert set(series) == set(get_args(Status)), "every series is there before its first increase"
+
+
+def test_the_reasons_of_handlers_are_labels_of_bounded_number_and_length(app, metrics, drain):
+    """Reasons that differ only in numbers and quoted texts are one label; after MAX_REASONS labels the rest is other."""
+
+    @app.handler("picky")
+    def picky(payload):
+        raise Unrecoverable(payload)
+
+    picky.enqueue_many([f"no customer {n} in 'table {n}'" for n in range(30)])
+    picky.enqueue("long " * 100)
+    picky.enqueue_many([f"{chr(97 + n)} reason" for n in range(labels.MAX_REASONS + 5)])
+    drain(processes=1)
+    reasons = {one["reason"]: number for one, number in metrics.series(table.DEAD.name) if number}
+    assert reasons.pop("no customer # in '…'") == 30
+    assert reasons.pop(("long " * 100)[: labels.MAX_REASON_CHARACTERS].strip()) == 1
+    assert reasons.pop("other") == 7
+    assert len(reasons) == labels.MAX_REASONS - 2
+    assert set(reasons.values()) == {1}
 
 
 def test_a_worker_counts_the_leases_that_its_reserve_ends_and_the_jobs_that_die_of_it(app, metrics, drain):

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from holdfast.model.fingerprint import normalise
+
 MAX_NAMES = 200  # pairs of a queue and a type that one process exports
+MAX_REASONS = 20  # texts of handlers that one worker exports
+MAX_REASON_CHARACTERS = 60
 OTHER = "other"
 
 JobNames = tuple[str, str]  # queue and type
@@ -25,6 +29,27 @@ class BoundedNames:
             return OTHER, OTHER
         self._known.add(names)
         return names
+
+
+class BoundedReasons:
+    """The reasons of dead letters: those of Holdfast, and the first texts of handlers; every later text is ``other``.
+
+    Numbers, ids, addresses and quoted texts become placeholders: else each customer would have a label.
+    """
+
+    def __init__(self, own: Iterable[str]) -> None:
+        self._own = frozenset(own)
+        self._texts: set[str] = set()
+
+    def __call__(self, reason: str) -> str:
+        """Return the label that stands for a reason."""
+        if reason in self._own:
+            return reason
+        text = normalise(reason)[:MAX_REASON_CHARACTERS].strip()
+        if not text or (text not in self._texts and len(self._texts) >= MAX_REASONS):
+            return OTHER
+        self._texts.add(text)
+        return text
 
 
 def job_labels(names: JobNames) -> dict[str, str]:

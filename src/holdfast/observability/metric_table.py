@@ -2,9 +2,9 @@
 
 Names and units follow Prometheus: a counter ends in ``_total``, a duration is in seconds.
 
-The values of every label are bounded. ``outcome``, ``reason``, ``state``, ``ending``, ``verb``, ``task``,
-``operation`` and ``status`` are closed sets. ``queue`` and ``type`` are names that users choose: see
-``labels.BoundedNames``.
+The values of every label are bounded. ``outcome``, ``state``, ``ending``, ``verb``, ``task``, ``operation``
+and ``status`` are closed sets. ``queue``, ``type`` and some values of ``reason`` are texts that users choose: see
+``labels``.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ DEAD = Metric(
     name="holdfast_jobs_dead_total",
     kind=_counter,
     labels=(*JOB, "reason"),
-    meaning="Dead letters of the worker, by reason. A reason that a handler wrote is `other`.",
+    meaning="Dead letters of the worker, by reason. Numbers and quoted texts in the reason of a handler become "
+    "placeholders; after 20 different reasons of handlers, the rest is `other`.",
 )
 RETRIES = Metric(
     name="holdfast_job_retries_total",

@@ -13,7 +13,7 @@ from holdfast.model import transition
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Reservation
 from holdfast.observability import metric_table as table
-from holdfast.observability.labels import OTHER, BoundedNames, JobNames, job_labels
+from holdfast.observability.labels import OTHER, BoundedNames, BoundedReasons, JobNames, job_labels
 from holdfast.observability.metrics import Metrics
 from holdfast.worker import decide
 from holdfast.worker.attempt import BAD_RESULT
@@ -23,7 +23,7 @@ from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.processes.running import Run
 from holdfast.worker.status import Settled, Status, dead_reason_of
 
-REASONS = frozenset(  # of the dead letters that a worker makes; a text of a handler is ``other``
+REASONS = frozenset(  # of the dead letters that a worker makes; handlers have others
     {
         transition.ATTEMPTS_EXHAUSTED,
         transition.LEASE_EXPIRED,
@@ -47,6 +47,7 @@ class MetricsObserver(WorkerObserver):
     def __init__(self, metrics: Metrics, jobs: Iterable[JobNames] = ()) -> None:
         self._metrics = metrics
         self._bounded = BoundedNames()
+        self._reason = BoundedReasons(REASONS)
         self._in_flight: Counter[JobNames] = Counter()
         self._lock = threading.Lock()  # of _in_flight: the worker reserves and settles in two threads
         self._jobs = tuple(jobs)
@@ -139,8 +140,7 @@ class MetricsObserver(WorkerObserver):
         self._metrics.count(table.STORE_FAILURES.name, 1, {"task": task if task in TASKS else OTHER})
 
     def _count_dead(self, labels: dict[str, str], reason: str | None, count: int) -> None:
-        known = reason if reason in REASONS else OTHER
-        self._metrics.count(table.DEAD.name, count, {**labels, "reason": known})
+        self._metrics.count(table.DEAD.name, count, {**labels, "reason": self._reason(reason or OTHER)})
 
     def _labels(self, names: JobNames) -> dict[str, str]:
         return job_labels(self._bounded(names))
