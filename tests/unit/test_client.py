@@ -436,7 +436,7 @@ def test_a_job_that_is_not_done_has_no_result(client: Client):
     with pytest.raises(JobNotDone, match="wanted it done, it is ready"):
         client.result(answer.id)
     fail(client.driver, lease_next(client), reason="no use", error="ValueError: 1")
-    with pytest.raises(JobNotDone, match="wanted it done, it is dead: no use; last error: ValueError: 1$") as dead:
+    with pytest.raises(JobNotDone, match=r"wanted it done, it is dead: no use; last error: ValueError: 1$") as dead:
         client.result(answer.id)
     assert (dead.value.state, dead.value.reason, dead.value.error) == (State.DEAD, "no use", "ValueError: 1")
 
@@ -454,7 +454,7 @@ def test_a_job_that_waits_for_its_next_attempt_says_why_the_last_one_failed(clie
     assert ready.value.error == error
     error = 'Traceback (most recent call last):\n  File "/a.py", line 3, in f\nOSError: no'
     client.driver.settle([Retry(lease_next(client), error=error)])
-    with pytest.raises(JobNotDone, match="it is ready; last error: OSError: no$"):
+    with pytest.raises(JobNotDone, match=r"it is ready; last error: OSError: no$"):
         client.result(answer.id)
 
 

@@ -82,7 +82,7 @@ def test_a_worker_counts_what_becomes_of_its_jobs(app, metrics, drain):
 
 
 def test_the_reasons_of_handlers_are_labels_of_bounded_number_and_length(app, metrics, drain):
-    """Reasons that differ only in numbers and quoted texts are one label; after MAX_REASONS labels the rest is other."""
+    """Reasons that differ in numbers and quoted texts are one label; after MAX_REASONS labels the rest is other."""
 
     @app.handler("picky")
     def picky(payload):
