@@ -42,11 +42,26 @@ def test_every_setting_is_shown_with_its_origin(run, filled, folder, monkeypatch
     assert origins["space"] == "--space"
     assert origins["queue"] == str(folder / "holdfast.toml")
     assert origins["max_attempts"] == "default"
-    assert run("doctor").out.splitlines()[-1 - len(NAMES)].split() == ["SETTING", "VALUE", "FROM"]
+    assert run("doctor", "--all").out.splitlines()[-1 - len(NAMES)].split() == ["SETTING", "VALUE", "FROM"]
     values = {one["name"]: one["value"] for one in result.json["settings"]}
     assert (values["keep_ended"], values["timeout"], values["queue"]) == ("7d", None, "mail")
     assert health(result)["environment"] == "note"
     assert "HOLDFAST_QUEU is not a setting" in run("doctor").out
+
+
+def test_only_the_settings_that_someone_chose_are_shown(run, filled, folder):
+    (folder / "holdfast.toml").write_text('queue = "mail"\n', encoding="utf-8")
+    *_, title, first, second, rest = run("doctor").out.splitlines()
+    assert title.split() == ["SETTING", "VALUE", "FROM"]
+    assert [first.split()[0], second.split()[0]] == ["url", "queue"]
+    assert rest == f"{len(NAMES) - 2} other settings have their defaults: --all shows them"
+    assert "have their defaults" not in run("doctor", "--all").out
+
+
+def test_without_any_setting_there_is_no_table_of_them(run):
+    out = run("doctor", code=1).out
+    assert "SETTING" not in out
+    assert out.splitlines()[-1] == f"all {len(NAMES)} settings have their defaults: --all shows them"
 
 
 def test_a_missing_store_is_wrong_and_is_not_created(run, url, folder):

@@ -15,10 +15,11 @@ from holdfast.settings.masking import mask_secrets
 from holdfast.settings.named_stores import NamedStore, named_store_url, store_name_of
 from holdfast.settings.names import CONFIG, FILE_NAME, OTHER_SIGNING_KEY, PREFIX
 from holdfast.settings.reader import read, unknown_variables
-from holdfast.settings.values import LogFormat, LogLevel, QueueTable, Settings, SigningMode
+from holdfast.settings.values import DEFAULT_ORIGIN, LogFormat, LogLevel, QueueTable, Settings, SigningMode
 
 __all__ = [
     "CONFIG",
+    "DEFAULT_ORIGIN",
     "FILE_NAME",
     "NAMES",
     "OTHER_SIGNING_KEY",

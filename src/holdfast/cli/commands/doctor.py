@@ -16,14 +16,14 @@ from holdfast.cli.doctor.check import Check, Health
 from holdfast.cli.doctor.ledger_checks import check_ledger
 from holdfast.cli.doctor.webhook_checks import check_webhooks
 from holdfast.cli.doctor.work_checks import check_work
-from holdfast.cli.output import Column
+from holdfast.cli.output import Column, Output
 from holdfast.cli.session import CommandFailed, ExitCode, Session, pass_session
 from holdfast.clock import SECOND, monotonic
 from holdfast.errors import HoldfastError
 from holdfast.model import duration
 from holdfast.model.limit_proposal import LIMIT_FIELDS, QueueLimits
 from holdfast.model.secret import Secret
-from holdfast.settings import NAMES, Settings, mask_secrets, unknown_variables
+from holdfast.settings import DEFAULT_ORIGIN, NAMES, Settings, mask_secrets, unknown_variables
 
 STORE_CHECKS = {
     "driver": store_checks.check_driver,
@@ -41,9 +41,10 @@ STORE_CHECKS = {
 
 @click.command(cls=Command)
 @click.option("--json", "as_json", is_flag=True, help="JSON: ok, checks, settings.")
+@click.option("--all", "show_all", is_flag=True, help="Show every setting; JSON always has them all.")
 @click.option("--repair-clock", is_flag=True, help="First move what a wrong clock recorded in the future to now.")
 @pass_session
-def doctor(session: Session, *, as_json: bool, repair_clock: bool) -> None:
+def doctor(session: Session, *, as_json: bool, show_all: bool, repair_clock: bool) -> None:
     """Check the store and the settings.
 
     Exits 1 if a check fails. Creates no store. To read the store's clock and to test that the store is writable, one
@@ -72,10 +73,7 @@ def doctor(session: Session, *, as_json: bool, repair_clock: bool) -> None:
             [(one.name, one.health, one.sentence) for one in checks],
         )
         output.print_line()
-        output.print_table(
-            [Column(title="SETTING"), Column(title="VALUE", wrap=True), Column(title="FROM", wrap=True)],
-            [(one["name"], "none" if one["value"] is None else one["value"], one["from"]) for one in settings],
-        )
+        _print_settings(output, settings, show_all=show_all)
     if wrong:
         raise CommandFailed(ExitCode.FAILED, f"wrong: {', '.join(check.name for check in wrong)}")
 
@@ -108,6 +106,18 @@ def _settings(settings: Settings) -> list[dict[str, Any]]:
         {"name": name, "value": _display_value(name, value), "from": settings.origin(name)}
         for name, value in values.items()
     ]
+
+
+def _print_settings(output: Output, settings: list[dict[str, Any]], *, show_all: bool) -> None:
+    shown = [one for one in settings if show_all or one["from"] != DEFAULT_ORIGIN]
+    if shown:
+        output.print_table(
+            [Column(title="SETTING"), Column(title="VALUE", wrap=True), Column(title="FROM", wrap=True)],
+            [(one["name"], "none" if one["value"] is None else one["value"], one["from"]) for one in shown],
+        )
+    if len(shown) < len(settings):
+        which = f"{len(settings) - len(shown)} other" if shown else f"all {len(settings)}"
+        output.print_line(f"{which} settings have their defaults: --all shows them")
 
 
 def _set_fields(limits: QueueLimits) -> Iterator[tuple[str, float]]:
