@@ -241,11 +241,13 @@ def test_a_payload_that_the_handler_does_not_take_is_refused(run, url, app_path)
     assert "payload: wanted Mail, got Object missing required field `to`" in error
 
 
-def test_a_type_without_a_handler_is_stored_with_a_note(run, url, store, app_path, folder):
+def test_a_type_without_a_handler_is_refused_unless_any_type_is_asked_for(run, url, store, app_path, folder):
     (folder / "holdfast.toml").write_text("max_attempts = 4\n", encoding="utf-8")
-    result = run("enqueue", "mail.sned", "1", "--app", app_path)
-    assert "the app has no handler for 'mail.sned'; did you mean 'mail.send'?" in result.err
-    job = store.get(result.out.strip())
+    error = run("enqueue", "mail.sned", "1", "--app", app_path, code=2).err
+    assert "type: wanted a type that the app has a handler for (--any-type stores any), got mail.sned" in error
+    assert error.endswith("; did you mean 'mail.send'?\n")
+    assert not store.find().items
+    job = store.get(run("enqueue", "mail.sned", "1", "--app", app_path, "--any-type").out.strip())
     assert (job.queue, job.max_attempts) == ("default", 4)
 
 
@@ -257,8 +259,10 @@ def test_each_line_of_a_file_is_as_its_handler_says(run, url, store, app_path, f
         {"type": "other"},
     ]
     (folder / "jobs.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    result = run("enqueue", "--batch", "jobs.jsonl", "--app", app_path, "--json")
-    assert result.err.count("no handler for 'other'") == 1
+    error = run("enqueue", "--batch", "jobs.jsonl", "--app", app_path, code=2).err
+    assert "jobs.jsonl line 3: type: wanted a type that the app has a handler for" in error
+    assert not store.find().items
+    result = run("enqueue", "--batch", "jobs.jsonl", "--app", app_path, "--any-type", "--json")
     jobs = [store.get(answer["id"]) for answer in result.lines]
     assert [(job.queue, job.priority) for job in jobs] == [("mail", 3), ("mail", 9), ("default", 0), ("default", 0)]
     (folder / "jobs.jsonl").write_text('{"type": "mail.send", "payload": 5}', encoding="utf-8")

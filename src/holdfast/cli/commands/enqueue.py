@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from holdfast.app import Holdfast, unknown_type_message
+from holdfast.app import Holdfast
 from holdfast.artifacts.payloads import open_payloads
 from holdfast.cli import parameters
 from holdfast.cli.app_commands import load_app
@@ -25,6 +25,7 @@ from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.model import bounds, duration, retry
 from holdfast.model.lease import Enqueued
 from holdfast.model.request import JobRequest
+from holdfast.model.suggestion import did_you_mean
 from holdfast.model.unique import parse_unique
 from holdfast.signing import open_signer
 from holdfast.wire.codec import JSON
@@ -61,6 +62,7 @@ _FIELDS = tuple(field.name for field in fields(JobRequest))
 @click.option("--meta", multiple=True, metavar="KEY=TEXT", help="Passed to the handler; repeatable.")
 @click.option("--webhook", metavar="URL", help="Is told how the job ended.")
 @click.option("--app", "app_path", metavar="MODULE:APP", help="Its handler gives queue, attempts and payload type.")
+@click.option("--any-type", is_flag=True, help="Store a job whose type has no handler in the app, too.")
 @click.option("--batch", metavar="FILE", help="Many jobs: one JSON object per line, - for stdin.")
 @click.option("--json", "as_json", is_flag=True, help="JSON: id, existed, conflict, past; with --batch one line each.")
 @pass_session
@@ -74,6 +76,7 @@ def enqueue(
     *,
     single_instance_key: str | None,
     app_path: str | None,
+    any_type: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -83,7 +86,8 @@ def enqueue(
     or with the same offset of its domain, exists, its id is printed; exits 1 if that job has a different payload.
 
     With --app, or app in the settings, the job is as the handler of TYPE says, in the store of the app: its queue,
-    priority, attempts and timeout unless an option replaces them, and a payload that the handler takes.
+    priority, attempts and timeout unless an option replaces them, and a payload that the handler takes. A type without
+    a handler is refused.
 
     Each line of a --batch file has the fields of a request (type, payload, queue, delay, idempotency_key ...); TYPE and
     the options are defaults for the lines. A file is checked completely before its first job is stored.
@@ -106,7 +110,7 @@ def enqueue(
     app = None if app_path is None else load_app(app_path, session)
     if app is not None:
         click.get_current_context().call_on_close(app.close)
-    producer = _Producer(session, app)
+    producer = _Producer(session, app, any_type=any_type)
     if batch is not None:
         _enqueue_file(session, producer, batch, given, as_json=as_json)
         return
@@ -140,10 +144,10 @@ def _print_enqueued(session: Session, enqueued: Enqueued, *, as_json: bool) -> N
 class _Producer:
     """Makes requests, as the handlers of the app say or as the settings say, and has the client that stores them."""
 
-    def __init__(self, session: Session, app: Holdfast | None) -> None:
+    def __init__(self, session: Session, app: Holdfast | None, *, any_type: bool) -> None:
         self._session = session
         self._app = app
-        self._unknown_types: set[str] = set()
+        self._any_type = any_type
 
     @cached_property
     def client(self) -> Client:
@@ -163,9 +167,9 @@ class _Producer:
         if self._app is not None and type_ in self._app.tasks:
             others = {name: value for name, value in fields.items() if name not in {"type", "payload"}}
             return self._app.tasks[type_].request(fields["payload"], **others)
-        if self._app is not None and type_ not in self._unknown_types:
-            self._unknown_types.add(type_)
-            self._session.output.print_note(unknown_type_message(type_, self._app.tasks))
+        if self._app is not None and not self._any_type:
+            wanted = "a type that the app has a handler for (--any-type stores any)"
+            raise InvalidInput("type", wanted=wanted, got=f"{type_}{did_you_mean(str(type_), self._app.tasks)}")
         settings = self._session.settings
         defaults = {"queue": settings.queue, "max_attempts": settings.max_attempts, "timeout": settings.timeout}
         return JobRequest(**{**defaults, **fields})
