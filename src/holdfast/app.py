@@ -31,7 +31,6 @@ from holdfast.enqueue_middleware import EnqueueMiddleware
 from holdfast.errors import InvalidInput, UnknownTypeWarning
 from holdfast.model import bounds
 from holdfast.model.definition import JobDefinition
-from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
 from holdfast.model.lease import Enqueued
 from holdfast.model.limit_key import LimitKeySource, check_source
 from holdfast.model.limit_proposal import NO_LIMITS, LimitProposal, Origin, QueueLimits, parse_rate
@@ -66,7 +65,7 @@ class HandlerKeywords(TypedDict, total=False):
 
     queue: str
     priority: int
-    max_attempts: int
+    max_attempts: int | None
     timeout: timedelta | None
     cpu: timedelta | None
     retry: RetryPolicy | None
@@ -187,8 +186,14 @@ class Holdfast:
                 middleware=self.enqueue_middlewares,
                 signer=self._connection.open_signer(),
                 payloads=self._connection.open_payloads(),
+                attempts_of=self._attempts_of,
             )
         return self._client
+
+    def _attempts_of(self, type_: str) -> int:
+        """Return the attempts of a job that names none: of its handler, else of the settings."""
+        task = self.tasks.get(type_)
+        return (None if task is None else task.definition.max_attempts) or self.settings.max_attempts
 
     @property
     def async_client(self) -> AsyncClient:
@@ -220,7 +225,7 @@ class Holdfast:
         *,
         queue: str = DEFAULT_QUEUE,
         priority: int = 0,
-        max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+        max_attempts: int | None = None,
         timeout: timedelta | None = None,
         cpu: timedelta | None = None,
         retry: RetryPolicy | None = None,

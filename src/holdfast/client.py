@@ -28,7 +28,7 @@ from holdfast.enqueue_middleware import EnqueueMiddleware, enqueue_in_middleware
 from holdfast.errors import EnqueueConflict, InvalidInput, JobNotDone, JobNotFound, Unsupported, WaitTimeout
 from holdfast.model import bounds
 from holdfast.model.execution import ExecutionResult
-from holdfast.model.job import JobRecord, State
+from holdfast.model.job import DEFAULT_MAX_ATTEMPTS, JobRecord, State
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Enqueued
 from holdfast.model.request import JobRequest, RequestKeywords, SharedKeywords
@@ -75,14 +75,17 @@ class Client:
         middleware: Sequence[EnqueueMiddleware] = (),
         signer: Signer | None = None,
         payloads: PayloadStore | None = None,
+        attempts_of: Callable[[str], int] = lambda _: DEFAULT_MAX_ATTEMPTS,
     ) -> None:
         """Use a driver. ``middleware`` is called around every enqueue: see ``holdfast.enqueue_middleware``.
 
         With a ``signer``, every job is signed: see ``holdfast.signing``. With ``payloads`` (see ``open_payloads``),
         ``enqueue`` stores a payload over ``max_payload`` apart from its job. Without it such a payload is refused;
-        ``enqueue_many``, and ``enqueue`` with a ``connection``, always refuse it.
+        ``enqueue_many``, and ``enqueue`` with a ``connection``, always refuse it. ``attempts_of`` returns the attempts
+        of a job whose request names none, by its type: 25, or those of its handler for the client of an app.
         """
         check_driver(driver)
+        self._attempts_of = attempts_of
         self.driver = driver
         self._middleware = middleware
         self.signer = signer
@@ -181,7 +184,13 @@ class Client:
 
     def _records(self, batch: _EncodedBatch, requests: Sequence[JobRequest]) -> JobBatch:
         [template] = requests
-        return to_records(_check_request(template), *batch, now=self._clock.now(), codec=self._codec)
+        return to_records(
+            _check_request(template),
+            *batch,
+            now=self._clock.now(),
+            default_attempts=self._attempts_of(template.type),
+            codec=self._codec,
+        )
 
     def enqueue_with_writes(
         self,
@@ -375,6 +384,7 @@ class Client:
         return to_record(
             _check_request(request),
             now=self._clock.now(),
+            default_attempts=DEFAULT_MAX_ATTEMPTS if request.max_attempts else self._attempts_of(request.type),
             codec=self._codec,
             max_payload=self._max_payload,
             spill=spill,

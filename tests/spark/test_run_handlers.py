@@ -98,6 +98,18 @@ def test_results_of_numpy_and_pandas_and_nan_are_values(spark, url):
     ]
 
 
+@pytest.mark.parametrize(("own", "given", "runs"), [(2, None, 2), (None, None, 3), (2, 1, 1)])
+def test_a_row_has_the_attempts_of_the_call_or_of_the_handler_or_three(spark, url, own, given, runs):
+    app = Holdfast(url)
+
+    @app.handler("fails", max_attempts=own)
+    def fails(_row):
+        raise ValueError
+
+    result = run(spark.range(1), fails, key="id", url=url, max_attempts=given, slots=1, options=OPTIONS)
+    assert [row["attempts"] for row in result.dead.select("holdfast.attempts").collect()] == [runs]
+
+
 def contains_itself():
     loop = []
     loop.append(loop)

@@ -11,7 +11,7 @@ from typing import get_type_hints
 
 import pytest
 
-from holdfast import Fixed, Holdfast, JobRequest, connect
+from holdfast import Client, Fixed, Holdfast, JobRequest, connect
 from holdfast.app import HandlerKeywords
 from holdfast.client import EnqueueKeywords, EnqueueManyKeywords
 from holdfast.clock import MINUTE, SECOND
@@ -115,6 +115,30 @@ def test_the_client_of_an_app_is_made_once_for_each_store(app):
     assert app.client is client
     app.close()
     assert app.client.driver is app.driver is not client.driver
+
+
+def test_a_request_without_attempts_gets_those_of_its_handler_from_the_client_of_the_app(app, send, monkeypatch):
+    monkeypatch.setenv("HOLDFAST_MAX_ATTEMPTS", "4")
+
+    @app.handler("plain")
+    def plain(payload):
+        return payload
+
+    request = JobRequest(type="mail.send")
+    answers = [
+        app.client.enqueue(request),
+        app.client.enqueue([request])[0],
+        app.client.enqueue_many(request, [1])[0],
+        asyncio.run(app.async_client.enqueue(request)),
+    ]
+    assert {app.client.get(answer.id).max_attempts for answer in answers} == {7}
+    others = [
+        app.client.enqueue(JobRequest(type="mail.send", max_attempts=2)),
+        plain.enqueue(),
+        app.client.enqueue(JobRequest(type="of.another.app")),
+        Client(app.driver).enqueue(request),
+    ]
+    assert [app.client.get(answer.id).max_attempts for answer in others] == [2, 4, 4, 25]
 
 
 # By the type ------------------------------------------------------------------------------------------------

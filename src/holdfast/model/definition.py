@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final, Self, Unpack
 
-from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
 from holdfast.model.request import DEFAULT_QUEUE, JobRequest, RequestKeywords, check_meta, check_shared
 from holdfast.model.retry import BuiltInPolicy
 from holdfast.model.unique import Unique
@@ -32,7 +31,7 @@ class JobDefinition:
     queue: str = DEFAULT_QUEUE
     priority: int = 0
     timeout: timedelta | None = None
-    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    max_attempts: int | None = None
     retry: BuiltInPolicy | None = None
     unique: Unique | None = None
     single_instance: bool | str = False
@@ -80,8 +79,8 @@ class JobDefinition:
         """Return a copy with another time limit for one attempt."""
         return replace(self, timeout=timeout)
 
-    def with_max_attempts(self, max_attempts: int) -> JobDefinition:
-        """Return a copy with another maximum number of runs."""
+    def with_max_attempts(self, max_attempts: int | None) -> JobDefinition:
+        """Return a copy with another maximum number of runs; None: that of the handler."""
         return replace(self, max_attempts=max_attempts)
 
     def with_retry(self, retry: BuiltInPolicy | None) -> JobDefinition:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypedDict
 
 from holdfast.errors import InvalidInput
 from holdfast.model import bounds
-from holdfast.model.job import DEFAULT_MAX_ATTEMPTS
 from holdfast.model.retry import BuiltInPolicy, format_policy
 from holdfast.model.unique import Unique, to_unique_for
 
@@ -34,7 +33,7 @@ class JobRequest:
     run_at: datetime | None = None  # earliest start; or
     delay: timedelta | None = None  # a delay from the time of enqueue
     timeout: timedelta | None = None  # limit of one attempt; None is no limit
-    max_attempts: int = DEFAULT_MAX_ATTEMPTS  # runs, not retries
+    max_attempts: int | None = None  # runs, not retries; None: of the handler if the app is known, else 25
     retry: BuiltInPolicy | None = None  # delays between the runs; None: the policy of the handler
     idempotency_key: str | None = None  # one job per queue and key
     unique: Unique | None = (
@@ -77,7 +76,7 @@ class SharedKeywords(TypedDict, total=False):
     run_at: datetime | None
     delay: timedelta | None
     timeout: timedelta | None
-    max_attempts: int
+    max_attempts: int | None
     retry: BuiltInPolicy | None
     unique: Unique | None
     single_instance: bool | str
@@ -111,7 +110,7 @@ def check_shared(request: JobRequest | JobDefinition) -> None:
     bounds.check_name("type", request.type)
     bounds.check_name("queue", request.queue)
     bounds.check_integer("priority", request.priority, most=bounds.PRIORITIES[-1])
-    bounds.check_integer("max_attempts", request.max_attempts, least=1)
+    bounds.check_optional_integer("max_attempts", request.max_attempts, least=1)
     if request.timeout is not None:
         bounds.duration_from("timeout", request.timeout, least=1)
     if request.retry is not None:

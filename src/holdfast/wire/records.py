@@ -11,7 +11,7 @@ from uuid_utils import uuid7
 from holdfast.clock import from_datetime, from_timedelta
 from holdfast.model import bounds
 from holdfast.model.fast_construction import compile_constructor
-from holdfast.model.job import Job, JobRecord
+from holdfast.model.job import DEFAULT_MAX_ATTEMPTS, Job, JobRecord
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Reservation
 from holdfast.model.request import META_PAYLOAD_REF, META_RETRY, META_SINGLE_INSTANCE, JobRequest
@@ -31,14 +31,16 @@ def to_record(
     request: JobRequest,
     *,
     now: int,
+    default_attempts: int = DEFAULT_MAX_ATTEMPTS,
     codec: Codec = JSON,
     max_payload: int = bounds.MAX_PAYLOAD_BYTES,
     spill: SpillPayload | None = None,
 ) -> JobRecord:
     """Return a new record with a new id: payload and meta are encoded and bounded, a delay becomes an instant.
 
-    ``now`` becomes ``created_at``, and a delay counts from it. A payload over ``max_payload`` is refused, or ``spill``
-    stores it apart from the job, which gets the reference that ``spill`` returns. Raises ``PayloadError`` for a payload
+    ``now`` becomes ``created_at``, and a delay counts from it. A request without attempts gets ``default_attempts``. A
+    payload over ``max_payload`` is refused, or ``spill`` stores it apart from the job, which gets the reference that
+    ``spill`` returns. Raises ``PayloadError`` for a payload
     or meta that cannot be stored; everything else was checked when the request was created.
     """
     run_at = _run_at(request, now)
@@ -59,7 +61,7 @@ def to_record(
         run_at=run_at,
         timeout=None if request.timeout is None else from_timedelta(request.timeout),
         created_at=now,
-        max_attempts=request.max_attempts,
+        max_attempts=request.max_attempts or default_attempts,
         idempotency_key=key,
         unique_for=None if request.unique is None else to_unique_for(request.unique),
         domain=request.domain,
@@ -79,10 +81,11 @@ def to_records(
     limit_keys: Sequence[str | None] | None = None,
     *,
     now: int,
+    default_attempts: int = DEFAULT_MAX_ATTEMPTS,
     codec: Codec = JSON,
 ) -> JobBatch:
     """Return one record per encoded payload; all but id, payload and the given keys is as in ``template``."""
-    shared = to_record(template, now=now, codec=codec)
+    shared = to_record(template, now=now, default_attempts=default_attempts, codec=codec)
     if template.unique is not None:
         given = [None] * len(payloads) if keys is None else keys
         # JobBatch compares the lengths.

@@ -31,7 +31,7 @@ TICK = timedelta(microseconds=1)
 
 def test_only_the_type_is_required():
     request = JobRequest(type="mail.send")
-    assert (request.queue, request.priority, request.max_attempts) == ("default", 0, 25)
+    assert (request.queue, request.priority, request.max_attempts) == ("default", 0, None)
     assert (request.payload, request.run_at, request.delay, request.timeout) == (None, None, None, None)
     assert request.meta == {}
 

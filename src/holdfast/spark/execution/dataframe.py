@@ -67,6 +67,7 @@ from holdfast.worker.bad_rows import make_bad_row_handler
 from holdfast.worker.options import WorkerOptions
 
 TYPE = "spark.row"
+DEFAULT_RUN_ATTEMPTS = 3
 KEY_MARGIN = 30 * DAY  # from the storing of a row to its end: a key outlives the job of every row that takes no longer
 MIN_ENDED_FOR_RATIO = 100  # rows that must have ended before max_dead_ratio is checked
 
@@ -79,7 +80,7 @@ def run(
     url: str | None = None,
     store: str | None = None,
     run: str | None = None,
-    max_attempts: int = 3,
+    max_attempts: int | None = None,
     timeout: timedelta | None = None,
     retry: RetryPolicy | None = None,
     chunk: int | None = None,
@@ -106,8 +107,9 @@ def run(
     is dead without a call of the handler, with the reason ``bad payload``.
 
     ``handler`` is ``fn(row)`` or ``fn(row, ctx)`` where ``row`` is a dict, or a handler of an app. Such a handler keeps
-    its timeout, retry policy, chunk, guards, breaker and limits, unless an argument replaces them, and has the
-    resources and the middleware of its app. The row has the values of the frame (``row_values.py`` lists the types).
+    its attempts, timeout, retry policy, chunk, guards, breaker and limits, unless an argument replaces them, and has
+    the resources and the middleware of its app. Without ``max_attempts`` of either, a row has 3 attempts. The row has
+    the values of the frame (``row_values.py`` lists the types).
     ``key`` names the columns that identify a row, as a list or separated by commas; none of them may be null. Rows that
     are equal in all columns share one job. Two rows with the same key that differ in another column stop the run with
     ``InvalidInput``; other rows may have run by then. ``run`` names the run: a call with the name of an earlier run
@@ -190,7 +192,7 @@ def run(
             reports = run_slots(
                 app,
                 spark,
-                partial(_slot_frame, rows, columns, slots, _template(queue, max_attempts)),
+                partial(_slot_frame, rows, columns, slots, _template(queue, handler, max_attempts)),
                 options=worker_options,
                 on_progress=on_progress,
                 progress=progress,
@@ -265,9 +267,11 @@ def _limit_rows(store: Store, queue: str, limits: QueueLimits) -> None:
 # Rows to jobs -----------------------------------------------------------------------------------------------
 
 
-def _template(queue: str, max_attempts: int) -> JobRecord:
+def _template(queue: str, handler: Callable[..., Any], max_attempts: int | None) -> JobRecord:
+    own = handler.definition.max_attempts if isinstance(handler, Task) else None
+    attempts = max_attempts or own or DEFAULT_RUN_ATTEMPTS
     now = SystemClock().now()
-    return JobRecord(id="-", type=TYPE, queue=queue, payload=b"", created_at=now, max_attempts=max_attempts)
+    return JobRecord(id="-", type=TYPE, queue=queue, payload=b"", created_at=now, max_attempts=attempts)
 
 
 def _slot_frame(rows: DataFrame, columns: InputColumns, slots: int, template: JobRecord, spec: RunSpec) -> DataFrame:
