@@ -12,6 +12,9 @@ import pytest
 import holdfast
 from holdfast.cli.app_commands import load_app
 from holdfast.cli.session import Session
+from holdfast.clock import MINUTE
+from holdfast.driver import ack
+from holdfast.model.queue_settings import QueueSettings
 
 HOLDFAST = [sys.executable, "-m", "holdfast"]
 
@@ -93,6 +96,33 @@ def test_work_runs_only_the_jobs_of_the_given_space(folder):
     assert "1 acked" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
     with holdfast.connect(f"sqlite:///{folder}/jobs.db") as store:
         assert [sum(count.done for count in store.space(space).counts()) for space in ("main", "tenant")] == [0, 1]
+
+
+def test_a_queue_without_jobs_and_settings_may_be_misspelt(run, folder, url, store):
+    """The worker says so in one line, and works all the same. A queue of a handler of the app may be empty."""
+    source = "from holdfast import Holdfast\napp = Holdfast()\napp.handler('t', queue='reports')(lambda _: None)\n"
+    (folder / "mine.py").write_text(source)
+    client = holdfast.Client(store)
+    done = client.enqueue(holdfast.JobRequest(type="t", queue="mail"))
+    [reservation] = store.reserve(["mail"], limit=1, lease_for=MINUTE)
+    ack(store, reservation.lease)
+    store.configure("limited", QueueSettings(rate=5.0))
+    assert client.wait(done.id, timeout=0).state == "done"
+
+    def notes(*queues: str) -> list[str]:
+        options = [option for queue in queues for option in ("--queue", queue)]
+        worked = run("work", "mine:app", "--until-drained", "--processes", "1", "--log-level", "error", *options)
+        return worked.err.splitlines()
+
+    assert notes("mial") == ["the queue mial has no jobs and no settings yet; did you mean 'mail'?"]
+    assert notes("report", "xyz") == [
+        "the queue report has no jobs and no settings yet; did you mean 'reports'?",
+        "the queue xyz has no jobs and no settings yet",
+    ]
+    assert notes("mail", "limited", "reports") == []
+    assert notes() == []
+    client.enqueue(holdfast.JobRequest(type="t", queue="mial"))
+    assert notes("mial") == []
 
 
 def test_a_signal_stops_the_worker_with_exit_code_zero(run, folder):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -11,6 +11,11 @@ from holdfast.app import Holdfast
 from holdfast.cli.parameters import DURATION, DURATION_OR_FOREVER, LEASE, RETRY_POLICY, add_options
 from holdfast.cli.session import CommandFailed, ExitCode, Session
 from holdfast.cli.user_module import import_module
+from holdfast.drivers.contract import JobFilter, Store
+from holdfast.drivers.estimates import count_jobs
+from holdfast.errors import HoldfastError
+from holdfast.model.queue_settings import QueueSettings
+from holdfast.model.suggestion import did_you_mean
 from holdfast.settings import FILE_NAME, PREFIX, mask_secrets
 
 
@@ -62,6 +67,23 @@ def print_counts(session: Session, counts: Mapping[str, int], *, as_json: bool) 
     else:
         text = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
         session.output.print_line(text or "nothing done")
+
+
+def note_unknown_queues(session: Session, app: Holdfast, queues: Sequence[str]) -> None:
+    """Name the queues of ``--queue`` that nobody knows: a queue exists from its first job, so each may be a typo."""
+    try:
+        unknown = [name for name in queues if name not in app.queues and not _is_known(app.driver, name)]
+        known = {*app.queues, *(row.queue for row in count_jobs(app.driver))} if unknown else set[str]()
+    except HoldfastError:  # of a driver that cannot look, or a store that is out of reach: the worker reports it
+        return
+    for name in unknown:
+        near = did_you_mean(name, sorted(known))
+        session.output.print_note(f"the queue {name} has no jobs and no settings yet{near}")
+
+
+def _is_known(store: Store, queue: str) -> bool:
+    page = store.find(JobFilter(queue=queue), limit=1)
+    return bool(page.items) or page.cursor is not None or store.settings(queue) != QueueSettings()
 
 
 def load_app(path: str | None, session: Session) -> Holdfast:

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import click
 
-from holdfast.cli.app_commands import app_options, load_app, print_counts
+from holdfast.cli.app_commands import app_options, load_app, note_unknown_queues, print_counts
 from holdfast.cli.command import Command
 from holdfast.cli.parameters import DURATION, SPARK_SETTING
 from holdfast.cli.session import Session, pass_session
@@ -57,6 +57,7 @@ def work(
     options = WorkerOptions(
         queues=tuple(dict.fromkeys(queues)) or None, lease=lease, retry=retry, drain=drain, grace=grace
     )
+    note_unknown_queues(session, app, options.queues or ())
     try:
         rows = engine.run_queue(
             app,

@@ -8,7 +8,7 @@ from datetime import timedelta
 import click
 
 from holdfast.cli import early_signals
-from holdfast.cli.app_commands import app_options, load_app, print_counts
+from holdfast.cli.app_commands import app_options, load_app, note_unknown_queues, print_counts
 from holdfast.cli.command import Command
 from holdfast.cli.metrics_access import ADDRESS, worker_endpoint
 from holdfast.cli.parameters import POSITIVE_DURATION
@@ -105,6 +105,7 @@ def work(
     configure_logging(session.settings)
     endpoint, observers = (None, []) if address is None else worker_endpoint(app, address)
     worker = app.worker(options, observers=observers)
+    note_unknown_queues(session, app, options.queues or ())
     if not as_json and not logs_json:  # else the log says so: worker.started
         names = ", ".join(worker.queues)
         types = len(app.catalogue.types)
