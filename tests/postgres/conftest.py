@@ -1,9 +1,13 @@
+from urllib.parse import urlsplit
+
 import psycopg
 import pytest
 
 import holdfast
 from holdfast.clock import SECOND
 from holdfast.drivers.postgres import arrays
+from holdfast.drivers.postgres.driver import PostgresDriver, open_url
+from holdfast.drivers.postgres.timing import PostgresTiming
 from holdfast.model.job import JobRecord
 from holdfast.testing.servers.postgres import PostgresServer
 
@@ -20,6 +24,11 @@ def url(postgres_database):
 def empty_url(postgres_database):
     """The URL of a database without tables."""
     return postgres_database(empty=True)
+
+
+def open_store(url: str, *, caller_clock: bool = False, **timing: float) -> PostgresDriver:
+    """Open a store with other time constants."""
+    return open_url(urlsplit(url), space="main", caller_clock=caller_clock, clock=None, timing=PostgresTiming(**timing))
 
 
 @pytest.fixture

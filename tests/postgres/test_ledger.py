@@ -5,24 +5,21 @@ import threading
 import psycopg
 import pytest
 
-import holdfast
 from holdfast.clock import DAY, HOUR, MINUTE, SECOND
 from holdfast.driver import LedgerReader
-from holdfast.drivers.postgres import ledger
 from holdfast.errors import InvalidInput, LedgerTrimmed
 from holdfast.model.settlement import Ack
 from holdfast.testing.servers.postgres import PostgresServer
-from tests.postgres.conftest import NOW
+from tests.postgres.conftest import NOW, open_store
 from tests.waiting import wait_until
 
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
 
 @pytest.fixture
-def durable(server, monkeypatch):
+def durable(server):
     """A store on its own server: an open transaction there delays the ledger of no other test."""
-    monkeypatch.setattr(ledger, "HORIZON_TIMEOUT_SECONDS", 0.05)
-    store = holdfast.connect(server.create_database("ledger"))
+    store = open_store(server.create_database("ledger"), horizon_timeout_seconds=0.05)
     yield server.url_of("ledger"), store
     store.close()
 
@@ -47,10 +44,9 @@ def test_rows_of_a_transaction_that_commits_late_are_never_skipped(durable, job)
     assert [row.job_id for row in store.ledger()] == ["a", "b", "c"]
 
 
-def test_trimming_stops_before_a_running_transaction(server, monkeypatch, job):
-    monkeypatch.setattr(ledger, "HORIZON_TIMEOUT_SECONDS", 0.05)
+def test_trimming_stops_before_a_running_transaction(server, job):
     url = server.create_database("trim")
-    store = holdfast.connect(url, caller_clock=True)
+    store = open_store(url, caller_clock=True, horizon_timeout_seconds=0.05)
     now = 1_800_000_000_000_000
     store.enqueue([job(id=name) for name in "ab"], now=now)
     a, b = store.reserve(["q"], limit=2, lease_for=1000, now=now)
@@ -71,9 +67,8 @@ def test_a_cursor_of_another_server_is_refused(store):
         store.ledger(after=f"{2**60}-1")
 
 
-def test_a_transaction_in_another_database_holds_no_rows_back(server, monkeypatch, job):
-    monkeypatch.setattr(ledger, "HORIZON_TIMEOUT_SECONDS", 0)
-    store = holdfast.connect(server.create_database("beside"))
+def test_a_transaction_in_another_database_holds_no_rows_back(server, job):
+    store = open_store(server.create_database("beside"), horizon_timeout_seconds=0)
     with psycopg.connect(server.url) as elsewhere:
         elsewhere.execute("SELECT pg_current_xact_id()")
         store.enqueue([job()])
@@ -83,10 +78,9 @@ def test_a_transaction_in_another_database_holds_no_rows_back(server, monkeypatc
     store.close()
 
 
-def test_a_prepared_transaction_in_another_database_holds_no_rows_back(monkeypatch, job):
-    monkeypatch.setattr(ledger, "HORIZON_TIMEOUT_SECONDS", 0)
+def test_a_prepared_transaction_in_another_database_holds_no_rows_back(job):
     with PostgresServer(settings={"max_prepared_transactions": "5"}) as server:
-        store = holdfast.connect(server.create_database("beside"))
+        store = open_store(server.create_database("beside"), horizon_timeout_seconds=0)
         with psycopg.connect(server.url) as elsewhere:
             elsewhere.execute("CREATE TABLE other (n integer)")
             elsewhere.execute("PREPARE TRANSACTION 'elsewhere'")

@@ -10,14 +10,13 @@ import pytest
 import holdfast
 from holdfast.clock import DAY, SECOND
 from holdfast.drivers.contract import Change, OnExhausted, QueueSettings, ResumeAction
-from holdfast.drivers.postgres import lost_answers
 from holdfast.errors import StoreUnavailable
 from holdfast.model.job import State
 from holdfast.model.job_batch import JobBatch
 from holdfast.model.lease import Note
 from holdfast.model.ledger import Ending
 from holdfast.model.settlement import Ack, Fail, Release, Retry
-from tests.postgres.conftest import NOW
+from tests.postgres.conftest import NOW, open_store
 from tests.postgres.proxy import LosingProxy
 from tests.postgres.test_wait import wait_until
 
@@ -212,11 +211,10 @@ def test_only_the_leases_of_the_lost_answer_are_released(proxied, job):
     store.close()
 
 
-def test_the_leases_of_a_reserve_that_the_server_carries_out_later_are_released_too(proxied, job, monkeypatch):
+def test_the_leases_of_a_reserve_that_the_server_carries_out_later_are_released_too(proxied, job):
     """The server may notice the lost connection late: the first reserve after the loss finds no leases yet."""
-    monkeypatch.setattr(lost_answers, "MAX_SERVER_SECONDS", 600.0)
     direct, through, proxy = proxied
-    store = holdfast.connect(f"{through}&patience=0", caller_clock=True)
+    store = open_store(f"{through}&patience=0", caller_clock=True, lost_call_seconds=600.0)
     store.enqueue([job(max_attempts=1) for _ in range(2)], now=NOW)
     store.configure("q", QueueSettings(max_inflight=9))
     errors = []
@@ -247,8 +245,8 @@ class InterruptedCall(Exception):
     """Raised by the handler of a signal, in the middle of a call."""
 
 
-def test_the_leases_of_a_reserve_that_an_exception_has_interrupted_are_released(url, store, job, monkeypatch):
-    monkeypatch.setattr(lost_answers, "MAX_SERVER_SECONDS", 600.0)
+def test_the_leases_of_a_reserve_that_an_exception_has_interrupted_are_released(url, job):
+    store = open_store(url, caller_clock=True, lost_call_seconds=600.0)
     store.enqueue([job(max_attempts=1) for _ in range(2)], now=NOW)
     store.configure("q", QueueSettings(max_inflight=9))
 
@@ -271,3 +269,4 @@ def test_the_leases_of_a_reserve_that_an_exception_has_interrupted_are_released(
     signal.signal(signal.SIGUSR2, before)
     wait_until(lambda: store.counts(now=NOW)[0].inflight == 2)
     assert len(store.reserve(["q"], limit=2, lease_for=30 * SECOND, worker="w", now=NOW)) == 2
+    store.close()

@@ -6,7 +6,7 @@
 import pytest
 
 import holdfast
-from holdfast.drivers.postgres import listen
+from tests.postgres.conftest import open_store
 from tests.postgres.pooler import pool
 
 
@@ -17,10 +17,9 @@ def pooled(url):
         yield through, url
 
 
-def test_a_listener_without_echo_is_not_relied_on(pooled, monkeypatch):
+def test_a_listener_without_echo_is_not_relied_on(pooled):
     through, _ = pooled
-    monkeypatch.setattr(listen, "ECHO_TIMEOUT_SECONDS", 0.05)
-    store = holdfast.connect(through)
+    store = open_store(through, echo_timeout_seconds=0.05)
     store.wait(["q"], timeout=0.5)
     assert not store._listener.is_alive
     store.close()

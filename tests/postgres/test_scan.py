@@ -7,12 +7,11 @@ import pytest
 
 from holdfast.drivers.contract import JobFilter
 from holdfast.drivers.optional import JobScan, LedgerScan
-from holdfast.drivers.postgres import ledger
 from holdfast.errors import InvalidInput, LedgerTrimmed
 from holdfast.model.job import JobRecord, State
 from holdfast.model.ledger import LedgerRow
 from holdfast.model.settlement import Ack, Fail
-from tests.postgres.conftest import NOW
+from tests.postgres.conftest import NOW, open_store
 
 MINUTE = 60_000_000
 NAMES = [field.name for field in fields(LedgerRow)]
@@ -87,8 +86,8 @@ def test_an_empty_ledger_has_no_marks(store):
     assert store.ledger_tuples(None, 10)[0] == []
 
 
-def test_a_scan_stops_before_a_running_transaction(url, store, job, monkeypatch):
-    monkeypatch.setattr(ledger, "HORIZON_TIMEOUT_SECONDS", 0.05)
+def test_a_scan_stops_before_a_running_transaction(url, job):
+    store = open_store(url, caller_clock=True, horizon_timeout_seconds=0.05)
     end_jobs(store, job, 3)
     store.enqueue([job() for _ in range(2)], now=NOW)
     slow, quick = store.reserve(["q"], limit=2, lease_for=MINUTE, now=NOW)
@@ -101,6 +100,7 @@ def test_a_scan_stops_before_a_running_transaction(url, store, job, monkeypatch)
         late.commit()
     assert [rows for _, rows in store.ledger_marks(before, every=10, most=100)] == [2]
     assert [row[0] for row in store.ledger_tuples(before, 10)[0]] == [slow.job.id, quick.job.id]
+    store.close()
 
 
 def test_a_scan_behind_retention_raises_ledger_trimmed(store, job):

@@ -6,10 +6,10 @@ import psycopg
 import pytest
 
 import holdfast
-from holdfast.drivers.postgres import ledger
 from holdfast.errors import StoreUnavailable
 from holdfast.model.settlement import Ack
 from holdfast.testing.servers.postgres import PostgresServer
+from tests.postgres.conftest import open_store
 
 ACK = "SELECT * FROM holdfast.ack('main', NULL, %s, %s, NULL, NULL, NULL)"
 REPLAY_TIMEOUT_SECONDS = 60
@@ -30,9 +30,8 @@ def standby(primary):
 
 
 @pytest.fixture(params=["plain", "savepoint", "many savepoints", "prepared"])
-def finish_late(request, monkeypatch):
+def finish_late(request):
     """Functions that a transaction runs before its ack, after it, and to commit."""
-    monkeypatch.setattr(ledger, "HORIZON_TIMEOUT_SECONDS", 0.05)
 
     def begin(connection):
         for number in range({"savepoint": 1, "many savepoints": 200}.get(request.param, 0)):
@@ -74,7 +73,7 @@ def test_rows_that_commit_late_are_never_skipped(request, primary, standby, fini
     leases = {one.job.id: one.lease for one in store.reserve(["q"], limit=3, lease_for=600_000_000)}
     store.settle([Ack(leases["a"])])
     wait_for_replay(primary, standby)
-    with holdfast.connect(standby.url_of(name)) as replica:
+    with open_store(standby.url_of(name), horizon_timeout_seconds=0.05) as replica:
         read = [row.job_id for row in replica.ledger()]
         assert read == ["a"]
         late = psycopg.connect(url, prepare_threshold=None)

@@ -9,8 +9,10 @@ import pytest
 import holdfast
 from holdfast.clock import MINUTE
 from holdfast.drivers.contract import OnExhausted, QueueSettings
-from holdfast.drivers.postgres import admin, listen, wait
+from holdfast.drivers.postgres import admin, listen
+from holdfast.drivers.postgres.timing import PostgresTiming
 from holdfast.model.settlement import Fail
+from tests.postgres.conftest import open_store
 
 LONG = 20.0
 
@@ -22,16 +24,13 @@ def wait_until(condition) -> None:
         time.sleep(0.005)
 
 
-@pytest.fixture
-def without_polling(monkeypatch):
-    """Poll intervals longer than the test: only a notification can end a wait in time."""
-    for name in ("FIRST_POLL_SECONDS", "MAX_POLL_SECONDS", "MAX_POLL_WITH_LISTENER_SECONDS"):
-        monkeypatch.setattr(wait, name, 3 * LONG)
+# Poll intervals longer than the test: only a notification can end a wait in time.
+WITHOUT_POLLING = dict.fromkeys(("first_poll_seconds", "max_poll_seconds", "max_poll_with_listener_seconds"), 3 * LONG)
 
 
 def measure_wait(url, *, enqueue):
     """Return how many seconds a store waits for the job that ``enqueue`` stores, and its reservations afterwards."""
-    store = holdfast.connect(url)
+    store = open_store(url, **WITHOUT_POLLING)
     store.wait(["q"], timeout=0.001)
     wait_until(lambda: store._listener.is_alive)
     enqueuing = threading.Timer(0.1, enqueue)
@@ -46,7 +45,7 @@ def measure_wait(url, *, enqueue):
 
 
 @pytest.mark.parametrize("count", [1, 600])
-def test_a_notification_ends_a_wait_at_once(url, job, without_polling, count):
+def test_a_notification_ends_a_wait_at_once(url, job, count):
     other = holdfast.connect(url)
     took, reservations = measure_wait(url, enqueue=lambda: other.enqueue([job() for _ in range(count)]))
     other.close()
@@ -54,7 +53,7 @@ def test_a_notification_ends_a_wait_at_once(url, job, without_polling, count):
     assert reservations
 
 
-def test_the_commit_of_a_joined_enqueue_ends_a_wait(url, job, without_polling):
+def test_the_commit_of_a_joined_enqueue_ends_a_wait(url, job):
     other = holdfast.connect(url)
 
     def commit():
@@ -67,7 +66,7 @@ def test_the_commit_of_a_joined_enqueue_ends_a_wait(url, job, without_polling):
     assert reservations
 
 
-def test_resuming_a_domain_ends_a_wait(url, job, without_polling):
+def test_resuming_a_domain_ends_a_wait(url, job):
     other = holdfast.connect(url)
     other.configure("q", QueueSettings(on_exhausted=OnExhausted.HALT))
     other.enqueue([job(domain="d"), job(domain="d")])
@@ -94,11 +93,9 @@ def test_only_the_first_job_of_an_empty_lane_notifies(url, job):
 
 
 @pytest.mark.parametrize("poll", [False, True])
-def test_a_cancel_of_another_process_ends_a_wait_for_cancel(url, job, request, poll):
+def test_a_cancel_of_another_process_ends_a_wait_for_cancel(url, job, poll):
     """By a notification, also while polling is off; and by polling, also while there is no listener."""
-    if not poll:
-        request.getfixturevalue("without_polling")
-    store, other = holdfast.connect(f"{url}?listen=off" if poll else url), holdfast.connect(url)
+    store, other = open_store(f"{url}?listen=off") if poll else open_store(url, **WITHOUT_POLLING), open_store(url)
     other.enqueue([job()])
     [reservation] = store.reserve(["q"], limit=1, lease_for=MINUTE)
     job_ids = [reservation.job.id]
@@ -114,8 +111,8 @@ def test_a_cancel_of_another_process_ends_a_wait_for_cancel(url, job, request, p
     other.close()
 
 
-def test_a_thread_that_waits_for_cancels_again_and_again_reads_the_jobs_once(url, job, without_polling, monkeypatch):
-    store = holdfast.connect(url)
+def test_a_thread_that_waits_for_cancels_again_and_again_reads_the_jobs_once(url, job, monkeypatch):
+    store = open_store(url, **WITHOUT_POLLING)
     store.enqueue([job(), job()])
     first, second = (one.job.id for one in store.reserve(["q"], limit=2, lease_for=MINUTE))
     store.wait_for_cancel([first, second], timeout=0.001)
@@ -130,9 +127,8 @@ def test_a_thread_that_waits_for_cancels_again_and_again_reads_the_jobs_once(url
     store.close()
 
 
-def test_a_listener_reconnects_after_its_session_was_terminated(url, job, monkeypatch):
-    monkeypatch.setattr(listen, "RECONNECT_DELAY_SECONDS", 0.01)
-    store = holdfast.connect(url)
+def test_a_listener_reconnects_after_its_session_was_terminated(url, job):
+    store = open_store(url, reconnect_delay_seconds=0.01)
     store.wait(["q"], timeout=0.001)
     wait_until(lambda: store._listener.is_alive)
     with psycopg.connect(url, autocommit=True) as connection:
@@ -181,6 +177,6 @@ def test_due_jobs_that_cannot_be_reserved_do_not_make_a_worker_spin(url, job, mo
         store.wait(["q"], timeout=LONG)
     assert sleeps == sorted(sleeps)
     assert len(sleeps) == 7  # the first wait returned at once
-    assert sleeps[-1] == wait.MAX_POLL_SECONDS
+    assert sleeps[-1] == PostgresTiming().max_poll_seconds
     assert len(store.reserve(["q"], limit=1, lease_for=MINUTE)) == 1
     store.close()

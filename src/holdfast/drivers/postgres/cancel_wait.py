@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from holdfast.clock import monotonic
-from holdfast.drivers.postgres import admin, wait
+from holdfast.drivers.postgres import admin
 from holdfast.drivers.postgres.database import Database
 from holdfast.drivers.postgres.listen import Listener
 
@@ -52,14 +52,14 @@ class CancelWaiter:
             left = deadline - monotonic()
             if left <= 0:
                 return False
-            self._sleep(seen, min(left, wait.MAX_POLL_SECONDS))
+            self._sleep(seen, min(left, self._database.timing.max_poll_seconds))
 
     def _is_look_due(self, job_ids: Collection[str], seen: int) -> bool:
         last: _Look | None = getattr(self._looks, "last", None)
         if last is None or last.seen != seen or not last.job_ids.issuperset(job_ids):
             return True
         has_listener = self._listener is not None and self._listener.is_alive
-        return monotonic() - last.at >= (wait.MAX_POLL_WITH_LISTENER_SECONDS if has_listener else wait.MAX_POLL_SECONDS)
+        return monotonic() - last.at >= self._database.timing.longest_poll_seconds(has_listener=has_listener)
 
     def _count_notifications(self) -> int:
         return 0 if self._listener is None else self._listener.count(self._topic)

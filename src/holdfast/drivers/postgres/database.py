@@ -12,6 +12,7 @@ from holdfast.drivers.packing import Row
 from holdfast.drivers.postgres import arrays
 from holdfast.drivers.postgres.connections import Connection, ConnectionPool, OwnConnection
 from holdfast.drivers.postgres.statements import Statements
+from holdfast.drivers.postgres.timing import PostgresTiming
 
 T = TypeVar("T")
 Execute = Callable[[str, Mapping[str, object]], list[Row]]  # runs a statement with its named parameters
@@ -25,15 +26,18 @@ SELECT set_config(name, 'off', true) FROM unnest(ARRAY['enable_seqscan', 'enable
 class Database:
     """A database as one space sees it. ``channel`` is where listeners are notified; None if there are none."""
 
-    def __init__(self, pool: ConnectionPool, statements: Statements, *, space: str, channel: str | None) -> None:
+    def __init__(
+        self, pool: ConnectionPool, statements: Statements, *, space: str, channel: str | None, timing: PostgresTiming
+    ) -> None:
         self.pool = pool
         self.statements = statements
         self.space = space
         self.channel = channel
+        self.timing = timing
 
     def with_space(self, space: str) -> Database:
         """Return the same database as another space sees it."""
-        return Database(self.pool, self.statements, space=space, channel=self.channel)
+        return Database(self.pool, self.statements, space=space, channel=self.channel, timing=self.timing)
 
     def now(self) -> int:
         """Return the clock of the server: a round trip."""

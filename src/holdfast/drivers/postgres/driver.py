@@ -47,6 +47,7 @@ from holdfast.drivers.postgres.listen import Listener
 from holdfast.drivers.postgres.lost_answers import LostAnswers
 from holdfast.drivers.postgres.migrations import install
 from holdfast.drivers.postgres.statements import Statements
+from holdfast.drivers.postgres.timing import PostgresTiming
 from holdfast.drivers.postgres.url import LISTEN_OFF, read_url
 from holdfast.drivers.postgres.wait import Waiter
 from holdfast.drivers.remembered_calls import RememberedCalls
@@ -597,7 +598,14 @@ class PostgresDriver:
         return registry.scan(self._database, kind, caller_now, prefix=prefix, after=after, limit=limit)
 
 
-def open_url(url: SplitResult, *, space: str, caller_clock: bool, clock: Clock | None) -> PostgresDriver:  # noqa: ARG001 - the server's clock judges
+def open_url(
+    url: SplitResult,
+    *,
+    space: str,
+    caller_clock: bool,
+    clock: Clock | None,  # noqa: ARG001 - the server's clock judges
+    timing: PostgresTiming = PostgresTiming(),
+) -> PostgresDriver:
     """Open ``postgresql://user@host/database`` with the options of ``url``; installs or upgrades the tables."""
     options = read_url(url)
     bounds.check_name("space", space)
@@ -608,9 +616,9 @@ def open_url(url: SplitResult, *, space: str, caller_clock: bool, clock: Clock |
             install(connection, options.schema)
     except psycopg.Error as error:
         raise translate_error(error) from error
-    listener = None if options.listen == LISTEN_OFF else Listener(pool, options.listen, options.schema)
+    listener = None if options.listen == LISTEN_OFF else Listener(pool, options.listen, options.schema, timing)
     channel = None if listener is None else listener.channel
-    database = Database(pool, Statements(options.schema), space=space, channel=channel)
+    database = Database(pool, Statements(options.schema), space=space, channel=channel, timing=timing)
     return PostgresDriver(database, listener, durability=durability, caller_clock=caller_clock)
 
 

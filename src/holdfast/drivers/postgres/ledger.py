@@ -21,8 +21,6 @@ from holdfast.drivers.validation import foreign_cursor
 from holdfast.errors import LedgerTrimmed
 from holdfast.model.ledger import LedgerRow
 
-HORIZON_TIMEOUT_SECONDS = 2.0  # how long an empty page waits for older transactions that hold rows back
-HORIZON_POLL_SECONDS = 0.005
 MAX_BIGINT = 2**63 - 1
 
 T = TypeVar("T")
@@ -148,16 +146,16 @@ def is_whole(database: Database) -> bool:
 
 
 def _wait_for_horizon(database: Database, read: Callable[[], tuple[T, bool]]) -> T:
-    """Return what ``read`` returns once older transactions hold nothing back, or after HORIZON_TIMEOUT_SECONDS.
+    """Return what ``read`` returns once older transactions hold nothing back, or when the timeout has passed.
 
     ``read`` returns its result and whether a running transaction still hides later rows.
     """
-    deadline = monotonic() + HORIZON_TIMEOUT_SECONDS
+    deadline = monotonic() + database.timing.horizon_timeout_seconds
     while True:
         result, is_held_back = read()
         if not is_held_back or monotonic() > deadline:
             return result
-        database.pool.pause(HORIZON_POLL_SECONDS)
+        database.pool.pause(database.timing.horizon_poll_seconds)
 
 
 def _read_limits(database: Database, after: str | None) -> tuple[_Limits, Position]:

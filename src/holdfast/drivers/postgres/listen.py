@@ -18,11 +18,8 @@ import psycopg
 
 from holdfast.clock import monotonic
 from holdfast.drivers.postgres.connections import Connection, ConnectionPool
+from holdfast.drivers.postgres.timing import PostgresTiming
 
-ECHO_INTERVAL_SECONDS = 10.0
-ECHO_TIMEOUT_SECONDS = 2.0
-RECONNECT_DELAY_SECONDS = 5.0
-POLL_INTERVAL_SECONDS = 0.2  # between two checks of the stop flag
 ECHO = "echo "
 
 
@@ -37,9 +34,10 @@ def channel_of(schema: str) -> str:
 class Listener:
     """Counts the notifications of each topic. The first wait starts its thread; closing the store stops it."""
 
-    def __init__(self, pool: ConnectionPool, conninfo: str | None, schema: str) -> None:
+    def __init__(self, pool: ConnectionPool, conninfo: str | None, schema: str, timing: PostgresTiming) -> None:
         self._pool = pool
         self._conninfo = conninfo
+        self._timing = timing
         self.channel = channel_of(schema)
         self._reset()
 
@@ -83,14 +81,14 @@ class Listener:
             self._notified.notify_all()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
-            thread.join(ECHO_TIMEOUT_SECONDS)
+            thread.join(self._timing.echo_timeout_seconds)
 
     def _run(self) -> None:
         while not self._stop.is_set():
             with suppress(psycopg.Error, OSError), self._pool.open(self._conninfo) as connection:
                 self._listen(connection)
             self.is_alive = False
-            self._stop.wait(RECONNECT_DELAY_SECONDS)
+            self._stop.wait(self._timing.reconnect_delay_seconds)
 
     def _listen(self, connection: Connection) -> None:
         """Count notifications until the listener is stopped or an echo does not arrive."""
@@ -99,12 +97,12 @@ class Listener:
         deadline = 0.0  # for the echo that is expected, or for sending the next one
         while not self._stop.is_set():
             if expected_echo is None and monotonic() >= deadline:
-                expected_echo, deadline = ECHO + secrets.token_hex(8), monotonic() + ECHO_TIMEOUT_SECONDS
+                expected_echo, deadline = ECHO + secrets.token_hex(8), monotonic() + self._timing.echo_timeout_seconds
                 connection.execute("SELECT pg_notify(%s, %s)", [self.channel, expected_echo])
-            for notification in connection.notifies(timeout=POLL_INTERVAL_SECONDS, stop_after=1):
+            for notification in connection.notifies(timeout=self._timing.stop_poll_seconds, stop_after=1):
                 if notification.payload == expected_echo:
                     expected_echo, self.is_alive = None, True
-                    deadline = monotonic() + ECHO_INTERVAL_SECONDS
+                    deadline = monotonic() + self._timing.echo_interval_seconds
                 elif not notification.payload.startswith(ECHO):
                     self.notify(notification.payload)
             if expected_echo is not None and monotonic() > deadline:

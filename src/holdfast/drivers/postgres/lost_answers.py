@@ -19,7 +19,6 @@ from holdfast.drivers.postgres.database import Database
 from holdfast.drivers.postgres.errors import is_connection_lost
 
 MAX_LOST_CALLS = 64  # remembered at a time; of more, the leases of the oldest ones expire
-MAX_SERVER_SECONDS = 5.0  # a server that does not notice the lost connection may commit the call this much later
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,5 +59,5 @@ class LostAnswers:
                 arguments = caller_now, call.queues, call.worker, call.token_bytes
                 [(released,)] = database.call("release_lost", *arguments)
             finally:
-                if not released and monotonic() < call.lost_at + MAX_SERVER_SECONDS:
+                if not released and monotonic() < call.lost_at + database.timing.lost_call_seconds:
                     self._calls.append(call)

@@ -10,10 +10,6 @@ from holdfast.drivers.postgres.arrays import pack_texts
 from holdfast.drivers.postgres.database import Database
 from holdfast.drivers.postgres.listen import Listener
 
-FIRST_POLL_SECONDS = 0.02  # between two polls; doubled while there is no work ...
-MAX_POLL_SECONDS = 0.5  # ... up to this without a listener,
-MAX_POLL_WITH_LISTENER_SECONDS = 2.0  # ... and up to this with a listener that works
-
 
 class Waiter:
     """``Driver.wait`` for one space."""
@@ -34,7 +30,8 @@ class Waiter:
         For such a job only the first wait returns at once; the next ones sleep longer and longer.
         """
         self._database.pool.check_open()
-        deadline, pause = monotonic() + timeout, FIRST_POLL_SECONDS
+        timing = self._database.timing
+        deadline, pause = monotonic() + timeout, timing.first_poll_seconds
         if self._listener is not None and timeout > 0:
             self._listener.start()
         names = pack_texts(queues)
@@ -45,14 +42,15 @@ class Waiter:
                 waits = getattr(self._fruitless, "waits", 0)
                 self._fruitless.waits = waits + 1
                 if waits:
-                    self._sleep(seen, min(left, FIRST_POLL_SECONDS * 2 ** min(waits, 10), MAX_POLL_SECONDS))
+                    longer = timing.first_poll_seconds * 2 ** min(waits, 10)
+                    self._sleep(seen, min(left, longer, timing.max_poll_seconds))
                 return
             until_due = left if due_in is None else due_in / SECOND
             self._sleep(seen, min(left, until_due, pause))
             if self._count_notifications() != seen:
                 return  # a reserve that finds nothing costs no more than another poll
             has_listener = self._listener is not None and self._listener.is_alive
-            pause = min(2 * pause, MAX_POLL_WITH_LISTENER_SECONDS if has_listener else MAX_POLL_SECONDS)
+            pause = min(2 * pause, timing.longest_poll_seconds(has_listener=has_listener))
 
     def _count_notifications(self) -> int:
         return 0 if self._listener is None else self._listener.count(self._database.space)
