@@ -53,7 +53,7 @@ def test_a_handler_sees_no_descriptor_of_the_worker_or_of_the_store(app, tmp_pat
     assert sum(str(kept) in found for found in results) == 1  # what the program itself opened stays open
     for found in results:
         own = [target.partition(":")[0] for target in found if target != str(kept)]
-        assert own == ["pipe", "socket", "socket"], found
+        assert own == ["pipe", "pipe", "socket", "socket"], found
 
 
 WRITING_PROGRAM = """

@@ -16,8 +16,10 @@ from holdfast.worker.catalogue import Catalogue, make_handler
 from holdfast.worker.limits import RecycleLimits
 from holdfast.worker.processes import protocol
 from holdfast.worker.processes.child import INTERRUPT_SIGNAL
-from holdfast.worker.processes.protocol import ReturnQueued, RunJob, RunReturned, RunStarted, RunSucceeded, Stop
+from holdfast.worker.processes.forkserver_process import ChildEnds
+from holdfast.worker.processes.protocol import RunJob, RunReturned, RunStarted, RunSucceeded, Stop
 from holdfast.worker.processes.threaded_child import ThreadedChild
+from holdfast.worker.processes.tickets import IssuedTickets
 
 MAX_WAIT_SECONDS = 30.0  # after which a test has failed
 
@@ -30,20 +32,23 @@ class Conversation:
         self._work, work = socket.socketpair()
         self._interrupts, interrupts = socket.socketpair()
         self._reports, reports = os.pipe()
+        tickets_end, tickets_write = os.pipe()
+        for descriptor in (tickets_end, tickets_write):
+            os.set_blocking(descriptor, False)
+        self.tickets = IssuedTickets(tickets_end, tickets_write)
         self._received = []
         self._unpacker = protocol.Unpacker(protocol.decode_child_messages)
         catalogue = Catalogue()
         catalogue.add(make_handler("t", lambda _payload: self.may_end.wait(MAX_WAIT_SECONDS)))
-        child = ThreadedChild(catalogue, work, interrupts, reports, RecycleLimits(), leftovers=None, concurrency=1)
+        ends = ChildEnds(work, interrupts, reports, tickets_end)
+        child = ThreadedChild(catalogue, ends, RecycleLimits(), leftovers=None, concurrency=1)
         self._sockets = (self._work, work, self._interrupts, interrupts)
         self._thread = threading.Thread(target=child.run)
         self._thread.start()
 
     def send(self, *messages):
+        self.tickets.issue([message.run for message in messages if isinstance(message, RunJob)])
         self._work.sendall(protocol.pack(messages))
-
-    def recall(self):
-        self._interrupts.sendall(protocol.pack([ReturnQueued()]))
 
     def receive(self):
         """Return the next message of the child."""
@@ -60,6 +65,7 @@ class Conversation:
         for one in self._sockets:
             one.close()
         os.close(self._reports)
+        self.tickets.close()
 
 
 @pytest.fixture
@@ -87,12 +93,14 @@ def test_a_run_whose_lease_deadline_has_passed_is_returned_and_not_started(child
     assert (type(started), started.run) == (RunStarted, 2)
 
 
-def test_a_child_that_is_asked_for_its_queued_runs_returns_all_of_them(child, run_job):
+def test_a_run_that_was_withdrawn_is_returned_and_not_started(child, run_job):
     child.send(run_job(1), run_job(2), run_job(3))
     started = child.receive()
     assert (type(started), started.run) == (RunStarted, 1)
-    child.recall()
-    assert [child.receive(), child.receive()] == [RunReturned(2), RunReturned(3)]
+    assert child.tickets.withdraw() == [2, 3]
     child.may_end.set()
     ended = child.receive()
     assert (type(ended), ended.run) == (RunSucceeded, 1)
+    assert [child.receive(), child.receive()] == [RunReturned(2), RunReturned(3)]
+    child.send(run_job(4))
+    assert child.receive().run == 4

@@ -32,13 +32,12 @@ from holdfast.worker.limits import Limits, RecycleLimits
 from holdfast.worker.outcome import class_name, error_text
 from holdfast.worker.output import Output
 from holdfast.worker.processes import protocol
-from holdfast.worker.processes.forkserver_process import ChildMain
+from holdfast.worker.processes.forkserver_process import ChildEnds, ChildMain
 from holdfast.worker.processes.leftover_processes import LeftoverProcesses
 from holdfast.worker.processes.protocol import (
     ChildMessage,
     InterruptRun,
     ProcessesEnded,
-    ReturnQueued,
     RunEnded,
     RunJob,
     RunNote,
@@ -50,6 +49,7 @@ from holdfast.worker.processes.protocol import (
 )
 from holdfast.worker.processes.report_pipe import ReportPipe
 from holdfast.worker.processes.running import StopReason
+from holdfast.worker.processes.tickets import Tickets
 from holdfast.worker.resources import Resources
 
 INTERRUPT_SIGNAL = getattr(signal, "SIGUSR1", signal.SIGTERM)  # a system without SIGUSR1 can import this, but not work
@@ -81,19 +81,16 @@ def child_main(
     Processes that an attempt leaves behind are killed ``term_seconds`` after a SIGTERM; None keeps them.
     """
 
-    def main(work: socket.socket, interrupts: socket.socket, reports: int) -> None:
+    def main(ends: ChildEnds) -> None:
         limits.apply()
         job_log.set_worker_name(worker)
         leftovers = None if term_seconds is None else LeftoverProcesses(term_seconds=term_seconds)
         if concurrency == 1:
-            Child(catalogue, work, interrupts, reports, recycle, leftovers=leftovers).run()
+            Child(catalogue, ends, recycle, leftovers=leftovers).run()
         else:
             from holdfast.worker.processes.threaded_child import ThreadedChild  # noqa: PLC0415 - threaded_child imports this module
 
-            child = ThreadedChild(
-                catalogue, work, interrupts, reports, recycle, leftovers=leftovers, concurrency=concurrency
-            )
-            child.run()
+            ThreadedChild(catalogue, ends, recycle, leftovers=leftovers, concurrency=concurrency).run()
 
     return main
 
@@ -127,9 +124,7 @@ class Child:
     def __init__(
         self,
         catalogue: Catalogue,
-        work: socket.socket,
-        interrupts: socket.socket,
-        reports: int,
+        ends: ChildEnds,
         recycle: RecycleLimits,
         *,
         leftovers: LeftoverProcesses | None,
@@ -138,10 +133,11 @@ class Child:
         self._leftovers = leftovers  # None: keep them
         self._min_fork_seconds = MIN_FORK_SECONDS
         self._resources = Resources(catalogue.resources, making=nullcontext if leftovers is None else leftovers.keeping)
-        self._work = work
-        self._interrupts = interrupts
+        self._work = ends.work
+        self._interrupts = ends.interrupts
         self._interrupts.setblocking(False)  # noqa: FBT003 - the signature of socket
-        self._reports = ReportPipe(reports)
+        self._reports = ReportPipe(ends.reports)
+        self._tickets = Tickets(ends.tickets)
         self._pid = os.getpid()
         self._recycle = recycle
         self._finished = 0
@@ -199,19 +195,23 @@ class Child:
             while data := self._work.recv(protocol.READ_BYTES, socket.MSG_DONTWAIT):
                 self._unpack(data)
 
+    def _may_begin(self, work: RunJob) -> bool:
+        """Whether a run begins now, and not in another child. Ask once: True takes its ticket."""
+        return self._tickets.claim(work.run) and boot_time() < work.lease_deadline
+
     def _run_next(self) -> None:
         work = self._queued.popleft()
-        if boot_time() >= work.lease_deadline:  # the process was stopped, or the run has waited for long
-            self._send(RunReturned(work.run))
-            return
-        others = self._take_chunk(work) if work.job.type in self._chunks else ()
-        if others:
-            self._unsent += self._run_chunk([work, *others])
+        if self._may_begin(work):
+            others = self._take_chunk(work) if work.job.type in self._chunks else ()
+            if others:
+                self._unsent += self._run_chunk([work, *others])
+            else:
+                self._unsent.append(self._run_one(work, self._loop.run))
+            self._finished += 1 + len(others)
+            if self._recycle.is_reached(self._finished):
+                self._is_stopping = True  # the queued jobs are returned
         else:
-            self._unsent.append(self._run_one(work, self._loop.run))
-        self._finished += 1 + len(others)
-        if self._recycle.is_reached(self._finished):
-            self._is_stopping = True  # the queued jobs are returned
+            self._unsent.append(RunReturned(work.run))
         self._poll(monotonic())
         if not self._queued or self._is_stopping:  # otherwise the end is sent together with the start of the next job
             self._send()
@@ -273,7 +273,11 @@ class Child:
             and self._queued[0].job.type == first.job.type
             and _may_share_call(self._queued[0])
         ):
-            others.append(self._queued.popleft())
+            other = self._queued.popleft()
+            if self._may_begin(other):
+                others.append(other)
+            else:
+                self._unsent.append(RunReturned(other.run))
         return others
 
     def _run_chunk(self, works: list[RunJob]) -> list[EndMessage]:
@@ -335,18 +339,6 @@ class Child:
             for message in self._interrupt_unpacker.feed(self._interrupts.recv(protocol.READ_BYTES)):
                 if isinstance(message, InterruptRun):
                     self._interrupt(message)
-                elif isinstance(message, ReturnQueued):
-                    self._return_queued()
-
-    def _return_queued(self) -> None:
-        """Return the queued runs, if the signal came in the middle of a handler.
-
-        Elsewhere the main thread may be reading the queue or sending a report. Then nothing happens, and the worker
-        asks again.
-        """
-        if self._interruptible and not self._is_sending:
-            self._receive_all()
-            self._send(*(RunReturned(self._queued.popleft().run) for _ in range(len(self._queued))))
 
     def _interrupt(self, message: InterruptRun) -> None:
         """Raise ``Interruption`` if this run is running now; while a report is being sent, after the report."""

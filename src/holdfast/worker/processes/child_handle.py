@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from holdfast.worker.processes import protocol
+from holdfast.worker.processes import dispatch, protocol
 from holdfast.worker.processes.forkserver import ChildStarted
 from holdfast.worker.processes.protocol import ChildMessage, ProtocolError, WorkerMessage
 from holdfast.worker.processes.running import Run
@@ -22,15 +22,17 @@ class ChildHandle:
 
     connections: ChildStarted
     started_at: float  # monotonic seconds
-    runs: dict[int, Run] = field(default_factory=dict)  # in the order in which they were sent: they begin in this order
+    runs: dict[int, Run] = field(default_factory=dict)  # by ticket, as they were sent: they begin in this order
     finished: int = 0  # runs that ended in this child
-    recalled_at: float = 0.0  # monotonic seconds: when the child was last asked to return its queued runs
+    active_at: float = 0.0  # monotonic seconds: when it last got runs, began or returned one, or lost those that wait
+    is_silent: bool = False  # it did not begin its runs in time, and gets no more until it sends a message
+    stuck_after: float = dispatch.STUCK_SECONDS  # without a begin; longer after each time in vain: the machine is slow
     is_killed: bool = False  # by the pool, because one of its runs did not stop
     killed_at: float = 0.0  # monotonic seconds: when the pool last asked for that
     is_blocked: bool = False  # the child does not read: the pool waits until the work socket is writable
     reports_closed: bool = False  # nothing more is read from the child
     bad_report: str = ""  # why the child is killed: it sent bytes or a message that it must not send
-    _highest_run: int = -1  # the highest number of a run that it ever had
+    _next_ticket: int = 1
     _incoming: protocol.Unpacker[ChildMessage] = field(
         default_factory=partial(protocol.Unpacker, protocol.decode_child_messages)
     )
@@ -41,14 +43,34 @@ class ChildHandle:
         """The process id."""
         return self.connections.pid
 
-    def add_runs(self, runs: Sequence[Run]) -> None:
-        """Keep the runs that the child is about to get."""
-        self.runs.update({run.number: run for run in runs})
-        self._highest_run = max(self._highest_run, *(run.number for run in runs))
+    def add_runs(self, runs: Sequence[Run], now: float) -> dict[int, Run]:
+        """Issue tickets for runs that the child is about to get; return the runs that got one, by ticket."""
+        count = self.connections.tickets.issue(range(self._next_ticket, self._next_ticket + len(runs)))
+        added = dict(enumerate(runs[:count], self._next_ticket))
+        self.runs.update(added)
+        self._next_ticket += count
+        self.active_at = now
+        return added
 
-    def may_have_had(self, number: int) -> bool:
+    def withdraw(self, now: float) -> list[Run]:
+        """Take back the runs that have not begun, except those whose ticket the child has: those may begin.
+
+        Raises ``ProtocolError`` if a handler has read from the pipe of tickets.
+        """
+        self.active_at = now
+        return [self.runs.pop(ticket) for ticket in self.connections.tickets.withdraw() if ticket in self.runs]
+
+    def began_run(self, now: float) -> None:
+        """Note that a run has begun: the child works."""
+        self.active_at, self.stuck_after = now, dispatch.STUCK_SECONDS
+
+    def is_stuck(self, now: float) -> bool:
+        """Whether runs wait in the child, and it has not begun one for ``stuck_after`` seconds."""
+        return now - self.active_at > self.stuck_after and dispatch.has_waiting(self.runs)
+
+    def may_have_had(self, ticket: int) -> bool:
         """Whether a run that the child does not have may be one that has ended. If not, the child made it up."""
-        return 0 <= number <= self._highest_run
+        return 0 < ticket < self._next_ticket
 
     def queue(self, messages: Sequence[WorkerMessage]) -> None:
         """Add messages to the output buffer. ``flush`` sends them."""

@@ -34,7 +34,8 @@ from holdfast.worker.processes.forkserver import (
     start_failure,
 )
 from holdfast.worker.processes.forkserver_process import ChildMain
-from holdfast.worker.processes.protocol import ChildMessage, ProtocolError, Stop, WorkerMessage
+from holdfast.worker.processes.protocol import ChildMessage, InterruptRun, ProtocolError, Stop, WorkerMessage
+from holdfast.worker.processes.running import Run
 
 PING_SECONDS = 1.0  # between two pings of the fork servers
 MAX_UNANSWERED_PINGS = 5  # then a fork server is killed and replaced
@@ -274,10 +275,11 @@ class ChildProcesses:
         child.queue(messages)
         self._flush(child)
 
-    def interrupt(self, child: ChildHandle, message: WorkerMessage) -> None:
+    def interrupt(self, child: ChildHandle, message: InterruptRun, *, by_signal: bool) -> None:
         """Send a message that the child reads at once, in the middle of a handler."""
         child.send_interrupt(message)
-        self.fork_server.signal(child.pid, INTERRUPT_SIGNAL)
+        if by_signal:
+            self.fork_server.signal(child.pid, INTERRUPT_SIGNAL)
 
     def _flush(self, child: ChildHandle) -> None:
         if child.pid not in self._handles:
@@ -304,10 +306,21 @@ class ChildProcesses:
                 for message in messages:
                     self._on_message(child, message, now)
         except ProtocolError as error:
-            child.stop_reading(error)
-            jobs = [run.reservation.job.id for run in child.runs.values() if run.began_at is not None]
-            log_event(logging.WARNING, "child.unreadable", pid=child.pid, reason=str(error), job_ids=jobs)
-            self.kill(child)
+            self._reject(child, error)
+
+    def withdraw(self, child: ChildHandle) -> list[Run]:
+        """Take back the runs that the child has not begun and will not begin. The child need not be responsive."""
+        try:
+            return child.withdraw(monotonic())
+        except ProtocolError as error:
+            self._reject(child, error)
+            return []
+
+    def _reject(self, child: ChildHandle, error: ProtocolError) -> None:
+        child.stop_reading(error)
+        jobs = [run.reservation.job.id for run in child.runs.values() if run.began_at is not None]
+        log_event(logging.WARNING, "child.unreadable", pid=child.pid, reason=str(error), job_ids=jobs)
+        self.kill(child)
 
 
 def _close_inherited() -> None:

@@ -154,13 +154,9 @@ def _completes_chunk(run: Run, runs: Mapping[int, Run], taken: list[Run]) -> boo
     return len(taken) < run.chunk and taken[0].reservation.job.type == run.reservation.job.type
 
 
-def is_stuck(runs: Mapping[int, Run], size: PoolSize, *, recalled_at: float, now: float) -> bool:
-    """Whether runs wait in a child behind long ones, and the pool has not recalled them within ``STUCK_SECONDS``."""
-    return (
-        len(runs) > size.startable
-        and running_seconds(runs, size, now) > STUCK_SECONDS
-        and now - recalled_at > STUCK_SECONDS
-    )
+def has_waiting(runs: dict[int, Run]) -> bool:
+    """Whether a run of a child has not begun. Runs begin in the order in which they were sent."""
+    return any(run.began_at is None for run in islice(reversed(runs.values()), 1))
 
 
 def can_pause_events(seconds: float, *, busy: int, pending: int, child_runs: Iterable[int]) -> bool:

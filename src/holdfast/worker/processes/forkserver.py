@@ -9,7 +9,7 @@ threads by then and must not fork, so it uses the spare one, which forks the nex
 take the place of the spare process, but then handlers would have to be importable by name. The children of a fork
 server that was killed are killed by the kernel.
 
-A child has three descriptors of Holdfast: its own ends of its connections. A handler that writes to every open
+A child has four descriptors of Holdfast: its own ends of its connections. A handler that writes to every open
 descriptor can then harm its own attempt only. Each owner of descriptors keeps them out of the children itself:
 
 - ``forkserver_process`` closes those of the fork server, in each child;
@@ -46,9 +46,10 @@ from holdfast.worker.processes.forkserver_process import (
     serve,
 )
 from holdfast.worker.processes.process_handle import ProcessHandle, open_process
+from holdfast.worker.processes.tickets import IssuedTickets
 
-MAX_DESCRIPTORS = 4  # of a child: a socket for work, a socket for interrupts, a pipe for reports, itself
-WANTED_DESCRIPTORS = {Action.FORK_CHILD: 3, Action.FORK_SERVER: 1}  # without the process itself
+MAX_DESCRIPTORS = 6  # of a child: sockets for work and interrupts, a pipe for reports, two ends of tickets, itself
+WANTED_DESCRIPTORS = {Action.FORK_CHILD: 5, Action.FORK_SERVER: 1}  # without the process itself
 CLOSE_SECONDS = 2.0  # for a fork server to end itself, before it is killed
 
 CloseInherited = Callable[[], None]  # runs in the fork server: closes what it has inherited and does not need
@@ -64,6 +65,7 @@ class ChildStarted(NamedTuple):
     work: socket.socket
     interrupts: socket.socket
     reports: int
+    tickets: IssuedTickets
     process: ProcessHandle
 
     def close(self) -> None:
@@ -72,6 +74,7 @@ class ChildStarted(NamedTuple):
         self.work.close()
         self.interrupts.close()
         os.close(self.reports)
+        self.tickets.close()
 
 
 class ChildExited(NamedTuple):
@@ -176,12 +179,13 @@ class ForkServer:
             return NotStarted(event.action is Action.FORK_SERVER, event.error or errno.EMFILE)
         match event.action:
             case Action.FORK_CHILD:
-                work, interrupts, reports, *process = descriptors
+                work, interrupts, reports, tickets_read, tickets_write, *process = descriptors
                 for descriptor in (work, interrupts, reports):
                     os.set_blocking(descriptor, False)
                 handle = ProcessHandle(event.pid, process[0] if process else None)
                 work_socket, interrupt_socket = socket.socket(fileno=work), socket.socket(fileno=interrupts)
-                return ChildStarted(event.pid, work_socket, interrupt_socket, reports, handle)
+                tickets = IssuedTickets(tickets_read, tickets_write)
+                return ChildStarted(event.pid, work_socket, interrupt_socket, reports, tickets, handle)
             case Action.FORK_SERVER:
                 control, *process = descriptors
                 handle = ProcessHandle(event.pid, process[0] if process else None)

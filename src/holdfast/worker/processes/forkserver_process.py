@@ -14,7 +14,7 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 import msgspec
 
@@ -25,7 +25,17 @@ TERMINATING_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTER
 PR_SET_PDEATHSIG = 1  # of Linux: choose the signal that a process gets when its parent exits
 READ_BYTES = 4096
 
-ChildMain = Callable[[socket.socket, socket.socket, int], None]  # runs in each child: work, interrupts, reports
+
+class ChildEnds(NamedTuple):
+    """A child's ends of its connections to the worker."""
+
+    work: socket.socket
+    interrupts: socket.socket
+    reports: int
+    tickets: int
+
+
+ChildMain = Callable[[ChildEnds], None]  # runs in each child
 
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
@@ -150,9 +160,10 @@ class _Server:
 
     def _fork_child(self, connections: contextlib.ExitStack) -> None:
         worker_ends, child_ends = zip(_connect(connections), _connect(connections), strict=True)
-        reports_read, reports_write = os.pipe()
-        connections.callback(os.close, reports_read)
-        connections.callback(os.close, reports_write)
+        reports_read, reports_write = _make_pipe(connections)
+        tickets_read, tickets_write = _make_pipe(connections)
+        for descriptor in (tickets_read, tickets_write):
+            os.set_blocking(descriptor, False)
         fork_server = os.getpid()
         pid = os.fork()
         if pid == 0:
@@ -169,7 +180,8 @@ class _Server:
                 for end in (self._control, *self._wakeup, *worker_ends):
                     end.close()
                 os.close(reports_read)
-                self._child_main(*child_ends, reports_write)
+                os.close(tickets_write)
+                self._child_main(ChildEnds(*child_ends, reports_write, tickets_read))
                 code = 0
             finally:
                 flush_output()
@@ -177,7 +189,8 @@ class _Server:
         with contextlib.suppress(OSError):  # the child does the same: one of the two comes first
             os.setpgid(pid, pid)
         self._children.add(pid)
-        self._report_fork(Action.FORK_CHILD, pid, [*(end.fileno() for end in worker_ends), reports_read])
+        pipe_ends = [reports_read, tickets_read, tickets_write]
+        self._report_fork(Action.FORK_CHILD, pid, [*(end.fileno() for end in worker_ends), *pipe_ends])
 
     def _fork_spare(self, connections: contextlib.ExitStack) -> None:
         """Fork another fork server. It outlives this one, and ends with the worker."""
@@ -209,6 +222,13 @@ def _connect(
 ) -> tuple[socket.socket, socket.socket]:
     one, other = socket.socketpair(socket.AF_UNIX, kind)
     return connections.enter_context(one), connections.enter_context(other)
+
+
+def _make_pipe(connections: contextlib.ExitStack) -> tuple[int, int]:
+    ends = os.pipe()
+    for end in ends:
+        connections.callback(os.close, end)
+    return ends
 
 
 def _signal_child(pid: int, number: int) -> None:

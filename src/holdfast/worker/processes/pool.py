@@ -11,6 +11,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeAlias, assert_never
 
 from holdfast.clock import boot_time, monotonic, processor_time
@@ -30,7 +31,6 @@ from holdfast.worker.processes.protocol import (
     InterruptRun,
     ProcessesEnded,
     ProtocolError,
-    ReturnQueued,
     RunEnded,
     RunJob,
     RunNote,
@@ -110,13 +110,21 @@ class ChildPool:
         with self._lock:
             if self._failure is not None:
                 raise self._failure
-            seconds = self._current_job_seconds()
-            return dispatch.reserve_limit(seconds, self._size, busy=self.busy(), finished=self._finished)
+            size, busy = self._responsive()
+            return dispatch.reserve_limit(self._current_job_seconds(), size, busy=busy, finished=self._finished)
 
     def free_places(self) -> int:
         """Return how many more runs could begin now."""
         with self._lock:
-            return max(0, self._size.processes * self._size.startable - self.busy())
+            size, busy = self._responsive()
+            return max(0, size.processes * size.startable - busy)
+
+    def _responsive(self) -> tuple[PoolSize, int]:
+        """Return the size of the pool and its runs without the children that do not begin their runs."""
+        silent = [len(child.runs) for child in self._children if child.is_silent]
+        if not silent:
+            return self._size, self.busy()
+        return replace(self._size, processes=self._size.processes - len(silent)), self.busy() - sum(silent)
 
     def runs_short_jobs(self) -> bool:
         """Whether jobs are short by the estimate of the pool. False until the first job has ended."""
@@ -165,7 +173,10 @@ class ChildPool:
     def interrupt_all(self, reason: StopReason) -> None:
         """Request that every run in a child stops."""
         with self._lock:
-            for run in [run for child in self._children for run in child.runs.values()]:
+            runs = [run for child in self._children for run in child.runs.values()]
+            for run in runs:
+                run.stop_reason = run.stop_reason or reason  # first: those that have not begun are withdrawn together
+            for run in runs:
                 self._stop_run(run, reason)
         self._children.wake()
 
@@ -186,7 +197,7 @@ class ChildPool:
             self._end_held()
             for child in self._children:
                 if any(run.began_at is None and self._is_held(run) for run in child.runs.values()):
-                    self._children.interrupt(child, ReturnQueued())
+                    self._take_unstarted(self._children.withdraw(child))
         self._children.wake()
 
     def _is_held(self, run: Run) -> bool:
@@ -203,6 +214,8 @@ class ChildPool:
         """Stop the children. Those that still run after the grace time are killed; ``on_end`` gets their runs."""
         with self._lock:
             self._closing_at = monotonic()
+            for child in self._children:
+                self._take_unstarted(self._children.withdraw(child))
             self._children.stop()
         self._children.wake()
         self._thread.join()
@@ -266,7 +279,7 @@ class ChildPool:
         if not self._pending:
             return
         now, seconds = monotonic(), self._current_job_seconds()
-        children = sorted(self._children, key=lambda child: len(child.runs))
+        children = sorted((one for one in self._children if not one.is_silent), key=lambda child: len(child.runs))
         for index, child in enumerate(children):
             runs = dispatch.take_runs(
                 self._pending,
@@ -278,8 +291,10 @@ class ChildPool:
             )
             runs = self._without_lost(runs)
             if runs:
-                child.add_runs(runs)
-                self._children.send(child, self._run_messages(runs))
+                added = child.add_runs(runs, now)
+                self._pending.extendleft(reversed(runs[len(added) :]))
+                if added:
+                    self._children.send(child, self._run_messages(added))
 
     def _without_lost(self, runs: list[Run]) -> list[Run]:
         """Return the runs that may begin now. The others are past the deadline of their lease, and end."""
@@ -293,12 +308,12 @@ class ChildPool:
             self._children.wake()  # the pool's thread passes them to on_end
         return startable
 
-    def _run_messages(self, runs: list[Run]) -> list[RunJob]:
+    def _run_messages(self, runs: dict[int, Run]) -> list[RunJob]:
         payload_only = self._payload_only_types
-        reservations = [(run.number, run.reservation, run.lease_deadline) for run in runs]
+        reservations = [(ticket, run.reservation, run.lease_deadline) for ticket, run in runs.items()]
         return [
-            RunJob(number, payload_message(one) if one.job.type in payload_only else job_message(one), lease_deadline)
-            for number, one, lease_deadline in reservations
+            RunJob(ticket, payload_message(one) if one.job.type in payload_only else job_message(one), lease_deadline)
+            for ticket, one, lease_deadline in reservations
         ]
 
     def _current_job_seconds(self) -> float:
@@ -318,8 +333,8 @@ class ChildPool:
             for child in self._children:
                 if child.is_killed:
                     continue
-                if len(child.runs) > self._size.startable:
-                    due.append(now + dispatch.STUCK_SECONDS)
+                if dispatch.has_waiting(child.runs):
+                    due.append(child.active_at + child.stuck_after)
                 for run in dispatch.startable_runs(child.runs, self._size):
                     due += [instant for instant in (run.kill_at, run.deadline()) if instant is not None]
                     if run.began_at is not None:
@@ -332,7 +347,7 @@ class ChildPool:
         lease_now = boot_time()
         for child in self._children:
             for run in dispatch.startable_runs(child.runs, self._size):
-                if lease_now >= run.lease_deadline and run.began_at is not None and run.stop_reason is None:
+                if lease_now >= run.lease_deadline and run.stop_reason is None:
                     self._on_lost(run)
                     self._stop_run(run, StopReason.LOST)
                 deadline = run.deadline()
@@ -345,25 +360,34 @@ class ChildPool:
                     if now - child.killed_at > WATCH_SECONDS:  # else the kill is under way
                         child.killed_at = now
                         self._children.kill(child)
-            if dispatch.is_stuck(child.runs, self._size, recalled_at=child.recalled_at, now=now):
-                child.recalled_at = now
-                self._children.interrupt(child, ReturnQueued())
+            if child.is_stuck(now):
+                child.is_silent = True
+                child.stuck_after *= 2
+                self._take_unstarted(self._children.withdraw(child))
 
     def _stop_run(self, run: Run, reason: StopReason) -> None:
         if run.kill_at is not None:
             return
         run.stop_reason = run.stop_reason or reason
-        if run.began_at is None:
-            return  # it is stopped as soon as it begins
-        run.kill_at = monotonic() + self._grace_seconds
+        now = monotonic()
         for child in self._children:
-            if run.number in child.runs:
-                self._children.interrupt(child, InterruptRun(run.number, run.stop_reason))
+            for ticket in [ticket for ticket, one in child.runs.items() if one is run]:
+                if run.began_at is None:
+                    self._take_unstarted(self._children.withdraw(child))
+                if ticket in child.runs:  # it has begun, or is about to: then it is interrupted as soon as it begins
+                    run.kill_at = now + self._grace_seconds
+                    self._interrupt(child, ticket, run)
+
+    def _interrupt(self, child: ChildHandle, ticket: int, run: Run) -> None:
+        if run.began_at is not None and run.stop_reason is not None:
+            message = InterruptRun(ticket, run.stop_reason)
+            self._children.interrupt(child, message, by_signal=self._size.concurrency == 1)
 
     # Messages and exits of children -----------------------------------------------------------------------------
 
     def _handle(self, child: ChildHandle, message: ChildMessage, now: float) -> None:
         """Apply a message of a child. Raises ``ProtocolError`` for one that does not fit the run that it names."""
+        child.is_silent = False
         run = child.runs.get(message.run)
         if run is None:
             self._ignore(child, message)
@@ -371,10 +395,10 @@ class ChildPool:
         match message:
             case RunStarted() if run.began_at is None:
                 run.began_at, run.started_at = now, message.at
+                child.began_run(now)
                 if run.cpu_limit is not None:
                     run.cpu_seconds_before = processor_time(child.pid)
-                if run.stop_reason is not None:
-                    self._stop_run(run, run.stop_reason)
+                self._interrupt(child, message.run, run)
             case RunSucceeded() | RunEnded() if run.began_at is not None:
                 del child.runs[message.run]
                 child.finished += 1
@@ -389,18 +413,24 @@ class ChildPool:
             case RunNote() | RunOutput() | ProcessesEnded() if run.began_at is not None:
                 _add_report(run, message)
             case RunReturned() if run.began_at is None:
-                self._take_returned(child, run)
+                child.active_at = now
+                self._take_unstarted([child.runs.pop(message.run)])
             case _:
                 begun = "not begun" if run.began_at is None else "begun"
                 raise ProtocolError(f"{type(message).__name__} for run {message.run}, which had {begun}")
 
-    def _take_returned(self, child: ChildHandle, run: Run) -> None:
-        del child.runs[run.number]
-        if self._closing_at is None:
-            self._pending.append(run)  # another child runs it
-            self._end_held()
-        else:
-            self._ended.append((run, Interrupted(reason=NOT_STARTED)))
+    def _take_unstarted(self, runs: list[Run]) -> None:
+        """Let another child begin these runs, unless they have to stop or the pool is closing."""
+        for run in reversed(runs):
+            if run.stop_reason is not None:
+                self._ended.append((run, run.outcome_when_stopped(run.stop_reason)))
+            elif self._closing_at is not None:
+                self._ended.append((run, Interrupted(reason=NOT_STARTED)))
+            else:
+                self._pending.appendleft(run)
+        self._end_held()
+        if self._ended:
+            self._children.wake()  # the pool's thread passes them to on_end
 
     @staticmethod
     def _ignore(child: ChildHandle, message: ChildMessage) -> None:
@@ -408,6 +438,8 @@ class ChildPool:
         kind = type(message).__name__
         if not child.may_have_had(message.run):
             raise ProtocolError(f"{kind} for run {message.run}, which the child never had")
+        if isinstance(message, RunReturned):
+            return  # the child found that the run was withdrawn
         log_event(logging.WARNING, "child.late_message", pid=child.pid, run=message.run, kind=kind)
 
     def _end_runs_of(self, child: ChildHandle, code: int) -> None:
@@ -417,8 +449,7 @@ class ChildPool:
             if run.began_at is not None:
                 run.seconds = now - run.began_at
                 self._ended.append((run, _outcome_of_exit(child, run, code)))
-        self._pending.extendleft(run for run in reversed(child.runs.values()) if run.began_at is None)
-        self._end_held()
+        self._take_unstarted([run for run in child.runs.values() if run.began_at is None])
         if self._closing_at is None:
             self._on_exit(ExitedChild(child.pid, code, _reason_of_exit(child, code), child.finished))
 

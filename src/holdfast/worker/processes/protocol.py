@@ -51,7 +51,7 @@ ResultBytes: TypeAlias = Annotated[bytes, Meta(max_length=bounds.MAX_STORED_PAYL
 
 
 class RunJob(msgspec.Struct, array_like=True, tag=1, frozen=True):
-    """Run this job. ``run`` is the number of the run in all messages about it."""
+    """Run this job, if its ticket is there. ``run`` is the number of the ticket, and of the run in all messages."""
 
     run: int
     job: JobMessage | PayloadMessage
@@ -60,13 +60,6 @@ class RunJob(msgspec.Struct, array_like=True, tag=1, frozen=True):
 
 class Stop(msgspec.Struct, array_like=True, tag=2, frozen=True):
     """Finish the running jobs, return the queued ones, and exit."""
-
-
-class ReturnQueued(msgspec.Struct, array_like=True, tag=3, frozen=True):
-    """Return the runs that have not begun: the running one takes long, and another child may be idle.
-
-    Sent on the interrupt socket, beside a signal.
-    """
 
 
 class InterruptRun(msgspec.Struct, array_like=True, tag=4, frozen=True):
@@ -115,7 +108,7 @@ class RunEnded(msgspec.Struct, array_like=True, tag=8):
 
 
 class RunReturned(msgspec.Struct, array_like=True, tag=9, frozen=True):
-    """This run was not started, and never will be in this child."""
+    """This run was not started, and never will be in this child: its ticket was withdrawn, or its lease may end."""
 
     run: int
 
@@ -135,7 +128,7 @@ class RunOutput(msgspec.Struct, array_like=True, tag=11, frozen=True):
     truncated: bool = False
 
 
-WorkerMessage: TypeAlias = RunJob | Stop | ReturnQueued | InterruptRun
+WorkerMessage: TypeAlias = RunJob | Stop | InterruptRun
 ChildMessage: TypeAlias = RunStarted | RunNote | RunSucceeded | RunEnded | RunReturned | ProcessesEnded | RunOutput
 Message: TypeAlias = WorkerMessage | ChildMessage
 

@@ -11,7 +11,6 @@ import contextlib
 import ctypes
 import os
 import select
-import signal
 import socket
 import threading
 from collections.abc import Coroutine
@@ -20,11 +19,11 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from holdfast.clock import boot_time
 from holdfast.worker.catalogue import Catalogue
 from holdfast.worker.event_loop import SharedLoop
 from holdfast.worker.limits import RecycleLimits
-from holdfast.worker.processes.child import INTERRUPT_SIGNAL, Child, Interruption
+from holdfast.worker.processes.child import Child, Interruption
+from holdfast.worker.processes.forkserver_process import ChildEnds
 from holdfast.worker.processes.leftover_processes import LeftoverProcesses
 from holdfast.worker.processes.protocol import ChildMessage, InterruptRun, ProcessesEnded, RunJob, RunReturned
 
@@ -37,22 +36,19 @@ class ThreadedChild(Child):
     def __init__(
         self,
         catalogue: Catalogue,
-        work: socket.socket,
-        interrupts: socket.socket,
-        reports: int,
+        ends: ChildEnds,
         recycle: RecycleLimits,
         *,
         leftovers: LeftoverProcesses | None,
         concurrency: int,
     ) -> None:
-        super().__init__(catalogue, work, interrupts, reports, recycle, leftovers=leftovers)
-        # The kernel may deliver a signal to any thread, and Python handles it in the main thread only once that thread
-        # wakes up. So the main thread waits for the interrupt socket itself, and the signal does nothing.
-        signal.signal(INTERRUPT_SIGNAL, lambda _number, _frame: None)
+        super().__init__(catalogue, ends, recycle, leftovers=leftovers)
+        # The worker sends no signal: the kernel could deliver it to the thread of another handler.
         self._sockets = select.poll()
-        for each in (work, interrupts):
+        for each in (ends.work, ends.interrupts):
             self._sockets.register(each, select.POLLIN)
         self._jobs: SimpleQueue[RunJob | None] = SimpleQueue()  # None ends one thread
+        self._claim_lock = threading.Lock()  # held to take a job and its ticket: both come in the same order
         self._interrupt_lock = threading.RLock()  # held while an exception is set in a thread, or removed from it
         self._shared_loop = SharedLoop()
         self._min_fork_seconds = 0.0  # every attempt counts below
@@ -88,25 +84,24 @@ class ThreadedChild(Child):
         return super()._receive() if self._work.fileno() in ready else True
 
     def _return_jobs(self) -> None:
-        while not self._jobs.empty():
-            work = self._jobs.get()
-            if work is not None:
-                self._send(RunReturned(work.run))
-
-    def _return_queued(self) -> None:
-        """Return the queued runs."""
-        returned: list[RunReturned] = []
         with contextlib.suppress(Empty):
             while work := self._jobs.get_nowait():
-                returned.append(RunReturned(work.run))
-        if returned:
-            self._send(*returned)
+                self._send(RunReturned(work.run))
+
+    def _next_job(self) -> tuple[RunJob | None, bool]:
+        """Wait for a job; return it, and whether it begins now. None: the thread ends."""
+        with self._claim_lock:
+            work = self._jobs.get()
+            return work, work is not None and self._may_begin(work)
 
     def _run_jobs(self) -> None:
         """Run jobs in this thread. If the thread itself fails, the process exits, and the worker handles the rest."""
         try:
-            while (work := self._jobs.get()) is not None:
-                if boot_time() >= work.lease_deadline:
+            while True:
+                work, begins = self._next_job()
+                if work is None:
+                    return
+                if not begins:
                     self._send(RunReturned(work.run))
                     continue
                 with self._running_lock:

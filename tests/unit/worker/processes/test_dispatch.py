@@ -198,12 +198,13 @@ def test_an_idle_child_gets_a_whole_chunk_of_one_type():
 # Stuck children, pauses -------------------------------------------------------------------------------------
 
 
-def test_a_child_is_stuck_if_runs_wait_behind_a_long_one():
-    long = NOW - dispatch.STUCK_SECONDS - 0.1
-    assert dispatch.is_stuck(make_runs(2, began_at=long), ONE, recalled_at=0.0, now=NOW)
-    assert not dispatch.is_stuck(make_runs(1, began_at=long), ONE, recalled_at=0.0, now=NOW)  # nothing waits
-    assert not dispatch.is_stuck(make_runs(2, began_at=NOW - 0.1), ONE, recalled_at=0.0, now=NOW)
-    assert not dispatch.is_stuck(make_runs(2, began_at=long), ONE, recalled_at=NOW - 0.1, now=NOW)  # it was asked
+def test_a_run_waits_until_the_last_one_that_was_sent_has_begun():
+    runs = make_runs(2)
+    runs[1].began_at = NOW
+    assert dispatch.has_waiting(runs)
+    runs[2].began_at = NOW
+    assert not dispatch.has_waiting(runs)
+    assert not dispatch.has_waiting({})
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,6 @@ WORKER_MESSAGES: list[protocol.WorkerMessage] = [
     protocol.RunJob(1, job_message(RESERVATION)),
     protocol.RunJob(2, payload_message(RESERVATION)),
     protocol.Stop(),
-    protocol.ReturnQueued(),
     protocol.InterruptRun(3, "timeout"),
 ]
 CHILD_MESSAGES: list[protocol.ChildMessage] = [
