@@ -179,7 +179,22 @@ def assert_same(answer: object, wanted: object) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "examples", "small_pages"),
-    [("local", 60, False), ("memory", 60, True), ("memory", 30, False), ("sqlite", 15, True), ("postgres", 10, True)],
+    [
+        ("local", 20, False),
+        ("memory", 20, True),
+        ("sqlite", 5, True),
+        ("postgres", 3, True),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in (
+                ("local", 60, False),
+                ("memory", 60, True),
+                ("memory", 30, False),
+                ("sqlite", 15, True),
+                ("postgres", 10, True),
+            )
+        ),
+    ],
 )
 def test_random_calls_answer_as_the_plain_model(kind, examples, small_pages, open_space, monkeypatch):
     if small_pages:  # so that the sets and the backlog have chunks

@@ -17,20 +17,25 @@ def test_the_memory_driver_breaks_no_law(first):
         assert simulate(seed).failure is None, f"python -m holdfast.testing.drivers.simulation --seed {seed} --trace"
 
 
-def test_the_sqlite_driver_breaks_no_law(tmp_path):
+SEEDS = pytest.mark.parametrize("seeds", [range(5), pytest.param(range(5, 25), marks=pytest.mark.long)])
+
+
+@SEEDS
+def test_the_sqlite_driver_breaks_no_law(tmp_path, seeds):
     store = connect(f"sqlite:///{tmp_path}/simulation.db", caller_clock=True)
     try:
-        for seed in range(20):
+        for seed in seeds:
             report = simulate(seed, open_store=partial(store.space, f"seed-{seed}"))
             assert report.failure is None, f"seed {seed}"
     finally:
         store.close()
 
 
-def test_the_postgres_driver_breaks_no_law(postgres_database):
+@SEEDS
+def test_the_postgres_driver_breaks_no_law(postgres_database, seeds):
     store = connect(postgres_database(), caller_clock=True)
     try:
-        for seed in range(20):
+        for seed in seeds:
             report = simulate(seed, open_store=partial(store.space, f"seed-{seed}"))
             assert report.failure is None, f"seed {seed}"
     finally:

@@ -12,12 +12,19 @@ from holdfast.testing.drivers.state_machine import run_state_machine
 from tests.simulation.faulty_drivers import CAUGHT_BY_RANDOM_CALLS
 
 
-@pytest.mark.parametrize(("domains", "examples"), [(False, 120), (True, 30)])
+def examples(short: tuple[int, int], long: tuple[int, int]) -> pytest.MarkDecorator:
+    """Parametrise a test by machine and number of examples: without domains, and with domains."""
+    few, many = (list(zip((False, True), counts, strict=True)) for counts in (short, long))
+    cases = [*few, *(pytest.param(*case, marks=pytest.mark.long) for case in many)]
+    return pytest.mark.parametrize(("domains", "examples"), cases)
+
+
+@examples((30, 10), long=(120, 30))
 def test_the_memory_driver_answers_as_the_oracle_does(domains, examples):
     run_state_machine(lambda: connect("memory://", caller_clock=True), domains=domains, max_examples=examples, steps=50)
 
 
-@pytest.mark.parametrize(("domains", "examples"), [(False, 30), (True, 8)])
+@examples((8, 3), long=(30, 8))
 def test_the_sqlite_driver_answers_as_the_oracle_does(tmp_path, domains, examples):
     store = connect(f"sqlite:///{tmp_path}/machine.db", caller_clock=True)
     numbers = count()
@@ -30,7 +37,7 @@ def test_the_sqlite_driver_answers_as_the_oracle_does(tmp_path, domains, example
         store.close()
 
 
-@pytest.mark.parametrize(("domains", "examples"), [(False, 30), (True, 5)])
+@examples((5, 2), long=(30, 5))
 def test_the_postgres_driver_answers_as_the_oracle_does(postgres_database, domains, examples):
     store = connect(postgres_database(), caller_clock=True)
     numbers = count()
@@ -47,7 +54,16 @@ CAUGHT_HERE_ONLY = (KeyHoldIgnored, KeyLimitsIgnored, KeyPlaceGoesToAnyType)
 CAUGHT_BY_CALLS_OF_DOMAINS = (GapNeverPassed, HaltForgotten, OffsetsByArrival, ResumeRunsTwo, SwallowsLateOffsets)
 
 
-@pytest.mark.parametrize("driver", [*CAUGHT_BY_RANDOM_CALLS, *CAUGHT_HERE_ONLY], ids=lambda driver: driver.__name__)
+SLOW_CATCHES = (KeyHoldIgnored, KeyLimitsIgnored)  # hundreds of examples; the conformance suite catches them, too
+
+
+@pytest.mark.parametrize(
+    "driver",
+    [
+        pytest.param(driver, marks=pytest.mark.long if driver in SLOW_CATCHES else (), id=driver.__name__)
+        for driver in (*CAUGHT_BY_RANDOM_CALLS, *CAUGHT_HERE_ONLY)
+    ],
+)
 def test_a_faulty_driver_is_caught_by_the_state_machine(driver):
     with pytest.raises((AssertionError, LookupError)):
         run_state_machine(lambda: driver(caller_clock=True), max_examples=300, steps=50, shrink=False)
