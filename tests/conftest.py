@@ -22,6 +22,8 @@ from holdfast.testing.servers.postgres import START_TIMEOUT_SECONDS, URL_VARIABL
 RUN_FOLDER_VARIABLE = "TEST_RUN_OF_HOLDFAST"  # names a folder that all processes of the run share
 GIVEN_SERVER_URL = os.environ.get(URL_VARIABLE)  # read at import: the tests of settings remove all HOLDFAST_ variables
 OWN_OID = "SELECT oid::bigint FROM pg_database WHERE datname = current_database()"
+# Each is started once for a module: one process runs the tests of the module that use it.
+SERVERS_OF_A_MODULE = frozenset({"server", "service", "sqlite_service"})
 LEFT_OUT = pytest.StashKey[int]()
 
 
@@ -42,6 +44,9 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
+    for item in items:
+        if not SERVERS_OF_A_MODULE.isdisjoint(item.fixturenames):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
     shuffle(items, getattr(config, "workerinput", {}).get("seed", config.getoption("--random")))
     long = [] if config.getoption("--all") else [item for item in items if item.get_closest_marker("long")]
     if long:
