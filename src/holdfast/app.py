@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, TypedDict, TypeVar, Unpack, overload
 
 from holdfast.app_connection import AppConnection
 from holdfast.client import Client, EnqueueKeywords, check_driver
@@ -42,7 +42,17 @@ from holdfast.observability import observers_of
 from holdfast.observability.enqueue_metrics import EnqueueCounter
 from holdfast.observability.metrics import Metrics, check_metrics, load_metrics
 from holdfast.settings import Settings, named_store_url
-from holdfast.task import ChunkHandlerDecorator, HandlerDecorator, Task, split_keywords
+from holdfast.task import (
+    ChunkHandlerDecorator,
+    ContextClass,
+    HandlerDecorator,
+    P,
+    Params,
+    PayloadClass,
+    R,
+    Task,
+    split_keywords,
+)
 from holdfast.worker.breaker import BreakerRule
 from holdfast.worker.catalogue import Catalogue, Middleware, make_handler
 from holdfast.worker.observer import WorkerObserver
@@ -215,13 +225,33 @@ class Holdfast:
             self._client = before
 
     @overload
-    def handler(self, type: str, *, chunk: None = None, **keywords: Unpack[HandlerKeywords]) -> HandlerDecorator: ...
+    def handler(
+        self, type: str | None = None, *, chunk: None = None, **keywords: Unpack[HandlerKeywords]
+    ) -> HandlerDecorator: ...
     @overload
-    def handler(self, type: str, *, chunk: int, **keywords: Unpack[HandlerKeywords]) -> ChunkHandlerDecorator: ...
+    def handler(
+        self, type: str | None = None, *, chunk: int, **keywords: Unpack[HandlerKeywords]
+    ) -> ChunkHandlerDecorator: ...
+    @overload  # this one and the next ones: those of HandlerDecorator, for @app.handler without parentheses
+    def handler(
+        self, type: Callable[[], PayloadClass[P, Coroutine[Any, Any, R]]], /
+    ) -> Task[P, R, [], PayloadClass[P, Coroutine[Any, Any, R]]]: ...
+    @overload
+    def handler(self, type: Callable[[], PayloadClass[P, R]], /) -> Task[P, R, [], PayloadClass[P, R]]: ...
+    @overload
+    def handler(
+        self, type: Callable[[], ContextClass[Coroutine[Any, Any, R]]], /
+    ) -> Task[Any, R, [], ContextClass[Coroutine[Any, Any, R]]]: ...
+    @overload
+    def handler(self, type: Callable[[], ContextClass[R]], /) -> Task[Any, R, [], ContextClass[R]]: ...
+    @overload
+    def handler(self, type: Callable[Concatenate[P, Params], R], /) -> Task[P, R, Concatenate[P, Params], R]: ...
+    @overload
+    def handler(self, type: Callable[[], R], /) -> Task[None, R, [], R]: ...
 
     def handler(
         self,
-        type: str,
+        type: str | Callable[..., Any] | None = None,
         *,
         queue: str = DEFAULT_QUEUE,
         priority: int = 0,
@@ -246,11 +276,12 @@ class Holdfast:
         meta: Mapping[str, object] | None = None,
         cron: str | None = None,
         timezone: str | None = None,
-    ) -> HandlerDecorator | ChunkHandlerDecorator:
-        """Run jobs of this type with the decorated ``fn(payload)``, ``fn(payload, ctx)``, or class.
+    ) -> HandlerDecorator | ChunkHandlerDecorator | Task[Any, Any, ..., Any]:
+        """Run jobs of this type with the decorated ``fn(payload)``, ``fn(payload, ctx)``, ``fn()``, or class.
 
-        The class has ``handle(ctx)`` or ``handle(payload, ctx)``. Payload and result are checked against the
-        annotations of the function: see ``Task``.
+        Without a type, it is the name of the function or class; then the parentheses may be left out, too. The class
+        has ``handle(ctx)`` or ``handle(payload, ctx)``. Payload and result are checked against the annotations of the
+        function: see ``Task``. Jobs of ``fn()`` have no payload.
 
         ``timeout`` limits the time of one attempt, ``cpu`` its processor time. With ``chunk`` the function takes a list
         of up to ``chunk`` payloads, and returns a list with a result or an exception for each. A result that cannot be
@@ -276,28 +307,36 @@ class Holdfast:
         With ``cron``, an expression such as ``"0 6 * * 1-5"``, a schedule with the name of the type enqueues a job
         without a payload again and again, in this ``timezone`` or in UTC. ``app.cron`` can say more.
         """
-        definition = JobDefinition(
-            type=type,
-            queue=queue,
-            priority=priority,
-            timeout=timeout,
-            max_attempts=max_attempts,
-            unique=unique,
-            name=name,
-            meta=meta or {},
-        )
+        if callable(type):
+            return self.handler()._register(type, sys._getframe(1).f_locals)  # noqa: SLF001 - as the decorator does
+
+        def define(type_: str) -> tuple[JobDefinition, LimitProposal]:
+            return (
+                JobDefinition(
+                    type=type_,
+                    queue=queue,
+                    priority=priority,
+                    timeout=timeout,
+                    max_attempts=max_attempts,
+                    unique=unique,
+                    name=name,
+                    meta=meta or {},
+                ),
+                LimitProposal(queue=queue, type=type_, limits=limits, origin=Origin.HANDLER),
+            )
 
         if limit_key is not None:
             check_source(limit_key)
         limits = QueueLimits(max_inflight=max_inflight, rate=parse_rate("rate", rate), burst=burst)
-        proposal = LimitProposal(queue=queue, type=type, limits=limits, origin=Origin.HANDLER)
+        defined = None if type is None else define(type)
         breaker = BreakerRule.of(breaker_threshold, breaker_cooldown)
         if timezone is not None and cron is None:
             raise InvalidInput("timezone", wanted="a cron expression beside it", got="none")
 
         def register(function: Callable[..., Any], namespace: Mapping[str, Any]) -> Task[Any, Any, ..., Any]:
+            definition, proposal = defined or define(_name_of(function))
             handler = make_handler(
-                type,
+                definition.type,
                 function,
                 timeout=timeout,
                 cpu=cpu,
@@ -313,11 +352,12 @@ class Holdfast:
                 namespace=namespace,
             )
             task: Task[Any, Any, ..., Any] = Task(self, definition, function, handler, limit_key)
-            if cron is not None and type not in self.catalogue.types:  # a refused schedule leaves no handler behind
-                self.cron(type).expression(cron).timezone(timezone or "UTC").queue(queue).run(task, None)
+            type_ = definition.type
+            if cron is not None and type_ not in self.catalogue.types:  # a refused schedule leaves no handler behind
+                self.cron(type_).expression(cron).timezone(timezone or "UTC").queue(queue).run(task, None)
             self.catalogue.add(handler)
             self.queues[queue] = None
-            self.tasks[type] = task
+            self.tasks[type_] = task
             return task
 
         return HandlerDecorator(register) if chunk is None else ChunkHandlerDecorator(register)
@@ -537,6 +577,16 @@ class Holdfast:
         """Close the store if it is open."""
         self._connection.close()
         self._client = None
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    """Return the name of a function or class as a type."""
+    name = getattr(function, "__name__", None)
+    try:
+        return bounds.check_name("type", name)
+    except InvalidInput as error:
+        wanted = "a function whose name can be a type, or a type: app.handler('mail.send')"
+        raise InvalidInput("type", wanted=wanted, got=name or function) from error
 
 
 def unknown_type_message(type_: str, known: Iterable[str]) -> str:

@@ -264,7 +264,9 @@ class PayloadClass(Protocol[Payload, Result]):
 
 
 class HandlerDecorator:
-    """Decorates ``fn(payload)``, ``fn(payload, ctx)``, or a class with ``handle(ctx)`` or ``handle(payload, ctx)``.
+    """Decorates ``fn(payload)``, ``fn(payload, ctx)``, ``fn()``, or a class.
+
+    The class has ``handle(ctx)`` or ``handle(payload, ctx)``.
 
     mypy does not apply a decorator to the type of a class:
     ``count = app.handler("count")(Count)`` has the types in mypy, too.
@@ -287,6 +289,8 @@ class HandlerDecorator:
     def __call__(self, function: Callable[[], ContextClass[R]]) -> Task[Any, R, [], ContextClass[R]]: ...
     @overload
     def __call__(self, function: Callable[Concatenate[P, Params], R]) -> Task[P, R, Concatenate[P, Params], R]: ...
+    @overload
+    def __call__(self, function: Callable[[], R]) -> Task[None, R, [], R]: ...
 
     def __call__(self, function: Callable[..., Any]) -> Task[Any, Any, ..., Any]:
         """Register the handler and return its task."""

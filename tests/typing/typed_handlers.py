@@ -112,6 +112,75 @@ class Count:
 count = app.handler("count")(Count)
 
 
+@app.handler
+def bare(payload: Mail, ctx: Context) -> Receipt:
+    """Without parentheses: its type is its name."""
+    return send(payload, ctx)
+
+
+@app.handler
+async def bare_async(payload: Parcel) -> Receipt:
+    """The same, async."""
+    return Receipt(int(payload.weight))
+
+
+@app.handler(queue="mail")
+def untyped(payload: Mail | None = None) -> None:
+    """Without a type; the payload has a default."""
+    assert payload is None or payload.to
+
+
+@app.handler(cron="0 6 * * *")
+def nightly() -> int:
+    """Without parameters."""
+    return 1
+
+
+@app.handler
+async def nightly_async() -> str:
+    """Without parentheses and parameters."""
+    return ""
+
+
+@app.handler(chunk=5)
+def untyped_chunk(payloads: list[Mail]) -> list[Receipt]:
+    """A chunk without a type."""
+    return [Receipt(1) for _ in payloads]
+
+
+bare_count = app.handler(Count)
+
+
+def right_short(job: JobRecord, ctx: Context) -> None:
+    """The same types in the short forms."""
+    bare.enqueue(Mail(to="ada"), priority=9)
+    assert_type(bare(Mail(to="ada"), ctx), Receipt)
+    assert_type(bare.result(job), Receipt)
+    assert_type(bare_async.result(job), Receipt)
+    untyped.enqueue()
+    untyped.enqueue(Mail(to="ada"))
+    nightly.enqueue()
+    nightly.enqueue(None, delay=timedelta(1))
+    assert_type(nightly(), int)
+    assert_type(nightly.result(job), int)
+    assert_type(nightly_async.result(job), str)
+    assert_type(untyped_chunk.result(job), Receipt)
+    assert_type(bare_count.result(job), int)
+    bare_count.enqueue([1])
+    app.cron("report").daily(at="06:00").run(nightly)
+
+
+def wrong_short() -> None:
+    """The same mistakes in the short forms."""
+    bare.enqueue({"to": "ada"})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    bare.enqueue()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    nightly.enqueue(5)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    untyped_chunk.enqueue([Mail(to="ada")])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    bare_count.enqueue("text")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    app.handler(5)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    app.handler(quue="mail")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+
+
 def right(job: JobRecord) -> None:
     """What a type checker accepts, and what it infers."""
     assert_type(send.enqueue(Mail(to="ada"), priority=9, meta={"tenant": "acme"}, name="welcome"), Enqueued)

@@ -213,7 +213,7 @@ def test_a_result_type_for_type_checkers_only_is_refused_when_a_result_is_read(a
 
 @pytest.mark.parametrize("function", [time.sleep, 5, "text", object])
 def test_what_is_not_a_handler_is_refused_with_the_wanted_forms(app, function):
-    with pytest.raises(InvalidInput, match=r"handler: wanted fn\(payload\), fn\(payload, ctx\) or a class with"):
+    with pytest.raises(InvalidInput, match=r"handler: wanted fn\(payload\), fn\(payload, ctx\), fn\(\) or a class"):
         app.handler("t")(function)
 
 

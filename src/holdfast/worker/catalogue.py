@@ -123,7 +123,7 @@ def make_handler(
     breaker: BreakerRule | None = None,
     namespace: Mapping[str, Any] | None = None,
 ) -> Handler:
-    """Return the handler for ``fn(payload)`` or ``fn(payload, ctx)``, also async, or for a class.
+    """Return the handler for ``fn(payload)``, ``fn(payload, ctx)`` or ``fn()``, also async, or for a class.
 
     The class has ``handle(ctx)`` or ``handle(payload, ctx)``. With ``chunk``, for ``fn(payloads)`` or
     ``fn(payloads, contexts)`` with up to ``chunk`` jobs at a time. ``namespace`` has the local names that annotations

@@ -13,7 +13,8 @@ from typing import Any, NoReturn, Union, get_args, get_origin, get_type_hints
 from holdfast.errors import InvalidInput
 from holdfast.wire.value_type import ValueType, type_name
 
-WANTED_HANDLER = "fn(payload), fn(payload, ctx) or a class with handle(ctx) or handle(payload, ctx)"
+WANTED_HANDLER = "fn(payload), fn(payload, ctx), fn() or a class with handle(ctx) or handle(payload, ctx)"
+NO_PAYLOAD = ValueType(type(None))  # of a handler without parameters
 _CONTEXT_MODULE = "holdfast.worker.context"  # by its name: that module stands on this one
 _UNCHECKED = (None, Any, object, NoReturn, type(None))  # annotations that say nothing about a JSON value
 
@@ -46,7 +47,7 @@ def read_signature(
         instance: Any = handler()
         method: Callable[..., Any] = instance.handle
         _check_returns(method)
-        if len(_parameters(method)) == 1:
+        if not _takes_nothing(method) and len(_parameters(method)) == 1:
             return Signature(
                 function=lambda _payload, ctx: method(ctx),
                 wants_context=True,
@@ -55,6 +56,8 @@ def read_signature(
                 result_type=_result_type(method, namespace, many=False),
             )
         handler = method
+    if not many and _takes_nothing(handler):
+        return _without_parameters(handler, namespace)
     parameters = _parameters(handler)
     _check_returns(handler)
     if len(parameters) == 2 and not many:
@@ -66,6 +69,26 @@ def read_signature(
         payload_type=_payload_type(handler, parameters[0].name, namespace, many=many),
         result_type=_result_type(handler, namespace, many=many),
     )
+
+
+def _without_parameters(function: Callable[[], Any], namespace: Mapping[str, Any] | None) -> Signature:
+    _check_returns(function)
+    return Signature(
+        function=lambda _payload: function(),
+        wants_context=False,
+        is_async=_is_async(function),
+        payload_type=NO_PAYLOAD,
+        result_type=_result_type(function, namespace, many=False),
+    )
+
+
+def _takes_nothing(function: Callable[..., Any]) -> bool:
+    """Whether the function has no parameters, or only keywords that have defaults."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # ``_parameters`` says what is wrong
+        return False
+    return all(one.kind is one.KEYWORD_ONLY and one.default is not one.empty for one in parameters)
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:

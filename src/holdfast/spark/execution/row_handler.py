@@ -15,6 +15,7 @@ from holdfast.spark.row_values import make_row_reader
 from holdfast.task import Task
 from holdfast.worker.catalogue import Handler, make_handler
 from holdfast.worker.data_results import with_data_results
+from holdfast.worker.signature import NO_PAYLOAD
 
 # What a handler of an app keeps in a run, unless ``run`` says otherwise.
 KEPT_OPTIONS = (
@@ -50,6 +51,8 @@ def make_row_handler(
     if options.get("strict_result") is None:
         options["strict_result"] = True  # the result is the product of a run
     handler = with_data_results(make_handler(type_, function, **options))
+    if handler.payload_type is NO_PAYLOAD:
+        raise InvalidInput("handler", wanted="fn(row) or fn(row, ctx)", got="a function without parameters")
     return replace(handler, from_json=make_row_reader(columns.names, columns.kinds))
 
 
