@@ -11,6 +11,7 @@ from holdfast.errors import Unsupported
 from holdfast.spark import session
 from holdfast.spark.session import COMMON_CONF, LOCAL_MASTER, _default_conf, _master_of_environment, _setting
 from holdfast.spark.store_access import check, on_one_machine
+from tests.soak.spark_runs import MAX_CODE_SHARE, code_cache_bytes, run_sync_audit
 
 
 def test_an_existing_session_is_used_also_from_another_thread(spark):
@@ -22,6 +23,14 @@ def test_an_existing_session_is_used_also_from_another_thread(spark):
     assert sessions == [spark]
     assert session(spark) is session() is spark
     assert spark.conf.get("spark.sql.shuffle.partitions") == before
+
+
+def test_a_session_has_room_for_the_compiled_code_of_many_runs_and_audits(spark, tmp_path):
+    """``python3 run soak spark-runs`` does a hundred. The space that the JVM would reserve by itself is a fifth."""
+    run_sync_audit(spark, tmp_path / "round", 1)
+    used, reserved = code_cache_bytes(spark)
+    assert reserved >= 200 << 20
+    assert used < MAX_CODE_SHARE * reserved
 
 
 def test_on_a_cluster_the_spark_driver_does_not_bind_to_loopback(monkeypatch):
