@@ -12,9 +12,13 @@ from pathlib import Path
 import pytest
 
 from holdfast import JobRequest, connect
+from holdfast.clock import boot_time
 from holdfast.errors import StoreUnavailable
 from holdfast.model.ledger import Ending
+from holdfast.worker.observer import WorkerObserver
 from holdfast.worker.options import WorkerOptions
+from holdfast.worker.processes.running import LEASE_MARGIN
+from holdfast.worker.worker import Worker
 from tests.worker.hostile_handlers import swallows_everything
 
 LEASE = timedelta(seconds=6)
@@ -68,6 +72,59 @@ def test_a_handler_that_ignores_the_interrupt_is_killed_before_its_lease_ends(ap
     assert (row.ending, row.detail) == (Ending.RELEASED, "lease lost")  # an expired lease could not be released
     assert row.ended_at < leases[0].expires_at
     assert not Path("/proc", (tmp_path / "pid").read_text()).exists()
+
+
+def test_a_store_that_answers_late_keeps_the_attempts_whose_leases_it_extends(app, monkeypatch):
+    lease = timedelta(seconds=3)
+    late_seconds = 0.28 * lease.total_seconds()
+
+    def delay(verb):
+        call = getattr(app.driver, verb)
+
+        def answer_late(*arguments, **keywords):
+            answer = call(*arguments, **keywords)
+            time.sleep(late_seconds)
+            return answer
+
+        monkeypatch.setattr(app.driver, verb, answer_late)
+
+    @app.handler("long")
+    def long(seconds):
+        time.sleep(seconds)
+
+    long.enqueue_many([0.1, 4.5, 0.1, 3.5])
+    for verb in ("reserve", "extend", "settle"):
+        delay(verb)
+    assert app.worker(WorkerOptions(lease=lease, processes=2)).run(max_jobs=4) == {"acked": 4}
+    assert {row.attempt for row in app.driver.ledger()} == {1}
+
+
+class Settlements(WorkerObserver):
+    """Keeps the runs that were settled."""
+
+    def __init__(self):
+        self.runs = []
+
+    def settled(self, settled):
+        self.runs += [one.run for one in settled]
+
+
+def test_a_lease_counts_from_before_the_call_that_granted_it(app, monkeypatch):
+    granted_at, reserve = [], app.driver.reserve
+
+    def keep(*args, **keywords):
+        granted_at.append(boot_time())
+        while boot_time() == granted_at[-1]:
+            pass
+        return reserve(*args, **keywords)
+
+    monkeypatch.setattr(app.driver, "reserve", keep)
+    app.handler("quick")(lambda _payload: None).enqueue()
+    observer = Settlements()
+    options = WorkerOptions(lease=timedelta(hours=1), processes=1)
+    Worker(app.driver, options, catalogue=app.catalogue, observers=[observer]).run(max_jobs=1)
+    [run] = observer.runs
+    assert run.lease_deadline <= granted_at[-1] + (1 - LEASE_MARGIN) * 3600
 
 
 STOPPED_PROGRAM = """

@@ -1,12 +1,15 @@
 """What a heartbeat does with the answers of the store."""
 
+import threading
+
 import pytest
 
+from holdfast.clock import SECOND, boot_time
 from holdfast.drivers.memory import MemoryDriver
 from holdfast.model.job import JobRecord
 from holdfast.model.lease import Note
 from holdfast.worker.heartbeat import Heartbeat
-from holdfast.worker.processes.running import Run
+from holdfast.worker.processes.running import LEASE_MARGIN, Run
 
 LEASE = 60_000_000
 
@@ -64,24 +67,55 @@ def test_a_run_that_was_removed_meanwhile_is_not_reported_as_lost(store):
     assert lost == runs[:1]
 
 
-class _FirstPause:
-    """Stands for the event that the heartbeat waits for: keeps how long it wants to wait, and stops it."""
+def test_a_lease_counts_from_before_the_call_that_extended_it(store):
+    heartbeat = Heartbeat(store, lease_for=LEASE, on_lost=lambda *_: None, on_cancel=lambda _: None)
+    [run] = reserve_runs(store, 1)
+    heartbeat.add([run])
+    extended_at = []
 
-    def __init__(self, stop):
-        self.seconds = None
-        self._stop = stop
+    def answer_late():
+        extended_at.append(boot_time())
+        while boot_time() == extended_at[0]:
+            pass
 
-    def wait(self, seconds):
-        self.seconds = seconds
-        self._stop.set()
-
-    def clear(self):
-        pass
+    store.after_extend = answer_late
+    heartbeat.beat()
+    assert run.lease_deadline <= extended_at[0] + (1 - LEASE_MARGIN) * LEASE / SECOND
 
 
-def test_leases_are_extended_every_third_of_their_time(store):
-    heartbeat = Heartbeat(store, lease_for=15_000_000, on_lost=lambda *_: None, on_cancel=lambda _: None)
-    heartbeat._is_due = pause = _FirstPause(heartbeat._stop)
-    heartbeat.start()
-    heartbeat._thread.join(10)
-    assert pause.seconds == 5.0
+def test_an_answer_that_was_overtaken_moves_no_deadline_back(store):
+    [run] = reserve_runs(store, 1)
+    run.set_lease(100.0, 10.0)
+    later = run.lease_deadline, run.lease_kill_at
+    run.set_lease(99.0, 10.0)
+    assert (run.lease_deadline, run.lease_kill_at) == later
+
+
+def test_a_beat_does_not_wait_for_the_one_before_it_and_a_settlement_waits_for_both(store):
+    heartbeat = Heartbeat(store, lease_for=LEASE, on_lost=lambda *_: None, on_cancel=lambda _: None)
+    [run] = reserve_runs(store, 1)
+    heartbeat.add([run])
+    run.add_note(b"1", None)
+    both_are_under_way, removed = threading.Barrier(3), []
+    may_answer = threading.Event()
+
+    def answer_late():
+        both_are_under_way.wait(30)
+        may_answer.wait(30)
+
+    store.after_extend = answer_late
+    beats = [threading.Thread(target=heartbeat.beat) for _ in range(2)]
+    for beat in beats:
+        beat.start()
+    both_are_under_way.wait(30)
+    settlement = threading.Thread(target=lambda: removed.extend(heartbeat.remove([run])))
+    settlement.start()
+    settlement.join(0.1)
+    assert not removed
+    may_answer.set()
+    settlement.join(30)
+    assert [lease.job_id for lease in removed] == [run.reservation.job.id]
+    for beat in beats:
+        beat.join(30)
+    assert run.note is None
+    assert store.inspect(run.reservation.job.id).note == Note(progress=b"1")

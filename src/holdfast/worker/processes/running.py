@@ -67,9 +67,12 @@ class Run:
         """Move the deadlines. The lease was granted or extended by a call that began at ``granted_after``.
 
         The store counts the lease from an instant inside that call, so the lease cannot end before these deadlines.
+        The answer to an earlier call, which comes after that to a later one, moves nothing back.
         """
-        self.lease_deadline = granted_after + (1 - LEASE_MARGIN) * lease_seconds
-        self.lease_kill_at = granted_after + (1 - LEASE_KILL_MARGIN) * lease_seconds
+        deadline = granted_after + (1 - LEASE_MARGIN) * lease_seconds
+        if self.lease_deadline < deadline or self.lease_deadline == math.inf:
+            self.lease_deadline = deadline
+            self.lease_kill_at = granted_after + (1 - LEASE_KILL_MARGIN) * lease_seconds
 
     def add_note(self, progress: bytes | None, checkpoint: bytes | None) -> None:
         """Keep progress or a checkpoint for the next heartbeat; the newest of each wins."""
