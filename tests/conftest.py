@@ -24,6 +24,7 @@ GIVEN_SERVER_URL = os.environ.get(URL_VARIABLE)  # read at import: the tests of 
 OWN_OID = "SELECT oid::bigint FROM pg_database WHERE datname = current_database()"
 # Each is started once for a module: one process runs the tests of the module that use it.
 SERVERS_OF_A_MODULE = frozenset({"server", "service", "sqlite_service"})
+LONGEST_GROUPS = ("spark", "cluster", "spark-programs", "packaging", "site", "faulty")
 LEFT_OUT = pytest.StashKey[int]()
 
 
@@ -53,6 +54,14 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if item not in set(long)]
         config.hook.pytest_deselected(items=long)
     config.stash[LEFT_OUT] = len(long)
+    items.sort(key=place_of_group)
+
+
+def place_of_group(item):
+    """Sort the longest groups first: at the end of a run, no process should have a long group alone."""
+    marker = item.get_closest_marker("xdist_group")
+    group = marker.args[0] if marker else None
+    return LONGEST_GROUPS.index(group) if group in LONGEST_GROUPS else len(LONGEST_GROUPS)
 
 
 def pytest_sessionfinish(session):

@@ -1,7 +1,7 @@
 """One Spark session for the tests of this folder that need one: pytest-xdist runs them in one process.
 
-The others start programs of their own, or no Spark at all. They are a second group, so that both processes of a run are
-busy to its end.
+The tests of the cluster are a second group. The others start programs of their own, or no Spark at all: they are a
+third group, so that at most three Sparks run at the same time.
 """
 
 from datetime import timedelta
@@ -16,14 +16,13 @@ from holdfast.worker.options import WorkerOptions
 OPTIONS = WorkerOptions(
     lease=timedelta(seconds=3), grace=timedelta(milliseconds=500), retry=Fixed(timedelta(milliseconds=10))
 )
-SESSION_FIXTURES = frozenset({"spark", "cluster"})
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
         if "tests/spark/" in item.nodeid:
-            has_session = not SESSION_FIXTURES.isdisjoint(item.fixturenames)
-            item.add_marker(pytest.mark.xdist_group("spark" if has_session else "spark-programs"))
+            group = next((name for name in ("cluster", "spark") if name in item.fixturenames), "spark-programs")
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")

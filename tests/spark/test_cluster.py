@@ -177,6 +177,7 @@ def test_a_named_store_and_keys_are_used_on_a_cluster_and_no_log_has_a_secret(cl
         assert [name for name, text in {**texts, "stderr": printed}.items() if secret in text] == []
 
 
+@pytest.mark.long  # the tests above run the same on the cluster of this module
 def test_the_cluster_example_runs_and_leaves_no_files(tmp_path):
     script = ROOT / "examples" / "standalone_cluster.py"
     with Program("-W", "error", script, folder=tmp_path, TMPDIR=str(tmp_path)) as example:
