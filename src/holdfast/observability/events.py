@@ -231,7 +231,8 @@ STORE_RECOVERED = _event(
 CHILD_REPLACED = _event(
     "child.replaced",
     logging.WARNING,
-    "a child process is replaced: `recycled` (level info), `killed` because an attempt did not stop, or `crashed`",
+    "a child process is replaced: `recycled` (level info), `damaged` because it had run out of file descriptors, "
+    "memory or threads, `killed` because an attempt did not stop, or `crashed`",
     "pid",
     "exit",
     "reason",
@@ -249,6 +250,16 @@ _RARE = (
         "job_id",
         "type",
         "processes",
+    ),
+    _event(
+        "job.begun_again",
+        logging.WARNING,
+        "an attempt failed in a process that others may have damaged, and begins again in a new one, at no cost",
+        "job_id",
+        "type",
+        "attempt",
+        "pid",
+        "reason",
     ),
     Event(
         name="job.forked_process_ended",

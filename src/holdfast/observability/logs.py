@@ -86,7 +86,8 @@ class LogObserver(WorkerObserver):
     def child_exited(self, child: ExitedChild) -> None:
         """See ``WorkerObserver.child_exited``."""
         level = logging.INFO if child.reason == "recycled" else events.CHILD_REPLACED.level
-        facts = {"pid": child.pid, "exit": exit_text(child.code), "reason": child.reason, "jobs": child.finished}
+        reason = f"{child.reason}: {child.shortage}" if child.shortage else child.reason
+        facts = {"pid": child.pid, "exit": exit_text(child.code), "reason": reason, "jobs": child.finished}
         log_event(level, events.CHILD_REPLACED.name, **facts, worker=self._worker)
 
     # Jobs -------------------------------------------------------------------------------------------------------

@@ -32,7 +32,6 @@ from holdfast.worker.outcome import (
     Succeeded,
     UnknownType,
     Unrecovered,
-    class_name,
     error_text,
     plain_text,
     succeeded,
@@ -139,7 +138,7 @@ def _to_outcome(answer: object, handler: Handler) -> Outcome:
     try:
         return _read_answer(answer, handler)
     except Exception as error:  # noqa: BLE001 - a control value whose attributes were replaced, for example
-        return Failed(error=error_text(error), kind=class_name(error))
+        return Failed.by(error)
 
 
 def _read_answer(answer: object, handler: Handler) -> Outcome:
@@ -158,7 +157,7 @@ def _read_answer(answer: object, handler: Handler) -> Outcome:
             reason = plain_text(answer.reason, bounds.MAX_REASON_CHARACTERS)
             return Unrecovered(reason=reason, error=error_text(answer))
         case BaseException():
-            return Failed(error=error_text(answer), kind=class_name(answer))
+            return Failed.by(answer)
         case type() if issubclass(answer, BaseException):  # ``return Retry``: as ``raise Retry`` does, without its text
             return _read_answer(answer(), handler)
         case _:

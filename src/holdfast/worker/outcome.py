@@ -16,6 +16,7 @@ from holdfast.clock import DAY
 from holdfast.model import bounds
 from holdfast.model.fast_construction import mutable_twin
 from holdfast.model.registry import Change
+from holdfast.worker.shortage import shortage_of
 
 MAX_MESSAGE_CHARACTERS = 1 << 10  # of the message of one exception
 MAX_NAME_CHARACTERS = 1 << 8  # of the name of a class
@@ -68,10 +69,20 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """The handler raised. ``kind`` is the class of the exception."""
+    """The handler raised. ``kind`` is the class of the exception.
+
+    ``shortage`` says what the process had run out of, if that is why.
+    """
 
     error: str
     kind: str = ""
+    shortage: str = ""
+
+    @classmethod
+    def by(cls, error: BaseException) -> Failed:
+        """Return the outcome of an attempt that raised this exception."""
+        shortage = shortage_of(one for _, one in _related(error))
+        return cls(error=error_text(error), kind=class_name(error), shortage=shortage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ import sys
 import threading
 import types
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -29,12 +29,13 @@ from holdfast.worker.context import Context
 from holdfast.worker.event_log import log_event
 from holdfast.worker.event_loop import LocalLoop, RunCoroutine
 from holdfast.worker.limits import Limits, RecycleLimits
-from holdfast.worker.outcome import class_name, error_text
+from holdfast.worker.outcome import Failed, Outcome
 from holdfast.worker.output import Output
 from holdfast.worker.processes import protocol
 from holdfast.worker.processes.forkserver_process import ChildEnds, ChildMain
 from holdfast.worker.processes.leftover_processes import LeftoverProcesses
 from holdfast.worker.processes.protocol import (
+    ChildDamaged,
     ChildMessage,
     InterruptRun,
     ProcessesEnded,
@@ -51,9 +52,11 @@ from holdfast.worker.processes.report_pipe import ReportPipe
 from holdfast.worker.processes.running import StopReason
 from holdfast.worker.processes.tickets import Tickets
 from holdfast.worker.resources import Resources
+from holdfast.worker.shortage import OpenFiles
 
 INTERRUPT_SIGNAL = getattr(signal, "SIGUSR1", signal.SIGTERM)  # a system without SIGUSR1 can import this, but not work
 WORK_POLL_SECONDS = 0.001  # shortest time between two polls for new messages while jobs are queued
+DAMAGE_CHECK_JOBS = 16  # after so many of the shortest attempts, and after each other one, the open files are counted
 MIN_FORK_SECONDS = 0.000_05  # no process is started in less: the shortest attempts are not searched for one
 CHUNK_STOP_REASONS = (
     StopReason.TIMEOUT,
@@ -140,6 +143,8 @@ class Child:
         self._tickets = Tickets(ends.tickets)
         self._pid = os.getpid()
         self._recycle = recycle
+        self._open_files = OpenFiles(ends.reports)
+        self._is_damaged = False
         self._finished = 0
         self._unsent: list[ChildMessage] = []
         self._is_sending = False  # the main thread sends a report
@@ -208,7 +213,7 @@ class Child:
             else:
                 self._unsent.append(self._run_one(work, self._loop.run))
             self._finished += 1 + len(others)
-            if self._recycle.is_reached(self._finished):
+            if self._is_damaged or self._recycle.is_reached(self._finished):
                 self._is_stopping = True  # the queued jobs are returned
         else:
             self._unsent.append(RunReturned(work.run))
@@ -220,6 +225,7 @@ class Child:
         """Run one attempt. It can be interrupted from before its start is reported until it has ended."""
         run = work.run
         interruptible = self._interruptible[run] = InterruptibleRun(threading.get_ident())
+        outcome: Outcome | None = None
         began = monotonic()
         try:
             self._report(run, RunStarted(run, wall_clock()))
@@ -238,11 +244,15 @@ class Child:
             self._end_interruptible(run)
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like end the attempt, not the process
             self._end_interruptible(run)
-            ended = _failed(run, error)
+            outcome = Failed.by(error)
+            ended = protocol.end_message(run, outcome)
         _flush_output()
         if os.getpid() != self._pid:
             _end_forked_process(work)
         ended.seconds = monotonic() - began
+        is_short = isinstance(ended, RunSucceeded) and ended.seconds < MIN_FORK_SECONDS
+        if not is_short or self._finished % DAMAGE_CHECK_JOBS == 0:
+            self._check_damage(run, [outcome])
         if self._leftovers is not None and ended.seconds >= self._min_fork_seconds:
             self._end_processes(run, self._leftovers)
             ended.seconds = monotonic() - began
@@ -287,6 +297,7 @@ class Child:
         members = [self._chunk_member(work, interruptible[work.run]) for work in works]
         handler = self._catalogue.get(works[0].job.type)
         assert handler is not None
+        outcomes: Sequence[Outcome] = ()
         began = monotonic()
         try:
             now = wall_clock()
@@ -305,18 +316,28 @@ class Child:
             ]
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like end the attempts, not the process
             self._interruptible.clear()
-            ended = [_failed(run, error) for run in interruptible]
+            outcomes = [Failed.by(error) for _ in interruptible]
+            ended = [protocol.end_message(work.run, outcome) for work, outcome in zip(works, outcomes, strict=True)]
         self._interruptible.clear()
         _flush_output()
         if os.getpid() != self._pid:
             _end_forked_process(works[0])
+        self._check_damage(works[0].run, outcomes)
         if self._leftovers is not None:
             self._end_processes(works[0].run, self._leftovers)
         for message in ended:
             message.seconds = (monotonic() - began) / len(ended)
         return ended
 
-    # Processes that an attempt left behind ----------------------------------------------------------------------
+    # What an attempt left behind --------------------------------------------------------------------------------
+
+    def _check_damage(self, run: int, outcomes: Iterable[Outcome | None]) -> None:
+        """Report that this process has run out of something, before the end of the run. No job runs after this one."""
+        failed = (one.shortage for one in outcomes if isinstance(one, Failed))
+        shortage = next(filter(None, failed), "") or self._open_files.shortage()
+        if shortage:
+            self._is_damaged = True
+            self._send(ChildDamaged(run, shortage))
 
     def _end_processes(self, run: int, leftovers: LeftoverProcesses) -> None:
         """End them before the end of the run is reported: a job that has ended has no processes."""
@@ -378,10 +399,6 @@ def _end_forked_process(work: RunJob) -> None:
         log_event(logging.WARNING, "job.forked_process_ended", **job_log.fields_of(work.job), pid=os.getpid())
         _flush_output()
     os._exit(1)
-
-
-def _failed(run: int, error: BaseException) -> RunEnded:
-    return RunEnded(run, kind="failed", error=error_text(error), reason=class_name(error))
 
 
 def _no_note(_progress: bytes | None, _checkpoint: bytes | None) -> None:

@@ -31,6 +31,7 @@ class ChildHandle:
     killed_at: float = 0.0  # monotonic seconds: when the pool last asked for that
     is_blocked: bool = False  # the child does not read: the pool waits until the work socket is writable
     reports_closed: bool = False  # nothing more is read from the child
+    shortage: str = ""  # what the process has run out of: it exits after the runs that it has begun
     bad_report: str = ""  # why the child is killed: it sent bytes or a message that it must not send
     _next_ticket: int = 1
     _incoming: protocol.Unpacker[ChildMessage] = field(

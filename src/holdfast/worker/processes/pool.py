@@ -27,6 +27,7 @@ from holdfast.worker.processes.child_handle import ChildHandle
 from holdfast.worker.processes.child_processes import ChildProcesses
 from holdfast.worker.processes.dispatch import PoolSize
 from holdfast.worker.processes.protocol import (
+    ChildDamaged,
     ChildMessage,
     InterruptRun,
     ProcessesEnded,
@@ -45,6 +46,7 @@ WATCH_SECONDS = 1.0  # the pool's thread wakes up at least this often
 WATCH_CLOSING_SECONDS = 0.05  # the same while the pool is closing
 KILL_SECONDS = 3.0  # for the fork server to kill the children of a closing pool, before it is killed itself
 TERM_SHARE = 0.5  # of the grace time: what an attempt left behind is killed before its child would be
+MAX_RERUNS = 3  # of one attempt that fails in damaged children
 MIN_CPU_POLL_SECONDS = 0.050  # between two reads of the processor time that a run has used
 
 EndedRun: TypeAlias = tuple[Run, Outcome]
@@ -279,7 +281,8 @@ class ChildPool:
         if not self._pending:
             return
         now, seconds = monotonic(), self._current_job_seconds()
-        children = sorted((one for one in self._children if not one.is_silent), key=lambda child: len(child.runs))
+        children = [child for child in self._children if not child.is_silent and not child.shortage]
+        children.sort(key=lambda child: len(child.runs))
         for index, child in enumerate(children):
             runs = dispatch.take_runs(
                 self._pending,
@@ -289,6 +292,9 @@ class ChildPool:
                 seconds=seconds,
                 now=now,
             )
+            if runs and runs[0].damaged_at >= child.started_at:  # it is alone, and waits for a new child
+                self._pending.appendleft(runs[0])
+                continue
             runs = self._without_lost(runs)
             if runs:
                 added = child.add_runs(runs, now)
@@ -400,24 +406,50 @@ class ChildPool:
                     run.cpu_seconds_before = processor_time(child.pid)
                 self._interrupt(child, message.run, run)
             case RunSucceeded() | RunEnded() if run.began_at is not None:
-                del child.runs[message.run]
-                child.finished += 1
-                self._finished += 1
-                run.seconds = message.seconds
-                self._new_seconds.append(message.seconds)
-                if isinstance(message, RunEnded) and message.kind == protocol.INTERRUPTED:
-                    outcome = run.outcome_when_stopped(message.reason)
-                else:
-                    outcome = protocol.read_outcome(message)
-                self._ended.append((run, outcome))
+                self._end(child, run, message, now)
             case RunNote() | RunOutput() | ProcessesEnded() if run.began_at is not None:
                 _add_report(run, message)
+            case ChildDamaged() if run.began_at is not None:
+                child.shortage = message.shortage
             case RunReturned() if run.began_at is None:
                 child.active_at = now
                 self._take_unstarted([child.runs.pop(message.run)])
             case _:
                 begun = "not begun" if run.began_at is None else "begun"
                 raise ProtocolError(f"{type(message).__name__} for run {message.run}, which had {begun}")
+
+    def _end(self, child: ChildHandle, run: Run, message: RunSucceeded | RunEnded, now: float) -> None:
+        is_innocent = child.shortage and isinstance(message, RunEnded) and self._may_begin_again(child, run, message)
+        del child.runs[message.run]
+        child.finished += 1
+        if is_innocent:
+            self._begin_again(child, run, now)
+            return
+        self._finished += 1
+        run.seconds = message.seconds
+        self._new_seconds.append(message.seconds)
+        if isinstance(message, RunEnded) and message.kind == protocol.INTERRUPTED:
+            outcome = run.outcome_when_stopped(message.reason)
+        else:
+            outcome = protocol.read_outcome(message)
+        self._ended.append((run, outcome))
+
+    def _may_begin_again(self, child: ChildHandle, run: Run, message: RunEnded) -> bool:
+        """Whether a run that failed in a damaged child may be innocent: the child has had other runs.
+
+        In a child of its own, a run that fails in the same way is the cause itself.
+        """
+        others = [one for one in child.runs.values() if one is not run and one.began_at is not None]
+        is_shared = child.finished > 0 or bool(others)
+        may_run = run.reruns < MAX_RERUNS and run.stop_reason is None and self._closing_at is None
+        return message.kind == "failed" and is_shared and may_run
+
+    def _begin_again(self, child: ChildHandle, run: Run, now: float) -> None:
+        job = run.reservation.job
+        fields = {"job_id": job.id, "type": job.type, "attempt": job.attempts, "pid": child.pid}
+        log_event(logging.WARNING, "job.begun_again", **fields, reason=child.shortage)
+        run.begin_again(now)
+        self._pending.appendleft(run)
 
     def _take_unstarted(self, runs: list[Run]) -> None:
         """Let another child begin these runs, unless they have to stop or the pool is closing."""
@@ -451,7 +483,8 @@ class ChildPool:
                 self._ended.append((run, _outcome_of_exit(child, run, code)))
         self._take_unstarted([run for run in child.runs.values() if run.began_at is None])
         if self._closing_at is None:
-            self._on_exit(ExitedChild(child.pid, code, _reason_of_exit(child, code), child.finished))
+            reason = _reason_of_exit(child, code)
+            self._on_exit(ExitedChild(child.pid, code, reason, child.finished, child.shortage))
 
 
 def _add_report(run: Run, message: RunNote | RunOutput | ProcessesEnded) -> None:
@@ -475,7 +508,9 @@ def _add_report(run: Run, message: RunNote | RunOutput | ProcessesEnded) -> None
 def _reason_of_exit(child: ChildHandle, code: int) -> ExitReason:
     if child.is_killed:
         return "killed"
-    return "recycled" if code == 0 and not child.bad_report else "crashed"
+    if code != 0 or child.bad_report:
+        return "crashed"
+    return "damaged" if child.shortage else "recycled"
 
 
 def _outcome_of_exit(child: ChildHandle, run: Run, code: int) -> Outcome:

@@ -120,6 +120,13 @@ class ProcessesEnded(msgspec.Struct, array_like=True, tag=10, frozen=True):
     processes: Annotated[str, Meta(max_length=bounds.MAX_REASON_CHARACTERS)]
 
 
+class ChildDamaged(msgspec.Struct, array_like=True, tag=12, frozen=True):
+    """This run is about to end, and its process has run out of something: it ends after the runs that it has begun."""
+
+    run: int
+    shortage: Annotated[str, Meta(max_length=bounds.MAX_REASON_CHARACTERS)]
+
+
 class RunOutput(msgspec.Struct, array_like=True, tag=11, frozen=True):
     """What the handler of this run printed; sent when it has ended."""
 
@@ -129,7 +136,9 @@ class RunOutput(msgspec.Struct, array_like=True, tag=11, frozen=True):
 
 
 WorkerMessage: TypeAlias = RunJob | Stop | InterruptRun
-ChildMessage: TypeAlias = RunStarted | RunNote | RunSucceeded | RunEnded | RunReturned | ProcessesEnded | RunOutput
+ChildMessage: TypeAlias = (
+    RunStarted | RunNote | RunSucceeded | RunEnded | RunReturned | ProcessesEnded | ChildDamaged | RunOutput
+)
 Message: TypeAlias = WorkerMessage | ChildMessage
 
 # Frames -----------------------------------------------------------------------------------------------------

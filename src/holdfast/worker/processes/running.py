@@ -26,19 +26,21 @@ class StopReason(StrEnum):
     LOST = "lease lost"
 
 
-ExitReason: TypeAlias = Literal["recycled", "killed", "crashed"]
+ExitReason: TypeAlias = Literal["recycled", "damaged", "killed", "crashed"]
 
 
 class ExitedChild(NamedTuple):
     """A child process that has exited and will be replaced.
 
-    It was *recycled* after so many jobs, *killed* because a run in it did not stop, or it *crashed*.
+    It was *recycled* after so many jobs, *damaged* because it had run out of something (``shortage``), *killed* because
+    a run in it did not stop, or it *crashed*.
     """
 
     pid: int
     code: int  # as in ``subprocess``: a negative number is a signal
     reason: ExitReason
     finished: int  # runs that ended in it
+    shortage: str = ""  # what it had run out of
 
 
 @dataclass(eq=False)
@@ -58,6 +60,8 @@ class Run:
     cpu_seconds_before: float = field(default=0.0, init=False)  # processor time of the child when the handler began
     note: Note | None = field(default=None, init=False)  # progress and checkpoint that no heartbeat has sent yet
     output: Output | None = field(default=None, init=False)  # of a handler with ``capture_output``
+    reruns: int = field(default=0, init=False)  # because its child had run out of something before the run began
+    damaged_at: float = field(default=-math.inf, init=False)  # monotonic seconds: it needs a child that started later
     stop_reason: StopReason | None = field(default=None, init=False)  # set once a stop was requested
     kill_at: float | None = field(default=None, init=False)  # monotonic seconds: when its child is killed
     lease_deadline: float = field(default=math.inf, init=False)  # by ``boot_time``: when the attempt is interrupted
@@ -73,6 +77,13 @@ class Run:
         if self.lease_deadline < deadline or self.lease_deadline == math.inf:
             self.lease_deadline = deadline
             self.lease_kill_at = granted_after + (1 - LEASE_KILL_MARGIN) * lease_seconds
+
+    def begin_again(self, now: float) -> None:
+        """Forget that the run began: its child was damaged, and it runs in another one, which started after ``now``."""
+        self.reruns += 1
+        self.damaged_at = self.submitted_at = now
+        self.began_at = self.started_at = self.seconds = self.output = None
+        self.alone = True
 
     def add_note(self, progress: bytes | None, checkpoint: bytes | None) -> None:
         """Keep progress or a checkpoint for the next heartbeat; the newest of each wins."""

@@ -108,7 +108,7 @@ class ThreadedChild(Child):
                     self._running += 1
                 self._send(self._run_one(work, partial(self._run_coroutine, work.run)))
                 self._finished += 1
-                if self._recycle.is_reached(self._finished):
+                if self._is_damaged or self._recycle.is_reached(self._finished):
                     self._work.shutdown(socket.SHUT_RD)  # the main thread reads the end, and returns the queued jobs
         except BaseException:
             os._exit(1)
